@@ -1,0 +1,1 @@
+"""Untrusted kernel files: contract, jailed worker, frozen problem."""

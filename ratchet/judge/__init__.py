@@ -1,0 +1,1 @@
+"""The verdict: compile, memory, copies, correctness, roofline, audit, score, seal."""

@@ -1,0 +1,1 @@
+"""One turn of the ratchet: ledger, history, decision."""

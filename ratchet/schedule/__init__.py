@@ -1,0 +1,1 @@
+"""The schedule machine: a compiled program in, its modelled timeline out."""

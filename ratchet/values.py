@@ -1,0 +1,317 @@
+"""The frozen values on the arrows between the rooms. Imports nothing of ours but the foundation.
+
+Units are in the field names. Bytes are bytes, not KiB; cycles are cycles of the TensorCore clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ratchet.status import Status
+
+SCHEMA_VERSION = 1
+"""Version of the JSON document that ``--json`` prints (``ratchet/verdict.schema.json``)."""
+
+
+# --- candidate room ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArraySpec:
+    """Shape and dtype of one array, e.g. ``(16384, 128)`` and ``"bfloat16"``."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artefact:
+    """All that leaves the candidate's process: bytes and a validated record. No Python of the candidate's."""
+
+    kernel_name: str
+    problem_description: str
+    flops: int
+    """The file's own ``compute_flops()``; only compared with the frozen problem."""
+    tiling_meta: Mapping[str, object]
+    """The author's claims, as plain JSON."""
+    inputs: tuple[ArraySpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    tpu_program: bytes
+    """``jax.export`` artefact for platform ``tpu``, source locations kept."""
+    cpu_program: bytes
+    """The same trace with every ``pallas_call`` interpreted, exported for platform ``cpu``."""
+    reference_sha256: str
+    """Digest of the file's reference, as a location-free exported program."""
+    inputs_sha256: str
+    """Digest of the file's input generator, likewise."""
+    source_sha256: str
+    seconds: float
+
+
+# --- judge room -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class VmemBuffer:
+    """One line of the compiler's VMEM report."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footprint:
+    """Memory of the compiled program, as the compiler says."""
+
+    vmem_bytes: int
+    """Largest scoped VMEM of any kernel: windows + scratch + spills."""
+    vmem_limit_bytes: int
+    vmem_buffers: tuple[VmemBuffer, ...]
+    hbm_bytes: int
+    hbm_limit_bytes: int
+    spill_stores: int
+    """Static count of vector spill stores in the kernels' bundles."""
+    spill_loads: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """One copy in the optimised HLO that moves bytes without computing."""
+
+    instruction: str
+    kind: str
+    """``relayout``, ``prefetch`` or ``copy``."""
+    injected: bool
+    """True if the compiler put it there; False if the author's transpose, reshape or convert asked for it."""
+    size_bytes: int
+    """Padded bytes of the result, as laid out in HBM."""
+    cause: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A compiled program and its dumps on disk."""
+
+    chip: str
+    compiler: str
+    """E.g. ``libtpu 0.0.42.1 / jax 0.10.2``."""
+    dump_dir: Path
+    """Holds ``optimized.hlo``, ``lowered.hlo`` and ``schedule/`` with the compiler's text dumps."""
+    footprint: Footprint
+    copies: tuple[Copy, ...]
+    kernels: tuple[str, ...]
+    """Names of the live ``tpu_custom_call`` instructions."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parity:
+    """How close the outputs are to the reference in higher precision."""
+
+    checks: tuple[str, ...]
+    """One line per check that was run, in order."""
+    worst_error: float
+    """Largest error over its allowance; 1.0 is the limit."""
+    rms_error: float
+    """Root mean square error relative to the reference's root mean square, plain random inputs."""
+    floor_rms_error: float
+    """The same for plain XLA in the problem's own dtypes."""
+    seconds: float
+
+
+# --- schedule room ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Something that lasts, on a lane of the modelled timeline."""
+
+    lane: str
+    """``Steps``, ``XLA Ops``, ``DMA in``, ``DMA out``, ``DMA wait``, or a unit such as ``MXU``."""
+    name: str
+    start_cycles: int
+    end_cycles: int
+    attributes: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpCost:
+    """One HLO instruction of the entry computation."""
+
+    name: str
+    opcode: str
+    executions: int
+    cycles: int
+    """All executions together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """The modelled run of one compiled program on one chip."""
+
+    chip: str
+    compiler: str
+    clock_hz: float
+    cycles: int
+    executed_bundles: int
+    """Bundles issued, empty ones included; ``cycles - executed_bundles`` is time spent waiting."""
+    empty_bundles: int
+    """Executed bundles that hold no instruction: dependency latency."""
+    dma_wait_cycles: int
+    slot_issues: Mapping[str, int]
+    """Executed instructions per issue slot: MXU XLU VALU VPOP EUP VLOAD VSTORE SALU, FILL and SPILL."""
+    slot_capacity: Mapping[str, int]
+    """Slots per bundle for each of them."""
+    mxu_busy_cycles: int
+    """Cycles in which the matrix units are occupied, averaged over the units."""
+    hbm_read_bytes: int
+    hbm_write_bytes: int
+    grid_steps: int
+    """Executions of the kernels' pipeline loop bodies."""
+    ops: tuple[OpCost, ...]
+    spans: tuple[Span, ...]
+    losses: tuple[str, ...]
+    """What costs most, in words, largest first."""
+    not_modelled: tuple[str, ...]
+    """What is left out for this very program, in words."""
+
+    @property
+    def latency_ms(self) -> float:
+        return self.cycles / self.clock_hz * 1e3
+
+
+# --- verdict ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """The numbers of a kernel that passed. Only a PASS verdict has one."""
+
+    score: float
+    """``util_pct * 100 / latency_ms``, as published."""
+    latency_ms: float
+    util_pct: float
+    """Share of the roofline reached: the larger of compute and compulsory traffic over the latency."""
+    tflops: float
+    """Useful FLOPs per second, 1e12."""
+    regime: str
+    """``compute-bound`` or ``memory-bound``, by the problem's arithmetic intensity."""
+    bw_util_pct: float
+    """Compulsory bytes over the latency, as a share of HBM bandwidth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of a verdict, visible to the user."""
+
+    name: str
+    status: Status
+    seconds: float
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One claim of ``get_tiling_meta()`` beside what the compiler and the schedule say."""
+
+    what: str
+    claimed: str
+    found: str
+    agrees: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What must be equal before two numbers may be compared."""
+
+    evaluator: str
+    """``v5e-model`` (modelled), or ``tpu``, ``gpu``, ``cpu`` (measured)."""
+    chip: str
+    compiler: str
+    seal: str
+    """Digest of the judge's files."""
+    problem: str
+    """Digest of the frozen problem."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the judge says of one kernel file. It cannot carry a score unless it is a PASS."""
+
+    status: Status
+    reason: str
+    """One or two lines: what was got, what was wanted, what to do."""
+    kernel: str
+    """Path of the kernel file relative to the repository root."""
+    kernel_name: str
+    conditions: Conditions
+    score: Score | None
+    steps: tuple[Step, ...]
+    footprint: Footprint | None = None
+    copies: tuple[Copy, ...] = ()
+    parity: Parity | None = None
+    timeline: Timeline | None = None
+    claims: tuple[Claim, ...] = ()
+    losses: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader must know: audit findings and what the model leaves out."""
+    source_sha256: str
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if (self.score is not None) != (self.status is Status.PASS):
+            raise ValueError(f"a {self.status.name} verdict and score={self.score} do not go together")
+
+
+# --- ledger -----------------------------------------------------------------------------------
+
+
+class Decision:
+    """Words of the ledger's ``decision`` column."""
+
+    KEPT = "kept"
+    REVERTED = "reverted"
+    BASELINE = "baseline"
+    """HEAD itself was judged: nothing to keep or revert."""
+    JUDGED = "judged"
+    """``prepare.py``: the working tree was judged and git left alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row of the ledger. All text, as it stands in the file; ``""`` where there is no number."""
+
+    commit: str
+    score: str
+    status: str
+    median_ms: str
+    util_pct: str
+    tflops: str
+    regime: str
+    bw_util_pct: str
+    note: str
+    id: str
+    time: str
+    kernel: str
+    kernel_blob: str
+    """Git's hash of the judged kernel file."""
+    evaluator: str
+    chip: str
+    compiler: str
+    seal: str
+    problem: str
+    parent: str
+    decision: str
+    reason: str
+    vmem_bytes: str
+    spills: str
+    seconds: str
+    evidence: str
+    """Digest of the evidence the judge wrote."""
+    previous: str
+    """SHA-256 of the row before, without its newline; of the header for the first."""
