@@ -45,7 +45,8 @@ class Status(Enum):
     INPUTS_CHANGED = (34, "the kernel wrote into its inputs")
     OUT_OF_BOUNDS = (35, "the kernel reads or writes outside an array")
     INSENSITIVE = (36, "an output does not react to an input that it depends on")
-    INTERPRETER_FAILED = (37, "the kernel lowers but cannot be executed on the CPU for its values")
+    CANNOT_VERIFY = (37, "the compiled kernel uses an operation that the judge cannot execute for its values")
+    MEMORY_HAZARD = (38, "the kernel reads memory never written, or misuses a DMA or semaphore")
 
     # The schedule machine and the physics.
     SCHEDULE_UNKNOWN = (40, "the compiled schedule holds something the machine does not know")
