@@ -1,0 +1,131 @@
+"""Hand-made timelines and verdicts for the tests of this folder."""
+
+from ratchet.status import Status
+from ratchet.values import (
+    Claim,
+    Conditions,
+    Copy,
+    Footprint,
+    OpCost,
+    Parity,
+    Score,
+    Span,
+    Step,
+    Timeline,
+    Verdict,
+    VmemBuffer,
+)
+
+FLOPS = 600_000_000
+
+
+def timeline(steps: int = 8, step_cycles: int = 1000) -> Timeline:
+    """A fusion, then a kernel whose DMAs overlap each other and the steps before them."""
+    fusion = 2000
+    spans = [Span(lane="XLA Ops", name="fusion.1", start_cycles=0, end_cycles=fusion)]
+    for step in range(steps):
+        start = fusion + step * step_cycles
+        end = start + step_cycles
+        spans += [
+            Span(lane="Steps", name=f"step {step}", start_cycles=start, end_cycles=end, attributes={"step": step}),
+            Span(lane="DMA in", name="k", start_cycles=start, end_cycles=start + 700, attributes={"bytes": 65536}),
+            Span(lane="DMA in", name="v", start_cycles=start + 10, end_cycles=end, attributes={"bytes": 65536}),
+            Span(lane="DMA wait", name="wait for k", start_cycles=start + 500, end_cycles=start + 700),
+            Span(lane="MXU", name="busy", start_cycles=start + 700, end_cycles=end, attributes={"busy_pct": 61.5}),
+            Span(lane="spills", name="spills", start_cycles=start + 700, end_cycles=start + 710),
+        ]
+    last = fusion + steps * step_cycles
+    spans += [
+        Span(lane="DMA out", name="o", start_cycles=last, end_cycles=last + 500),
+        Span(lane="XLA Ops", name="flash.2", start_cycles=fusion, end_cycles=last + 500),
+    ]
+    cycles = last + 500
+    return Timeline(
+        chip="v5e",
+        compiler="libtpu 0.0.42.1 / jax 0.10.2",
+        clock_hz=1.5e9,
+        cycles=cycles,
+        executed_bundles=cycles - 200 * steps,
+        empty_bundles=100,
+        dma_wait_cycles=200 * steps,
+        slot_issues={"MXU": 300 * steps},
+        slot_capacity={"MXU": 2},
+        mxu_busy_cycles=300 * steps,
+        hbm_read_bytes=131072 * steps,
+        hbm_write_bytes=4096,
+        grid_steps=steps,
+        ops=(
+            OpCost(name="fusion.1", opcode="fusion", executions=1, cycles=fusion),
+            OpCost(name="flash.2", opcode="custom-call", executions=1, cycles=cycles - fusion),
+        ),
+        spans=tuple(spans),
+        losses=(
+            "waits for DMA: 20 % of the run",
+            "the first matmul leaves 2 of 4 MXUs idle",
+            "spills: 1 %",
+            "a fourth",
+        ),
+        not_modelled=("instruction fetch of very long programs",),
+    )
+
+
+def verdict(status: Status = Status.PASS, **changes: object) -> Verdict:
+    """A complete verdict; a PASS one unless told otherwise."""
+    passed = status is Status.PASS
+    values: dict[str, object] = {
+        "status": status,
+        "reason": status.meaning,
+        "kernel": "kernel.py",
+        "kernel_name": "causal_flash",
+        "conditions": Conditions(
+            evaluator="v5e-model",
+            chip="v5e",
+            compiler="libtpu 0.0.42.1 / jax 0.10.2",
+            seal="5ea1" * 16,
+            problem="90b1" * 16,
+        ),
+        "score": Score(
+            score=1234.5, latency_ms=2.5, util_pct=30.25, tflops=59.5, regime="compute-bound", bw_util_pct=0.82
+        )
+        if passed
+        else None,
+        "steps": (
+            Step(name="contract", status=Status.PASS, seconds=3.2, summary="seven symbols"),
+            Step(name="compile", status=status, seconds=1.25, summary="1 kernel"),
+        ),
+        "footprint": Footprint(
+            vmem_bytes=9 << 20,
+            vmem_limit_bytes=16 << 20,
+            vmem_buffers=(VmemBuffer(name="window of k", size_bytes=1 << 20),),
+            hbm_bytes=16 << 20,
+            hbm_limit_bytes=16_911_433_728,
+            spill_stores=12,
+            spill_loads=15,
+        ),
+        "copies": (
+            Copy(
+                instruction="copy.1",
+                kind="relayout",
+                injected=True,
+                size_bytes=4 << 20,
+                cause="q arrives row-major, the kernel wants it transposed",
+            ),
+        ),
+        "parity": Parity(
+            checks=("plain random inputs", "large values", "another key"),
+            worst_error=0.41,
+            rms_error=2.1e-3,
+            floor_rms_error=2.0e-3,
+            seconds=2.5,
+        ),
+        "timeline": timeline() if passed else None,
+        "claims": (
+            Claim(what="VMEM", claimed="4.0 MiB", found="9.0 MiB", agrees=False),
+            Claim(what="grid", claimed="(128, 64)", found="(128, 64)", agrees=True),
+        ),
+        "losses": timeline().losses,
+        "notes": ("not modelled: instruction fetch of very long programs",),
+        "source_sha256": "ab" * 32,
+        "seconds": 9.5,
+    }
+    return Verdict(**(values | changes))  # type: ignore[arg-type]
