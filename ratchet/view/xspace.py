@@ -26,20 +26,7 @@ _OPS, _ASYNC_OPS, _GRID = "XLA Ops", "Async XLA Ops", "Grid steps"
 # The machine's ``Steps`` are grid steps. XProf's ``Steps`` are runs of the program, over which it
 # takes its averages, so the grid steps go to a lane of their own.
 _RENAMED = {"Steps": _GRID}
-_FIRST_LANES = (
-    _OPS,
-    _ASYNC_OPS,
-    _GRID,
-    "DMA in",
-    "DMA out",
-    "DMA wait",
-    "MXU",
-    "VALU",
-    "XLU",
-    "EUP",
-    "VLOAD",
-    "VSTORE",
-)
+_FIRST_LANES = (_OPS, _ASYNC_OPS, _GRID, "DMA in", "DMA out", "DMA wait", "MXU", "VALU", "XLU", "EUP")
 _READ, _WRITE, _HBM = 1, 2, 1  # XProf's numbers for operation types and memory spaces
 
 
@@ -101,7 +88,7 @@ def write_xspace(
     return path
 
 
-def _totals(timeline: Timeline) -> dict[str, Value]:
+def _totals(timeline: Timeline) -> dict[str, int | float | str]:
     """What a click on the whole run shows."""
     return {
         "evaluator": "modelled, not measured",
