@@ -43,13 +43,12 @@ class Artefact:
     outputs: tuple[ArraySpec, ...]
     tpu_program: bytes
     """``jax.export`` artefact for platform ``tpu``, source locations kept."""
-    cpu_program: bytes
-    """The same trace with every ``pallas_call`` interpreted, exported for platform ``cpu``."""
     reference_sha256: str
     """Digest of the file's reference, as a location-free exported program."""
     inputs_sha256: str
     """Digest of the file's input generator, likewise."""
-    source_sha256: str
+    jail: str
+    """``""`` if the file-system jail held, else what is missing, in words."""
     seconds: float
 
 

@@ -1,0 +1,170 @@
+"""The seven symbols: what a kernel file must hold, and what it must not do.
+
+The static check is an early, friendly refusal. The wall is elsewhere: only bytes leave the jail.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from ratchet.status import Refusal, Status
+
+SYMBOLS: Mapping[str, str] = {
+    "KERNEL_NAME": "a non-empty string",
+    "PROBLEM_DESCRIPTION": "a non-empty string",
+    "kernel_fn": "a function of the input arrays",
+    "reference_fn": "a function of the input arrays",
+    "generate_inputs": "a function of a PRNG key",
+    "compute_flops": "a function without arguments",
+    "get_tiling_meta": "a function without arguments",
+}
+
+ALLOWED_IMPORTS = frozenset(
+    "__future__ collections dataclasses enum functools itertools jax math numpy operator typing".split()
+)
+FORBIDDEN_MODULES = ("jax.experimental.pallas.ops", "jax._src", "jax.lib", "jax.experimental.io_callback", "jax.ffi")
+FORBIDDEN_NAMES = frozenset("__import__ breakpoint compile eval exec exit globals input locals open quit vars".split())
+ALLOWED_DUNDERS = frozenset("__name__ __doc__ __init__ __post_init__ __call__".split())
+
+MAX_SOURCE_BYTES = 1 << 20
+
+
+def check_source(source: bytes, name: str) -> None:
+    """Refuse a file that is not Python or does what the contract forbids.
+
+    Raises:
+      Refusal: ``SYNTAX_ERROR`` with the line, or ``FORBIDDEN`` with every finding at once.
+    """
+    if len(source) > MAX_SOURCE_BYTES:
+        raise Refusal(
+            Status.FORBIDDEN, f"{name} has {len(source)} bytes; a kernel file may have at most {MAX_SOURCE_BYTES}"
+        )
+    try:
+        tree = ast.parse(source, filename=name)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        where = f"{name}:{line}" if line else name
+        detail = getattr(error, "msg", None) or str(error) or type(error).__name__
+        raise Refusal(Status.SYNTAX_ERROR, f"{where}: {detail}") from None
+    findings = sorted(set(_findings(tree)))
+    if findings:
+        lines = "; ".join(f"{name}:{line}: {what}" for line, what in findings)
+        raise Refusal(Status.FORBIDDEN, f"the contract forbids this (see program.md): {lines}")
+
+
+def _findings(tree: ast.AST) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    modules = _imported_names(tree)
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Import):
+            found += [(line, f"import of {a.name}") for a in node.names if not _import_allowed(a.name)]
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            found += [
+                (line, f"import of {base}.{a.name}")
+                for a in node.names
+                if node.level or a.name == "*" or not (_import_allowed(base) and _import_allowed(f"{base}.{a.name}"))
+            ]
+        elif isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
+            found.append((line, f"use of {node.id}"))
+        elif isinstance(node, ast.Name) and _is_dunder(node.id):
+            found.append((line, f"access to {node.id}"))
+        elif isinstance(node, ast.Attribute) and (_is_dunder(node.attr) or node.attr == "_src"):
+            found.append((line, f"access to .{node.attr}"))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            root = _root_name(node)
+            if root in modules:
+                found.append((line, f"write to an attribute of the imported {root}"))
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("setattr", "delattr", "getattr")
+            and not (len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and node.func.id == "getattr")
+        ):
+            found.append((line, f"{node.func.id} with a computed name or as a write"))
+    return found
+
+
+def _imported_names(tree: ast.AST) -> set[str]:
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return names
+
+
+def _import_allowed(module: str) -> bool:
+    banned = any(module == name or module.startswith(name + ".") for name in FORBIDDEN_MODULES)
+    return module.partition(".")[0] in ALLOWED_IMPORTS and not banned
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__") and name not in ALLOWED_DUNDERS
+
+
+def _root_name(node: ast.expr) -> str | None:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def check_symbols(namespace: Mapping[str, object]) -> None:
+    """Refuse a module whose seven symbols are missing or of the wrong type, naming all of them at once.
+
+    Raises:
+      Refusal: ``CONTRACT``.
+    """
+    wrong = []
+    for symbol, wanted in SYMBOLS.items():
+        value = namespace.get(symbol)
+        if symbol not in namespace:
+            wrong.append(f"{symbol} is missing (wanted: {wanted})")
+        elif symbol.isupper() and not (isinstance(value, str) and value.strip()):
+            wrong.append(f"{symbol} is {type(value).__name__} (wanted: {wanted})")
+        elif not symbol.isupper() and not callable(value):
+            wrong.append(f"{symbol} is {type(value).__name__} (wanted: {wanted})")
+    if wrong:
+        raise Refusal(Status.CONTRACT, "; ".join(wrong))
+
+
+def check_tiling_meta(meta: object) -> dict[str, object]:
+    """Return ``get_tiling_meta()``'s claims as plain JSON values.
+
+    Wanted: ``grid`` (list of int); ``buffers`` (list of ``{name, size_bytes, double_buffered}``); ``inputs`` and
+    ``outputs`` (lists of ``{name, size_bytes, re_reads}``); ``vreg_estimate_bytes`` (int). Further keys are kept
+    if they are plain JSON.
+
+    Raises:
+      Refusal: ``CONTRACT``, with every disagreement at once.
+    """
+    wrong: list[str] = []
+    if not isinstance(meta, dict):
+        raise Refusal(Status.CONTRACT, f"get_tiling_meta() returned {type(meta).__name__}, wanted a dict")
+    grid = meta.get("grid")
+    if not (isinstance(grid, list | tuple) and all(type(n) is int and n > 0 for n in grid)):
+        wrong.append(f"grid is {grid!r:.80}, wanted a list of positive int")
+    wanted_fields: dict[str, dict[str, type]] = {
+        "buffers": {"name": str, "size_bytes": int, "double_buffered": bool},
+        "inputs": {"name": str, "size_bytes": int, "re_reads": int},
+        "outputs": {"name": str, "size_bytes": int, "re_reads": int},
+    }
+    for key, fields in wanted_fields.items():
+        entries = meta.get(key)
+        if not isinstance(entries, list | tuple):
+            wrong.append(f"{key} is {type(entries).__name__}, wanted a list")
+            continue
+        for index, entry in enumerate(entries):
+            missing = [
+                f"{field} ({kind.__name__})"
+                for field, kind in fields.items()
+                if not (isinstance(entry, dict) and type(entry.get(field)) is kind)
+            ]
+            if missing:
+                wrong.append(f"{key}[{index}] lacks {', '.join(missing)}")
+    if type(meta.get("vreg_estimate_bytes")) is not int:
+        wrong.append("vreg_estimate_bytes is not an int")
+    if wrong:
+        raise Refusal(Status.CONTRACT, "get_tiling_meta(): " + "; ".join(wrong))
+    return meta

@@ -1,0 +1,176 @@
+"""The frozen problem: what every candidate of one kernel file has to solve.
+
+Frozen at the baseline from the kernel file of that moment and kept in ``<kernel>.lock.json``, which git tracks.
+The lock holds programs, not Python: the input generator, the reference in its own dtypes and the reference in
+float64, all exported for the CPU. A later candidate's own reference, inputs and FLOPs are only compared with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.status import Refusal, Status
+from ratchet.values import ArraySpec, Artefact
+
+LOCK_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One frozen problem. The programs are ``jax.export`` artefacts for platform ``cpu``."""
+
+    kernel_name: str
+    description: str
+    inputs: tuple[ArraySpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    flops: int
+    jax_version: str
+    reference_sha256: str
+    inputs_sha256: str
+    inputs_program: bytes
+    """``uint32[2] -> inputs``: the arrays as a function of raw key data."""
+    reference_program: bytes
+    """``inputs -> outputs`` in the problem's own dtypes."""
+    reference64_program: bytes
+    """``inputs -> outputs`` in float64; needs x64 enabled."""
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Inputs and outputs, each moved once."""
+        return sum(array_bytes(spec) for spec in (*self.inputs, *self.outputs))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the lock's content."""
+        return hashlib.sha256(encode(self)).hexdigest()
+
+
+def array_bytes(spec: ArraySpec) -> int:
+    """Bytes of one array without padding."""
+    digits = re.match(r"[a-z]*?(\d+)", spec.dtype.replace("bfloat", "float"))
+    bits = 8 if spec.dtype == "bool" or digits is None else int(digits[1])
+    count = 1
+    for size in spec.shape:
+        count *= size
+    return -(-count * bits // 8)
+
+
+def lock_path(kernel: Path) -> Path:
+    """``kernel.py`` -> ``kernel.lock.json``, beside it."""
+    return kernel.with_suffix(".lock.json")
+
+
+def encode(problem: Problem) -> bytes:
+    """The lock file's bytes: canonical JSON, one key per line."""
+    document = {
+        "lock_version": LOCK_VERSION,
+        "kernel_name": problem.kernel_name,
+        "description": problem.description,
+        "inputs": [{"shape": list(s.shape), "dtype": s.dtype} for s in problem.inputs],
+        "outputs": [{"shape": list(s.shape), "dtype": s.dtype} for s in problem.outputs],
+        "flops": problem.flops,
+        "jax_version": problem.jax_version,
+        "reference_sha256": problem.reference_sha256,
+        "inputs_sha256": problem.inputs_sha256,
+        "inputs_program": base64.b64encode(problem.inputs_program).decode(),
+        "reference_program": base64.b64encode(problem.reference_program).decode(),
+        "reference64_program": base64.b64encode(problem.reference64_program).decode(),
+    }
+    return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
+
+
+def decode(data: bytes, name: str) -> Problem:
+    """Read a lock file's bytes.
+
+    Raises:
+      Refusal: ``PROBLEM_CHANGED`` if they are not what ``encode`` writes.
+    """
+    try:
+        document = json.loads(data)
+        if document["lock_version"] != LOCK_VERSION:
+            raise ValueError(f"lock_version {document['lock_version']}, wanted {LOCK_VERSION}")
+        problem = Problem(
+            kernel_name=str(document["kernel_name"]),
+            description=str(document["description"]),
+            inputs=specs(document["inputs"]),
+            outputs=specs(document["outputs"]),
+            flops=int(document["flops"]),
+            jax_version=str(document["jax_version"]),
+            reference_sha256=str(document["reference_sha256"]),
+            inputs_sha256=str(document["inputs_sha256"]),
+            inputs_program=base64.b64decode(document["inputs_program"], validate=True),
+            reference_program=base64.b64decode(document["reference_program"], validate=True),
+            reference64_program=base64.b64decode(document["reference64_program"], validate=True),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+        raise Refusal(
+            Status.PROBLEM_CHANGED,
+            f"{name} is not a problem lock ({type(error).__name__}: {error}); restore it with git, "
+            "or start a new problem on purpose with ./ratchet.sh --new-problem",
+        ) from None
+    if encode(problem) != data:
+        raise Refusal(Status.PROBLEM_CHANGED, f"{name} was edited or reformatted; restore it with git")
+    return problem
+
+
+def specs(entries: object) -> tuple[ArraySpec, ...]:
+    """Array specs from plain JSON.
+
+    Raises:
+      ValueError: if an entry is not ``{"shape": [int...], "dtype": str}``.
+    """
+    if not isinstance(entries, list):
+        raise ValueError(f"array specs are {type(entries).__name__}, wanted a list")
+    found = []
+    for entry in entries:
+        shape, dtype = entry["shape"], entry["dtype"]
+        if not (isinstance(dtype, str) and isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)):
+            raise ValueError(f"not an array spec: {entry!r:.80}")
+        found.append(ArraySpec(shape=tuple(shape), dtype=dtype))
+    return tuple(found)
+
+
+def check_unchanged(artefact: Artefact, problem: Problem, jax_version: str) -> None:
+    """Refuse a candidate whose own copy of the problem differs from the frozen one, naming every difference.
+
+    Raises:
+      Refusal: ``PROBLEM_CHANGED``.
+    """
+    pairs: Mapping[str, tuple[object, object]] = {
+        "KERNEL_NAME": (artefact.kernel_name, problem.kernel_name),
+        "PROBLEM_DESCRIPTION": (artefact.problem_description, problem.description),
+        "compute_flops()": (artefact.flops, problem.flops),
+        "input shapes": (" ".join(map(str, artefact.inputs)), " ".join(map(str, problem.inputs))),
+        "reference_fn": (artefact.reference_sha256[:12], problem.reference_sha256[:12]),
+        "generate_inputs": (artefact.inputs_sha256[:12], problem.inputs_sha256[:12]),
+    }
+    changed = [
+        f"{what} is {got!r:.90}, frozen as {wanted!r:.90}" for what, (got, wanted) in pairs.items() if got != wanted
+    ]
+    if not changed:
+        return
+    hint = "restore it, or start a new problem on purpose with ./ratchet.sh --new-problem"
+    if jax_version != problem.jax_version:
+        hint = f"the problem was frozen under jax {problem.jax_version}, this is {jax_version}: use --new-problem"
+    raise Refusal(Status.PROBLEM_CHANGED, "; ".join(changed) + f" ({hint})")
+
+
+def check_outputs(artefact: Artefact, problem: Problem) -> None:
+    """Refuse a kernel whose outputs have another shape or dtype than the frozen reference's.
+
+    Raises:
+      Refusal: ``WRONG_SHAPE``.
+    """
+    if artefact.outputs != problem.outputs:
+        raise Refusal(
+            Status.WRONG_SHAPE,
+            f"kernel_fn returns {' '.join(map(str, artefact.outputs))}, "
+            f"the problem wants {' '.join(map(str, problem.outputs))}",
+        )

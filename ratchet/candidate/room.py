@@ -1,0 +1,149 @@
+"""Turns an untrusted kernel file into an ``Artefact``, through a jailed child process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ratchet.candidate import contract, problem
+from ratchet.child import Child, Ending, Limits
+from ratchet.status import Refusal, Status
+from ratchet.values import Artefact
+
+LIMITS = Limits(seconds=120, memory_bytes=8 << 30)
+MAX_PROGRAM_BYTES = 64 << 20
+MAX_RECORD_BYTES = 1 << 20
+
+WORKER = "ratchet.candidate.worker"
+
+
+def start(workdir: Path) -> Child:
+    """Start a worker; it imports JAX while the caller does other things."""
+    return Child(WORKER, directory=workdir)
+
+
+def examine(
+    source: bytes,
+    name: str,
+    workdir: Path,
+    *,
+    child: Child | None = None,
+    freeze: bool = False,
+    limits: Limits = LIMITS,
+) -> tuple[Artefact, problem.Problem | None]:
+    """Trace a kernel file in a jailed child.
+
+    Args:
+      source: The file's bytes.
+      name: What to call it in messages, e.g. ``kernel.py``.
+      workdir: An empty folder for the child alone; it is the child's working directory.
+      child: A worker from ``start(workdir)``; one is started if absent.
+      freeze: Also return the problem that this file defines.
+
+    Raises:
+      Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
+    """
+    contract.check_source(source, name)
+    child = child or start(workdir)
+    with child:
+        (workdir / name).write_bytes(source)
+        request = {"kernel": name, "freeze": freeze, "memory_bytes": limits.memory_bytes}
+        (workdir / "request.json").write_text(json.dumps(request))
+        ending = child.ask(workdir, limits)
+    if ending.how != "answered":
+        raise _ended(ending, name, limits)
+    record = _read_record(workdir, name)
+    if "status" in record:
+        raise _told(record, name)
+    return _artefact(record, workdir, name, ending.seconds), _frozen(record, workdir, name) if freeze else None
+
+
+def _ended(ending: Ending, name: str, limits: Limits) -> Refusal:
+    last = next((line.strip() for line in reversed(ending.tail.splitlines()) if line.strip()), "")
+    said = f"; it last printed: {last:.200}" if last else ""
+    if ending.how == "timeout":
+        return Refusal(Status.TIMEOUT, f"{name} did not finish importing and tracing in {limits.seconds:.0f} s{said}")
+    if ending.how == "memory":
+        return Refusal(Status.OUT_OF_MEMORY, f"{name} used more than {limits.memory_bytes >> 20} MiB{said}")
+    code = ending.returncode
+    how = f"was ended by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
+    return Refusal(Status.IMPORT_FAILED, f"the process that ran {name} {how} before it was done{said}")
+
+
+def _read_record(workdir: Path, name: str) -> dict[str, Any]:
+    path = workdir / "record.json"
+    try:
+        if path.is_symlink() or path.stat().st_size > MAX_RECORD_BYTES:
+            raise ValueError("the record is a link or too large")
+        record = json.loads(path.read_bytes())
+        if not isinstance(record, dict):
+            raise ValueError(f"the record is {type(record).__name__}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refusal(Status.IMPORT_FAILED, f"{name} left no usable record ({error}); wanted a complete one") from None
+    return record
+
+
+def _told(record: Mapping[str, Any], name: str) -> Refusal:
+    status = Status.__members__.get(str(record.get("status")))
+    if status is None or not 10 <= status.exit_code < 40:
+        return Refusal(Status.IMPORT_FAILED, f"{name} left a record with the status {record.get('status')!r:.60}")
+    return Refusal(status, str(record.get("message", ""))[:2000])
+
+
+def _blob(workdir: Path, name: str) -> bytes:
+    path = workdir / name
+    if path.is_symlink() or path.stat().st_size > MAX_PROGRAM_BYTES:
+        raise ValueError(f"{name} is a link or larger than {MAX_PROGRAM_BYTES >> 20} MiB")
+    return path.read_bytes()
+
+
+def _text(record: Mapping[str, Any], key: str) -> str:
+    if not isinstance(record[key], str):
+        raise ValueError(f"{key} is {type(record[key]).__name__}, wanted text")
+    return record[key]
+
+
+def _artefact(record: Mapping[str, Any], workdir: Path, name: str, seconds: float) -> Artefact:
+    try:
+        if type(record["flops"]) is not int:
+            raise ValueError("flops is not an int")
+        return Artefact(
+            kernel_name=_text(record, "kernel_name"),
+            problem_description=_text(record, "problem_description"),
+            flops=record["flops"],
+            tiling_meta=contract.check_tiling_meta(record["tiling_meta"]),
+            inputs=problem.specs(record["inputs"]),
+            outputs=problem.specs(record["outputs"]),
+            tpu_program=_blob(workdir, "kernel.bin"),
+            reference_sha256=_text(record, "reference_sha256"),
+            inputs_sha256=_text(record, "inputs_sha256"),
+            jail=_text(record, "jail"),
+            seconds=seconds,
+        )
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise Refusal(
+            Status.IMPORT_FAILED, f"{name} left an incomplete record ({error}); wanted a complete one"
+        ) from None
+
+
+def _frozen(record: Mapping[str, Any], workdir: Path, name: str) -> problem.Problem:
+    try:
+        return problem.Problem(
+            kernel_name=_text(record, "kernel_name"),
+            description=_text(record, "problem_description"),
+            inputs=problem.specs(record["inputs"]),
+            outputs=problem.specs(record["reference_outputs"]),
+            flops=record["flops"],
+            jax_version=_text(record, "jax_version"),
+            reference_sha256=_text(record, "reference_sha256"),
+            inputs_sha256=_text(record, "inputs_sha256"),
+            inputs_program=_blob(workdir, "inputs.bin"),
+            reference_program=_blob(workdir, "reference.bin"),
+            reference64_program=_blob(workdir, "reference64.bin"),
+        )
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise Refusal(
+            Status.IMPORT_FAILED, f"{name} left an incomplete problem ({error}); wanted a complete one"
+        ) from None

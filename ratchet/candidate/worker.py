@@ -1,0 +1,196 @@
+"""The only code that ever imports a kernel file. Runs as a jailed child process, once per kernel file.
+
+It answers with the name of a record written last; a process that ends before has not answered. Nothing in
+the record is believed: the judge checks its form, compiles its program and executes that program's values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import export
+
+from ratchet.candidate import contract
+from ratchet.candidate.promote import in_float64
+from ratchet.child import PACKAGE_ROOT, serve
+from ratchet.status import Refusal, Status
+
+SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/dev", "/sys", "/opt")
+
+
+def confine(workdir: Path, memory_bytes: int) -> str:
+    """Limit this process for good: memory, no core dumps, and the file system by Landlock where the kernel has it.
+
+    Returns what holds, in words; the judge repeats it in its notes when something is missing.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+    resource.setrlimit(resource.RLIMIT_NPROC, (4096, 4096))
+    try:
+        import sandlock
+
+        readable = [*SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, str(PACKAGE_ROOT / "ratchet")]
+        sandlock.confine(
+            sandlock.Sandbox(fs_readable=[p for p in readable if os.path.exists(p)], fs_writable=[str(workdir)])
+        )
+    except Exception as error:  # any failure of the library means the same thing: no Landlock
+        return f"no file-system jail ({type(error).__name__}): only a separate process guards the judge"
+    return ""
+
+
+@contextlib.contextmanager
+def blame(status: Status, path: Path, doing: str) -> Iterator[None]:
+    """Turn whatever the kernel file raises, ``SystemExit`` included, into a refusal with its line number."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except MemoryError as error:
+        raise Refusal(Status.OUT_OF_MEMORY, f"{doing}: {str(error) or 'MemoryError'}") from None
+    except BaseException as error:
+        raise Refusal(_classify(error, status), f"{_location(error, path)}{doing}: {_first_line(error)}") from None
+
+
+def _classify(error: BaseException, fallback: Status) -> Status:
+    text = str(error)
+    if fallback is not Status.LOWERING_FAILED:
+        return fallback
+    if "last two dimensions" in text and "block" in text.lower():
+        return Status.UNALIGNED_BLOCK
+    if "Unimplemented primitive in Pallas TPU lowering" in text:
+        return Status.UNSUPPORTED_PRIMITIVE
+    return fallback
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    detail = " ".join(lines)[:600]
+    return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
+
+
+def _location(error: BaseException, path: Path) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f"{path.name}:{frames[-1].lineno}: " if frames else ""
+
+
+def load(path: Path) -> ModuleType:
+    """Execute the kernel file as a fresh module and check its seven symbols."""
+    source = path.read_bytes()
+    contract.check_source(source, path.name)
+    module = ModuleType("kernel_under_judgement")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    with blame(Status.IMPORT_FAILED, path, "at import"):
+        exec(compile(source, str(path), "exec"), module.__dict__)
+    contract.check_symbols(module.__dict__)
+    return module
+
+
+def _arrays(tree: Any, what: str) -> list[Any]:
+    leaves = jax.tree.leaves(tree)
+    if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves):
+        raise Refusal(Status.CONTRACT, f"{what} must return arrays, got {type(tree).__name__}")
+    return leaves
+
+
+def _specs(avals: Any) -> list[dict[str, Any]]:
+    return [{"shape": list(a.shape), "dtype": jnp.dtype(a.dtype).name} for a in avals]
+
+
+def exported(function: Callable[..., Any], avals: Any, platform: str) -> export.Exported:
+    """``function``, outputs flattened to a list, exported for one platform."""
+    return export.export(jax.jit(lambda *args: jax.tree.leaves(function(*args))), platforms=(platform,))(*avals)
+
+
+def digest(program: export.Exported) -> str:
+    """SHA-256 of a program's text, which holds no source locations."""
+    return hashlib.sha256(str(program.mlir_module()).encode()).hexdigest()
+
+
+def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
+    """Trace a kernel file and write its programs to ``out``; returns the record."""
+    module = load(path)
+    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+
+    def inputs_of(data: Any) -> list[Any]:
+        return _arrays(module.generate_inputs(jax.random.wrap_key_data(data)), "generate_inputs")
+
+    with blame(Status.IMPORT_FAILED, path, "generate_inputs(key)"):
+        generator = exported(inputs_of, [key], "cpu")
+    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in generator.out_avals]
+    with blame(Status.IMPORT_FAILED, path, "reference_fn"):
+        reference = exported(lambda *args: _arrays(module.reference_fn(*args), "reference_fn"), avals, "cpu")
+    with blame(Status.IMPORT_FAILED, path, "compute_flops()"):
+        flops = module.compute_flops()
+    if type(flops) is not int or flops <= 0:
+        raise Refusal(Status.CONTRACT, f"compute_flops() returned {flops!r:.80}, wanted a positive int")
+    with blame(Status.IMPORT_FAILED, path, "get_tiling_meta()"):
+        meta = contract.check_tiling_meta(module.get_tiling_meta())
+        json.dumps(meta)
+
+    # Twice from one line: the programs carry source locations, those of the caller included.
+    kernel, again = (_export_kernel(module.kernel_fn, avals, path) for _ in range(2))
+    if digest(kernel) != digest(again):
+        raise Refusal(
+            Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
+        )
+    (out / "kernel.bin").write_bytes(kernel.serialize())
+    if freeze:
+        (out / "inputs.bin").write_bytes(generator.serialize())
+        (out / "reference.bin").write_bytes(reference.serialize())
+        with blame(Status.CONTRACT, path, "reference_fn in float64"), jax.enable_x64(True):
+            exact = exported(in_float64(module.reference_fn, *avals), avals, "cpu")
+            (out / "reference64.bin").write_bytes(exact.serialize())
+    return {
+        "kernel_name": module.KERNEL_NAME,
+        "problem_description": module.PROBLEM_DESCRIPTION,
+        "flops": flops,
+        "tiling_meta": meta,
+        "inputs": _specs(avals),
+        "outputs": _specs(kernel.out_avals),
+        "reference_outputs": _specs(reference.out_avals),
+        "reference_sha256": digest(reference),
+        "inputs_sha256": digest(generator),
+        "jax_version": jax.__version__,
+    }
+
+
+def _export_kernel(kernel_fn: Callable[..., Any], avals: Any, path: Path) -> export.Exported:
+    # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
+    device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
+    mesh = jax.sharding.AbstractMesh((), (), abstract_device=device)
+    with blame(Status.LOWERING_FAILED, path, "kernel_fn"), jax.sharding.use_abstract_mesh(mesh):
+        return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, "tpu")
+
+
+def handle(request: Path) -> str:
+    """Answer one request: ``request/request.json`` names the mode and the limits."""
+    start = time.monotonic()
+    asked = json.loads((request / "request.json").read_text())
+    note = confine(request, asked["memory_bytes"])
+    try:
+        record = examine(request / asked["kernel"], request, freeze=asked["freeze"])
+    except Refusal as refusal:
+        record = {"status": refusal.status.name, "message": refusal.message}
+    record |= {"jail": note, "seconds": time.monotonic() - start}
+    (request / "record.json.new").write_text(json.dumps(record))
+    (request / "record.json.new").rename(request / "record.json")
+    return "record.json"
+
+
+if __name__ == "__main__":
+    serve(handle)
