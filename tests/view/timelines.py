@@ -1,5 +1,7 @@
 """Hand-made timelines and verdicts for the tests of this folder."""
 
+import dataclasses
+
 from ratchet.status import Status
 from ratchet.values import (
     Claim,
@@ -8,6 +10,7 @@ from ratchet.values import (
     Footprint,
     OpCost,
     Parity,
+    Row,
     Score,
     Span,
     Step,
@@ -129,3 +132,8 @@ def verdict(status: Status = Status.PASS, **changes: object) -> Verdict:
         "seconds": 9.5,
     }
     return Verdict(**(values | changes))  # type: ignore[arg-type]
+
+
+def row(**values: str) -> Row:
+    """A ledger row, empty but for the given columns."""
+    return Row(**({field.name: "" for field in dataclasses.fields(Row)} | values))

@@ -1,0 +1,109 @@
+"""The ledger as a person reads it: a table of all rows, or one row in full."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import textwrap
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from ratchet.status import Status
+from ratchet.values import Decision, Row
+from ratchet.view.text import clean, clean_lines
+from ratchet.view.words import change, fixed, kind_of, number
+
+WIDTH = 110
+_KEPT = (Decision.KEPT, Decision.BASELINE)
+_HEADINGS = ("", "id", "commit", "score", "change", "ms", "util %", "status", "note")
+_RIGHT = {"score", "change", "ms", "util %"}
+_LEGEND = Text("* kept, or the baseline; newest last")
+
+
+def log_table(rows: Sequence[Row], *, terminal: bool = False, width: int = WIDTH) -> str:
+    """All rows, newest last, one line each; kept ones and baselines carry a mark.
+
+    ``change`` relates a score to the kept one before it, and only where both were judged under the
+    same conditions. ``terminal`` asks for colours, else the text is plain.
+    """
+    if not rows:
+        return "The ledger has no rows yet."
+    table = [_cells(row, before) for row, before in zip(rows, _incumbents(rows), strict=True)]
+    heading, *lines = _layout(table, width)
+    if not terminal:
+        return "\n".join(line.plain for line in (heading, *lines, _LEGEND))
+    heading.stylize("bold underline")
+    for row, line in zip(rows, lines, strict=True):
+        line.stylize("green" if row.decision in _KEPT else "dim" if row.status == Status.PASS.name else "red")
+    console = Console(file=io.StringIO(), force_terminal=True, highlight=False, soft_wrap=True)
+    with console.capture() as capture:
+        console.print(heading, *lines, _LEGEND, sep="\n")
+    return capture.get().rstrip("\n")
+
+
+def show(row: Row, *, width: int = WIDTH) -> str:
+    """Every column of one row, labelled; empty ones are left out."""
+    kind = kind_of(row.evaluator) if row.evaluator else ""
+    lines = [clean(f"experiment {row.id} · {row.status} · {row.decision}")]
+    for field in dataclasses.fields(row):
+        values = clean_lines(getattr(row, field.name))
+        if field.name in ("evaluator", "median_ms") and values:
+            values[0] += f" ({kind})"
+        indent = f"  {field.name.replace('_', ' '):<12} "
+        for value in values:
+            lines += textwrap.wrap(
+                value, width, initial_indent=indent, subsequent_indent=" " * len(indent), break_on_hyphens=False
+            )
+            indent = " " * len(indent)
+    return "\n".join(lines)
+
+
+def _incumbents(rows: Sequence[Row]) -> list[Row | None]:
+    """For each row the kept one before it that was judged under the same conditions."""
+    latest: dict[tuple[str, ...], Row] = {}
+    before = []
+    for row in rows:
+        conditions = (row.kernel, row.evaluator, row.chip, row.compiler, row.seal, row.problem)
+        before.append(latest.get(conditions))
+        if row.decision in _KEPT:
+            latest[conditions] = row
+    return before
+
+
+def _cells(row: Row, before: Row | None) -> tuple[str, ...]:
+    score, old = number(row.score), number(before.score) if before else None
+    latency, util = number(row.median_ms), number(row.util_pct)
+    note = clean_lines(row.note)
+    return (
+        "*" if row.decision in _KEPT else "",
+        clean(row.id, 24),
+        clean(row.commit)[:9],
+        "-" if score is None else fixed(score),
+        "" if score is None or old is None else change(score, old),
+        "" if latency is None else fixed(latency),
+        "" if util is None else f"{util:.2f}",
+        clean(row.status, 24),
+        note[0] if note else "",
+    )
+
+
+def _layout(table: Sequence[tuple[str, ...]], width: int) -> list[Text]:
+    """Heading and rows, aligned. The mark's column stands first, so no line begins with text from outside."""
+    columns = list(zip(*(_HEADINGS, *table), strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    room = max(20, width - sum(widths[:-1]) - 2 * (len(widths) - 1))  # for the note, which comes last
+    lines = []
+    for cells in (_HEADINGS, *table):
+        line = Text()  # a Text reads no markup: what stands in a note is only text
+        for name, cell, wide in zip(_HEADINGS[:-1], cells[:-1], widths[:-1], strict=True):
+            gap = " " * (wide - cell_len(cell))
+            line.append(gap + cell + "  " if name in _RIGHT else cell + gap + "  ")
+        note = Text(cells[-1])
+        note.truncate(room, overflow="ellipsis")
+        line.append_text(note)
+        line.rstrip()
+        lines.append(line)
+    return lines

@@ -1,0 +1,168 @@
+"""What a person reads when a verdict is there: a report of about twenty lines and the RESULT line.
+
+Every line of a report but the first is indented, and all text that came from outside goes through
+``clean``: nothing that a kernel, a note or a compiler says can pass for a line of ours.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from ratchet.status import Status
+from ratchet.values import Copy, Footprint, Parity, Row, Score, Timeline, Verdict
+from ratchet.view.text import clean, clean_lines
+from ratchet.view.words import change, fixed, kind_of, number, size
+
+WIDTH = 108
+_LABEL = 12
+_LOSSES = 3
+_NOTES = 4
+
+Lines = Iterator[tuple[str, str]]
+"""Pairs of a label and what it says; an empty label goes on with the one before."""
+
+
+def result_line(score: Score | None, *, decision: str, status: Status) -> str:
+    """The last line of normal output, for shells and agents. The keys always come in this order:
+
+    ``RESULT: score=1234.5 latency=2.5000ms util=30.25% tflops=59.50 decision=kept``
+
+    Without a score the four numbers are ``none`` and the status follows:
+
+    ``RESULT: score=none latency=none util=none tflops=none decision=reverted status=WRONG_VALUES``
+    """
+    decision = "-".join(clean(decision).split()) or "none"
+    if score is None:
+        return f"RESULT: score=none latency=none util=none tflops=none decision={decision} status={status.name}"
+    return (
+        f"RESULT: score={fixed(score.score)} latency={fixed(score.latency_ms)}ms "
+        f"util={score.util_pct:.2f}% tflops={score.tflops:.2f} decision={decision}"
+    )
+
+
+def report(
+    verdict: Verdict,
+    *,
+    decision: str,
+    reason: str,
+    id: str,
+    commit: str = "",
+    incumbent: Row | None = None,
+    evidence: Sequence[str] | None = None,
+    outcome: Status | None = None,
+) -> str:
+    """The verdict in about twenty lines, without a final newline.
+
+    ``decision`` and ``reason`` are the loop's. ``incumbent`` is the row that the kernel was compared with.
+    ``evidence`` are paths relative to the repository root; by default the two folders of experiment ``id``.
+    ``outcome`` is the status of the whole turn where it is not the verdict's: ``NOT_BETTER``.
+    """
+    if evidence is None:
+        evidence = (f"hlo_dumps/{id}", f"profile_data/{id}")
+    status = outcome or verdict.status
+    lines = [f"{status.name}: {status.meaning}"]
+    pairs = _pairs(
+        verdict, decision=decision, reason=reason, id=id, commit=commit, incumbent=incumbent, evidence=evidence
+    )
+    for label, said in pairs:
+        lines += textwrap.wrap(
+            clean(said) or "-",
+            WIDTH,
+            initial_indent=f"  {label:<{_LABEL}} ",
+            subsequent_indent=" " * (_LABEL + 3),
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
+
+
+def _pairs(
+    verdict: Verdict,
+    *,
+    decision: str,
+    reason: str,
+    id: str,
+    commit: str,
+    incumbent: Row | None,
+    evidence: Sequence[str],
+) -> Lines:
+    conditions = verdict.conditions
+    kind = kind_of(conditions.evaluator)
+    if verdict.score is None:
+        yield from _listed("why", clean_lines(verdict.reason), limit=6)
+        failed = [step for step in verdict.steps if step.status is not Status.PASS]
+        yield from _listed("failed step", [f"{s.name} after {s.seconds:.1f} s: {s.summary}" for s in failed], limit=2)
+    yield "kernel", f"{verdict.kernel} · {verdict.kernel_name} · sha256 {verdict.source_sha256[:12]}"
+    how = "modelled: no device was timed" if kind == "modelled" else "measured on the device"
+    yield "judged by", f"{conditions.evaluator} ({how}) · TPU {conditions.chip} · {conditions.compiler}"
+    if verdict.score is not None:
+        yield from _score(verdict.score, kind, incumbent)
+    if verdict.footprint is not None:
+        yield from _footprint(verdict.footprint, verdict.timeline)
+        yield from _copies(verdict.copies)
+    if verdict.parity is not None:
+        yield "correctness", _parity(verdict.parity)
+    losses = [f"{place}. {loss}" for place, loss in enumerate(verdict.losses[:_LOSSES], start=1)]
+    yield from _listed("losses", losses, limit=_LOSSES)
+    wrong = [claim for claim in verdict.claims if not claim.agrees]
+    yield from _listed("claims", [f"{c.what}: claimed {c.claimed}, found {c.found}" for c in wrong], limit=3)
+    yield from _listed("notes", verdict.notes, limit=_NOTES)
+    yield "decision", f"{decision}: {reason}" if reason else decision
+    yield "evidence", " · ".join((*evidence, f"commit {commit[:12]}" if commit else f"experiment {id}"))
+
+
+def _listed(label: str, lines: Sequence[str], *, limit: int) -> Lines:
+    """One line each under one label; says how many were left out."""
+    shown = list(lines[:limit])
+    if len(lines) > limit:
+        shown[-1] += f" (and {len(lines) - limit} more: see --json)"
+    yield from ((label if place == 0 else "", line) for place, line in enumerate(shown))
+
+
+def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
+    yield "latency", f"{fixed(score.latency_ms)} ms {kind} · {score.tflops:.2f} TFLOP/s"
+    against = ""
+    before = number(incumbent.score) if incumbent else None
+    if incumbent is not None and before is not None:
+        against = f" · incumbent {fixed(before)} at {incumbent.commit[:9]} ({change(score.score, before)})"
+    yield "score", fixed(score.score) + against
+    yield (
+        "roofline",
+        f"{score.util_pct:.2f} % reached · {score.regime} · compulsory bytes use {score.bw_util_pct:.2f} % of HBM",
+    )
+
+
+def _footprint(memory: Footprint, timeline: Timeline | None) -> Lines:
+    share = 100 * memory.vmem_bytes / max(1, memory.vmem_limit_bytes)
+    largest = max(memory.vmem_buffers, key=lambda buffer: buffer.size_bytes, default=None)
+    most = f" · largest: {largest.name} {size(largest.size_bytes)}" if largest else ""
+    yield "VMEM", f"{size(memory.vmem_bytes)} of {size(memory.vmem_limit_bytes)} ({share:.0f} %){most}"
+    moved = ""
+    if timeline is not None:
+        moved = f" · modelled traffic {size(timeline.hbm_read_bytes)} read, {size(timeline.hbm_write_bytes)} written"
+    yield "HBM", f"{size(memory.hbm_bytes)} of {size(memory.hbm_limit_bytes)}{moved}"
+    yield "spills", f"{memory.spill_stores} stores, {memory.spill_loads} loads (instructions in the kernels)"
+
+
+def _copies(copies: Sequence[Copy]) -> Lines:
+    """Prefetches only move what the kernel reads anyway, so they are counted apart."""
+    real = [copy for copy in copies if copy.kind != "prefetch"]
+    counts = []
+    for said, chosen in (
+        ("injected by the compiler", [copy for copy in real if copy.injected]),
+        ("asked for by the program", [copy for copy in real if not copy.injected]),
+        ("prefetched", [copy for copy in copies if copy.kind == "prefetch"]),
+    ):
+        if chosen:
+            counts.append(f"{len(chosen)} {said} ({size(sum(copy.size_bytes for copy in chosen))})")
+    yield "copies", " · ".join(counts) or "none"
+    if real:
+        worst = max(real, key=lambda copy: (copy.injected, copy.size_bytes))
+        yield "", f"{worst.instruction}, {worst.kind}: {worst.cause}"
+
+
+def _parity(parity: Parity) -> str:
+    return (
+        f"{len(parity.checks)} checks · worst error {fixed(parity.worst_error, 3)} of its allowance · "
+        f"rms {parity.rms_error:.2e} (plain XLA {parity.floor_rms_error:.2e})"
+    )

@@ -1,0 +1,42 @@
+"""Numbers as a person reads them."""
+
+from __future__ import annotations
+
+import math
+
+
+def kind_of(evaluator: str) -> str:
+    """``modelled`` or ``measured``: which of the two a number by this evaluator is."""
+    return "modelled" if evaluator.endswith("-model") else "measured"
+
+
+def fixed(value: float, digits: int = 5) -> str:
+    """``value`` to so many significant digits, never with an exponent: ``0.00012346``, ``1234.6``, ``1234568``."""
+    if not math.isfinite(value):
+        return str(value)
+    magnitude = math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:.{max(0, digits - 1 - magnitude)}f}"
+
+
+def size(n_bytes: int) -> str:
+    """Bytes in the largest binary unit that leaves at least one: ``9.00 MiB``."""
+    amount = float(n_bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.2f} {unit}"
+        amount /= 1024
+    return f"{amount:.2f} GiB"
+
+
+def number(text: str) -> float | None:
+    """The finite number that a ledger cell holds, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def change(new: float, old: float) -> str:
+    """Relative change in percent with its sign, ``+12.3 %``; empty where there is nothing to relate to."""
+    return f"{(new / old - 1) * 100:+.2f} %" if old > 0 else ""

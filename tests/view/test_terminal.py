@@ -1,0 +1,252 @@
+"""What a person sees, and that nobody else can write it."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.text import Text
+
+from ratchet.status import Status
+from ratchet.values import Claim, Copy, Step
+from ratchet.view.history import log_table, show
+from ratchet.view.progress import Progress
+from ratchet.view.terminal import report, result_line
+from ratchet.view.text import clean, clean_lines
+from ratchet.view.words import change, fixed, kind_of, size
+
+from .timelines import row, verdict
+
+# --- the RESULT line and the report ------------------------------------------------------------
+
+
+def test_result_line_with_and_without_a_score() -> None:
+    assert (
+        result_line(verdict().score, decision="kept", status=Status.PASS)
+        == "RESULT: score=1234.5 latency=2.5000ms util=30.25% tflops=59.50 decision=kept"
+    )
+    assert (
+        result_line(None, decision="reverted", status=Status.WRONG_VALUES)
+        == "RESULT: score=none latency=none util=none tflops=none decision=reverted status=WRONG_VALUES"
+    )
+
+
+def test_report_of_a_kept_kernel() -> None:
+    text = report(
+        verdict(),
+        decision="kept",
+        reason="better",
+        id="e1",
+        commit="c" * 40,
+        incumbent=row(score="1000", commit="0123456789abcdef"),
+    )
+    for said in (
+        "PASS: judged correct",
+        "2.5000 ms modelled",
+        "modelled: no device was timed",
+        "incumbent 1000.0 at 012345678 (+23.45 %)",
+        "30.25 % reached · compute-bound",
+        "9.00 MiB of 16.00 MiB (56 %)",
+        "12 stores, 15 loads",
+        "1 injected by the compiler (4.00 MiB)",
+        "worst error 0.410 of its allowance",
+        "3. spills: 1 %",
+        "VMEM: claimed 4.0 MiB, found 9.0 MiB",
+        "kept: better",
+        "hlo_dumps/e1 · profile_data/e1 · commit cccccccccccc",
+    ):
+        assert said in text
+    assert "a fourth" not in text
+    assert "(128, 64)" not in text, "a claim that agrees is not worth a line"
+    lines = text.split("\n")
+    assert 18 <= len(lines) <= 24
+    assert max(map(len, lines)) <= 110
+
+
+def test_report_of_a_failure_says_why_and_where() -> None:
+    failed = verdict(Status.VMEM_OVERFLOW, reason="used 40 MiB\nlimit 16 MiB", footprint=None, parity=None, losses=())
+    text = report(failed, decision="reverted", reason="does not compile", id="e1")
+    assert text.startswith("VMEM_OVERFLOW: ")
+    assert "used 40 MiB\n" in text
+    assert "limit 16 MiB\n" in text
+    assert "failed step  compile after 1.2 s" in text
+    assert "latency" not in text
+
+
+def test_report_of_a_correct_kernel_that_is_not_better() -> None:
+    text = report(verdict(), decision="reverted", reason="slower", id="e1", outcome=Status.NOT_BETTER)
+    assert text.startswith("NOT_BETTER: correct, but not better")
+
+
+def test_report_calls_a_measured_number_measured() -> None:
+    plain = verdict()
+    measured = replace(plain, conditions=replace(plain.conditions, evaluator="tpu"), timeline=None)
+    text = report(measured, decision="kept", reason="", id="e1")
+    assert "ms measured" in text
+    assert "no device was timed" not in text
+
+
+def test_prefetches_are_not_blamed() -> None:
+    prefetch = Copy(instruction="copy-start.1", kind="prefetch", injected=True, size_bytes=1 << 20, cause="to VMEM")
+    text = report(verdict(copies=(prefetch,)), decision="kept", reason="", id="e1")
+    assert "copies       1 prefetched (1.00 MiB)\n" in text
+    assert "copies       none\n" in report(verdict(copies=()), decision="kept", reason="", id="e1")
+
+
+# --- the ledger --------------------------------------------------------------------------------
+
+ROWS = [
+    row(id="e1", commit="a" * 40, score="1000.0", status="PASS", decision="baseline", note="baseline", problem="p"),
+    row(id="e2", commit="b" * 40, score="", status="TIMEOUT", decision="reverted", note="loop\nforever", problem="p"),
+    row(id="e3", commit="c" * 40, score="1200.0", status="PASS", decision="kept", note="[red]BQ[/red]", problem="p"),
+    row(id="e4", commit="d" * 40, score="1190.0", status="PASS", decision="reverted", note="x" * 300, problem="p"),
+    row(id="e5", commit="e" * 40, score="7.0", status="PASS", decision="baseline", note="other", problem="q"),
+]
+
+
+def test_log_table_in_plain_text() -> None:
+    heading, *lines, legend = log_table(ROWS).split("\n")
+    assert heading.split() == ["id", "commit", "score", "change", "ms", "util", "%", "status", "note"]
+    assert legend.startswith("* kept")
+    assert [line.split()[0] for line in lines] == ["*", "e2", "*", "e4", "*"]
+    assert "+20.00 %" in lines[2]
+    assert "-0.83 %" in lines[3], "against the kept one, not the row before"
+    assert "%" not in lines[4], "another problem: nothing to compare with"
+    assert lines[1].endswith("loop")
+    assert "[red]BQ[/red]" in lines[2]
+    assert "aaaaaaaaa " in lines[0]
+    assert all(len(line) <= 110 for line in lines)
+
+
+def test_log_table_on_a_terminal_says_the_same() -> None:
+    styled = log_table(ROWS, terminal=True)
+    assert "\x1b[" in styled
+    assert Text.from_ansi(styled).plain.split("\n") == log_table(ROWS).split("\n")
+    assert log_table([]) == "The ledger has no rows yet."
+
+
+def test_show_has_every_column_that_is_filled() -> None:
+    text = show(row(id="e1", status="PASS", decision="kept", evaluator="v5e-model", note="one\ntwo", vmem_bytes="5"))
+    assert text.startswith("experiment e1 · PASS · kept")
+    assert "v5e-model (modelled)" in text
+    assert "  note         one\n               two\n" in text
+    assert "vmem bytes" in text
+    assert "chip" not in text
+
+
+# --- progress ----------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(stream: io.StringIO) -> str:
+    ticks = iter([0.0, 0.5, 3.25, 4.0, 5.0])
+    with Progress(stream, clock=lambda: next(ticks)) as progress:
+        progress.step("compile")
+        progress.done("compile", "1 kernel, [red]9 MiB[/red]", 2.75, True)
+        progress.step("correctness")
+        progress.done("correctness", "wrong\x1b[2J values", 1.0, False)
+    return stream.getvalue()
+
+
+def test_progress_in_plain_lines() -> None:
+    assert run(io.StringIO()) == (
+        "[  0.5 s] compile …\n"
+        "[  3.2 s] compile: 1 kernel, [red]9 MiB[/red] (2.8 s)\n"
+        "[  4.0 s] correctness …\n"
+        "[  5.0 s] correctness: wrong values (1.0 s) FAILED\n"
+    )
+
+
+def test_progress_on_a_terminal_leaves_one_line_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    written = run(Terminal())
+    assert "✓" in written
+    assert "✗" in written
+    assert "[red]9 MiB[/red]" in written
+    assert "\x1b[2J" not in written
+    assert written.count("\x1b[?25h") == written.count("\x1b[?25l") > 0, "the cursor comes back"
+
+
+# --- text from outside -------------------------------------------------------------------------
+
+FRAGMENTS = (
+    *("RESULT: score=9", "\n", "\r", "\x85", "\u2028", "\t", " " * 120, "\x00", "\ud800", "[bold]", "[/]"),
+    *("\x1b", "\x1b[2J", "\x1b]0;title\x07", "\x1b]8;;x\x1b\\", "\x1b\n[31m", "\x9b31m", "\u202e", "\u2066", "\u200b"),
+)
+NASTY = st.lists(st.one_of(st.text(), st.sampled_from(FRAGMENTS))).map("".join)
+FORBIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def check(text: str) -> None:
+    assert not FORBIDDEN.search(text)
+    assert not any(line.startswith("RESULT") for line in text.splitlines())
+
+
+@given(NASTY)
+def test_clean_text_is_one_visible_line(text: str) -> None:
+    cleaned = clean(text)
+    assert not FORBIDDEN.search(cleaned)
+    assert len(cleaned.splitlines()) <= 1
+    assert clean(cleaned) == cleaned
+    assert len(clean(text, 10)) <= 10
+    assert all(line == clean(line) for line in clean_lines(text))
+
+
+@given(NASTY)
+def test_nothing_from_outside_can_forge_a_line(text: str) -> None:
+    claim = Claim(what=text, claimed=text, found=text, agrees=False)
+    copy = Copy(instruction=text, kind=text, injected=True, size_bytes=1, cause=text)
+    bad = verdict(
+        Status.WRONG_VALUES,
+        reason=text,
+        kernel=text,
+        kernel_name=text,
+        steps=(Step(name=text, status=Status.WRONG_VALUES, seconds=1.0, summary=text),),
+        claims=(claim,),
+        copies=(copy,),
+        losses=(text,),
+        notes=(text,),
+    )
+    check(report(bad, decision=text, reason=text, id=text, commit=text, evidence=(text,)))
+    check(report(replace(bad, reason="x"), decision="kept", reason=text, id=text))
+    hostile = row(**dict.fromkeys(vars(row()), text))
+    check(log_table([hostile, hostile]))
+    check(show(hostile))
+    check(Text.from_ansi(log_table([hostile], terminal=True)).plain)
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        progress.step(text)
+        progress.done(text, text, 1.0, False)
+    check(stream.getvalue())
+    line = result_line(None, decision=text, status=Status.WRONG_VALUES)
+    assert not FORBIDDEN.search(line)
+    assert re.fullmatch(r"RESULT: (\S+=\S+ ){4}decision=\S+ status=WRONG_VALUES", line)
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.0, "0.0000"), (1234.56, "1234.6"), (1234567.8, "1234568"), (0.000123456, "0.00012346"), (-2.5, "-2.5000")],
+)
+def test_fixed_never_uses_an_exponent(value: float, said: str) -> None:
+    assert fixed(value) == said
+
+
+def test_other_words() -> None:
+    assert [size(n) for n in (0, 1023, 1024, 9 << 20, 16 << 30)] == [
+        "0 B",
+        "1023 B",
+        "1.00 KiB",
+        "9.00 MiB",
+        "16.00 GiB",
+    ]
+    assert [kind_of(e) for e in ("v5e-model", "tpu")] == ["modelled", "measured"]
+    assert [change(11, 10), change(9, 10), change(1, 0)] == ["+10.00 %", "-10.00 %", ""]
