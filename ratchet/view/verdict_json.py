@@ -1,0 +1,116 @@
+"""The verdict as one JSON document: what ``--json`` prints, described by ``ratchet/verdict.schema.json``.
+
+A document tells how one turn ended. ``verdict`` is null where nothing was judged. Every number about
+the kernel's speed stands beside its ``evaluator`` and ``kind``: ``modelled`` or ``measured``.
+``seconds`` are always the judge's own, by the wall clock.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ratchet.status import Status
+from ratchet.values import SCHEMA_VERSION, Row, Timeline, Verdict
+from ratchet.view.words import kind_of, number
+
+SCHEMA_PATH = Path(__file__).parents[1] / "verdict.schema.json"
+
+
+def verdict_document(
+    verdict: Verdict | None,
+    *,
+    outcome: Status,
+    decision: str | None,
+    reason: str,
+    id: str | None = None,
+    commit: str | None = None,
+    incumbent: Row | None = None,
+) -> dict[str, Any]:
+    """The document of one turn, as plain JSON values.
+
+    ``outcome`` is the status of the turn, whose exit code the process ends with: ``NOT_BETTER`` where
+    the verdict says ``PASS``, and the refusal where nothing was judged. ``decision`` is null then.
+    """
+    return _plain(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "outcome": {
+                "status": outcome.name,
+                "exit_code": outcome.exit_code,
+                "meaning": outcome.meaning,
+                "decision": decision,
+                "reason": reason,
+                "id": id,
+                "commit": commit,
+                "incumbent": None if incumbent is None else _incumbent(incumbent),
+            },
+            "verdict": None if verdict is None else _verdict(verdict),
+        }
+    )
+
+
+def dumps(document: Mapping[str, Any]) -> str:
+    """The document as text: ASCII, so that no terminal takes a name in it for a command."""
+    return json.dumps(document, indent=2, allow_nan=False)
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    evaluator = {"evaluator": verdict.conditions.evaluator, "kind": kind_of(verdict.conditions.evaluator)}
+    return {
+        "status": verdict.status.name,
+        "reason": verdict.reason,
+        "kernel": {"path": verdict.kernel, "name": verdict.kernel_name, "source_sha256": verdict.source_sha256},
+        "conditions": asdict(verdict.conditions) | {"kind": evaluator["kind"]},
+        "score": None if verdict.score is None else evaluator | asdict(verdict.score),
+        "steps": [asdict(step) | {"status": step.status.name} for step in verdict.steps],
+        "footprint": None if verdict.footprint is None else asdict(verdict.footprint),
+        "copies": [asdict(copy) for copy in verdict.copies],
+        "parity": None if verdict.parity is None else asdict(verdict.parity),
+        "timeline": None if verdict.timeline is None else _timeline(verdict.timeline),
+        "claims": [asdict(claim) for claim in verdict.claims],
+        "losses": list(verdict.losses),
+        "notes": list(verdict.notes),
+        "seconds": verdict.seconds,
+    }
+
+
+def _timeline(timeline: Timeline) -> dict[str, Any]:
+    """The totals; the spans themselves are in the trace."""
+    spans = timeline.spans
+    # Not asdict on the whole: it would copy tens of thousands of spans only to drop them.
+    totals = {name: value for name, value in vars(timeline).items() if name not in ("spans", "ops")}
+    return {
+        **totals,
+        "evaluator": f"{timeline.chip}-model",
+        "kind": "modelled",
+        "latency_ms": timeline.latency_ms,
+        "ops": [asdict(op) for op in timeline.ops],
+        "span_count": len(spans),
+    }
+
+
+def _incumbent(row: Row) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "commit": row.commit,
+        "evaluator": row.evaluator,
+        "kind": kind_of(row.evaluator),
+        "score": number(row.score),
+        "latency_ms": number(row.median_ms),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, mappings as dicts; a number that is not finite, which JSON lacks, as null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
