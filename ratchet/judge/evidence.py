@@ -1,0 +1,101 @@
+"""Evidence of experiments on disk: what is kept, what is pruned, and the digest that a ledger row carries.
+
+The rule: the newest 20 experiments keep their evidence, and so does whatever the caller names (the
+incumbent). If all of it together is more than 1 GiB, the oldest goes first, but never the newest
+experiment or a named one. Ledger rows are never touched, nor is a folder that no experiment is named
+after; links are neither followed nor removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+FOLDERS = ("hlo_dumps", "profile_data")
+"""Each holds one folder per experiment, named by its id."""
+
+KEEP_NEWEST = 20
+MAX_BYTES = 1 << 30
+
+
+def prune(
+    root: Path,
+    ids: Sequence[str],
+    *,
+    keep: Collection[str] = (),
+    newest: int = KEEP_NEWEST,
+    max_bytes: int = MAX_BYTES,
+) -> tuple[str, ...]:
+    """Remove old evidence below ``root`` by the rule above; returns the ids whose evidence went, oldest first.
+
+    ``ids`` are all experiments of the ledger, oldest first. What cannot be removed (no permission) is
+    left and not reported: evidence that stays too long is no reason to fail an experiment.
+    """
+    ordered = [name for name in dict.fromkeys(reversed(ids)) if _is_name(name)]  # newest first
+    safe = {*ordered[:1], *keep}
+    found = {name: folders for name in ordered if (folders := _folders(root, name))}
+    sizes = {name: sum(map(_size, folders)) for name, folders in found.items()}
+    doomed = [name for place, name in enumerate(ordered) if place >= newest and name in found and name not in safe]
+    total = sum(size for name, size in sizes.items() if name not in doomed)
+    for name in reversed(ordered):
+        if total <= max_bytes:
+            break
+        if name in found and name not in safe and name not in doomed:
+            doomed.append(name)
+            total -= sizes[name]
+    removed = []
+    for name in sorted(doomed, key=ordered.index, reverse=True):
+        for folder in found[name]:
+            shutil.rmtree(folder, ignore_errors=True)
+        if not _folders(root, name):
+            removed.append(name)
+    return tuple(removed)
+
+
+def digest(root: Path, experiment_id: str) -> str:
+    """SHA-256 over what the judge wrote for one experiment; ``""`` where there is nothing.
+
+    It is the hash of a listing as ``sha256sum`` prints it, sorted by path relative to ``root``. Of
+    ``profile_data`` only traces (``*.xplane.pb``) count, because XProf puts its caches beside them.
+    Raises ``OSError`` if a file cannot be read, ``ValueError`` if the id is no folder name.
+    """
+    if not _is_name(experiment_id):
+        raise ValueError(f"not an experiment's id: {experiment_id!r}")
+    lines = []
+    for folder in _folders(root, experiment_id):
+        for file in _files(folder):
+            if folder.parent.name == "profile_data" and not file.name.endswith(".xplane.pb"):
+                continue
+            with file.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").hexdigest()
+            lines.append((os.fsencode(file.relative_to(root).as_posix()), content))
+    listing = b"".join(content.encode() + b"  " + path + b"\n" for path, content in sorted(lines))
+    return hashlib.sha256(listing).hexdigest() if listing else ""
+
+
+def _is_name(experiment_id: str) -> bool:
+    """Whether an id names a folder directly inside another: a ledger is text that anyone can edit."""
+    return experiment_id not in ("", ".", "..") and not set(experiment_id) & {"/", os.sep, "\0"}
+
+
+def _folders(root: Path, experiment_id: str) -> list[Path]:
+    """The experiment's real folders; a link in their place, or above them, is somebody else's."""
+    parents = [root / name for name in FOLDERS if (root / name).is_dir() and not (root / name).is_symlink()]
+    folders = [parent / experiment_id for parent in parents]
+    return [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """All regular files below, links left out."""
+    for parent, _, names in os.walk(folder, followlinks=False):
+        for name in names:
+            file = Path(parent, name)
+            if file.is_file() and not file.is_symlink():
+                yield file
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in _files(folder))
