@@ -22,7 +22,7 @@ FILE_NAME = "modelled.xplane.pb"
 
 LABEL = "(modelled)"
 PROGRAM_ID = 1
-_OPS, _ASYNC_OPS, _GRID = "XLA Ops", "Async XLA Ops", "Grid steps"
+_MODULES, _OPS, _ASYNC_OPS, _GRID = "XLA Modules", "XLA Ops", "Async XLA Ops", "Grid steps"
 # The machine's ``Steps`` are grid steps. XProf's ``Steps`` are runs of the program, over which it
 # takes its averages, so the grid steps go to a lane of their own.
 _RENAMED = {"Steps": _GRID}
@@ -45,7 +45,7 @@ def write_xspace(
     ``HloModuleProto``; with it, XProf's graph viewer opens too.
 
     An op's span may carry the attributes ``flops``, ``hbm_read_bytes`` and ``hbm_write_bytes``, all per
-    execution, and ``category``; what the spans leave open of the totals is shared out by cycles.
+    execution, ``category`` and ``opcode``; what the spans leave open of the totals is shared out by cycles.
 
     Raises ``ValueError`` for a chip that is not in the table or a span that ends before it starts.
     """
@@ -69,7 +69,7 @@ def write_xspace(
     module = f"{title}({PROGRAM_ID})"
     writer = _Writer(plane, timeline)
     writer.line("Steps", [run], {run.name: plane.event_type("0", f"modelled run of {title}")}, group_id=0)
-    writer.line("XLA Modules", [run], {run.name: plane.event_type(module, run.name)}, group_id=0, program_id=PROGRAM_ID)
+    writer.line(_MODULES, [run], {run.name: plane.event_type(module, run.name)}, group_id=0, program_id=PROGRAM_ID)
     ops = _op_types(plane, timeline, flops)
     for lane, spans in _lanes(timeline.spans):
         if lane in (_OPS, _ASYNC_OPS):
@@ -137,7 +137,8 @@ def _lanes(spans: Sequence[Span]) -> list[tuple[str, list[Span]]]:
     for span in spans:
         if not 0 <= span.start_cycles <= span.end_cycles:
             raise ValueError(f"{span.lane} span {span.name!r} runs from {span.start_cycles} to {span.end_cycles}")
-        lanes[_RENAMED.get(span.lane, span.lane)].append(span)
+        if span.lane != _MODULES:  # the whole run, which is written from the timeline's totals
+            lanes[_RENAMED.get(span.lane, span.lane)].append(span)
     order = {lane: place for place, lane in enumerate(_FIRST_LANES)}
     result = []
     for lane in sorted(lanes, key=lambda lane: order.get(lane, len(order))):  # stable: others as they came
@@ -173,7 +174,8 @@ def _op_types(plane: PlaneBuilder, timeline: Timeline, flops: int) -> dict[str, 
     for span in timeline.spans:
         if span.lane in (_OPS, _ASYNC_OPS):
             spans[span.name].append(span)
-    opcodes = {op.name: op.opcode for op in timeline.ops}
+    opcodes = {name: str(runs[0].attributes.get("opcode", "unknown")) for name, runs in spans.items()}
+    opcodes |= {op.name: op.opcode for op in timeline.ops}
     kernels = {name for name in spans if opcodes.get(name) == "custom-call"} or set(spans)
     per_run = {
         "flops": _share_out(flops, "flops", {name: spans[name] for name in spans if name in kernels}),
@@ -183,7 +185,7 @@ def _op_types(plane: PlaneBuilder, timeline: Timeline, flops: int) -> dict[str, 
     types = {}
     for symbol, (name, runs) in enumerate(spans.items(), start=1):
         each = {what: shares.get(name, 0) // len(runs) for what, shares in per_run.items()}
-        category = str(runs[0].attributes.get("category", opcodes.get(name, "unknown")))
+        category = str(runs[0].attributes.get("category", opcodes[name]))
         access = new_message("MemoryAccessBreakdown")
         for kind, what in ((_READ, "hbm_read_bytes"), (_WRITE, "hbm_write_bytes")):
             access.memory_accessed.add(operation_type=kind, memory_space=_HBM, bytes_accessed=each[what])

@@ -25,7 +25,10 @@ FLOPS = 600_000_000
 def timeline(steps: int = 8, step_cycles: int = 1000) -> Timeline:
     """A fusion, then a kernel whose DMAs overlap each other and the steps before them."""
     fusion = 2000
-    spans = [Span(lane="XLA Ops", name="fusion.1", start_cycles=0, end_cycles=fusion)]
+    spans = [
+        Span(lane="XLA Modules", name="modelled run", start_cycles=0, end_cycles=fusion + steps * step_cycles + 500),
+        Span(lane="XLA Ops", name="fusion.1", start_cycles=0, end_cycles=fusion),
+    ]
     for step in range(steps):
         start = fusion + step * step_cycles
         end = start + step_cycles
