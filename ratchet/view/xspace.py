@@ -42,7 +42,7 @@ def write_xspace(
 
     ``title`` names the program in the trace. ``flops`` are the problem's useful FLOPs of one run: they
     are credited to the Pallas kernels. ``hlo_module`` is the compiled module as a serialised
-    ``HloModuleProto``; with it, XProf's graph viewer opens too.
+    ``HloModuleProto``; with it, XProf also lists the module.
 
     An op's span may carry the attributes ``flops``, ``hbm_read_bytes`` and ``hbm_write_bytes``, all per
     execution, ``category`` and ``opcode``; what the spans leave open of the totals is shared out by cycles.
@@ -174,7 +174,7 @@ def _op_types(plane: PlaneBuilder, timeline: Timeline, flops: int) -> dict[str, 
     for span in timeline.spans:
         if span.lane in (_OPS, _ASYNC_OPS):
             spans[span.name].append(span)
-    opcodes = {name: str(runs[0].attributes.get("opcode", "unknown")) for name, runs in spans.items()}
+    opcodes = {name: str(runs[0].attributes.get("opcode", "")) for name, runs in spans.items()}
     opcodes |= {op.name: op.opcode for op in timeline.ops}
     kernels = {name for name in spans if opcodes.get(name) == "custom-call"} or set(spans)
     per_run = {
@@ -185,7 +185,7 @@ def _op_types(plane: PlaneBuilder, timeline: Timeline, flops: int) -> dict[str, 
     types = {}
     for symbol, (name, runs) in enumerate(spans.items(), start=1):
         each = {what: shares.get(name, 0) // len(runs) for what, shares in per_run.items()}
-        category = str(runs[0].attributes.get("category", opcodes[name]))
+        category = str(runs[0].attributes.get("category") or opcodes[name] or "unknown")
         access = new_message("MemoryAccessBreakdown")
         for kind, what in ((_READ, "hbm_read_bytes"), (_WRITE, "hbm_write_bytes")):
             access.memory_accessed.add(operation_type=kind, memory_space=_HBM, bytes_accessed=each[what])

@@ -134,6 +134,17 @@ def test_ops_may_nest_but_others_get_a_line_each(tmp_path: Path) -> None:
     assert [e["name"] for e in lanes["Async XLA Ops (modelled)"]] == ["copy-start (modelled)"]
 
 
+def test_every_op_has_a_category(tmp_path: Path) -> None:
+    opcodes = {"a": {}, "b": {"opcode": "copy"}, "c": {"opcode": "copy", "category": "data formatting"}}
+    ops = tuple(
+        Span(lane="XLA Ops", name=name, start_cycles=place, end_cycles=place + 1, attributes=said)
+        for place, (name, said) in enumerate(opcodes.items())
+    )
+    path = write_xspace(replace(timeline(), cycles=3, spans=ops, ops=()), tmp_path / "t.xplane.pb", title="t")
+    categories = {row["hlo_op_name"]: row["category"] for row in rows(read(path, "hlo_stats"))}
+    assert categories == {"a": "unknown (modelled)", "b": "copy (modelled)", "c": "data formatting (modelled)"}
+
+
 def test_same_timeline_same_bytes(tmp_path: Path, trace: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tests.view.timelines import FLOPS, timeline;"
