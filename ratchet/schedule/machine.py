@@ -1,0 +1,401 @@
+"""The schedule machine: executes a compiled program's scalar control flow, DMAs and sync flags -> Timeline.
+
+Time is counted in bundles: one address of the post-register-allocation listing is one cycle, and only waits for
+DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Timeline.not_modelled``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from ratchet.chips import Chip
+from ratchet.schedule.constants import constants_for
+from ratchet.schedule.dma import GRANULE_BYTES, Ends, Memory
+from ratchet.schedule.dumps import TOP, Dumps
+from ratchet.schedule.hlo import HloModule, array_types, lay_out, parse_hlo
+from ratchet.schedule.known import WORDS_PER_GRANULE, KnownMemory
+from ratchet.schedule.places import UNIT_BYTES, Places
+from ratchet.schedule.timeline import OpRun, Record, build
+from ratchet.schedule.translate import Translated, translate
+from ratchet.schedule.unknown import Unknown, UnknownSteers
+from ratchet.status import Refusal, Status
+from ratchet.values import Timeline
+
+PATIENCE = 200_000_000
+"""Basic blocks that one call may execute before the machine calls it endless."""
+
+_GRANULES_PER_ADDRESS = UNIT_BYTES["hbm"] // GRANULE_BYTES
+_ALIGNMENT = 1 << 20
+"""HBM buffers are placed at multiples of this many bytes."""
+
+ScalarInputs = Mapping[int | str, np.ndarray]
+
+
+def run(
+    dump_dir: Path,
+    *,
+    hlo_text: str,
+    chip: Chip,
+    compiler: str,
+    scalar_inputs: ScalarInputs | None = None,
+    detail: bool = False,
+) -> Timeline:
+    """Models one run of a compiled program.
+
+    Args:
+        dump_dir: holds what the compiler wrote under :func:`ratchet.schedule.dumps.dump_flags`, for this program alone.
+        hlo_text: the optimised HLO, ``compiled.as_text()``.
+        chip: what it was compiled for.
+        compiler: version of the compiler, for messages and for the timeline.
+        scalar_inputs: real values of arrays that steer control flow (scalar prefetch, dynamic grid bounds): by number
+            of the entry parameter, or, where XLA computes them first, by ``"name:i"``, operand ``i`` of HLO
+            instruction ``name``. Shapes and dtypes as in the compiled program.
+        detail: keep many more single grid steps in the spans.
+
+    Raises:
+        Refusal: SCHEDULE_UNKNOWN for anything that the machine does not know, DEADLOCK for a wait that can never
+            end, INVALID if an assertion fails that the compiler planted (bounds, sync flags).
+    """
+    machine = Machine(dump_dir, parse_hlo(hlo_text), chip, compiler, scalar_inputs or {})
+    cycles = machine.execute()
+    return build(machine.record(cycles), chip=chip, compiler=compiler, detail=detail)
+
+
+@dataclass
+class _Unit:
+    """A translated listing and what is known of its callers' operands."""
+
+    name: str
+    translated: Translated
+    operands: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Per operand: memory space (``""`` for a scalar passed by value) and ``input`` or ``output``."""
+    is_kernel: bool = False
+
+
+class Machine:
+    """One run of one program. The generated code calls its public methods."""
+
+    def __init__(self, dump_dir: Path, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs) -> None:
+        self._hlo = hlo
+        self._chip = chip
+        self._compiler = compiler
+        self._dumps = Dumps(dump_dir, hlo, compiler)
+        self._scalar_inputs = scalar_inputs
+        self._units: dict[str, _Unit] = {}
+        self._by_call: dict[str, tuple[str, _Unit]] = {}
+        self._stack: list[_Unit] = []
+        self._steps: dict[str, list[int]] = {}
+        self._op_runs = Ends(20_000)
+        self._op_cycles: dict[str, list[int]] = {}
+        self._not_modelled: set[str] = set()
+        self._memory = Memory(chip, constants_for(chip), self._deadlock)
+        self._known = KnownMemory()
+        self.smem: dict[int, object] = {}
+        self.patience = itertools.repeat(None, PATIENCE)
+        self.delay_cycles = 0
+        self._lay_out_hbm()
+
+    def execute(self) -> int:
+        """Runs the program from its top level; returns its cycles."""
+        unit = self._unit(TOP)
+        return self._run_unit(unit, 0, ())
+
+    def record(self, cycles: int) -> Record:
+        """What happened, for :func:`ratchet.schedule.timeline.build`."""
+        return Record(
+            cycles=cycles,
+            units={name: (unit.translated, unit.is_kernel) for name, unit in self._units.items()},
+            op_cycles={name: (runs, total) for name, (runs, total) in self._op_cycles.items()},
+            op_runs=self._op_runs,
+            opcodes={name: op.opcode for name, op in self._hlo.ops.items()},
+            unit_of_op={name: unit.name for name, unit in self._by_call.values()},
+            steps=self._steps,
+            memory=self._memory,
+            flag_name=self._places.flag_name,
+            not_modelled=tuple(sorted(self._not_modelled)),
+            utilisation={name: self._dumps.files(name).utilisation for name in self._units},
+        )
+
+    # --- preparation ---
+
+    def _lay_out_hbm(self) -> None:
+        """Gives parameters and results addresses, and puts known inputs into them."""
+        address = _ALIGNMENT // UNIT_BYTES["hbm"]
+
+        def place(size_bytes: int) -> int:
+            nonlocal address
+            found = address
+            address += -(-size_bytes // _ALIGNMENT) * _ALIGNMENT // UNIT_BYTES["hbm"]
+            return found
+
+        self._parameters: list[int] = []
+        for number, op in enumerate(self._hlo.parameters()):
+            types = array_types(op.type_text)
+            where = place(sum(t.padded_bytes for t in types))
+            self._parameters.append(where)
+            if number in self._scalar_inputs:
+                words = self._words(f"entry parameter {number}", self._scalar_inputs[number], op.type_text)
+                self._known.write("hbm", where * _GRANULES_PER_ADDRESS, words)
+        results = [place(t.padded_bytes) for t in self._hlo.result_types()]
+        if self._hlo.result_is_tuple():
+            self._output = place(_ALIGNMENT)
+            table: list[object] = list(results)
+            table += [0] * (128 - len(table))
+            self._known.write("hbm", self._output * _GRANULES_PER_ADDRESS, table)
+        else:
+            self._output = results[0] if results else place(_ALIGNMENT)
+        self._places = Places(address)
+
+    def _words(self, what: str, values: np.ndarray, type_text: str) -> list[object]:
+        try:
+            return list(lay_out(np.asarray(values), array_types(type_text)[0]))
+        except ValueError as error:
+            raise Refusal(Status.USAGE, f"scalar_inputs for {what} ({type_text}): {error}.") from None
+
+    def _unit(self, name: str) -> _Unit:
+        unit = self._units.get(name)
+        if unit is not None:
+            return unit
+        listing = self._dumps.load(name)
+        places = self._places.add(listing)
+        for address, allocation in self._places.fixed_smem.items():
+            value = self._places.start_up_value(allocation, self._output)
+            if value is not None:
+                self.smem.setdefault(address, value)
+        translated = translate(
+            listing, place=places.__getitem__, compiler=self._compiler, code_name=f"<schedule of {name}>"
+        )
+        unit = _Unit(name=name, translated=translated)
+        for instruction in itertools.chain.from_iterable(listing.bundles[:64]):
+            if instruction.opcode.startswith("inlined_call_operand"):
+                text = instruction.operands
+                number = int(text.partition("index: ")[2].partition(",")[0])
+                space = instruction.opcode.partition(".")[2]
+                unit.operands[number] = (
+                    "" if space.startswith("<no") else space,
+                    text.partition("kind: ")[2].partition(",")[0],
+                )
+        op = self._hlo.ops.get(name)
+        unit.is_kernel = op is not None and "tpu_custom_call" in op.attributes
+        self._units[name] = unit
+        return unit
+
+    def _run_unit(self, unit: _Unit, now: int, arguments: tuple[object, ...]) -> int:
+        self._stack.append(unit)
+        try:
+            end = unit.translated.run(now, arguments, self, unit.translated.counts)
+        except Refusal:
+            raise
+        except UnknownSteers as error:
+            raise self._refuse(
+                self._address_of(unit, error.__traceback__),
+                f"control flow depends on {error}, which the machine does not know. If it comes from an input, "
+                "give its value in scalar_inputs",
+                unit,
+            ) from None
+        except (UnboundLocalError, NameError) as error:
+            raise self._refuse(
+                self._address_of(unit, error.__traceback__), f"a register is read before it is written ({error})", unit
+            ) from None
+        except KeyError as error:
+            word = error.args[0]
+            known = self._places.fixed_smem.get(word) if isinstance(word, int) else None
+            what = f"the runtime's {known.tag!r}" if known else f"scalar memory word {word!r}, never written"
+            raise self._refuse(self._address_of(unit, error.__traceback__), f"a load from {what}", unit) from None
+        self._stack.pop()
+        return end
+
+    # --- called by generated code: control ---
+
+    def call(self, note: str, now: int, arguments: tuple[object, ...]) -> int:
+        """Runs the program that an ``inlined_call`` names in its comment; returns the cycle after it."""
+        found = self._by_call.get(note)
+        if found is None:
+            name = note.strip("<>") if note.startswith("<") else note.partition(" = ")[0].strip().lstrip("%")
+            name = f"<{name}>" if note.startswith("<") else name
+            if not name:
+                raise self._refuse(0, f"a call whose target is not told: {note!r}", self._stack[-1])
+            found = self._by_call[note] = (name, self._unit(self._dumps.resolve(name)))
+        name, unit = found
+        if self._scalar_inputs or self._known:
+            arguments = self._give_operands(name, unit, arguments)
+        end = self._run_unit(unit, now, arguments)
+        total = self._op_cycles.setdefault(name, [0, 0])
+        total[0] += 1
+        total[1] += end - now
+        self._op_runs.add(OpRun(name, now, end))
+        return end
+
+    def _give_operands(self, name: str, unit: _Unit, arguments: tuple[object, ...]) -> tuple[object, ...]:
+        given = list(arguments)
+        for number, (space, kind) in unit.operands.items():
+            values = self._scalar_inputs.get(f"{name}:{number}") if kind == "input" else None
+            where = given[number]
+            if values is not None:
+                type_text = self._hlo.ops[self._hlo.ops[name].operands[number]].type_text
+                words = self._words(f"operand {number} of {name}", values, type_text)
+                if not space:
+                    given[number] = words[0]
+                elif space == "smem" and isinstance(where, int):
+                    self.smem.update({where + i: word for i, word in enumerate(words)})
+                elif isinstance(where, int):
+                    self._known.write(space, where * _GRANULES_PER_ADDRESS, words)
+            elif kind == "output" and space in ("hbm", "vmem") and isinstance(where, int):
+                self._known.forget(space, where * _GRANULES_PER_ADDRESS, 1)
+        return tuple(given)
+
+    def at_loop_head(self, now: int) -> None:
+        """The pipeline loop of a kernel begins another iteration."""
+        unit = self._stack[-1]
+        if unit.is_kernel:
+            self._steps.setdefault(unit.name, []).append(now)
+
+    def halt(self, message: str, address: int) -> None:
+        """An assertion that the compiler planted has failed."""
+        raise Refusal(
+            Status.INVALID,
+            f"{self._where(address)}: the program would stop here with {' '.join(message.split())[:300]!r}. "
+            "An index or a DMA of the kernel is out of bounds for these inputs.",
+        )
+
+    def not_modelled(self, opcode: str, address: int) -> None:
+        raise self._refuse(address, f"`{opcode}` is reached, which only runs while the hardware is traced")
+
+    def lost_patience(self) -> None:
+        raise self._refuse(0, f"more than {PATIENCE} basic blocks were executed: the program does not seem to end")
+
+    # --- called by generated code: memory ---
+
+    def wait(self, now: int, flag: int, least: int, address: int) -> int:
+        return self._memory.wait(now, flag, least, address)
+
+    def dma(  # noqa: PLR0917 called positionally, for speed, by generated code
+        self,
+        now: int,
+        source: str,
+        start: object,
+        target: str,
+        stop: object,
+        granules: int,
+        flag: int,
+        strides: object,
+        address: int,
+    ) -> None:
+        self._memory.start(now, source, target, granules, flag)
+        if target == "smem" or self._known:
+            self._move(source, start, target, stop, granules, strides)
+
+    def _move(  # noqa: PLR0917 as above
+        self, source: str, start: object, target: str, stop: object, granules: int, strides: object
+    ) -> None:
+        """Follows known contents through a DMA."""
+        if not isinstance(granules, int) or not isinstance(stop, int):
+            return
+        words = None
+        if isinstance(start, int) and strides is None:
+            if source == "smem":
+                words = [
+                    self.smem.get(start + i, Unknown("scalar memory")) for i in range(granules * WORDS_PER_GRANULE)
+                ]
+            else:
+                words = self._known.read(source, start, granules)
+        if target == "smem":
+            if words is None:
+                words = [Unknown(f"{source} contents copied to scalar memory")] * (granules * WORDS_PER_GRANULE)
+            self.smem.update(zip(range(stop, stop + len(words)), words, strict=True))
+        elif words is not None:
+            self._known.write(target, stop, words)
+        else:
+            self._known.forget(target, stop, granules)
+
+    def peek_vmem(self, where: object, address: int) -> object:
+        """First element of a vector load, if its value is known."""
+        if isinstance(where, int):
+            words = self._known.read("vmem", where * _GRANULES_PER_ADDRESS, 1)
+            if words is not None:
+                return words[0]
+        return Unknown(f"a vector load at bundle {address:#x} of {self._stack[-1].translated.listing.file}")
+
+    def unknown(self, address: int) -> Unknown:
+        return Unknown(f"a vector result moved to a scalar at bundle {address:#x} of "
+                       f"{self._stack[-1].translated.listing.file}")  # fmt: skip
+
+    def flag_add(self, now: int, flag: int, amount: int) -> None:
+        self._memory.add(flag, amount)
+
+    def flag_set(self, now: int, flag: int, value: int) -> None:
+        self._memory.set(flag, value)
+
+    def flag_value(self, now: int, flag: int) -> int:
+        return self._memory.value(now, flag)
+
+    def parameter(self, number: int) -> int:
+        """Address of an entry parameter."""
+        return self._parameters[number]
+
+    # --- called by generated code: arithmetic ---
+
+    @staticmethod
+    def least(a: int | Unknown, b: int | Unknown) -> int | Unknown:
+        return a if isinstance(a, Unknown) else b if isinstance(b, Unknown) else min(a, b)
+
+    @staticmethod
+    def most(a: int | Unknown, b: int | Unknown) -> int | Unknown:
+        return a if isinstance(a, Unknown) else b if isinstance(b, Unknown) else max(a, b)
+
+    @staticmethod
+    def float_bits(value: object) -> object:
+        return struct.unpack("<i", struct.pack("<f", float(value)))[0] if isinstance(value, int) else value
+
+    @staticmethod
+    def as_float(bits: object) -> object:
+        return struct.unpack("<f", struct.pack("<i", bits))[0] if isinstance(bits, int) else bits
+
+    @staticmethod
+    def divide(a: object, b: object) -> list[object]:
+        """Unsigned quotient and remainder, in the order in which a list pops them."""
+        if isinstance(a, int) and isinstance(b, int):
+            quotient, remainder = divmod(a & 0xFFFFFFFF, b & 0xFFFFFFFF)
+            return [_signed(remainder), _signed(quotient)]
+        unknown = a if isinstance(a, Unknown) else b
+        return [unknown, unknown]
+
+    # --- failures ---
+
+    def _deadlock(self, flag: int, value: int, least: int, address: int) -> Refusal:
+        return Refusal(
+            Status.DEADLOCK,
+            f"{self._where(address)} waits for {self._places.flag_name(flag)} to reach {least}, "
+            f"but it stands at {value} and nothing is on its way: a copy is waited for that was never started.",
+        )
+
+    def _where(self, address: int) -> str:
+        unit = self._stack[-1]
+        listing = unit.translated.listing
+        sources = [n for i in listing.bundles[address] for n in i.notes if n.startswith("loc(")]
+        source = f", {sources[0]}" if sources else ""
+        return f"{listing.file} bundle {address:#x}{source} ({self._compiler})"
+
+    def _refuse(self, address: int, why: str, unit: _Unit | None = None) -> Refusal:
+        file = (unit or self._stack[-1]).translated.listing.file
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} bundle {address:#x} ({self._compiler}): {why}.")
+
+    @staticmethod
+    def _address_of(unit: _Unit, trace: TracebackType | None) -> int:
+        """Bundle address of the innermost line of the unit's generated code in a traceback."""
+        name = unit.translated.run.__code__.co_filename
+        lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == name]
+        line = lines[-1] if lines else None
+        return unit.translated.addresses[line - 1] if line else 0
+
+
+def _signed(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
