@@ -1,0 +1,111 @@
+"""Keep or revert: the one place where two scores are compared. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from ratchet.status import Status
+from ratchet.values import Conditions, Decision, Row, Verdict
+
+_LAST_KERNEL_STATUS = 49  # exit codes above it tell of the judge's own troubles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruling:
+    """What becomes of one verdict: a word of ``Decision``, the outcome's status and why, in words."""
+
+    decision: str
+    status: Status
+    reason: str
+
+
+def decide(candidate: Verdict, incumbent: Row | None) -> Ruling:
+    """Decides whether ``candidate`` replaces ``incumbent``, the newest scored row of HEAD's kernel.
+
+    ``incumbent`` is None when HEAD has no kernel, or none that passes: then the first PASS is kept.
+    A verdict that does not speak of the kernel (the judge's tools failed) is ruled ``judged``: git and
+    the working tree are left alone.
+
+    Raises:
+        ValueError: both have a score but not under equal conditions (judge the incumbent again first), or
+            the evaluator measures on a device, which takes replicated samples and not two medians.
+    """
+    if not speaks_of_the_kernel(candidate.status):
+        reason = f"{candidate.status.name}: {candidate.reason}; the kernel is not to blame and was left as it is"
+        return Ruling(decision=Decision.JUDGED, status=candidate.status, reason=reason)
+    if candidate.score is None:
+        reason = f"{candidate.status.name}: {candidate.reason}"
+        return Ruling(decision=Decision.REVERTED, status=candidate.status, reason=reason)
+    score = candidate.score.score
+    if not is_possible(score):
+        reason = f"score {score!r} is not a possible number (wanted: finite and above zero)"
+        return Ruling(decision=Decision.REVERTED, status=Status.INVALID, reason=reason)
+    if candidate.conditions.evaluator in ("tpu", "gpu", "cpu"):
+        raise ValueError(
+            f"{candidate.conditions.evaluator} scores are measured: one median against another decides nothing"
+        )
+    bar = scored(incumbent)
+    if incumbent is None or bar is None:
+        return Ruling(
+            decision=Decision.KEPT,
+            status=Status.PASS,
+            reason=f"the first kernel that passes, score {score:.6g}, modelled",
+        )
+    if differing := differences(candidate.conditions, conditions_of(incumbent)):
+        raise ValueError(f"not comparable, these differ: {', '.join(differing)}")
+    against = f"row {incumbent.id} at {incumbent.commit[:10]}"
+    if is_same(score, bar):
+        reason = f"score {score:.6g} is the same to the last digit as {against}, modelled"
+        return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
+    times = f"{_milliseconds(incumbent.median_ms)} -> {_milliseconds(candidate.score.latency_ms)} ms, modelled"
+    by = abs(score - bar) / bar * 100
+    if score > bar:
+        reason = f"score {score:.6g} beats {bar:.6g} of {against} by {by:.3g} % ({times})"
+        return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=reason)
+    reason = f"score {score:.6g} is {by:.3g} % below {bar:.6g} of {against} ({times})"
+    return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
+
+
+def is_same(score: float, bar: float) -> bool:
+    """Whether two modelled scores count as the same.
+
+    The model has no noise, so only equal numbers do. A rule with a band around the model's error belongs here.
+    """
+    return score == bar
+
+
+def is_possible(score: float) -> bool:
+    """Whether a kernel can have this score at all: NaN, infinity, zero and negative numbers never win."""
+    return math.isfinite(score) and score > 0
+
+
+def scored(row: Row | None) -> float | None:
+    """The score of a row that may serve as the bar, or None."""
+    if row is None or row.status not in (Status.PASS.name, Status.NOT_BETTER.name):
+        return None
+    try:
+        score = float(row.score)
+    except ValueError:
+        return None
+    return score if is_possible(score) else None
+
+
+def speaks_of_the_kernel(status: Status) -> bool:
+    """Whether a verdict with this status says something about the kernel, and not about the judge's machine."""
+    return status is not Status.USAGE and status.exit_code <= _LAST_KERNEL_STATUS
+
+
+def conditions_of(row: Row) -> Conditions:
+    """The conditions a row was judged under."""
+    return Conditions(**{field.name: getattr(row, field.name) for field in fields(Conditions)})
+
+
+def differences(one: Conditions, other: Conditions) -> tuple[str, ...]:
+    """What differs between two sets of conditions, each as ``name (one, other)``."""
+    pairs = ((field.name, getattr(one, field.name), getattr(other, field.name)) for field in fields(Conditions))
+    return tuple(f"{name} ({a or 'none'}, {b or 'none'})" for name, a, b in pairs if a != b)
+
+
+def _milliseconds(value: str | float) -> str:
+    return f"{float(value or 'nan'):.4g}"

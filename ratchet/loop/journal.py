@@ -1,0 +1,221 @@
+"""From a decision to its enactment, so that a kill at any instant between the two loses neither.
+
+A decision is written to ``<git dir>/ratchet/pending.json`` before anything acts on it. Then the row is appended,
+the row's refs are set, the branch is moved or the kernel file restored, and the journal is removed. Each of
+these may be repeated: ``recover`` runs them all again for a journal that it finds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ratchet.loop import ledger
+from ratchet.loop.history import EXPERIMENTS, ROWS, History, tip_ref
+from ratchet.loop.ledger import Addition, writing
+from ratchet.status import Refusal, Status
+from ratchet.values import Decision, Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a decision does to branch and files, besides the row."""
+
+    branch: str
+    old: str
+    """HEAD when the experiment began."""
+    new: str
+    """The commit with the judged kernel."""
+    kernel: str
+    judged: str
+    """Blob of the judged kernel."""
+    lock: str
+    """Path of the kernel's problem lock."""
+    lock_now: str | None
+    """Blob of the lock after judging."""
+    lock_back: str | None
+    """Blob that ``restore_lock`` brings back; None: no file."""
+    move: bool = False
+    restore_kernel: bool = False
+    restore_lock: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pending:
+    id: str
+    plan: Plan
+    added: Addition
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enacted:
+    """What came of a decision."""
+
+    row: Row
+    """The last row that was written: a correction of the decision's own row if the branch had moved."""
+    moved: bool
+    """The branch had moved: the decision could not be enacted."""
+    notes: tuple[str, ...]
+
+
+def record(history: History, row: Row, plan: Plan) -> Enacted:
+    """Appends ``row`` (``previous`` is filled in here) and enacts ``plan``. The caller holds the workspace lock.
+
+    Raises:
+        Refusal: NO_SPACE, LEDGER_UNWRITABLE or LEDGER_BROKEN, with nothing appended and nothing enacted.
+    """
+    path = history.root / ledger.NAME
+    data = ledger.load_bytes(path)
+    added = ledger.addition(data, row)
+    history.store(added.line.encode())  # before the append: after it, space must not run out
+    pending = _Pending(id=row.id, plan=plan, added=added)
+    _save(history, pending)
+    try:
+        ledger.write(path, added)
+    except Refusal:
+        if ledger.load_bytes(path) == data:
+            _clear(history)
+        raise
+    try:
+        return _finish(history, pending)
+    except Refusal as refusal:
+        message = f"{refusal.message}; the row {row.id} is written, and the next run finishes what it says"
+        raise Refusal(refusal.status, message) from refusal
+
+
+def recover(history: History) -> tuple[str, ...]:
+    """Finishes what an earlier run decided and did not enact; says what that was. The caller holds the lock.
+
+    Raises:
+        Refusal: OPERATION_UNDER_WAY if that was on another branch than HEAD's; LEDGER_BROKEN.
+    """
+    pending = _load(history)
+    if pending is None:
+        return ()
+    row = ledger.parse_row(pending.added.line)
+    branch, head = pending.plan.branch, history.head()
+    if head.branch != branch and history.resolve(branch) is not None:
+        name = branch.removeprefix("refs/heads/")
+        message = f"experiment {row.id} on branch {name} was cut off: `git switch {name}` and run again to finish it"
+        raise Refusal(Status.OPERATION_UNDER_WAY, message)
+    if head.branch != branch:  # its branch is gone, and the ledger with it; git keeps the row
+        blob = history.store(pending.added.line.encode())
+        history.set_refs({ROWS + row.id: blob})
+        _clear(history)
+        return (f"experiment {row.id} was cut off and its branch is gone; its row is in {ROWS}{row.id}",)
+    ledger.write(history.root / ledger.NAME, pending.added)
+    done = _finish(history, pending)
+    return (f"finished experiment {row.id}, which was cut off: {done.row.decision}, {done.row.reason}", *done.notes)
+
+
+def unfinished(history: History) -> str | None:
+    """The id of an experiment that was decided and not enacted, if there is one."""
+    pending = _load(history)
+    return pending.id if pending else None
+
+
+def _finish(history: History, pending: _Pending) -> Enacted:
+    """All that follows the append; may be repeated."""
+    plan = pending.plan
+    row = ledger.parse_row(pending.added.line)
+    blob = history.store(pending.added.line.encode())
+    history.set_refs({ROWS + row.id: blob, tip_ref(plan.branch): blob})
+    notes: list[str] = []
+    if plan.move:
+        if not _move(history, pending.id, plan):
+            return _correct(history, pending, row)
+        if history.resolve(plan.branch) == plan.new:
+            paths = (plan.kernel, plan.lock, ledger.NAME)
+            if note := history.sync_index(old=plan.old, new=plan.new, paths=paths, judged=_blobs(plan)):
+                notes.append(note)
+    if plan.restore_kernel or plan.restore_lock:
+        notes += _restore(history, plan)
+    _clear(history)
+    return Enacted(row=row, moved=False, notes=tuple(notes))
+
+
+def _move(history: History, name: str, plan: Plan) -> bool:
+    """Moves the branch by compare-and-swap; False if it stands elsewhere. True as well if it moved on from ``new``."""
+    try:
+        history.move_branch(plan.branch, new=plan.new, old=plan.old, reason=f"ratchet: keep {name}")
+    except Refusal as refusal:
+        if refusal.status is not Status.BRANCH_MOVED:
+            raise
+        return history.is_ancestor(plan.new, plan.branch)
+    return True
+
+
+def _correct(history: History, pending: _Pending, row: Row) -> Enacted:
+    """A row is never rewritten: one that says kept, of a branch that moved just then, is followed by a correction."""
+    rows = ledger.read(history.root / ledger.NAME)
+    reason = f"corrects row {row.id}: the branch had moved from {pending.plan.old[:10]}, so its commit was not kept"
+    correction = dataclasses.replace(
+        row, id=ledger.new_id(rows), decision=Decision.JUDGED, reason=reason, time=ledger.utc_now()
+    )
+    history.set_refs({EXPERIMENTS + correction.id: row.commit})
+    undo = dataclasses.replace(pending.plan, move=False)
+    done = record(history, correction, undo)  # replaces the journal of the row it corrects
+    return dataclasses.replace(done, moved=True)
+
+
+def _restore(history: History, plan: Plan) -> list[str]:
+    if history.resolve(plan.branch) != plan.old:
+        return [f"the branch has moved since: {plan.kernel} was left as it is"]
+    notes = []
+    if plan.restore_kernel:
+        entry = history.entry(plan.old, plan.kernel)
+        if entry is None:
+            notes.append(f"{plan.kernel} is not in HEAD, so there is nothing to go back to: it was left as it is")
+        elif not history.restore(plan.kernel, blob=entry.blob, judged=plan.judged):
+            notes.append(f"{plan.kernel} was changed while it was judged, so it was left as it is and not restored")
+    if plan.restore_lock and not history.restore(plan.lock, blob=plan.lock_back, judged=plan.lock_now):
+        notes.append(f"{plan.lock} was changed while the kernel was judged, so it was left as it is")
+    staged = (plan.kernel, plan.lock) if plan.restore_kernel else (plan.lock,)
+    if note := history.sync_index(old=plan.old, new=plan.old, paths=staged, judged=_blobs(plan)):
+        notes.append(note)
+    return notes
+
+
+def _blobs(plan: Plan) -> tuple[str, ...]:
+    return (plan.judged, plan.lock_now) if plan.lock_now else (plan.judged,)
+
+
+# --- the file ---
+
+
+def _path(history: History) -> Path:
+    return history.state_dir / "pending.json"
+
+
+def _save(history: History, pending: _Pending) -> None:
+    path = _path(history)
+    spare = path.with_name("pending.new")
+    with writing("the journal"):
+        with open(spare, "w", encoding="utf-8") as file:
+            json.dump(asdict(pending), file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(spare, path)
+        ledger.sync_folder(path.parent)
+
+
+def _load(history: History) -> _Pending | None:
+    path = _path(history)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return _Pending(id=record["id"], plan=Plan(**record["plan"]), added=Addition(**record["added"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = f"the journal {path} is unreadable ({error}): keep a copy, remove it, and run `./ratchet.sh verify`"
+        raise Refusal(Status.LEDGER_BROKEN, message) from error
+
+
+def _clear(history: History) -> None:
+    path = _path(history)
+    with writing("the journal"):
+        path.unlink(missing_ok=True)
+        ledger.sync_folder(path.parent)

@@ -1,0 +1,214 @@
+"""Reading the ledger: its rows, one row, whether it is whole beside git, and writing it anew from git."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.loop import journal, ledger
+from ratchet.loop.history import EXPERIMENTS, REPLACED, Head, History, tip_ref
+from ratchet.loop.ledger import REPAIR
+from ratchet.loop.workspace import locked
+from ratchet.status import Refusal, Status
+from ratchet.values import Row
+
+FETCH = "git fetch REMOTE 'refs/ratchet/*:refs/ratchet/*'"
+
+
+def rows(root: Path) -> tuple[Row, ...]:
+    """All rows of the repository at ``root``, oldest first.
+
+    Raises:
+        Refusal: LEDGER_BROKEN.
+    """
+    return ledger.read(root / ledger.NAME)
+
+
+def find(root: Path, name: str) -> Row:
+    """The row whose id is or begins with ``name``, or else the newest whose commit begins with it.
+
+    Raises:
+        Refusal: NOT_FOUND, also where ``name`` fits several ids; LEDGER_BROKEN.
+    """
+    known = rows(root)
+    found = [row for row in known if name and row.id.startswith(name)]
+    exact = [row for row in found if row.id == name]
+    commits = [row for row in known if len(name) >= 4 and row.commit.startswith(name)]
+    if len(exact or found) == 1:
+        return (exact or found)[0]
+    if found:
+        message = f"{name!r} fits {len(found)} rows, from {found[0].id} to {found[-1].id}: give more of the id"
+        raise Refusal(Status.NOT_FOUND, message)
+    if commits:
+        return commits[-1]
+    raise Refusal(Status.NOT_FOUND, f"no row has the id or commit {name!r}: `./ratchet.sh log` lists them")
+
+
+def load(history: History, head: Head) -> tuple[Row, ...]:
+    """The rows, after checking the ledger against its own chain, HEAD's copy and the last row written here.
+
+    Raises:
+        Refusal: LEDGER_BROKEN.
+    """
+    data = ledger.load_bytes(history.root / ledger.NAME)
+    committed = _committed(history, head)
+    tip = history.tip(head.branch)
+    if data is None:
+        if committed is not None or tip is not None:
+            raise Refusal(Status.LEDGER_BROKEN, f"{ledger.NAME} is missing, but git knows of rows: {REPAIR}")
+        return ()
+    found = ledger.parse(data)
+    if committed is not None and not data.startswith(committed):
+        there, here = committed.split(b"\n"), data.split(b"\n")
+        number = next((n for n, (a, b) in enumerate(zip(there, here, strict=False), 1) if a != b), len(here))
+        message = f"{ledger.NAME} line {number} differs from HEAD's: it was edited or removed; {REPAIR}"
+        raise Refusal(Status.LEDGER_BROKEN, message)
+    if tip is not None and tip not in ledger.lines_of(data):
+        name = ledger.parse_row(tip).id
+        what = "was edited" if any(row.id == name for row in found) else "is missing: the ledger was cut off"
+        raise Refusal(
+            Status.LEDGER_BROKEN, f"{ledger.NAME}: the row {name}, the last written on this branch, {what}; {REPAIR}"
+        )
+    return found
+
+
+def _committed(history: History, head: Head) -> bytes | None:
+    entry = history.entry(head.commit, ledger.NAME)
+    return history.blob(entry.blob) if entry else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something that ``verify`` has to say."""
+
+    broken: bool
+    """False for what a fresh clone merely does not have."""
+    text: str
+
+
+def verify(root: Path) -> tuple[Finding, ...]:
+    """What is wrong with the history of the repository at ``root``; nothing if it is whole. Changes nothing.
+
+    Raises:
+        Refusal: NOT_A_REPOSITORY, NO_COMMIT, DETACHED_HEAD.
+    """
+    history = History(root)
+    try:
+        known = load(history, history.head())
+    except Refusal as refusal:
+        if refusal.status is not Status.LEDGER_BROKEN:
+            raise
+        return (Finding(broken=True, text=refusal.message),)
+    stored, kept = history.row_lines(), history.refs(EXPERIMENTS)
+    missing = history.unresolved([row.commit for row in known] + [row.kernel_blob for row in known])
+    findings, absent = [], 0
+    if cut_off := journal.unfinished(history):
+        findings.append(Finding(broken=False, text=f"experiment {cut_off} was cut off: the next run finishes it"))
+    for row in known:
+        here = row.id in stored
+        gone = row.commit in missing or row.kernel_blob in missing
+        absent += gone and not here
+        if here and gone:
+            findings.append(Finding(broken=True, text=f"row {row.id}: commit {row.commit} does not resolve"))
+        if here and stored[row.id] != ledger.format_row(row):
+            findings.append(Finding(broken=True, text=f"row {row.id} differs from the row that git holds"))
+        if here and kept.get(row.id) != row.commit:
+            findings.append(Finding(broken=True, text=f"row {row.id}: {EXPERIMENTS}{row.id} does not name its commit"))
+        if not gone:
+            entry = history.entry(row.commit, row.kernel)
+            if entry is None or entry.blob != row.kernel_blob:
+                text = f"row {row.id}: {row.kernel} in commit {row.commit[:10]} is not the kernel that was judged"
+                findings.append(Finding(broken=True, text=text))
+    if absent:
+        text = f"{absent} of {len(known)} rows came with the clone, without their commits; to have them: `{FETCH}`"
+        findings.append(Finding(broken=False, text=text))
+    return tuple(findings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """What ``rebuild`` wrote."""
+
+    rows: int
+    from_head: int
+    """Rows that HEAD's ledger has; the others came from refs."""
+    left_out: tuple[str, ...]
+    """Ids of rows written on this branch that do not follow HEAD's last row; git still has them."""
+    replaced: str | None
+    """Ref with the bytes of the ledger that was replaced, or None if it was whole already."""
+    notes: tuple[str, ...]
+
+
+def rebuild(root: Path) -> Rebuilt:
+    """Writes the ledger anew from git: HEAD's rows, then those that refs hold, each following the one before.
+
+    Raises:
+        Refusal: LEDGER_BROKEN if HEAD's own ledger is; BUSY; and the preconditions of an experiment.
+    """
+    history = History(root)
+    with locked(history.common_dir, message="rebuild", wait_s=0, progress=lambda _: None):
+        head = history.check_ready()
+        committed = _committed(history, head)
+        try:
+            from_head = len(ledger.parse(committed)) if committed is not None else 0
+        except Refusal as refusal:
+            message = f"HEAD's own ledger is broken ({refusal.message}): restore it from an older commit first"
+            raise Refusal(Status.LEDGER_BROKEN, message) from None
+        lines = [ledger.HEADER] if committed is None else ledger.lines_of(committed)
+        further, left_out = _following(history, head, lines)
+        data = "".join(f"{line}\n" for line in lines + further).encode()
+        ledger.parse(data)
+        path = history.root / ledger.NAME
+        before = path.read_bytes() if path.is_file() else None
+        replaced = None
+        if data != before and (before is not None or len(lines + further) > 1):
+            if before is not None:
+                replaced = REPLACED + ledger.new_id(())
+                history.set_refs({replaced: history.store(before)})
+            _overwrite(path, data)
+        if left_out and len(lines) > 1:
+            history.set_refs({tip_ref(head.branch): history.store(lines[-1].encode())})
+        elif left_out:
+            history.delete_ref(tip_ref(head.branch))
+        notes = journal.recover(history)
+        total = len(ledger.read(path))
+    return Rebuilt(rows=total, from_head=from_head, left_out=left_out, replaced=replaced, notes=notes)
+
+
+def _following(history: History, head: Head, lines: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The rows from refs that lead from HEAD's last line to this branch's tip, and the ids that do not connect.
+
+    Where no tip is known, rows are followed for as long as just one comes next.
+    """
+    stored = history.row_lines().values()
+    tip = history.tip(head.branch)
+    if tip is None:
+        successors: dict[str, list[str]] = {}
+        for line in stored:
+            successors.setdefault(ledger.parse_row(line).previous, []).append(line)
+        forward: list[str] = []
+        while len(following := successors.get(ledger.digest((lines + forward)[-1]), [])) == 1:
+            forward += following
+        return forward, ()
+    if tip in lines:
+        return [], ()
+    by_digest = {ledger.digest(line): line for line in stored}
+    last, backward = ledger.digest(lines[-1]), [tip]
+    while (previous := ledger.parse_row(backward[-1]).previous) != last:
+        if previous not in by_digest or by_digest[previous] in lines:
+            return [], tuple(ledger.parse_row(line).id for line in reversed(backward))
+        backward.append(by_digest[previous])
+    return backward[::-1], ()
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    """In place: git has every byte of it, so a kill half-way only means to rebuild once more."""
+    with ledger.writing(path.name):
+        if path.is_symlink():
+            path.unlink()
+        with open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        ledger.sync_folder(path.parent)

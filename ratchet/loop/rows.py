@@ -1,0 +1,87 @@
+"""From a verdict to its row, and which rows tell the score of a kernel. Pure but for the clock."""
+
+from __future__ import annotations
+
+from ratchet.loop import ledger
+from ratchet.loop.decide import Ruling, conditions_of, differences, scored
+from ratchet.values import Conditions, Row, Verdict
+
+
+def make_row(
+    verdict: Verdict,
+    ruling: Ruling,
+    *,
+    name: str,
+    commit: str,
+    parent: str,
+    kernel: str,
+    kernel_blob: str,
+    message: str,
+    evidence: str,
+) -> Row:
+    """The row of experiment ``name``; numbers in full, so that they can be compared to the last digit.
+
+    ``previous`` is left empty: the ledger fills it in.
+    """
+    score, footprint, conditions = verdict.score, verdict.footprint, verdict.conditions
+    return Row(
+        commit=commit,
+        score=repr(score.score) if score else "",
+        status=ruling.status.name,
+        median_ms=repr(score.latency_ms) if score else "",
+        util_pct=repr(score.util_pct) if score else "",
+        tflops=repr(score.tflops) if score else "",
+        regime=score.regime if score else "",
+        bw_util_pct=repr(score.bw_util_pct) if score else "",
+        note=ledger.note(message),
+        id=name,
+        time=ledger.utc_now(),
+        kernel=kernel,
+        kernel_blob=kernel_blob,
+        evaluator=conditions.evaluator,
+        chip=conditions.chip,
+        compiler=conditions.compiler,
+        seal=conditions.seal,
+        problem=conditions.problem,
+        parent=parent,
+        decision=ruling.decision,
+        reason=ruling.reason,
+        vmem_bytes=str(footprint.vmem_bytes) if footprint else "",
+        spills=str(footprint.spill_stores + footprint.spill_loads) if footprint else "",
+        seconds=f"{verdict.seconds:.1f}",
+        evidence=evidence,
+        previous="",
+    )
+
+
+def newest(rows: tuple[Row, ...], *, kernel: str, blob: str, conditions: Conditions | None = None) -> Row | None:
+    """The newest row that tells the score of ``blob``: under ``conditions``, or under any if None."""
+    for row in reversed(rows):
+        fits = conditions is None or conditions_of(row) == conditions
+        if (row.kernel, row.kernel_blob) == (kernel, blob) and scored(row) is not None and fits:
+            return row
+    return None
+
+
+def baseline_reason(verdict: Verdict, earlier: Row | None) -> str:
+    """What a verdict on HEAD's own kernel says, beside ``earlier``, the newest scored row of the same kernel."""
+    if verdict.score is None:
+        return f"{verdict.status.name}: {verdict.reason}"
+    score = verdict.score.score
+    text = f"HEAD's kernel scores {score:.6g}, modelled"
+    if earlier is None:
+        return text
+    if differing := differences(conditions_of(earlier), verdict.conditions):
+        return f"{text}; row {earlier.id} has {earlier.score} under other conditions: {', '.join(differing)}"
+    if scored(earlier) == score:
+        return f"{text}: the same to the last digit as row {earlier.id}"
+    return f"{text}; row {earlier.id} has {earlier.score} under the same conditions: NOT reproduced"
+
+
+def no_change_reason(row: Row) -> str:
+    """Why there is nothing to judge: ``row`` tells the score of HEAD's kernel already."""
+    return (
+        f"{row.kernel} is what HEAD has (blob {row.kernel_blob[:10]}), and row {row.id} judged it already: score "
+        f"{row.score}, under the same evaluator ({row.evaluator}, {row.chip}), compiler ({row.compiler}), seal "
+        f"({row.seal[:10]}) and problem ({row.problem[:10]}); edit {row.kernel} first"
+    )

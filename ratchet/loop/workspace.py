@@ -1,0 +1,111 @@
+"""One run at a time in a repository, and Ctrl-C only where it can do no harm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from filelock import FileLock, Timeout
+
+from ratchet.loop.ledger import writing
+from ratchet.status import Refusal, Status
+
+
+@contextlib.contextmanager
+def locked(common_dir: Path, *, message: str, wait_s: float, progress: Callable[[str], None]) -> Iterator[None]:
+    """Holds the repository's lock, shared by all its worktrees; the kernel drops it should this process be killed.
+
+    Raises:
+        Refusal: BUSY after ``wait_s`` seconds, saying who holds it.
+    """
+    holder = common_dir / "ratchet" / "holder.json"
+    lock = FileLock(common_dir / "ratchet.lock")
+    with writing(str(lock.lock_file)):
+        holder.parent.mkdir(exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if wait_s > 0:
+                progress(f"waiting for {_who(holder)}")
+            try:
+                lock.acquire(timeout=max(wait_s, 0), poll_interval=0.1)
+            except Timeout:
+                hint = "wait for it to end, or give --wait SECONDS"
+                raise Refusal(Status.BUSY, f"another experiment is running: {_who(holder)}; {hint}") from None
+    try:
+        with writing(str(holder)):
+            since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            holder.write_text(json.dumps({"pid": os.getpid(), "since": since, "message": message[:200]}))
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _who(holder: Path) -> str:
+    try:
+        record = json.loads(holder.read_text())
+        return f"process {record['pid']} since {record['since']}, {record['message']!r}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "a process that has only just begun"
+
+
+class Interrupts:
+    """Turns SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, except within ``held``, where they wait.
+
+    Outside the main thread, where Python allows no handlers, it does nothing. Signals that were ignored stay ignored.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._waiting = False
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[Interrupts]:
+        """Handlers for as long as the block runs.
+
+        Raises:
+            Refusal: INTERRUPTED in place of a KeyboardInterrupt that leaves the block.
+        """
+        before = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    before[number] = signal.signal(number, self._handle)
+        try:
+            yield self
+        except KeyboardInterrupt:
+            raise Refusal(Status.INTERRUPTED, "interrupted: nothing was kept or lost") from None
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._depth:
+            self._waiting = True
+        else:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """A block that a signal does not cut in two: once a decision is being enacted, it is enacted whole."""
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    def check(self) -> None:
+        """Raises:
+        KeyboardInterrupt: a signal came while the last ``held`` block ran.
+        """
+        if self._waiting:
+            raise KeyboardInterrupt

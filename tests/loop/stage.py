@@ -1,0 +1,129 @@
+"""A real repository to experiment in, and a judge that reads its verdict from the kernel file.
+
+``SCORE = 1500.0`` in a kernel file is a PASS with that score, ``STATUS = "WRONG_VALUES"`` a failure.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ratchet.candidate.problem import lock_path
+from ratchet.loop import ledger
+from ratchet.loop.experiment import Outcome, run_experiment
+from ratchet.status import Status
+from ratchet.values import Conditions, Row, Score, Verdict
+
+CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="libtpu 1 / jax 1", seal="5ea1", problem="9b0b")
+IGNORED = "hlo_dumps/\n"
+
+
+def kernel_text(score: float | str, extra: str = "") -> str:
+    return f"SCORE = {score}\n{extra}"
+
+
+def verdict_of(text: str, kernel: str = "kernel.py", conditions: Conditions = CONDITIONS) -> Verdict:
+    failure = re.search(r'^STATUS = "(\w+)"', text, re.MULTILINE)
+    status = Status[failure[1]] if failure else Status.PASS
+    value = re.search(r"^SCORE = (\S+)", text, re.MULTILINE)
+    score = None
+    if status is Status.PASS:
+        number = float(value[1]) if value else 1.0
+        score = Score(
+            score=number, latency_ms=2.0, util_pct=50.0, tflops=98.5, regime="compute-bound", bw_util_pct=1.25
+        )
+    return Verdict(
+        status=status,
+        reason="as the kernel file says",
+        kernel=kernel,
+        kernel_name="fake",
+        conditions=conditions,
+        score=score,
+        steps=(),
+        source_sha256="",
+        seconds=0.25,
+    )
+
+
+@dataclass
+class Stage:
+    """A repository under ``root`` with one commit: the kernel, another file, and a .gitignore."""
+
+    root: Path
+    kernel: str = "kernel.py"
+    conditions: Conditions = CONDITIONS
+    seal: str = "5ea1"
+    freezes: bool = False
+    """The judge writes a problem lock where there is none."""
+    during: Callable[[], None] = lambda: None
+    """Called while judging."""
+    judged: list[str] = field(default_factory=list)
+    """The texts that were judged, in order."""
+
+    @classmethod
+    def new(cls, root: Path, *, kernel: str = "kernel.py", score: float | str = 1000.0) -> Stage:
+        stage = cls(root=root, kernel=kernel)
+        root.mkdir(parents=True, exist_ok=True)
+        stage.git("init", "-q", "-b", "main")
+        stage.git("config", "user.name", "A. User")
+        stage.git("config", "user.email", "user@example.invalid")
+        stage.write(kernel_text(score))
+        (root / "other.txt").write_text("other\n")
+        (root / ".gitignore").write_text(IGNORED)
+        stage.git("add", ".")
+        stage.git("commit", "-q", "-m", "first")
+        return stage
+
+    def git(self, *arguments: str, check: bool = True) -> str:
+        done = subprocess.run(["git", *arguments], cwd=self.root, check=False, capture_output=True)
+        if check and done.returncode:
+            raise AssertionError(f"git {arguments}: {done.stderr.decode()}")
+        return done.stdout.decode(errors="surrogateescape").removesuffix("\n")
+
+    def write(self, text: str) -> None:
+        path = self.root / self.kernel
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def read(self) -> str:
+        return (self.root / self.kernel).read_text()
+
+    @property
+    def lock(self) -> Path:
+        return lock_path(self.root / self.kernel)
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / ledger.NAME
+
+    def rows(self) -> tuple[Row, ...]:
+        return ledger.read(self.ledger)
+
+    def judge(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str) -> Verdict:
+        text = kernel_path.read_text()
+        self.judged.append(text)
+        if self.freezes and not self.lock.exists():
+            self.lock.write_text('{"problem": "frozen"}\n')
+        self.during()
+        return verdict_of(text, kernel_rel, self.conditions)
+
+    def run(self, message: str = "an idea", **options: object) -> Outcome:
+        arguments: dict[str, object] = {
+            "root": self.root,
+            "kernel": Path(self.kernel),
+            "message": message,
+            "judge": self.judge,
+            "conditions": lambda _kernel: self.conditions,
+            "seal": lambda: self.seal,
+            **options,
+        }
+        return run_experiment(**arguments)  # type: ignore[arg-type]
+
+    def status(self) -> list[str]:
+        return self.git("status", "--porcelain").splitlines()
+
+    def head(self) -> str:
+        return self.git("rev-parse", "HEAD")
