@@ -196,7 +196,7 @@ def parse_outline(outline: str, *, file: str, compiler: str) -> tuple[dict[str, 
         raise Refusal(
             Status.SCHEDULE_UNKNOWN,
             f"{file} ({compiler}): {stated} allocations are declared but {len(found)} could be read. "
-            "The form of the outline changed: the reader in ratchet/schedule/bundles.py needs to learn it.",
+            "The outline is cut off: compile again. If it stays, the dump format changed.",
         )
     match = _RANGE.search(outline)
     if match is None:

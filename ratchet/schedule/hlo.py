@@ -88,6 +88,23 @@ def lay_out(values: np.ndarray, array: ArrayType) -> list[int]:
     return [int(word) for word in np.frombuffer(raw, dtype="<i4")]
 
 
+def literal(op: HloOp) -> np.ndarray | None:
+    """Values of an integer constant, if the text holds them (large ones are printed as ``{...}`` unless asked for)."""
+    array = array_types(op.type_text)[0]
+    text = op.operands[0].replace("true", "1").replace("false", "0")
+    dtype = _INTEGERS.get(array.dtype)
+    if op.opcode != "constant" or dtype is None or not re.fullmatch(r"[\s\d{},\-]*", text):
+        return None
+    values = np.array([int(v) for v in re.findall(r"-?\d+", text)], dtype)
+    return values.reshape(array.shape) if values.size == math.prod(array.shape) else None
+
+
+_INTEGERS: dict[str, type[np.generic]] = {
+    "pred": np.bool_, "s8": np.int8, "u8": np.uint8, "s16": np.int16, "u16": np.uint16,
+    "s32": np.int32, "u32": np.uint32,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class HloOp:
     """One instruction."""
@@ -116,6 +133,13 @@ class HloModule:
         """Parameters of the entry computation in order of their number."""
         found = [op for op in self.entry_ops() if op.opcode == "parameter"]
         return sorted(found, key=lambda op: int(op.operands[0]))
+
+    def origin(self, name: str) -> HloOp:
+        """The op that ``name`` is an unchanged copy of: itself, a parameter, a constant or what computed it."""
+        op = self.ops[name]
+        while op.opcode in ("copy", "copy-start", "copy-done", "bitcast") and op.operands[0] in self.ops:
+            op = self.ops[op.operands[0]]
+        return op
 
     def result_types(self) -> list[ArrayType]:
         for op in self.entry_ops():
@@ -169,7 +193,10 @@ def parse_hlo(text: str) -> HloModule:
         opcode, _, rest = rest.partition("(")
         inside, attributes = _balanced(rest)
         inside = re.sub(r"/\*.*?\*/", "", inside)
-        operands = tuple(re.findall(r"%([\w.\-]+)", inside)) or tuple(p.strip() for p in inside.split(",") if p.strip())
+        if opcode in ("constant", "parameter"):
+            operands: tuple[str, ...] = (inside.strip(),)  # the literal, or the number
+        else:
+            operands = tuple(re.findall(r"%([\w.\-]+)", inside))
         ops[match.group(2)] = HloOp(
             name=match.group(2), opcode=opcode.strip(), type_text=type_text, operands=operands,
             attributes=attributes, computation=computation, is_root=bool(match.group(1)),

@@ -20,7 +20,7 @@ from ratchet.chips import Chip
 from ratchet.schedule.constants import constants_for
 from ratchet.schedule.dma import GRANULE_BYTES, Ends, Memory
 from ratchet.schedule.dumps import TOP, Dumps
-from ratchet.schedule.hlo import HloModule, array_types, lay_out, parse_hlo
+from ratchet.schedule.hlo import HloModule, array_types, lay_out, literal, parse_hlo
 from ratchet.schedule.known import WORDS_PER_GRANULE, KnownMemory
 from ratchet.schedule.places import UNIT_BYTES, Places
 from ratchet.schedule.timeline import OpRun, Record, build
@@ -52,7 +52,8 @@ def run(
 
     Args:
         dump_dir: holds what the compiler wrote under :func:`ratchet.schedule.dumps.dump_flags`, for this program alone.
-        hlo_text: the optimised HLO, ``compiled.as_text()``.
+        hlo_text: the optimised HLO, ``compiled.as_text()``; printed with large constants where a kernel's scalar
+            prefetch operands are constants of the program.
         chip: what it was compiled for.
         compiler: version of the compiler, for messages and for the timeline.
         scalar_inputs: real values of arrays that steer control flow (scalar prefetch, dynamic grid bounds): by number
@@ -62,7 +63,7 @@ def run(
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN for anything that the machine does not know, DEADLOCK for a wait that can never
-            end, INVALID if an assertion fails that the compiler planted (bounds, sync flags).
+            end, OUT_OF_BOUNDS if a bounds check fails that the compiler planted.
     """
     machine = Machine(dump_dir, parse_hlo(hlo_text), chip, compiler, scalar_inputs or {})
     cycles = machine.execute()
@@ -225,7 +226,7 @@ class Machine:
                 raise self._refuse(0, f"a call whose target is not told: {note!r}", self._stack[-1])
             found = self._by_call[note] = (name, self._unit(self._dumps.resolve(name)))
         name, unit = found
-        if self._scalar_inputs or self._known:
+        if unit.is_kernel or self._known:
             arguments = self._give_operands(name, unit, arguments)
         end = self._run_unit(unit, now, arguments)
         total = self._op_cycles.setdefault(name, [0, 0])
@@ -237,7 +238,7 @@ class Machine:
     def _give_operands(self, name: str, unit: _Unit, arguments: tuple[object, ...]) -> tuple[object, ...]:
         given = list(arguments)
         for number, (space, kind) in unit.operands.items():
-            values = self._scalar_inputs.get(f"{name}:{number}") if kind == "input" else None
+            values = self._value_of_operand(name, number) if kind == "input" else None
             where = given[number]
             if values is not None:
                 type_text = self._hlo.ops[self._hlo.ops[name].operands[number]].type_text
@@ -252,6 +253,21 @@ class Machine:
                 self._known.forget(space, where * _GRANULES_PER_ADDRESS, 1)
         return tuple(given)
 
+    def _value_of_operand(self, name: str, number: int) -> np.ndarray | None:
+        """Known values of an operand: given by name, a given parameter, or a constant of the program."""
+        given = self._scalar_inputs.get(f"{name}:{number}")
+        op = self._hlo.ops.get(name)
+        if given is not None or op is None or number >= len(op.operands):
+            return given
+        operand = self._hlo.ops.get(op.operands[number])
+        if operand is None or len(array_types(operand.type_text)) != 1:
+            return None
+        origin = self._hlo.origin(operand.name)
+        values = literal(origin) if origin.opcode == "constant" else None
+        if origin.opcode == "parameter" and origin.computation == self._hlo.entry:
+            values = self._scalar_inputs.get(int(origin.operands[0]))
+        return None if values is None else np.asarray(values).reshape(array_types(operand.type_text)[0].shape)
+
     def at_loop_head(self, now: int) -> None:
         """The pipeline loop of a kernel begins another iteration."""
         unit = self._stack[-1]
@@ -261,9 +277,9 @@ class Machine:
     def halt(self, message: str, address: int) -> None:
         """An assertion that the compiler planted has failed."""
         raise Refusal(
-            Status.INVALID,
+            Status.OUT_OF_BOUNDS if "BoundsCheck" in message else Status.SCHEDULE_UNKNOWN,
             f"{self._where(address)}: the program would stop here with {' '.join(message.split())[:300]!r}. "
-            "An index or a DMA of the kernel is out of bounds for these inputs.",
+            "That is an assertion of the compiler's: see which index, copy or semaphore of the kernel it speaks of.",
         )
 
     def not_modelled(self, opcode: str, address: int) -> None:

@@ -13,7 +13,7 @@ from ratchet.chips import Chip
 from ratchet.schedule.dma import GRANULE_BYTES, Ends, Memory
 from ratchet.schedule.spans import make_spans
 from ratchet.schedule.translate import Translated
-from ratchet.schedule.units import CAPACITY, SLOTS, mxu_cycles, slots_of
+from ratchet.schedule.units import CAPACITY, SLOTS, mxu_cycles, slots
 from ratchet.status import Refusal, Status
 from ratchet.values import OpCost, Timeline
 
@@ -67,36 +67,30 @@ def static_slots(translated: Translated, *, compiler: str) -> tuple[np.ndarray, 
         Refusal: SCHEDULE_UNKNOWN for an opcode that is not known.
     """
     bundles = translated.listing.bundles
-    slots = np.zeros((len(bundles), len(SLOTS)), np.int64)
+    counts = np.zeros((len(bundles), len(SLOTS)), np.int64)
     mxu = np.zeros(len(bundles), np.int64)
     empty = np.ones(len(bundles), bool)
     column = {name: i for i, name in enumerate(SLOTS)}
-    cache: dict[tuple[str, bool], tuple[tuple[int, ...], int]] = {}
     rows: list[int] = []
     columns: list[int] = []
     for address, bundle in enumerate(bundles):
         if bundle:
             empty[address] = False
         for instruction in bundle:
-            key = (instruction.opcode, "_spill" in instruction.operands)
-            found = cache.get(key)
-            if found is None:
-                classes, busy = slots_of(*key), mxu_cycles(instruction.opcode)
-                if classes is None or busy is None:
-                    raise Refusal(
-                        Status.SCHEDULE_UNKNOWN,
-                        f"{translated.listing.file} bundle {address:#x} ({compiler}): "
-                        f"`{instruction.opcode} {instruction.operands[:120]}`: which unit this occupies is not known. "
-                        "The schedule machine does not guess: report it, or write the kernel without it.",
-                    )
-                found = cache[key] = (tuple(column[c] for c in classes), busy)
-            for c in found[0]:
+            classes, busy = slots(instruction), mxu_cycles(instruction.opcode)
+            if classes is None or busy is None:
+                raise Refusal(
+                    Status.SCHEDULE_UNKNOWN,
+                    f"{translated.listing.file} bundle {address:#x} ({compiler}): "
+                    f"`{instruction.opcode} {instruction.operands[:120]}`: which unit this occupies is not known. "
+                    "The schedule machine does not guess: report it, or write the kernel without it.",
+                )
+            for slot in classes:
                 rows.append(address)
-                columns.append(c)
-            if found[1]:
-                mxu[address] += found[1]
-    np.add.at(slots, (rows, columns), 1)
-    return slots, mxu, empty
+                columns.append(column[slot])
+            mxu[address] += busy
+    np.add.at(counts, (rows, columns), 1)
+    return counts, mxu, empty
 
 
 def executions(translated: Translated) -> np.ndarray:
@@ -110,12 +104,12 @@ def executions(translated: Translated) -> np.ndarray:
 
 def count(translated: Translated, *, compiler: str) -> Counts:
     """Executed slots of one listing."""
-    slots, mxu, empty = static_slots(translated, compiler=compiler)
+    per_bundle, mxu, empty = static_slots(translated, compiler=compiler)
     times = executions(translated)
     return Counts(
         bundles=int(times.sum()),
         empty=int(times[empty].sum()),
-        slots=dict(zip(SLOTS, (int(n) for n in times @ slots), strict=True)),
+        slots=dict(zip(SLOTS, (int(n) for n in times @ per_bundle), strict=True)),
         mxu_cycles=int(times @ mxu),
     )
 

@@ -443,7 +443,7 @@ class _Translator:
             (flag,) = self._operands(text, reads, 1)
             assign(f"X.flag_value(T + {offset}, {flag})", register=f"f{dest}")
             return False
-        if opcode == "vpop.sfrf":
+        if opcode in ("vpop.sfrf", "spop.sfrf"):
             assign(f"f{text.lstrip('%')}")
             return False
         if opcode == "vpush":
@@ -464,7 +464,7 @@ class _Translator:
             return False
         if opcode == "vdelay":
             (cycles,) = self._operands(text, reads, 1)
-            effect(f"T += {cycles}")
+            effect(f"T += {cycles} - 1")  # the bundle itself is one of them
             return False
         if opcode in _DMAS or opcode == "dma.general":
             self._dma(opcode, text, offset, reads, effect)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from ratchet.schedule.bundles import Instruction
+
 SLOTS = ("MXU", "XLU", "VALU", "VPOP", "EUP", "VLOAD", "FILL", "VSTORE", "SPILL", "SALU")
 
 CAPACITY = {
@@ -56,7 +58,7 @@ _VECTOR_HEADS: dict[str, str] = {
     "vmphi": "",
 }
 
-_EUP = {"vpow2", "vrcp", "vrsqrt", "vlog2", "vtanh", "verf", "vsin", "vcos", "vsigshft", "vsqrt"}
+_EUP = {"vpow2", "vexp2", "vrcp", "vrsqrt", "vlog2", "vtanh", "verf", "vsin", "vcos", "vsigshft", "vsqrt"}
 
 _SCALAR_SIDE = {
     # Executed or accounted for by translate.py, though their names begin with a v.
@@ -92,14 +94,17 @@ def is_vector_code(opcode: str) -> bool:
     return (opcode[0] == "v" and opcode not in _SCALAR_SIDE) or opcode in ("set.rngseed", "vsetiar.raw.iar0")
 
 
+def slots(instruction: Instruction) -> tuple[str, ...] | None:
+    """The slot classes that one instruction is counted under, or None if the opcode is not known."""
+    opcode, dest, operands, _ = instruction
+    if opcode.startswith("int_to_ptr") and not operands.endswith("_" + dest.rpartition("_")[2]):
+        return ("SALU",)  # into another register: a move
+    return slots_of(opcode, "_spill" in operands)
+
+
 @cache
 def slots_of(opcode: str, spill: bool) -> tuple[str, ...] | None:
-    """The slot classes that one instruction is counted under, or None if the opcode is not known.
-
-    Args:
-        opcode: as in the listing.
-        spill: whether it touches a spill allocation.
-    """
+    """Slot classes by opcode alone and by whether a spill allocation is touched; None if not known."""
     if opcode in _SCALAR_SIDE:
         return _SCALAR_SIDE[opcode]
     if opcode in _NO_SLOT or opcode.startswith(("inlined_call_operand", "int_to_ptr")):
@@ -120,7 +125,7 @@ def slots_of(opcode: str, spill: bool) -> tuple[str, ...] | None:
         return (slot,) if slot else ()
     if head in _EUP:
         return ("VALU", "EUP")
-    if opcode in ("set.rngseed",) or head == "vsetiar":
+    if head in ("set", "vsetrngseed", "vsetiar"):
         return ("VSTORE",)
     return ("VALU",) if _VALU.fullmatch(opcode) else None
 

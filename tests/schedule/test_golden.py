@@ -1,0 +1,175 @@
+"""The machine on golden dumps of two compiler versions: cycles to the unit, and every kind of refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ratchet.schedule.bundles import parse
+from ratchet.schedule.units import slots
+from ratchet.status import Refusal, Status
+from tests.schedule.golden_dumps import COMPILERS, PROGRAMS, model, unpack
+
+INPUTS: dict[str, dict[int | str, np.ndarray]] = {
+    "prefetch": {0: np.array([3, 0, 2, 1], np.int32)},
+    "loop": {1: np.array(3, np.int32)},
+}
+
+# (cycles, grid steps): a change here is a change of the model, and needs a reason in the commit.
+CYCLES = {
+    ("libtpu-0.0.42.1", "flash"): (31676, 32),
+    ("libtpu-0.0.42.1", "loop"): (5700, 12),
+    ("libtpu-0.0.42.1", "manual"): (4145, 1),
+    ("libtpu-0.0.42.1", "prefetch"): (3928, 4),
+    ("libtpu-0.0.42.1", "whole"): (6003, 8),
+    ("libtpu-0.0.51", "flash"): (31862, 32),
+    ("libtpu-0.0.51", "loop"): (5723, 12),
+    ("libtpu-0.0.51", "manual"): (4151, 1),
+    ("libtpu-0.0.51", "prefetch"): (3934, 4),
+    ("libtpu-0.0.51", "whole"): (6043, 8),
+}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if p != "deadlock"])
+def test_cycles(compiler: str, program: str, tmp_path: Path) -> None:
+    timeline = model(unpack(compiler, program, tmp_path), INPUTS.get(program))
+    assert (timeline.cycles, timeline.grid_steps) == CYCLES[compiler, program]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if p != "deadlock"])
+def test_parts_make_the_whole(compiler: str, program: str, tmp_path: Path) -> None:
+    timeline = model(unpack(compiler, program, tmp_path), INPUTS.get(program))
+    assert timeline.executed_bundles + timeline.dma_wait_cycles == timeline.cycles
+    assert sum(op.cycles for op in timeline.ops) == timeline.cycles
+    assert max(span.end_cycles for span in timeline.spans) == timeline.cycles
+    assert min(span.start_cycles for span in timeline.spans) == 0
+    assert all(span.end_cycles >= span.start_cycles for span in timeline.spans)
+    for slot, issues in timeline.slot_issues.items():
+        assert issues <= timeline.slot_capacity[slot] * timeline.executed_bundles
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_slots_agree_with_the_compilers_own_count(compiler: str, program: str, tmp_path: Path) -> None:
+    folder = unpack(compiler, program, tmp_path)
+    for path in folder.glob("*-final_hlo-static-per-bundle-utilization.txt"):
+        header, _, body = path.read_text().partition("== UTILIZATION:")
+        columns = [c.strip().rpartition(":")[2] for c in header.splitlines()[1].split(",")]
+        rows = [[int(n) for n in line.split()] for line in body.splitlines() if line.strip()]
+        stated = dict(zip(columns, np.sum(rows, axis=0), strict=True))
+        stem = path.name.rpartition("-final_hlo")[0].rpartition("-")[0]
+        (listing,) = folder.glob(f"{stem}-*-packed-bundles-post-ra.txt")
+        (outline,) = folder.glob(f"{stem}-*-post-bundle-packing-post-ra.txt")
+        parsed = parse(listing.read_text(), outline.read_text(), file=listing.name, compiler=compiler)
+        found = [s for bundle in parsed.bundles for i in bundle for s in slots(i) or ()]
+        for column in ("VALU", "VPOP", "EUP", "VLOAD", "FILL", "VSTORE", "SPILL", "SALU"):
+            assert found.count(column) == stated[column], (path.name, column)
+
+
+def test_causal_skips_are_executed(tmp_path: Path) -> None:
+    """20 of 32 steps compute: 8 query blocks of 128 against key blocks of 256. Each has 32 bf16 products per unit."""
+    timeline = model(unpack(COMPILERS[0], "flash", tmp_path))
+    useful = 20 * (128 * 256 * 128 * 2) / (128 * 128 * 4)
+    assert timeline.grid_steps == 32
+    assert timeline.mxu_busy_cycles == useful
+
+
+def test_inputs_steer(tmp_path: Path) -> None:
+    folder = unpack(COMPILERS[0], "prefetch", tmp_path)
+    same = model(folder, {0: np.zeros(4, np.int32)})
+    different = model(folder, {0: np.array([3, 0, 2, 1], np.int32)})
+    assert same.hbm_read_bytes < different.hbm_read_bytes
+
+
+def test_loops_of_the_whole_program(tmp_path: Path) -> None:
+    folder = unpack(COMPILERS[0], "loop", tmp_path)
+    none, some = (model(folder, {1: np.array(n, np.int32)}) for n in (0, 5))
+    assert (none.grid_steps, some.grid_steps) == (0, 20)
+
+
+def test_missing_input_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="scalar_inputs") as refusal:
+        model(unpack(COMPILERS[0], "prefetch", tmp_path))
+    assert refusal.value.status is Status.SCHEDULE_UNKNOWN
+
+
+def test_wrong_shape_of_an_input_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"shape \(5,\).*wants \(4,\)"):
+        model(unpack(COMPILERS[0], "prefetch", tmp_path), {0: np.zeros(5, np.int32)})
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_bounds_checks_are_honoured(compiler: str, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="BoundsCheck") as refusal:
+        model(unpack(compiler, "prefetch", tmp_path), {0: np.array([0, 1, 2, 99], np.int32)})
+    assert refusal.value.status is Status.OUT_OF_BOUNDS
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_deadlock_says_who_waits_for_what(compiler: str, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"programs.py.*waits for #allocation\d+ .*never started") as refusal:
+        model(unpack(compiler, "deadlock", tmp_path))
+    assert refusal.value.status is Status.DEADLOCK
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("sadd.s32", "sfoo.s32"),
+        ("vadd.f32", "vfoo.f32"),
+        ("dma.hbm_to_vmem", "dma.hbm_to_moon"),
+        ("sbr.rel", "sbr.abs"),
+        ("size_in_granules=", "size_in_pebbles="),
+    ],
+)
+def test_unknown_instruction_is_named(old: str, new: str, tmp_path: Path) -> None:
+    folder = unpack(COMPILERS[0], "flash", tmp_path)
+    (path,) = folder.glob("*flash*-packed-bundles-post-ra.txt")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(Refusal, match=rf"{path.name}.*{COMPILERS[0]}.*{new.removesuffix('=')}") as refusal:
+        model(folder)
+    assert refusal.value.status is Status.SCHEDULE_UNKNOWN
+
+
+@pytest.mark.parametrize("suffix", ["packed-bundles-post-ra", "post-bundle-packing-post-ra"])
+@pytest.mark.parametrize("part", [0.0, 0.001, 0.3, 0.9, 0.999])
+def test_truncated_dump_is_a_clear_refusal(suffix: str, part: float, tmp_path: Path) -> None:
+    folder = unpack(COMPILERS[0], "flash", tmp_path)
+    (path,) = folder.glob(f"*flash*-{suffix}.txt")
+    text = path.read_text()
+    if suffix == "post-bundle-packing-post-ra" and part >= 0.3:
+        pytest.skip("only the head of the outline is read")
+    path.write_text(text[: int(len(text) * part)])
+    with pytest.raises(Refusal, match=r"again|incomplete|cut off"):
+        model(folder)
+
+
+def test_bundles_missing_at_the_end_are_noticed(tmp_path: Path) -> None:
+    folder = unpack(COMPILERS[0], "flash", tmp_path)
+    (path,) = folder.glob("*flash*-packed-bundles-post-ra.txt")
+    lines = path.read_text().rstrip("\n").split("\n")
+    path.write_text("\n".join(lines[:-2]) + "\n")
+    with pytest.raises(Refusal, match="incomplete"):
+        model(folder)
+
+
+def test_missing_dump_is_named(tmp_path: Path) -> None:
+    folder = unpack(COMPILERS[0], "flash", tmp_path)
+    for path in folder.glob("*flash*"):
+        path.unlink()
+    with pytest.raises(Refusal, match="neither it nor an identical instruction was dumped"):
+        model(folder)
+
+
+def test_empty_folder_is_refused(tmp_path: Path) -> None:
+    folder = unpack(COMPILERS[0], "flash", tmp_path)
+    for path in folder.glob("*.txt"):
+        path.unlink()
+    with pytest.raises(Refusal, match="dump_flags"):
+        model(folder)
