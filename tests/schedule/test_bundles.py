@@ -98,8 +98,7 @@ def test_allocations() -> None:
 
 def test_operand_markers_become_part_of_the_operand() -> None:
     text = (
-        HEADER
-        + "     0   :  { %1 = dma.hbm_to_vmem /*hbm=*/%s1_s1, /*size_in_granules=*/16 /* why */ } /* Start region 0 */\n"
+        "     0   :  { %1 = dma.hbm_to_vmem /*hbm=*/%s1_s1, /*size_in_granules=*/16 /* why */ } /* Start region 0 */\n"
     )
     listing = parse(HEADER + text, outline(1), file="f", compiler="c")
     assert listing.bundles[0][0].operands == "hbm=%s1_s1, size_in_granules=16"
