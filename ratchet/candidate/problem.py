@@ -1,6 +1,6 @@
 """The frozen problem: what every candidate of one kernel file has to solve.
 
-Frozen at the baseline from the kernel file of that moment and kept in ``<kernel>.lock.json``, which git tracks.
+Frozen at the baseline from the kernel file of that moment and kept in ``kernel.py.lock.json``, which git tracks.
 The lock holds programs, not Python: the input generator, the reference in its own dtypes and the reference in
 float64, all exported for the CPU. A later candidate's own reference, inputs and FLOPs are only compared with it.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import importlib.metadata
 import json
 import re
 from collections.abc import Mapping
@@ -51,6 +52,11 @@ class Problem:
         """SHA-256 of the lock's content."""
         return hashlib.sha256(encode(self)).hexdigest()
 
+    @property
+    def short(self) -> str:
+        """The digest's first 16 hex digits, as rows and reports carry it."""
+        return self.digest[:16]
+
 
 def array_bytes(spec: ArraySpec) -> int:
     """Bytes of one array without padding."""
@@ -63,8 +69,8 @@ def array_bytes(spec: ArraySpec) -> int:
 
 
 def lock_path(kernel: Path) -> Path:
-    """``kernel.py`` -> ``kernel.lock.json``, beside it."""
-    return kernel.with_suffix(".lock.json")
+    """``kernel.py`` -> ``kernel.py.lock.json``, beside it."""
+    return kernel.with_name(kernel.name + ".lock.json")
 
 
 def encode(problem: Problem) -> bytes:
@@ -118,6 +124,29 @@ def decode(data: bytes, name: str) -> Problem:
     if encode(problem) != data:
         raise Refusal(Status.PROBLEM_CHANGED, f"{name} was edited or reformatted; restore it with git")
     return problem
+
+
+def read(lock: Path) -> Problem | None:
+    """The frozen problem beside a kernel, or None if there is none yet.
+
+    Raises:
+      Refusal: as ``decode``.
+    """
+    return decode(lock.read_bytes(), lock.name) if lock.exists() else None
+
+
+def settle(artefact: Artefact, lock: Path, frozen: Problem | None) -> tuple[Problem, str]:
+    """The problem to judge by: the one just frozen from this file, else the lock's, which the file has to agree with.
+
+    Raises:
+      Refusal: ``PROBLEM_CHANGED`` or ``WRONG_SHAPE``.
+    """
+    problem = frozen or read(lock)
+    if problem is None:
+        raise Refusal(Status.PROBLEM_CHANGED, f"{lock.name} vanished while judging; restore it with git")
+    check_unchanged(artefact, problem, importlib.metadata.version("jax"))
+    check_outputs(artefact, problem)
+    return problem, f"{problem.description} ({'frozen now' if frozen else 'frozen'}, {problem.short})"
 
 
 def specs(entries: object) -> tuple[ArraySpec, ...]:

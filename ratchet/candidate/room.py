@@ -60,6 +60,15 @@ def examine(
     return _artefact(record, workdir, name, ending.seconds), _frozen(record, workdir, name) if freeze else None
 
 
+def step(
+    source: bytes, name: str, workdir: Path, *, child: Child, freeze: bool
+) -> tuple[tuple[Artefact, problem.Problem | None], str]:
+    """The first step of a verdict: ``examine``, with a summary."""
+    artefact, frozen = examine(source, name, workdir, child=child, freeze=freeze)
+    inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
+    return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
+
+
 def _ended(ending: Ending, name: str, limits: Limits) -> Refusal:
     last = next((line.strip() for line in reversed(ending.tail.splitlines()) if line.strip()), "")
     said = f"; it last printed: {last:.200}" if last else ""

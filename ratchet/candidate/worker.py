@@ -83,7 +83,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _location(error: BaseException, path: Path) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path.name]
     return f"{path.name}:{frames[-1].lineno}: " if frames else ""
 
 
@@ -92,10 +92,10 @@ def load(path: Path) -> ModuleType:
     source = path.read_bytes()
     contract.check_source(source, path.name)
     module = ModuleType("kernel_under_judgement")
-    module.__file__ = str(path)
+    module.__file__ = path.name
     sys.modules[module.__name__] = module
     with blame(Status.IMPORT_FAILED, path, "at import"):
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        exec(compile(source, path.name, "exec"), module.__dict__)
     contract.check_symbols(module.__dict__)
     return module
 
@@ -113,7 +113,22 @@ def _specs(avals: Any) -> list[dict[str, Any]]:
 
 def exported(function: Callable[..., Any], avals: Any, platform: str) -> export.Exported:
     """``function``, outputs flattened to a list, exported for one platform."""
-    return export.export(jax.jit(lambda *args: jax.tree.leaves(function(*args))), platforms=(platform,))(*avals)
+
+    def program(*args: Any) -> list[Any]:
+        return jax.tree.leaves(function(*args))
+
+    return export.export(jax.jit(program), platforms=(platform,))(*avals)
+
+
+@contextlib.contextmanager
+def without_locations() -> Iterator[None]:
+    """Trace without source locations: the lock's bytes must not depend on where the kernel file lay."""
+    limit = jax.config.values["jax_traceback_in_locations_limit"]
+    jax.config.update("jax_traceback_in_locations_limit", 0)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_in_locations_limit", limit)
 
 
 def digest(program: export.Exported) -> str:
@@ -129,10 +144,10 @@ def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
     def inputs_of(data: Any) -> list[Any]:
         return _arrays(module.generate_inputs(jax.random.wrap_key_data(data)), "generate_inputs")
 
-    with blame(Status.IMPORT_FAILED, path, "generate_inputs(key)"):
+    with blame(Status.IMPORT_FAILED, path, "generate_inputs(key)"), without_locations():
         generator = exported(inputs_of, [key], "cpu")
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in generator.out_avals]
-    with blame(Status.IMPORT_FAILED, path, "reference_fn"):
+    with blame(Status.IMPORT_FAILED, path, "reference_fn"), without_locations():
         reference = exported(lambda *args: _arrays(module.reference_fn(*args), "reference_fn"), avals, "cpu")
     with blame(Status.IMPORT_FAILED, path, "compute_flops()"):
         flops = module.compute_flops()
@@ -152,7 +167,7 @@ def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
     if freeze:
         (out / "inputs.bin").write_bytes(generator.serialize())
         (out / "reference.bin").write_bytes(reference.serialize())
-        with blame(Status.CONTRACT, path, "reference_fn in float64"), jax.enable_x64(True):
+        with blame(Status.CONTRACT, path, "reference_fn in float64"), without_locations(), jax.enable_x64(True):
             exact = exported(in_float64(module.reference_fn, *avals), avals, "cpu")
             (out / "reference64.bin").write_bytes(exact.serialize())
     return {

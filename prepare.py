@@ -1,0 +1,102 @@
+"""The judge. This file is the table of contents of a verdict: every step, in order. It is sealed; do not edit it.
+
+    python prepare.py [--kernel FILE] [--deep] [--json]
+
+judges a kernel file as it stands, without touching the branch, and appends a row to results.tsv.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+
+from ratchet.candidate import problem as problems  # noqa: E402
+from ratchet.candidate import room  # noqa: E402
+from ratchet.chips import V5E, Chip  # noqa: E402
+from ratchet.judge import audit, compile, correctness, latency, memory, roofline  # noqa: E402
+from ratchet.judge.steps import Progress, Silent, Steps  # noqa: E402
+from ratchet.status import Status  # noqa: E402
+from ratchet.values import Conditions, Verdict  # noqa: E402
+
+
+def judge(
+    kernel: Path,
+    *,
+    root: Path,
+    kernel_rel: str,
+    conditions: Conditions,
+    evidence: Path | None = None,
+    chip: Chip = V5E,
+    new_problem: bool = False,
+    deep: bool = False,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Judge the file ``kernel`` as ``root/kernel_rel``; the compiler's texts go to ``evidence``.
+
+    Where the kernel has no frozen problem yet, or with ``new_problem``, this file's problem is frozen beside it.
+    Latencies are modelled. Whatever the kernel does, the answer is a verdict.
+    """
+    steps = Steps(progress or Silent())
+    lock = problems.lock_path(root / kernel_rel)
+    source = kernel.read_bytes()
+    freeze = new_problem or not lock.exists()
+    with tempfile.TemporaryDirectory(prefix="ratchet-") as temporary, contextlib.ExitStack() as children:
+        work = Path(temporary)
+        # The three children start together, so that their imports overlap.
+        candidate = children.enter_context(room.start(work / "candidate"))
+        compiler = children.enter_context(compile.start(work / "compiler", chip))
+        values = children.enter_context(correctness.start(work / "values"))
+
+        artefact, frozen = steps.run(
+            "contract", lambda: room.step(source, kernel.name, work / "candidate", child=candidate, freeze=freeze)
+        ) or (None, None)
+        problem = steps.run("problem", lambda a: problems.settle(a, lock, frozen), artefact)
+        program = steps.run("compile", lambda a: compile.step(a, chip, work / "program", compiler), artefact)
+        footprint = steps.run("memory", memory.step, program)
+        copies = steps.run("copies", compile.copy_trap, program)
+        steps.run("kernel", audit.program, program)
+        exam = correctness.Examiner(child=values, root=root, workdir=work / "checks", progress=steps.note)
+        parity = steps.run("correctness", lambda p, a: exam.step(p, a, freeze=freeze, deep=deep), problem, artefact)
+        timeline = steps.run("schedule", lambda p: latency.step(p, chip, detail=deep), program)
+        score = steps.run("roofline", lambda p, t: roofline.step(p, t, chip), problem, timeline)
+        claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)
+
+        if evidence is not None and (work / "program").exists():
+            shutil.copytree(work / "program", evidence, dirs_exist_ok=True)
+        passed = steps.status is Status.PASS
+        if passed and frozen is not None:
+            lock.write_bytes(problems.encode(frozen))
+        return Verdict(
+            status=steps.status,
+            reason=steps.reason or "correct and timed by the schedule machine",
+            kernel=kernel_rel,
+            kernel_name=artefact.kernel_name if artefact else "",
+            conditions=dataclasses.replace(conditions, problem=problem.short if problem else conditions.problem),
+            score=score if passed else None,
+            steps=tuple(steps.steps),
+            footprint=footprint,
+            copies=copies or (),
+            parity=parity,
+            timeline=timeline,
+            claims=claims or (),
+            losses=timeline.losses if timeline else (),
+            notes=tuple(
+                filter(None, [artefact.jail if artefact else "", *(timeline.not_modelled if timeline else ())])
+            ),
+            source_sha256=hashlib.sha256(source).hexdigest(),
+            seconds=steps.seconds,
+        )
+
+
+if __name__ == "__main__":
+    from ratchet.cli import prepare_main
+
+    sys.exit(prepare_main(sys.argv[1:]))

@@ -1,0 +1,287 @@
+"""The command line: wiring, printing, exit codes. The only module that knows every room."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ratchet.candidate import problem as problems
+from ratchet.chips import V5E
+from ratchet.judge import compile as compiling
+from ratchet.judge import evidence as evidence_room
+from ratchet.judge.seal import seal, sealed_paths
+from ratchet.loop import log
+from ratchet.loop.experiment import Outcome, judge_only, run_experiment
+from ratchet.status import Refusal, Status
+from ratchet.values import Conditions, Row, Verdict
+from ratchet.view import verdict_json
+from ratchet.view.history import log_table, show
+from ratchet.view.progress import Progress
+from ratchet.view.terminal import report, result_line
+from ratchet.view.text import clean
+from ratchet.view.xspace import trace_path, write_xspace
+
+EVALUATOR = "v5e-model"
+DUMPS, TRACES = evidence_room.FOLDERS
+COMMANDS = ("run", "log", "show", "verify", "rebuild")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """``./ratchet.sh``: returns the process's exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not any(argument in COMMANDS for argument in given[:1]) and given[:1] not in (["-h"], ["--help"]):
+        given = ["run", *given]
+    return _guarded(_parser(), given)
+
+
+def prepare_main(arguments: Sequence[str]) -> int:
+    """``python prepare.py``: judge the working tree, leave the branch alone."""
+    parser = _Parser(prog="prepare.py", description="Judge a kernel file as it stands; git's branch is left alone.")
+    _judging_options(parser)
+    parser.set_defaults(command=_prepare)
+    return _guarded(parser, list(arguments))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise Refusal(Status.USAGE, f"{message}; see {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="./ratchet.sh",
+        description="One experiment: judge the kernel file, then keep it as a commit or revert it.",
+        usage='./ratchet.sh "message" [options] | log | show ID | verify | rebuild',
+        epilog="exit codes:\n" + "\n".join(f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in Status),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="name", required=True)
+    run = commands.add_parser(
+        "run", help='judge, keep or revert; `./ratchet.sh "message"` is the same', prog=parser.prog
+    )
+    run.add_argument("message", help="the experiment's commit message, verbatim")
+    run.add_argument("--new-problem", action="store_true", help="freeze this file's problem anew, on purpose")
+    run.add_argument("--wait", type=float, default=0, metavar="SECONDS", help="wait for another experiment to end")
+    _judging_options(run)
+    run.set_defaults(command=_run)
+    for name, function, text in (
+        ("log", _log, "the history, newest last"),
+        ("verify", _verify, "check that ledger and git agree and nothing was edited"),
+        ("rebuild", _rebuild, "write results.tsv anew from git"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.set_defaults(command=function)
+    one = commands.add_parser("show", help="one experiment")
+    one.add_argument("id", help="an experiment's id or commit, or the beginning of it")
+    one.set_defaults(command=_show)
+    return parser
+
+
+def _judging_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kernel", type=Path, default=Path("kernel.py"), metavar="FILE", help="default: kernel.py")
+    parser.add_argument(
+        "--deep", action="store_true", help="also run in another grid order; keep every step of a window"
+    )
+    parser.add_argument("--json", action="store_true", help="print the whole verdict as one JSON document")
+
+
+def _guarded(parser: argparse.ArgumentParser, given: list[str]) -> int:
+    """Parse and run; every failure ends in one or two lines and its own exit code."""
+    as_json = "--json" in given
+    try:
+        options = parser.parse_args(given)
+        return options.command(options)
+    except Refusal as refusal:
+        return _refused(refusal.status, refusal.message, as_json)
+    except KeyboardInterrupt:
+        return _refused(Status.INTERRUPTED, Status.INTERRUPTED.meaning, as_json)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return Status.PASS.exit_code
+    except OSError as error:
+        no_space = error.errno in (28, 122)
+        status = Status.NO_SPACE if no_space else Status.INFRASTRUCTURE
+        where = f" ({error.filename})" if error.filename else ""
+        return _refused(status, f"{error.strerror or error}{where}: free or repair that and run again", as_json)
+    except Exception:
+        traceback.print_exc()
+        return _refused(Status.INTERNAL, Status.INTERNAL.meaning, as_json)
+
+
+def _refused(status: Status, message: str, as_json: bool) -> int:
+    print(f"{status.name}: {clean(message)}", file=sys.stderr)
+    if as_json:
+        document = verdict_json.verdict_document(None, outcome=status, decision=None, reason=message)
+        print(verdict_json.dumps(document))
+    else:
+        print(result_line(None, decision="none", status=status))
+    return status.exit_code
+
+
+def _root() -> Path:
+    return Path(__file__).resolve().parent.parent
+
+
+def _kernel(given: Path) -> Path:
+    """The kernel file: relative to where the caller stands if it is there, else to the repository."""
+    return given.resolve() if given.exists() else _root() / given
+
+
+def conditions(root: Path, kernel_rel: str) -> Conditions:
+    """What a kernel would be judged under now."""
+    lock = problems.lock_path(root / kernel_rel)
+    problem = problems.read(lock)
+    return Conditions(
+        evaluator=EVALUATOR,
+        chip=V5E.name,
+        compiler=compiling.compiler_version(),
+        seal=seal(root),
+        problem=problem.short if problem else "",
+    )
+
+
+def _wire(root: Path, options: argparse.Namespace, progress: Progress) -> Callable[..., Verdict]:
+    """The judge as the loop calls it: ``prepare.judge`` and the trace of what it modelled."""
+    from prepare import judge
+
+    def judged(kernel_path: Path, *, kernel_rel: str, evidence_id: str) -> Verdict:
+        dumps = root / DUMPS / evidence_id
+        for folder in (DUMPS, TRACES):
+            (root / folder).mkdir(exist_ok=True)
+            if not (root / folder / ".gitignore").exists():
+                (root / folder / ".gitignore").write_text("*\n")
+        verdict = judge(
+            kernel_path,
+            root=root,
+            kernel_rel=kernel_rel,
+            conditions=conditions(root, kernel_rel),
+            evidence=dumps,
+            new_problem=getattr(options, "new_problem", False),
+            deep=options.deep,
+            progress=progress,
+        )
+        if verdict.timeline is not None:
+            proto = dumps / "optimized.hlo.pb"
+            problem = problems.read(problems.lock_path(root / kernel_rel))
+            write_xspace(
+                verdict.timeline,
+                trace_path(root / TRACES, evidence_id),
+                title=verdict.kernel_name,
+                flops=problem.flops if problem else 0,
+                hlo_module=proto.read_bytes() if proto.exists() else None,
+            )
+        return verdict
+
+    return judged
+
+
+def _run(options: argparse.Namespace) -> int:
+    root = _root()
+    with Progress() as progress:
+        outcome = run_experiment(
+            root=root,
+            kernel=_kernel(options.kernel),
+            message=options.message,
+            judge=_wire(root, options, progress),
+            conditions=lambda kernel: conditions(root, kernel),
+            seal=lambda: seal(root),
+            sealed=sealed_paths(root),
+            evidence=lambda name: evidence_room.digest(root, name),
+            new_problem=options.new_problem,
+            wait_s=options.wait,
+            progress=lambda line: print(clean(line), file=sys.stderr),
+        )
+    return _told(root, outcome, options.json)
+
+
+def _prepare(options: argparse.Namespace) -> int:
+    root = _root()
+    with Progress() as progress:
+        outcome = judge_only(
+            root=root,
+            kernel=_kernel(options.kernel),
+            judge=_wire(root, options, progress),
+            evidence=lambda name: evidence_room.digest(root, name),
+            progress=lambda line: print(clean(line), file=sys.stderr),
+        )
+    return _told(root, outcome, options.json)
+
+
+def _told(root: Path, outcome: Outcome, as_json: bool) -> int:
+    """Print how a turn ended and prune old evidence."""
+    row, verdict = outcome.row, outcome.verdict
+    rows = log.rows(root)
+    keep = {r.id for r in (row, outcome.incumbent, outcome.baseline) if r is not None}
+    evidence_room.prune(root, [r.id for r in rows], keep=keep)
+    decision = outcome.decision or "none"
+    for note in outcome.notes:
+        print(clean(note), file=sys.stderr)
+    if as_json:
+        document = verdict_json.verdict_document(
+            verdict,
+            outcome=outcome.status,
+            decision=outcome.decision or None,
+            reason=outcome.reason,
+            id=row.id,
+            commit=row.commit,
+            incumbent=outcome.incumbent,
+        )
+        print(verdict_json.dumps(document))
+    elif verdict is None:
+        print(f"{outcome.status.name}: {clean(outcome.reason)}")
+        print(result_line(None, decision=decision, status=outcome.status))
+    else:
+        print(
+            report(
+                verdict,
+                decision=decision,
+                reason=outcome.reason,
+                id=row.id,
+                commit=row.commit,
+                incumbent=outcome.incumbent,
+                outcome=outcome.status,
+            )
+        )
+        print(result_line(verdict.score, decision=decision, status=outcome.status))
+    return outcome.status.exit_code
+
+
+def _log(_options: argparse.Namespace) -> int:
+    print(log_table(log.rows(_root()), terminal=sys.stdout.isatty()))
+    return Status.PASS.exit_code
+
+
+def _show(options: argparse.Namespace) -> int:
+    row: Row = log.find(_root(), options.id)
+    print(show(row))
+    return Status.PASS.exit_code
+
+
+def _verify(_options: argparse.Namespace) -> int:
+    findings = log.verify(_root())
+    for finding in findings:
+        print(f"{'BROKEN' if finding.broken else 'note'}: {clean(finding.text)}")
+    if any(finding.broken for finding in findings):
+        return Status.LEDGER_BROKEN.exit_code
+    print(f"{len(log.rows(_root()))} rows: the chain is whole and every commit that should be here resolves")
+    return Status.PASS.exit_code
+
+
+def _rebuild(_options: argparse.Namespace) -> int:
+    built = log.rebuild(_root())
+    print(f"results.tsv has {built.rows} rows, {built.from_head} of them from HEAD and the others from refs")
+    if built.replaced:
+        print(f"what was there before is kept as {built.replaced}")
+    if built.left_out:
+        print(f"left out, because they do not follow HEAD's last row: {', '.join(built.left_out)}")
+    for note in built.notes:
+        print(clean(note))
+    return Status.PASS.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

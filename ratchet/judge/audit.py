@@ -1,0 +1,96 @@
+"""What a number has to survive before it counts, and the author's claims beside what was found. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ratchet.candidate.problem import Problem, array_bytes
+from ratchet.status import Refusal, Status
+from ratchet.values import Artefact, Claim, Footprint, Program, Timeline
+
+TOLERANCE = 0.05
+"""Relative difference from which a claim disagrees."""
+
+_HOST = re.compile(
+    r"\b(?:infeed|outfeed|send|recv)\("
+    r'|custom_call_target="[^"]*(?:callback|Callback|host_compute|xla_ffi)[^"]*"'
+)
+
+
+def program(compiled: Program) -> tuple[tuple[str, ...], str]:
+    """A step of a verdict: refuse a program without a kernel of its own, or one that talks to the host.
+
+    Returns the names of its live kernels.
+
+    Raises:
+      Refusal: ``NOT_A_KERNEL`` or ``HOST_CALLBACK``.
+    """
+    if not compiled.kernels:
+        raise Refusal(
+            Status.NOT_A_KERNEL,
+            "the compiled program holds no Pallas kernel: kernel_fn is plain XLA, or its kernel's result is not used",
+        )
+    host = _HOST.search((compiled.dump_dir / "optimized.hlo").read_text())
+    if host is not None:
+        raise Refusal(
+            Status.HOST_CALLBACK, f"the compiled program calls the host ({host[0]:.80}); wanted a kernel alone"
+        )
+    count = len(compiled.kernels)
+    return compiled.kernels, f"{count} live kernel{'s' if count > 1 else ''}: {', '.join(compiled.kernels)}"
+
+
+def work(problem: Problem, timeline: Timeline) -> str:
+    """Refuse a run that writes fewer bytes than its outputs hold. Returns the traffic in words.
+
+    Raises:
+      Refusal: ``INVALID``.
+    """
+    outputs = sum(array_bytes(spec) for spec in problem.outputs)
+    if timeline.hbm_write_bytes < outputs:
+        raise Refusal(
+            Status.INVALID,
+            f"the modelled run writes {timeline.hbm_write_bytes} bytes to HBM, the outputs hold {outputs}; "
+            "a kernel cannot be done before its output is written",
+        )
+    ratio = (timeline.hbm_read_bytes + timeline.hbm_write_bytes) / problem.compulsory_bytes
+    return f"HBM traffic is {ratio:.2f} times the compulsory bytes"
+
+
+def step(
+    artefact: Artefact, problem: Problem, footprint: Footprint, timeline: Timeline
+) -> tuple[tuple[Claim, ...], str]:
+    """A step of a verdict: ``work`` and ``claims``, in words."""
+    traffic = work(problem, timeline)
+    found = claims(artefact, footprint, timeline)
+    disagreeing = [claim.what for claim in found if not claim.agrees]
+    said = f"claims that disagree: {', '.join(disagreeing)}" if disagreeing else "all claims agree"
+    return found, f"{traffic}; {said}"
+
+
+def claims(artefact: Artefact, footprint: Footprint, timeline: Timeline) -> tuple[Claim, ...]:
+    """``get_tiling_meta()`` beside the compiler and the schedule. Claims are compared, never used."""
+    meta = artefact.tiling_meta
+    grid = cast(Sequence[int], meta["grid"])
+    steps = 1
+    for size in grid:
+        steps *= size
+    buffers = cast(Sequence[Mapping[str, Any]], meta["buffers"])
+    vmem = sum(b["size_bytes"] * (2 if b["double_buffered"] else 1) for b in buffers)
+    spills = sum(b.size_bytes for b in footprint.vmem_buffers if b.name == "register spills")
+    return (
+        _claim("grid steps", steps, timeline.grid_steps),
+        _claim("VMEM buffers, bytes", vmem, footprint.vmem_bytes - spills),
+        _claim("HBM reads, bytes", _traffic(meta["inputs"]), timeline.hbm_read_bytes),
+        _claim("HBM writes, bytes", _traffic(meta["outputs"]), timeline.hbm_write_bytes),
+    )
+
+
+def _traffic(entries: object) -> int:
+    return sum(e["size_bytes"] * e["re_reads"] for e in cast(Sequence[Mapping[str, int]], entries))
+
+
+def _claim(what: str, claimed: int, found: int) -> Claim:
+    agrees = abs(claimed - found) <= TOLERANCE * max(abs(found), 1)
+    return Claim(what=what, claimed=f"{claimed:,}", found=f"{found:,}", agrees=agrees)

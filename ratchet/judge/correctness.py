@@ -1,0 +1,161 @@
+"""Correctness of an artefact against the frozen problem: what is asked of the values child, in which order."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ratchet.candidate.problem import Problem, encode
+from ratchet.child import Child, Limits
+from ratchet.judge import instances
+from ratchet.status import Refusal, Status
+from ratchet.values import Artefact, Parity
+
+LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
+WORKER = "ratchet.judge.values_worker"
+
+CHECKS = {
+    "random": "the problem's own inputs",
+    "probe": "a few rows made large: the output has to move as the reference does",
+    "mixed": "large, tiny, equal, zero and integer stripes, one dominating row in each",
+}
+
+
+def start(workdir: Path) -> Child:
+    """Start a values child; it answers any number of requests."""
+    return Child(WORKER, directory=workdir)
+
+
+def private_folder(root: Path) -> Path:
+    """``.ratchet`` in the repository: the judge's secret and cached references. Ignores itself in git."""
+    folder = root / ".ratchet"
+    try:
+        folder.mkdir(exist_ok=True)
+        if not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n")
+    except OSError as error:
+        raise Refusal(
+            Status.LEDGER_UNWRITABLE, f"cannot write {folder.name}/: {error.strerror}; make it writable"
+        ) from None
+    return folder
+
+
+def secret_of(root: Path) -> bytes:
+    """The clone's own secret, from which all seeds follow. It never leaves the judge's processes."""
+    path = private_folder(root) / "secret"
+    if not path.exists():
+        beside = path.with_name(f"secret.{os.getpid()}")
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(descriptor, secrets.token_bytes(32))
+        os.close(descriptor)
+        beside.replace(path)
+    return path.read_bytes()
+
+
+@dataclass(kw_only=True)
+class Examiner:
+    """Asks the values child."""
+
+    child: Child
+    root: Path
+    workdir: Path
+    progress: Callable[[str], None] = lambda text: None
+    limits: Limits = LIMITS
+    _count: int = field(default=0, init=False)
+
+    def _cache(self, problem: Problem) -> Path:
+        return private_folder(self.root) / "references" / problem.digest[:24]
+
+    def _ask(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
+        folder = self.workdir / f"{self._count:02d}-{mode}"
+        self._count += 1
+        folder.mkdir(parents=True)
+        (folder / "problem.lock.json").write_bytes(encode(problem))
+        request = {
+            "mode": mode,
+            "lock": str(folder / "problem.lock.json"),
+            "secret": secret_of(self.root).hex(),
+            "cache": str(self._cache(problem)),
+            **more,
+        }
+        (folder / "request.json").write_text(json.dumps(request))
+        ending = self.child.ask(folder, self.limits)
+        if ending.how == "answered":
+            return json.loads((folder / "answer.json").read_text())
+        reasons = {
+            "timeout": f"did not finish in {self.limits.seconds:.0f} s",
+            "memory": f"used more than {self.limits.memory_bytes >> 30} GiB",
+            "died": f"died: {ending.tail.strip()[-300:]}",
+        }
+        raise Refusal(Status.CANNOT_VERIFY, f"executing the kernel for its values {reasons[ending.how]}")
+
+    def step(self, problem: Problem, artefact: Artefact, *, freeze: bool, deep: bool) -> tuple[Parity, str]:
+        """A step of a verdict: every check, with a summary; a problem frozen now is checked first."""
+        if freeze:
+            self.prepare(problem)
+            self.check_problem(problem)
+        parity = self.check(problem, artefact, deep=deep)
+        return parity, (
+            f"{len(parity.checks)} checks, worst error {parity.worst_error:.2f} of its allowance, "
+            f"rms {parity.rms_error:.1e} (plain XLA {parity.floor_rms_error:.1e})"
+        )
+
+    def prepare(self, problem: Problem) -> None:
+        """Compute the references that are not cached yet."""
+        for kind in instances.KINDS:
+            if not (self._cache(problem) / f"{kind}.npz").exists():
+                self.progress(f"reference in float64, once per problem: {kind}")
+                _raise_unless_pass(self._ask("reference", problem, kind=kind))
+
+    def check_problem(self, problem: Problem) -> None:
+        """Refuse a problem that a constant would pass.
+
+        Raises:
+          Refusal: ``WEAK_PROBLEM`` or ``CONTRACT``.
+        """
+        self.progress("would a constant pass this problem?")
+        _raise_unless_pass(self._ask("weak", problem))
+
+    def check(self, problem: Problem, artefact: Artefact, *, deep: bool = False) -> Parity:
+        """Run every check; the first that fails is raised.
+
+        Raises:
+          Refusal: ``WRONG_VALUES``, ``NOT_FINITE``, ``INSENSITIVE``, ``NON_DETERMINISTIC``, ``OUT_OF_BOUNDS``,
+            ``MEMORY_HAZARD``, ``INPUTS_CHANGED``, ``DEADLOCK`` or ``CANNOT_VERIFY``.
+        """
+        self.prepare(problem)
+        program = self.workdir / "candidate.bin"
+        self.workdir.mkdir(parents=True, exist_ok=True)
+        program.write_bytes(artefact.tpu_program)
+        done, worst, plain, seconds = [], 0.0, {"rms": 0.0, "floor_rms": 0.0}, 0.0
+        for kind in instances.KINDS:
+            self.progress(f"{kind}: {CHECKS[kind]}")
+            answer = self._ask("check", problem, kind=kind, program=str(program), order=0)
+            seconds += answer["seconds"]
+            _raise_unless_pass(answer, prefix=f"{kind} inputs ({CHECKS[kind]}): ")
+            done.append(f"{kind}: error {answer['worst']:.2f} of its allowance in {answer['seconds']:.1f} s")
+            worst = max(worst, answer["worst"])
+            plain = answer if kind == "random" else plain
+        if deep:
+            self.progress("again, parallel grid dimensions in another order")
+            answer = _raise_unless_pass(self._ask("check", problem, kind="random", program=str(program), order=1))
+            done.append(f"repeat: {answer['message']}")
+            seconds += answer["seconds"]
+        return Parity(
+            checks=tuple(done),
+            worst_error=worst,
+            rms_error=plain["rms"],
+            floor_rms_error=plain["floor_rms"],
+            seconds=seconds,
+        )
+
+
+def _raise_unless_pass(answer: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    if answer["status"] != Status.PASS.name:
+        raise Refusal(Status[answer["status"]], prefix + answer["message"])
+    return answer

@@ -1,0 +1,102 @@
+"""The inputs that a kernel is checked on: random, probed and mixed. Pure numpy, given the problem's random inputs.
+
+A problem is any function of arrays, so the structure is put on top of its own inputs in a way that needs no
+knowledge of it: rows of the longest axis are scaled, repeated, rounded or spiked. Integer inputs (lengths, page
+tables) stay as generated. Every choice follows from the judge's secret.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes  # noqa: F401 (registers bfloat16 with numpy)
+import numpy as np
+
+KINDS = ("random", "probe", "mixed")
+"""``random``: as generated. ``probe``: the same with a few spiked rows. ``mixed``: all structures at once."""
+
+PROBED_ROWS = 4
+STRIPES = 64
+SPIKE = 24.0
+LARGE = 8.0
+TINY = 2.0**-10
+
+
+def is_float(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array holds floats, the extended ones included."""
+    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
+
+
+def _long_axis(array: np.ndarray[Any, Any]) -> int:
+    return int(np.argmax(array.shape))
+
+
+def probed_rows(length: int, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Rows to spike: one in each quarter, so that the far and the near end are both among them."""
+    edges = np.linspace(0, length, PROBED_ROWS + 1).astype(int)
+    return np.array([generator.integers(a, b) for a, b in itertools.pairwise(edges) if b > a])
+
+
+def probe(inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+    """Each float input with ``PROBED_ROWS`` rows made large: whatever depends on them has to move."""
+    changed = []
+    for array in inputs:
+        new = np.array(array)
+        if is_float(array) and array.ndim and array.size > 1:
+            view = np.moveaxis(new, _long_axis(new), 0)
+            for row in probed_rows(len(view), generator):
+                view[row] = (np.asarray(view[row], np.float32) * SPIKE).astype(new.dtype)
+        changed.append(new)
+    return changed
+
+
+def mixed(inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+    """Each float input cut into stripes of different structure, with one dominating row in every stripe."""
+    changed = []
+    for array in inputs:
+        new = np.array(array)
+        if is_float(array) and array.ndim and array.size > 1:
+            view = np.moveaxis(new, _long_axis(new), 0)
+            edges = np.unique(np.linspace(0, len(view), STRIPES + 1).astype(int))
+            structures = generator.permutation(len(edges) - 1) % len(_STRUCTURES)
+            for structure, a, b in zip(structures, edges, edges[1:], strict=False):
+                block = np.asarray(view[a:b], np.float32)
+                block = _STRUCTURES[structure](block)
+                spiked = generator.integers(0, b - a)
+                block[spiked] *= SPIKE / 4
+                view[a:b] = block.astype(new.dtype)
+        changed.append(new)
+    return changed
+
+
+def _equal_rows(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.repeat(block[:1], len(block), axis=0)
+
+
+_STRUCTURES = (
+    lambda block: block,
+    lambda block: block * LARGE,  # large logits: an exponential without its maximum overflows
+    lambda block: block * TINY,
+    _equal_rows,
+    lambda block: np.round(block * 2),  # exact small integers
+    lambda block: block * 0,
+)
+
+
+def nudge(inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+    """Each float input with one element in ten moved by one unit in the last place, up or down.
+
+    In root mean square that is 0.32 units, what one rounding of the inputs does (0.29). A kernel that answers
+    exactly for inputs this close is as good as their dtype allows.
+    """
+    changed = []
+    for array in inputs:
+        if not is_float(array):
+            changed.append(array)
+            continue
+        direction = generator.choice([-1, 0, 1], p=[0.05, 0.9, 0.05], size=array.shape)
+        limit = np.where(direction > 0, np.inf, -np.inf).astype(array.dtype)
+        changed.append(np.where(direction == 0, array, np.nextafter(array, limit)).astype(array.dtype))
+    return changed

@@ -1,0 +1,189 @@
+"""The child process that computes values: the reference's, cached, and the candidate program's.
+
+No candidate Python is here: the reference is a frozen program and the candidate's kernel is executed by
+``ratchet.mosaic`` from the very program that is compiled for the TPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+
+from ratchet.candidate.problem import Problem, decode
+from ratchet.child import serve
+from ratchet.judge import instances, parity
+from ratchet.mosaic import run as mosaic
+from ratchet.status import Refusal, Status
+
+Arrays = list[np.ndarray[Any, Any]]
+
+
+class Values:
+    """Keeps what several requests share: the problem's compiled programs and the loaded candidate."""
+
+    def __init__(self) -> None:
+        self._programs: dict[tuple[bytes, bool], Any] = {}
+        self._candidate: tuple[str, Any] | None = None
+        self._random_outputs: Arrays = []
+
+    def _call(self, program: bytes, arguments: Arrays, *, wide: bool = False) -> Arrays:
+        with jax.enable_x64(wide):
+            key = (hashlib.sha256(program).digest(), wide)
+            if key not in self._programs:
+                self._programs[key] = jax.jit(export.deserialize(bytearray(program)).call)
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(self._programs[key](*arguments))]
+
+    def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
+        """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
+        base = "random" if kind == "probe" else kind
+        seed = hashlib.sha256(secret + base.encode()).digest()
+        arrays = self._call(problem.inputs_program, [np.frombuffer(seed[:8], np.uint32)])
+        generator = np.random.default_rng(list(hashlib.sha256(secret + kind.encode() + b"structure").digest()))
+        if kind == "random":
+            return arrays
+        return instances.probe(arrays, generator) if kind == "probe" else instances.mixed(arrays, generator)
+
+    def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
+        """Exact outputs and floors of one instance, both float64, from the cache if they are there."""
+        path = cache / f"{kind}.npz"
+        if not path.exists():
+            arrays = self.inputs(problem, kind, secret)
+            exact = self._call(problem.reference64_program, arrays, wide=True)
+            native = self._call(problem.reference_program, arrays)
+            generator = np.random.default_rng(list(hashlib.sha256(secret + b"nudge").digest()))
+            nudged = self._call(problem.reference_program, instances.nudge(arrays, generator))
+            exact = [np.asarray(a, np.float64) for a in exact]
+            floors = [parity.floor_of(*triple) for triple in zip(exact, native, nudged, strict=True)]
+            cache.mkdir(parents=True, exist_ok=True)
+            beside = cache / f".{kind}.{os.getpid()}.npz"
+            np.savez(beside, *exact, *floors)
+            beside.replace(path)
+            return exact, floors
+        with np.load(path) as stored:
+            loaded = [stored[name] for name in stored.files]
+        half = len(loaded) // 2
+        return loaded[:half], loaded[half:]
+
+    def check(
+        self, problem: Problem, kind: str, secret: bytes, cache: Path, *, program: bytes, order: int
+    ) -> dict[str, Any]:
+        """Run the candidate's program on one instance and compare. Returns the answer as plain JSON."""
+        digest = hashlib.sha256(program).hexdigest()
+        if self._candidate is None or self._candidate[0] != digest:
+            self._candidate, self._random_outputs = (digest, mosaic.load(program)), []
+        exact, floors = self.reference(problem, kind, secret, cache)
+        result = self._candidate[1].run(self.inputs(problem, kind, secret), seed=order)
+        outputs = [np.asarray(a) for a in result.outputs]
+        if result.findings:
+            first = result.findings[0]
+            return _told(first.kind.status, f"{len(result.findings)} finding(s), the first: {first}")
+        if order and self._random_outputs and kind == "random":
+            return self._repeat(outputs)
+        if kind == "random":
+            self._random_outputs = outputs
+        if kind == "probe" and self._random_outputs:
+            before, _ = self.reference(problem, "random", secret, cache)
+            for index in range(len(outputs)):
+                still = parity.insensitive(
+                    self._random_outputs[index], outputs[index], before[index], exact[index], floors[index]
+                )
+                if still:
+                    rows = floors[index].size
+                    return _told(
+                        Status.INSENSITIVE,
+                        f"{still} of {rows} rows of output {index} stand still although "
+                        "inputs that they depend on changed: is part of the work skipped?",
+                    )
+        compared = [parity.compare(*triple) for triple in zip(outputs, exact, floors, strict=True)]
+        worst = max(compared, key=lambda c: c.worst)
+        index = compared.index(worst)
+        answer = _told(worst.status, f"output {index}: {worst.message}")
+        return answer | {"worst": worst.worst, "rms": worst.rms, "floor_rms": worst.floor_rms}
+
+    def _repeat(self, outputs: Arrays) -> dict[str, Any]:
+        for index, (first, second) in enumerate(zip(self._random_outputs, outputs, strict=True)):
+            if first.tobytes() != second.tobytes():
+                differing = int(np.sum(first != second))
+                return _told(
+                    Status.NON_DETERMINISTIC,
+                    f"output {index} differs in {differing} of {first.size} elements when the parallel grid "
+                    "dimensions run in another order",
+                )
+        return _told(Status.PASS, "the same to the last bit in another order of the parallel grid dimensions")
+
+    def weak(self, problem: Problem, secret: bytes, cache: Path) -> dict[str, Any]:
+        """Whether an answer that computes nothing would pass, and whether the claimed FLOPs are there at all."""
+        exact, floors = self.reference(problem, "random", secret, cache)
+        arrays = self.inputs(problem, "random", secret)
+        guesses = {"zeros": 0.0, "ones": 1.0, "the reference's mean": None}
+        for name, value in guesses.items():
+            filled = [np.full(e.shape, np.mean(e) if value is None else value) for e in exact]
+            if all(parity.compare(g, e, f).worst <= 1 for g, e, f in zip(filled, exact, floors, strict=True)):
+                return _told(Status.WEAK_PROBLEM, f"{name} would pass this problem; wanted inputs that tell it apart")
+        for position, array in enumerate(arrays):
+            if (
+                len(exact) == 1
+                and array.shape == exact[0].shape
+                and parity.compare(array, exact[0], floors[0]).worst <= 1
+            ):
+                return _told(Status.WEAK_PROBLEM, f"a copy of input {position} would pass this problem")
+        counted = _reference_flops(problem)
+        if counted and problem.flops > 1.05 * counted:
+            return _told(
+                Status.CONTRACT,
+                f"compute_flops() claims {problem.flops:.4g}, the reference itself does only {counted:.4g}; "
+                "wanted the useful FLOPs",
+            )
+        return _told(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")
+
+
+def _reference_flops(problem: Problem) -> float:
+    """FLOPs of the reference as written, masked work included, from XLA's cost analysis; 0 if it has none."""
+    program = export.deserialize(bytearray(problem.reference_program))
+    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.in_avals]
+    analysis = jax.jit(program.call).lower(*avals).cost_analysis()
+    return float((analysis or {}).get("flops", 0.0))
+
+
+def _told(status: Status, message: str) -> dict[str, Any]:
+    return {"status": status.name, "message": message}
+
+
+_VALUES = Values()
+
+
+def handle(request: Path) -> str:
+    """Answer ``request/request.json``: a problem's lock, a kind, the secret, and for a check the program."""
+    start = time.monotonic()
+    asked = json.loads((request / "request.json").read_text())
+    problem = decode(Path(asked["lock"]).read_bytes(), "the problem lock")
+    secret, cache = bytes.fromhex(asked["secret"]), Path(asked["cache"])
+    try:
+        if asked["mode"] == "reference":
+            _VALUES.reference(problem, asked["kind"], secret, cache)
+            answer = _told(Status.PASS, "")
+        elif asked["mode"] == "weak":
+            answer = _VALUES.weak(problem, secret, cache)
+        else:
+            program = Path(asked["program"]).read_bytes()
+            answer = _VALUES.check(problem, asked["kind"], secret, cache, program=program, order=asked["order"])
+    except Refusal as refusal:
+        answer = _told(refusal.status, refusal.message)
+    except MemoryError as error:
+        answer = _told(Status.INFRASTRUCTURE, f"not enough memory to check the values here: {error}")
+    (request / "answer.json").write_text(json.dumps(answer | {"seconds": time.monotonic() - start}))
+    return "answer.json"
+
+
+if __name__ == "__main__":
+    jnp.zeros(()).block_until_ready()  # open the CPU backend while the parent does other things
+    serve(handle)
