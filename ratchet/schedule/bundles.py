@@ -65,7 +65,6 @@ _DELIMITER = re.compile(r"(/\*|\*/)")
 _NOTE = re.compile("\x01(\\d+)\x02")
 _RECORD = re.compile(r"^ *(0x[0-9a-f]+|0) ([A-Z, ]*):((?: >+)?)\s+\{(.*)\}([^{}]*)$")
 _START = re.compile(r"(?m)^(?= *(?:0x[0-9a-f]+|0) [A-Z, ]*:)")
-_SIMPLE = re.compile(r"^%(\w+) = (\S+)(?: (.*))?$")
 _Refuse = Callable[[str], Refusal]
 _HEADER_END = "= control target key end"
 
@@ -158,16 +157,19 @@ def _set_comments_aside(body: str, refuse: _Refuse) -> tuple[str, list[str]]:
 def _instructions(inside: str, notes: list[str], address: str, refuse: _Refuse) -> tuple[Instruction, ...]:
     found = []
     for part in inside.split(" ;; "):
-        if "\x01" in part:
-            marks = tuple(notes[int(i)] for i in _NOTE.findall(part))
-            part = _NOTE.sub("", part)  # noqa: PLW2901 the same thing, less its marks
+        text, *marked = part.split("\x01")
+        if marked:
+            # Each piece is the number of a comment, a closing mark, and the text that followed the comment.
+            split = [piece.partition("\x02") for piece in marked]
+            text += "".join([after for _, _, after in split])
+            own = tuple([notes[int(number)] for number, _, _ in split])
         else:
-            marks = ()
-        match = _SIMPLE.match(part.strip())
-        if match is None:
-            raise refuse(f"bundle {address}: {part.strip()[:80]!r} does not read as an instruction")
-        dest, opcode, operands = match.groups()
-        found.append(Instruction(opcode, dest, operands or "", marks))
+            own = ()
+        dest, equals, rest = text.strip().partition(" = ")
+        opcode, _, operands = rest.partition(" ")
+        if not equals or dest[0] != "%" or not opcode or not dest[1:].replace("_", "").isalnum():
+            raise refuse(f"bundle {address}: {text.strip()[:80]!r} does not read as an instruction")
+        found.append(Instruction(opcode, dest[1:], operands.strip(), own))
     return tuple(found)
 
 

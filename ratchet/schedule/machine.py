@@ -309,6 +309,23 @@ class Machine:
         if target == "smem" or self._known:
             self._move(source, start, target, stop, granules, strides)
 
+    def general_dma(  # noqa: PLR0917 as above
+        self,
+        now: int,
+        source: str,
+        start: object,
+        target: str,
+        stop: object,
+        granules: int,
+        flag: int,
+        source_flag: int,
+        address: int,
+    ) -> None:
+        """A DMA that may tell its source too when it has read all of it (flag 0 is a dummy)."""
+        self.dma(now, source, start, target, stop, granules, flag, "unknown", address)
+        if source_flag:
+            raise self._refuse(address, "a general DMA that signals its source")
+
     def _move(  # noqa: PLR0917 as above
         self, source: str, start: object, target: str, stop: object, granules: int, strides: object
     ) -> None:

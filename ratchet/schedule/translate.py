@@ -130,7 +130,7 @@ _NO_EFFECT = {
 _DMAS = {f"dma.{a}_to_{b}": (a, b) for a in ("hbm", "vmem", "smem") for b in ("hbm", "vmem", "smem")}
 
 # Only on paths that the modelled start-up does not take; an error if one is reached.
-_NOT_REACHED = {"vwait.ge.trace", "vwait.ne.trace", "dma.smem_to_host_iova"}
+_NOT_REACHED = {"vwait.ne.trace", "dma.smem_to_host_iova"}
 
 
 class _Unknown(Exception):
@@ -150,6 +150,7 @@ class _Translator:
         self.definitions: dict[str, Instruction] = {}
         self.pushed: set[str] = set()
         self.loop_block: int | None = None
+        self.pointers: dict[str, str] = {}
 
     def translate(self) -> Translated:
         bundles = self.listing.bundles
@@ -160,6 +161,8 @@ class _Translator:
                 if opcode.startswith("sbr"):
                     self.address = address
                     branches[address] = self._branch_target(instruction)
+                elif opcode.startswith("int_to_ptr."):
+                    self.pointers[instruction.dest.rpartition("_")[0]] = opcode.partition(".")[2]
                 elif opcode == "vpush":
                     self.pushed.add(instruction.operands.strip().lstrip("%"))
         blocks = self._find_blocks(branches)
@@ -430,7 +433,7 @@ class _Translator:
             note = instruction.notes[0] if instruction.notes else ""
             effect(f"T = X.call({note!r}, T + {offset}, ({''.join(o + ', ' for o in operands)})) - {offset}")
             return False
-        if opcode in ("dma.done.wait", "vwait.ge"):
+        if opcode in ("dma.done.wait", "vwait.ge", "vwait.ge.trace"):
             flag, least = self._operands(text, reads, 2)
             effect(f"T = wait(T + {offset}, {flag}, {least}, {self.address}) - {offset}")
             return False
@@ -488,7 +491,8 @@ class _Translator:
                 name += "_2"
             named[name] = self._operand(value, reads)
         if opcode == "dma.general":
-            raise _Unknown("a general DMA")
+            self._general_dma(text, named, offset, effect)
+            return
         source, target = _DMAS[opcode]
         allowed = {source, target, "size_in_granules", "dst_syncflagno", "src_stride", "dst_stride", "steps_per_stride"}
         if source == target:
@@ -507,6 +511,23 @@ class _Translator:
         effect(
             f"dma(T + {offset}, {source!r}, {start}, {target!r}, {stop}, {named['size_in_granules']}, "
             f"{named['dst_syncflagno']}, {strides}, {self.address})"
+        )
+
+    def _general_dma(self, text: str, named: dict[str, str], offset: int, effect: Callable[[str], None]) -> None:
+        """A DMA whose memories are told by its pointers, and whose strides lie in scalar memory."""
+        wanted = {"src", "dst", "size_in_granules", "dst_syncflagno", "src_syncflagno", "stridedescaddr", "overrides"}
+        if set(named) != wanted | {"dst_syncflagno_1"} or named["dst_syncflagno_1"] != "0":
+            raise _Unknown(f"a general DMA with operands {sorted(named)}")
+        spaces = []
+        for end in ("src", "dst"):
+            match = re.search(rf"\b{end}=%(\w+?)_s\d+", text)
+            space = self.pointers.get(match.group(1)) if match else None
+            if space is None:
+                raise _Unknown(f"a general DMA whose {end} is in an unknown memory")
+            spaces.append(space)
+        effect(
+            f"X.general_dma(T + {offset}, {spaces[0]!r}, {named['src']}, {spaces[1]!r}, {named['dst']}, "
+            f"{named['size_in_granules']}, {named['dst_syncflagno']}, {named['src_syncflagno']}, {self.address})"
         )
 
     def _capture(self, instruction: Instruction, effects: list[tuple[str, str, set[str]]]) -> None:

@@ -53,6 +53,8 @@ _VECTOR_HEADS: dict[str, str] = {
     "vmand": "VLOAD",
     "vmxor": "VLOAD",
     "vmandn": "VLOAD",
+    "vmmov": "VLOAD",
+    "vmneg": "VLOAD",
     "vrng": "VLOAD",
     "vphi": "",
     "vmphi": "",
@@ -82,7 +84,7 @@ _NO_SLOT = {"compiler-scheduling-barrier", "sphi", "pphi", "vphi", "vmphi"}
 # Plain vector arithmetic: one VALU slot. The list is what was met, or is named beside it in the same dumps.
 _VALU = re.compile(
     r"v(add|sub|mul|max|min|and|or|xor|not|shl|shll|shr|shrl|shra|sel|mov|cmp|cmask|cmsk|class|cvt|pack|unpack|clz|pcnt"
-    r"|ceil|floor|round|trunc|abs|neg|laneseq|stv|weird|c|nez|rsb|mac|fma|clamps|broadcast|smul|ftz|combine|shift"
+    r"|ceil|floor|round|trunc|abs|neg|laneseq|stv|weird|c|nez|rsb|mac|fma|clamps-f32|broadcast|smul|ftz|combine|shift"
     r"|mask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
     r"|pow2|rcp|rsqrt|log2|tanh|erf|sin|cos|sqrt|sigshft)(\..*)?"
 )
