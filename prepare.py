@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -23,6 +22,7 @@ from ratchet.candidate import room  # noqa: E402
 from ratchet.chips import V5E, Chip  # noqa: E402
 from ratchet.judge import audit, compile, correctness, latency, memory, roofline  # noqa: E402
 from ratchet.judge.steps import Progress, Silent, Steps  # noqa: E402
+from ratchet.judge.workers import Workers  # noqa: E402
 from ratchet.status import Status  # noqa: E402
 from ratchet.values import Conditions, Verdict  # noqa: E402
 
@@ -38,39 +38,38 @@ def judge(
     new_problem: bool = False,
     deep: bool = False,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> Verdict:
     """Judge the file ``kernel`` as ``root/kernel_rel``; the compiler's texts go to ``evidence``.
 
     Where the kernel has no frozen problem yet, or with ``new_problem``, this file's problem is frozen beside it.
-    Latencies are modelled. Whatever the kernel does, the answer is a verdict.
+    Latencies are modelled. Whatever the kernel does, the answer is a verdict. A sweep passes ``workers`` that it keeps.
     """
     steps = Steps(progress or Silent())
     lock = problems.lock_path(root / kernel_rel)
     source = kernel.read_bytes()
     freeze = new_problem or not lock.exists()
-    with tempfile.TemporaryDirectory(prefix="ratchet-") as temporary, contextlib.ExitStack() as children:
-        work = Path(temporary)
-        # The three children start together, so that their imports overlap.
-        candidate = children.enter_context(room.start(work / "candidate"))
-        compiler = children.enter_context(compile.start(work / "compiler", chip))
-        values = children.enter_context(correctness.start(work / "values"))
+    with contextlib.ExitStack() as children:
+        workers = workers or children.enter_context(Workers(chip))
+        work = workers.folder("program")
+        exam = correctness.Examiner(workers=workers, root=root, progress=steps.note)
 
         artefact, frozen = steps.run(
-            "contract", lambda: room.step(source, kernel.name, work / "candidate", child=candidate, freeze=freeze)
+            "contract", lambda: room.step(source, kernel.name, child=workers.candidate(), freeze=freeze)
         ) or (None, None)
+        workers.prepare_next()
         problem = steps.run("problem", lambda a: problems.settle(a, lock, frozen), artefact)
-        program = steps.run("compile", lambda a: compile.step(a, chip, work / "program", compiler), artefact)
+        program = steps.run("compile", lambda a: compile.step(a, chip, work, workers.compiler), artefact)
         footprint = steps.run("memory", memory.step, program)
         copies = steps.run("copies", compile.copy_trap, program)
         steps.run("kernel", audit.program, program)
-        exam = correctness.Examiner(child=values, root=root, workdir=work / "checks", progress=steps.note)
         parity = steps.run("correctness", lambda p, a: exam.step(p, a, freeze=freeze, deep=deep), problem, artefact)
         timeline = steps.run("schedule", lambda p: latency.step(p, chip, detail=deep), program)
         score = steps.run("roofline", lambda p, t: roofline.step(p, t, chip), problem, timeline)
         claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)
 
-        if evidence is not None and (work / "program").exists():
-            shutil.copytree(work / "program", evidence, dirs_exist_ok=True)
+        if evidence is not None and work.exists():
+            shutil.copytree(work, evidence, dirs_exist_ok=True)
         passed = steps.status is Status.PASS
         if passed and frozen is not None:
             lock.write_bytes(problems.encode(frozen))

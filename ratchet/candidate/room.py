@@ -25,29 +25,22 @@ def start(workdir: Path) -> Child:
 
 
 def examine(
-    source: bytes,
-    name: str,
-    workdir: Path,
-    *,
-    child: Child | None = None,
-    freeze: bool = False,
-    limits: Limits = LIMITS,
+    source: bytes, name: str, *, child: Child, freeze: bool = False, limits: Limits = LIMITS
 ) -> tuple[Artefact, problem.Problem | None]:
-    """Trace a kernel file in a jailed child.
+    """Trace a kernel file in a jailed child, which is closed afterwards: it has run candidate code.
 
     Args:
       source: The file's bytes.
       name: What to call it in messages, e.g. ``kernel.py``.
-      workdir: An empty folder for the child alone; it is the child's working directory.
-      child: A worker from ``start(workdir)``; one is started if absent.
+      child: A worker from ``start``; its folder is all that it can write to.
       freeze: Also return the problem that this file defines.
 
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
-    contract.check_source(source, name)
-    child = child or start(workdir)
+    workdir = child.directory
     with child:
+        contract.check_source(source, name)
         (workdir / name).write_bytes(source)
         request = {"kernel": name, "freeze": freeze, "memory_bytes": limits.memory_bytes}
         (workdir / "request.json").write_text(json.dumps(request))
@@ -61,10 +54,10 @@ def examine(
 
 
 def step(
-    source: bytes, name: str, workdir: Path, *, child: Child, freeze: bool
+    source: bytes, name: str, *, child: Child, freeze: bool
 ) -> tuple[tuple[Artefact, problem.Problem | None], str]:
     """The first step of a verdict: ``examine``, with a summary."""
-    artefact, frozen = examine(source, name, workdir, child=child, freeze=freeze)
+    artefact, frozen = examine(source, name, child=child, freeze=freeze)
     inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
     return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 

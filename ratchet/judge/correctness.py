@@ -6,9 +6,9 @@ import json
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Limits
@@ -57,23 +57,28 @@ def secret_of(root: Path) -> bytes:
     return path.read_bytes()
 
 
+class Workers(Protocol):
+    """What is needed of ``ratchet.judge.workers.Workers``."""
+
+    @property
+    def values(self) -> Child: ...
+    def folder(self, name: str) -> Path: ...
+
+
 @dataclass(kw_only=True)
 class Examiner:
     """Asks the values child."""
 
-    child: Child
+    workers: Workers
     root: Path
-    workdir: Path
     progress: Callable[[str], None] = lambda text: None
     limits: Limits = LIMITS
-    _count: int = field(default=0, init=False)
 
     def _cache(self, problem: Problem) -> Path:
         return private_folder(self.root) / "references" / problem.digest[:24]
 
     def _ask(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
-        folder = self.workdir / f"{self._count:02d}-{mode}"
-        self._count += 1
+        folder = self.workers.folder(mode)
         folder.mkdir(parents=True)
         (folder / "problem.lock.json").write_bytes(encode(problem))
         request = {
@@ -84,7 +89,7 @@ class Examiner:
             **more,
         }
         (folder / "request.json").write_text(json.dumps(request))
-        ending = self.child.ask(folder, self.limits)
+        ending = self.workers.values.ask(folder, self.limits)
         if ending.how == "answered":
             return json.loads((folder / "answer.json").read_text())
         reasons = {
@@ -129,8 +134,7 @@ class Examiner:
             ``MEMORY_HAZARD``, ``INPUTS_CHANGED``, ``DEADLOCK`` or ``CANNOT_VERIFY``.
         """
         self.prepare(problem)
-        program = self.workdir / "candidate.bin"
-        self.workdir.mkdir(parents=True, exist_ok=True)
+        program = self.workers.folder("candidate.bin")
         program.write_bytes(artefact.tpu_program)
         done, worst, plain, seconds = [], 0.0, {"rms": 0.0, "floor_rms": 0.0}, 0.0
         for kind in instances.KINDS:

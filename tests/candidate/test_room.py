@@ -16,13 +16,13 @@ TOP = 'KERNEL_NAME = "causal_flash_attention"'
 
 def refusal(tmp_path, source, limits=LIMITS):
     with pytest.raises(Refusal) as caught:
-        room.examine(source.encode(), "kernel.py", tmp_path / "work", limits=limits)
+        room.examine(source.encode(), "kernel.py", child=room.start(tmp_path / "work"), limits=limits)
     assert "\n" not in caught.value.message
     return caught.value
 
 
 def test_an_honest_kernel_becomes_bytes(tmp_path):
-    artefact, frozen = room.examine(ATTENTION.encode(), "kernel.py", tmp_path / "work", freeze=True)
+    artefact, frozen = room.examine(ATTENTION.encode(), "kernel.py", child=room.start(tmp_path / "work"), freeze=True)
     assert str(artefact.inputs[0]) == "bfloat16[1024,128]"
     assert len(artefact.tpu_program) > 1000
     assert artefact.jail == "", "the file-system jail has to hold where the tests run"
@@ -105,7 +105,9 @@ def test_two_traces_that_differ_are_non_deterministic(tmp_path):
 
 @pytest.fixture(scope="module")
 def frozen(tmp_path_factory):
-    return room.examine(ATTENTION.encode(), "kernel.py", tmp_path_factory.mktemp("frozen") / "work", freeze=True)[1]
+    return room.examine(
+        ATTENTION.encode(), "kernel.py", child=room.start(tmp_path_factory.mktemp("frozen") / "work"), freeze=True
+    )[1]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def frozen(tmp_path_factory):
     ],
 )
 def test_a_changed_problem_is_refused_by_name(tmp_path, frozen, edits, named):
-    artefact, _ = room.examine(edited(ATTENTION, *edits).encode(), "kernel.py", tmp_path / "work")
+    artefact, _ = room.examine(edited(ATTENTION, *edits).encode(), "kernel.py", child=room.start(tmp_path / "work"))
     with pytest.raises(Refusal, match="--new-problem") as caught:
         problem.check_unchanged(artefact, frozen, frozen.jax_version)
     assert caught.value.status is Status.PROBLEM_CHANGED
@@ -131,7 +133,7 @@ def test_a_wrong_output_dtype_is_refused(tmp_path, frozen):
         ATTENTION,
         ("jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype)", "jax.ShapeDtypeStruct((SEQ, HEAD_DIM), jnp.float32)"),
     )
-    artefact, _ = room.examine(source.encode(), "kernel.py", tmp_path / "work")
+    artefact, _ = room.examine(source.encode(), "kernel.py", child=room.start(tmp_path / "work"))
     with pytest.raises(Refusal, match=r"float32\[1024,128\]") as caught:
         problem.check_outputs(artefact, frozen)
     assert caught.value.status is Status.WRONG_SHAPE

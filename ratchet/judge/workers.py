@@ -1,0 +1,84 @@
+"""The judge's child processes, kept between verdicts so that a sweep does not pay for set-up again."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from ratchet.candidate import room
+from ratchet.child import Child
+from ratchet.chips import Chip
+from ratchet.judge import compile as compiling
+from ratchet.judge import correctness
+
+
+class Workers:
+    """One compiler, one values child, and a fresh candidate child for every kernel file.
+
+    All start at once, so that their imports of JAX overlap. A child that died or was killed is replaced. With
+    ``keep``, the next candidate child starts while the current kernel is still being judged.
+    """
+
+    def __init__(self, chip: Chip, *, keep: bool = False) -> None:
+        self._chip = chip
+        self._keep = keep
+        self._folder = tempfile.TemporaryDirectory(prefix="ratchet-")
+        self.root = Path(self._folder.name)
+        self._count = itertools.count()
+        self._next: Child | None = self._fresh()
+        self._compiler = self._start_compiler()
+        self._values = self._start_values()
+
+    def folder(self, name: str) -> Path:
+        """A new folder for one piece of work."""
+        return self.root / f"{next(self._count):04d}-{name}"
+
+    def _fresh(self) -> Child:
+        return room.start(self.folder("candidate"))
+
+    def _start_compiler(self) -> Child:
+        return compiling.start(self.folder("compiler"), self._chip)
+
+    def _start_values(self) -> Child:
+        return correctness.start(self.folder("values"))
+
+    def candidate(self) -> Child:
+        """A child that has run no kernel file yet; it is the caller's to close."""
+        child, self._next = self._next or self._fresh(), None
+        return child
+
+    def prepare_next(self) -> None:
+        """Start the next candidate child, if this set is kept."""
+        if self._keep and self._next is None:
+            self._next = self._fresh()
+
+    @property
+    def compiler(self) -> Child:
+        if not self._compiler.alive:
+            self._compiler.close()
+            self._compiler = self._start_compiler()
+        return self._compiler
+
+    @property
+    def values(self) -> Child:
+        if not self._values.alive:
+            self._values.close()
+            self._values = self._start_values()
+        return self._values
+
+    def close(self) -> None:
+        """Kill all children and remove their folders."""
+        for child in (self._next, self._compiler, self._values):
+            if child is not None:
+                child.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
