@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,11 +98,10 @@ def run_experiment(
         raise Refusal(Status.USAGE, 'the message is empty: say what the experiment tries, e.g. "experiment: BQ 1024"')
     if "\0" in message:
         raise Refusal(Status.USAGE, "the message holds a NUL character, which git cannot store: leave it out")
-    history = History(root)
-    with (
-        Interrupts().installed() as interrupts,
-        locked(history.common_dir, message=message, wait_s=wait_s, progress=progress),
-    ):
+    with contextlib.ExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts().installed())
+        history = History(root)
+        stack.enter_context(locked(history.common_dir, message=message, wait_s=wait_s, progress=progress))
         history.check_ready()
         with interrupts.held():
             finished = journal.recover(history)
@@ -142,14 +142,14 @@ def judge_only(
     Raises:
         Refusal: as ``run_experiment``, except that other files may differ from HEAD.
     """
-    history = History(root)
-    subject = Subject.of(history, kernel)
     with Interrupts().installed() as interrupts:
+        history = History(root)
+        subject = Subject.of(history, kernel)
         head = history.check_ready()
-        rows = log.load(history, head) if journal.unfinished(history) is None else ()
+        rows = _loaded_beside_others(history, head)
         subject.check_room()
         entry = subject.entry(head)
-        name = subject.free_id(rows)
+        name = history.reserve_id(log.last_id(rows), head.commit)
         with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
             copy = Path(folder, Path(subject.kernel).name)
             copy.write_bytes(history.blob(entry.blob))
@@ -161,7 +161,7 @@ def judge_only(
         digest = evidence(name)
         with (
             locked(history.common_dir, message=message or "prepare.py", wait_s=wait_s, progress=progress),
-            interrupts.held(),
+            interrupts.held(to_the_end=True),
         ):
             notes = journal.recover(history)
             head = history.check_ready()
@@ -197,6 +197,16 @@ def judge_only(
         verdict=verdict,
         notes=notes + done.notes,
     )
+
+
+def _loaded_beside_others(history: History, head: Head) -> tuple[Row, ...]:
+    """The ledger, read without the lock: what looks broken may be a row that another run is just writing."""
+    for _ in range(2):
+        try:
+            return log.load(history, head) if journal.unfinished(history) is None else ()
+        except Refusal:
+            time.sleep(0.3)
+    return log.load(history, head)
 
 
 @dataclass(kw_only=True)
@@ -254,7 +264,7 @@ class _Turn:
             own = tuple(row for row in rows if row.id in here and row.decision != Decision.JUDGED)
             known = newest(own, kernel=subject.kernel, blob=committed.blob, conditions=now)
             if known is None:
-                return self._baseline(committed, head, rows, seal, message=self.message)
+                return self._baseline(committed, head, rows, seal, message=self.message, last=True)
             reason = no_change_reason(known)
             return Outcome(
                 status=Status.NO_CHANGE, decision="", reason=reason, row=known, verdict=None, incumbent=known
@@ -264,7 +274,7 @@ class _Turn:
             return self._experiment(candidate, head, rows, seal, incumbent=incumbent)
         self.progress("judging HEAD's kernel first: no row tells its score under these conditions")
         message = f"baseline: judge {subject.kernel} as HEAD has it"
-        baseline = self._baseline(committed, head, rows, seal, message=message)
+        baseline = self._baseline(committed, head, rows, seal, message=message, last=False)
         if not speaks_of_the_kernel(baseline.status):
             reason = f"HEAD's kernel could not be judged, so nothing was compared: {baseline.reason}"
             raise Refusal(baseline.status, reason)
@@ -287,18 +297,22 @@ class _Turn:
 
     # --- the two kinds of judging ---
 
-    def _baseline(self, entry: Entry, head: Head, rows: tuple[Row, ...], seal: str, *, message: str) -> Outcome:
-        """Judges HEAD's own kernel. Its commit is HEAD, unless judging froze the problem: then that is committed."""
+    def _baseline(
+        self, entry: Entry, head: Head, rows: tuple[Row, ...], seal: str, *, message: str, last: bool
+    ) -> Outcome:
+        """Judges HEAD's own kernel. Its commit is HEAD, unless judging froze the problem: then that is committed.
+
+        ``last``: nothing is judged after it in this turn.
+        """
         subject = self.subject
         with self._judging(entry, head, rows, message) as judged:
-            subject.history.set_refs({EXPERIMENTS + judged.name: head.commit})
             verdict = self._verdict(judged, seal, "HEAD's kernel")
             passed = verdict.status is Status.PASS
             frozen = passed and judged.lock_after not in (None, judged.lock_committed)
             reason = baseline_reason(verdict, newest(rows, kernel=subject.kernel, blob=entry.blob))
             ruling = Ruling(decision=Decision.BASELINE, status=verdict.status, reason=reason)
             digest = self.evidence(judged.name)
-            with self.interrupts.held():
+            with self.interrupts.held(to_the_end=last):
                 commit = subject.commit(head, entry, judged.name, message) if frozen else head.commit
                 plan = self._plan(judged, commit, move=frozen, restore_lock=not passed and judged.lock_changed)
                 return self._record(judged, verdict, ruling, plan, digest)
@@ -317,7 +331,7 @@ class _Turn:
                 raise Refusal(Status.INTERNAL, message) from error
             kept, reverted = ruling.decision == Decision.KEPT, ruling.decision == Decision.REVERTED
             digest = self.evidence(judged.name)
-            with self.interrupts.held():
+            with self.interrupts.held(to_the_end=True):
                 if kept and judged.lock_changed:  # once more, with the problem that was frozen while judging
                     commit = self.subject.commit(head, entry, judged.name, self.message)
                 restore_lock = not kept and judged.lock_changed
@@ -335,7 +349,7 @@ class _Turn:
         judged = _Judged(
             head=head,
             entry=entry,
-            name=subject.free_id(rows),
+            name=subject.history.reserve_id(log.last_id(rows), head.commit),
             message=message,
             lock_before=subject.lock_blob(),
             lock_committed=committed.blob if committed else None,

@@ -19,6 +19,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shutil
 import stat
 import tempfile
 import time
@@ -28,7 +29,8 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import quote
 
-from ratchet.loop.ledger import sync_folder, writing
+from ratchet.loop.ledger import NAME as LEDGER
+from ratchet.loop.ledger import new_id, sync_folder, writing
 from ratchet.status import Refusal, Status
 
 EXPERIMENTS = "refs/ratchet/experiments/"
@@ -65,10 +67,12 @@ _UNDER_WAY = {
     "rebase-apply": "rebase",
     "CHERRY_PICK_HEAD": "cherry-pick",
     "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick",  # or a revert, between two commits
     "BISECT_LOG": "bisect",
 }
 _CONFLICTS = {"DD", "AU", "UD", "UA", "DU", "AA", "UU"}
 _INDEX_PATIENCE_S = 2.0
+_FULL_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +150,11 @@ class History:
     def _run(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> tuple[int, bytes, str]:
         options = [word for name, value in _OPTIONS.items() for word in ("-c", f"{name}={value}")]
         environment = _ENVIRONMENT | ({"GIT_INDEX_FILE": str(index)} if index else {})
-        with tempfile.TemporaryFile() as source:
-            source.write(stdin)
-            source.seek(0)
+        with contextlib.ExitStack() as stack:
+            source = stack.enter_context(tempfile.TemporaryFile()) if stdin else None
+            if source:
+                source.write(stdin)
+                source.seek(0)
             result = self._command.execute(
                 ["git", *options, *arguments],
                 istream=source,
@@ -164,11 +170,19 @@ class History:
     def _git(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> bytes:
         code, out, error = self._run(*arguments, stdin=stdin, index=index)
         if code:
-            raise _trouble(arguments[0], error)
+            raise self._trouble(arguments[0], error)
         return out
 
     def _line(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> str:
         return self._git(*arguments, stdin=stdin, index=index).decode().removesuffix("\n")
+
+    def _trouble(self, command: str, error: str) -> Refusal:
+        full = shutil.disk_usage(self.common_dir).free < _FULL_BYTES  # git does not always say why it could not write
+        if full or "No space left" in error or "quota exceeded" in error:
+            return Refusal(Status.NO_SPACE, f"no space left for git {command}: free some and run again")
+        if "ermission denied" in error or "Read-only file system" in error or "not permitted" in error:
+            return Refusal(Status.LEDGER_UNWRITABLE, f"git {command} cannot write: {_first_line(error)}")
+        return Refusal(Status.INFRASTRUCTURE, f"git {command} failed: {_first_line(error)}")
 
     # --- preconditions ---
 
@@ -319,6 +333,20 @@ class History:
         text = "".join(f"update {name}\0{target}\0\0" for name, target in targets.items())
         self._git("update-ref", "--stdin", "-z", stdin=text.encode())
 
+    def reserve_id(self, last: str, commit: str) -> str:
+        """An experiment id that sorts after ``last`` and that nobody else has, its ref at ``commit`` for now.
+
+        Git creates a ref only once, so runs that do not hold the lock cannot take the same id.
+        """
+        name = max([last, *self.refs(EXPERIMENTS)])
+        while True:
+            name = new_id(name)
+            code, _, error = self._run("update-ref", EXPERIMENTS + name, commit, "0" * len(commit))
+            if not code:
+                return name
+            if "already exists" not in error and "File exists" not in error:
+                raise self._trouble("update-ref", error)
+
     def delete_ref(self, name: str) -> None:
         """Removes one of this project's refs, if it is there."""
         self._git("update-ref", "-d", name)
@@ -354,7 +382,7 @@ class History:
         if " but expected " in error or "unable to resolve" in error:
             message = f"{branch.removeprefix('refs/heads/')} moved from {old[:10]} while the experiment ran"
             raise Refusal(Status.BRANCH_MOVED, message)
-        raise _trouble("update-ref", error)
+        raise self._trouble("update-ref", error)
 
     def resolve(self, name: str) -> str | None:
         """The hash a ref points at, or None."""
@@ -378,7 +406,7 @@ class History:
             before, after = self.entry(old, path), self.entry(new, path)
             staged = self._staged(path)
             known = {staged and staged.blob} <= {before and before.blob, after and after.blob, *judged}
-            if staged != after and known:
+            if staged != after and (known or path == LEDGER):  # the ledger only grows: HEAD has what was staged
                 wanted[path] = after or removed
         deadline = time.monotonic() + _INDEX_PATIENCE_S
         while wanted:
@@ -452,14 +480,6 @@ def _index_info(files: Mapping[str, Entry]) -> bytes:
     return b"".join(
         f"{entry.mode} {entry.blob}\t".encode() + os.fsencode(path) + b"\0" for path, entry in files.items()
     )
-
-
-def _trouble(command: str, error: str) -> Refusal:
-    if "No space left" in error or "quota exceeded" in error:
-        return Refusal(Status.NO_SPACE, f"no space left for git {command}: free some and run again")
-    if "ermission denied" in error or "Read-only file system" in error or "not permitted" in error:
-        return Refusal(Status.LEDGER_UNWRITABLE, f"git {command} cannot write: {_first_line(error)}")
-    return Refusal(Status.INFRASTRUCTURE, f"git {command} failed: {_first_line(error)}")
 
 
 def _first_line(error: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ratchet.loop import ledger
-from ratchet.loop.history import EXPERIMENTS, ROWS, History, tip_ref
+from ratchet.loop.history import ROWS, History, tip_ref
 from ratchet.loop.ledger import Addition, writing
 from ratchet.status import Refusal, Status
 from ratchet.values import Decision, Row
@@ -153,9 +153,12 @@ def _correct(history: History, pending: _Pending, row: Row) -> Enacted:
     rows = ledger.read(history.root / ledger.NAME)
     reason = f"corrects row {row.id}: the branch had moved from {pending.plan.old[:10]}, so its commit was not kept"
     correction = dataclasses.replace(
-        row, id=ledger.new_id(rows), decision=Decision.JUDGED, reason=reason, time=ledger.utc_now()
+        row,
+        id=history.reserve_id(rows[-1].id, row.commit),
+        decision=Decision.JUDGED,
+        reason=reason,
+        time=ledger.utc_now(),
     )
-    history.set_refs({EXPERIMENTS + correction.id: row.commit})
     undo = dataclasses.replace(pending.plan, move=False)
     done = record(history, correction, undo)  # replaces the journal of the row it corrects
     return dataclasses.replace(done, moved=True)

@@ -49,13 +49,12 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def new_id(rows: tuple[Row, ...], now: datetime | None = None) -> str:
-    """An experiment id such as ``20261121-031500-1a2b``: UTC time and four hex digits, sorting after every row's.
+def new_id(last: str = "", now: datetime | None = None) -> str:
+    """An experiment id such as ``20261121-031500-1a2b``: UTC time and four hex digits, sorting after ``last``.
 
-    Safe as a file and ref name. When the clock stands still or goes back, the digits count on from the last id.
+    Safe as a file and ref name. When the clock stands still or goes back, the digits count on from ``last``.
     """
     stamp = (now or datetime.now(UTC)).strftime(_ID_TIME)
-    last = max((row.id for row in rows), default="")
     if stamp > last[: len(stamp)]:
         return f"{stamp}-{secrets.randbelow(1 << 16):04x}"
     try:

@@ -51,9 +51,9 @@ def load(history: History, head: Head) -> tuple[Row, ...]:
     Raises:
         Refusal: LEDGER_BROKEN.
     """
-    data = ledger.load_bytes(history.root / ledger.NAME)
+    tip = history.tip(head.branch)  # before the file, which may grow meanwhile
     committed = _committed(history, head)
-    tip = history.tip(head.branch)
+    data = ledger.load_bytes(history.root / ledger.NAME)
     if data is None:
         if committed is not None or tip is not None:
             raise Refusal(Status.LEDGER_BROKEN, f"{ledger.NAME} is missing, but git knows of rows: {REPAIR}")
@@ -71,6 +71,11 @@ def load(history: History, head: Head) -> tuple[Row, ...]:
             Status.LEDGER_BROKEN, f"{ledger.NAME}: the row {name}, the last written on this branch, {what}; {REPAIR}"
         )
     return found
+
+
+def last_id(known: tuple[Row, ...]) -> str:
+    """The id that sorts last among ``known``, or ``""``."""
+    return max((row.id for row in known), default="")
 
 
 def _committed(history: History, head: Head) -> bytes | None:
@@ -164,7 +169,7 @@ def rebuild(root: Path) -> Rebuilt:
         replaced = None
         if data != before and (before is not None or len(lines + further) > 1):
             if before is not None:
-                replaced = REPLACED + ledger.new_id(())
+                replaced = REPLACED + ledger.new_id()
                 history.set_refs({replaced: history.store(before)})
             _overwrite(path, data)
         if left_out and len(lines) > 1:

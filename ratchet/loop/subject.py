@@ -11,7 +11,6 @@ from ratchet.candidate.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.history import EXPERIMENTS, Entry, Head, History
 from ratchet.status import Refusal, Status
-from ratchet.values import Row
 
 NEEDED_BYTES = 1 << 20
 """Free space wanted on the disks of work tree and git folder before anything is judged."""
@@ -73,13 +72,6 @@ class Subject:
         commit = history.commit(parent=head.commit, files=files, message=message)
         history.set_refs({EXPERIMENTS + name: commit})
         return commit
-
-    def free_id(self, rows: tuple[Row, ...]) -> str:
-        """An experiment id that sorts after those of ``rows`` and that nothing in this repository has."""
-        taken = self.history.refs(EXPERIMENTS)
-        while (name := ledger.new_id(rows)) in taken:
-            pass
-        return name
 
     def check_room(self) -> None:
         """Refuses before minutes of judging what could not be written down afterwards.

@@ -95,13 +95,16 @@ class Interrupts:
             raise KeyboardInterrupt
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """A block that a signal does not cut in two: once a decision is being enacted, it is enacted whole."""
+    def held(self, *, to_the_end: bool = False) -> Iterator[None]:
+        """A block that a signal does not cut in two: once a decision is being enacted, it is enacted whole.
+
+        ``to_the_end``: nor anything after it, because its outcome is the turn's.
+        """
         self._depth += 1
         try:
             yield
         finally:
-            self._depth -= 1
+            self._depth -= not to_the_end
 
     def check(self) -> None:
         """Raises:

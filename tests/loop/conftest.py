@@ -17,6 +17,7 @@ def _own_git_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.write_text("")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_EDITOR", "true")
     for name in ("NAME", "EMAIL"):
         monkeypatch.delenv(f"GIT_AUTHOR_{name}", raising=False)
         monkeypatch.delenv(f"GIT_COMMITTER_{name}", raising=False)

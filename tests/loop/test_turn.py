@@ -349,6 +349,15 @@ def test_a_staged_kernel_is_unstaged_by_a_revert_and_other_stages_stay(stage: St
     assert stage.status() == ["?? results.tsv"]
 
 
+def test_a_staged_ledger_follows_head(stage: Stage) -> None:
+    stage.run("baseline")
+    stage.git("add", "results.tsv")
+    for score in (5.0, 1500.0):
+        stage.write(kernel_text(score))
+        stage.run("an idea")
+    assert stage.status() == [" M results.tsv"]
+
+
 def test_hooks_do_not_run(stage: Stage) -> None:
     hooks = stage.root / ".git" / "hooks"
     for name in ("pre-commit", "commit-msg", "post-commit", "reference-transaction", "post-index-change"):

@@ -1,0 +1,111 @@
+"""The decision, over all the verdicts there can be."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratchet.loop.decide import Ruling, decide, scored
+from ratchet.loop.rows import make_row
+from ratchet.status import Status
+from ratchet.values import Conditions, Decision, Row, Score, Verdict
+from tests.loop.stage import CONDITIONS
+
+NUMBERS = st.floats() | st.floats(1, 1e4) | st.sampled_from([0.0, -1.0, 1000.0, math.nextafter(1000.0, 2000.0)])
+FAILURES = [status for status in Status if status not in (Status.PASS, Status.USAGE) and status.exit_code < 50]
+TROUBLES = [status for status in Status if status.exit_code >= 50 or status is Status.USAGE]
+
+
+def verdict(score: float | None, status: Status = Status.PASS, conditions: Conditions = CONDITIONS) -> Verdict:
+    numbers = None
+    if score is not None:
+        numbers = Score(
+            score=score, latency_ms=2.0, util_pct=50.0, tflops=98.5, regime="compute-bound", bw_util_pct=1.0
+        )
+    return Verdict(
+        status=status, reason="because", kernel="kernel.py", kernel_name="k", conditions=conditions, score=numbers,
+        steps=(), source_sha256="", seconds=1.0,
+    )  # fmt: skip
+
+
+def row(score: float | None, status: Status = Status.PASS, conditions: Conditions = CONDITIONS) -> Row:
+    judged = verdict(score, Status.PASS if score is not None else status, conditions)
+    return make_row(
+        judged, Ruling(decision=Decision.BASELINE, status=status, reason=""), name="20261121-031500-1a2b",
+        commit="c" * 40, parent="p", kernel="kernel.py", kernel_blob="b", message="m", evidence="",
+    )  # fmt: skip
+
+
+@given(NUMBERS, NUMBERS)
+def test_kept_only_if_strictly_better_or_first(score: float, bar: float) -> None:
+    ruling = decide(verdict(score), row(bar))
+    possible, bar_counts = math.isfinite(score) and score > 0, math.isfinite(bar) and bar > 0
+    assert (ruling.decision == Decision.KEPT) == (possible and (not bar_counts or score > bar))
+    assert (ruling.status is Status.PASS) == (ruling.decision == Decision.KEPT)
+    assert ruling.reason
+    assert "\n" not in ruling.reason
+
+
+@given(st.floats(0.001, 1e6))
+def test_the_same_is_reverted_in_words(score: float) -> None:
+    ruling = decide(verdict(score), row(score))
+    assert (ruling.decision, ruling.status) == (Decision.REVERTED, Status.NOT_BETTER)
+    assert "same to the last digit" in ruling.reason
+
+
+@given(st.floats(0.001, 1e6), st.floats(0.001, 1e6), st.floats(0.001, 1e6))
+def test_the_ratchet_never_turns_back(one: float, two: float, three: float) -> None:
+    bar = one
+    for score in (two, three):
+        if decide(verdict(score), row(bar)).decision == Decision.KEPT:
+            bar = score
+    assert bar == max(one, two, three)
+
+
+@pytest.mark.parametrize("status", FAILURES)
+def test_what_does_not_pass_is_reverted(status: Status) -> None:
+    if status in (Status.NOT_BETTER, Status.NO_CHANGE):
+        return
+    for incumbent in (None, row(1000.0)):
+        ruling = decide(verdict(None, status), incumbent)
+        assert (ruling.decision, ruling.status) == (Decision.REVERTED, status)
+        assert status.name in ruling.reason
+
+
+@pytest.mark.parametrize("status", TROUBLES)
+def test_trouble_of_the_judges_own_reverts_nothing(status: Status) -> None:
+    ruling = decide(verdict(None, status), row(1000.0))
+    assert (ruling.decision, ruling.status) == (Decision.JUDGED, status)
+
+
+@pytest.mark.parametrize("incumbent", [None, row(None, Status.WRONG_VALUES), row(math.nan)])
+def test_the_first_pass_is_kept(incumbent: Row | None) -> None:
+    assert decide(verdict(1.0), incumbent).decision == Decision.KEPT
+
+
+@pytest.mark.parametrize("name", ["evaluator", "chip", "compiler", "seal", "problem"])
+def test_other_conditions_are_not_compared(name: str) -> None:
+    other = Conditions(**{**vars(CONDITIONS), name: "another"})
+    with pytest.raises(ValueError, match=name):
+        decide(verdict(2000.0), row(1000.0, conditions=other))
+    assert decide(verdict(None, Status.CONTRACT), row(1000.0, conditions=other)).decision == Decision.REVERTED
+
+
+@pytest.mark.parametrize("evaluator", ["tpu", "gpu", "cpu"])
+def test_one_measured_median_decides_nothing(evaluator: str) -> None:
+    measured = Conditions(**{**vars(CONDITIONS), "evaluator": evaluator})
+    with pytest.raises(ValueError, match="measured"):
+        decide(verdict(2000.0, conditions=measured), row(1000.0, conditions=measured))
+
+
+def test_by_how_much_is_said_even_if_it_is_little() -> None:
+    ruling = decide(verdict(1000.0000001), row(1000.0))
+    assert ruling.decision == Decision.KEPT
+    assert "by 1e-08 %" in ruling.reason
+
+
+def test_a_row_without_a_number_is_no_bar() -> None:
+    assert scored(None) is None
+    assert scored(row(None, Status.WRONG_VALUES)) is None
+    assert scored(row(3.0, Status.NOT_BETTER)) == 3.0

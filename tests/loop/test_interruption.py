@@ -1,0 +1,211 @@
+"""Kills, interrupts and two runs at once, in real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ratchet.loop import log
+from ratchet.status import Refusal, Status
+from ratchet.values import Decision
+from tests.loop.stage import Stage, kernel_text
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "sent"),
+    [
+        ("first_of_all", "SIGKILL"),
+        ("reverted", "SIGKILL"),
+        ("kept", "SIGINT"),
+        ("reverted", "SIGINT"),
+    ],
+)
+def test_struck_at_every_change(tmp_path: Path, scenario: str, sent: str) -> None:
+    command = [sys.executable, "-m", "tests.loop.killer", scenario, sent, str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 12, "the sweep saw every change there is"
+
+
+def slow_run(stage: Stage, started: Path) -> subprocess.Popen[str]:
+    """A turn in a process of its own, whose judge takes until it is interrupted."""
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from ratchet.status import Refusal\n"
+        "from tests.loop.stage import Stage\n"
+        "root, started = map(Path, sys.argv[1:])\n"
+        "stage = Stage(root=root, freezes=True)\n"
+        "def during():\n"
+        "    started.touch()\n"
+        "    time.sleep(60)\n"
+        "stage.during = during\n"
+        "try:\n"
+        "    stage.run('the slow one')\n"
+        "except Refusal as refusal:\n"
+        "    print(refusal.message)\n"
+        "    sys.exit(refusal.status.exit_code)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(stage.root), str(started)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 30
+    while not started.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_while_judging(stage: Stage, tmp_path: Path, sent: signal.Signals) -> None:
+    stage.write(kernel_text(1500.0))
+    head = stage.head()
+    process = slow_run(stage, tmp_path / "started")
+    process.send_signal(sent)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "nothing was kept or lost" in out
+    assert stage.head() == head
+    assert stage.read() == kernel_text(1500.0)
+    assert stage.status() == [" M kernel.py"], "no row, and the problem lock that the judge wrote is gone"
+    assert stage.run("again").decision == Decision.KEPT
+
+
+def test_a_second_run_is_told_by_whom(stage: Stage, tmp_path: Path) -> None:
+    stage.write(kernel_text(1500.0))
+    process = slow_run(stage, tmp_path / "started")
+    try:
+        with pytest.raises(Refusal) as refusal:
+            stage.run("impatient")
+        assert refusal.value.status is Status.BUSY
+        for told in (f"process {process.pid}", "the slow one", "since"):
+            assert told in refusal.value.message
+        lines: list[str] = []
+        threading.Timer(0.5, process.kill).start()
+        outcome = stage.run("patient", wait_s=30, progress=lines.append)
+        assert outcome.decision == Decision.KEPT
+        assert "the slow one" in lines[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_two_at_once_both_come_through(stage: Stage) -> None:
+    stage.run("baseline")
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tests.loop.stage import Stage\n"
+        "from ratchet.loop.experiment import judge_only\n"
+        "stage = Stage(root=Path(sys.argv[1]))\n"
+        "for _ in range(3):\n"
+        "    judge_only(root=stage.root, kernel=Path('kernel.py'), judge=stage.judge)\n"
+    )
+    command = [sys.executable, "-c", code, str(stage.root)]
+    processes = [subprocess.Popen(command, cwd=REPOSITORY) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    assert len(stage.rows()) == 7
+    assert log.verify(stage.root) == ()
+
+
+def pending(stage: Stage, score: float) -> dict[str, object]:
+    """A turn that was cut off right after its decision was written down."""
+    stage.run("baseline")
+    stage.write(kernel_text(score))
+    pid = os.fork()
+    if not pid:
+        from ratchet.loop import ledger
+
+        ledger.write = lambda *_: os._exit(0)  # type: ignore[assignment]
+        stage.run("cut off")
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    return json.loads((stage.root / ".git" / "ratchet" / "pending.json").read_text())
+
+
+def test_a_commit_of_the_users_after_a_kill_is_not_lost(stage: Stage) -> None:
+    cut_off = pending(stage, 1500.0)
+    stage.git("commit", "-q", "--allow-empty", "-m", "meanwhile")
+    outcome = stage.run("again")
+    decisions = [(row.decision, row.note) for row in stage.rows()]
+    assert decisions[:3] == [("baseline", "baseline"), ("kept", "cut off"), ("judged", "cut off")]
+    assert f"corrects row {cut_off['id']}" in stage.rows()[2].reason
+    assert outcome.decision == Decision.KEPT
+    assert stage.git("log", "--format=%s").splitlines() == ["again", "meanwhile", "first"]
+    assert log.verify(stage.root) == ()
+
+
+def test_an_edit_after_a_kill_is_not_overwritten(stage: Stage) -> None:
+    pending(stage, 900.0)
+    stage.write(kernel_text(1700.0))
+    outcome = stage.run("a better one")
+    assert [row.decision for row in stage.rows()] == ["baseline", "reverted", "kept"]
+    assert stage.read() == kernel_text(1700.0)
+    assert any("left as it is" in note for note in outcome.notes)
+
+
+def test_another_branch_after_a_kill_is_asked_to_go_back(stage: Stage) -> None:
+    pending(stage, 1500.0)
+    (finding,) = log.verify(stage.root)
+    assert "was cut off" in finding.text
+    stage.git("checkout", "-q", "-b", "side")
+    with pytest.raises(Refusal, match="git switch main") as refusal:
+        stage.run("again")
+    assert refusal.value.status is Status.OPERATION_UNDER_WAY
+    stage.git("checkout", "-q", "main")
+    assert stage.run("again").status is Status.NO_CHANGE
+    assert [row.decision for row in stage.rows()] == ["baseline", "kept"]
+
+
+def test_a_branch_that_is_gone_after_a_kill(stage: Stage) -> None:
+    stage.git("checkout", "-q", "-b", "side")
+    cut_off = pending(stage, 1500.0)
+    stage.git("checkout", "-q", "main")
+    stage.git("branch", "-q", "-D", "side")
+    stage.ledger.unlink()
+    outcome = stage.run("again")
+    assert any("its branch is gone" in note for note in outcome.notes)
+    assert stage.git("cat-file", "-t", f"refs/ratchet/rows/{cut_off['id']}") == "blob"
+
+
+def test_an_unreadable_journal_is_named(stage: Stage) -> None:
+    stage.run("baseline")
+    (stage.root / ".git" / "ratchet" / "pending.json").write_text("{")
+    with pytest.raises(Refusal, match=r"pending\.json") as refusal:
+        stage.run("again")
+    assert refusal.value.status is Status.LEDGER_BROKEN
+
+
+def test_a_locked_index_is_said_and_does_no_harm(stage: Stage) -> None:
+    stage.run("baseline")
+    stage.write(kernel_text(1500.0))
+    (stage.root / ".git" / "index.lock").touch()
+    outcome = stage.run("better")
+    assert outcome.decision == Decision.KEPT
+    assert any("git reset" in note for note in outcome.notes)
+    (stage.root / ".git" / "index.lock").unlink()
+    stage.git("reset", "-q", "--", "kernel.py", "results.tsv")
+    assert stage.status() == [" M results.tsv"]
+
+
+def test_a_locked_branch_is_finished_by_the_next_run(stage: Stage) -> None:
+    stage.run("baseline")
+    stage.write(kernel_text(1500.0))
+    lock = stage.root / ".git" / "refs" / "heads" / "main.lock"
+    stage.during = lock.touch
+    with pytest.raises(Refusal, match="the next run finishes") as refusal:
+        stage.run("better")
+    assert refusal.value.status is Status.INFRASTRUCTURE
+    lock.unlink()
+    stage.during = lambda: None
+    assert stage.run("better").status is Status.NO_CHANGE
+    assert stage.head() == stage.rows()[-1].commit

@@ -1,0 +1,402 @@
+"""The ledger file: what it holds, what breaks it, what repairs it."""
+
+import csv
+import dataclasses
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratchet.loop import ledger, log
+from ratchet.status import Refusal, Status
+from ratchet.values import Decision, Row
+from tests.loop.stage import Stage, kernel_text
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60) | st.text('\\\t\n\r"x u0\x85\u2028', max_size=12)
+ROWS = st.builds(Row, **{column: ANY_TEXT for column in ledger.COLUMNS})
+
+
+def row(**changed: str) -> Row:
+    return dataclasses.replace(Row(**{column: column for column in ledger.COLUMNS}), **changed)
+
+
+@given(ANY_TEXT)
+def test_escaping_is_reversible_and_stays_on_one_line(text: str) -> None:
+    escaped = ledger.escape(text)
+    assert ledger.unescape(escaped) == text
+    assert "\t" not in escaped
+    assert len(f"{escaped}x".splitlines()) == 1
+    assert escaped.isprintable() or not any(ord(character) < 32 for character in escaped)
+
+
+@given(ANY_TEXT)
+def test_only_what_the_ledger_writes_is_read(text: str) -> None:
+    try:
+        plain = ledger.unescape(text)
+    except ValueError:
+        return
+    assert ledger.escape(plain) == text
+
+
+@given(st.lists(ROWS, max_size=4, unique_by=lambda row: row.id))
+def test_rows_survive_the_file(rows: list[Row]) -> None:
+    data: bytes | None = None
+    for one in rows:
+        data = (data or b"") + ledger.addition(data, one).text.encode()
+    found = ledger.parse(data) if data else ()
+    assert [dataclasses.replace(one, previous="") for one in found] == [
+        dataclasses.replace(one, previous="") for one in rows
+    ]
+    assert data is None or len(data.split(b"\n")) == len(rows) + 2
+
+
+@given(st.lists(ROWS, min_size=1, max_size=3, unique_by=lambda row: row.id))
+def test_readers_of_csv_see_the_same_columns(rows: list[Row]) -> None:
+    data = b""
+    for one in rows:
+        data += ledger.addition(data or None, one).text.encode()
+    cells = list(csv.reader(data.decode().split("\n")[:-1], delimiter="\t"))
+    assert [list(map(ledger.unescape, line[:-1])) for line in cells[1:] if '"' not in "".join(line)] == [
+        [getattr(one, column) for column in ledger.COLUMNS[:-1]] for one in rows if not _quoted(one)
+    ]
+    assert {len(line) for line in cells} == {len(ledger.COLUMNS)}
+
+
+def _quoted(one: Row) -> bool:
+    return any('"' in ledger.escape(getattr(one, column)) for column in ledger.COLUMNS[:-1])
+
+
+def test_pandas_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / ledger.NAME
+    ledger.append(path, row(id="1", note='"a quote that never ends\tand a tab', score="1.5"))
+    ledger.append(path, row(id="2", note="plain", score="2.5"))
+    table = pandas.read_csv(path, sep="\t")
+    assert list(table.columns) == list(ledger.COLUMNS)
+    assert list(table["score"]) == [1.5, 2.5]
+
+
+def test_the_first_nine_columns_are_the_published_ones() -> None:
+    published = "commit score status median_ms util_pct tflops regime bw_util_pct note"
+    assert ledger.HEADER.split("\t")[:9] == published.split()
+
+
+def test_a_long_note_is_cut_with_an_ellipsis() -> None:
+    assert ledger.note("x" * 300) == "x" * 300
+    assert ledger.note("x" * 10_000) == "x" * 299 + "…"
+
+
+@given(st.integers(0, 0xFFFF), st.integers(-100_000, 100_000))
+def test_ids_sort_whatever_the_clock_does(count: int, seconds: int) -> None:
+    now = datetime(2026, 11, 21, 3, 15, tzinfo=UTC)
+    last = f"{datetime.fromtimestamp(now.timestamp() + seconds, UTC):%Y%m%d-%H%M%S}-{count:04x}"
+    name = ledger.new_id(last, now)
+    assert name > last
+    assert len(name) == len("20261121-031500-1a2b")
+
+
+def edit(stage: Stage, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    stage.ledger.write_bytes(b"".join(change(stage.ledger.read_bytes().splitlines(keepends=True))))
+
+
+FAULTS: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
+    "a row edited": (
+        lambda lines: [lines[0], lines[1].replace(b"1000.0", b"9000.0"), *lines[2:]],
+        "line 3 does not follow",
+    ),
+    "the last row edited": (lambda lines: [*lines[:-1], lines[-1].replace(b"5.0", b"9.0")], "was edited"),
+    "a row removed": (lambda lines: [lines[0], *lines[2:]], "line 2 does not follow"),
+    "rows swapped": (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "line 2 does not follow"),
+    "a row twice": (lambda lines: [*lines, lines[-1]], "does not follow"),
+    "rows cut off": (lambda lines: lines[:-1], "is missing"),
+    "all rows cut off": (lambda lines: lines[:1], "is missing"),
+    "cut off in a row": (lambda lines: [*lines[:-1], lines[-1][:40]], "is cut off"),
+    "the last newline cut off": (lambda lines: [*lines[:-1], lines[-1].rstrip(b"\n")], "is cut off"),
+    "empty": (lambda _lines: [], "wanted the header"),
+    "no header": (lambda lines: lines[1:], "wanted the header"),
+    "another header": (lambda lines: [lines[0].replace(b"score", b"points"), *lines[1:]], "wanted the header"),
+    "a byte order mark": (lambda lines: [b"\xef\xbb\xbf" + lines[0], *lines[1:]], "wanted the header"),
+    "CRLF": (lambda lines: [line.replace(b"\n", b"\r\n") for line in lines], "line 1 has a carriage return"),
+    "CRLF in one line": (
+        lambda lines: [*lines[:-1], lines[-1].replace(b"\n", b"\r\n")],
+        "line 4 has a carriage return",
+    ),
+    "not UTF-8": (
+        lambda lines: [*lines[:2], lines[2].replace(b"worse", b"w\xffrse"), *lines[3:]],
+        "line 3 is not UTF-8",
+    ),
+    "a column less": (lambda lines: [*lines[:2], lines[2].replace(b"\t", b" ", 1), *lines[3:]], "line 3 was edited"),
+    "a foreign escape": (
+        lambda lines: [*lines[:2], lines[2].replace(b"worse", b"w\\orse"), *lines[3:]],
+        "line 3 was edited",
+    ),
+    "a blank line": (lambda lines: [*lines, b"\n"], "columns"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_ledger_is_refused_and_rebuilt(stage: Stage, fault: str) -> None:
+    stage.run("baseline")
+    for score in (4.0, 5.0):
+        stage.write(kernel_text(score))
+        stage.run("worse")
+    whole = stage.ledger.read_bytes()
+    change, told = FAULTS[fault]
+    edit(stage, change)
+    broken = stage.ledger.read_bytes()
+    stage.write(kernel_text(5000.0))
+    with pytest.raises(Refusal) as refusal:
+        stage.run("better")
+    assert refusal.value.status is Status.LEDGER_BROKEN
+    assert told in refusal.value.message
+    assert "rebuild" in refusal.value.message
+    assert stage.ledger.read_bytes() == broken
+    assert stage.read() == kernel_text(5000.0)
+    (finding,) = log.verify(stage.root)
+    assert finding.broken
+    rebuilt = log.rebuild(stage.root)
+    assert stage.ledger.read_bytes() == whole
+    assert (rebuilt.rows, rebuilt.from_head, rebuilt.left_out) == (3, 0, ())
+    assert rebuilt.replaced is not None
+    assert stage.git("cat-file", "-s", rebuilt.replaced) == str(len(broken)), "what was replaced is kept"
+    assert stage.run("better").decision == Decision.KEPT
+    assert log.verify(stage.root) == ()
+
+
+def test_a_missing_ledger_is_rebuilt_from_git_alone(stage: Stage) -> None:
+    stage.run("baseline")
+    for score in (1500.0, 1400.0):
+        stage.write(kernel_text(score))
+        stage.run(f"try {score}")
+    whole = stage.ledger.read_bytes()
+    stage.ledger.unlink()
+    stage.write(kernel_text(9.0))
+    with pytest.raises(Refusal, match="missing") as refusal:
+        stage.run("again")
+    assert refusal.value.status is Status.LEDGER_BROKEN
+    assert log.rebuild(stage.root).from_head == 1
+    assert stage.ledger.read_bytes() == whole
+    assert log.rebuild(stage.root).replaced is None, "a whole ledger is left as it is"
+
+
+def test_rebuilding_elsewhere_from_fetched_refs(stage: Stage, tmp_path: Path) -> None:
+    stage.run("baseline")
+    stage.write(kernel_text(1500.0))
+    stage.run("better")
+    for refs in ("refs/ratchet/*:refs/ratchet/*", "refs/ratchet/[re]*/*:refs/ratchet/*"):
+        clone = Stage(root=tmp_path / f"clone{len(refs)}")
+        subprocess.run(["git", "clone", "-q", "--no-local", str(stage.root), str(clone.root)], check=True)
+        clone.git("config", "user.name", "Another")
+        clone.git("config", "user.email", "another@example.invalid")
+        wanted = (
+            [refs]
+            if "[" not in refs
+            else [f"refs/ratchet/{name}/*:refs/ratchet/{name}/*" for name in ("rows", "experiments")]
+        )
+        clone.git("fetch", "-q", "origin", *wanted)
+        assert log.rebuild(clone.root).rows == 2
+        assert clone.ledger.read_bytes() == stage.ledger.read_bytes()
+
+
+def test_heads_ledger_may_only_grow(stage: Stage) -> None:
+    stage.run("baseline")
+    stage.write(kernel_text(1500.0))
+    stage.run("better")
+    stage.git("update-ref", "-d", "refs/ratchet/tips/main")
+    stage.ledger.write_text(ledger.HEADER + "\n")
+    stage.write(kernel_text(9.0))
+    with pytest.raises(Refusal, match="line 2 differs from HEAD's") as refusal:
+        stage.run("again")
+    assert refusal.value.status is Status.LEDGER_BROKEN
+
+
+def test_going_back_in_history_leaves_no_dead_end(stage: Stage) -> None:
+    stage.run("baseline")
+    for score in (1500.0, 1600.0):
+        stage.write(kernel_text(score))
+        stage.run("better")
+    stage.git("reset", "-q", "--hard", "HEAD~2")
+    stage.ledger.unlink(missing_ok=True)
+    other = ledger.append(stage.ledger, row(id="20200101-000000-0000", note="someone else's history"))
+    stage.git("add", "results.tsv")
+    stage.git("commit", "-q", "-m", "another history")
+    stage.write(kernel_text(1500.0))
+    with pytest.raises(Refusal, match="rebuild"):
+        stage.run("again")
+    rebuilt = log.rebuild(stage.root)
+    assert len(rebuilt.left_out) == 3
+    assert stage.rows() == (other,)
+    assert stage.run("again").decision == Decision.KEPT
+
+
+def test_a_broken_ledger_in_head_is_named(stage: Stage) -> None:
+    stage.ledger.write_text("commit\tscore\nabc\t1\n")
+    stage.git("add", "results.tsv")
+    stage.git("commit", "-q", "-m", "an old ledger")
+    with pytest.raises(Refusal, match="HEAD's own ledger"):
+        log.rebuild(stage.root)
+
+
+@pytest.fixture
+def immutable(stage: Stage) -> object:
+    """Makes a path unwritable, even for root."""
+    made: list[Path] = []
+
+    def make(path: Path) -> None:
+        if os.geteuid():
+            path.chmod(0o555)
+        elif subprocess.run(["chattr", "+i", str(path)], check=False, capture_output=True).returncode:
+            pytest.skip("root, on a file system without the immutable attribute")
+        made.append(path)
+
+    yield make
+    for path in made:
+        path.chmod(0o755) if os.geteuid() else subprocess.run(["chattr", "-i", str(path)], check=True)
+
+
+def test_a_read_only_ledger_is_refused_before_judging(stage: Stage, immutable: Callable[[Path], None]) -> None:
+    stage.run("baseline")
+    stage.write(kernel_text(1500.0))
+    immutable(stage.ledger)
+    with pytest.raises(Refusal, match=r"results\.tsv cannot be written") as refusal:
+        stage.run("better")
+    assert refusal.value.status is Status.LEDGER_UNWRITABLE
+    assert len(stage.judged) == 1
+    assert stage.read() == kernel_text(1500.0)
+
+
+def test_a_folder_where_no_ledger_can_be_made(stage: Stage, immutable: Callable[[Path], None]) -> None:
+    immutable(stage.root)
+    with pytest.raises(Refusal) as refusal:
+        stage.run("baseline")
+    assert refusal.value.status is Status.LEDGER_UNWRITABLE
+    assert stage.judged == []
+
+
+def test_a_ledger_that_becomes_read_only_while_judging(stage: Stage, immutable: Callable[[Path], None]) -> None:
+    stage.run("baseline")
+    stage.write(kernel_text(900.0))
+    stage.during = lambda: immutable(stage.ledger)
+    with pytest.raises(Refusal) as refusal:
+        stage.run("worse")
+    assert refusal.value.status is Status.LEDGER_UNWRITABLE
+    assert len(stage.rows()) == 1
+    assert stage.read() == kernel_text(900.0), "no row, so nothing is enacted"
+    assert not (stage.root / ".git" / "ratchet" / "pending.json").exists()
+
+
+def test_a_ledger_that_is_no_file(stage: Stage) -> None:
+    stage.ledger.symlink_to("other.txt")
+    with pytest.raises(Refusal, match="symbolic link") as refusal:
+        stage.run("baseline")
+    assert refusal.value.status in (Status.LEDGER_BROKEN, Status.DIRTY)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> object:
+    """A real file system of 3 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(folder)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder: Path, leave_bytes: int = 0) -> None:
+    with open(folder / "ballast", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    os.truncate(folder / "ballast", max(0, (folder / "ballast").stat().st_size - leave_bytes))
+
+
+def test_a_full_disk_is_refused_before_judging(small_disk: Path) -> None:
+    stage = Stage.new(small_disk / "repository")
+    fill(small_disk, leave_bytes=64 << 10)
+    stage.git("status")
+    with pytest.raises(Refusal, match="free some") as refusal:
+        stage.run("baseline")
+    assert refusal.value.status is Status.NO_SPACE
+    assert stage.judged == []
+
+
+@pytest.mark.parametrize("left", range(0, 40961, 4096))
+def test_a_disk_that_fills_up_while_judging(small_disk: Path, left: int) -> None:
+    stage = Stage.new(small_disk / "repository")
+    stage.run("baseline")
+    stage.write(kernel_text(900.0))
+    whole = stage.ledger.read_bytes()
+    stage.during = lambda: fill(small_disk, leave_bytes=left)
+    try:
+        assert stage.run("worse").decision == Decision.REVERTED, "there was room enough"
+    except Refusal as refusal:
+        if refusal.status is not Status.NO_SPACE:
+            raise
+    assert stage.ledger.read_bytes() == whole or stage.rows()[-1].decision == "reverted", "a whole row, or none"
+    (small_disk / "ballast").unlink()
+    stage.during = lambda: None
+    stage.run("worse")
+    assert [one.decision for one in stage.rows()] == ["baseline", "reverted"]
+    assert log.verify(stage.root) == ()
+
+
+def test_half_a_row_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / ledger.NAME
+    ledger.append(path, row(id="1"))
+    whole = path.read_bytes()
+    pid = os.fork()
+    if not pid:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 10, resource.RLIM_INFINITY))
+        try:
+            ledger.append(path, row(id="2"))
+        except Refusal as refusal:
+            os._exit(refusal.status.exit_code)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == Status.NO_SPACE.exit_code
+    assert path.read_bytes() == whole
+
+
+def test_a_torn_row_is_completed_and_anything_else_is_not(tmp_path: Path) -> None:
+    path = tmp_path / ledger.NAME
+    ledger.append(path, row(id="1"))
+    before = path.read_bytes()
+    added = ledger.addition(before, row(id="2"))
+    for torn in range(0, len(added.text), 7):
+        path.write_bytes(before + added.text.encode()[:torn])
+        ledger.write(path, added)
+        ledger.write(path, added)
+        assert path.read_bytes() == before + added.text.encode()
+    path.write_bytes(before + b"something else")
+    with pytest.raises(Refusal):
+        ledger.write(path, added)
+
+
+def test_verify_finds_what_git_lost(stage: Stage) -> None:
+    stage.run("baseline")
+    stage.write(kernel_text(5.0))
+    lost = stage.run("worse").row
+    stage.git("update-ref", "-d", f"refs/ratchet/experiments/{lost.id}")
+    (finding,) = log.verify(stage.root)
+    assert finding.broken
+    assert lost.id in finding.text
+    stage.git("reflog", "expire", "--expire=now", "--all")
+    stage.git("gc", "-q", "--prune=now")
+    assert any("does not resolve" in finding.text for finding in log.verify(stage.root))
+    shutil.rmtree(stage.root / "hlo_dumps", ignore_errors=True)
+    stage.git("update-ref", f"refs/ratchet/rows/{lost.id}", f"refs/ratchet/rows/{stage.rows()[0].id}")
+    assert any("differs from the row that git holds" in finding.text for finding in log.verify(stage.root))

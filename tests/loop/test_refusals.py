@@ -1,0 +1,221 @@
+"""Bad states of a repository: each has its status, says what to do, judges nothing and changes nothing."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ratchet.status import Refusal, Status
+from ratchet.values import Decision
+from tests.loop.stage import Stage, kernel_text
+
+
+def refused(stage: Stage, status: Status, *told: str, message: str = "an idea", **options: object) -> None:
+    before = snapshot(stage)
+    with pytest.raises(Refusal) as refusal:
+        stage.run(message, **options)
+    assert refusal.value.status is status, refusal.value.message
+    for words in told:
+        assert words in refusal.value.message
+    assert stage.judged == []
+    assert snapshot(stage) == before
+
+
+def snapshot(stage: Stage) -> object:
+    files = {path: path.read_bytes() for path in stage.root.rglob("*") if path.is_file() and ".git" not in path.parts}
+    return files, stage.git("for-each-ref", check=False), stage.git("status", "--porcelain", check=False)
+
+
+def test_not_a_repository(tmp_path: Path) -> None:
+    stage = Stage(root=tmp_path)
+    stage.write(kernel_text(1.0))
+    refused(stage, Status.NOT_A_REPOSITORY, "git init")
+
+
+def test_a_folder_inside_another_repository(stage: Stage) -> None:
+    inner = Stage(root=stage.root / "inner")
+    inner.write(kernel_text(1.0))
+    refused(inner, Status.NOT_A_REPOSITORY, "is not its top")
+
+
+def test_a_bare_repository(tmp_path: Path) -> None:
+    stage = Stage(root=tmp_path)
+    stage.git("init", "-q", "--bare")
+    refused(stage, Status.NOT_A_REPOSITORY)
+
+
+def test_a_repository_of_another_user(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own way to test this
+    refused(stage, Status.NOT_A_REPOSITORY, "belongs to another user", "safe.directory")
+
+
+def test_no_commit(tmp_path: Path) -> None:
+    stage = Stage(root=tmp_path)
+    stage.git("init", "-q")
+    stage.write(kernel_text(1.0))
+    refused(stage, Status.NO_COMMIT, "git commit")
+
+
+@pytest.mark.parametrize("missing", ["user.name", "user.email"])
+def test_no_identity(stage: Stage, missing: str) -> None:
+    stage.git("config", "--unset", missing)
+    stage.write(kernel_text(2000.0))
+    refused(stage, Status.NO_IDENTITY, f"git config {missing}")
+
+
+def test_an_identity_in_the_environment_will_do(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.git("config", "--remove-section", "user")
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "From The Environment")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "environment@example.invalid")
+    stage.write(kernel_text(2000.0))
+    assert stage.run("better").decision == Decision.KEPT
+    assert stage.git("log", "-1", "--format=%an") == "From The Environment"
+
+
+def test_detached_head(stage: Stage) -> None:
+    stage.git("checkout", "-q", "--detach")
+    refused(stage, Status.DETACHED_HEAD, "git switch")
+
+
+def conflict(stage: Stage) -> None:
+    stage.git("checkout", "-q", "-b", "side")
+    (stage.root / "other.txt").write_text("side\n")
+    stage.git("commit", "-q", "-a", "-m", "side")
+    stage.git("checkout", "-q", "main")
+    (stage.root / "other.txt").write_text("main\n")
+    stage.git("commit", "-q", "-a", "-m", "main")
+
+
+@pytest.mark.parametrize("operation", ["merge", "rebase", "cherry-pick", "revert", "bisect"])
+def test_operation_under_way(stage: Stage, operation: str) -> None:
+    conflict(stage)
+    if operation == "bisect":
+        stage.git("bisect", "start")
+    else:
+        stage.git(operation, "side", check=False)
+    refused(stage, Status.OPERATION_UNDER_WAY, operation)
+
+
+def test_between_two_commits_of_a_cherry_pick(stage: Stage) -> None:
+    conflict(stage)
+    stage.git("checkout", "-q", "side")
+    (stage.root / "new.txt").write_text("new\n")
+    stage.git("add", "new.txt")
+    stage.git("commit", "-q", "-m", "one more")
+    stage.git("checkout", "-q", "main")
+    stage.git("cherry-pick", "main..side", check=False)
+    stage.git("checkout", "-q", "HEAD", "--", "other.txt")
+    stage.git("commit", "-q", "--allow-empty", "-m", "resolved")
+    refused(stage, Status.OPERATION_UNDER_WAY, "cherry-pick")
+
+
+def test_a_kernel_with_an_unresolved_conflict(stage: Stage) -> None:
+    stage.write(kernel_text(2.0))
+    stage.git("stash")
+    stage.write(kernel_text(3.0))
+    stage.git("commit", "-q", "-a", "-m", "three")
+    stage.git("stash", "pop", check=False)
+    refused(stage, Status.OPERATION_UNDER_WAY, "kernel.py", "conflict")
+
+
+def test_shallow_clone(stage: Stage, tmp_path: Path) -> None:
+    stage.write(kernel_text(2.0))
+    stage.git("commit", "-q", "-a", "-m", "second")
+    clone = Stage(root=tmp_path / "clone")
+    subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{stage.root}", str(clone.root)], check=True)
+    clone.git("config", "user.name", "A. User")
+    clone.git("config", "user.email", "user@example.invalid")
+    refused(clone, Status.SHALLOW_CLONE, "--unshallow")
+
+
+def test_dirty_lists_every_other_path(stage: Stage) -> None:
+    stage.write(kernel_text(2000.0))
+    (stage.root / "other.txt").write_text("changed\n")
+    (stage.root / "new file.txt").write_text("untracked\n")
+    (stage.root / "staged é.txt").write_text("staged\n")
+    (stage.root / "folder").mkdir()
+    (stage.root / "folder" / "deep.txt").write_text("untracked\n")
+    stage.git("add", "staged é.txt")
+    stage.git("rm", "-q", "--cached", ".gitignore")
+    listed = ("   M other.txt", "?? new file.txt", "A  staged é.txt", "?? folder/deep.txt", "D  .gitignore")
+    refused(stage, Status.DIRTY, *listed)
+
+
+def test_a_renamed_file_is_dirty(stage: Stage) -> None:
+    stage.git("mv", "other.txt", "renamed.txt")
+    refused(stage, Status.DIRTY, "D  other.txt", "A  renamed.txt")
+
+
+def test_ignored_files_are_not_dirty(stage: Stage) -> None:
+    (stage.root / "hlo_dumps").mkdir()
+    (stage.root / "hlo_dumps" / "dump").write_text("evidence")
+    assert stage.run("baseline").status is Status.PASS
+
+
+def test_an_edited_judge(stage: Stage) -> None:
+    (stage.root / "other.txt").write_text("a lenient judge\n")
+    refused(stage, Status.SEAL_BROKEN, "other.txt", sealed=("other.txt",))
+
+
+def test_a_judge_that_changes_while_it_judges(stage: Stage) -> None:
+    stage.run("baseline")
+    stage.write(kernel_text(2000.0))
+    head = stage.head()
+    stage.during = lambda: setattr(stage, "seal", "changed")
+    with pytest.raises(Refusal) as refusal:
+        stage.run("better")
+    assert refusal.value.status is Status.SEAL_BROKEN
+    assert len(stage.rows()) == 1
+    assert (stage.head(), stage.read()) == (head, kernel_text(2000.0))
+
+
+@pytest.mark.parametrize("message", ["", " \n\t", "a NUL \0 inside"])
+def test_messages_that_cannot_be(stage: Stage, message: str) -> None:
+    refused(stage, Status.USAGE, "the message", message=message)
+
+
+def test_no_kernel_file(stage: Stage) -> None:
+    (stage.root / "kernel.py").unlink()
+    refused(stage, Status.NOT_FOUND, "kernel.py", "git checkout")
+
+
+def folder(stage: Stage) -> None:
+    (stage.root / "kernel.py").mkdir()
+
+
+def link(stage: Stage) -> None:
+    (stage.root / "kernel.py").symlink_to("other.txt")
+
+
+@pytest.mark.parametrize("make", [folder, link])
+def test_a_kernel_that_is_no_file(stage: Stage, make: Callable[[Stage], None]) -> None:
+    (stage.root / "kernel.py").unlink()
+    make(stage)
+    refused(stage, Status.USAGE, "regular file")
+
+
+@pytest.mark.parametrize("kernel", ["../outside.py", "/etc/hostname", ".git/config", ".", "results.tsv"])
+def test_a_kernel_elsewhere(stage: Stage, kernel: str) -> None:
+    refused(stage, Status.USAGE, "not a kernel file inside", kernel=Path(kernel))
+
+
+def test_a_verdict_that_says_interrupted(stage: Stage) -> None:
+    stage.write('STATUS = "INTERRUPTED"\n')
+    with pytest.raises(Refusal) as refusal:
+        stage.run("an idea", new_problem=True)
+    assert refusal.value.status is Status.INTERRUPTED
+    assert stage.rows() == ()
+
+
+def test_a_judge_that_raises(stage: Stage) -> None:
+    def during() -> None:
+        raise ZeroDivisionError
+
+    stage.freezes = True
+    stage.during = during
+    with pytest.raises(ZeroDivisionError):
+        stage.run("baseline")
+    assert stage.rows() == ()
+    assert stage.status() == []
