@@ -50,6 +50,7 @@ class Dumps:
         self._hlo = hlo
         self._directory = directory
         self._files: dict[str, Files] = {}
+        self._listings: dict[str, Listing] = {}
         everything = sorted(directory.iterdir()) if directory.is_dir() else []
         by_stem: dict[str, dict[str, Path]] = {}
         for path in everything:
@@ -99,10 +100,13 @@ class Dumps:
         raise self._refuse(f"the program calls {name!r}, but neither it nor an identical instruction was dumped")
 
     def load(self, name: str) -> Listing:
-        files = self._files[name]
-        return parse(
-            files.listing.read_text(), files.outline.read_text(), file=files.listing.name, compiler=self._compiler
-        )
+        """The parsed listing of a dump; kept, because a program may have to be run more than once."""
+        if name not in self._listings:
+            files = self._files[name]
+            self._listings[name] = parse(
+                files.listing.read_text(), files.outline.read_text(), file=files.listing.name, compiler=self._compiler
+            )
+        return self._listings[name]
 
     def _refuse(self, what: str) -> Refusal:
         return Refusal(Status.SCHEDULE_UNKNOWN, f"schedule dumps in {self._directory.name} ({self._compiler}): {what}.")

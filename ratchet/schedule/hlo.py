@@ -31,6 +31,10 @@ class ArrayType:
         return _ITEM_BITS.get(self.dtype, 32)
 
     @property
+    def is_integer(self) -> bool:
+        return self.dtype in _INTEGERS
+
+    @property
     def padded_bytes(self) -> int:
         """Size as laid out, tile padding included."""
         physical = [self.shape[d] for d in reversed(self.minor_to_major)]

@@ -10,7 +10,7 @@ import itertools
 import struct
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -25,16 +25,21 @@ from ratchet.schedule.known import WORDS_PER_GRANULE, KnownMemory
 from ratchet.schedule.places import UNIT_BYTES, Places
 from ratchet.schedule.timeline import OpRun, Record, build
 from ratchet.schedule.translate import Translated, translate
-from ratchet.schedule.unknown import Unknown, UnknownSteers
+from ratchet.schedule.unknown import UndecidedBranch, Unknown, UnknownSteers
 from ratchet.status import Refusal, Status
 from ratchet.values import Timeline
 
 PATIENCE = 200_000_000
-"""Basic blocks that one call may execute before the machine calls it endless."""
+"""Basic blocks that a program may execute before the machine calls it endless."""
+PATIENCE_UNDECIDED = 5_000_000
+"""The same where branches on unknown values are all taken one way, which may never end."""
 
 _GRANULES_PER_ADDRESS = UNIT_BYTES["hbm"] // GRANULE_BYTES
 _ALIGNMENT = 1 << 20
 """HBM buffers are placed at multiples of this many bytes."""
+
+_TRACED_BYTES = 4096
+"""Integer parameters up to this size are followed through copies even if not given, to name them in a refusal."""
 
 ScalarInputs = Mapping[int | str, np.ndarray]
 
@@ -65,9 +70,26 @@ def run(
         Refusal: SCHEDULE_UNKNOWN for anything that the machine does not know, DEADLOCK for a wait that can never
             end, OUT_OF_BOUNDS if a bounds check fails that the compiler planted.
     """
-    machine = Machine(dump_dir, parse_hlo(hlo_text), chip, compiler, scalar_inputs or {})
-    cycles = machine.execute()
-    return build(machine.record(cycles), chip=chip, compiler=compiler, detail=detail)
+    hlo = parse_hlo(hlo_text)
+    dumps = Dumps(dump_dir, hlo, compiler)
+    given = scalar_inputs or {}
+    try:
+        record = Machine(dumps, hlo, chip, compiler, given).execute()
+    except UndecidedBranch:
+        record = _slower_way(dumps, hlo, chip, compiler, given)
+    return build(record, chip=chip, compiler=compiler, detail=detail)
+
+
+def _slower_way(dumps: Dumps, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs) -> Record:
+    """Bounds a program that branches on what vector code computes: all such branches one way, then the other."""
+    records = []
+    for way in (True, False):
+        machine = Machine(dumps, hlo, chip, compiler, scalar_inputs, take_undecided=way)
+        records.append(machine.execute())
+    fast, slow = sorted(records, key=lambda record: record.cycles)
+    both = " and ".join(f"{record.cycles / chip.clock_hz * 1e3:.4g} ms" for record in (fast, slow))
+    undecided = f"branches on computed values: taking all or none of them makes {both}, the slower is reported"
+    return replace(slow, not_modelled=(undecided, *slow.not_modelled))
 
 
 @dataclass
@@ -84,15 +106,25 @@ class _Unit:
 class Machine:
     """One run of one program. The generated code calls its public methods."""
 
-    def __init__(self, dump_dir: Path, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs) -> None:
+    def __init__(
+        self,
+        dumps: Dumps,
+        hlo: HloModule,
+        chip: Chip,
+        compiler: str,
+        scalar_inputs: ScalarInputs,
+        *,
+        take_undecided: bool | None = None,
+    ) -> None:
         self._hlo = hlo
         self._chip = chip
         self._compiler = compiler
-        self._dumps = Dumps(dump_dir, hlo, compiler)
+        self._dumps = dumps
         self._scalar_inputs = scalar_inputs
         self._units: dict[str, _Unit] = {}
         self._by_call: dict[str, tuple[str, _Unit]] = {}
         self._stack: list[_Unit] = []
+        self._calls: list[tuple[str, tuple[object, ...]]] = []
         self._steps: dict[str, list[int]] = {}
         self._op_runs = Ends(20_000)
         self._op_cycles: dict[str, list[int]] = {}
@@ -100,17 +132,14 @@ class Machine:
         self._memory = Memory(chip, constants_for(chip), self._deadlock)
         self._known = KnownMemory()
         self.smem: dict[int, object] = {}
-        self.patience = itertools.repeat(None, PATIENCE)
+        self._take_undecided = take_undecided
+        self.patience = itertools.repeat(None, PATIENCE if take_undecided is None else PATIENCE_UNDECIDED)
         self.delay_cycles = 0
         self._lay_out_hbm()
 
-    def execute(self) -> int:
-        """Runs the program from its top level; returns its cycles."""
-        unit = self._unit(TOP)
-        return self._run_unit(unit, 0, ())
-
-    def record(self, cycles: int) -> Record:
-        """What happened, for :func:`ratchet.schedule.timeline.build`."""
+    def execute(self) -> Record:
+        """Runs the program from its top level; returns what happened, for :func:`ratchet.schedule.timeline.build`."""
+        cycles = self._run_unit(self._unit(TOP), 0, ())
         return Record(
             cycles=cycles,
             units={name: (unit.translated, unit.is_kernel) for name, unit in self._units.items()},
@@ -144,6 +173,10 @@ class Machine:
             self._parameters.append(where)
             if number in self._scalar_inputs:
                 words = self._words(f"entry parameter {number}", self._scalar_inputs[number], op.type_text)
+                self._known.write("hbm", where * _GRANULES_PER_ADDRESS, words)
+            elif len(types) == 1 and types[0].padded_bytes <= _TRACED_BYTES and types[0].is_integer:
+                origin = Unknown(f"entry parameter {number} (give scalar_inputs[{number}])", given=True)
+                words = [origin] * (types[0].padded_bytes // 4)
                 self._known.write("hbm", where * _GRANULES_PER_ADDRESS, words)
         results = [place(t.padded_bytes) for t in self._hlo.result_types()]
         if self._hlo.result_is_tuple():
@@ -193,13 +226,10 @@ class Machine:
         self._stack.append(unit)
         try:
             end = unit.translated.run(now, arguments, self, unit.translated.counts)
-        except Refusal:
-            raise
         except UnknownSteers as error:
             raise self._refuse(
                 self._address_of(unit, error.__traceback__),
-                f"control flow depends on {error}, which the machine does not know. If it comes from an input, "
-                "give its value in scalar_inputs",
+                f"control flow or an address depends on {error}, which the machine does not know",
                 unit,
             ) from None
         except (UnboundLocalError, NameError) as error:
@@ -228,7 +258,9 @@ class Machine:
         name, unit = found
         if unit.is_kernel or self._known:
             arguments = self._give_operands(name, unit, arguments)
+        self._calls.append((name, arguments))
         end = self._run_unit(unit, now, arguments)
+        self._calls.pop()
         total = self._op_cycles.setdefault(name, [0, 0])
         total[0] += 1
         total[1] += end - now
@@ -249,6 +281,8 @@ class Machine:
                     self.smem.update({where + i: word for i, word in enumerate(words)})
                 elif isinstance(where, int):
                     self._known.write(space, where * _GRANULES_PER_ADDRESS, words)
+            elif not space and unit.is_kernel and isinstance(where, Unknown) and not where.given:
+                given[number] = _operand_unknown(name, number)
             elif kind == "output" and space in ("hbm", "vmem") and isinstance(where, int):
                 self._known.forget(space, where * _GRANULES_PER_ADDRESS, 1)
         return tuple(given)
@@ -274,8 +308,20 @@ class Machine:
         if unit.is_kernel:
             self._steps.setdefault(unit.name, []).append(now)
 
-    def halt(self, message: str, address: int) -> None:
-        """An assertion that the compiler planted has failed."""
+    def decide(self, condition: Unknown, is_loop: bool) -> bool:
+        """Which way a branch goes whose condition is not known. The length of a loop has no bound."""
+        if condition.given or is_loop:
+            raise UnknownSteers(condition.origin)
+        if self._take_undecided is None:
+            raise UndecidedBranch
+        return self._take_undecided
+
+    def check(self, failed: object, message: str, address: int) -> None:
+        """An assertion that the compiler planted; it stops the program if ``failed``."""
+        if isinstance(failed, Unknown):
+            self._not_modelled.add("assertions on values that vector code computes: they are taken to hold")
+        if failed is not True:
+            return
         raise Refusal(
             Status.OUT_OF_BOUNDS if "BoundsCheck" in message else Status.SCHEDULE_UNKNOWN,
             f"{self._where(address)}: the program would stop here with {' '.join(message.split())[:300]!r}. "
@@ -342,12 +388,20 @@ class Machine:
                 words = self._known.read(source, start, granules)
         if target == "smem":
             if words is None:
-                words = [Unknown(f"{source} contents copied to scalar memory")] * (granules * WORDS_PER_GRANULE)
+                words = [self._unknown_contents(source, start)] * (granules * WORDS_PER_GRANULE)
             self.smem.update(zip(range(stop, stop + len(words)), words, strict=True))
         elif words is not None:
             self._known.write(target, stop, words)
         else:
             self._known.forget(target, stop, granules)
+
+    def _unknown_contents(self, space: str, start: object) -> Unknown:
+        """What a copy to scalar memory brings, traced to the operand or parameter that it is."""
+        name, arguments = self._calls[-1] if self._calls else ("", ())
+        for number, where in enumerate(arguments):
+            if isinstance(where, int) and where * _GRANULES_PER_ADDRESS == start:
+                return _operand_unknown(name, number)
+        return Unknown(f"{space} contents copied to scalar memory at {start}", given=True)
 
     def peek_vmem(self, where: object, address: int) -> object:
         """First element of a vector load, if its value is known."""
@@ -428,6 +482,10 @@ class Machine:
         lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == name]
         line = lines[-1] if lines else None
         return unit.translated.addresses[line - 1] if line else 0
+
+
+def _operand_unknown(name: str, number: int) -> Unknown:
+    return Unknown(f"operand {number} of {name} (give scalar_inputs['{name}:{number}'])", given=True)
 
 
 def _signed(value: int) -> int:

@@ -10,13 +10,19 @@ class UnknownSteers(Exception):
     """An unknown value reached a place where it decides what the program does."""
 
 
+class UndecidedBranch(Exception):
+    """A branch hangs on an unknown value, and nobody said which way to go."""
+
+
 class Unknown:
     """Arithmetic on it is unknown; asking for its truth or its integer raises :class:`UnknownSteers`."""
 
-    __slots__ = ("origin",)
+    __slots__ = ("given", "origin")
 
-    def __init__(self, origin: str) -> None:
+    def __init__(self, origin: str, *, given: bool = False) -> None:
         self.origin = origin
+        self.given = given
+        """True for contents of an input: whoever runs the machine can give them, so nothing is bounded."""
 
     def _same(self, *_: object) -> Unknown:
         return self
@@ -26,7 +32,6 @@ class Unknown:
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __neg__ = _same
     __lt__ = __le__ = __gt__ = __ge__ = _same
     __eq__ = __ne__ = _same  # type: ignore[assignment]
-    __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
         raise UnknownSteers(self.origin)
@@ -35,3 +40,7 @@ class Unknown:
         raise UnknownSteers(self.origin)
 
     __index__ = __int__
+
+    def __hash__(self) -> int:
+        # Asked for where it is an address in scalar memory.
+        raise UnknownSteers(self.origin)
