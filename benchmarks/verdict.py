@@ -2,8 +2,8 @@
 
     python -m benchmarks.verdict [--json FILE]
 
-``first`` also pays for the references of the problem, once per clone; ``alone`` is what ``./ratchet.sh`` costs from then on;
-``sweep`` keeps the compiler and the values child from one point to the next. Times are of this machine, measured now.
+``first`` also pays for the references of the problem, once per clone; ``alone`` is what ``./ratchet.sh`` costs from
+then on; ``sweep`` keeps the compiler and the values child from one point to the next. Measured here and now.
 """
 
 from __future__ import annotations
