@@ -9,20 +9,18 @@ from __future__ import annotations
 import itertools
 import struct
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
-import numpy as np
-
 from ratchet.chips import Chip
 from ratchet.schedule.constants import constants_for
-from ratchet.schedule.dma import GRANULE_BYTES, Ends, Memory
+from ratchet.schedule.dma import Ends, Memory
 from ratchet.schedule.dumps import TOP, Dumps
-from ratchet.schedule.hlo import HloModule, array_types, lay_out, literal, parse_hlo
+from ratchet.schedule.hlo import HloModule, parse_hlo
+from ratchet.schedule.inputs import Inputs, ScalarInputs, operand_unknown
 from ratchet.schedule.known import WORDS_PER_GRANULE, KnownMemory
-from ratchet.schedule.places import UNIT_BYTES, Places
+from ratchet.schedule.places import GRANULES_PER_ADDRESS, Places
 from ratchet.schedule.timeline import OpRun, Record, build
 from ratchet.schedule.translate import Translated, translate
 from ratchet.schedule.unknown import UndecidedBranch, Unknown, UnknownSteers
@@ -33,15 +31,6 @@ PATIENCE = 200_000_000
 """Basic blocks that a program may execute before the machine calls it endless."""
 PATIENCE_UNDECIDED = 5_000_000
 """The same where branches on unknown values are all taken one way, which may never end."""
-
-_GRANULES_PER_ADDRESS = UNIT_BYTES["hbm"] // GRANULE_BYTES
-_ALIGNMENT = 1 << 20
-"""HBM buffers are placed at multiples of this many bytes."""
-
-_TRACED_BYTES = 4096
-"""Integer parameters up to this size are followed through copies even if not given, to name them in a refusal."""
-
-ScalarInputs = Mapping[int | str, np.ndarray]
 
 
 def run(
@@ -120,7 +109,6 @@ class Machine:
         self._chip = chip
         self._compiler = compiler
         self._dumps = dumps
-        self._scalar_inputs = scalar_inputs
         self._units: dict[str, _Unit] = {}
         self._by_call: dict[str, tuple[str, _Unit]] = {}
         self._stack: list[_Unit] = []
@@ -135,7 +123,8 @@ class Machine:
         self._take_undecided = take_undecided
         self.patience = itertools.repeat(None, PATIENCE if take_undecided is None else PATIENCE_UNDECIDED)
         self.delay_cycles = 0
-        self._lay_out_hbm()
+        self._inputs = Inputs(hlo, scalar_inputs, self._known)
+        self._places = Places(self._inputs.first_free)
 
     def execute(self) -> Record:
         """Runs the program from its top level; returns what happened, for :func:`ratchet.schedule.timeline.build`."""
@@ -156,44 +145,6 @@ class Machine:
 
     # --- preparation ---
 
-    def _lay_out_hbm(self) -> None:
-        """Gives parameters and results addresses, and puts known inputs into them."""
-        address = _ALIGNMENT // UNIT_BYTES["hbm"]
-
-        def place(size_bytes: int) -> int:
-            nonlocal address
-            found = address
-            address += -(-size_bytes // _ALIGNMENT) * _ALIGNMENT // UNIT_BYTES["hbm"]
-            return found
-
-        self._parameters: list[int] = []
-        for number, op in enumerate(self._hlo.parameters()):
-            types = array_types(op.type_text)
-            where = place(sum(t.padded_bytes for t in types))
-            self._parameters.append(where)
-            if number in self._scalar_inputs:
-                words = self._words(f"entry parameter {number}", self._scalar_inputs[number], op.type_text)
-                self._known.write("hbm", where * _GRANULES_PER_ADDRESS, words)
-            elif len(types) == 1 and types[0].padded_bytes <= _TRACED_BYTES and types[0].is_integer:
-                origin = Unknown(f"entry parameter {number} (give scalar_inputs[{number}])", given=True)
-                words = [origin] * (types[0].padded_bytes // 4)
-                self._known.write("hbm", where * _GRANULES_PER_ADDRESS, words)
-        results = [place(t.padded_bytes) for t in self._hlo.result_types()]
-        if self._hlo.result_is_tuple():
-            self._output = place(_ALIGNMENT)
-            table: list[object] = list(results)
-            table += [0] * (128 - len(table))
-            self._known.write("hbm", self._output * _GRANULES_PER_ADDRESS, table)
-        else:
-            self._output = results[0] if results else place(_ALIGNMENT)
-        self._places = Places(address)
-
-    def _words(self, what: str, values: np.ndarray, type_text: str) -> list[object]:
-        try:
-            return list(lay_out(np.asarray(values), array_types(type_text)[0]))
-        except ValueError as error:
-            raise Refusal(Status.USAGE, f"scalar_inputs for {what} ({type_text}): {error}.") from None
-
     def _unit(self, name: str) -> _Unit:
         unit = self._units.get(name)
         if unit is not None:
@@ -201,14 +152,14 @@ class Machine:
         listing = self._dumps.load(name)
         places = self._places.add(listing)
         for address, allocation in self._places.fixed_smem.items():
-            value = self._places.start_up_value(allocation, self._output)
+            value = self._places.start_up_value(allocation, self._inputs.output)
             if value is not None:
                 self.smem.setdefault(address, value)
         translated = translate(
             listing, place=places.__getitem__, compiler=self._compiler, code_name=f"<schedule of {name}>"
         )
         unit = _Unit(name=name, translated=translated)
-        for instruction in itertools.chain.from_iterable(listing.bundles[:64]):
+        for instruction in itertools.chain.from_iterable(listing.bundles):
             if instruction.opcode.startswith("inlined_call_operand"):
                 text = instruction.operands
                 number = int(text.partition("index: ")[2].partition(",")[0])
@@ -270,37 +221,20 @@ class Machine:
     def _give_operands(self, name: str, unit: _Unit, arguments: tuple[object, ...]) -> tuple[object, ...]:
         given = list(arguments)
         for number, (space, kind) in unit.operands.items():
-            values = self._value_of_operand(name, number) if kind == "input" else None
+            words = self._inputs.operand_words(name, number) if kind == "input" else None
             where = given[number]
-            if values is not None:
-                type_text = self._hlo.ops[self._hlo.ops[name].operands[number]].type_text
-                words = self._words(f"operand {number} of {name}", values, type_text)
+            if words is not None:
                 if not space:
                     given[number] = words[0]
                 elif space == "smem" and isinstance(where, int):
                     self.smem.update({where + i: word for i, word in enumerate(words)})
                 elif isinstance(where, int):
-                    self._known.write(space, where * _GRANULES_PER_ADDRESS, words)
+                    self._known.write(space, where * GRANULES_PER_ADDRESS, words)
             elif not space and unit.is_kernel and isinstance(where, Unknown) and not where.given:
-                given[number] = _operand_unknown(name, number)
+                given[number] = operand_unknown(name, number)
             elif kind == "output" and space in ("hbm", "vmem") and isinstance(where, int):
-                self._known.forget(space, where * _GRANULES_PER_ADDRESS, 1)
+                self._known.forget(space, where * GRANULES_PER_ADDRESS, 1)
         return tuple(given)
-
-    def _value_of_operand(self, name: str, number: int) -> np.ndarray | None:
-        """Known values of an operand: given by name, a given parameter, or a constant of the program."""
-        given = self._scalar_inputs.get(f"{name}:{number}")
-        op = self._hlo.ops.get(name)
-        if given is not None or op is None or number >= len(op.operands):
-            return given
-        operand = self._hlo.ops.get(op.operands[number])
-        if operand is None or len(array_types(operand.type_text)) != 1:
-            return None
-        origin = self._hlo.origin(operand.name)
-        values = literal(origin) if origin.opcode == "constant" else None
-        if origin.opcode == "parameter" and origin.computation == self._hlo.entry:
-            values = self._scalar_inputs.get(int(origin.operands[0]))
-        return None if values is None else np.asarray(values).reshape(array_types(operand.type_text)[0].shape)
 
     def at_loop_head(self, now: int) -> None:
         """The pipeline loop of a kernel begins another iteration."""
@@ -399,14 +333,14 @@ class Machine:
         """What a copy to scalar memory brings, traced to the operand or parameter that it is."""
         name, arguments = self._calls[-1] if self._calls else ("", ())
         for number, where in enumerate(arguments):
-            if isinstance(where, int) and where * _GRANULES_PER_ADDRESS == start:
-                return _operand_unknown(name, number)
+            if isinstance(where, int) and where * GRANULES_PER_ADDRESS == start:
+                return operand_unknown(name, number)
         return Unknown(f"{space} contents copied to scalar memory at {start}", given=True)
 
     def peek_vmem(self, where: object, address: int) -> object:
         """First element of a vector load, if its value is known."""
         if isinstance(where, int):
-            words = self._known.read("vmem", where * _GRANULES_PER_ADDRESS, 1)
+            words = self._known.read("vmem", where * GRANULES_PER_ADDRESS, 1)
             if words is not None:
                 return words[0]
         return Unknown(f"a vector load at bundle {address:#x} of {self._stack[-1].translated.listing.file}")
@@ -426,7 +360,7 @@ class Machine:
 
     def parameter(self, number: int) -> int:
         """Address of an entry parameter."""
-        return self._parameters[number]
+        return self._inputs.parameters[number]
 
     # --- called by generated code: arithmetic ---
 
@@ -482,10 +416,6 @@ class Machine:
         lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == name]
         line = lines[-1] if lines else None
         return unit.translated.addresses[line - 1] if line else 0
-
-
-def _operand_unknown(name: str, number: int) -> Unknown:
-    return Unknown(f"operand {number} of {name} (give scalar_inputs['{name}:{number}'])", given=True)
 
 
 def _signed(value: int) -> int:

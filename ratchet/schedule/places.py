@@ -11,6 +11,9 @@ from ratchet.schedule.bundles import Allocation, Listing
 UNIT_BYTES = {"smem": 4, "sflag": 4, "vmem": 512, "hbm": 512, "cmem": 512}
 """Bytes per address step, by memory space."""
 
+GRANULES_PER_ADDRESS = UNIT_BYTES["hbm"] // 32
+"""DMA granules per address step of HBM and VMEM."""
+
 _FIRST = {"smem": 1 << 20, "sflag": 1 << 12, "vmem": 1 << 20, "cmem": 1 << 20}
 """First address for allocations without a fixed one: clear of all fixed addresses."""
 
