@@ -142,6 +142,33 @@ def _deadlock(x: jax.Array) -> jax.Array:
     )(x)  # fmt: skip
 
 
+def _computed(x: jax.Array) -> jax.Array:
+    """A branch that hangs on a value which vector code computes."""
+
+    def body(x, o):  # type: ignore[no-untyped-def]
+        largest = jnp.max(x[...])
+
+        @pl.when(largest > 0)
+        def _() -> None:
+            o[...] = x[...] * largest
+
+        @pl.when(largest <= 0)
+        def _() -> None:
+            o[...] = jnp.exp(x[...]) + jnp.log(x[...])
+
+    return pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+
+def _endless(x: jax.Array) -> jax.Array:
+    """A loop of XLA's whose length hangs on a computed value."""
+    return lax.while_loop(lambda x: x.sum() < 1e3, lambda x: x * 2, x)
+
+
+def _constant(x: jax.Array) -> jax.Array:
+    """Scalar prefetch from a constant of the program."""
+    return _prefetch(jnp.array([3, 0, 2, 1], jnp.int32), x)
+
+
 _SEQUENCE = ((1024, 128), jnp.bfloat16)
 _MATRIX = ((256, 128), jnp.float32)
 
@@ -152,4 +179,7 @@ PROGRAMS: dict[str, Program] = {
     "loop": (_loop, (_MATRIX, ((), jnp.int32))),
     "manual": (_manual, (_MATRIX,)),
     "deadlock": (_deadlock, (_MATRIX,)),
+    "computed": (_computed, (_MATRIX,)),
+    "endless": (_endless, (_MATRIX,)),
+    "constant": (_constant, (_MATRIX,)),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,19 @@ INPUTS: dict[str, dict[int | str, np.ndarray]] = {
     "loop": {1: np.array(3, np.int32)},
 }
 
+RUNNING = [program for program in PROGRAMS if program not in ("deadlock", "endless")]
+
 # (cycles, grid steps): a change here is a change of the model, and needs a reason in the commit.
 CYCLES = {
+    ("libtpu-0.0.42.1", "computed"): (2339, 1),
+    ("libtpu-0.0.42.1", "constant"): (3935, 4),
     ("libtpu-0.0.42.1", "flash"): (31676, 32),
     ("libtpu-0.0.42.1", "loop"): (5700, 12),
     ("libtpu-0.0.42.1", "manual"): (4145, 1),
     ("libtpu-0.0.42.1", "prefetch"): (3928, 4),
     ("libtpu-0.0.42.1", "whole"): (6003, 8),
+    ("libtpu-0.0.51", "computed"): (2345, 1),
+    ("libtpu-0.0.51", "constant"): (3940, 4),
     ("libtpu-0.0.51", "flash"): (31862, 32),
     ("libtpu-0.0.51", "loop"): (5723, 12),
     ("libtpu-0.0.51", "manual"): (4151, 1),
@@ -33,14 +40,14 @@ CYCLES = {
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if p != "deadlock"])
+@pytest.mark.parametrize("program", RUNNING)
 def test_cycles(compiler: str, program: str, tmp_path: Path) -> None:
     timeline = model(unpack(compiler, program, tmp_path), INPUTS.get(program))
     assert (timeline.cycles, timeline.grid_steps) == CYCLES[compiler, program]
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if p != "deadlock"])
+@pytest.mark.parametrize("program", RUNNING)
 def test_parts_make_the_whole(compiler: str, program: str, tmp_path: Path) -> None:
     timeline = model(unpack(compiler, program, tmp_path), INPUTS.get(program))
     assert timeline.executed_bundles + timeline.dma_wait_cycles == timeline.cycles
@@ -94,6 +101,28 @@ def test_loops_of_the_whole_program(tmp_path: Path) -> None:
 def test_missing_input_is_said(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="scalar_inputs") as refusal:
         model(unpack(COMPILERS[0], "prefetch", tmp_path))
+    assert refusal.value.status is Status.SCHEDULE_UNKNOWN
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_constants_of_the_program_steer_without_being_given(compiler: str, tmp_path: Path) -> None:
+    given = model(unpack(compiler, "prefetch", tmp_path), INPUTS["prefetch"])
+    constant = model(unpack(compiler, "constant", tmp_path))
+    assert (given.hbm_read_bytes, given.grid_steps) == (constant.hbm_read_bytes, constant.grid_steps)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_branch_on_a_computed_value_is_bounded_and_said(compiler: str, tmp_path: Path) -> None:
+    timeline = model(unpack(compiler, "computed", tmp_path))
+    (said,) = [text for text in timeline.not_modelled if "branches on computed values" in text]
+    faster, slower = (float(ms) for ms in re.findall(r"([\d.]+) ms", said))
+    assert faster < slower == pytest.approx(timeline.latency_ms, rel=1e-3)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_loop_of_unknown_length_is_refused(compiler: str, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="depends on") as refusal:
+        model(unpack(compiler, "endless", tmp_path))
     assert refusal.value.status is Status.SCHEDULE_UNKNOWN
 
 
