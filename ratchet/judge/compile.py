@@ -11,7 +11,6 @@ from pathlib import Path
 from ratchet.child import Child, Ending, Limits
 from ratchet.chips import Chip
 from ratchet.judge import memory
-from ratchet.schedule.dumps import dump_flags
 from ratchet.status import Refusal, Status
 from ratchet.values import Artefact, Copy, Program
 
@@ -38,6 +37,8 @@ def compiler_version() -> str:
 
 def start(workdir: Path, chip: Chip) -> Child:
     """Start a compiler process for one chip. It can answer several requests; each is a fresh compile."""
+    from ratchet.schedule.dumps import dump_flags  # imports numpy, which `log` and a refusal need not wait for
+
     compiler_version()
     dumps = workdir / "dumps"
     dumps.mkdir(parents=True, exist_ok=True)
