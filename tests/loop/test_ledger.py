@@ -142,12 +142,21 @@ FAULTS: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_broken_ledger_is_refused_and_rebuilt(stage: Stage, fault: str) -> None:
+@pytest.fixture(scope="module")
+def three_rows(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """A repository with three rows, to be copied."""
+    stage = Stage.new(tmp_path_factory.mktemp("three") / "repository")
     stage.run("baseline")
     for score in (4.0, 5.0):
         stage.write(kernel_text(score))
         stage.run("worse")
+    return stage
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_ledger_is_refused_and_rebuilt(three_rows: Stage, tmp_path: Path, fault: str) -> None:
+    stage = Stage(root=tmp_path / "repository")
+    shutil.copytree(three_rows.root, stage.root)
     whole = stage.ledger.read_bytes()
     change, told = FAULTS[fault]
     edit(stage, change)
