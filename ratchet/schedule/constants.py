@@ -43,7 +43,7 @@ _FITTED = {
 
 
 def constants_for(chip: Chip) -> Constants:
-    """Raises Refusal INVALID for a chip that nothing was fitted for."""
+    """Raises Refusal USAGE for a chip that nothing was fitted for."""
     if chip.name not in _FITTED:
         raise Refusal(
             Status.USAGE,

@@ -13,16 +13,16 @@ from ratchet.status import Refusal, Status
 _PASSES = ("packed-bundles-post-ra", "post-bundle-packing-post-ra", "final_hlo-static-per-bundle-utilization")
 
 
-def dump_flags(directory: Path | str) -> list[str]:
+def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> list[str]:
     """Flags for ``LIBTPU_INIT_ARGS`` that make the compiler write what :func:`ratchet.schedule.machine.run` reads.
 
     Only the passes that are read are asked for (about 1 % of a full dump), with source locations, which leave the
-    schedule as it is. One directory holds the dumps of one program.
+    schedule as it is. One directory holds the dumps of one program. ``extra_passes`` are asked for besides.
     """
     return [
         f"--xla_jf_dump_to={directory}",
         "--xla_jf_dump_llo_text=true",
-        f"--xla_jf_dump_llo_pass_label_regex=({'|'.join(_PASSES)})",
+        f"--xla_jf_dump_llo_pass_label_regex=({'|'.join((*_PASSES, *extra_passes))})",
         "--xla_mosaic_enable_llo_source_annotations=true",
     ]
 

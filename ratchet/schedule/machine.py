@@ -122,7 +122,6 @@ class Machine:
         self.smem: dict[int, object] = {}
         self._take_undecided = take_undecided
         self.patience = itertools.repeat(None, PATIENCE if take_undecided is None else PATIENCE_UNDECIDED)
-        self.delay_cycles = 0
         self._inputs = Inputs(hlo, scalar_inputs, self._known)
         self._places = Places(self._inputs.first_free)
 
@@ -140,7 +139,6 @@ class Machine:
             memory=self._memory,
             flag_name=self._places.flag_name,
             not_modelled=tuple(sorted(self._not_modelled)),
-            utilisation={name: self._dumps.files(name).utilisation for name in self._units},
         )
 
     # --- preparation ---

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +45,6 @@ class Record:
     memory: Memory
     flag_name: Callable[[int], str]
     not_modelled: tuple[str, ...]
-    utilisation: Mapping[str, Path | None]
 
 
 @dataclass(frozen=True, kw_only=True)
