@@ -52,7 +52,7 @@ def start(workdir: Path, chip: Chip) -> Child:
             "TPU_WORKER_ID": "0",
             # Two processes collide on libtpu's lock file without it.
             "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-            "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps)),
+            "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=(memory.ALLOCATIONS_PASS,))),
             DUMP_FOLDER: str(dumps),
         },
     )
@@ -108,7 +108,8 @@ def _ended(ending: Ending, limits: Limits) -> Refusal:
         return Refusal(Status.COMPILER_CRASHED, f"the TPU compiler used more than {limits.memory_bytes >> 20} MiB")
     code = ending.returncode
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    lines = [line.strip() for line in ending.tail.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [line.strip() for line in ending.tail.splitlines() if line.strip()]
+    lines = [line for line in lines if not re.match(r"#|@|PC:|\*\*\*|.* RAW: ", line)]  # stack frames and farewells
     return Refusal(
         Status.COMPILER_CRASHED,
         f"the TPU compiler died on this program ({how}); deeply nested control flow and absurd scratch sizes do that"
@@ -119,10 +120,10 @@ def _ended(ending: Ending, limits: Limits) -> Refusal:
 def classify(error: str, schedule: Path | None = None) -> Refusal:
     """Sort the text of a compiler error into a status, with used and wanted amounts where the compiler tells them."""
     text = " ".join(error.split())
-    short = text[:700]
+    short = text.partition(" Please report a bug at")[0][:700]
     if "lockfile" in text or "libtpu_lockfile" in text:
         return Refusal(Status.INFRASTRUCTURE, f"libtpu could not be opened, try again: {short}")
-    if "CompileTimeScopedVmemOom" in text or re.search(r"memory space vmem", text):
+    if "CompileTimeScopedVmemOom" in text or re.search(r"memory space vmem|exceed memory .*space=vmem", text):
         return Refusal(Status.VMEM_OVERFLOW, memory.overflow_message(error, schedule))
     if "memory space hbm" in text or "on HBM" in text or "HBM capacity" in text:
         return Refusal(Status.HBM_OVERFLOW, memory.hbm_message(error))

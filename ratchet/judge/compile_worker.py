@@ -24,7 +24,7 @@ from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from ratchet.child import serve
 from ratchet.chips import CHIPS
-from ratchet.judge import copies
+from ratchet.judge import copies, memory
 from ratchet.judge.compile import DUMP_FOLDER
 
 _MESHES: dict[str, Mesh] = {}
@@ -58,20 +58,26 @@ def compile_program(folder: Path, chip: str) -> dict[str, Any]:
         schedule.mkdir()
         for dump in dumps.iterdir():
             shutil.move(dump, schedule / dump.name)
+        for dump in schedule.glob(f"*{memory.ALLOCATIONS_SUFFIX}"):
+            os.truncate(dump, min(dump.stat().st_size, memory.HEADER_BYTES))  # more is never read
+    for dump in schedule.glob(f"*{memory.ALLOCATIONS_SUFFIX}"):
+        dump.unlink()  # only an overflow is told from them
     seconds = time.monotonic() - start
     lowered_text = lowered.as_text(dialect="hlo")
     (folder / "lowered.hlo").write_text(lowered_text)
-    (folder / "optimized.hlo").write_text(compiled.as_text())
     module = compiled.runtime_executable().hlo_modules()[0]
+    printing = _hlo.HloPrintOptions()
+    printing.print_large_constants = True  # grid bounds and page tables steer control flow
+    (folder / "optimized.hlo").write_text(module.to_string(printing))
     (folder / "optimized.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())
-    memory = compiled.memory_analysis()
+    hbm = compiled.memory_analysis()
     return {
         "kernels": copies.kernels(module),
         "copies": [dataclasses.asdict(copy) for copy in copies.find(module, _hlo.hlo_module_from_text(lowered_text))],
-        "hbm_bytes": memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        + memory.temp_size_in_bytes
-        - memory.alias_size_in_bytes,
+        "hbm_bytes": hbm.argument_size_in_bytes
+        + hbm.output_size_in_bytes
+        + hbm.temp_size_in_bytes
+        - hbm.alias_size_in_bytes,
         "lower_seconds": lowered_seconds,
         "seconds": seconds,
     }

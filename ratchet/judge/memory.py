@@ -19,10 +19,11 @@ _VMEM_SIZE = re.compile(r'"memory_space":"1"[^}]*?"size":"(\d+)"')
 _ALLOCATION = re.compile(r"shape = '([^'{]*)[^']*', space=vmem, size = 0x([0-9a-f]+),.*?tag = '([^']*)'")
 _AMOUNT = r"([\d.]+[KMGT]?)"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_HEADER_BYTES = 64 << 10
+HEADER_BYTES = 64 << 10
 UTILIZATION_SUFFIX = "final_hlo-static-per-bundle-utilization.txt"
 REPORT_SUFFIX = "vmem_report.html"
-ALLOCATIONS_SUFFIX = "pre-finalize-registers-and-allocations.txt"
+ALLOCATIONS_PASS = "pre-finalize-registers-and-allocations"
+ALLOCATIONS_SUFFIX = f"{ALLOCATIONS_PASS}.txt"
 OUTSIDE = "<top-inlining-caller>"
 
 
@@ -130,6 +131,12 @@ def overflow_message(error: str, schedule: Path | None = None) -> str:
     text = " ".join(error.split())
     scoped = re.search(rf"Scoped allocation with size {_AMOUNT} and limit {_AMOUNT}", text)
     whole = re.search(rf"Used {_AMOUNT} of {_AMOUNT} vmem", text)
+    one = re.search(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)", text)
+    if one is not None:  # a single buffer that no limit could make fit
+        named = _named((tag, shape, int(size, 16)) for shape, size, tag in _ALLOCATION.findall(text))
+        which = f"; {named[0].name} weighs most ({int(one[1]) / (1 << 20):.1f} MiB)" if named else ""
+        needs = f"the kernel needs {int(one[1]) / (1 << 20):.2f}MiB of VMEM for one buffer, the limit is "
+        return f"{needs}{int(one[2]) / (1 << 20):.2f}MiB{which}; use a smaller one"
     match = scoped or whole
     used = f"needs {match[1]}iB of VMEM, the limit is {match[2]}iB" if match else f"needs too much VMEM: {text[:300]}"
     hint = "use smaller blocks" + (
@@ -147,7 +154,7 @@ def heaviest_buffer(schedule: Path, used_bytes: int) -> str:
     if not dumps:
         return ""
     with dumps[-1].open() as file:
-        header = file.read(_HEADER_BYTES)
+        header = file.read(HEADER_BYTES)
     buffers = _named((tag, shape, int(size, 16)) for shape, size, tag in _ALLOCATION.findall(header))
     rest = used_bytes - sum(b.size_bytes for b in buffers)
     if buffers and rest > buffers[0].size_bytes:
