@@ -127,9 +127,15 @@ def _neighbours(instruction: Any) -> Iterator[tuple[str, Any, int]]:
             back += list(operand.operands())
 
 
-def _cause(instruction: Any, asked: dict[tuple[int, str, int], str]) -> tuple[bool, str]:
+def _signature(kernel: Any) -> str:
+    """Dtypes and shapes of a kernel's result and operands: what it keeps of itself through the compiler's passes."""
+    found = _SHAPE.finditer(" ".join(_result_shape(i) for i in (kernel, *kernel.operands())))
+    return " ".join(f"{match['dtype']}[{match['dims']}]" for match in found)
+
+
+def _cause(instruction: Any, asked: Mapping[tuple[str, str, int], str]) -> tuple[bool, str]:
     for side, kernel, index in _neighbours(instruction):
-        op = asked.get((len(kernel.operands()), side, index))
+        op = asked.get((_signature(kernel), side, index))
         if op:
             return False, f"the author's {op} at {side} {index} of {kernel.name}"
         return True, f"the compiler's, at {side} {index} of {kernel.name}"
@@ -139,23 +145,23 @@ def _cause(instruction: Any, asked: dict[tuple[int, str, int], str]) -> tuple[bo
     return True, "the compiler's"
 
 
-def _asked_operands(lowered: Any) -> dict[tuple[int, str, int], str]:
-    """Operands and results of the kernels that the author himself moved: (operand count, side, index) -> opcode."""
-    asked: dict[tuple[int, str, int], str] = {}
+def _asked_operands(lowered: Any) -> dict[tuple[str, str, int], str]:
+    """Operands and results of the kernels that the author himself moved: (signature, side, index) -> opcode."""
+    asked: dict[tuple[str, str, int], str] = {}
     for computation in lowered.computations():
         for kernel in (i for i in computation.instructions() if is_kernel(i)):
-            operands = kernel.operands()
-            for index, operand in enumerate(operands):
+            signature = _signature(kernel)
+            for index, operand in enumerate(kernel.operands()):
                 walk = operand
                 while opcode(walk) in (*_ASKED, *_TRANSPARENT) and walk.operands():
                     if opcode(walk) in _ASKED:
-                        asked[(len(operands), "operand", index)] = opcode(walk)
+                        asked.setdefault((signature, "operand", index), opcode(walk))
                     walk = walk.operands()[0]
             frontier = list(kernel.users())
             while frontier:
                 user = frontier.pop()
                 if opcode(user) in _ASKED:
-                    asked[(len(operands), "result", 0)] = opcode(user)
+                    asked.setdefault((signature, "result", 0), opcode(user))
                 if opcode(user) in (*_ASKED, *_TRANSPARENT):
                     frontier += list(user.users())
     return asked
