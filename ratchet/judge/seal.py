@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-SEALED_FILES = ("prepare.py", "ratchet.sh", "pyproject.toml", "requirements.lock")
+SEALED_FILES = ("prepare.py", "ratchet.sh", "environment.sh", "pyproject.toml", "requirements.lock")
 SEALED_FOLDER = "ratchet"
 SEALED_SUFFIXES = (".py", ".json")
 

@@ -1,0 +1,83 @@
+"""The inputs that a kernel is checked on."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratchet.judge import instances
+
+BF16 = ml_dtypes.bfloat16
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def arrays(rows=1024, width=128, dtype=BF16):
+    return [generator(9).normal(size=(rows, width)).astype(dtype)]
+
+
+@pytest.mark.parametrize("make", [instances.probe, instances.mixed, instances.nudge])
+def test_the_same_secret_gives_the_same_and_the_originals_stay(make):
+    original = arrays()
+    kept = original[0].copy()
+    first, again, other = make(original, generator(1)), make(original, generator(1)), make(original, generator(2))
+    assert original[0].tobytes() == kept.tobytes()
+    assert first[0].tobytes() == again[0].tobytes() != other[0].tobytes()
+    assert first[0].shape == kept.shape
+    assert first[0].dtype == kept.dtype
+    assert np.isfinite(first[0].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("make", [instances.probe, instances.mixed, instances.nudge])
+def test_integers_stay_as_generated(make):
+    lengths = np.arange(64, dtype=np.int32)
+    assert make([lengths], generator())[0].tobytes() == lengths.tobytes()
+
+
+def test_a_probe_spikes_one_row_in_each_quarter():
+    (array,) = arrays()
+    (probed,) = instances.probe([array], generator())
+    changed = np.flatnonzero((probed != array).any(axis=1))
+    assert [row // 256 for row in changed] == [0, 1, 2, 3]
+    np.testing.assert_allclose(probed[changed].astype(float), array[changed].astype(float) * instances.SPIKE, rtol=0.01)
+
+
+def test_a_probe_finds_the_long_axis():
+    array = np.ones((4, 512, 64), np.float32)
+    (probed,) = instances.probe([array], generator())
+    changed = np.unique(np.argwhere(probed != array)[:, 1])
+    assert len(changed) == instances.PROBED_ROWS
+
+
+def test_mixed_holds_every_structure():
+    (array,) = arrays(rows=4096)
+    (mixed,) = instances.mixed([array], generator())
+    wide = mixed.astype(np.float64)
+    stripes = wide.reshape(instances.STRIPES, -1, 128)
+    size = np.sqrt(np.median(np.square(stripes), axis=(1, 2)))
+    assert (size == 0).any(), "a stripe of zeros"
+    assert (size > instances.LARGE / 3).any(), "a stripe of large values"
+    assert ((size > 0) & (size < 0.01)).any(), "a stripe of tiny values"
+    assert any((stripe == np.round(stripe)).mean() > 0.9 and stripe.any() for stripe in stripes), "exact integers"
+    same = [np.median((stripe == stripe[0]).all(axis=1)) == 1 and stripe[0].any() for stripe in stripes]
+    assert any(same), "equal rows"
+
+
+def test_a_nudge_is_one_unit_in_the_last_place():
+    (array,) = arrays()
+    (nudged,) = instances.nudge([array], generator())
+    moved = nudged != array
+    assert 0.05 < moved.mean() < 0.15
+    step = np.abs(nudged.view(np.int16).astype(int) - array.view(np.int16).astype(int))
+    assert set(np.unique(step)) == {0, 1}
+
+
+@given(shape=st.lists(st.integers(1, 9), min_size=0, max_size=4), seed=st.integers(0, 99))
+def test_any_shape(shape, seed):
+    original = [np.ones(shape, np.float32), np.ones(shape, np.int8)]
+    for make in (instances.probe, instances.mixed, instances.nudge):
+        for before, after in zip(original, make(original, generator(seed)), strict=True):
+            assert (after.shape, after.dtype) == (before.shape, before.dtype)
