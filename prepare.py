@@ -64,7 +64,9 @@ def judge(
         copies = steps.run("copies", compile.copy_trap, program)
         steps.run("kernel", audit.program, program)
         parity = steps.run("correctness", lambda p, a: exam.step(p, a, freeze=freeze, deep=deep), problem, artefact)
-        timeline = steps.run("schedule", lambda p: latency.step(p, chip, detail=deep), program)
+        timeline = steps.run(
+            "schedule", lambda p, q: latency.step(p, chip, exam.steering(q), detail=deep), program, problem
+        )
         score = steps.run("roofline", lambda p, t: roofline.step(p, t, chip), problem, timeline)
         claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 
 from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Limits
-from ratchet.judge import instances
+from ratchet.judge import instances, parity
 from ratchet.status import Refusal, Status
 from ratchet.values import Artefact, Parity
 
@@ -75,7 +76,7 @@ class Examiner:
     limits: Limits = LIMITS
 
     def _cache(self, problem: Problem) -> Path:
-        return private_folder(self.root) / "references" / problem.digest[:24]
+        return private_folder(self.root) / "references" / f"{problem.short}-{_method()}"
 
     def _ask(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
         folder = self.workers.folder(mode)
@@ -109,6 +110,21 @@ class Examiner:
             f"{len(parity.checks)} checks, worst error {parity.worst_error:.2f} of its allowance, "
             f"rms {parity.rms_error:.1e} (plain XLA {parity.floor_rms_error:.1e})"
         )
+
+    def steering(self, problem: Problem) -> dict[int | str, Any]:
+        """The problem's integer inputs by position: lengths, page tables and group sizes steer a kernel's loops.
+
+        They come from a public key, so that a modelled latency is the same in every clone.
+        """
+        positions = [n for n, spec in enumerate(problem.inputs) if spec.dtype.startswith(("int", "uint"))]
+        if not positions:
+            return {}
+        import numpy as np
+
+        path = self.workers.folder("steering.npz")
+        _raise_unless_pass(self._ask("steering", problem, path=str(path)))
+        with np.load(path) as stored:
+            return {position: stored[f"input{position}"] for position in positions}
 
     def prepare(self, problem: Problem) -> None:
         """Compute the references that are not cached yet."""
@@ -157,6 +173,12 @@ class Examiner:
             floor_rms_error=plain["floor_rms"],
             seconds=seconds,
         )
+
+
+def _method() -> str:
+    """Digest of the code that makes instances and floors: what it made before it changed is not used again."""
+    sources = (Path(module.__file__ or "").read_bytes() for module in (instances, parity))
+    return hashlib.sha256(b"".join(sources)).hexdigest()[:8]
 
 
 def _raise_unless_pass(answer: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ratchet.chips import Chip
 from ratchet.schedule import machine
 from ratchet.values import Program, Timeline
 
 
-def step(program: Program, chip: Chip, *, detail: bool = False) -> tuple[Timeline, str]:
-    """Run the schedule machine over the dumps of ``program``.
+def step(
+    program: Program, chip: Chip, steering: Mapping[int | str, Any], *, detail: bool = False
+) -> tuple[Timeline, str]:
+    """Run the schedule machine over the dumps of ``program``; ``steering`` are its integer inputs by position.
 
     Raises:
       Refusal: ``SCHEDULE_UNKNOWN`` or ``DEADLOCK``.
@@ -18,6 +23,7 @@ def step(program: Program, chip: Chip, *, detail: bool = False) -> tuple[Timelin
         hlo_text=(program.dump_dir / "optimized.hlo").read_text(),
         chip=chip,
         compiler=program.compiler,
+        scalar_inputs=steering,
         detail=detail,
     )
     return (

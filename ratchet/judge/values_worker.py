@@ -120,6 +120,12 @@ class Values:
                 )
         return _told(Status.PASS, "the same to the last bit in another order of the parallel grid dimensions")
 
+    def steering(self, problem: Problem, path: Path) -> dict[str, Any]:
+        """Write the integer inputs of a public key to ``path``."""
+        arrays = self._call(problem.inputs_program, [np.zeros(2, np.uint32)])
+        np.savez(path, **{f"input{n}": array for n, array in enumerate(arrays) if array.dtype.kind in "iu"})
+        return _told(Status.PASS, "")
+
     def weak(self, problem: Problem, secret: bytes, cache: Path) -> dict[str, Any]:
         """Whether an answer that computes nothing would pass, and whether the claimed FLOPs are there at all."""
         exact, floors = self.reference(problem, "random", secret, cache)
@@ -171,6 +177,8 @@ def handle(request: Path) -> str:
         if asked["mode"] == "reference":
             _VALUES.reference(problem, asked["kind"], secret, cache)
             answer = _told(Status.PASS, "")
+        elif asked["mode"] == "steering":
+            answer = _VALUES.steering(problem, Path(asked["path"]))
         elif asked["mode"] == "weak":
             answer = _VALUES.weak(problem, secret, cache)
         else:
