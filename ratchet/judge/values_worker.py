@@ -123,7 +123,8 @@ class Values:
     def steering(self, problem: Problem, path: Path) -> dict[str, Any]:
         """Write the integer inputs of a public key to ``path``."""
         arrays = self._call(problem.inputs_program, [np.zeros(2, np.uint32)])
-        np.savez(path, **{f"input{n}": array for n, array in enumerate(arrays) if array.dtype.kind in "iu"})
+        named = {f"input{n}": array for n, array in enumerate(arrays) if array.dtype.kind in "iu"}
+        np.savez(path, **named)  # type: ignore[arg-type]
         return _told(Status.PASS, "")
 
     def weak(self, problem: Problem, secret: bytes, cache: Path) -> dict[str, Any]:
