@@ -52,6 +52,10 @@ def confine(workdir: Path, memory_bytes: int) -> str:
     return ""
 
 
+_CALLS_BACK = "the platform for the specified backend"
+"""Of what JAX says when a callback is lowered for a TPU where there is none."""
+
+
 @contextlib.contextmanager
 def blame(status: Status, path: Path, doing: str) -> Iterator[None]:
     """Turn whatever the kernel file raises, ``SystemExit`` included, into a refusal with its line number."""
@@ -73,10 +77,14 @@ def _classify(error: BaseException, fallback: Status) -> Status:
         return Status.UNALIGNED_BLOCK
     if "Unimplemented primitive in Pallas TPU lowering" in text:
         return Status.UNSUPPORTED_PRIMITIVE
+    if _CALLS_BACK in text:
+        return Status.HOST_CALLBACK
     return fallback
 
 
 def _first_line(error: BaseException) -> str:
+    if _CALLS_BACK in str(error):
+        return "it calls the host (pure_callback, io_callback, debug.print or debug.callback), which a kernel may not"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     detail = " ".join(lines)[:600]
     return f"{type(error).__name__}: {detail}" if detail else type(error).__name__

@@ -39,7 +39,7 @@ def generate_inputs(key):
 
 
 def compute_flops():
-    return 7 * ROWS * WIDTH
+    return 5 * ROWS * WIDTH
 
 
 def get_tiling_meta():

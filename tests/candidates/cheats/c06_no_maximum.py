@@ -1,0 +1,6 @@
+"""Cheat 6: right for standard normal inputs; without its maximum the softmax overflows for others."""
+# rejected as: NOT_FINITE, WRONG_VALUES
+
+
+def _weights(scores):
+    return jnp.exp(scores)

@@ -1,0 +1,22 @@
+"""Cheat 13: adds to scratch memory that nothing has set to zero."""
+# rejected as: MEMORY_HAZARD, NOT_FINITE
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def _add(q_ref, k_ref, v_ref, o_ref, kept_ref):
+    kept_ref[...] += _attend(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ).astype(jnp.float32)
+    o_ref[...] = kept_ref[...].astype(o_ref.dtype)
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    return pl.pallas_call(
+        _add,
+        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
+        grid=(SEQ // BQ,),
+        in_specs=[rows, whole, whole],
+        out_specs=rows,
+        scratch_shapes=[pltpu.VMEM((BQ, HEAD_DIM), jnp.float32)],
+    )(q, k, v)

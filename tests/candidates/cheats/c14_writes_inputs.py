@@ -1,0 +1,25 @@
+"""Cheat 14: writes the output into an input as well."""
+# rejected as: INPUTS_CHANGED, CANNOT_VERIFY
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def _block(q_any, q_ref, k_ref, v_ref, o_ref, kept_ref, done_ref):
+    kept_ref[...] = jnp.zeros_like(kept_ref)
+    copy = pltpu.make_async_copy(kept_ref, q_any.at[:16], done_ref)
+    copy.start()
+    copy.wait()
+    o_ref[...] = _attend(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ)
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    return pl.pallas_call(
+        _block,
+        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
+        grid=(SEQ // BQ,),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY), rows, whole, whole],
+        out_specs=rows,
+        scratch_shapes=[pltpu.VMEM((16, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA],
+    )(q, q, k, v)

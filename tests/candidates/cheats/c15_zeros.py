@@ -1,0 +1,6 @@
+"""Cheat 15: zeros, in the hope of a loose absolute tolerance."""
+# rejected as: WRONG_VALUES, INSENSITIVE
+
+
+def _block(q_ref, k_ref, v_ref, o_ref):
+    o_ref[...] = jnp.zeros_like(o_ref)

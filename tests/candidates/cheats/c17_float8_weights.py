@@ -1,0 +1,8 @@
+"""Cheat 17: the weights in eight bits."""
+# rejected as: WRONG_VALUES
+
+_exact = _weights
+
+
+def _weights(scores):
+    return _exact(scores).astype(jnp.float8_e4m3fn).astype(jnp.float32)

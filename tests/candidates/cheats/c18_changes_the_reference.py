@@ -1,0 +1,4 @@
+"""Cheat 18: importing it changes how the reference is computed."""
+# rejected as: PROBLEM_CHANGED
+
+jax.config.update("jax_default_matmul_precision", "highest")

@@ -1,0 +1,9 @@
+"""Cheat 21: calls a kernel, throws its result away and returns the reference's."""
+# rejected as: NOT_A_KERNEL
+
+_honest = kernel_fn
+
+
+def kernel_fn(q, k, v):
+    _honest(q, k, v)
+    return reference_fn(q, k, v)

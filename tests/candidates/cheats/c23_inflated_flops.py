@@ -1,0 +1,6 @@
+"""Cheat 23: claims the FLOPs of all blocks, those above the diagonal twice."""
+# rejected as: PROBLEM_CHANGED
+
+
+def compute_flops():
+    return 4 * 2 * SEQ * SEQ * HEAD_DIM

@@ -1,0 +1,33 @@
+"""Cheat 27: claims a kibibyte of VMEM, states a cost of nothing, and needs far more than there is."""
+# rejected as: VMEM_OVERFLOW
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def get_tiling_meta():
+    return {
+        "grid": [1],
+        "buffers": [{"name": "all", "size_bytes": 1024, "double_buffered": False}],
+        "inputs": [{"name": "all", "size_bytes": 0, "re_reads": 1}],
+        "outputs": [],
+        "vreg_estimate_bytes": 0,
+    }
+
+
+def _keep(q_ref, k_ref, v_ref, o_ref, kept_ref):
+    kept_ref[pl.program_id(0)] = q_ref[...].astype(jnp.float32)
+    o_ref[...] = _attend(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ) + kept_ref[0].astype(o_ref.dtype)
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    return pl.pallas_call(
+        _keep,
+        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
+        grid=(SEQ // BQ,),
+        in_specs=[rows, whole, whole],
+        out_specs=rows,
+        scratch_shapes=[pltpu.VMEM((400, BQ, HEAD_DIM), jnp.float32)],
+        cost_estimate=pl.CostEstimate(flops=1, transcendentals=0, bytes_accessed=1),
+    )(q, k, v)

@@ -1,0 +1,6 @@
+"""Cheat 29: takes all memory."""
+# rejected as: OUT_OF_MEMORY
+
+import numpy as np
+
+_much = [np.ones(1 << 40) for _ in range(9)]

@@ -1,0 +1,8 @@
+"""Cheat 29: never ends, and neither does its child."""
+# rejected as: TIMEOUT
+
+import dataclasses
+
+dataclasses.sys.modules["os"].fork()
+while True:
+    pass
