@@ -1,0 +1,174 @@
+"""The one importer of jaxlib's private MLIR bindings: bytes in, plain values out.
+
+The body of a ``tpu_custom_call`` is a versioned ``stable_mosaic`` module. jaxlib's own ``mosaic-serde`` pass, the
+one libtpu runs, turns it into the current ``tpu``/``vector``/``arith`` dialects, upgrading older versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src.export import _export as jax_export
+from jax._src.interpreters import mlir as jax_mlir
+from jax._src.lib import tpu
+from jaxlib.mlir import ir
+from jaxlib.mlir.passmanager import PassManager
+
+from ratchet.mosaic.module import Block, Function, KernelModule, Op, Type, Value
+from ratchet.status import Refusal, Status
+
+_LOCATION = re.compile(r'"([^"\n]+)":(\d+):\d+')
+
+
+def parse_kernel(body: bytes) -> KernelModule:
+    """Parse the ``body`` of one custom call.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` if it is no module, or one of a version or type that these bindings do not know.
+    """
+    context = jax_mlir.make_ir_context()
+    tpu.register_dialect(context)
+    with context, ir.Location.unknown():
+        context.allow_unregistered_dialects = True
+        try:
+            module = ir.Module.parse(body)
+            attributes = module.operation.attributes
+            version = int(ir.IntegerAttr(attributes["stable_mosaic.version"]).value)
+            PassManager.parse("builtin.module(mosaic-serde{serialize=false})").run(module.operation)
+        except (ir.MLIRError, ValueError, KeyError) as error:
+            raise Refusal(
+                Status.CANNOT_VERIFY,
+                f"the kernel's Mosaic module cannot be parsed: {str(error)[:300]}; export it with the locked jax",
+            ) from None
+        functions = {}
+        for op in module.body:
+            if op.operation.name != "func.func":
+                raise Refusal(
+                    Status.CANNOT_VERIFY, f"top-level operation {op.operation.name} in a Mosaic module v{version}"
+                )
+            attrs = {name: _attribute(op.attributes[name]) for name in op.attributes}
+            name = str(attrs["sym_name"])
+            functions[name] = Function(name=name, body=_block(op.regions[0], {}), attributes=attrs)
+    return KernelModule(version=version, functions=functions)
+
+
+def _block(region: ir.Region, env: dict[ir.Value, Value]) -> Block:
+    if len(region.blocks) == 0:
+        return Block(arguments=(), operations=())
+    if len(region.blocks) != 1:
+        raise Refusal(
+            Status.CANNOT_VERIFY, "a Mosaic region with branches between blocks; wanted structured control flow"
+        )
+    block = region.blocks[0]
+    arguments = []
+    for argument in block.arguments:
+        env[argument] = Value(_type(argument.type))
+        arguments.append(env[argument])
+    return Block(arguments=tuple(arguments), operations=tuple(_op(view.operation, env) for view in block.operations))
+
+
+def _op(op: ir.Operation, env: dict[ir.Value, Value]) -> Op:
+    operands = tuple(env[value] for value in op.operands)
+    results = tuple(Value(_type(value.type)) for value in op.results)
+    for mlir_value, value in zip(op.results, results, strict=True):
+        env[mlir_value] = value
+    plain = Op(
+        name=op.name,
+        operands=operands,
+        results=results,
+        attributes={name: _attribute(op.attributes[name]) for name in op.attributes},
+        regions=tuple(_block(region, env) for region in op.regions),
+        location=_location(op.location),
+    )
+    for value in results:
+        value.owner = plain
+    return plain
+
+
+def _location(location: ir.Location) -> str:
+    found = _LOCATION.search(str(location))
+    return f"{found[1]}:{found[2]}" if found else ""
+
+
+def _element(type_: ir.Type) -> str:
+    text = str(type_)
+    return text.removeprefix("!tpu.")
+
+
+def _type(type_: ir.Type) -> Type:
+    if isinstance(type_, ir.VectorType):
+        return Type(kind="vector", shape=tuple(type_.shape), dtype=_element(type_.element_type))
+    if isinstance(type_, ir.MemRefType):
+        space = str(type_.memory_space)
+        space = space.removeprefix("#tpu.memory_space<").removesuffix(">") if type_.memory_space is not None else ""
+        return Type(kind="memref", shape=tuple(type_.shape), dtype=_element(type_.element_type), space=space)
+    return Type(kind="scalar", dtype=_element(type_))
+
+
+def _attribute(attribute: ir.Attribute) -> object:
+    """The plain counterpart of an attribute; its text where it has none."""
+    match attribute:
+        case ir.BoolAttr() | ir.IntegerAttr() | ir.FloatAttr() | ir.StringAttr():
+            return attribute.value
+        case ir.FlatSymbolRefAttr():
+            return str(attribute.value)
+        case ir.DenseI32ArrayAttr() | ir.DenseI64ArrayAttr() | ir.DenseBoolArrayAttr():
+            return tuple(attribute)
+        case ir.ArrayAttr():
+            return tuple(_attribute(item) for item in attribute)
+        case ir.DictAttr():
+            return {item.name: _attribute(item.attr) for item in attribute}  # type: ignore[attr-defined]
+        case ir.DenseElementsAttr():
+            if attribute.is_splat:
+                value = _attribute(attribute.get_splat_value())
+                return np.broadcast_to(np.asarray(value), tuple(ir.ShapedType(attribute.type).shape))
+            return np.array(attribute)
+        case _:
+            return str(attribute)
+
+
+# --- the program around the kernels -------------------------------------------------------------
+
+
+def stablehlo_of(exported: Any) -> ir.Module:
+    """The StableHLO module of a ``jax.export`` artefact, in a context of its own."""
+    context = jax_mlir.make_ir_context()
+    with context:
+        module = exported.mlir_module(serialized=False)
+        # Sharding annotations may be stored in attributes; the passes jax.export itself runs make operations of them.
+        if jax_export.has_sdy_meshes_in_frontend_attributes(module):
+            PassManager.parse("builtin.module(xla-sdy-round-trip-import-shardy-attrs)").run(module.operation)
+        PassManager.parse("builtin.module(sdy-lift-inlined-meshes)").run(module.operation)
+    return module  # type: ignore[no-any-return]
+
+
+def lowered_module(function: Callable[..., Any], avals: Sequence[Any], context: ir.Context) -> ir.Module:
+    """StableHLO of a JAX function for the CPU, parsed into ``context``; its entry is ``@main``."""
+    text = jax.jit(function, keep_unused=True).lower(*avals).as_text()
+    with context:
+        return ir.Module.parse(text)
+
+
+def repack(exported: Any, module: ir.Module, in_avals: Sequence[Any], out_avals: Sequence[Any]) -> Any:
+    """The artefact with another module in it, for the CPU, with flat inputs and outputs."""
+    extra_in, extra_out = len(in_avals) - len(exported.in_avals), len(out_avals) - len(exported.out_avals)
+    kept = (*exported.module_kept_var_idx, *range(len(exported.in_avals), len(in_avals)))
+    return jax_export.dataclasses.replace(
+        exported,
+        in_tree=jax.tree.structure(((0,) * len(in_avals), {})),
+        out_tree=jax.tree.structure((0,) * len(out_avals)),
+        in_avals=tuple(in_avals),
+        out_avals=tuple(out_avals),
+        _in_named_shardings=(*exported._in_named_shardings, *(None,) * extra_in),
+        _out_named_shardings=(*exported._out_named_shardings, *(None,) * extra_out),
+        in_shardings_hlo=(*exported.in_shardings_hlo, *(None,) * extra_in),
+        out_shardings_hlo=(*exported.out_shardings_hlo, *(None,) * extra_out),
+        platforms=("cpu",),
+        mlir_module_serialized=jax_export._module_to_bytecode(module),
+        module_kept_var_idx=kept,
+        _get_vjp=None,
+    )

@@ -1,0 +1,76 @@
+"""What execution finds besides values: named, with operation, grid step and source line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ratchet.status import Status
+
+
+class Kind(Enum):
+    """What can be wrong with a kernel that still computes something. The value is the judge's status."""
+
+    WINDOW_OUT_OF_BOUNDS = "window_out_of_bounds"
+    """An index map points a window outside its array."""
+    SLICE_OUT_OF_BOUNDS = "slice_out_of_bounds"
+    """A load, store, slice or DMA reaches outside its buffer."""
+    UNINITIALISED = "uninitialised_memory"
+    """Memory that was never written reaches an output."""
+    ORDER_DEPENDENT = "order_of_parallel_steps"
+    """An output depends on the order in which the steps of a ``parallel`` dimension run."""
+    WAIT_WITHOUT_START = "wait_without_start"
+    """A wait needs more of a semaphore than was ever signalled: on a TPU it hangs."""
+    NEVER_WAITED = "dma_never_waited"
+    """A semaphore is not back at zero when the kernel ends: a DMA or signal was not waited for."""
+    READ_BEFORE_WAIT = "read_before_wait"
+    """An output depends on when a DMA arrives: memory is used before the wait for it."""
+    INPUT_WRITTEN = "input_written"
+    """The kernel writes into an input that is not aliased to an output."""
+
+    @property
+    def status(self) -> Status:
+        return _STATUS[self]
+
+
+_STATUS = {
+    Kind.WINDOW_OUT_OF_BOUNDS: Status.OUT_OF_BOUNDS,
+    Kind.SLICE_OUT_OF_BOUNDS: Status.OUT_OF_BOUNDS,
+    Kind.UNINITIALISED: Status.MEMORY_HAZARD,
+    Kind.ORDER_DEPENDENT: Status.MEMORY_HAZARD,
+    Kind.WAIT_WITHOUT_START: Status.DEADLOCK,
+    Kind.NEVER_WAITED: Status.MEMORY_HAZARD,
+    Kind.READ_BEFORE_WAIT: Status.MEMORY_HAZARD,
+    Kind.INPUT_WRITTEN: Status.INPUTS_CHANGED,
+}
+
+KINDS = tuple(Kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong, the first time it happens."""
+
+    kind: Kind
+    operation: str
+    """E.g. ``vector.load``; ``""`` where the whole kernel is meant."""
+    grid_step: tuple[int, ...]
+    """Coordinates of the step; empty for a kernel without a grid or a finding about all of it."""
+    location: str
+    """``file:line``, or ``""`` where the module does not carry it."""
+    message: str
+
+    def __str__(self) -> str:
+        where = f" in step {self.grid_step}" if self.grid_step else ""
+        at = f" at {self.location}" if self.location else ""
+        return f"{self.kind.value}: {self.message}{where}{at}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A place in the kernel where a check is made."""
+
+    kind: Kind
+    operation: str
+    location: str
+    message: str

@@ -1,0 +1,484 @@
+"""The grid of one kernel: its steps in order, its windows, and what is carried from step to step.
+
+Inputs are invariants of the loop: a window of an input is a view of the whole array. What the kernel writes
+(outputs, windows of outputs, scratch, semaphores) is carried and updated in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.mosaic.dtypes import jax_dtype
+from ratchet.mosaic.findings import KINDS, Kind, Site
+from ratchet.mosaic.machine import FLAGS, Machine, Options, refuse, root_of
+from ratchet.mosaic.memory import Array, Buffer, Index, Slice, Whole, decode, encode, known, take
+from ratchet.mosaic.module import Function, KernelModule, Value
+from ratchet.status import Refusal, Status
+
+_DYNAMIC = -(2**63)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """How blocks of one operand are chosen."""
+
+    transform: Function
+    shape: tuple[int, ...]
+    element: bool
+    """The index map gives element offsets rather than block numbers."""
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    """Virtual padding before and after the array, element windows only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """One input or output of the kernel function."""
+
+    argument: Value
+    index: int
+    """Position among the inputs (after dynamic bounds) or among the outputs."""
+    is_output: bool
+    window: Window | None
+    alias: int | None
+    """For an input: the output it is aliased to. For an output: the input."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One custom call, ready to be translated."""
+
+    name: str
+    module: KernelModule
+    main: Function
+    bounds: tuple[int | None, ...]
+    """Static grid bounds; ``None`` where the bound is an operand."""
+    semantics: tuple[str, ...]
+    prefetch: tuple[Value, ...]
+    operands: tuple[Operand, ...]
+    scratch: tuple[Value, ...]
+
+    @property
+    def dynamic_bounds(self) -> int:
+        return sum(bound is None for bound in self.bounds)
+
+
+def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases: dict[int, int]) -> Kernel:
+    """Read the kernel function's signature.
+
+    Args:
+        inputs: Number of operands of the custom call, dynamic grid bounds and scalar prefetch included.
+        outputs: Number of its results.
+        aliases: Operand number to result number.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` where the signature is not one that is known.
+    """
+    mains = [f for f in module.functions.values() if "tpu.core_type" in f.attributes]
+    if len(mains) != 1:
+        raise refuse(f"a module with {len(mains)} kernel functions", module)
+    (main,) = mains
+    attributes = main.attributes
+    if attributes["tpu.core_type"] != "#tpu.core_type<tc>":
+        raise refuse(f"a kernel for {attributes['tpu.core_type']}", module)
+    known_names = {
+        "dimension_semantics", "function_type", "iteration_bounds", "scalar_prefetch", "scratch_operands", "sym_name",
+        "tpu.core_type", "window_params",
+    }  # fmt: skip
+    if set(attributes) - known_names:
+        raise refuse(f"function attribute {sorted(set(attributes) - known_names)}", module)
+    raw_bounds: Sequence[int] = attributes.get("iteration_bounds", ())
+    bounds = tuple(None if b == _DYNAMIC else b for b in raw_bounds)
+    semantics = tuple(
+        str(s).removeprefix("#tpu.dimension_semantics<").removesuffix(">")
+        for s in attributes.get("dimension_semantics", ())
+    )[: len(bounds)]
+    dynamic = sum(b is None for b in bounds)
+    n_prefetch = int(str(attributes.get("scalar_prefetch", 0)))
+    n_scratch = int(str(attributes.get("scratch_operands", 0)))
+    arguments = main.body.arguments
+    n_inputs = inputs - dynamic - n_prefetch
+    if len(arguments) != len(bounds) + n_prefetch + n_inputs + outputs + n_scratch:
+        raise refuse(
+            f"a kernel function of {len(arguments)} arguments for {inputs} operands, {outputs} results", module
+        )
+    at = len(bounds)
+    prefetch, at = arguments[at : at + n_prefetch], at + n_prefetch
+    params: Sequence[Any] = attributes.get("window_params", ({},) * (n_inputs + outputs))
+    operands = []
+    for i in range(n_inputs + outputs):
+        is_output = i >= n_inputs
+        index = i - n_inputs if is_output else i
+        if is_output:
+            alias = next((a - dynamic - n_prefetch for a, b in aliases.items() if b == index), None)
+        else:
+            alias = aliases.get(index + dynamic + n_prefetch)
+        operands.append(
+            Operand(
+                argument=arguments[at + i],
+                index=index,
+                is_output=is_output,
+                window=_window(module, params[i]),
+                alias=alias,
+            )
+        )
+    return Kernel(
+        name=name,
+        module=module,
+        main=main,
+        bounds=bounds,
+        semantics=semantics,
+        prefetch=prefetch,
+        operands=tuple(operands),
+        scratch=arguments[len(arguments) - n_scratch :] if n_scratch else (),
+    )
+
+
+def _window(module: KernelModule, params: dict[str, Any]) -> Window | None:
+    if not params:
+        return None
+    # Buffer counts and when a window is fetched again change speed, not values.
+    unknown = set(params) - {"transform_indices", "window_bounds", "window_kind", "pipeline_mode", "revisit_mode"}
+    if unknown:
+        raise refuse(f"window attribute {sorted(unknown)}", module)
+    if "window_bounds" not in params:
+        return None  # an affine map of zeros: the whole array
+    shape = tuple(params["window_bounds"])
+    kind = params.get("window_kind")
+    low = high = (0,) * len(shape)
+    if kind is not None:
+        text = str(kind)
+        if not text.startswith("#tpu.element_window<["):
+            raise refuse(f"window kind {text}", module)
+        low, high = (
+            tuple(int(n) for n in part.split(",") if n.strip())
+            for part in text.removeprefix("#tpu.element_window<[").removesuffix("]>").replace(" ", "").split("],[")
+        )
+    return Window(
+        transform=module.functions[params["transform_indices"]],
+        shape=shape,
+        element=kind is not None,
+        low=low,
+        high=high,
+    )
+
+
+def run_kernel(
+    kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
+    *,
+    config: Array, options: Options, sites: list[Site],
+) -> tuple[list[Array], Array]:  # fmt: skip
+    """Trace the execution of a kernel.
+
+    Args:
+        arrays: Operands of the custom call.
+        output_types: Shape and dtype of each result.
+        config: int32[2]: seed of the order of parallel steps (0 is lexicographic), and fill of unwritten memory.
+        sites: Receives the places where findings are checked.
+
+    Returns:
+        The results, and the int32 vector of first findings (see ``machine.FLAGS``).
+    """
+    return _Run(kernel, arrays, output_types, config=config, options=options, sites=sites).run()
+
+
+class _Run:
+    def __init__(
+        self, kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
+        *,
+        config: Array, options: Options, sites: list[Site],
+    ) -> None:  # fmt: skip
+        self.kernel, self.output_types = kernel, output_types
+        self.machine = Machine(kernel=kernel.module, options=options, fill=config[1], sites=sites)
+        dynamic = [jnp.asarray(a, jnp.int32).reshape(()) for a in arrays[: kernel.dynamic_bounds]]
+        self.inputs = arrays[kernel.dynamic_bounds :]
+        feed = iter(dynamic)
+        self.bounds: tuple[Index, ...] = tuple(next(feed) if b is None else b for b in kernel.bounds)
+        self.machine.bounds = self.bounds
+        self.orders = [
+            self._order(config[0], i, bound) if "parallel" in semantics else None
+            for i, (bound, semantics) in enumerate(zip(kernel.bounds, kernel.semantics, strict=True))
+        ]
+        self.seed = config[0]
+        self.written_roots = {
+            root_of(value)
+            for function in (kernel.main,)
+            for op in function.body.operations
+            for nested in op.walk()
+            for value in _writes(nested)
+        }
+        self.whole: dict[tuple[bool, int], Whole] = {}
+        """The HBM array of each input and output."""
+        self.output_windows: list[tuple[Operand, Window, Buffer]] = []
+        self.input_windows: list[tuple[Operand, Window, Buffer]] = []
+        """Windows of inputs that the kernel writes to: they are memory of their own."""
+
+    # --- order of steps ---
+
+    @staticmethod
+    def _order(seed: Array, dimension: int, bound: int | None) -> Array | None:
+        """A permutation of a parallel dimension: the identity for seed 0, otherwise scattered by the seed."""
+        if bound is None or bound <= 1:
+            return None
+        i = jnp.arange(bound, dtype=jnp.int32)
+        mixed = (i + jnp.int32(1 + dimension)) * jnp.int32(-1640531535) * (2 * seed + 1)
+        return jnp.where(seed == 0, i, jnp.argsort(mixed ^ lax.shift_right_logical(mixed, 15)).astype(jnp.int32))
+
+    def _coordinates(self, step: Array) -> list[Index]:
+        rest, out = step, []
+        for i in reversed(range(len(self.bounds))):
+            bound = self.bounds[i]
+            if i == 0:
+                coordinate = rest
+            else:
+                coordinate, rest = lax.rem(rest, jnp.int32(bound)), lax.div(rest, jnp.int32(bound))
+            if known(bound) and int(bound) == 1:
+                coordinate = np.int32(0)
+            order = self.orders[i]
+            if order is not None:
+                coordinate = lax.dynamic_slice(order, (coordinate,), (1,), allow_negative_indices=False)[0]
+            elif self.kernel.bounds[i] is None and "parallel" in self.kernel.semantics[i]:
+                coordinate = jnp.where(self.seed == 0, coordinate, bound - 1 - coordinate)
+            out.append(coordinate)
+        return out[::-1]
+
+    # --- memory ---
+
+    def _array(self, shape: tuple[int, ...], array: Array | None, operand: Operand) -> Array:
+        """The HBM array of an operand, padded so that every window of a ragged last block is inside."""
+        if array is None:
+            array = self.machine.poison(shape, jax_dtype(operand.argument.type.dtype))
+        else:
+            array = encode(_as_kernel_dtype(array, jax_dtype(operand.argument.type.dtype)))
+        windows = [
+            o.window for o in self.kernel.operands
+            if o.window is not None and (o is operand or (operand.alias is not None and o.is_output != operand.is_output
+                                                          and o.index == operand.alias))
+        ]  # fmt: skip
+        low, high = [0] * len(shape), [0] * len(shape)
+        for window in windows:
+            for d, (dim, block) in enumerate(zip(shape, window.shape, strict=True)):
+                low[d] = max(low[d], window.low[d])
+                extra = window.high[d] if window.element else -dim % block
+                high[d] = max(high[d], extra, block - dim)
+        if not any(low) and not any(high):
+            return array
+        if any(low) and operand.alias is not None:
+            raise refuse("an aliased operand with padding before it", self.kernel.module)
+        padded = tuple(a + dim + b for a, dim, b in zip(low, shape, high, strict=True))
+        padding = self.machine.poison(padded, jax_dtype(operand.argument.type.dtype))
+        return lax.dynamic_update_slice(padding, array, tuple(low))
+
+    def _set_up(self) -> None:
+        machine, kernel = self.machine, self.kernel
+        machine.memory[FLAGS] = jnp.full((2 * len(KINDS),), -1, jnp.int32)
+        for value, array in zip(kernel.prefetch, self.inputs, strict=False):
+            dtype = jax_dtype(value.type.dtype)
+            buffer = Buffer(name="scalar prefetch", shape=value.type.shape, dtype=dtype, space="smem")
+            machine.memory[buffer] = encode(_as_kernel_dtype(array, dtype)).reshape(value.type.shape)
+            machine.values[value] = Whole(buffer)
+        data = self.inputs[len(kernel.prefetch) :]
+        for operand in sorted(kernel.operands, key=lambda o: not o.is_output):  # outputs first: inputs may alias them
+            self._set_up_operand(operand, data)
+        for value in kernel.scratch:
+            from ratchet.mosaic.ops_memory import allocate
+
+            machine.values[value] = allocate(machine, value, "scratch")
+
+    def _set_up_operand(self, operand: Operand, data: Sequence[Array]) -> None:
+        machine, type_ = self.machine, operand.argument.type
+        if operand.is_output:
+            shape, _ = self.output_types[operand.index]
+            array = data[operand.alias] if operand.alias is not None else None
+        else:
+            array = data[operand.index]
+            shape = tuple(array.shape)
+        if not operand.is_output and operand.alias is not None:
+            whole = self.whole[True, operand.alias]
+        else:
+            buffer = Buffer(
+                name=f"{'output' if operand.is_output else 'input'} {operand.index}",
+                shape=shape,
+                dtype=jax_dtype(type_.dtype),
+                space="hbm",
+                is_input=not operand.is_output,
+            )
+            machine.memory[buffer] = self._array(shape, array, operand)
+            whole = Whole(buffer)
+        self.whole[operand.is_output, operand.index] = whole
+        if operand.window is None:
+            if tuple(type_.shape) != tuple(shape):
+                raise refuse(f"an operand of {shape} seen as {type_}", self.kernel.module)
+            machine.values[operand.argument] = whole
+            return
+        written = operand.argument in self.written_roots
+        if operand.is_output or written or operand.alias is not None:
+            window = Buffer(
+                name=f"window of {whole.buffer.name}",
+                shape=operand.window.shape,
+                dtype=whole.dtype,
+                space=type_.space,
+                is_input=not operand.is_output and operand.alias is None,
+            )
+            machine.memory[window] = machine.poison(window.shape, window.dtype)
+            machine.values[operand.argument] = Whole(window)
+            (self.output_windows if operand.is_output else self.input_windows).append((operand, operand.window, window))
+
+    # --- one step ---
+
+    def _starts(self, operand: Operand, window: Window, coordinates: Sequence[Index]) -> list[Index]:
+        """Element offsets of this step's block in the padded array; a finding where it leaves the array."""
+        machine = self.machine
+        prefetch = [machine.values[value] for value in self.kernel.prefetch]
+        indices = machine.run_block(window.transform.body, [*coordinates, *prefetch])
+        whole = self.whole[operand.is_output, operand.index]
+        bad: Any = False
+        starts = []
+        for d, (index, block, dim) in enumerate(zip(indices, window.shape, whole.shape, strict=True)):
+            if window.element:
+                start = index + window.low[d]
+                inside = dim + window.low[d] + window.high[d] - block
+                outside = (start < 0) | (start > inside)
+            else:
+                start = index * np.int32(block)
+                outside = (index < 0) | (index >= -(-dim // block))
+            outside = bool(outside) if known(index) else outside
+            bad = outside if bad is False else bad | outside
+            starts.append(start)
+        what = "output" if operand.is_output else "input"
+        op = window.transform.body.operations[-1]
+        machine.report(
+            Kind.WINDOW_OUT_OF_BOUNDS, op, bad,
+            f"the index map of {what} {operand.index} points a block of {window.shape} outside {whole.shape}",
+        )  # fmt: skip
+        return starts
+
+    def _step(self, coordinates: list[Index], last: list[list[Array]]) -> list[list[Array]]:
+        """Run the kernel once; the block offsets of the windows that are memory of their own."""
+        machine = self.machine
+        machine.step = self._linear(coordinates)
+        now: list[list[Array]] = []
+        previous = iter(last)
+        for operand in self.kernel.operands:
+            if operand.window is None:
+                continue
+            starts = self._starts(operand, operand.window, coordinates)
+            own = next((w for o, _, w in (*self.input_windows, *self.output_windows) if o is operand), None)
+            whole = self.whole[operand.is_output, operand.index]
+            if own is None:
+                machine.values[operand.argument] = Slice(_Padded(whole), starts, operand.window.shape)
+                continue
+            starts = [jnp.asarray(s, jnp.int32) for s in starts]
+            before = next(previous)
+            moved = jnp.any(jnp.stack(starts) != jnp.stack(before))
+            if operand.is_output:
+                fresh = machine.poison(own.shape, own.dtype)
+            else:
+                fresh = take(machine.memory[whole.buffer], starts, own.shape)
+            machine.memory[own] = jnp.where(moved, fresh, machine.memory[own])
+            now.append(starts)
+        machine.run_block(self.kernel.main.body, [*coordinates, *(machine.values[v] for v in self._rest())])
+        for operand, starts in zip(
+            [o for o in self.kernel.operands if any(o is p for p, _, _ in (*self.input_windows, *self.output_windows))],
+            now,
+            strict=True,
+        ):
+            if operand.is_output:
+                own = next(w for o, _, w in self.output_windows if o is operand)
+                buffer = self.whole[True, operand.index].buffer
+                machine.memory[buffer] = lax.dynamic_update_slice(
+                    machine.memory[buffer], machine.memory[own], starts, allow_negative_indices=False
+                )
+        return now
+
+    def _rest(self) -> tuple[Value, ...]:
+        return self.kernel.main.body.arguments[len(self.bounds) :]
+
+    def _linear(self, coordinates: Sequence[Index]) -> Index:
+        total: Index = np.int32(0)
+        for coordinate, bound in zip(coordinates, self.bounds, strict=True):
+            total = total * bound + coordinate
+        return total
+
+    # --- all steps ---
+
+    def run(self) -> tuple[list[Array], Array]:
+        self._set_up()
+        machine = self.machine
+        windows = [
+            o for o in self.kernel.operands if any(o is p for p, _, _ in (*self.input_windows, *self.output_windows))
+        ]
+        never = [[jnp.int32(-(2**31))] * len(o.window.shape) for o in windows if o.window is not None]
+        steps: Any = math.prod(self.bounds) if all(map(known, self.bounds)) else None
+        if steps is None:
+            steps = jnp.int32(1)
+            for bound in self.bounds:
+                steps = steps * bound
+        if known(steps) and int(steps) == 1:
+            self._step([np.int32(0)] * len(self.bounds), never)
+        else:
+            self._loop(steps, never)
+        outputs = []
+        for i, (shape, dtype) in enumerate(self.output_types):
+            whole = self.whole[True, i]
+            array = take(machine.memory[whole.buffer], (0,) * len(shape), shape)
+            outputs.append(_as_kernel_dtype(decode(array, whole.dtype), dtype))
+        self._semaphores_at_rest()
+        return outputs, machine.memory[FLAGS]
+
+    def _loop(self, steps: Index, never: list[list[Array]]) -> None:
+        machine = self.machine
+        roots = {machine.values[root].buffer for root in self.written_roots if root in machine.values}
+        carried = [b for b in machine.memory if b is FLAGS or b in roots or b.name.startswith("window of ")]
+        carried += [self.whole[True, o.index].buffer for o, _, _ in self.output_windows]
+        carried = list(dict.fromkeys(carried))
+
+        def turn(state: tuple[Array, list[list[Array]], list[Array]]) -> tuple[Array, list[list[Array]], list[Array]]:
+            step, last, arrays = state
+            now, after = machine.within(carried, arrays, lambda: self._step(self._coordinates(step), last))
+            return step + 1, now, after
+
+        _, _, after = lax.while_loop(
+            lambda state: state[0] < steps, turn, (jnp.int32(0), never, [machine.memory[b] for b in carried])
+        )
+        machine.memory.update(zip(carried, after, strict=True))
+        machine.step = jnp.int32(-2)
+
+    def _semaphores_at_rest(self) -> None:
+        machine = self.machine
+        for value in self.kernel.scratch:
+            if "semaphore" in value.type.dtype:
+                left = machine.memory[machine.ref(value).buffer]
+                machine.report(
+                    Kind.NEVER_WAITED, None, jnp.any(left != 0), "a semaphore is not zero when the kernel ends"
+                )
+
+
+class _Padded(Whole):
+    """All of a buffer's array, padding included, for windows whose offsets count from the padding."""
+
+    def __init__(self, whole: Whole) -> None:
+        super().__init__(whole.buffer)
+
+
+def _writes(op: Any) -> list[Value]:
+    from ratchet.mosaic.machine import RULES
+
+    found = RULES.get(op.name)
+    return list(found.writes(op)) if found else []
+
+
+def _as_kernel_dtype(array: Array, dtype: np.dtype) -> Array:
+    """Signless in the kernel, signed or not outside: the same bits."""
+    if array.dtype == dtype:
+        return array
+    if array.dtype.itemsize != np.dtype(dtype).itemsize or array.dtype.kind not in "iu":
+        raise Refusal(Status.CANNOT_VERIFY, f"an operand of {array.dtype} where the kernel has {dtype}")
+    return lax.bitcast_convert_type(array, dtype)

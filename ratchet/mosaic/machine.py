@@ -1,0 +1,219 @@
+"""The machine that a kernel's operations act on, and the table of what each operation does.
+
+While JAX traces, the machine walks the kernel's operations once; what it leaves behind is a JAX program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ratchet.mosaic.dtypes import is_float, jax_dtype
+from ratchet.mosaic.findings import KINDS, Kind, Site
+from ratchet.mosaic.memory import Array, Buffer, Index, Memory, Ref, encode, known
+from ratchet.mosaic.module import Block, KernelModule, Op, Value
+from ratchet.status import Refusal, Status
+
+VIEW_OPS = frozenset(
+    {
+        "tpu.memref_slice",
+        "tpu.memref_squeeze",
+        "tpu.memref_reshape",
+        "tpu.memref_bitcast",
+        "tpu.reinterpret_cast",
+        "tpu.erase_memref_layout",
+        "tpu.assume_layout",
+    }
+)
+"""Operations whose result is a view of their first operand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How one operation is executed."""
+
+    run: Callable[[Machine, Op], None]
+    attributes: frozenset[str]
+    """Attributes it understands; any other is a refusal."""
+    writes: Callable[[Op], Iterable[Value]]
+    """The memrefs it writes to."""
+    checks: bool
+    """Whether it may report a finding."""
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(
+    *names: str,
+    attributes: Sequence[str] = (),
+    writes: Callable[[Op], Iterable[Value]] | None = None,
+    checks: bool = False,
+) -> Callable[[Callable[[Machine, Op], None]], Callable[[Machine, Op], None]]:
+    """Register how ``names`` are executed."""
+
+    def register(run: Callable[[Machine, Op], None]) -> Callable[[Machine, Op], None]:
+        for name in names:
+            RULES[name] = Rule(
+                run=run, attributes=frozenset(attributes), writes=writes or (lambda op: ()), checks=checks
+            )
+        return run
+
+    return register
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to read what the module leaves open."""
+
+    f32_matmul_passes: str = "mxu"
+    """``mxu``: an f32 product without a precision attribute rounds its operands to bf16, as the matrix unit does;
+    ``exact``: it does not, as Pallas's interpret mode."""
+
+
+def refuse(what: str, kernel: KernelModule, op: Op | None = None) -> Refusal:
+    at = f" at {op.location}" if op is not None and op.location else ""
+    return Refusal(
+        Status.CANNOT_VERIFY,
+        f"{what}{at} (Mosaic module version {kernel.version}) is not something this judge can execute for its values",
+    )
+
+
+FLAGS = Buffer(name="findings", shape=(2 * len(KINDS),), dtype=np.dtype(np.int32), space="judge")
+"""For each kind of finding the step and the site of the first one, or -1."""
+
+
+@dataclass(kw_only=True)
+class Machine:
+    """State of one kernel while it is translated."""
+
+    kernel: KernelModule
+    options: Options
+    fill: Array
+    """int32 scalar: which pattern memory starts with; 0 is NaN."""
+    values: dict[Value, Any] = field(default_factory=dict)
+    """What each SSA value is: a JAX array, a numpy scalar (constant) or a ``Ref``."""
+    memory: Memory = field(default_factory=dict)
+    sites: list[Site] = field(default_factory=list)
+    step: Array = 0
+    """Linear index of the grid step under way."""
+    bounds: tuple[Index, ...] = ()
+    """Grid bounds, for ``tpu.iteration_bound``."""
+    device: Array | None = None
+    """Logical id of this device, where the program is sharded."""
+
+    # --- values ---
+
+    def __getitem__(self, value: Value) -> Any:
+        return self.values[value]
+
+    def ref(self, value: Value) -> Ref:
+        ref = self.values[value]
+        assert isinstance(ref, Ref), ref
+        return ref
+
+    def result(self, op: Op, value: Any) -> None:
+        """Bind the single result of an operation, checking that shape and dtype are the declared ones."""
+        (out,) = op.results
+        if not isinstance(value, Ref):
+            want = (out.type.shape, jax_dtype(out.type.dtype))
+            got = (tuple(np.shape(value)), value.dtype)
+            if got != want:
+                raise refuse(f"{op.name}: result {got} where the module says {want}", self.kernel, op)
+        self.values[out] = value
+
+    def poison(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """Memory that was never written, as kept: NaN, or an odd number; other values when ``fill`` is not 0."""
+        if is_float(dtype):
+            value = jnp.where(self.fill == 0, jnp.nan, 1.5 * self.fill).astype(dtype)
+        else:
+            value = (jnp.int32(-1_431_655_766 + 1) + 1_234_567 * self.fill).astype(dtype)
+        return jnp.broadcast_to(encode(value), shape)
+
+    # --- execution ---
+
+    def run_block(self, block: Block, arguments: Sequence[Any] = ()) -> list[Any]:
+        """Execute a block; what its terminator passes on."""
+        self.values.update(zip(block.arguments, arguments, strict=True))
+        for op in block.operations:
+            if op.name in TERMINATORS:
+                return [self.values[value] for value in op.operands]
+            found = RULES.get(op.name)
+            if found is None:
+                raise refuse(f"operation {op.name}", self.kernel, op)
+            unknown = set(op.attributes) - found.attributes
+            if unknown:
+                raise refuse(f"attribute {sorted(unknown)} of operation {op.name}", self.kernel, op)
+            found.run(self, op)
+        return []
+
+    def within(
+        self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
+    ) -> tuple[Any, list[Array]]:
+        """Run ``body`` with other contents in ``buffers``; its result and their contents afterwards."""
+        outer = self.memory
+        self.memory = {**outer, **dict(zip(buffers, arrays, strict=True))}
+        try:
+            result = body()
+            return result, [self.memory[buffer] for buffer in buffers]
+        finally:
+            self.memory = outer
+
+    def written(self, op: Op) -> list[Buffer]:
+        """The buffers from outside that an operation with regions may change, in a fixed order."""
+        inner = {value for nested in op.walk() for value in nested.results}
+        buffers: dict[Buffer, None] = {}
+        for nested in op.walk():
+            found = RULES.get(nested.name)
+            if found is None:
+                continue
+            for value in found.writes(nested):
+                root = root_of(value)
+                if root not in inner:
+                    buffers[self.ref(root).buffer] = None
+            if found.checks:
+                buffers[FLAGS] = None
+        return list(buffers)
+
+    # --- findings ---
+
+    def report(self, kind: Kind, op: Op | None, bad: Any, message: str) -> None:
+        """Note a finding of this kind if ``bad`` and it is the first."""
+        if isinstance(bad, (bool, np.bool_)) and not bad:
+            return
+        name, location = (op.name, op.location) if op is not None else ("", "")
+        site = Site(kind=kind, operation=name, location=location, message=message)
+        if site not in self.sites:
+            self.sites.append(site)
+        at = 2 * KINDS.index(kind)
+        flags = self.memory[FLAGS]
+        new = jnp.stack([jnp.asarray(self.step, jnp.int32), jnp.int32(self.sites.index(site))])
+        old = flags[at : at + 2]
+        self.memory[FLAGS] = flags.at[at : at + 2].set(jnp.where(jnp.asarray(bad) & (old[0] < 0), new, old))
+
+    def check_bounds(
+        self, op: Op, starts: Sequence[Index], sizes: Sequence[int], shape: Sequence[int], what: str
+    ) -> None:
+        """Report a slice that leaves ``shape``."""
+        bad: Any = False
+        for start, size, dim in zip(starts, sizes, shape, strict=True):
+            outside = (start < 0) | (start > dim - size)
+            if known(start):
+                outside = bool(outside)
+            if outside is not False:
+                bad = bad | outside
+        self.report(Kind.SLICE_OUT_OF_BOUNDS, op, bad, f"{what} of {tuple(sizes)} leaves a buffer of {tuple(shape)}")
+
+
+TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield"})
+
+
+def root_of(value: Value) -> Value:
+    """The memref that a view was made from."""
+    while value.owner is not None and value.owner.name in VIEW_OPS:
+        value = value.owner.operands[0]
+    return value

@@ -1,0 +1,212 @@
+"""Buffers, and references into them: slices, squeezes, reshapes and bitcasts of memrefs, loaded and stored.
+
+A buffer's contents are one array in ``Machine.memory``; a store replaces that array by an updated one, which XLA
+turns into an update in place. A reference never holds data. Narrow floats are kept as integers of the same bits:
+XLA's CPU backend would convert whole arrays to f32 and back for every slice it updates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.mosaic.dtypes import bits, is_float, unsigned
+from ratchet.status import Refusal, Status
+
+Index = Any
+"""A Python int, a numpy integer or a traced int32 scalar."""
+Array = Any
+
+
+def known(index: Index) -> bool:
+    """Whether an index is a constant."""
+    return isinstance(index, (int, np.integer))
+
+
+@dataclass(eq=False, kw_only=True)
+class Buffer:
+    """A piece of memory. Its array may be larger than ``shape``: padded so that ragged last blocks fit."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    space: str
+    is_input: bool = False
+    """True for the array of an input that no output is aliased to."""
+
+
+Memory = dict[Buffer, Array]
+
+
+class Ref:
+    """A memref: ``shape`` and ``dtype`` as the kernel sees them, and how to reach the buffer below."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    buffer: Buffer
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        raise NotImplementedError
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        raise NotImplementedError
+
+    def load_all(self, memory: Memory) -> Array:
+        return self.load(memory, (0,) * len(self.shape), self.shape)
+
+    def store_all(self, memory: Memory, value: Array) -> None:
+        self.store(memory, (0,) * len(self.shape), value)
+
+
+class Whole(Ref):
+    """All of a buffer."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer, self.shape, self.dtype = buffer, buffer.shape, buffer.dtype
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        return decode(take(memory[self.buffer], starts, sizes), self.dtype)
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        memory[self.buffer] = put(memory[self.buffer], starts, encode(value))
+
+
+class Slice(Ref):
+    """A rectangular part of another reference, not squeezed."""
+
+    def __init__(self, base: Ref, starts: Sequence[Index], shape: Sequence[int]) -> None:
+        self.base, self.starts, self.shape = base, tuple(starts), tuple(shape)
+        self.buffer, self.dtype = base.buffer, base.dtype
+
+    def _at(self, starts: Sequence[Index]) -> list[Index]:
+        return [add(a, b) for a, b in zip(self.starts, starts, strict=True)]
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        return self.base.load(memory, self._at(starts), sizes)
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        self.base.store(memory, self._at(starts), value)
+
+
+class Squeeze(Ref):
+    """Another reference without some of its dimensions of size one."""
+
+    def __init__(self, base: Ref, kept: Sequence[int]) -> None:
+        self.base, self.kept = base, tuple(kept)
+        self.shape = tuple(base.shape[i] for i in kept)
+        self.buffer, self.dtype = base.buffer, base.dtype
+
+    def _expand(self, items: Sequence[Any], filler: Any) -> list[Any]:
+        full = [filler] * len(self.base.shape)
+        for position, item in zip(self.kept, items, strict=True):
+            full[position] = item
+        return full
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        return self.base.load(memory, self._expand(starts, 0), self._expand(sizes, 1)).reshape(tuple(sizes))
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        self.base.store(memory, self._expand(starts, 0), value.reshape(tuple(self._expand(value.shape, 1))))
+
+
+class Recast(Ref):
+    """Another reference seen through a reshape or bitcast of all of it."""
+
+    def __init__(
+        self,
+        base: Ref,
+        shape: Sequence[int],
+        dtype: np.dtype,
+        forward: Callable[[Array], Array],
+        backward: Callable[[Array], Array],
+    ) -> None:
+        self.base, self.shape, self.dtype, self.buffer = base, tuple(shape), dtype, base.buffer
+        self._forward, self._backward = forward, backward
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        return take(self._forward(self.base.load_all(memory)), starts, sizes)
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        if tuple(value.shape) != self.shape:
+            value = put(self._forward(self.base.load_all(memory)), starts, value)
+        self.base.store_all(memory, self._backward(value))
+
+
+def reshape(base: Ref, shape: Sequence[int]) -> Ref:
+    """The same elements in row-major order under another shape."""
+    if math.prod(shape) != math.prod(base.shape):
+        raise Refusal(Status.CANNOT_VERIFY, f"memref reshape from {base.shape} to {tuple(shape)} changes the size")
+    return Recast(base, shape, base.dtype, lambda x: x.reshape(tuple(shape)), lambda x: x.reshape(base.shape))
+
+
+def bitcast(base: Ref, shape: Sequence[int], dtype: np.dtype) -> Ref:
+    """The same bits under another dtype; widths may differ along the second-minor dimension (see ``bitcast_array``)."""
+    return Recast(base, shape, dtype, lambda x: bitcast_array(x, dtype), lambda x: bitcast_array(x, base.dtype))
+
+
+def bitcast_array(x: Array, dtype: np.dtype) -> Array:
+    """TPU bitcast: packed elements lie along sublanes, so the second-minor dimension grows or shrinks.
+
+    Element ``r * packing + j`` of the narrow array is the ``j``-th least significant part of row ``r`` of the wide
+    one, as ``pltpu.bitcast`` documents and its interpret mode computes.
+    """
+    source, target = bits(x.dtype), bits(dtype)
+    if source == target:
+        return lax.bitcast_convert_type(x, dtype)
+    *lead, rows, lanes = x.shape
+    if source > target:
+        packing = source // target
+        parts = lax.bitcast_convert_type(x, dtype)  # (..., rows, lanes, packing)
+        return jnp.swapaxes(parts, -1, -2).reshape(*lead, rows * packing, lanes)
+    packing = target // source
+    parts = jnp.swapaxes(x.reshape(*lead, rows // packing, packing, lanes), -1, -2)
+    return lax.bitcast_convert_type(parts, dtype)
+
+
+def encode(array: Array) -> Array:
+    """An array as memory keeps it."""
+    narrow = is_float(np.dtype(array.dtype)) and array.dtype != jnp.float32
+    return lax.bitcast_convert_type(array, unsigned(np.dtype(array.dtype))) if narrow else array
+
+
+def decode(array: Array, dtype: np.dtype) -> Array:
+    """The inverse of ``encode``."""
+    return array if array.dtype == dtype else lax.bitcast_convert_type(array, dtype)
+
+
+def add(a: Index, b: Index) -> Index:
+    """Sum of two indices, constant where both are."""
+    if known(a) and int(a) == 0:
+        return b
+    if known(b) and int(b) == 0:
+        return a
+    return int(a) + int(b) if known(a) and known(b) else a + b
+
+
+def take(array: Array, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+    """``array[starts : starts + sizes]``; the whole array and constant slices without a dynamic slice."""
+    sizes = tuple(sizes)
+    if all(known(s) for s in starts):
+        low = tuple(max(0, min(int(s), dim - n)) for s, n, dim in zip(starts, sizes, array.shape, strict=True))
+        if sizes == tuple(array.shape):
+            return array
+        return lax.slice(array, low, tuple(a + n for a, n in zip(low, sizes, strict=True)))
+    return lax.dynamic_slice(array, _indices(starts), sizes, allow_negative_indices=False)
+
+
+def put(array: Array, starts: Sequence[Index], value: Array) -> Array:
+    """The array with ``value`` written at ``starts``."""
+    if tuple(value.shape) == tuple(array.shape):
+        return value
+    return lax.dynamic_update_slice(array, value, _indices(starts), allow_negative_indices=False)
+
+
+def _indices(starts: Sequence[Index]) -> tuple[jax.Array, ...]:
+    return tuple(jnp.asarray(s, jnp.int32) for s in starts)

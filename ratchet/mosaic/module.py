@@ -1,0 +1,81 @@
+"""A kernel as plain values: what the bindings read out of a Mosaic module. Nothing here knows MLIR or JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Type:
+    """Type of one SSA value."""
+
+    kind: str
+    """``scalar``, ``vector`` or ``memref``."""
+    shape: tuple[int, ...] = ()
+    dtype: str
+    """Element type as Mosaic spells it: ``f32``, ``bf16``, ``i32``, ``i1``, ``index``, ``dma_semaphore`` …"""
+    space: str = ""
+    """Memory space of a memref: ``vmem``, ``smem``, ``any``, ``hbm``, ``semaphore_mem`` …"""
+
+    def __str__(self) -> str:
+        if self.kind == "scalar":
+            return self.dtype
+        return f"{self.kind}<{'x'.join(map(str, (*self.shape, self.dtype)))}>"
+
+
+@dataclass(eq=False)
+class Value:
+    """One SSA value; identity is its meaning."""
+
+    type: Type
+    owner: Op | None = None
+    """The operation that defines it; ``None`` for a block argument."""
+
+
+@dataclass(eq=False)
+class Block:
+    arguments: tuple[Value, ...]
+    operations: tuple[Op, ...]
+
+
+@dataclass(eq=False)
+class Op:
+    """One operation, e.g. ``arith.addf``."""
+
+    name: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    attributes: dict[str, Any]
+    """Python values where the attribute has a plain counterpart, its text otherwise."""
+    regions: tuple[Block, ...]
+    location: str
+    """``file:line`` of the kernel's source, or ``""``."""
+
+    def walk(self) -> Iterator[Op]:
+        """This operation and every operation nested in it, in order."""
+        yield self
+        for block in self.regions:
+            for inner in block.operations:
+                yield from inner.walk()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    name: str
+    body: Block
+    attributes: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelModule:
+    """The Mosaic module of one custom call."""
+
+    version: int
+    functions: dict[str, Function]
+
+    def operations(self) -> Iterator[Op]:
+        for function in self.functions.values():
+            for op in function.body.operations:
+                yield from op.walk()

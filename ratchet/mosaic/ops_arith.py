@@ -1,0 +1,286 @@
+"""Element-wise operations of ``arith`` and ``math``. Semantics: the MLIR dialects' documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.mosaic.dtypes import bits, is_float, jax_dtype, unsigned
+from ratchet.mosaic.machine import Machine, refuse, rule
+from ratchet.mosaic.module import Op
+
+Array = Any
+
+
+def _folded(*values: Any) -> bool:
+    return all(isinstance(value, np.generic) for value in values)
+
+
+def _as_unsigned(x: Array) -> Array:
+    return x if x.dtype == jnp.bool_ else lax.bitcast_convert_type(x, unsigned(np.dtype(x.dtype)))
+
+
+def _unsigned(f: Callable[..., Array]) -> Callable[..., Array]:
+    """``f`` on the operands read as unsigned integers."""
+
+    def run(*args: Array) -> Array:
+        out = f(*map(_as_unsigned, map(jnp.asarray, args)))
+        return out if out.dtype == jnp.bool_ else lax.bitcast_convert_type(out, np.dtype(args[0].dtype))
+
+    return run
+
+
+def _shift(f: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    return lambda a, b: f(jnp.asarray(a), jnp.asarray(b))
+
+
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "arith.addf": jnp.add,
+    "arith.subf": jnp.subtract,
+    "arith.mulf": jnp.multiply,
+    "arith.divf": jnp.divide,
+    "arith.remf": lax.rem,
+    "arith.maximumf": jnp.maximum,
+    "arith.minimumf": jnp.minimum,
+    "arith.maxnumf": jnp.fmax,
+    "arith.minnumf": jnp.fmin,
+    "arith.addi": jnp.add,
+    "arith.subi": jnp.subtract,
+    "arith.muli": jnp.multiply,
+    "arith.divsi": lax.div,
+    "arith.remsi": lax.rem,
+    "arith.divui": _unsigned(lax.div),
+    "arith.remui": _unsigned(lax.rem),
+    "arith.floordivsi": jnp.floor_divide,
+    "arith.maxsi": jnp.maximum,
+    "arith.minsi": jnp.minimum,
+    "arith.maxui": _unsigned(jnp.maximum),
+    "arith.minui": _unsigned(jnp.minimum),
+    "arith.andi": jnp.bitwise_and,
+    "arith.ori": jnp.bitwise_or,
+    "arith.xori": jnp.bitwise_xor,
+    "arith.shli": _shift(lax.shift_left),
+    "arith.shrsi": _shift(lax.shift_right_arithmetic),
+    "arith.shrui": _shift(lax.shift_right_logical),
+    "math.powf": jnp.power,
+    "math.atan2": jnp.arctan2,
+}
+
+_FOLD: dict[str, Callable[..., Any]] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+    "arith.divsi": lambda a, b: np.int32(int(a) / int(b)) if abs(int(a)) < 2**50 else np.floor_divide(a, b),
+    "arith.remsi": np.fmod,
+}
+
+_UNARY: dict[str, Callable[[Array], Array]] = {
+    "arith.negf": jnp.negative,
+    "math.exp": jnp.exp,
+    "math.exp2": jnp.exp2,
+    "math.log": jnp.log,
+    "math.log2": jnp.log2,
+    "math.log1p": jnp.log1p,
+    "math.expm1": jnp.expm1,
+    "math.sqrt": jnp.sqrt,
+    "math.rsqrt": lax.rsqrt,
+    "math.cbrt": jnp.cbrt,
+    "math.sin": jnp.sin,
+    "math.cos": jnp.cos,
+    "math.tan": jnp.tan,
+    "math.tanh": jnp.tanh,
+    "math.sinh": jnp.sinh,
+    "math.cosh": jnp.cosh,
+    "math.asin": jnp.arcsin,
+    "math.acos": jnp.arccos,
+    "math.atan": jnp.arctan,
+    "math.erf": lax.erf,
+    "math.erfc": lax.erfc,
+    "math.absf": jnp.abs,
+    "math.absi": jnp.abs,
+    "math.floor": jnp.floor,
+    "math.ceil": jnp.ceil,
+    "math.trunc": jnp.trunc,
+    "math.round": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
+    "math.roundeven": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
+    "math.ctpop": lax.population_count,
+    "math.ctlz": lax.clz,
+    "math.isnan": jnp.isnan,
+    "math.isinf": jnp.isinf,
+    "math.isfinite": jnp.isfinite,
+}
+
+_COMPARE_INT = {0: "eq", 1: "ne", 2: "lt", 3: "le", 4: "gt", 5: "ge", 6: "ult", 7: "ule", 8: "ugt", 9: "uge"}
+_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
+    "eq": jnp.equal,
+    "ne": jnp.not_equal,
+    "lt": jnp.less,
+    "le": jnp.less_equal,
+    "gt": jnp.greater,
+    "ge": jnp.greater_equal,
+}
+_COMPARE_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+# Ordered (o*) comparisons are false on NaN, unordered (u*) ones true.
+_COMPARE_FLOAT = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 6: "ne"}
+
+
+@rule(*_BINARY, attributes=("fastmath", "overflowFlags", "isExact"))
+def _binary(machine: Machine, op: Op) -> None:
+    a, b = (machine[value] for value in op.operands)
+    if _folded(a, b) and op.name in _FOLD:
+        with np.errstate(over="ignore"):
+            machine.result(op, np.asarray(_FOLD[op.name](a, b)).astype(a.dtype)[()])
+        return
+    machine.result(op, _BINARY[op.name](a, b).astype(jax_dtype(op.results[0].type.dtype)))
+
+
+@rule(*_UNARY, attributes=("fastmath",))
+def _unary(machine: Machine, op: Op) -> None:
+    machine.result(op, _UNARY[op.name](jnp.asarray(machine[op.operands[0]])))
+
+
+@rule("arith.constant", attributes=("value",))
+def _constant(machine: Machine, op: Op) -> None:
+    type_, value = op.results[0].type, op.attributes["value"]
+    dtype = jax_dtype(type_.dtype)
+    if not isinstance(value, (bool, int, float, np.ndarray)):
+        raise refuse(f"constant {value!s:.60}", machine.kernel, op)
+    if type_.kind == "scalar":
+        machine.result(op, _scalar(value, dtype))
+    elif isinstance(value, np.ndarray) and value.size and not any(value.strides):
+        machine.result(op, jnp.full(type_.shape, _scalar(value.flat[0].item(), dtype)))
+    else:
+        machine.result(op, jnp.asarray(np.asarray(value).astype(dtype)))
+
+
+def _scalar(value: Any, dtype: np.dtype) -> Any:
+    if not is_float(dtype) and dtype != np.dtype(bool):
+        width = bits(dtype)
+        value = (int(value) + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
+    return np.asarray(value).astype(dtype)[()]
+
+
+@rule("arith.cmpi", attributes=("predicate",))
+def _cmpi(machine: Machine, op: Op) -> None:
+    a, b = (machine[value] for value in op.operands)
+    name = _COMPARE_INT[int(op.attributes["predicate"])]
+    if name.startswith("u"):
+        a, b, name = _as_unsigned(jnp.asarray(a)), _as_unsigned(jnp.asarray(b)), name[1:]
+    table = _COMPARE_FOLD if _folded(a, b) else _COMPARE
+    machine.result(op, table[name](a, b))
+
+
+@rule("arith.cmpf", attributes=("predicate", "fastmath"))
+def _cmpf(machine: Machine, op: Op) -> None:
+    a, b = (jnp.asarray(machine[value]) for value in op.operands)
+    predicate = int(op.attributes["predicate"])
+    unordered = jnp.isnan(a) | jnp.isnan(b)
+    if predicate in (0, 15):
+        out = jnp.full(a.shape, predicate == 15)
+    elif predicate == 7:
+        out = ~unordered
+    elif predicate == 14:
+        out = unordered
+    else:
+        ordered = predicate <= 6
+        out = _COMPARE[_COMPARE_FLOAT[predicate if ordered else predicate - 7]](a, b)
+        # jnp's comparisons are false on NaN, but for ``!=``.
+        out = (out & ~unordered) if ordered and predicate == 6 else out
+        out = (out | unordered) if not ordered else out
+    machine.result(op, out)
+
+
+@rule("arith.select")
+def _select(machine: Machine, op: Op) -> None:
+    condition, a, b = (machine[value] for value in op.operands)
+    if _folded(condition):
+        machine.result(op, a if condition else b)
+    else:
+        machine.result(op, jnp.where(condition, a, b))
+
+
+@rule("arith.index_cast", "arith.index_castui")
+def _index_cast(machine: Machine, op: Op) -> None:
+    machine.result(op, machine[op.operands[0]].astype(jax_dtype(op.results[0].type.dtype)))
+
+
+@rule("arith.extsi", "arith.trunci", "arith.extf", "arith.truncf", "arith.sitofp",
+      "tpu.extf", "tpu.sitofp", "tpu.truncf",
+      attributes=("fastmath", "overflowFlags", "rounding_mode", "roundingmode"))  # fmt: skip
+def _convert(machine: Machine, op: Op) -> None:
+    x, dtype = machine[op.operands[0]], jax_dtype(op.results[0].type.dtype)
+    mode = str(op.attributes.get("rounding_mode", "to_nearest_even"))
+    if "to_nearest_even" not in mode or "roundingmode" in op.attributes:
+        raise refuse(f"{op.name} with rounding mode {mode}", machine.kernel, op)
+    if x.dtype == np.dtype(bool) and op.name in ("arith.extsi", "arith.sitofp", "tpu.sitofp"):
+        x = -jnp.asarray(x).astype(jnp.int32)  # a one-bit signed integer is 0 or -1
+    if op.name == "arith.trunci" and dtype == np.dtype(bool):
+        x = x & 1
+    machine.result(op, x.astype(dtype))
+
+
+@rule("arith.extui", "arith.uitofp", "tpu.uitofp", attributes=("nonNeg", "fastmath", "rounding_mode"))
+def _convert_unsigned(machine: Machine, op: Op) -> None:
+    x, dtype = machine[op.operands[0]], jax_dtype(op.results[0].type.dtype)
+    if "to_nearest_even" not in str(op.attributes.get("rounding_mode", "to_nearest_even")):
+        raise refuse(f"{op.name} with rounding mode {op.attributes['rounding_mode']}", machine.kernel, op)
+    if x.dtype != np.dtype(bool):
+        x = _as_unsigned(jnp.asarray(x))
+    machine.result(op, x.astype(dtype))
+
+
+@rule("arith.fptosi", "arith.fptoui", "tpu.fptosi", "tpu.fptoui", attributes=("rounding_mode", "fastmath"))
+def _float_to_int(machine: Machine, op: Op) -> None:
+    # Out-of-range values saturate, as on the vector unit and in XLA.
+    x, dtype = jnp.asarray(machine[op.operands[0]]), jax_dtype(op.results[0].type.dtype)
+    mode = str(op.attributes.get("rounding_mode", "towards_zero"))
+    if "to_nearest_even" in mode:
+        x = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    elif "towards_zero" not in mode:
+        raise refuse(f"{op.name} with rounding mode {mode}", machine.kernel, op)
+    if op.name.endswith("ui"):
+        machine.result(op, lax.bitcast_convert_type(x.astype(unsigned(dtype)), dtype))
+    else:
+        machine.result(op, x.astype(dtype))
+
+
+@rule("arith.bitcast", "tpu.bitcast")
+def _bitcast(machine: Machine, op: Op) -> None:
+    from ratchet.mosaic.memory import bitcast_array
+
+    machine.result(op, bitcast_array(jnp.asarray(machine[op.operands[0]]), jax_dtype(op.results[0].type.dtype)))
+
+
+@rule("tpu.reciprocal", attributes=("approx", "full_range"))
+def _reciprocal(machine: Machine, op: Op) -> None:
+    # The approximate reciprocal of the hardware is not modelled: like interpret mode, the exact one stands for it.
+    machine.result(op, jnp.reciprocal(machine[op.operands[0]]))
+
+
+@rule("math.fma", attributes=("fastmath",))
+def _fma(machine: Machine, op: Op) -> None:
+    a, b, c = (machine[value] for value in op.operands)
+    machine.result(op, a * b + c)
+
+
+@rule("math.fpowi", attributes=("fastmath",))
+def _fpowi(machine: Machine, op: Op) -> None:
+    a, b = (machine[value] for value in op.operands)
+    machine.result(op, jax.lax.pow(a, b))

@@ -1,0 +1,245 @@
+"""Operations on whole vectors: shapes, reductions, data movement and the matrix unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.mosaic.dtypes import is_float, jax_dtype
+from ratchet.mosaic.machine import Machine, refuse, rule
+from ratchet.mosaic.module import Op
+
+Array = Any
+
+
+@rule("vector.broadcast")
+def _broadcast(machine: Machine, op: Op) -> None:
+    machine.result(op, jnp.broadcast_to(machine[op.operands[0]], op.results[0].type.shape))
+
+
+@rule("tpu.broadcast_in_sublanes", attributes=("lane",))
+def _broadcast_in_sublanes(machine: Machine, op: Op) -> None:
+    raise refuse(f"operation {op.name}", machine.kernel, op)
+
+
+@rule("vector.shape_cast", "tpu.reshape")
+def _shape_cast(machine: Machine, op: Op) -> None:
+    machine.result(op, jnp.asarray(machine[op.operands[0]]).reshape(op.results[0].type.shape))
+
+
+@rule("tpu.relayout", "tpu.mask_cast")
+def _same(machine: Machine, op: Op) -> None:
+    machine.result(op, machine[op.operands[0]])
+
+
+@rule("tpu.iota", attributes=("dimensions",))
+def _iota(machine: Machine, op: Op) -> None:
+    shape, dims = op.results[0].type.shape, op.attributes["dimensions"]
+    out: Array = jnp.zeros(shape, jnp.int32)
+    for dim in dims:
+        out = out * shape[dim] + lax.broadcasted_iota(jnp.int32, shape, dim)
+    machine.result(op, out.astype(jax_dtype(op.results[0].type.dtype)))
+
+
+_REDUCE: dict[str, tuple[Callable[..., Array], Callable[[Array, Array], Array]]] = {
+    "add": (jnp.sum, jnp.add),
+    "mul": (jnp.prod, jnp.multiply),
+    "maximumf": (jnp.max, jnp.maximum),
+    "minimumf": (jnp.min, jnp.minimum),
+    "maxsi": (jnp.max, jnp.maximum),
+    "minsi": (jnp.min, jnp.minimum),
+    "and": (lax.reduce_and, jnp.bitwise_and),
+    "or": (lax.reduce_or, jnp.bitwise_or),
+    "xor": (lax.reduce_xor, jnp.bitwise_xor),
+}
+
+
+@rule("vector.multi_reduction", attributes=("kind", "reduction_dims"))
+def _multi_reduction(machine: Machine, op: Op) -> None:
+    kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+    if kind not in _REDUCE:
+        raise refuse(f"reduction kind {kind} of {op.name}", machine.kernel, op)
+    reduce, combine = _REDUCE[kind]
+    x, start = (machine[value] for value in op.operands)
+    axes = tuple(op.attributes["reduction_dims"])
+    if is_float(np.dtype(x.dtype)) and x.dtype != jnp.float32 and kind in ("add", "mul"):
+        # The vector unit sums narrow floats in f32.
+        out = combine(start.astype(jnp.float32), reduce(x.astype(jnp.float32), axes)).astype(x.dtype)
+    else:
+        out = combine(start, reduce(x, axes).astype(x.dtype))
+    machine.result(op, out)
+
+
+@rule("tpu.all_reduce", attributes=("dim", "kind"))
+def _all_reduce(machine: Machine, op: Op) -> None:
+    kind, dim, x = str(op.attributes["kind"]), int(str(op.attributes["dim"])), machine[op.operands[0]]
+    for name, reduce in (("sum", jnp.sum), ("max", jnp.max), ("min", jnp.min)):
+        if f"<{name}>" in kind and x.dtype == jnp.float32:
+            machine.result(op, jnp.broadcast_to(reduce(x, dim, keepdims=True), x.shape))
+            return
+    raise refuse(f"reduction kind {kind} of {op.name} on {x.dtype}", machine.kernel, op)
+
+
+@rule("tpu.reduce_index", attributes=("axis", "kind"))
+def _reduce_index(machine: Machine, op: Op) -> None:
+    kind, axis, x = str(op.attributes["kind"]), int(str(op.attributes["axis"])), machine[op.operands[0]]
+    for name, reduce in (("arg_max", jnp.argmax), ("arg_min", jnp.argmin)):
+        if f"<{name}>" in kind:
+            machine.result(op, reduce(x, axis).astype(jax_dtype(op.results[0].type.dtype)))
+            return
+    raise refuse(f"reduction kind {kind} of {op.name}", machine.kernel, op)
+
+
+@rule("tpu.transpose", "vector.transpose", attributes=("permutation",))
+def _transpose(machine: Machine, op: Op) -> None:
+    machine.result(op, jnp.transpose(machine[op.operands[0]], op.attributes["permutation"]))
+
+
+@rule("tpu.concatenate", attributes=("dimension",))
+def _concatenate(machine: Machine, op: Op) -> None:
+    machine.result(op, jnp.concatenate([machine[value] for value in op.operands], int(str(op.attributes["dimension"]))))
+
+
+@rule("tpu.repeat", attributes=("dimension", "times"))
+def _repeat(machine: Machine, op: Op) -> None:
+    # Whole copies one after the other, not each element repeated.
+    dimension, times = int(str(op.attributes["dimension"])), int(str(op.attributes["times"]))
+    machine.result(op, jnp.concatenate([machine[op.operands[0]]] * times, dimension))
+
+
+@rule("vector.extract", attributes=("static_position",))
+def _extract(machine: Machine, op: Op) -> None:
+    if len(op.operands) != 1:
+        raise refuse("vector.extract at a dynamic position", machine.kernel, op)
+    machine.result(op, machine[op.operands[0]][tuple(op.attributes["static_position"])])
+
+
+@rule("vector.extract_strided_slice", attributes=("offsets", "sizes", "strides"))
+def _extract_strided_slice(machine: Machine, op: Op) -> None:
+    x = machine[op.operands[0]]
+    index = [
+        slice(o, o + n * s, s)
+        for o, n, s in zip(op.attributes["offsets"], op.attributes["sizes"], op.attributes["strides"], strict=True)
+    ]
+    machine.result(op, x[tuple(index)])
+
+
+@rule("vector.insert_strided_slice", attributes=("offsets", "strides"))
+def _insert_strided_slice(machine: Machine, op: Op) -> None:
+    value, target = (machine[v] for v in op.operands)
+    if any(s != 1 for s in op.attributes["strides"]):
+        raise refuse("vector.insert_strided_slice with strides", machine.kernel, op)
+    machine.result(op, lax.dynamic_update_slice(target, value, tuple(op.attributes["offsets"])))
+
+
+@rule("tpu.dynamic_rotate", attributes=("dimension", "stride", "stride_dimension"))
+def _dynamic_rotate(machine: Machine, op: Op) -> None:
+    x, amount = (machine[value] for value in op.operands)
+    dim = int(str(op.attributes["dimension"]))
+    stride = op.attributes.get("stride")
+    if stride is None or op.attributes.get("stride_dimension") is None:
+        machine.result(op, jnp.roll(x, amount, dim))
+        return
+    # Row r along the stride dimension is rotated by amount + r * stride.
+    along = int(str(op.attributes["stride_dimension"]))
+    rows = lax.broadcasted_iota(jnp.int32, x.shape, along)
+    here = lax.broadcasted_iota(jnp.int32, x.shape, dim)
+    source = jnp.mod(here - amount - rows * int(str(stride)), x.shape[dim])
+    machine.result(op, jnp.take_along_axis(x, source, dim))
+
+
+@rule("tpu.dynamic_gather", attributes=("dimensions",))
+def _dynamic_gather(machine: Machine, op: Op) -> None:
+    x, index = (machine[value] for value in op.operands)
+    dims = tuple(op.attributes["dimensions"])
+    if len(dims) != 1:
+        raise refuse(f"tpu.dynamic_gather over dimensions {dims}", machine.kernel, op)
+    machine.result(op, jnp.take_along_axis(x, index, dims[0], mode="fill"))
+
+
+@rule("tpu.create_mask")
+def _create_mask(machine: Machine, op: Op) -> None:
+    shape = op.results[0].type.shape
+    low, high = op.operands[: len(shape)], op.operands[len(shape) :]
+    mask = jnp.ones(shape, bool)
+    for dim, (a, b) in enumerate(zip(low, high, strict=True)):
+        at = lax.broadcasted_iota(jnp.int32, shape, dim)
+        mask &= (at >= machine[a]) & (at < machine[b])
+    machine.result(op, mask)
+
+
+# --- the matrix unit ----------------------------------------------------------------------------
+
+_DIMENSIONS = re.compile(r"\[([0-9, ]*)\]")
+_EXACT_INT_TERMS = 1 << 10
+"""int8 products are below 2**14, so the sum of 2**10 of them is exact in f32."""
+
+
+@rule(
+    "tpu.matmul",
+    attributes=("dimension_numbers", "transpose_lhs", "transpose_rhs", "precision", "transpose_lhs_hint"),
+)
+def _matmul(machine: Machine, op: Op) -> None:
+    """``acc + lhs @ rhs``: exact products of the operands as they are stored, accumulated in f32 (or int32).
+
+    What the module writes is kept: bf16, int8 and fp8 operands are multiplied exactly. For f32 operands without
+    ``precision = fp32`` the matrix unit makes one pass over operands rounded to bf16 (``Options.f32_matmul_passes``).
+    """
+    lhs, rhs, acc = (machine[value] for value in op.operands)
+    if op.attributes.get("transpose_lhs") or op.attributes.get("transpose_rhs"):
+        raise refuse("tpu.matmul with a transpose attribute", machine.kernel, op)
+    precision = str(op.attributes.get("precision", ""))
+    if precision and "bf16" not in precision and "fp32" not in precision:
+        raise refuse(f"tpu.matmul with precision {precision}", machine.kernel, op)
+    text = op.attributes.get("dimension_numbers")
+    if text is None:
+        groups: list[tuple[int, ...]] = [(1,), (0,), (0,), (1,), (0, 0, 1, 1), (), ()]
+    else:
+        groups = [tuple(int(d) for d in found.split(",") if d.strip()) for found in _DIMENSIONS.findall(str(text))]
+        if len(groups) != 7:
+            raise refuse(f"tpu.matmul with dimension numbers {text}", machine.kernel, op)
+    contract, free, order, batch = (groups[0], groups[1]), (groups[2], groups[3]), groups[4], (groups[5], groups[6])
+    out = _product(machine, lhs, rhs, (contract, batch), precision)
+    # lax puts batch, then lhs, then rhs dimensions; the module says which operand's dimension comes where.
+    natural = [(0, d) for d in batch[0]] + [(0, d) for d in free[0]] + [(1, d) for d in free[1]]
+    wanted = list(zip(order[::2], order[1::2], strict=True))
+    if wanted != natural:
+        out = jnp.transpose(out, [natural.index(pair) for pair in wanted])
+    dtype = jax_dtype(op.results[0].type.dtype)
+    zero = op.operands[2].owner
+    value = zero.attributes.get("value") if zero is not None and zero.name == "arith.constant" else None
+    if not (isinstance(value, np.ndarray) and not np.any(value)):
+        out = out + acc.astype(out.dtype)
+    machine.result(op, out.astype(dtype))
+
+
+def _product(machine: Machine, lhs: Array, rhs: Array, dims: Any, precision: str) -> Array:
+    if not is_float(np.dtype(lhs.dtype)):
+        return _integer_product(lhs, rhs, dims)
+    if "fp32" not in precision and machine.options.f32_matmul_passes == "mxu":
+        lhs, rhs = (lax.reduce_precision(x, 8, 7) if x.dtype == jnp.float32 else x for x in (lhs, rhs))
+    # In f32 the products of narrow floats are exact; XLA's own narrow products on the CPU are slower and round.
+    return lax.dot_general(
+        lhs.astype(jnp.float32), rhs.astype(jnp.float32), dims, precision=lax.Precision.HIGHEST,
+        preferred_element_type=jnp.float32,
+    )  # fmt: skip
+
+
+def _integer_product(lhs: Array, rhs: Array, dims: Any) -> Array:
+    """Exact int32 sums, in pieces that f32 holds exactly: XLA's integer products on the CPU are far slower."""
+    if lhs.dtype not in (jnp.int8, jnp.int4) or rhs.dtype not in (jnp.int8, jnp.int4):
+        return lax.dot_general(lhs, rhs, dims, preferred_element_type=jnp.int32)
+    ((at_l,), (at_r,)), _ = dims
+    total: Array = None
+    for low in range(0, lhs.shape[at_l], _EXACT_INT_TERMS):
+        high = min(low + _EXACT_INT_TERMS, lhs.shape[at_l])
+        a = lax.slice_in_dim(lhs, low, high, axis=at_l).astype(jnp.float32)
+        b = lax.slice_in_dim(rhs, low, high, axis=at_r).astype(jnp.float32)
+        part = lax.dot_general(a, b, dims, preferred_element_type=jnp.float32).astype(jnp.int32)
+        total = part if total is None else total + part
+    return total
