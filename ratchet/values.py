@@ -150,8 +150,24 @@ class OpCost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkUse:
+    """What went over one link between two chips, in one direction, during one run."""
+
+    source_chip: int
+    target_chip: int
+    bytes: int
+    messages: int
+    """Copies and semaphore signals."""
+    busy_cycles: int
+    """Cycles in which the link carried bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """The modelled run of one compiled program on one chip."""
+    """The modelled run of one compiled program on one chip.
+
+    Of a program on a slice it is the run of the slowest chip, with all chips in ``chips`` and the links in ``links``.
+    """
 
     chip: str
     compiler: str
@@ -178,6 +194,17 @@ class Timeline:
     """What costs most, in words, largest first."""
     not_modelled: tuple[str, ...]
     """What is left out for this very program, in words."""
+    chip_index: int = 0
+    """Which chip of the slice this is, by the compiler's logical id."""
+    ici_bytes: int = 0
+    """Bytes that this chip sent to others, counted once however many links they crossed."""
+    ici_wait_cycles: int = 0
+    """Part of ``dma_wait_cycles``: waiting for what another chip sends, or for what is on its way to one."""
+    launch_cycles: int = 0
+    """Cycles at the beginning in which the chips of a slice meet and compare what each was asked to run."""
+    chips: tuple[Timeline, ...] = ()
+    """Every chip of the slice, in order; empty for a program on one chip."""
+    links: tuple[LinkUse, ...] = ()
 
     @property
     def latency_ms(self) -> float:

@@ -7,9 +7,11 @@ DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Tim
 from __future__ import annotations
 
 import itertools
+import re
 import struct
 import traceback
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -20,9 +22,10 @@ from ratchet.schedule.dumps import TOP, Dumps
 from ratchet.schedule.hlo import HloModule, parse_hlo
 from ratchet.schedule.inputs import Inputs, ScalarInputs, operand_unknown
 from ratchet.schedule.known import WORDS_PER_GRANULE, KnownMemory
-from ratchet.schedule.places import GRANULES_PER_ADDRESS, Places
+from ratchet.schedule.places import GRANULES_PER_ADDRESS
+from ratchet.schedule.programs import Programs, Unit
+from ratchet.schedule.steps import Steps
 from ratchet.schedule.timeline import OpRun, Record, build
-from ratchet.schedule.translate import Translated, translate
 from ratchet.schedule.unknown import UndecidedBranch, Unknown, UnknownSteers
 from ratchet.status import Refusal, Status
 from ratchet.values import Timeline
@@ -60,44 +63,52 @@ def run(
             end, OUT_OF_BOUNDS if a bounds check fails that the compiler planted.
     """
     hlo = parse_hlo(hlo_text)
-    dumps = Dumps(dump_dir, hlo, compiler)
+    partitions = partitions_of(hlo_text)
+    if partitions > 1:
+        raise Refusal(
+            Status.USAGE,
+            f"the program was compiled for {partitions} chips: run it with ratchet.schedule.slice.run_slice.",
+        )
     given = scalar_inputs or {}
+    programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler)
     try:
-        record = Machine(dumps, hlo, chip, compiler, given).execute()
+        record = Machine(programs, hlo, chip, compiler, given).execute()
     except UndecidedBranch:
-        record = _slower_way(dumps, hlo, chip, compiler, given)
+        record = _slower_way(programs, hlo, chip, compiler, given)
     return build(record, chip=chip, compiler=compiler, detail=detail)
 
 
-def _slower_way(dumps: Dumps, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs) -> Record:
+def partitions_of(hlo_text: str) -> int:
+    """For how many chips a program was compiled, by the first line of its optimised HLO."""
+    match = re.search(r"num_partitions=(\d+)", hlo_text.partition("\n")[0])
+    return int(match.group(1)) if match else 1
+
+
+def _slower_way(programs: Programs, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs) -> Record:
     """Bounds a program that branches on what vector code computes: all such branches one way, then the other."""
     records = []
     for way in (True, False):
-        machine = Machine(dumps, hlo, chip, compiler, scalar_inputs, take_undecided=way)
+        machine = Machine(programs, hlo, chip, compiler, scalar_inputs, take_undecided=way)
         records.append(machine.execute())
     fast, slow = sorted(records, key=lambda record: record.cycles)
-    both = " and ".join(f"{record.cycles / chip.clock_hz * 1e3:.4g} ms" for record in (fast, slow))
-    undecided = f"branches on computed values: taking all or none of them makes {both}, the slower is reported"
-    return replace(slow, not_modelled=(undecided, *slow.not_modelled))
+    return replace(slow, not_modelled=(undecided(fast.cycles, slow.cycles, chip), *slow.not_modelled))
 
 
-@dataclass
-class _Unit:
-    """A translated listing and what is known of its callers' operands."""
-
-    name: str
-    translated: Translated
-    operands: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Per operand: memory space (``""`` for a scalar passed by value) and ``input`` or ``output``."""
-    is_kernel: bool = False
+def undecided(fast_cycles: int, slow_cycles: int, chip: Chip) -> str:
+    """What is said of a program whose branches on computed values were taken both ways."""
+    both = " and ".join(f"{cycles / chip.clock_hz * 1e3:.4g} ms" for cycles in (fast_cycles, slow_cycles))
+    return f"branches on computed values: taking all or none of them makes {both}, the slower is reported"
 
 
 class Machine:
     """One run of one program. The generated code calls its public methods."""
 
+    of_chip: Mapping[str, int] = {}
+    """Start-up values of scalar memory that differ between the chips of a slice, by tag."""
+
     def __init__(
         self,
-        dumps: Dumps,
+        programs: Programs,
         hlo: HloModule,
         chip: Chip,
         compiler: str,
@@ -108,12 +119,13 @@ class Machine:
         self._hlo = hlo
         self._chip = chip
         self._compiler = compiler
-        self._dumps = dumps
-        self._units: dict[str, _Unit] = {}
-        self._by_call: dict[str, tuple[str, _Unit]] = {}
-        self._stack: list[_Unit] = []
+        self._programs = programs
+        self._places = programs.places
+        self._units: dict[str, Unit] = {}
+        self._by_call: dict[str, tuple[str, Unit]] = {}
+        self._stack: list[Unit] = []
         self._calls: list[tuple[str, tuple[object, ...]]] = []
-        self._steps: dict[str, list[int]] = {}
+        self._steps = Steps()
         self._op_runs = Ends(20_000)
         self._op_cycles: dict[str, list[int]] = {}
         self._not_modelled: set[str] = set()
@@ -123,7 +135,6 @@ class Machine:
         self._take_undecided = take_undecided
         self.patience = itertools.repeat(None, PATIENCE if take_undecided is None else PATIENCE_UNDECIDED)
         self._inputs = Inputs(hlo, scalar_inputs, self._known)
-        self._places = Places(self._inputs.first_free)
 
     def execute(self) -> Record:
         """Runs the program from its top level; returns what happened, for :func:`ratchet.schedule.timeline.build`."""
@@ -143,35 +154,17 @@ class Machine:
 
     # --- preparation ---
 
-    def _unit(self, name: str) -> _Unit:
+    def _unit(self, name: str) -> Unit:
         unit = self._units.get(name)
-        if unit is not None:
-            return unit
-        listing = self._dumps.load(name)
-        places = self._places.add(listing)
-        for address, allocation in self._places.fixed_smem.items():
-            value = self._places.start_up_value(allocation, self._inputs.output)
-            if value is not None:
-                self.smem.setdefault(address, value)
-        translated = translate(
-            listing, place=places.__getitem__, compiler=self._compiler, code_name=f"<schedule of {name}>"
-        )
-        unit = _Unit(name=name, translated=translated)
-        for instruction in itertools.chain.from_iterable(listing.bundles):
-            if instruction.opcode.startswith("inlined_call_operand"):
-                text = instruction.operands
-                number = int(text.partition("index: ")[2].partition(",")[0])
-                space = instruction.opcode.partition(".")[2]
-                unit.operands[number] = (
-                    "" if space.startswith("<no") else space,
-                    text.partition("kind: ")[2].partition(",")[0],
-                )
-        op = self._hlo.ops.get(name)
-        unit.is_kernel = op is not None and "tpu_custom_call" in op.attributes
-        self._units[name] = unit
+        if unit is None:
+            unit = self._units[name] = self._programs.unit(name)
+            for address, allocation in self._places.fixed_smem.items():
+                value = self._places.start_up_value(allocation, self._inputs.output, self.of_chip)
+                if value is not None:
+                    self.smem.setdefault(address, value)
         return unit
 
-    def _run_unit(self, unit: _Unit, now: int, arguments: tuple[object, ...]) -> int:
+    def _run_unit(self, unit: Unit, now: int, arguments: tuple[object, ...]) -> int:
         self._stack.append(unit)
         try:
             end = unit.translated.run(now, arguments, self, unit.translated.counts)
@@ -203,12 +196,16 @@ class Machine:
             name = f"<{name}>" if note.startswith("<") else name
             if not name:
                 raise self._refuse(0, f"a call whose target is not told: {note!r}", self._stack[-1])
-            found = self._by_call[note] = (name, self._unit(self._dumps.resolve(name)))
+            found = self._by_call[note] = (name, self._unit(self._programs.resolve(name)))
         name, unit = found
         if unit.is_kernel or self._known:
             arguments = self._give_operands(name, unit, arguments)
         self._calls.append((name, arguments))
+        if unit.is_kernel:
+            self._steps.kernel(unit.name, unit.translated).begin(now, self._memory.hbm_busy_cycles)
         end = self._run_unit(unit, now, arguments)
+        if unit.is_kernel:
+            self._steps.kernel(unit.name, unit.translated).end(end, self._memory.hbm_busy_cycles)
         self._calls.pop()
         total = self._op_cycles.setdefault(name, [0, 0])
         total[0] += 1
@@ -216,7 +213,7 @@ class Machine:
         self._op_runs.add(OpRun(name, now, end))
         return end
 
-    def _give_operands(self, name: str, unit: _Unit, arguments: tuple[object, ...]) -> tuple[object, ...]:
+    def _give_operands(self, name: str, unit: Unit, arguments: tuple[object, ...]) -> tuple[object, ...]:
         given = list(arguments)
         for number, (space, kind) in unit.operands.items():
             words = self._inputs.operand_words(name, number) if kind == "input" else None
@@ -238,7 +235,7 @@ class Machine:
         """The pipeline loop of a kernel begins another iteration."""
         unit = self._stack[-1]
         if unit.is_kernel:
-            self._steps.setdefault(unit.name, []).append(now)
+            self._steps.kernel(unit.name, unit.translated).head(now, self._memory.hbm_busy_cycles)
 
     def decide(self, condition: Unknown, is_loop: bool) -> bool:
         """Which way a branch goes whose condition is not known. The length of a loop has no bound."""
@@ -269,7 +266,10 @@ class Machine:
     # --- called by generated code: memory ---
 
     def wait(self, now: int, flag: int, least: int, address: int) -> int:
-        return self._memory.wait(now, flag, least, address)
+        until = self._memory.wait(now, flag, least, address)
+        if until > now:
+            self._steps.waited(self._stack[-1].name, address, flag, until - now)
+        return until
 
     def dma(  # noqa: PLR0917 called positionally, for speed, by generated code
         self,
@@ -297,9 +297,12 @@ class Machine:
         granules: int,
         flag: int,
         source_flag: int,
+        overrides: int,
         address: int,
     ) -> None:
         """A DMA that may tell its source too when it has read all of it (flag 0 is a dummy)."""
+        if overrides:
+            raise self._refuse(address, "a copy to another chip in a program for one chip")
         self.dma(now, source, start, target, stop, granules, flag, "unknown", address)
         if source_flag:
             raise self._refuse(address, "a general DMA that signals its source")
@@ -343,7 +346,7 @@ class Machine:
                 return words[0]
         return Unknown(f"a vector load at bundle {address:#x} of {self._stack[-1].translated.listing.file}")
 
-    def unknown(self, address: int) -> Unknown:
+    def unknown(self, address: int) -> object:
         return Unknown(f"a vector result moved to a scalar at bundle {address:#x} of "
                        f"{self._stack[-1].translated.listing.file}")  # fmt: skip
 
@@ -351,7 +354,11 @@ class Machine:
         self._memory.add(flag, amount)
 
     def flag_set(self, now: int, flag: int, value: int) -> None:
-        self._memory.set(flag, value)
+        self._memory.set(now, flag, value)
+
+    def signal(self, now: int, word: int, amount: int, address: int) -> None:
+        """Adds to a sync flag of another chip."""
+        raise self._refuse(address, "a signal to another chip in a program for one chip")
 
     def flag_value(self, now: int, flag: int) -> int:
         return self._memory.value(now, flag)
@@ -403,12 +410,12 @@ class Machine:
         source = f", {sources[0]}" if sources else ""
         return f"{listing.file} bundle {address:#x}{source} ({self._compiler})"
 
-    def _refuse(self, address: int, why: str, unit: _Unit | None = None) -> Refusal:
+    def _refuse(self, address: int, why: str, unit: Unit | None = None) -> Refusal:
         file = (unit or self._stack[-1]).translated.listing.file
         return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} bundle {address:#x} ({self._compiler}): {why}.")
 
     @staticmethod
-    def _address_of(unit: _Unit, trace: TracebackType | None) -> int:
+    def _address_of(unit: Unit, trace: TracebackType | None) -> int:
         """Bundle address of the innermost line of the unit's generated code in a traceback."""
         name = unit.translated.run.__code__.co_filename
         lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == name]

@@ -6,6 +6,8 @@ a program only ever compares an address with others of the same allocation, and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ratchet.schedule.bundles import Allocation, Listing
 
 UNIT_BYTES = {"smem": 4, "sflag": 4, "vmem": 512, "hbm": 512, "cmem": 512}
@@ -14,13 +16,17 @@ UNIT_BYTES = {"smem": 4, "sflag": 4, "vmem": 512, "hbm": 512, "cmem": 512}
 GRANULES_PER_ADDRESS = UNIT_BYTES["hbm"] // 32
 """DMA granules per address step of HBM and VMEM."""
 
-_FIRST = {"smem": 1 << 20, "sflag": 1 << 12, "vmem": 1 << 20, "cmem": 1 << 20}
-"""First address for allocations without a fixed one: clear of all fixed addresses."""
+_FIRST = {"smem": 1 << 20, "sflag": 1 << 10, "vmem": 1 << 20, "cmem": 1 << 20}
+"""First address for allocations without a fixed one: clear of all fixed addresses. A sync flag of another chip is
+named by 13 bits."""
 
 START_UP: dict[str, int | None] = {
     "rng seed": 0,  # no seed: the program skips seeding the random number generator
     "chip ID": 0,
     "core index": 0,
+    "partition id location": 0,
+    "replica id location": 0,
+    "launch barrier id": 1,  # any number, the same on all chips of a slice
     "program id location": 0,  # only traced
     "run id low location": 1,  # not a multiple of 1024, at which a program would write trace records to the host
     "program descriptor state": 1,  # 1: loaded and ready; anything else skips the program
@@ -48,8 +54,8 @@ class Places:
                 continue  # its use will be refused by name
             if allocation.fixed and allocation.offset_bytes is not None:
                 address = allocation.offset_bytes // unit
-                if allocation.space == "smem":
-                    self.fixed_smem[address] = allocation
+                if allocation.space == "smem" and not (address in self.fixed_smem and " null" in allocation.tag):
+                    self.fixed_smem[address] = allocation  # the null pointer shares its address with the chip's id
             else:
                 address = self._next[allocation.space]
                 self._next[allocation.space] += -(-allocation.size_bytes // unit)
@@ -67,9 +73,12 @@ class Places:
                 return f"{allocation.name}{index} of {file} ({allocation.tag or 'no tag'})"
         return f"flag {flag}"
 
-    def start_up_value(self, allocation: Allocation, output: int) -> int | None:
-        """What the runtime stored there before the program started, or None if nothing is known."""
-        for tag, value in START_UP.items():
+    def start_up_value(self, allocation: Allocation, output: int, of_chip: Mapping[str, int]) -> int | None:
+        """What the runtime stored there before the program started, or None if nothing is known.
+
+        ``of_chip`` are the values that differ from chip to chip, by tag.
+        """
+        for tag, value in {**START_UP, **of_chip}.items():
             if allocation.tag.endswith(tag):
                 return output if value is None else value
         return None

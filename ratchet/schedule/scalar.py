@@ -30,6 +30,7 @@ _EXPRESSIONS: dict[str, str] = {
     "sadd.s32": _wrap("{0} + {1}"),
     "ssub.s32": _wrap("{0} - {1}"),
     "smul.u32": _wrap("{0} * {1}"),
+    "smulhi.u32": _wrap(f"({{0}} & {M}) * ({{1}} & {M}) >> 32"),
     "sand.u32": "{0} & {1}",
     "sor.u32": "{0} | {1}",
     "sxor.u32": "{0} ^ {1}",
@@ -244,6 +245,8 @@ class ScalarCode:
                 assign(f"({yes} if {p} is True else {no} if {p} is False else {p})")
             return False
 
+        if text.startswith("(0)") or re.search(r"\] \(0\),", text):
+            return False  # a predicate known to be false: arguments of an assertion that holds
         match = _PREDICATE.search(text)
         if match is not None:
             predicate = self._read("%" + match.group(2), reads)
@@ -288,6 +291,10 @@ class ScalarCode:
             flag, amount = self._operands(text, reads, 2)
             method = "flag_add" if opcode == "vsyncadd" else "flag_set"
             effect(f"X.{method}(T + {offset}, {flag}, {amount})")
+            return False
+        if opcode == "vsyncadd.remote":
+            flag, amount = self._operands(text, reads, 2)
+            effect(f"X.signal(T + {offset}, {flag}, {amount}, {self.address})")
             return False
         if opcode == "vsyncmov":
             (flag,) = self._operands(text, reads, 1)
@@ -374,7 +381,8 @@ class ScalarCode:
             spaces.append(space)
         effect(
             f"X.general_dma(T + {offset}, {spaces[0]!r}, {named['src']}, {spaces[1]!r}, {named['dst']}, "
-            f"{named['size_in_granules']}, {named['dst_syncflagno']}, {named['src_syncflagno']}, {self.address})"
+            f"{named['size_in_granules']}, {named['dst_syncflagno']}, {named['src_syncflagno']}, "
+            f"{named['overrides']}, {self.address})"
         )
 
     def _capture(self, instruction: Instruction, effects: list[tuple[str, str, set[str]]]) -> None:

@@ -65,7 +65,7 @@ def translate(listing: Listing, *, place: Callable[[str], int], compiler: str, c
     return _Translator(listing, place, compiler, code_name).translate()
 
 
-_BRANCH = re.compile(r"target bundleno = (\d+) \((0x[0-9a-f]+)\)")
+BRANCH = re.compile(r"target bundleno = (\d+) \((0x[0-9a-f]+)\)")
 
 
 class _Translator:
@@ -114,7 +114,7 @@ class _Translator:
     # --- control flow ---
 
     def _branch_target(self, instruction: Instruction) -> int:
-        match = _BRANCH.search(instruction.operands)
+        match = BRANCH.search(instruction.operands)
         if instruction.opcode != "sbr.rel" or match is None:
             raise self._refuse(instruction, "a branch of unknown form")
         target = int(match.group(1))

@@ -67,6 +67,7 @@ _SCALAR_SIDE = {
     "vtrace": ("VLOAD",),
     "vdelay": ("VLOAD",),
     "vsyncadd": ("VLOAD",),
+    "vsyncadd.remote": ("VLOAD",),
     "vsyncpa": ("VLOAD",),
     "vsyncmov": ("VLOAD",),
     "vwait.ge": ("VLOAD",),
@@ -142,3 +143,20 @@ def mxu_cycles(opcode: str) -> int | None:
         if part in _MXU_CYCLES:
             return _MXU_CYCLES[part]
     return None
+
+
+XLU_CYCLES = 8
+"""Least distance between two operations on one cross-lane unit, whichever they are, in the same programs."""
+
+
+@cache
+def xlu_cycles(opcode: str) -> int:
+    """Cycles for which a cross-lane operation keeps its unit busy; setting a pattern keeps it for one."""
+    return 1 if opcode.startswith("vset") else XLU_CYCLES
+
+
+@cache
+def unit_number(opcode: str) -> int:
+    """Which of the units of its kind an instruction names: 2 for ``vmatmul.bf16.gmra.mxu2``; 0 if it names none."""
+    match = re.search(r"[mx][xl]u(\d)", opcode)
+    return int(match.group(1)) if match else 0
