@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,10 @@ from ratchet.child import Child
 from ratchet.chips import Chip
 from ratchet.judge import compile as compiling
 from ratchet.judge import correctness
+from ratchet.status import Refusal, Status
+
+NEEDED_BYTES = 256 << 20
+"""Free space wanted for programs, dumps and what a kernel file may write."""
 
 
 class Workers:
@@ -22,6 +27,13 @@ class Workers:
     """
 
     def __init__(self, chip: Chip, *, keep: bool = False) -> None:
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+        if free < NEEDED_BYTES:  # a child that cannot write would look like a kernel that fails
+            raise Refusal(
+                Status.NO_SPACE,
+                f"{free >> 20} MiB free in {tempfile.gettempdir()}, wanted {NEEDED_BYTES >> 20} MiB: "
+                "free some, or set TMPDIR to a folder that has them",
+            )
         self._chip = chip
         self._keep = keep
         self._folder = tempfile.TemporaryDirectory(prefix="ratchet-")
