@@ -1,0 +1,168 @@
+"""The rules of the house, read from the imports and from the text of all tracked files."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent.parent
+FOUNDATION = ("ratchet.values", "ratchet.status", "ratchet.chips")
+ABOVE = ("ratchet.loop", "ratchet.view", "ratchet.cli", "ratchet.search", "prepare")
+PURE = ("ratchet.loop.decide", "ratchet.judge.roofline", "ratchet.judge.parity", "ratchet.schedule.bundles")
+NOT_PURE = ("os", "sys", "time", "datetime", "random", "secrets", "subprocess", "pathlib", "tempfile", "socket")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(HERE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(tree: ast.AST) -> Iterator[str]:
+    """Every module that a file imports, wherever the statement stands, and every name from one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute here"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def package() -> dict[str, tuple[Path, ast.AST]]:
+    paths = [*sorted((HERE / "ratchet").rglob("*.py")), HERE / "prepare.py"]
+    return {module_name(path): (path, ast.parse(path.read_bytes())) for path in paths}
+
+
+MODULES = package()
+IMPORTS = {name: set(imports_of(tree)) for name, (_, tree) in MODULES.items()}
+
+
+def importers(*wanted: str) -> set[str]:
+    """Modules that import one of ``wanted`` or something below it."""
+    return {
+        name
+        for name, imported in IMPORTS.items()
+        if any(one == want or one.startswith(want + ".") for one in imported for want in wanted)
+    }
+
+
+def test_the_package_is_read():
+    assert len(MODULES) > 40
+    assert "ratchet.judge.parity" in MODULES
+    assert "ratchet.judge.parity" in IMPORTS["ratchet.judge.values_worker"]
+
+
+@pytest.mark.parametrize("name", FOUNDATION)
+def test_the_foundation_imports_no_room(name):
+    ours = {one for one in IMPORTS[name] if one.split(".")[0] in ("ratchet", "prepare")}
+    assert all(one.startswith(FOUNDATION) for one in ours), ours
+
+
+@pytest.mark.parametrize("room", ["candidate", "judge", "schedule", "mosaic", "measure"])
+def test_what_judges_knows_nothing_of_the_loop(room):
+    inside = {name for name in MODULES if name.startswith(f"ratchet.{room}")}
+    assert not inside & importers(*ABOVE)
+
+
+def test_only_the_command_line_imports_the_view():
+    outside = {name for name in importers("ratchet.view") if not name.startswith("ratchet.view")}
+    assert outside == {"ratchet.cli"}
+
+
+def test_the_view_imports_the_foundation_alone():
+    inside = {name for name in MODULES if name.startswith("ratchet.view")}
+    rooms = ("ratchet.candidate", "ratchet.judge", "ratchet.schedule", "ratchet.mosaic", "ratchet.loop", "ratchet.cli")
+    assert not inside & importers(*rooms)
+
+
+def test_nothing_imports_the_command_line():
+    assert importers("ratchet.cli") == {"prepare"}
+    prepare = MODULES["prepare"][1]
+    top = ast.Module(body=[node for node in prepare.body if not isinstance(node, ast.If)], type_ignores=[])
+    assert not any(name.startswith("ratchet.cli") for name in imports_of(top)), "only where it is run as a program"
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_what_is_pure_reads_no_clock_and_no_file(name):
+    assert not {one.split(".")[0] for one in IMPORTS[name]} & set(NOT_PURE)
+    calls = {
+        node.func.id
+        for node in ast.walk(MODULES[name][1])
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not calls & {"open", "input", "print"}
+
+
+@pytest.mark.parametrize(
+    ("awkward", "importer"),
+    [
+        ("git", {"ratchet.loop.history"}),
+        ("jaxlib._hlo", {"ratchet.judge.compile_worker"}),
+        ("jaxlib.mlir", {"ratchet.mosaic.bindings"}),
+        ("jax._src", {"ratchet.mosaic.bindings"}),
+        ("sandlock", {"ratchet.candidate.worker"}),
+        ("pandas", set()),
+    ],
+)
+def test_an_awkward_dependency_has_one_importer(awkward, importer):
+    assert importers(awkward) <= importer
+
+
+def test_jax_is_only_in_processes_of_its_own():
+    """The process that decides imports no JAX: it starts quickly, and nothing in it can be patched by a kernel."""
+    reached, waiting = set(), ["ratchet.cli", "prepare"]
+    while waiting:
+        name = waiting.pop()
+        if name in MODULES and name not in reached:
+            reached.add(name)
+            waiting += IMPORTS[name]
+    assert "ratchet.judge.correctness" in reached
+    assert not reached & importers("jax", "jaxlib")
+
+
+def test_only_the_candidates_worker_executes_a_kernel_file():
+    def executes(tree):
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        return names & {"exec", "eval", "compile", "__import__"} or any(
+            isinstance(node, ast.Attribute) and node.attr in ("exec_module", "run_path", "run_module", "import_module")
+            for node in ast.walk(tree)
+        )
+
+    found = {name for name, (_, tree) in MODULES.items() if name.startswith("ratchet") and executes(tree)}
+    assert found - {"ratchet.candidate.worker"} <= {"ratchet.schedule.translate", "ratchet.schedule.scalar"}, (
+        "of programs that it translated itself, the schedule machine makes Python"
+    )
+    assert importers("ratchet.candidate.worker") == set(), "it is started as a process and never imported"
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=HERE, check=True, capture_output=True).stdout
+    return [HERE / name for name in listed.decode().split("\0") if name and (HERE / name).is_file()]
+
+
+PLACES = re.compile(
+    r"/(?:home|root|Users|work|workspace|mnt|private)/[A-Za-z0-9_.-]+"  # a path of somebody's machine
+    r"|https?://[^\s\"'<>]*(?:pypi|artifactory|nexus|devpi|simple/)[^\s\"'<>]*"  # where packages came from
+    r"|--(?:extra-)?index-url|--find-links|localhost:\d+/simple"
+)
+
+
+@pytest.mark.parametrize("kind", ["code", "others"])
+def test_no_file_names_a_machine_or_a_package_host(kind):
+    found = []
+    for path in tracked():
+        data = path.read_bytes()
+        if (path.suffix in (".py", ".sh")) != (kind == "code") or b"\0" in data or path.name == Path(__file__).name:
+            continue
+        text = data.decode(errors="replace")
+        found += [f"{path.relative_to(HERE)}: {match[0]}" for match in PLACES.finditer(text)]
+    assert found == []
+
+
+def test_sealed_and_packaged_rooms_are_those_that_exist():
+    rooms = {f"ratchet.{path.parent.name}" for path in (HERE / "ratchet").glob("*/__init__.py")} | {"ratchet"}
+    listed = set(re.search(r"^packages = \[(.*)\]", (HERE / "pyproject.toml").read_text(), re.MULTILINE)[1].split(", "))
+    assert {name.strip('"') for name in listed} == rooms
