@@ -58,6 +58,8 @@ class Shared:
     """By chip id."""
     senders: dict[int, dict[int, set[int]]] = field(default_factory=dict)
     """Per sync flag and chip that it was signalled at: which chips did."""
+    own_copies: dict[int, set[int]] = field(default_factory=dict)
+    """Per sync flag: chips at which it told that a copy of their own had left."""
 
 
 class Member(Machine):
@@ -202,6 +204,7 @@ class Member(Machine):
         late = self._memory.latency if "hbm" in (source, target) else 0.0
         self._memory.arrive(max(message.left, whole), source_flag, granules, remote=True)
         self.signalled.add(source_flag)
+        self._shared.own_copies.setdefault(source_flag, set()).add(self.number)
         self._deliver(other, max(message.arrival, whole) + late, flag, granules)
         if target == "hbm":
             other.memory.written_by_another(granules)

@@ -15,6 +15,7 @@ from ratchet.schedule.bundles import Instruction
 from ratchet.schedule.units import is_vector_code
 
 _PREDICATE = re.compile(r"\((!?)%(p\w+)\)")
+_CONSTANT_PREDICATE = re.compile(r"\((!?)([01])\)")
 _REGISTER = re.compile(r"^%(\w+?)_([sp]\d+)$")
 _PLACE = re.compile(r"^(#allocation\w+)(?: \+ (?:\$(0x[0-9a-f]+)|%(\w+)))?$")
 
@@ -245,8 +246,13 @@ class ScalarCode:
                 assign(f"({yes} if {p} is True else {no} if {p} is False else {p})")
             return False
 
-        if text.startswith("(0)") or re.search(r"\] \(0\),", text):
-            return False  # a predicate known to be false: arguments of an assertion that holds
+        match = _CONSTANT_PREDICATE.search(text)
+        if match is not None:
+            if opcode == "sbr.rel":
+                raise Untranslatable("a branch with a constant predicate")
+            if (match.group(1) == "!") == (match.group(2) == "1"):
+                return False  # never executed
+            text = text[: match.start()] + text[match.end() :]
         match = _PREDICATE.search(text)
         if match is not None:
             predicate = self._read("%" + match.group(2), reads)

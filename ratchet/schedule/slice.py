@@ -207,36 +207,40 @@ def _message_span(lane: str, message: Message, cycles: int) -> Span:
 
 
 def _deadlock(shared: Shared) -> Refusal:
-    """All chips wait, and nothing is under way: who waits for what, and who could have ended it."""
-    told = []
-    for member in shared.members:
-        waiting = member.waiting()
-        told.append(f"chip {member.number} {waiting}{_expected(shared, member)}" if waiting else "")
-    ended = [str(number) for number, text in enumerate(told) if not text]
-    at_end = [f"chip {', '.join(ended)} reached the end"] if ended else []
+    """All chips wait, and nothing is under way: who waits for whom, and for what."""
+    stuck = [member for member in shared.members if member.waits_for is not None]
+    ended = {member.number for member in shared.members} - {member.number for member in stuck}
+    edges = [f"chip {member.number} for {_awaited(shared, member)}" for member in stuck]
+    if ended:
+        edges.append(f"{_chips(ended)} reached the end")
+    places = [f"Chip {member.number}, place {shared.chip_ids.index(member.number)} in the mesh, {member.waiting()}"
+              f"{_so_far(shared, member)}." for member in stuck]  # fmt: skip
     return Refusal(
         Status.DEADLOCK,
-        f"the chips wait for ever: {'; '.join([*(text for text in told if text), *at_end])}. "
+        f"the chips wait for each other for ever: {'; '.join(edges)}. {' '.join(places)} "
         "Nothing is under way between them: look for a signal or a copy that not every chip sends.",
     )
 
 
-def _expected(shared: Shared, member: Member) -> str:
-    """Who has signalled what ``member`` waits for, and who has not though others did."""
-    if member.waits_for is None:
-        return ""
-    at = shared.senders.get(member.waits_for[0], {})
-    here = at.get(member.number, set())
-    active = set().union(*at.values()) if at else set()
-    if not active:
-        return " (no chip ever signals it)"
-    silent = {other.number for other in shared.members} - active
-    text = f" (signalled there by chip {_list(here)}" if here else " (no chip signalled it there"
-    elsewhere = {number: places for number, places in at.items() if number != member.number}
-    others = "; ".join(f"at chip {number} by chip {_list(by)}" for number, by in sorted(elsewhere.items()))
-    text += f"; {others}" if others else ""
-    return f"{text}; chip {_list(silent)} never signals it)" if silent else f"{text})"
+def _awaited(shared: Shared, member: Member) -> str:
+    """Who should have ended this wait, as far as the other chips' doings tell."""
+    flag = member.waits_for[0] if member.waits_for else 0
+    at = shared.senders.get(flag, {})
+    leavers = shared.own_copies.get(flag, set())
+    if leavers and member.number not in leavers:
+        return f"a copy of its own that it never starts ({_chips(leavers)} did)"
+    if not at:
+        return "a signal that no chip ever sends"
+    silent = {other.number for other in shared.members} - set().union(*at.values()) - {member.number}
+    return _chips(silent, "or") if silent else f"more than {_chips(at.get(member.number, set()))} sent"
 
 
-def _list(numbers: set[int]) -> str:
-    return ", ".join(map(str, sorted(numbers)))
+def _so_far(shared: Shared, member: Member) -> str:
+    at = shared.senders.get(member.waits_for[0] if member.waits_for else 0, {})
+    told = [f"at chip {number} by {_chips(by)}" for number, by in sorted(at.items())]
+    return f" (signalled so far {', '.join(told)})" if told else ""
+
+
+def _chips(numbers: set[int], word: str = "and") -> str:
+    *most, last = map(str, sorted(numbers)) if numbers else ("none",)
+    return f"chips {', '.join(most)} {word} {last}" if most else f"chip {last}"

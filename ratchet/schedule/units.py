@@ -94,6 +94,8 @@ _VALU = re.compile(
 @cache
 def is_vector_code(opcode: str) -> bool:
     """True for instructions that only move or compute vectors: timed and counted, not executed."""
+    if opcode.startswith(("vsync", "vwait")):
+        return False  # one that is not known must not pass for arithmetic
     return (opcode[0] == "v" and opcode not in _SCALAR_SIDE) or opcode in ("set.rngseed", "vsetiar.raw.iar0")
 
 

@@ -79,11 +79,17 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+_OF_A_CHIP = (
+    "chip_index", "cycles", "executed_bundles", "dma_wait_cycles", "ici_wait_cycles", "ici_bytes", "hbm_read_bytes",
+    "hbm_write_bytes", "launch_cycles",
+)  # fmt: skip
+
+
 def _timeline(timeline: Timeline) -> dict[str, Any]:
     """The totals; the spans themselves are in the trace."""
     spans = timeline.spans
     # Not asdict on the whole: it would copy tens of thousands of spans only to drop them.
-    totals = {name: value for name, value in vars(timeline).items() if name not in ("spans", "ops")}
+    totals = {name: value for name, value in vars(timeline).items() if name not in ("spans", "ops", "chips", "links")}
     return {
         **totals,
         "evaluator": f"{timeline.chip}-model",
@@ -91,6 +97,8 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
         "latency_ms": timeline.latency_ms,
         "ops": [asdict(op) for op in timeline.ops],
         "span_count": len(spans),
+        "chips": [{name: getattr(chip, name) for name in _OF_A_CHIP} for chip in timeline.chips],
+        "links": [asdict(link) for link in timeline.links],
     }
 
 

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ratchet.chips import CHIPS
+from ratchet.chips import CHIPS, Chip
 from ratchet.values import Span, Timeline
 from ratchet.view.text import clean
 from ratchet.view.xplane import PlaneBuilder, Value, new_message
@@ -26,7 +27,8 @@ _MODULES, _OPS, _ASYNC_OPS, _GRID = "XLA Modules", "XLA Ops", "Async XLA Ops", "
 # The machine's ``Steps`` are grid steps. XProf's ``Steps`` are runs of the program, over which it
 # takes its averages, so the grid steps go to a lane of their own.
 _RENAMED = {"Steps": _GRID}
-_FIRST_LANES = (_OPS, _ASYNC_OPS, _GRID, "DMA in", "DMA out", "DMA wait", "MXU", "VALU", "XLU", "EUP")
+_FIRST_LANES = (_OPS, _ASYNC_OPS, _GRID, "DMA in", "DMA out", "DMA wait", "ICI out", "ICI in", "ICI wait")
+_FIRST_LANES += ("MXU", "VALU", "XLU", "EUP")
 _READ, _WRITE, _HBM = 1, 2, 1  # XProf's numbers for operation types and memory spaces
 
 
@@ -42,7 +44,8 @@ def write_xspace(
 
     ``title`` names the program in the trace. ``flops`` are the problem's useful FLOPs of one run: they
     are credited to the Pallas kernels. ``hlo_module`` is the compiled module as a serialised
-    ``HloModuleProto``; with it, XProf also lists the module.
+    ``HloModuleProto``; with it, XProf also lists the module. A run on a slice has one plane per chip, and the FLOPs
+    are shared out evenly.
 
     An op's span may carry the attributes ``flops``, ``hbm_read_bytes`` and ``hbm_write_bytes``, all per
     execution, ``category`` and ``opcode``; what the spans leave open of the totals is shared out by cycles.
@@ -58,24 +61,10 @@ def write_xspace(
     space.warnings.append(f"modelled for TPU {chip.name} with {clean(timeline.compiler)}; not measured on a device")
     space.warnings.extend(f"not modelled: {clean(what)}" for what in timeline.not_modelled)
 
-    plane = PlaneBuilder(space, "/device:TPU:0")
-    plane.stat(plane.plane, "device_type_string", f"TPU {chip.name} {LABEL}")
-    plane.stat(plane.plane, "peak_teraflops_per_second", chip.peak_bf16_flops / 1e12)
-    plane.stat(plane.plane, "peak_hbm_bw_gigabytes_per_second", chip.hbm_bytes_per_s / 1e9)
-
-    run = Span(
-        lane="", name=f"{title} {LABEL}", start_cycles=0, end_cycles=timeline.cycles, attributes=_totals(timeline)
-    )
     module = f"{title}({PROGRAM_ID})"
-    writer = _Writer(plane, timeline)
-    writer.line("Steps", [run], {run.name: plane.event_type("0", f"modelled run of {title}")}, group_id=0)
-    writer.line(_MODULES, [run], {run.name: plane.event_type(module, run.name)}, group_id=0, program_id=PROGRAM_ID)
-    ops = _op_types(plane, timeline, flops)
-    for lane, spans in _lanes(timeline.spans):
-        if lane in (_OPS, _ASYNC_OPS):
-            writer.line(lane, spans, ops, group_id=0)
-        else:
-            writer.line(lane, spans, {})
+    chips = timeline.chips or (timeline,)
+    for one in chips:
+        _device_plane(space, one, chip, title, module, flops // len(chips))
 
     if hlo_module is not None:
         metadata = PlaneBuilder(space, "/host:metadata")
@@ -88,6 +77,27 @@ def write_xspace(
     return path
 
 
+def _device_plane(space: Any, timeline: Timeline, chip: Chip, title: str, module: str, flops: int) -> None:  # noqa: PLR0917
+    """The plane of one chip, with all its lanes."""
+    plane = PlaneBuilder(space, f"/device:TPU:{timeline.chip_index}")
+    plane.stat(plane.plane, "device_type_string", f"TPU {chip.name} {LABEL}")
+    plane.stat(plane.plane, "peak_teraflops_per_second", chip.peak_bf16_flops / 1e12)
+    plane.stat(plane.plane, "peak_hbm_bw_gigabytes_per_second", chip.hbm_bytes_per_s / 1e9)
+
+    run = Span(
+        lane="", name=f"{title} {LABEL}", start_cycles=0, end_cycles=timeline.cycles, attributes=_totals(timeline)
+    )
+    writer = _Writer(plane, timeline)
+    writer.line("Steps", [run], {run.name: plane.event_type("0", f"modelled run of {title}")}, group_id=0)
+    writer.line(_MODULES, [run], {run.name: plane.event_type(module, run.name)}, group_id=0, program_id=PROGRAM_ID)
+    ops = _op_types(plane, timeline, flops)
+    for lane, spans in _lanes(timeline.spans):
+        if lane in (_OPS, _ASYNC_OPS):
+            writer.line(lane, spans, ops, group_id=0)
+        else:
+            writer.line(lane, spans, {})
+
+
 def _totals(timeline: Timeline) -> dict[str, int | float | str]:
     """What a click on the whole run shows."""
     return {
@@ -96,6 +106,8 @@ def _totals(timeline: Timeline) -> dict[str, int | float | str]:
         "modelled_ms": timeline.latency_ms,
         "cycles": timeline.cycles,
         "dma_wait_cycles": timeline.dma_wait_cycles,
+        "ici_wait_cycles": timeline.ici_wait_cycles,
+        "ici_bytes": timeline.ici_bytes,
         "grid_steps": timeline.grid_steps,
         "hbm_read_bytes": timeline.hbm_read_bytes,
         "hbm_write_bytes": timeline.hbm_write_bytes,

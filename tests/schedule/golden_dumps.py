@@ -16,11 +16,11 @@ COMPILERS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
 PROGRAMS = sorted(path.name.removesuffix(".tar.xz") for path in (GOLDEN / COMPILERS[0]).iterdir())
 
 
-def unpack(compiler: str, program: str, into: Path) -> Path:
+def unpack(compiler: str, program: str, into: Path, *, golden: Path = GOLDEN) -> Path:
     """The folder with the dumps of one program."""
     folder = into / compiler / program
     folder.mkdir(parents=True)
-    with tarfile.open(GOLDEN / compiler / f"{program}.tar.xz") as archive:
+    with tarfile.open(golden / compiler / f"{program}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     return folder
 

@@ -2,6 +2,7 @@
 
 One archive per program, ``golden/<libtpu version>/<program>.tar.xz``, with the dumps under neutral names and the
 optimised HLO. Paths of the machine and the kernels' bytecode are taken out. Run it once per compiler version.
+``python -m tests.schedule.make_golden slice`` writes those of the programs for four chips, ``golden_slice/``.
 """
 
 from __future__ import annotations
@@ -10,17 +11,25 @@ import importlib.metadata
 import io
 import os
 import re
+import sys
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def main() -> None:
-    """Compiles every program of :mod:`tests.schedule.programs` and packs what the machine reads."""
-    from ratchet.schedule.dumps import dump_flags
+GOLDEN_SLICE = Path(__file__).parent / "golden_slice"
 
+
+def main() -> None:
+    """Compiles every program and packs what the machine reads."""
+    from ratchet.schedule.dumps import dump_flags
+    from ratchet.schedule.image import OFFSETS_PASS
+
+    version = f"libtpu-{importlib.metadata.version('libtpu')}"
+    slices = sys.argv[1:] == ["slice"]
     with tempfile.TemporaryDirectory() as name:
         dumps = Path(name) / "dumps"
         os.environ.update(
@@ -30,9 +39,12 @@ def main() -> None:
             TPU_WORKER_HOSTNAMES="localhost",
             TPU_WORKER_ID="0",
             ALLOW_MULTIPLE_LIBTPU_LOAD="1",
-            LIBTPU_INIT_ARGS=" ".join(dump_flags(dumps)),
+            LIBTPU_INIT_ARGS=" ".join(dump_flags(dumps, extra_passes=(OFFSETS_PASS,) if slices else ())),
         )
-        _compile_all(dumps, GOLDEN / f"libtpu-{importlib.metadata.version('libtpu')}")
+        if slices:
+            _compile_slices(dumps, GOLDEN_SLICE / version)
+        else:
+            _compile_all(dumps, GOLDEN / version)
 
 
 def _compile_all(dumps: Path, target: Path) -> None:
@@ -45,21 +57,54 @@ def _compile_all(dumps: Path, target: Path) -> None:
 
     topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")
     sharding = NamedSharding(Mesh(np.array(topology.devices[:1]), ("x",)), PartitionSpec())
-    target.mkdir(parents=True, exist_ok=True)
     for name, (function, shapes) in PROGRAMS.items():
         arguments = [jax.ShapeDtypeStruct(shape, dtype, sharding=sharding) for shape, dtype in shapes]
         compiled = jax.jit(function).lower(*arguments).compile()
-        files = {"optimized.hlo": compiled.as_text()}
-        for path in sorted(dumps.iterdir()):
-            if re.search(r"\.txt$", path.name) and "schedule-analysis" not in path.name and "hlo.txt" not in path.name:
-                files[re.sub(r"^\d+-", "1-", path.name)] = path.read_text()
-            path.unlink()
-        with tarfile.open(target / f"{name}.tar.xz", "w:xz") as archive:
-            for file, text in files.items():
-                data = _neutral(text).encode()
-                entry = tarfile.TarInfo(file)
-                entry.size = len(data)
-                archive.addfile(entry, io.BytesIO(data))
+        _pack(target / f"{name}.tar.xz", {"optimized.hlo": _neutral(compiled.as_text()), **_texts(dumps)})
+
+
+def _compile_slices(dumps: Path, target: Path) -> None:
+    import jax
+    import numpy as np
+    from jax.experimental import topologies
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    from ratchet.schedule.image import constant_segment
+    from tests.schedule.slice_programs import CHIP_IDS, CHIPS, PROGRAMS, SHARD
+
+    topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")
+    mesh = Mesh(np.array([topology.devices[i] for i in CHIP_IDS]), ("x",))
+    spec = PartitionSpec("x")
+    argument = jax.ShapeDtypeStruct((CHIPS * SHARD[0], SHARD[1]), np.float32, sharding=NamedSharding(mesh, spec))
+    for name, function in PROGRAMS.items():
+        sharded = jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+        compiled = jax.jit(sharded).lower(argument).compile()
+        constants = constant_segment(compiled.runtime_executable().serialize(), compiler=target.name)
+        files = {"optimized.hlo": _neutral(compiled.as_text()), "constants.bin": constants, **_texts(dumps)}
+        _pack(target / f"{name}.tar.xz", files)
+
+
+def _texts(dumps: Path) -> dict[str, str]:
+    """What the machine reads of the dumps, which are removed; of the top level only where allocations lie."""
+    files = {}
+    for path in sorted(dumps.iterdir()):
+        if re.search(r"\.txt$", path.name) and "schedule-analysis" not in path.name and "hlo.txt" not in path.name:
+            text = _neutral(path.read_text())
+            if "final-top-level-llo" in path.name:
+                text = "".join(line for line in text.splitlines(keepends=True) if "#allocation" in line[:20])
+            files[re.sub(r"^\d+-", "1-", path.name)] = text
+        path.unlink()
+    return files
+
+
+def _pack(target: Path, files: Mapping[str, str | bytes]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(target, "w:xz") as archive:
+        for file, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            entry = tarfile.TarInfo(file)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
 
 
 def _neutral(text: str) -> str:
