@@ -30,6 +30,11 @@ from ratchet.schedule.unknown import UndecidedBranch, Unknown, UnknownSteers
 from ratchet.status import Refusal, Status
 from ratchet.values import Timeline
 
+_FLAG = (1 << 13) - 1
+"""Bits of a sync flag's number; above them stands the core on chips that have two."""
+_TO_A_CHIP = 1 << 14
+"""Bit of a DMA's overrides that sends it to another chip; above it stands the core on chips that have two."""
+
 PATIENCE = 200_000_000
 """Basic blocks that a program may execute before the machine calls it endless."""
 PATIENCE_UNDECIDED = 5_000_000
@@ -301,10 +306,10 @@ class Machine:
         address: int,
     ) -> None:
         """A DMA that may tell its source too when it has read all of it (flag 0 is a dummy)."""
-        if overrides:
+        if overrides & _TO_A_CHIP:
             raise self._refuse(address, "a copy to another chip in a program for one chip")
         self.dma(now, source, start, target, stop, granules, flag, "unknown", address)
-        if source_flag:
+        if source_flag & _FLAG:
             raise self._refuse(address, "a general DMA that signals its source")
 
     def _move(  # noqa: PLR0917 as above

@@ -101,7 +101,7 @@ class ScalarCode:
         """Memory space that a pointer value points to."""
         for bundle in bundles:
             for instruction in bundle:
-                if instruction.opcode.startswith("int_to_ptr."):
+                if instruction.opcode.startswith(("int_to_ptr.", "scalar_lea.")):
                     self.pointers[instruction.dest.rpartition("_")[0]] = instruction.opcode.partition(".")[2]
                 elif instruction.opcode == "vpush":
                     self.pushed.add(instruction.operands.strip().lstrip("%"))
@@ -282,7 +282,13 @@ class ScalarCode:
             if match is None:
                 raise Untranslatable("a scalar store of unknown form")
             where = self._memory(match.group(1), reads)
-            effect(f"sm[{where}] = {self._operand(match.group(2), reads)}")
+            value = self._operand(match.group(2), reads)
+            if not predicate:
+                effect(f"sm[{where}] = {value}")
+                return False
+            yes, no, condition = _three_ways(predicate)
+            effects.append((f"sm[{where}] = {value}", yes, set(reads)))
+            effects.append((f"sm[{where}] = {condition}", f"not ({yes} or {no})", set(reads)))
             return False
         if opcode == "inlined_call":
             operands = [self._operand(part, reads) for part in _split(text)]

@@ -55,6 +55,7 @@ _VECTOR_HEADS: dict[str, str] = {
     "vmandn": "VLOAD",
     "vmmov": "VLOAD",
     "vmneg": "VLOAD",
+    "vmpackc": "VLOAD",  # or on a vector-ALU slot
     "vrng": "VLOAD",
     "vphi": "",
     "vmphi": "",
