@@ -31,8 +31,10 @@ def make_spans(record: Record, counts: Mapping[str, Counts], *, detail: bool, mx
     spans: list[Span] = [Span(lane="XLA Modules", name="modelled run", start_cycles=0, end_cycles=record.cycles)]
     spans += _op_spans(record, counts, mxu_per_core)
     windows: list[tuple[int, int]] = []
-    for name, starts in record.steps.items():
-        found, kept = _step_spans(name, starts, _ends_of(record, name), steps)
+    for name, kernel in record.steps.kernels.items():
+        if not kernel.starts:
+            continue
+        found, kept = _step_spans(name, kernel.starts, _ends_of(record, name), steps)
         spans += found
         windows += kept
     spans += _transfer_spans(record, sorted(windows))

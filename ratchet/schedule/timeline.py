@@ -11,6 +11,7 @@ import numpy as np
 from ratchet.chips import Chip
 from ratchet.schedule.dma import GRANULE_BYTES, Ends, Memory
 from ratchet.schedule.spans import make_spans
+from ratchet.schedule.steps import Steps
 from ratchet.schedule.translate import Translated
 from ratchet.schedule.units import CAPACITY, SLOTS, mxu_cycles, slots
 from ratchet.status import Refusal, Status
@@ -40,11 +41,18 @@ class Record:
     op_runs: Ends
     opcodes: Mapping[str, str]
     unit_of_op: Mapping[str, str]
-    steps: Mapping[str, list[int]]
-    """Per kernel listing: cycle at which each iteration of its pipeline loop began."""
+    steps: Steps
+    """What happened in each grid step, and where was waited."""
     memory: Memory
     flag_name: Callable[[int], str]
     not_modelled: tuple[str, ...]
+
+    def op_of_flag(self, flag: int) -> str:
+        """The asynchronous op of the entry computation whose end a sync flag tells, or ``""``."""
+        name = self.flag_name(flag)
+        if "(output of " not in name or "-start" not in name:
+            return ""
+        return name.partition("(output of ")[2].partition("@")[0].replace("-start", "-done")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +156,8 @@ def _grid_steps(record: Record, name: str) -> int:
     translated, is_kernel = record.units[name]
     if not is_kernel:
         return 0
-    iterations = len(record.steps.get(name, ()))
+    kernel = record.steps.kernels.get(name)
+    iterations = len(kernel.starts) if kernel else 0
     runs = translated.counts[0]
     # The pipeline's prologue and epilogue are iterations that branch past the body, which follows the loop's head.
     body = translated.counts[translated.loop_block + 1] if translated.loop_block is not None else runs
