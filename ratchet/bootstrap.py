@@ -49,7 +49,7 @@ def make(root: Path) -> None:
     venv, lock = root / ".venv", root / "requirements.lock"
     if not (venv / "bin" / "python").exists():
         say(f"making .venv with Python {platform.python_version()}")
-        call(sys.executable, "-m", "venv", venv)
+        call(sys.executable, "-m", "venv", "--without-pip", venv)  # pip only where uv has to be fetched
     uv = find_uv(venv)
     say("installing the locked packages (about 1.6 GB on disk; only the first time)")
     start = time.monotonic()
@@ -61,7 +61,7 @@ def make(root: Path) -> None:
 
 
 def main(root: Path) -> int:
-    """Make the environment unless another process just did; returns the exit code."""
+    """Make the environment and say what keeps it from being made; returns the exit code."""
     if (platform.system(), platform.machine()) != WHEEL_PLATFORM:
         say(
             f"the TPU compiler has no build for {platform.system()} {platform.machine()}: "
@@ -70,6 +70,16 @@ def main(root: Path) -> int:
     if shutil.disk_usage(root).free < NEEDED_BYTES and not (root / ".venv").exists():
         say(f"less than {NEEDED_BYTES >> 30} GiB free at {root}; free some space and run again")
         return FAILED
+    try:
+        return _make_alone(root)
+    except (subprocess.CalledProcessError, OSError) as error:
+        what = " ".join(map(str, error.cmd[:4])) if isinstance(error, subprocess.CalledProcessError) else str(error)
+        say(f"failed: {what}. Is a package index reachable, and is python3-venv installed? Run again to go on.")
+        return FAILED
+
+
+def _make_alone(root: Path) -> int:
+    """Make the environment unless another process just did."""
     with (root / ".venv.lock").open("w") as guard:
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,12 +89,7 @@ def main(root: Path) -> int:
         done = root / ".venv" / "requirements.lock"
         if done.exists() and done.read_bytes() == (root / "requirements.lock").read_bytes():
             return 0
-        try:
-            make(root)
-        except (subprocess.CalledProcessError, OSError) as error:
-            what = " ".join(map(str, error.cmd[:4])) if isinstance(error, subprocess.CalledProcessError) else str(error)
-            say(f"failed: {what}. Is a package index reachable, and is python3-venv installed? Run again to go on.")
-            return FAILED
+        make(root)
     return 0
 
 
