@@ -153,6 +153,85 @@ def lowered_module(function: Callable[..., Any], avals: Sequence[Any], context: 
         return ir.Module.parse(text)
 
 
+def lowered_per_device(
+    function: Callable[..., Any],
+    avals: Sequence[Any],
+    mesh: Sequence[tuple[str, int]],
+    context: ir.Context,
+    channel: int,
+) -> ir.Module:
+    """Like ``lowered_module``, for a function that one device of ``mesh`` runs and that may use its axes by name.
+
+    What stands inside ``shard_map`` becomes the entry. ``channel`` numbers its collectives apart from others.
+    """
+    names, sizes = [name for name, _ in mesh], [size for _, size in mesh]
+    nowhere = jax.sharding.PartitionSpec()
+    sharded = jax.shard_map(
+        function,
+        mesh=jax.sharding.AbstractMesh(tuple(sizes), tuple(names)),
+        in_specs=nowhere,
+        out_specs=nowhere,
+        check_vma=False,
+    )
+    text = jax.jit(sharded, keep_unused=True).trace(*avals).lower(lowering_platforms=("cpu",)).as_text()
+    with context, ir.Location.unknown():
+        module = ir.Module.parse(text)
+        (main,) = (op.operation for op in module.body if _symbol(op.operation) == "main")
+        (manual,) = (op.operation for op in main.regions[0].blocks[0] if op.operation.name == "sdy.manual_computation")
+        block = manual.regions[0].blocks[0]
+        # The inner block may lack unused arguments and have constants for arguments: give it the outer signature.
+        outer, inner = list(main.regions[0].blocks[0].arguments), list(block.arguments)
+        for value in outer:
+            block.add_argument(value.type, ir.Location.unknown())
+        for value, operand in zip(inner, manual.operands, strict=True):
+            if operand in outer:
+                value.replace_all_uses_with(block.arguments[len(inner) + outer.index(operand)])
+            else:
+                with ir.InsertionPoint.at_block_begin(block):
+                    value.replace_all_uses_with(operand.owner.clone().results[0])
+        for _ in inner:
+            block.erase_argument(0)
+        end = block.operations[len(block.operations) - 1].operation
+        types = ([argument.type for argument in block.arguments], [value.type for value in end.operands])
+        with ir.InsertionPoint(end):
+            ir.Operation.create("func.return", [], list(end.operands))
+        end.erase()
+        with ir.InsertionPoint(module.body):
+            entry = ir.Operation.create(
+                "func.func",
+                attributes={
+                    "sym_name": ir.StringAttr.get("main"),
+                    "sym_visibility": ir.StringAttr.get("public"),
+                    "function_type": ir.TypeAttr.get(ir.FunctionType.get(*types)),
+                },
+                regions=1,
+            )
+        block.append_to(entry.regions[0])
+        main.erase()
+        for op in list(module.body):
+            if op.operation.name == "sdy.mesh":
+                op.operation.erase()
+        _renumber(module.operation, channel)
+    return module
+
+
+def _symbol(op: ir.Operation) -> str:
+    return str(ir.StringAttr(op.attributes["sym_name"]).value) if "sym_name" in op.attributes else ""
+
+
+def _renumber(operation: ir.Operation, channel: int) -> None:
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        nonlocal channel
+        if "channel_handle" in op.attributes:
+            op.attributes["channel_handle"] = ir.Attribute.parse(
+                f"#stablehlo.channel_handle<handle = {channel}, type = 1>"
+            )
+            channel += 1
+        return ir.WalkResult.ADVANCE
+
+    operation.walk(visit)
+
+
 def repack(exported: Any, module: ir.Module, in_avals: Sequence[Any], out_avals: Sequence[Any]) -> Any:
     """The artefact with another module in it, for the CPU, with flat inputs and outputs."""
     extra_in, extra_out = len(in_avals) - len(exported.in_avals), len(out_avals) - len(exported.out_avals)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,163 +16,18 @@ from jax import lax
 
 from ratchet.mosaic.dtypes import jax_dtype
 from ratchet.mosaic.findings import KINDS, Kind, Site
-from ratchet.mosaic.machine import FLAGS, Machine, Options, refuse, root_of
+from ratchet.mosaic.machine import BARRIER, FLAGS, RULES, Machine, Options, refuse, root_of
 from ratchet.mosaic.memory import Array, Buffer, Index, Slice, Whole, decode, encode, known, take
-from ratchet.mosaic.module import Function, KernelModule, Value
+from ratchet.mosaic.module import Op, Value
+from ratchet.mosaic.ops_memory import allocate
+from ratchet.mosaic.signature import Kernel, Operand, Window
 from ratchet.status import Refusal, Status
-
-_DYNAMIC = -(2**63)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """How blocks of one operand are chosen."""
-
-    transform: Function
-    shape: tuple[int, ...]
-    element: bool
-    """The index map gives element offsets rather than block numbers."""
-    low: tuple[int, ...]
-    high: tuple[int, ...]
-    """Virtual padding before and after the array, element windows only."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operand:
-    """One input or output of the kernel function."""
-
-    argument: Value
-    index: int
-    """Position among the inputs (after dynamic bounds) or among the outputs."""
-    is_output: bool
-    window: Window | None
-    alias: int | None
-    """For an input: the output it is aliased to. For an output: the input."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """One custom call, ready to be translated."""
-
-    name: str
-    module: KernelModule
-    main: Function
-    bounds: tuple[int | None, ...]
-    """Static grid bounds; ``None`` where the bound is an operand."""
-    semantics: tuple[str, ...]
-    prefetch: tuple[Value, ...]
-    operands: tuple[Operand, ...]
-    scratch: tuple[Value, ...]
-
-    @property
-    def dynamic_bounds(self) -> int:
-        return sum(bound is None for bound in self.bounds)
-
-
-def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases: dict[int, int]) -> Kernel:
-    """Read the kernel function's signature.
-
-    Args:
-        inputs: Number of operands of the custom call, dynamic grid bounds and scalar prefetch included.
-        outputs: Number of its results.
-        aliases: Operand number to result number.
-
-    Raises:
-        Refusal: ``CANNOT_VERIFY`` where the signature is not one that is known.
-    """
-    mains = [f for f in module.functions.values() if "tpu.core_type" in f.attributes]
-    if len(mains) != 1:
-        raise refuse(f"a module with {len(mains)} kernel functions", module)
-    (main,) = mains
-    attributes = main.attributes
-    if attributes["tpu.core_type"] != "#tpu.core_type<tc>":
-        raise refuse(f"a kernel for {attributes['tpu.core_type']}", module)
-    known_names = {
-        "dimension_semantics", "function_type", "iteration_bounds", "scalar_prefetch", "scratch_operands", "sym_name",
-        "tpu.core_type", "window_params",
-    }  # fmt: skip
-    if set(attributes) - known_names:
-        raise refuse(f"function attribute {sorted(set(attributes) - known_names)}", module)
-    raw_bounds: Sequence[int] = attributes.get("iteration_bounds", ())
-    bounds = tuple(None if b == _DYNAMIC else b for b in raw_bounds)
-    semantics = tuple(
-        str(s).removeprefix("#tpu.dimension_semantics<").removesuffix(">")
-        for s in attributes.get("dimension_semantics", ())
-    )[: len(bounds)]
-    dynamic = sum(b is None for b in bounds)
-    n_prefetch = int(str(attributes.get("scalar_prefetch", 0)))
-    n_scratch = int(str(attributes.get("scratch_operands", 0)))
-    arguments = main.body.arguments
-    n_inputs = inputs - dynamic - n_prefetch
-    if len(arguments) != len(bounds) + n_prefetch + n_inputs + outputs + n_scratch:
-        raise refuse(
-            f"a kernel function of {len(arguments)} arguments for {inputs} operands, {outputs} results", module
-        )
-    at = len(bounds)
-    prefetch, at = arguments[at : at + n_prefetch], at + n_prefetch
-    params: Sequence[Any] = attributes.get("window_params", ({},) * (n_inputs + outputs))
-    operands = []
-    for i in range(n_inputs + outputs):
-        is_output = i >= n_inputs
-        index = i - n_inputs if is_output else i
-        if is_output:
-            alias = next((a - dynamic - n_prefetch for a, b in aliases.items() if b == index), None)
-        else:
-            alias = aliases.get(index + dynamic + n_prefetch)
-        operands.append(
-            Operand(
-                argument=arguments[at + i],
-                index=index,
-                is_output=is_output,
-                window=_window(module, params[i]),
-                alias=alias,
-            )
-        )
-    return Kernel(
-        name=name,
-        module=module,
-        main=main,
-        bounds=bounds,
-        semantics=semantics,
-        prefetch=prefetch,
-        operands=tuple(operands),
-        scratch=arguments[len(arguments) - n_scratch :] if n_scratch else (),
-    )
-
-
-def _window(module: KernelModule, params: dict[str, Any]) -> Window | None:
-    if not params:
-        return None
-    # Buffer counts and when a window is fetched again change speed, not values.
-    unknown = set(params) - {"transform_indices", "window_bounds", "window_kind", "pipeline_mode", "revisit_mode"}
-    if unknown:
-        raise refuse(f"window attribute {sorted(unknown)}", module)
-    if "window_bounds" not in params:
-        return None  # an affine map of zeros: the whole array
-    shape = tuple(params["window_bounds"])
-    kind = params.get("window_kind")
-    low = high = (0,) * len(shape)
-    if kind is not None:
-        text = str(kind)
-        if not text.startswith("#tpu.element_window<["):
-            raise refuse(f"window kind {text}", module)
-        low, high = (
-            tuple(int(n) for n in part.split(",") if n.strip())
-            for part in text.removeprefix("#tpu.element_window<[").removesuffix("]>").replace(" ", "").split("],[")
-        )
-    return Window(
-        transform=module.functions[params["transform_indices"]],
-        shape=shape,
-        element=kind is not None,
-        low=low,
-        high=high,
-    )
 
 
 def run_kernel(
     kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
     *,
-    config: Array, options: Options, sites: list[Site],
+    config: Array, options: Options, sites: list[Site], device: Array | None = None, devices: int = 1,
 ) -> tuple[list[Array], Array]:  # fmt: skip
     """Trace the execution of a kernel.
 
@@ -182,31 +36,32 @@ def run_kernel(
         output_types: Shape and dtype of each result.
         config: int32[2]: seed of the order of parallel steps (0 is lexicographic), and fill of unwritten memory.
         sites: Receives the places where findings are checked.
+        device: Logical id of this device, where several run in lockstep; ``devices`` is how many.
 
     Returns:
         The results, and the int32 vector of first findings (see ``machine.FLAGS``).
     """
-    return _Run(kernel, arrays, output_types, config=config, options=options, sites=sites).run()
+    machine = Machine(
+        kernel=kernel.module, options=options, fill=config[1], sites=sites, device=device, devices=devices
+    )
+    return _Run(kernel, arrays, output_types, machine=machine, seed=config[0]).run()
 
 
 class _Run:
     def __init__(
         self, kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
-        *,
-        config: Array, options: Options, sites: list[Site],
+        *, machine: Machine, seed: Array,
     ) -> None:  # fmt: skip
-        self.kernel, self.output_types = kernel, output_types
-        self.machine = Machine(kernel=kernel.module, options=options, fill=config[1], sites=sites)
+        self.kernel, self.output_types, self.machine, self.seed = kernel, output_types, machine, seed
         dynamic = [jnp.asarray(a, jnp.int32).reshape(()) for a in arrays[: kernel.dynamic_bounds]]
         self.inputs = arrays[kernel.dynamic_bounds :]
         feed = iter(dynamic)
         self.bounds: tuple[Index, ...] = tuple(next(feed) if b is None else b for b in kernel.bounds)
         self.machine.bounds = self.bounds
         self.orders = [
-            self._order(config[0], i, bound) if "parallel" in semantics else None
+            self._order(seed, i, bound) if "parallel" in semantics else None
             for i, (bound, semantics) in enumerate(zip(kernel.bounds, kernel.semantics, strict=True))
         ]
-        self.seed = config[0]
         self.written_roots = {
             root_of(value)
             for function in (kernel.main,)
@@ -279,6 +134,7 @@ class _Run:
     def _set_up(self) -> None:
         machine, kernel = self.machine, self.kernel
         machine.memory[FLAGS] = jnp.full((2 * len(KINDS),), -1, jnp.int32)
+        machine.memory[BARRIER] = jnp.int32(0)
         for value, array in zip(kernel.prefetch, self.inputs, strict=False):
             dtype = jax_dtype(value.type.dtype)
             buffer = Buffer(name="scalar prefetch", shape=value.type.shape, dtype=dtype, space="smem")
@@ -288,8 +144,6 @@ class _Run:
         for operand in sorted(kernel.operands, key=lambda o: not o.is_output):  # outputs first: inputs may alias them
             self._set_up_operand(operand, data)
         for value in kernel.scratch:
-            from ratchet.mosaic.ops_memory import allocate
-
             machine.values[value] = allocate(machine, value, "scratch")
 
     def _set_up_operand(self, operand: Operand, data: Sequence[Array]) -> None:
@@ -317,6 +171,7 @@ class _Run:
             if tuple(type_.shape) != tuple(shape):
                 raise refuse(f"an operand of {shape} seen as {type_}", self.kernel.module)
             machine.values[operand.argument] = whole
+            machine.add_shadows(operand.argument, whole.buffer)
             return
         written = operand.argument in self.written_roots
         if operand.is_output or written or operand.alias is not None:
@@ -328,6 +183,7 @@ class _Run:
                 is_input=not operand.is_output and operand.alias is None,
             )
             machine.memory[window] = machine.poison(window.shape, window.dtype)
+            machine.add_shadows(operand.argument, window)
             machine.values[operand.argument] = Whole(window)
             (self.output_windows if operand.is_output else self.input_windows).append((operand, operand.window, window))
 
@@ -436,7 +292,12 @@ class _Run:
     def _loop(self, steps: Index, never: list[list[Array]]) -> None:
         machine = self.machine
         roots = {machine.values[root].buffer for root in self.written_roots if root in machine.values}
-        carried = [b for b in machine.memory if b is FLAGS or b in roots or b.name.startswith("window of ")]
+        shadows = {b for pair in machine.late.values() for b in pair}
+        carried = [
+            b
+            for b in machine.memory
+            if b is FLAGS or b is BARRIER or b in shadows or b in roots or b.name.startswith("window of ")
+        ]
         carried += [self.whole[True, o.index].buffer for o, _, _ in self.output_windows]
         carried = list(dict.fromkeys(carried))
 
@@ -468,9 +329,7 @@ class _Padded(Whole):
         super().__init__(whole.buffer)
 
 
-def _writes(op: Any) -> list[Value]:
-    from ratchet.mosaic.machine import RULES
-
+def _writes(op: Op) -> list[Value]:
     found = RULES.get(op.name)
     return list(found.writes(op)) if found else []
 

@@ -5,6 +5,8 @@ While JAX traces, the machine walks the kernel's operations once; what it leaves
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,6 +75,8 @@ class Options:
     f32_matmul_passes: str = "mxu"
     """``mxu``: an f32 product without a precision attribute rounds its operands to bf16, as the matrix unit does;
     ``exact``: it does not, as Pallas's interpret mode."""
+    late_dma: bool = False
+    """Whether the data of a DMA arrive when it is waited for rather than at once (see ``ops_dma``)."""
 
 
 def refuse(what: str, kernel: KernelModule, op: Op | None = None) -> Refusal:
@@ -85,6 +89,14 @@ def refuse(what: str, kernel: KernelModule, op: Op | None = None) -> Refusal:
 
 FLAGS = Buffer(name="findings", shape=(2 * len(KINDS),), dtype=np.dtype(np.int32), space="judge")
 """For each kind of finding the step and the site of the first one, or -1."""
+
+BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), space="judge")
+"""The semaphore that kernels of all devices share."""
+
+_LATE_ELEMENTS = 1 << 22
+
+DEVICES = "mosaic_devices"
+"""Name of the axis along which all devices run in lockstep."""
 
 
 @dataclass(kw_only=True)
@@ -105,6 +117,12 @@ class Machine:
     """Grid bounds, for ``tpu.iteration_bound``."""
     device: Array | None = None
     """Logical id of this device, where the program is sharded."""
+    devices: int = 1
+    active: Any = None
+    """Whether this device takes the branch under way, where branches are executed under a mask."""
+    late: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)
+    """With ``late_dma``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
+    _semaphores: dict[Buffer, int] = field(default_factory=dict)
 
     # --- values ---
 
@@ -134,6 +152,30 @@ class Machine:
             value = (jnp.int32(-1_431_655_766 + 1) + 1_234_567 * self.fill).astype(dtype)
         return jnp.broadcast_to(encode(value), shape)
 
+    def is_late(self, buffer: Buffer) -> bool:
+        return buffer in self.late
+
+    def add_shadows(self, root: Value, buffer: Buffer) -> None:
+        """With ``late_dma``, what DMAs into a buffer need; not for large arrays, to keep the price bounded."""
+        if not self.options.late_dma or root not in self.dma_targets or math.prod(buffer.shape) > _LATE_ELEMENTS:
+            return
+        array = self.memory[buffer]
+        arriving = Buffer(name=f"arriving in {buffer.name}", shape=buffer.shape, dtype=buffer.dtype, space="judge")
+        owner = Buffer(name=f"owner of {buffer.name}", shape=buffer.shape, dtype=np.dtype(np.int32), space="judge")
+        self.memory[arriving] = jnp.zeros(array.shape, array.dtype)
+        self.memory[owner] = jnp.zeros(array.shape, jnp.int32)
+        self.late[buffer] = (arriving, owner)
+
+    @functools.cached_property
+    def dma_targets(self) -> frozenset[Value]:
+        """The memrefs from outside or allocated inside that some DMA writes to."""
+        starts = (op for op in self.kernel.operations() if op.name == "tpu.enqueue_dma")
+        return frozenset(root_of(value) for op in starts for value in RULES[op.name].writes(op))
+
+    def semaphore_base(self, buffer: Buffer) -> int:
+        """Number of the first semaphore of a buffer of them, unique in the kernel."""
+        return self._semaphores.setdefault(buffer, sum(math.prod(b.shape) for b in self._semaphores))
+
     # --- execution ---
 
     def run_block(self, block: Block, arguments: Sequence[Any] = ()) -> list[Any]:
@@ -148,8 +190,23 @@ class Machine:
             unknown = set(op.attributes) - found.attributes
             if unknown:
                 raise refuse(f"attribute {sorted(unknown)} of operation {op.name}", self.kernel, op)
-            found.run(self, op)
+            if self.active is None or self.has_remote(op):
+                found.run(self, op)
+            else:
+                self._run_masked(found, op)
         return []
+
+    def _run_masked(self, found: Rule, op: Op) -> None:
+        """Run an operation on every device, keeping what it wrote only where the branch is taken."""
+        before = dict(self.memory)
+        found.run(self, op)
+        for buffer, array in self.memory.items():
+            if buffer in before and array is not before[buffer]:
+                self.memory[buffer] = jnp.where(self.active, array, before[buffer])
+
+    def has_remote(self, op: Op) -> bool:
+        """Whether anything inside talks to another device."""
+        return self.device is not None and any(map(_is_remote, op.walk()))
 
     def within(
         self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
@@ -173,8 +230,13 @@ class Machine:
                 continue
             for value in found.writes(nested):
                 root = root_of(value)
-                if root not in inner:
+                if root.owner is not None and root.owner.name == "tpu.sem_barrier":
+                    buffers[BARRIER] = None
+                elif root not in inner:
                     buffers[self.ref(root).buffer] = None
+            if nested.name in DMA_OPS:
+                late = (buffer for pair in self.late.items() for buffer in (pair[0], *pair[1]))
+                buffers.update(dict.fromkeys(buffer for buffer in late if buffer in self.memory))
             if found.checks:
                 buffers[FLAGS] = None
         return list(buffers)
@@ -209,6 +271,10 @@ class Machine:
         self.report(Kind.SLICE_OUT_OF_BOUNDS, op, bad, f"{what} of {tuple(sizes)} leaves a buffer of {tuple(shape)}")
 
 
+DMA_OPS = frozenset({"tpu.enqueue_dma", "tpu.wait_dma2", "tpu.sem_wait"})
+_DEVICE_SEGMENT = {"tpu.enqueue_dma": 4, "tpu.sem_signal": 2}
+"""Which operand group names another device."""
+
 TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield"})
 
 
@@ -217,3 +283,8 @@ def root_of(value: Value) -> Value:
     while value.owner is not None and value.owner.name in VIEW_OPS:
         value = value.owner.operands[0]
     return value
+
+
+def _is_remote(op: Op) -> bool:
+    segment = _DEVICE_SEGMENT.get(op.name)
+    return segment is not None and bool(op.attributes["operandSegmentSizes"][segment])

@@ -7,6 +7,7 @@ XLA's CPU backend would convert whole arrays to f32 and back for every slice it 
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,14 @@ class Ref:
     def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
         raise NotImplementedError
 
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        """The same reference with every index of its slices changed."""
+        raise NotImplementedError
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        """The same reference into a buffer of another dtype; not through a bitcast."""
+        raise NotImplementedError
+
     def load_all(self, memory: Memory) -> Array:
         return self.load(memory, (0,) * len(self.shape), self.shape)
 
@@ -77,6 +86,14 @@ class Whole(Ref):
     def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
         memory[self.buffer] = put(memory[self.buffer], starts, encode(value))
 
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        return self
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        other = copy.copy(self)
+        other.dtype = dtype
+        return other
+
 
 class Slice(Ref):
     """A rectangular part of another reference, not squeezed."""
@@ -93,6 +110,12 @@ class Slice(Ref):
 
     def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
         self.base.store(memory, self._at(starts), value)
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        return Slice(self.base.map_indices(change), [change(i) for i in self.starts], self.shape)
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        return Slice(self.base.with_dtype(dtype), self.starts, self.shape)
 
 
 class Squeeze(Ref):
@@ -114,6 +137,12 @@ class Squeeze(Ref):
 
     def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
         self.base.store(memory, self._expand(starts, 0), value.reshape(tuple(self._expand(value.shape, 1))))
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        return Squeeze(self.base.map_indices(change), self.kept)
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        return Squeeze(self.base.with_dtype(dtype), self.kept)
 
 
 class Recast(Ref):
@@ -137,6 +166,14 @@ class Recast(Ref):
         if tuple(value.shape) != self.shape:
             value = put(self._forward(self.base.load_all(memory)), starts, value)
         self.base.store_all(memory, self._backward(value))
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        return Recast(self.base.map_indices(change), self.shape, self.dtype, self._forward, self._backward)
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        if self.dtype != self.base.dtype:
+            raise Refusal(Status.CANNOT_VERIFY, "a DMA into a bitcast reference, with late arrival")
+        return Recast(self.base.with_dtype(dtype), self.shape, dtype, self._forward, self._backward)
 
 
 def reshape(base: Ref, shape: Sequence[int]) -> Ref:
@@ -168,6 +205,11 @@ def bitcast_array(x: Array, dtype: np.dtype) -> Array:
     packing = target // source
     parts = jnp.swapaxes(x.reshape(*lead, rows // packing, packing, lanes), -1, -2)
     return lax.bitcast_convert_type(parts, dtype)
+
+
+def put_where(memory: Memory, ref: Ref, condition: Array, value: Array) -> None:
+    """Store all of ``ref`` if ``condition``."""
+    ref.store_all(memory, jnp.where(condition, value, ref.load_all(memory)))
 
 
 def encode(array: Array) -> Array:

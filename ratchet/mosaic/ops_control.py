@@ -18,6 +18,11 @@ def _no_refs(machine: Machine, op: Op, values: tuple[Value, ...]) -> None:
         raise refuse(f"{op.name} that passes on a memref", machine.kernel, op)
 
 
+def _no_remote_loop(machine: Machine, op: Op) -> None:
+    if machine.active is not None and machine.has_remote(op):
+        raise refuse(f"{op.name} with remote operations inside a conditional", machine.kernel, op)
+
+
 def _arrays(values: list[Any], like: tuple[Value, ...]) -> list[Any]:
     return [jnp.asarray(x, jax_dtype(v.type.dtype)) for x, v in zip(values, like, strict=True)]
 
@@ -31,6 +36,9 @@ def _if(machine: Machine, op: Op) -> None:
     if isinstance(condition, np.generic):
         block = then if condition else otherwise
         machine.values.update(zip(op.results, machine.run_block(block), strict=True))
+        return
+    if machine.has_remote(op):
+        _masked_if(machine, op, condition)
         return
     buffers = machine.written(op)
 
@@ -46,9 +54,22 @@ def _if(machine: Machine, op: Op) -> None:
     machine.memory.update(zip(buffers, after, strict=True))
 
 
+def _masked_if(machine: Machine, op: Op, condition: Any) -> None:
+    """Both branches on every device, each under its mask: devices that send must meet those that receive."""
+    outer = machine.active
+    results = []
+    for block, taken in zip(op.regions, (condition, ~condition), strict=True):
+        machine.active = taken if outer is None else outer & taken
+        results.append(_arrays(machine.run_block(block), op.results))
+    machine.active = outer
+    merged = [jnp.where(condition, a, b) for a, b in zip(*results, strict=True)] if op.results else []
+    machine.values.update(zip(op.results, merged, strict=True))
+
+
 @rule("scf.for", attributes=("unsignedCmp",))
 def _for(machine: Machine, op: Op) -> None:
     _no_refs(machine, op, op.results)
+    _no_remote_loop(machine, op)
     low, high, step = (machine[value] for value in op.operands[:3])
     if op.attributes.get("unsignedCmp"):
         raise refuse("scf.for with an unsigned comparison", machine.kernel, op)
@@ -73,6 +94,7 @@ def _for(machine: Machine, op: Op) -> None:
 def _while(machine: Machine, op: Op) -> None:
     """``before`` may write memory and yields the condition, so it runs once ahead and then at the end of each turn."""
     _no_refs(machine, op, op.results)
+    _no_remote_loop(machine, op)
     before, after = op.regions
     buffers = machine.written(op)
 

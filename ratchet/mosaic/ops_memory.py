@@ -17,7 +17,8 @@ from ratchet.mosaic.module import Op, Value
 _NO_LAYOUT = ("nontemporal", "alignment", "in_bounds")
 
 
-def _segments(op: Op) -> list[tuple[Value, ...]]:
+def segments(op: Op) -> list[tuple[Value, ...]]:
+    """The operands in the groups that ``operandSegmentSizes`` says."""
     sizes: Sequence[int] = op.attributes["operandSegmentSizes"]
     out, at = [], 0
     for size in sizes:
@@ -47,7 +48,7 @@ def _vector_load(machine: Machine, op: Op) -> None:
 
 @rule("tpu.vector_load", attributes=("operandSegmentSizes", "strides"), checks=True)
 def _tpu_vector_load(machine: Machine, op: Op) -> None:
-    base, indices, mask = _segments(op)
+    base, indices, mask = segments(op)
     if any(s != 1 for s in op.attributes["strides"]):
         raise refuse(f"{op.name} with strides", machine.kernel, op)
     _masked_load(machine, op, base[0], [machine[value] for value in indices], mask)
@@ -69,7 +70,7 @@ def _masked_load(machine: Machine, op: Op, base: Value, starts: list[Index], mas
     checks=True,
 )
 def _vector_store(machine: Machine, op: Op) -> None:
-    (source,), (base,), indices, mask = _segments(op)
+    (source,), (base,), indices, mask = segments(op)
     if any(s != 1 for s in op.attributes["strides"]):
         raise refuse(f"{op.name} with strides", machine.kernel, op)
     _masked_store(machine, op, base, indices, source, mask=mask, add=bool(op.attributes.get("add", False)))
@@ -149,6 +150,7 @@ def allocate(machine: Machine, value: Value, name: str) -> Ref:
     machine.memory[buffer] = (
         jnp.zeros(type_.shape, dtype) if "semaphore" in type_.dtype else machine.poison(type_.shape, dtype)
     )
+    machine.add_shadows(value, buffer)
     return Whole(buffer)
 
 
@@ -157,7 +159,7 @@ def allocate(machine: Machine, value: Value, name: str) -> Ref:
 
 @rule("tpu.memref_slice", attributes=("operandSegmentSizes",), checks=True)
 def _memref_slice(machine: Machine, op: Op) -> None:
-    base, starts, dynamic = _segments(op)
+    base, starts, dynamic = segments(op)
     shape = op.results[0].type.shape
     if dynamic or any(n < 0 for n in shape):
         raise refuse("tpu.memref_slice of a dynamic size", machine.kernel, op)

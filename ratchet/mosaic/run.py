@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import export
+from jax import export, lax
 
-from ratchet.mosaic import ops_arith, ops_control, ops_memory, ops_vector, splice
+from ratchet.mosaic import ops_arith, ops_control, ops_dma, ops_memory, ops_vector, splice
 from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
 from ratchet.mosaic.findings import KINDS, Finding, Kind, Site
-from ratchet.mosaic.grid import Kernel, describe, run_kernel
-from ratchet.mosaic.machine import Options
+from ratchet.mosaic.grid import run_kernel
+from ratchet.mosaic.machine import DEVICES, Options
+from ratchet.mosaic.signature import Kernel, describe
 from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec
 
-RULE_MODULES = (ops_arith, ops_control, ops_memory, ops_vector)
+RULE_MODULES = (ops_arith, ops_control, ops_dma, ops_memory, ops_vector)
 """Importing them fills the table of operations."""
+
+
+_DIFFERS = {
+    Kind.UNINITIALISED: "output {} depends on what memory held before it was written",
+    Kind.ORDER_DEPENDENT: "output {} depends on the order of the parallel grid dimensions",
+    Kind.READ_BEFORE_WAIT: "output {} depends on when a DMA arrives: memory is used before the wait for it",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +52,7 @@ class Loaded:
         self.kernels: list[Kernel] = []
         self._sites: list[list[Site]] = []
         self._options = options
+        self._original = exported
         module = stablehlo_of(exported)
         self._count = splice.splice(module, self._translate)
         width = max(self._count, 1) * splice.REPORT_WIDTH
@@ -50,6 +60,7 @@ class Loaded:
         report = jax.core.ShapedArray((width,), jnp.int32)
         self._exported = repack(exported, module, [*exported.in_avals, config], [*exported.out_avals, report])
         self._compiled: Any = None
+        self._late: Loaded | None = None
 
     @property
     def covered(self) -> tuple[str, ...]:
@@ -68,8 +79,32 @@ class Loaded:
         self._sites.append(sites)
         types = [(tuple(aval.shape), np.dtype(aval.dtype)) for aval in call.outputs]
 
+        def one(config: Any, *operands: Any, device: Any = None) -> Any:
+            return run_kernel(
+                kernel,
+                operands,
+                types,
+                config=config,
+                options=self._options,
+                sites=sites,
+                device=device,
+                devices=devices,
+            )
+
+        devices = math.prod(size for _, size in call.mesh)
+        talks = {"tpu.device_id", "tpu.sem_barrier"} & {op.name for op in kernel.module.operations()}
+        if not call.mesh or not (call.has_communication or talks):
+            return one
+
         def run(config: Any, *operands: Any) -> Any:
-            return run_kernel(kernel, operands, types, config=config, options=self._options, sites=sites)
+            # Every device executes all devices in lockstep, and keeps its own results.
+            axes = tuple(name for name, _ in call.mesh)
+            everyone = [lax.all_gather(x, axes) for x in operands]
+            ids = jnp.arange(devices, dtype=jnp.int32)
+            step = jax.vmap(lambda i, *xs: one(config, *xs, device=i), axis_name=DEVICES)
+            outputs, flags = step(ids, *everyone)
+            mine = lax.axis_index(axes)
+            return [x[mine] for x in outputs], flags[mine]
 
         return run
 
@@ -92,38 +127,58 @@ class Loaded:
                 f"inputs {', '.join(map(str, got))} where the program takes {', '.join(map(str, self.inputs))}",
             )
         start = time.perf_counter()
-        config = np.array([seed, fill], np.int32)
+        placed = self._place([*arrays, np.array([seed, fill], np.int32)])
         if self._compiled is None:
-            self._compiled = jax.jit(self._exported.call).lower(*arrays, config).compile()
-        *outputs, report = jax.block_until_ready(self._compiled(*arrays, config))
+            self._compiled = jax.jit(self._exported.call).lower(*placed).compile()
+        *outputs, report = jax.block_until_ready(self._compiled(*placed))
         return RunResult(
             outputs=tuple(np.asarray(output) for output in outputs),
             findings=self._findings(np.asarray(report)),
             seconds=time.perf_counter() - start,
         )
 
-    def check(self, inputs: Sequence[np.ndarray], *, seed: int = 1) -> RunResult:
-        """Execute the program as ``run`` does, and again with other unwritten memory and another parallel order.
+    def _place(self, arrays: list[np.ndarray]) -> list[Any]:
+        """The arguments, on all devices that the program is sharded over."""
+        wanted = self._exported.nr_devices
+        if wanted == 1:
+            return list(arrays)
+        devices = jax.devices("cpu")
+        if len(devices) < wanted:
+            raise Refusal(
+                Status.INFRASTRUCTURE,
+                f"the program is for {wanted} devices and this process has {len(devices)}: "
+                f"set XLA_FLAGS=--xla_force_host_platform_device_count={wanted} before importing jax",
+            )
+        whole = [s.mesh for s in self._exported._in_named_shardings if s is not None] or None
+        names, sizes = (whole[0].axis_names, whole[0].axis_sizes) if whole else (("devices",), (wanted,))
+        mesh = jax.sharding.Mesh(np.array(devices[:wanted]).reshape(sizes), names)
+        nowhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+        shardings = [s or nowhere for s in self._exported.in_shardings_jax(mesh)]
+        return [jax.device_put(array, sharding) for array, sharding in zip(arrays, shardings, strict=True)]
 
-        The outputs of all executions must be the same to the bit; where they are not, that is a finding.
+    def check(self, inputs: Sequence[np.ndarray], *, seed: int = 1) -> RunResult:
+        """Execute the program as ``run`` does, and again with what must not matter changed.
+
+        That is what unwritten memory holds, the order of parallel steps (``seed``), and when DMAs arrive. The outputs
+        of all executions must be the same to the bit; where they are not, that is a finding.
         """
         first = self.run(inputs)
         findings, seconds = list(first.findings), first.seconds
-        for kind, options, message in (
-            (Kind.UNINITIALISED, {"fill": 3}, "output {} depends on what memory held before it was written"),
-            (Kind.ORDER_DEPENDENT, {"seed": seed}, "output {} depends on the order of the parallel grid dimensions"),
-        ):
-            other = self.run(inputs, **options)
+        if any("parallel" in semantics for kernel in self.kernels for semantics in kernel.semantics):
+            trials = [(Kind.UNINITIALISED, self, {"fill": 3}), (Kind.ORDER_DEPENDENT, self, {"seed": seed})]
+        else:
+            trials = [(Kind.UNINITIALISED, self, {"fill": 3})]
+        if "tpu.enqueue_dma" in self.covered:
+            if self._late is None:
+                self._late = Loaded(self._original, replace(self._options, late_dma=True))
+            trials.append((Kind.READ_BEFORE_WAIT, self._late, {}))
+        for kind, program, options in trials:
+            other = program.run(inputs, **options)
             seconds += other.seconds
-            differing = [
-                i
-                for i, (a, b) in enumerate(zip(first.outputs, other.outputs, strict=True))
-                if a.tobytes() != b.tobytes()
-            ]
-            findings += [
-                Finding(kind=kind, operation="", grid_step=(), location="", message=message.format(i))
-                for i in differing
-            ]
+            for i, (a, b) in enumerate(zip(first.outputs, other.outputs, strict=True)):
+                if a.tobytes() != b.tobytes():
+                    message = _DIFFERS[kind].format(i)
+                    findings.append(Finding(kind=kind, operation="", grid_step=(), location="", message=message))
         return RunResult(outputs=first.outputs, findings=tuple(findings), seconds=seconds)
 
     def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:

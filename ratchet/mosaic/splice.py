@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ratchet.mosaic.bindings import ir, lowered_module
+from ratchet.mosaic.bindings import ir, lowered_module, lowered_per_device
 from ratchet.mosaic.findings import KINDS
 from ratchet.status import Refusal, Status
 
@@ -199,7 +199,9 @@ class _Splicer:
             return self._kernel(op, config, report, mesh)
         if op.name == "func.call":
             if mesh:
-                self._inherit_mesh(op)
+                raise Refusal(
+                    Status.CANNOT_VERIFY, f"a kernel in function @{_callee(op)} called inside a sharded computation"
+                )
             return self._recreate(op, [*op.operands, config, report], [*_types(op), self.report_type]).results[-1]
         if op.name in ("stablehlo.case", "stablehlo.if"):
             for region in op.regions:
@@ -223,9 +225,6 @@ class _Splicer:
         if op.name == "sdy.manual_computation":
             return self._manual(op, config, report)
         raise Refusal(Status.CANNOT_VERIFY, f"a kernel inside {op.name} is not something this judge can execute")
-
-    def _inherit_mesh(self, op: ir.Operation) -> None:
-        raise Refusal(Status.CANNOT_VERIFY, f"a kernel in function @{_callee(op)} called inside a sharded computation")
 
     def _manual(self, op: ir.Operation, config: ir.Value, report: ir.Value) -> ir.Value:
         """A sharded computation: every device has a report of its own; the largest entries are kept."""
@@ -279,7 +278,11 @@ class _Splicer:
         avals = [
             jax.ShapeDtypeStruct((2,), jnp.int32), jax.ShapeDtypeStruct((self.width,), jnp.int32), *call.inputs,
         ]  # fmt: skip
-        name = self._insert(f"mosaic_kernel_{number}", lowered_module(function, avals, self.module.context))
+        if call.mesh:
+            module = lowered_per_device(function, avals, call.mesh, self.module.context, channel=1000 * (number + 1))
+        else:
+            module = lowered_module(function, avals, self.module.context)
+        name = self._insert(f"mosaic_kernel_{number}", module)
         return self._recreate_as_call(op, name, [config, report, *op.operands])
 
     def _recreate_as_call(self, op: ir.Operation, name: str, operands: Sequence[ir.Value]) -> ir.Value:

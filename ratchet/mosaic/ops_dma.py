@@ -1,0 +1,187 @@
+"""DMAs and semaphores, on one device and between devices.
+
+A DMA copies when it is started and its semaphore counts bytes; a wait takes its bytes off the count. With
+``Options.late_dma`` the data arrive only when nothing on the semaphore is outstanding any more, and until then the
+destination reads as memory never written: an output that differs then uses data before the wait for them.
+
+Several devices run in lockstep under one named axis. What a device sends to another is delivered at the sender's
+place in the program; a conditional that holds a remote operation is executed under a mask.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.mosaic.dtypes import bits
+from ratchet.mosaic.findings import Kind
+from ratchet.mosaic.machine import BARRIER, DEVICES, Machine, refuse, rule
+from ratchet.mosaic.memory import Array, Buffer, Ref, Whole, decode, encode, put_where
+from ratchet.mosaic.module import Op, Value
+from ratchet.mosaic.ops_memory import segments
+
+
+def _amount(ref: Ref) -> int:
+    """Bytes a transfer of ``ref`` adds to its semaphore."""
+    return math.prod(ref.shape) * bits(ref.dtype) // 8
+
+
+def _add(machine: Machine, semaphore: Ref, amount: Any) -> Array:
+    """Change a semaphore; its count before."""
+    before = semaphore.load_all(machine.memory)
+    semaphore.store_all(machine.memory, before + jnp.asarray(amount, jnp.int32))
+    return before.reshape(())
+
+
+def _optional(machine: Machine, values: Sequence[Value]) -> Any:
+    return machine[values[0]] if values else None
+
+
+def _start_writes(op: Op) -> list[Value]:
+    _, source_semaphore, target, target_semaphore, *_ = segments(op)
+    return [*source_semaphore, *target, *target_semaphore]
+
+
+@rule(
+    "tpu.enqueue_dma",
+    attributes=("operandSegmentSizes", "priority", "strict_ordering"),
+    writes=_start_writes,
+    checks=True,
+)
+def _enqueue_dma(machine: Machine, op: Op) -> None:
+    (source,), source_semaphore, (target,), target_semaphore, device, core, *rest = segments(op)
+    src, dst = machine.ref(source), machine.ref(target)
+    _one_core(machine, op, core, rest)
+    if src.shape != dst.shape or src.dtype != dst.dtype:
+        raise refuse(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}", machine.kernel, op)
+    data = src.load_all(machine.memory)
+    if dst.buffer.is_input:
+        machine.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
+    arrived = machine.ref(target_semaphore[0])
+    if not device or machine.device is None:
+        _deliver(machine, dst, arrived, data)
+        return
+    # The sender waits for its own copy to have left, the receiver for its arrival.
+    active = jnp.asarray(True if machine.active is None else machine.active)
+    if source_semaphore:
+        _add(machine, machine.ref(source_semaphore[0]), jnp.where(active, _amount(dst), 0))
+    _send(machine, device[0], active, [dst, arrived], data)
+
+
+def _deliver(machine: Machine, dst: Ref, semaphore: Ref, data: Array) -> None:
+    if machine.options.late_dma and machine.is_late(dst.buffer):
+        arriving, owner = machine.late[dst.buffer]
+        offset = _identity(machine, semaphore)
+        machine.memory[arriving] = _at(dst, arriving, machine, data)
+        machine.memory[owner] = _at(dst, owner, machine, jnp.full(dst.shape, offset, jnp.int32))
+        data = decode(machine.poison(dst.shape, dst.dtype), dst.dtype)
+    dst.store_all(machine.memory, data)
+    _add(machine, semaphore, _amount(dst))
+
+
+def _at(dst: Ref, shadow: Buffer, machine: Machine, data: Array) -> Array:
+    """The shadow's contents with ``data`` where ``dst`` points in its own buffer."""
+    memory = {dst.buffer: machine.memory[shadow]}
+    dst.with_dtype(shadow.dtype).store_all(memory, data)
+    return memory[dst.buffer]
+
+
+def _identity(machine: Machine, semaphore: Ref) -> Array:
+    """A number for one semaphore: its position in its buffer, and which buffer, plus one."""
+    buffer = semaphore.buffer
+    positions = jnp.arange(math.prod(buffer.shape), dtype=jnp.int32).reshape(buffer.shape)
+    at = semaphore.load_all({buffer: positions}).reshape(())
+    return at + machine.semaphore_base(buffer) + 1
+
+
+def _send(machine: Machine, device: Value, active: Array, refs: Sequence[Ref], data: Array | None) -> None:
+    """Deliver ``data`` and its bytes to the same references on another device, as every sender's indices say."""
+    target = jnp.where(active, jnp.asarray(machine[device], jnp.int32), -1)
+    targets = lax.all_gather(target, DEVICES)
+    everyone = [ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), DEVICES)) for ref in refs]
+    payload = lax.all_gather(encode(data), DEVICES) if data is not None else None
+    for sender in range(machine.devices):
+        hit = targets[sender] == machine.device
+        theirs = [ref.map_indices(lambda i, s=sender: i[s]) for ref in everyone]  # type: ignore[misc]
+        if data is not None:
+            dst = theirs[0]
+            put_where(machine.memory, dst, hit, decode(payload[sender], dst.dtype))  # type: ignore[index]
+            _add(machine, theirs[1], jnp.where(hit, _amount(dst), 0))
+
+
+@rule("tpu.wait_dma2", "tpu.wait_dma", attributes=("operandSegmentSizes", "strict_ordering"), checks=True,
+      writes=lambda op: [op.operands[0]])  # fmt: skip
+def _wait_dma(machine: Machine, op: Op) -> None:
+    if op.name == "tpu.wait_dma":
+        raise refuse(f"operation {op.name}", machine.kernel, op)
+    (semaphore,), _, (target,), *_ = segments(op)
+    _wait(machine, op, machine.ref(semaphore), _amount(machine.ref(target)))
+
+
+def _wait(machine: Machine, op: Op, semaphore: Ref, amount: Any) -> None:
+    before = _add(machine, semaphore, -jnp.asarray(amount, jnp.int32))
+    machine.report(Kind.WAIT_WITHOUT_START, op, before < amount, "a wait for more than was started or signalled")
+    if machine.options.late_dma:
+        done = before <= amount
+        number = _identity(machine, semaphore)
+        for buffer, (arriving, owner) in machine.late.items():
+            if buffer not in machine.memory:
+                continue  # allocated in a scope that has ended
+            mine = (machine.memory[owner] == number) & done
+            machine.memory[buffer] = jnp.where(mine, machine.memory[arriving], machine.memory[buffer])
+            machine.memory[owner] = jnp.where(mine, 0, machine.memory[owner])
+
+
+@rule("tpu.sem_signal", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
+def _sem_signal(machine: Machine, op: Op) -> None:
+    (semaphore,), (amount,), device, core, *rest = segments(op)
+    _one_core(machine, op, core, rest)
+    ref, value = machine.ref(semaphore), jnp.asarray(machine[amount], jnp.int32)
+    if not device or machine.device is None:
+        _add(machine, ref, value)
+        return
+    active = jnp.asarray(True if machine.active is None else machine.active)
+    target = jnp.where(active, jnp.asarray(machine[device[0]], jnp.int32), -1)
+    everyone = ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), DEVICES))
+    targets, values = lax.all_gather(target, DEVICES), lax.all_gather(value, DEVICES)
+    for sender in range(machine.devices):
+        theirs = everyone.map_indices(lambda i, s=sender: i[s])  # type: ignore[misc]
+        _add(machine, theirs, jnp.where(targets[sender] == machine.device, values[sender], 0))
+
+
+@rule("tpu.sem_wait", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
+def _sem_wait(machine: Machine, op: Op) -> None:
+    _wait(machine, op, machine.ref(op.operands[0]), jnp.asarray(machine[op.operands[1]], jnp.int32))
+
+
+@rule("tpu.sem_read")
+def _sem_read(machine: Machine, op: Op) -> None:
+    machine.result(op, machine.ref(op.operands[0]).load_all(machine.memory).reshape(()))
+
+
+@rule("tpu.sem_barrier")
+def _sem_barrier(machine: Machine, op: Op) -> None:
+    machine.result(op, Whole(BARRIER))
+
+
+@rule("tpu.device_id")
+def _device_id(machine: Machine, op: Op) -> None:
+    machine.result(op, np.int32(0) if machine.device is None else machine.device)
+
+
+@rule("tpu.core_id", "tpu.subcore_id")
+def _core_id(machine: Machine, op: Op) -> None:
+    """One core executes everything; parallel steps are independent of which core runs them."""
+    machine.result(op, np.int32(0))
+
+
+def _one_core(machine: Machine, op: Op, core: Sequence[Value], rest: Sequence[Sequence[Value]]) -> None:
+    """Refuse to talk to another core of the same chip, which is not modelled."""
+    ids = [machine[value] for group in (core, *rest) for value in group]
+    if any(not (isinstance(i, np.generic) and int(i) == 0) for i in ids):
+        raise refuse(f"{op.name} to another core", machine.kernel, op)
