@@ -27,8 +27,10 @@ _MODULES, _OPS, _ASYNC_OPS, _GRID = "XLA Modules", "XLA Ops", "Async XLA Ops", "
 # The machine's ``Steps`` are grid steps. XProf's ``Steps`` are runs of the program, over which it
 # takes its averages, so the grid steps go to a lane of their own.
 _RENAMED = {"Steps": _GRID}
-_FIRST_LANES = (_OPS, _ASYNC_OPS, _GRID, "DMA in", "DMA out", "DMA wait", "ICI out", "ICI in", "ICI wait")
-_FIRST_LANES += ("MXU", "VALU", "XLU", "EUP")
+_FIRST_LANES = (
+    *(_OPS, _ASYNC_OPS, _GRID, "DMA in", "DMA out", "DMA wait", "ICI out", "ICI in", "ICI wait"),
+    *("MXU", "VALU", "XLU", "EUP"),
+)
 _READ, _WRITE, _HBM = 1, 2, 1  # XProf's numbers for operation types and memory spaces
 
 

@@ -243,3 +243,13 @@ def test_a_real_xprof_server_shows_every_experiment(tmp_path: Path) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
+
+
+def test_each_chip_of_a_slice_has_a_plane(tmp_path: Path) -> None:
+    sent = Span(lane="ICI out", name="32 B to chip 1", start_cycles=10, end_cycles=20)
+    chips = tuple(replace(timeline(), chip_index=i, spans=(*timeline().spans, sent)) for i in range(4))
+    path = write_xspace(replace(chips[3], chips=chips), trace_path(tmp_path, "e2"), title="decode", flops=FLOPS)
+    events = read(path, "trace_viewer")["traceEvents"]
+    planes = {e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    assert {f"/device:TPU:{i}" for i in range(4)} <= planes
+    assert sum(e.get("name") == "thread_name" and e["args"]["name"] == "ICI out (modelled)" for e in events) == 4

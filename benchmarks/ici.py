@@ -1,0 +1,120 @@
+"""Collectives and a ring of remote copies on the four chips of a v5e slice, modelled, beside the links' roofline.
+
+    python -m benchmarks.ici [--quick] [--json FILE]
+
+``collective us`` is the instruction's time on the chip that enters it last; ``whole us`` is the program, with the
+meeting of the chips before it (``launch us``) and the copies around the collective. ``floor us`` is what has to leave
+each chip over its two links of 45 GB/s. Nothing here was calibrated: the published figures beside it are for 8 chips
+or more (the Scaling Book: sums of large arrays at about 87 GB/s, of 8 bytes in about 6 us).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import show
+from ratchet.chips import V5E
+from ratchet.schedule.dumps import dump_flags
+from ratchet.schedule.ici import ici_for
+from ratchet.schedule.image import OFFSETS_PASS, constant_segment
+from ratchet.schedule.slice import run_slice
+from ratchet.values import Timeline
+
+ROWS = (8, 128, 2048, 32768)
+"""Rows of 128 floats in each chip's shard: 4 KiB to 16 MiB."""
+TINY = (1, 2)
+"""8 bytes per chip, as in the published latency of a small sum."""
+
+# Shards that have to leave each of four chips; what passes through a chip on its way counts for that chip too.
+FLOOR_SHARDS = {"ring": 3.0, "all_gather": 3.0, "psum": 1.5, "scatter": 0.75, "all_to_all": 1.0, "permute": 1.0}
+AROUND = ("copy", "")
+"""Opcodes of what stands around a collective: copies, and the top level itself."""
+
+
+def compiled(folder: Path, name: str, shape: tuple[int, int], dumps: Path) -> tuple[str, bytes]:
+    """Compiles one program for the slice into ``folder``; returns its HLO and its constants."""
+    import jax
+    import numpy as np
+    from jax.experimental import topologies
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    from tests.schedule.slice_programs import CHIP_IDS, PROGRAMS
+
+    topology = topologies.get_topology_desc(platform="tpu", topology_name=V5E.topology)
+    mesh = Mesh(np.array([topology.devices[i] for i in CHIP_IDS]), ("x",))
+    spec = PartitionSpec("x")
+    argument: Any = jax.ShapeDtypeStruct(
+        (len(CHIP_IDS) * shape[0], shape[1]), np.float32, sharding=NamedSharding(mesh, spec)
+    )
+    sharded = jax.shard_map(PROGRAMS[name], mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    program: Any = jax.jit(sharded).lower(argument).compile()
+    for dump in dumps.iterdir():
+        dump.rename(folder / dump.name)
+    return program.as_text(), constant_segment(program.runtime_executable().serialize(), compiler="libtpu")
+
+
+def row(name: str, shape: tuple[int, int], timeline: Timeline) -> dict[str, Any]:
+    """One line of the table."""
+    us = 1e6 / timeline.clock_hz
+    collective = min(
+        max((op.cycles for op in chip.ops if op.opcode not in AROUND), default=0) for chip in timeline.chips
+    )
+    size = 4 * shape[0] * shape[1]
+    sent = min(chip.ici_bytes for chip in timeline.chips)
+    busiest = max(link.busy_cycles for link in timeline.links)
+    published = {"psum": "87 GB/s (large)"} if shape != TINY else {"psum": "6 us (8 chips)"}
+    return {
+        "program": name,
+        "bytes per chip": size,
+        "whole us": timeline.cycles * us,
+        "launch us": max(chip.launch_cycles for chip in timeline.chips) * us,
+        "collective us": collective * us,
+        "floor us": FLOOR_SHARDS[name] * size / (2 * ici_for(V5E).link_bytes_per_s) * 1e6,
+        "busiest link %": 100 * min(1.0, busiest / collective),
+        "waiting for chips %": 100 * timeline.ici_wait_cycles / timeline.cycles,
+        "GB/s out per chip": sent / (collective * us) / 1e3,
+        "published": published.get(name, ""),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two sizes only")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        dumps = Path(name) / "dumps"
+        dumps.mkdir()
+        os.environ.update(
+            JAX_PLATFORMS="cpu",
+            TPU_SKIP_MDS_QUERY="1",
+            TPU_ACCELERATOR_TYPE=V5E.accelerator_type,
+            TPU_WORKER_HOSTNAMES="localhost",
+            TPU_WORKER_ID="0",
+            ALLOW_MULTIPLE_LIBTPU_LOAD="1",
+            LIBTPU_INIT_ARGS=" ".join(dump_flags(dumps, extra_passes=(OFFSETS_PASS,))),
+        )
+        from tests.schedule.slice_programs import CHIP_IDS
+
+        compiler = f"libtpu {importlib.metadata.version('libtpu')}"
+        sizes = [(rows_, 128) for rows_ in (ROWS[1:3] if options.quick else ROWS)]
+        cases = [("psum", TINY), *((program, shape) for program in FLOOR_SHARDS for shape in sizes)]
+        for number, (program, shape) in enumerate(cases):
+            folder = Path(name) / str(number)
+            folder.mkdir()
+            hlo_text, constants = compiled(folder, program, shape, dumps)
+            timeline = run_slice(
+                folder, hlo_text=hlo_text, chip=V5E, compiler=compiler, constants=constants, chip_ids=CHIP_IDS
+            )
+            rows.append(row(program, shape, timeline))
+    show(f"four chips, modelled with {compiler}; links: {ici_for(V5E).source}", rows, json_file=options.json)
+
+
+if __name__ == "__main__":
+    main()
