@@ -1,0 +1,361 @@
+"""What the values child answers: the Mosaic module of each candidate is executed and compared. One child for all."""
+
+import dataclasses
+
+import pytest
+
+from ratchet.candidate.problem import encode
+from ratchet.child import Limits
+from ratchet.judge import correctness, instances
+from ratchet.status import Refusal, Status
+from tests.judge.programs import examined
+from tests.kernels import ATTENTION, CANDIDATES, LAYERNORM, edited
+
+ROWS = (CANDIDATES / "honest" / "rows_attention.py").read_text()
+BASES = {"attention": ATTENTION, "layernorm": LAYERNORM, "rows": ROWS}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("values")
+
+
+@pytest.fixture(scope="module")
+def problems():
+    return {name: examined(source)[1] for name, source in BASES.items()}
+
+
+@pytest.fixture
+def exam(workers, root):
+    return correctness.Examiner(workers=workers, root=root)
+
+
+@pytest.fixture
+def refusal(exam, problems):
+    """Edits an honest kernel and returns why the result is rejected."""
+
+    def check(base, *edits):
+        with pytest.raises(Refusal) as caught:
+            exam.check(problems[base], examined(edited(BASES[base], *edits))[0])
+        assert "\n" not in caught.value.message
+        return caught.value
+
+    return check
+
+
+MASK = "columns <= rows, scores, -jnp.inf)\n\n"
+SKIP = "@pl.when(j * BKV < (i + 1) * BQ)"
+SCALE = (" * (HEAD_DIM**-0.5)\n        rows", "\n        rows")
+FINISH = "o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)"
+LAST = "@pl.when(j == pl.num_programs(1) - 1)"
+NORM = "* jax.lax.rsqrt(variance + 1e-6)\n\n\ndef kernel_fn"
+NAN_ROW = """
+        @pl.when(i == 3)
+        def _():
+            o_ref[5:6] = jnp.full((1, HEAD_DIM), jnp.nan, o_ref.dtype)"""
+REFERENCE_NORM = "    return centred * jax.lax.rsqrt(variance + 1e-6)\n\n\ndef generate"
+HONEST = {
+    "as it is": ("attention", []),
+    "small blocks": ("attention", [("BKV = 256", "BKV = 128")]),
+    "large blocks": ("attention", [("BQ = 128", "BQ = 512"), ("BKV = 256", "BKV = 512")]),
+    "one block": ("attention", [("BQ = 128", "BQ = 1024"), ("BKV = 256", "BKV = 1024")]),
+    "no causal skip": ("attention", [(SKIP, "@pl.when(j >= 0)")]),
+    "mask by a large negative number": (
+        "attention",
+        [(MASK, "columns <= rows, scores, -1e30)\n\n")],
+    ),
+    "exp2 and the scale folded into q": (
+        "attention",
+        [
+            (
+                "            q_ref[...], k_ref",
+                "            (q_ref[...] * (HEAD_DIM**-0.5 * 1.4426950408889634)).astype(jnp.bfloat16), k_ref",
+            ),
+            SCALE,
+            ("jnp.exp(scores - m_new)", "jnp.exp2(scores - m_new)"),
+            ("jnp.exp(m_ref[...] - m_new)", "jnp.exp2(m_ref[...] - m_new)"),
+        ],
+    ),
+    "reciprocal instead of a division": (
+        "attention",
+        [("acc_ref[...] / l_ref[...]", "acc_ref[...] * (1.0 / l_ref[...])")],
+    ),
+    "float32 weights": ("attention", [("p.astype(v_ref.dtype), v_ref[...]", "p, v_ref[...].astype(jnp.float32)")]),
+    "layernorm": ("layernorm", []),
+    "layernorm in one pass": (
+        "layernorm",
+        [
+            (
+                "variance = jnp.mean(centred * centred, axis=1, keepdims=True)\n    o_ref",
+                "mean = jnp.mean(x, axis=1, keepdims=True)\n    "
+                "variance = jnp.mean(x * x, axis=1, keepdims=True) - mean * mean\n    o_ref",
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("base", "edits"), HONEST.values(), ids=HONEST)
+def test_honest_variants_pass(exam, problems, base, edits):
+    parity = exam.check(problems[base], examined(edited(BASES[base], *edits))[0])
+    assert parity.worst_error <= 1
+    assert len(parity.checks) == len(instances.KINDS)
+    assert parity.rms_error < 2 * parity.floor_rms_error + 1e-7
+
+
+def test_another_order_of_parallel_steps_is_the_same(exam, problems):
+    parity = exam.check(problems["attention"], examined(ATTENTION)[0], deep=True)
+    assert "another order" in parity.checks[-1]
+
+
+WRONG = {
+    "zeros": ("attention", [(FINISH, "o_ref[...] = jnp.zeros_like(o_ref)")], "WRONG_VALUES INSENSITIVE"),
+    "the mask is one off": ("attention", [(MASK, "columns < rows + 2, scores, -jnp.inf)\n\n")], "WRONG_VALUES"),
+    "no mask": ("attention", [(MASK, "columns < SEQ, scores, -jnp.inf)\n\n")], "WRONG_VALUES"),
+    "no mask and the published skip": (
+        "attention",
+        [(SKIP, "@pl.when(i * BQ <= (j + 1) * BKV)")],
+        "WRONG_VALUES NOT_FINITE INSENSITIVE",
+    ),
+    "no rescaling": (
+        "attention",
+        [("rescale = jnp.exp(m_ref[...] - m_new)", "rescale = 1.0")],
+        "WRONG_VALUES NOT_FINITE",
+    ),
+    "no scale": ("attention", [SCALE], "WRONG_VALUES"),
+    "one far block of keys": (
+        "attention",
+        [(SKIP, "@pl.when((j * BKV < (i + 1) * BQ) & ((j > 0) | (i < 6)))")],
+        "WRONG_VALUES INSENSITIVE NOT_FINITE",
+    ),
+    "no maximum": (
+        "attention",
+        [
+            ("jnp.full_like(m_ref, -jnp.inf)", "jnp.zeros_like(m_ref)"),
+            ("jnp.maximum(m_ref[...], jnp.max(scores, axis=1, keepdims=True))", "m_ref[...]"),
+        ],
+        "NOT_FINITE WRONG_VALUES",
+    ),
+    "NaN in one row": (
+        "attention",
+        [(FINISH, FINISH + NAN_ROW)],
+        "NOT_FINITE",
+    ),
+    "large values ignored": (
+        "attention",
+        [
+            (
+                "p.astype(v_ref.dtype), v_ref[...],",
+                "p.astype(v_ref.dtype), jnp.where(jnp.abs(v_ref[...].astype(jnp.float32)) > 8, 0, v_ref[...]),",
+            )
+        ],
+        "INSENSITIVE WRONG_VALUES",
+    ),
+    "NaN by 0/0": ("attention", [(FINISH, FINISH.replace("/ l_ref[...]", "/ (l_ref[...] * 0)"))], "NOT_FINITE"),
+    "float8 weights": (
+        "attention",
+        [("p.astype(v_ref.dtype), v_ref", "p.astype(jnp.float8_e4m3fn).astype(v_ref.dtype), v_ref")],
+        "WRONG_VALUES CANNOT_VERIFY",
+    ),
+    "int8 values": (
+        "attention",
+        [
+            (
+                "p.astype(v_ref.dtype), v_ref[...],",
+                "p.astype(v_ref.dtype), (jnp.round(v_ref[...].astype(jnp.float32) * 20) / 20).astype(v_ref.dtype),",
+            )
+        ],
+        "WRONG_VALUES",
+    ),
+    "an output in bfloat16 steps for float32": (
+        "layernorm",
+        [
+            (
+                NORM,
+                "* jax.lax.rsqrt(variance + 1e-6).astype(jnp.bfloat16).astype(jnp.float32)\n\n\ndef kernel_fn",
+            )
+        ],
+        "WRONG_VALUES",
+    ),
+    "the wrong epsilon": (
+        "layernorm",
+        [(NORM, NORM.replace("1e-6", "1e-3"))],
+        "WRONG_VALUES",
+    ),
+    "uninitialised sum": (
+        "attention",
+        [("        l_ref[...] = jnp.zeros_like(l_ref)\n", "")],
+        "MEMORY_HAZARD NOT_FINITE",
+    ),
+    "uninitialised accumulator": (
+        "attention",
+        [("        acc_ref[...] = jnp.zeros_like(acc_ref)\n", "")],
+        "MEMORY_HAZARD NOT_FINITE",
+    ),
+    "an output block never written": (
+        "attention",
+        [(LAST, "@pl.when((j == pl.num_programs(1) - 1) & (i != 2))")],
+        "MEMORY_HAZARD NOT_FINITE",
+    ),
+    "an index map past the end": (
+        "attention",
+        [
+            (
+                "pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j, 0)),\n            pl",
+                "pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j + 1, 0)),\n            pl",
+            )
+        ],
+        "OUT_OF_BOUNDS",
+    ),
+    "an index map before the beginning": (
+        "attention",
+        [
+            (
+                "pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i, 0)),\n        scratch",
+                "pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i - 1, 0)),\n        scratch",
+            )
+        ],
+        "OUT_OF_BOUNDS",
+    ),
+    "a block of another row": (
+        "layernorm",
+        [
+            (
+                "in_specs=[pl.BlockSpec((BLOCK, WIDTH), lambda i: (i, 0))]",
+                "in_specs=[pl.BlockSpec((BLOCK, WIDTH), lambda i: (i // 2, 0))]",
+            )
+        ],
+        "WRONG_VALUES",
+    ),
+}
+
+
+@pytest.mark.parametrize(("base", "edits", "wanted"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_rejected(refusal, base, edits, wanted):
+    found = refusal(base, *edits)
+    assert found.status.name in wanted.split(), found.message
+
+
+def test_the_message_says_where_and_how_far_off(refusal):
+    message = refusal("attention", (FINISH, FINISH.replace("/ l_ref", "* 1.25 / l_ref"))).message
+    assert "random inputs" in message
+    assert "plain XLA's floor" in message
+    assert "got" in message
+
+
+def test_a_find_names_the_place_in_the_kernel_file(refusal):
+    message = refusal(
+        "attention", ("lambda i, j: (j, 0)),\n        ],", "lambda i, j: (j + 1, 0)),\n        ],")
+    ).message
+    assert "window_out_of_bounds" in message
+
+
+def test_carrying_a_value_across_parallel_steps_is_found(exam, problems):
+    """Right in one order of the steps only; the plain checks cannot see it."""
+    edits = [
+        (
+            "@pl.when(j == 0)",
+            "@pl.when((j == 0) & (i == 0))\n    def _first():\n        m_ref[...] = jnp.zeros_like(m_ref)\n\n    "
+            "@pl.when(j == 0)",
+        ),
+        (
+            "        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)\n",
+            "        m_ref[...] = jnp.full_like(m_ref, -jnp.inf) + 0 * m_ref[...]\n",
+        ),
+    ]
+    with pytest.raises(Refusal) as caught:
+        exam.check(problems["attention"], examined(edited(ATTENTION, *edits))[0], deep=True)
+    assert caught.value.status in (Status.NON_DETERMINISTIC, Status.MEMORY_HAZARD, Status.NOT_FINITE)
+
+
+# --- problems -----------------------------------------------------------------------------------
+
+WEAK = {
+    "zeros": (
+        "layernorm",
+        [
+            (
+                REFERENCE_NORM,
+                "    return centred * jax.lax.rsqrt(variance + 1e-6) * 0\n\n\ndef generate",
+            )
+        ],
+        "zeros would pass",
+    ),
+    "ones": (
+        "rows",
+        [("return tuple(jax.random.normal(part", "return tuple(1 + 0 * jax.random.normal(part")],
+        "ones would pass",
+    ),
+    "a constant": (
+        "rows",
+        [("return tuple(jax.random.normal(part", "return tuple(3 + 0 * jax.random.normal(part")],
+        "mean would pass",
+    ),
+    "a copy": (
+        "layernorm",
+        [
+            (REFERENCE_NORM, "    return x\n\n\ndef generate"),
+            ("return 5 * ROWS * WIDTH", "return 1"),
+        ],
+        "copy of input 0 would pass",
+    ),
+}
+
+
+@pytest.mark.parametrize(("base", "edits", "said"), WEAK.values(), ids=WEAK)
+def test_a_weak_problem_is_refused(exam, base, edits, said):
+    problem = examined(edited(BASES[base], *edits))[1]
+    with pytest.raises(Refusal) as caught:
+        exam.check_problem(problem)
+    assert caught.value.status is Status.WEAK_PROBLEM
+    assert said in caught.value.message
+
+
+def test_inflated_flops_are_refused_when_the_problem_is_frozen(exam, problems):
+    for problem in problems.values():
+        exam.check_problem(problem)
+    with pytest.raises(Refusal, match="useful FLOPs") as caught:
+        exam.check_problem(dataclasses.replace(problems["rows"], flops=8 * problems["rows"].flops))
+    assert caught.value.status is Status.CONTRACT
+
+
+# --- the child and its cache --------------------------------------------------------------------
+
+
+def test_references_are_computed_once_and_the_secret_decides_them(exam, problems, root):
+    exam.prepare(problems["rows"])
+    (folder,) = (root / ".ratchet" / "references").glob(f"{problems['rows'].short}*")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(f"{kind}.npz" for kind in instances.KINDS)
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    exam.prepare(problems["rows"])
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    assert (root / ".ratchet" / "secret").stat().st_mode & 0o077 == 0
+    assert (root / ".ratchet" / ".gitignore").read_text() == "*\n"
+
+
+def test_another_clone_asks_other_values(exam, workers, tmp_path, problems):
+    other = correctness.Examiner(workers=workers, root=tmp_path)
+    assert correctness.secret_of(tmp_path) != correctness.secret_of(exam.root)
+    first, second = (e.check(problems["rows"], examined(ROWS)[0]) for e in (exam, other))
+    assert first.rms_error != second.rms_error
+
+
+def test_a_child_that_ends_is_a_verdict_and_the_next_request_works(workers, root, problems):
+    hasty = correctness.Examiner(workers=workers, root=root, limits=Limits(seconds=0.01, memory_bytes=20 << 30))
+    for limits, said in (
+        (hasty.limits, "did not finish in 0 s"),
+        (Limits(seconds=60, memory_bytes=1), "used more than"),
+    ):
+        hasty.limits = limits
+        with pytest.raises(Refusal, match=said) as caught:
+            hasty.check_problem(problems["rows"])
+        assert caught.value.status is Status.CANNOT_VERIFY
+    correctness.Examiner(workers=workers, root=root).check_problem(problems["rows"])
+
+
+def test_a_damaged_program_cannot_be_verified(exam, problems):
+    artefact = dataclasses.replace(examined(ROWS)[0], tpu_program=b"\0" * 1000)
+    with pytest.raises(Refusal) as caught:
+        exam.check(problems["rows"], artefact)
+    assert caught.value.status is Status.CANNOT_VERIFY
+    assert encode(problems["rows"])
