@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ratchet.costs import Blame
 from ratchet.status import Status
 
 SCHEMA_VERSION = 1
@@ -205,6 +206,8 @@ class Timeline:
     chips: tuple[Timeline, ...] = ()
     """Every chip of the slice, in order; empty for a program on one chip."""
     links: tuple[LinkUse, ...] = ()
+    blame: Blame | None = None
+    """Where every cycle went, by source line, region and kind of grid step."""
 
     @property
     def latency_ms(self) -> float:

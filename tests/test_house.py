@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent.parent
-FOUNDATION = ("ratchet.values", "ratchet.status", "ratchet.chips")
+FOUNDATION = ("ratchet.values", "ratchet.costs", "ratchet.status", "ratchet.chips")
 ABOVE = ("ratchet.loop", "ratchet.view", "ratchet.cli", "ratchet.search", "prepare")
 PURE = ("ratchet.loop.decide", "ratchet.judge.roofline", "ratchet.judge.parity", "ratchet.schedule.bundles")
 NOT_PURE = ("os", "sys", "time", "datetime", "random", "secrets", "subprocess", "pathlib", "tempfile", "socket")

@@ -68,6 +68,8 @@ class KernelSteps:
         self.paths: list[Path] = []
         self.starts: list[int] = []
         """Cycle at which each iteration began."""
+        self.ends: list[int] = []
+        """Cycle at which each iteration ended: where the next began, or the kernel's end."""
         self.path_numbers = array("i")
         """Index into ``paths`` of each iteration."""
         self.step_waits = array("q")
@@ -124,6 +126,7 @@ class KernelSteps:
         path.wait_cycles += waited
         path.least_cycles = min(path.least_cycles, cycles)
         path.most_cycles = max(path.most_cycles, cycles)
+        self.ends.append(end.now)
         self.path_numbers.append(number)
         self.step_waits.append(waited)
 

@@ -1,20 +1,21 @@
-"""What the machine recorded -> :class:`ratchet.values.Timeline`: counts and losses in words."""
+"""What the machine recorded -> :class:`ratchet.values.Timeline`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from ratchet.chips import Chip
+from ratchet.costs import Blame
+from ratchet.schedule.blame import add_up, place_of_listing, regions, step_kinds
 from ratchet.schedule.dma import GRANULE_BYTES, Ends, Memory
+from ratchet.schedule.losses import losses
+from ratchet.schedule.shares import Shares
 from ratchet.schedule.spans import make_spans
 from ratchet.schedule.steps import Steps
 from ratchet.schedule.translate import Translated
-from ratchet.schedule.units import CAPACITY, SLOTS, mxu_cycles, slots
-from ratchet.status import Refusal, Status
+from ratchet.schedule.units import CAPACITY, SLOTS
 from ratchet.values import OpCost, Timeline
 
 LONG_PROGRAM_BUNDLES = 20_000
@@ -66,63 +67,34 @@ class Counts:
     """Unit-cycles: summed over the matrix units."""
 
 
-def static_slots(translated: Translated, *, compiler: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per bundle of a listing: slot counts (bundles x slot classes), matrix unit-cycles, and whether it is empty.
-
-    Raises:
-        Refusal: SCHEDULE_UNKNOWN for an opcode that is not known.
-    """
-    bundles = translated.listing.bundles
-    counts = np.zeros((len(bundles), len(SLOTS)), np.int64)
-    mxu = np.zeros(len(bundles), np.int64)
-    empty = np.ones(len(bundles), bool)
-    column = {name: i for i, name in enumerate(SLOTS)}
-    rows: list[int] = []
-    columns: list[int] = []
-    for address, bundle in enumerate(bundles):
-        if bundle:
-            empty[address] = False
-        for instruction in bundle:
-            classes, busy = slots(instruction), mxu_cycles(instruction.opcode)
-            if classes is None or busy is None:
-                raise Refusal(
-                    Status.SCHEDULE_UNKNOWN,
-                    f"{translated.listing.file} bundle {address:#x} ({compiler}): "
-                    f"`{instruction.opcode} {instruction.operands[:120]}`: which unit this occupies is not known. "
-                    "The schedule machine does not guess: report it, or write the kernel without it.",
-                )
-            for slot in classes:
-                rows.append(address)
-                columns.append(column[slot])
-            mxu[address] += busy
-    np.add.at(counts, (rows, columns), 1)
-    return counts, mxu, empty
+def shares_of(record: Record, *, compiler: str) -> dict[str, Shares]:
+    """What is known of every listing without running it. Raises Refusal for an opcode whose unit is not known."""
+    return {
+        name: Shares(
+            translated.listing,
+            [(block.start, block.end) for block in translated.blocks],
+            compiler=compiler,
+            elsewhere=place_of_listing(record, name),
+        )
+        for name, (translated, _) in record.units.items()
+    }
 
 
-def executions(translated: Translated) -> np.ndarray:
-    """How often each bundle of a listing was executed."""
-    steps = np.zeros(len(translated.listing.bundles) + 1, np.int64)
-    for block, count in zip(translated.blocks, translated.counts, strict=True):
-        steps[block.start] += count
-        steps[block.end] -= count
-    return np.cumsum(steps[:-1])
-
-
-def count(translated: Translated, *, compiler: str) -> Counts:
-    """Executed slots of one listing."""
-    per_bundle, mxu, empty = static_slots(translated, compiler=compiler)
-    times = executions(translated)
+def count(shares: Shares, counts: Sequence[int]) -> Counts:
+    """Executed slots of one listing, from executions per block."""
+    times = shares.times(counts)
     return Counts(
         bundles=int(times.sum()),
-        empty=int(times[empty].sum()),
-        slots=dict(zip(SLOTS, (int(n) for n in times @ per_bundle), strict=True)),
-        mxu_cycles=int(times @ mxu),
+        empty=int(times[shares.empty].sum()),
+        slots=dict(zip(SLOTS, (int(n) for n in times @ shares.slots), strict=True)),
+        mxu_cycles=int((times @ shares.mxu).sum()),
     )
 
 
 def build(record: Record, *, chip: Chip, compiler: str, detail: bool) -> Timeline:
     """Puts the timeline together. Raises Refusal for opcodes whose unit is not known."""
-    counts = {name: count(translated, compiler=compiler) for name, (translated, _) in record.units.items()}
+    shares = shares_of(record, compiler=compiler)
+    counts = {name: count(shares[name], translated.counts) for name, (translated, _) in record.units.items()}
     total = Counts(
         bundles=sum(c.bundles for c in counts.values()),
         empty=sum(c.empty for c in counts.values()),
@@ -131,6 +103,7 @@ def build(record: Record, *, chip: Chip, compiler: str, detail: bool) -> Timelin
     )
     memory = record.memory
     steps = sum(_grid_steps(record, name) for name in record.units)
+    blame = _blame(record, shares, chip)
     return Timeline(
         chip=chip.name,
         compiler=compiler,
@@ -146,9 +119,27 @@ def build(record: Record, *, chip: Chip, compiler: str, detail: bool) -> Timelin
         hbm_write_bytes=memory.write_granules * GRANULE_BYTES,
         grid_steps=steps,
         ops=_op_costs(record),
-        spans=make_spans(record, counts, detail=detail, mxu_per_core=chip.mxu_per_core),
-        losses=_losses(record, total, chip),
-        not_modelled=_not_modelled(record, total),
+        spans=make_spans(record, shares, detail=detail, mxu_per_core=chip.mxu_per_core),
+        losses=tuple(loss.words for loss in blame.losses),
+        not_modelled=_not_modelled(record),
+        blame=blame,
+    )
+
+
+def _blame(record: Record, shares: Mapping[str, Shares], chip: Chip) -> Blame:
+    found = regions(record, shares)
+    kinds = step_kinds(record, shares)
+    instances: dict[str, int] = {}
+    for name, (runs, _) in record.op_cycles.items():
+        unit = record.unit_of_op.get(name, name)
+        place = place_of_listing(record, unit) if unit in record.units else None
+        if place is not None:
+            instances[place.file] = instances.get(place.file, 0) + runs
+    return Blame(
+        lines=add_up(found),
+        regions=tuple(region.cost for region in found),
+        steps=kinds,
+        losses=losses(found, kinds, cycles=record.cycles, chip=chip, instances=instances),
     )
 
 
@@ -181,64 +172,16 @@ def _op_costs(record: Record) -> tuple[OpCost, ...]:
 
 
 def _top_level_waits(record: Record) -> dict[str, int]:
-    """Cycles waited per asynchronous copy of the entry computation: its flag belongs to the copy's own allocation."""
+    """Cycles waited per asynchronous op of the entry computation."""
     found: dict[str, int] = {}
     for flag, cycles in record.memory.waited_on.items():
-        name = record.flag_name(flag)
-        if "(output of " in name and "-start" in name:
-            op = name.partition("(output of ")[2].partition("@")[0]
-            found[op.replace("-start", "-done")] = cycles
+        op = record.op_of_flag(flag)
+        if op:
+            found[op] = found.get(op, 0) + cycles
     return found
 
 
-def _losses(record: Record, total: Counts, chip: Chip) -> tuple[str, ...]:
-    """Sentences, the costliest first. Each is a share of all cycles."""
-    cycles = max(1, record.cycles)
-    found: list[tuple[float, str]] = []
-
-    empty = total.empty / cycles
-    found.append(
-        (
-            empty,
-            f"{empty:.0%} of cycles are empty bundles: dependency latency; "
-            "larger blocks or more independent work per step would fill them",
-        )
-    )
-    waits = record.memory.wait_cycles / cycles
-    busy = record.memory.hbm_busy_cycles / cycles
-    cause = "HBM bandwidth" if busy > 0.8 else "DMA latency; larger or more buffered blocks would hide it"
-    found.append((waits, f"{waits:.0%} of cycles wait for DMAs (HBM busy {busy:.0%}): {cause}"))
-
-    kernels = {name for name, (_, is_kernel) in record.units.items() if is_kernel}
-    for name, (runs, spent) in record.op_cycles.items():
-        if record.unit_of_op.get(name) in kernels or name.startswith("<"):
-            continue
-        share = spent / cycles
-        what = f"{name} ({record.opcodes.get(name, '')}, {runs}x)"
-        found.append((share, f"outside the kernel: {what} takes {spent / chip.clock_hz * 1e3:.3g} ms, {share:.0%}"))
-    for name, spent in _top_level_waits(record).items():
-        share = spent / cycles
-        time = f"{spent / chip.clock_hz * 1e3:.3g} ms, {share:.0%}"
-        found.append((share * 0.999, f"outside the kernel: waiting for {name} takes {time}"))
-    issued = total.bundles - total.empty
-    for slot, capacity in CAPACITY.items():
-        if slot in ("MXU", "FILL", "SPILL"):
-            continue
-        share = total.slots[slot] / (capacity * cycles)
-        if share < 0.3:
-            continue
-        spilled = {"VSTORE": "SPILL", "VLOAD": "FILL"}.get(slot)
-        also = f", {total.slots[spilled] / max(1, total.slots[slot]):.0%} of it spills" if spilled else ""
-        names = {"VSTORE": "vector-store slot", "VLOAD": "vector-load slots", "VALU": "vector-ALU slots"}
-        found.append((share * issued / cycles, f"{names.get(slot, slot + ' slots')} {share:.0%} busy{also}"))
-    mxu = total.mxu_cycles / chip.mxu_per_core / cycles
-    idle = 1 - mxu
-    found.append((idle * 0.05 if mxu else 0, f"matrix units {mxu:.0%} busy"))
-    found.sort(key=lambda item: -item[0])
-    return tuple(text for share, text in found if share >= 0.005)
-
-
-def _not_modelled(record: Record, total: Counts) -> tuple[str, ...]:
+def _not_modelled(record: Record) -> tuple[str, ...]:
     found = ["clock throttling under power limits, contention for VMEM ports, the launch from the host"]
     for name, (translated, _) in record.units.items():
         length = len(translated.listing.bundles)

@@ -85,11 +85,14 @@ _OF_A_CHIP = (
 )  # fmt: skip
 
 
+_APART = ("spans", "ops", "chips", "links", "blame")
+
+
 def _timeline(timeline: Timeline) -> dict[str, Any]:
     """The totals; the spans themselves are in the trace."""
     spans = timeline.spans
     # Not asdict on the whole: it would copy tens of thousands of spans only to drop them.
-    totals = {name: value for name, value in vars(timeline).items() if name not in ("spans", "ops", "chips", "links")}
+    totals = {name: value for name, value in vars(timeline).items() if name not in _APART}
     return {
         **totals,
         "evaluator": f"{timeline.chip}-model",
@@ -99,6 +102,7 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
         "span_count": len(spans),
         "chips": [{name: getattr(chip, name) for name in _OF_A_CHIP} for chip in timeline.chips],
         "links": [asdict(link) for link in timeline.links],
+        "blame": None if timeline.blame is None else asdict(timeline.blame),
     }
 
 

@@ -1,0 +1,109 @@
+"""Where the cycles of a modelled run go: frozen values, a part of :class:`ratchet.values.Timeline`.
+
+Everything is in cycles of the TensorCore clock and sums exactly: the cycles of all lines are those of the run, those of
+a region's lines are the region's, and a line's parts (issuing, stalled, waiting, delayed) are the line's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineCost:
+    """What one source line costs, or one thing that has no line."""
+
+    where: str
+    """``kernel.py:45``; or in words what has no line there: pipeline code, an HLO op, a DMA waited for."""
+    line: int
+    """0 where ``where`` is no source line."""
+    cycles: int
+    issue_cycles: Mapping[str, int]
+    """Bundles that issue, shared out, by unit: MXU XLU VALU VPOP EUP VLOAD VSTORE SALU, and SPILL and FILL apart."""
+    stall_cycles: Mapping[str, int]
+    """Empty bundles that wait for this line, by the unit that is waited for; ``?`` where none can be named."""
+    wait_cycles: int
+    """Waiting for DMAs and semaphores."""
+    delay_cycles: int
+    """Delays that the compiler asks for by an instruction."""
+    issues: Mapping[str, int]
+    """Executed instructions by issue slot."""
+    empty_slots: int
+    """Issue slots left empty in this line's cycles."""
+    spill_stores: int
+    spill_loads: int
+
+    @property
+    def main_unit(self) -> str:
+        """Where most of the line's cycles go: a unit, ``waits for XLU``, ``waits for DMA``."""
+        parts = {unit: cycles for unit, cycles in self.issue_cycles.items()}
+        parts |= {"waits" if unit == "?" else f"waits for {unit}": n for unit, n in self.stall_cycles.items()}
+        parts |= {"waits for DMA": self.wait_cycles, "delay": self.delay_cycles}
+        return max(parts, key=lambda name: parts[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionCost:
+    """A part of the run: the first, steady and last grid steps of a kernel, or all that lies outside kernels."""
+
+    kernel: str
+    """Name of the kernel's dump; ``""`` for what lies outside kernels."""
+    name: str
+    """``first``, ``steady``, ``last``; ``whole`` for a kernel without a loop or with few steps; ``outside``."""
+    steps: int
+    """Iterations of the pipeline loop, with those that only fill or drain it; 0 without a loop."""
+    cycles: int
+    stall_cycles: int
+    wait_cycles: int
+    busy_cycles: Mapping[str, int]
+    """Least time for which each resource is needed: the busiest matrix and cross-lane unit, instructions over slots
+    for the others, and ``HBM`` for the transfers issued here."""
+    critical: str
+    """What takes longest of: each unit, ``dependencies`` (stalls), ``DMA waits``; ``HBM`` only where it is busy for
+    more than half of the time, because transfers go on beside everything else."""
+    lines: tuple[LineCost, ...]
+    """Costliest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepKind:
+    """Grid steps that took the same way through the program."""
+
+    kernel: str
+    steps: int
+    cycles: int
+    """All together."""
+    least_cycles: int
+    most_cycles: int
+    stall_cycles: int
+    wait_cycles: int
+    mxu_cycles: int
+    """Cycles in which the busiest matrix unit is occupied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """Something that costs time, and what would be left without it."""
+
+    kind: str
+    """``spills``, ``stalls``, ``waits``, ``idle steps``, ``outside``, ``bound``."""
+    cycles: int
+    """What removing it would save at best: the run's cycles less ``ceiling_cycles``."""
+    ceiling_cycles: int
+    """The run at best if this alone were gone."""
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blame:
+    """Every cycle of a run, by source line, by region and by kind of grid step."""
+
+    lines: tuple[LineCost, ...]
+    """Over all regions, costliest first."""
+    regions: tuple[RegionCost, ...]
+    """In order of time, kernel by kernel."""
+    steps: tuple[StepKind, ...]
+    """Costliest first; rare ones are put together in a last one with ``kernel`` ``(others)``."""
+    losses: tuple[Loss, ...]
+    """Largest first."""
