@@ -26,6 +26,9 @@ _DTYPES: dict[str, object] = {
 }
 
 
+ELEMENT_TYPES = tuple(_DTYPES)
+
+
 def jax_dtype(name: str) -> np.dtype:
     """The JAX dtype of a Mosaic element type.
 

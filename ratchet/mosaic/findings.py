@@ -9,40 +9,48 @@ from ratchet.status import Status
 
 
 class Kind(Enum):
-    """What can be wrong with a kernel that still computes something. The value is the judge's status."""
+    """What can be wrong with a kernel that still computes something: name, the judge's status, meaning."""
 
-    WINDOW_OUT_OF_BOUNDS = "window_out_of_bounds"
-    """An index map points a window outside its array."""
-    SLICE_OUT_OF_BOUNDS = "slice_out_of_bounds"
-    """A load, store, slice or DMA reaches outside its buffer."""
-    UNINITIALISED = "uninitialised_memory"
-    """Memory that was never written reaches an output."""
-    ORDER_DEPENDENT = "order_of_parallel_steps"
-    """An output depends on the order in which the steps of a ``parallel`` dimension run."""
-    WAIT_WITHOUT_START = "wait_without_start"
-    """A wait needs more of a semaphore than was ever signalled: on a TPU it hangs."""
-    NEVER_WAITED = "dma_never_waited"
-    """A semaphore is not back at zero when the kernel ends: a DMA or signal was not waited for."""
-    READ_BEFORE_WAIT = "read_before_wait"
-    """An output depends on when a DMA arrives: memory is used before the wait for it."""
-    INPUT_WRITTEN = "input_written"
-    """The kernel writes into an input that is not aliased to an output."""
+    WINDOW_OUT_OF_BOUNDS = (
+        "window_out_of_bounds",
+        Status.OUT_OF_BOUNDS,
+        "an index map points a window outside its array",
+    )
+    SLICE_OUT_OF_BOUNDS = (
+        "slice_out_of_bounds",
+        Status.OUT_OF_BOUNDS,
+        "a load, store, slice or DMA reaches outside its buffer",
+    )
+    UNINITIALISED = ("uninitialised_memory", Status.MEMORY_HAZARD, "memory that was never written reaches an output")
+    ORDER_DEPENDENT = (
+        "order_of_parallel_steps",
+        Status.MEMORY_HAZARD,
+        "an output depends on the order in which the steps of a `parallel` dimension run",
+    )
+    WAIT_WITHOUT_START = (
+        "wait_without_start",
+        Status.DEADLOCK,
+        "a wait needs more of a semaphore than was ever signalled: on a TPU it hangs",
+    )
+    NEVER_WAITED = (
+        "dma_never_waited",
+        Status.MEMORY_HAZARD,
+        "a semaphore is not back at zero when the kernel ends: a DMA or signal was not waited for",
+    )
+    READ_BEFORE_WAIT = (
+        "read_before_wait",
+        Status.MEMORY_HAZARD,
+        "an output depends on when a DMA arrives: memory is used before the wait for it",
+    )
+    INPUT_WRITTEN = (
+        "input_written",
+        Status.INPUTS_CHANGED,
+        "the kernel writes into an input that is not aliased to an output",
+    )
 
-    @property
-    def status(self) -> Status:
-        return _STATUS[self]
+    def __init__(self, label: str, status: Status, meaning: str) -> None:
+        self.label, self.status, self.meaning = label, status, meaning
 
-
-_STATUS = {
-    Kind.WINDOW_OUT_OF_BOUNDS: Status.OUT_OF_BOUNDS,
-    Kind.SLICE_OUT_OF_BOUNDS: Status.OUT_OF_BOUNDS,
-    Kind.UNINITIALISED: Status.MEMORY_HAZARD,
-    Kind.ORDER_DEPENDENT: Status.MEMORY_HAZARD,
-    Kind.WAIT_WITHOUT_START: Status.DEADLOCK,
-    Kind.NEVER_WAITED: Status.MEMORY_HAZARD,
-    Kind.READ_BEFORE_WAIT: Status.MEMORY_HAZARD,
-    Kind.INPUT_WRITTEN: Status.INPUTS_CHANGED,
-}
 
 KINDS = tuple(Kind)
 
@@ -63,7 +71,7 @@ class Finding:
     def __str__(self) -> str:
         where = f" in step {self.grid_step}" if self.grid_step else ""
         at = f" at {self.location}" if self.location else ""
-        return f"{self.kind.value}: {self.message}{where}{at}"
+        return f"{self.kind.label}: {self.message}{where}{at}"
 
 
 @dataclass(frozen=True, kw_only=True)

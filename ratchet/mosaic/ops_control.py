@@ -137,8 +137,3 @@ def _assume_multiple(machine: Machine, op: Op) -> None:
 @rule("tpu.iteration_bound", attributes=("dim",))
 def _iteration_bound(machine: Machine, op: Op) -> None:
     machine.result(op, jnp.asarray(machine.bounds[int(str(op.attributes["dim"]))], jnp.int32))
-
-
-@rule("cf.assert", attributes=("msg",))
-def _assert(machine: Machine, op: Op) -> None:
-    raise refuse("operation cf.assert", machine.kernel, op)

@@ -114,11 +114,9 @@ def _send(machine: Machine, device: Value, active: Array, refs: Sequence[Ref], d
             _add(machine, theirs[1], jnp.where(hit, _amount(dst), 0))
 
 
-@rule("tpu.wait_dma2", "tpu.wait_dma", attributes=("operandSegmentSizes", "strict_ordering"), checks=True,
+@rule("tpu.wait_dma2", attributes=("operandSegmentSizes", "strict_ordering"), checks=True,
       writes=lambda op: [op.operands[0]])  # fmt: skip
 def _wait_dma(machine: Machine, op: Op) -> None:
-    if op.name == "tpu.wait_dma":
-        raise refuse(f"operation {op.name}", machine.kernel, op)
     (semaphore,), _, (target,), *_ = segments(op)
     _wait(machine, op, machine.ref(semaphore), _amount(machine.ref(target)))
 

@@ -22,11 +22,6 @@ def _broadcast(machine: Machine, op: Op) -> None:
     machine.result(op, jnp.broadcast_to(machine[op.operands[0]], op.results[0].type.shape))
 
 
-@rule("tpu.broadcast_in_sublanes", attributes=("lane",))
-def _broadcast_in_sublanes(machine: Machine, op: Op) -> None:
-    raise refuse(f"operation {op.name}", machine.kernel, op)
-
-
 @rule("vector.shape_cast", "tpu.reshape")
 def _shape_cast(machine: Machine, op: Op) -> None:
     machine.result(op, jnp.asarray(machine[op.operands[0]]).reshape(op.results[0].type.shape))

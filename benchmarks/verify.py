@@ -1,0 +1,147 @@
+"""Kernels executed from their exported TPU program, beside Pallas's own interpret mode: values, seconds, operations.
+
+    python -m benchmarks.verify [--json FILE] [--only NAME ...]
+
+``judge`` is loading, compiling and running the program for the first time; ``interpret`` is tracing, compiling and
+running the interpreted twin for the first time; ``again`` is a second run of each. Products of f32 operands are exact
+in both (see ``ratchet.mosaic.machine.Options``). Where interpret mode itself cannot run a kernel, the
+author's own reference stands in, which the table says. Measured here and now; other work on the machine shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DEVICES = 4
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import export  # noqa: E402
+
+from benchmarks.interpreted import interpreted  # noqa: E402
+from benchmarks.table import show  # noqa: E402
+from benchmarks.verify_cases import BUILDERS, Case  # noqa: E402
+from ratchet.mosaic.run import Loaded, load  # noqa: E402
+from ratchet.status import Refusal  # noqa: E402
+
+
+def on_v5e() -> Any:
+    """A context in which Pallas lowers for TPU v5e."""
+    device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
+    return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device))
+
+
+def program(case: Case) -> bytes:
+    """The exported TPU program of a case."""
+    function = case.function if hasattr(case.function, "trace") else jax.jit(case.function)
+    if case.devices > 1:
+        return bytes(export.export(function, platforms=("tpu",))(*case.inputs).serialize())
+    with on_v5e():
+        return bytes(export.export(function, platforms=("tpu",))(*case.inputs).serialize())
+
+
+def twin(case: Case) -> tuple[list[np.ndarray], float | None, float | None, str]:
+    """Interpret mode's outputs, seconds of a first and of a second run, and what it was compared with."""
+    try:
+        with contextlib.nullcontext() if case.devices > 1 else on_v5e():
+            start = time.perf_counter()
+            function = interpreted(case.function, *case.inputs)
+            outputs = jax.block_until_ready(function(*case.inputs))
+            first, start = time.perf_counter() - start, time.perf_counter()
+            jax.block_until_ready(function(*case.inputs))
+    except Exception as error:  # interpret mode fails in many ways; each means the same here
+        if case.reference is None:
+            raise
+        print(f"{case.name}: interpret=True fails: {type(error).__name__}: {str(error)[:100]}", file=sys.stderr)
+        return [np.asarray(x) for x in jax.tree.leaves(case.reference(*case.inputs))], None, None, "reference"
+    return [np.asarray(x) for x in outputs], first, time.perf_counter() - start, "interpret=True"
+
+
+def difference(got: tuple[np.ndarray, ...], want: list[np.ndarray]) -> float:
+    """Largest difference over the largest magnitude, over all outputs; NaN must meet NaN."""
+    worst = 0.0
+    for a, b in zip(got, want, strict=True):
+        a64, b64 = a.astype(np.float64), b.astype(np.float64)
+        if a.shape != b.shape or not np.array_equal(np.isnan(a64), np.isnan(b64)):
+            return float("inf")
+        with np.errstate(invalid="ignore"):
+            apart = np.where(a64 == b64, 0.0, np.abs(a64 - b64))
+        worst = max(
+            worst, float(np.nanmax(apart, initial=0.0)) / max(float(np.nanmax(np.abs(b64), initial=0.0)), 1e-30)
+        )
+    return worst
+
+
+def row(case: Case) -> dict[str, Any]:
+    """One line of the table."""
+    exported = program(case)
+    start = time.perf_counter()
+    try:
+        loaded: Loaded = load(exported, f32_matmul_passes="exact")
+        result = loaded.run(case.inputs)
+        first = time.perf_counter() - start
+        again = loaded.run(case.inputs).seconds
+    except Refusal as refusal:
+        return _line(case.name, f"{refusal.status.name}: {refusal.message}")
+    wanted, interpreted_first, interpreted_again, name = twin(case)
+    apart = difference(result.outputs, wanted)
+    verdict = "equal" if apart <= case.tolerance else "DIFFERS"
+    if result.findings:
+        verdict += "; " + "; ".join(map(str, result.findings))
+    return _line(
+        case.name, verdict, apart=apart, judge=first, again=again, interpret=interpreted_first,
+        interpret_again=interpreted_again, against=name, operations=len(loaded.covered), covered=loaded.covered,
+    )  # fmt: skip
+
+
+def _line(name: str, verdict: str, **found: Any) -> dict[str, Any]:
+    return {
+        "kernel": name,
+        "values": verdict,
+        "difference": found.get("apart"),
+        "judge s": found.get("judge"),
+        "again s": found.get("again"),
+        "interpret s": found.get("interpret"),
+        "interpret again s": found.get("interpret_again"),
+        "against": found.get("against"),
+        "operations": found.get("operations"),
+        "covered": list(found.get("covered", ())),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, default=None, help="also write the rows to this file")
+    parser.add_argument("--only", nargs="*", default=None, help=f"some of: {' '.join(BUILDERS)}")
+    arguments = parser.parse_args()
+    wanted: dict[str, Callable[[], Case]] = {
+        n: b for n, b in BUILDERS.items() if arguments.only is None or n in arguments.only
+    }
+    rows = []
+    for name, builder in wanted.items():
+        print(f"{name} …", file=sys.stderr, flush=True)
+        rows.append(row(builder()))
+    total = {
+        key: sum(r[key] or 0.0 for r in rows) for key in ("judge s", "again s", "interpret s", "interpret again s")
+    }
+    rows.append({**_line("all", f"{sum(r['values'] == 'equal' for r in rows)} of {len(rows)} equal"), **total})
+    show("Exported programs executed for their values", [{k: v for k, v in r.items() if k != "covered"} for r in rows])
+    if arguments.json is not None:
+        import json
+
+        arguments.json.write_text(json.dumps({"title": "verify", "rows": rows}, indent=1) + "\n")
+    return 0 if all(r["values"].startswith("equal") for r in rows[:-1]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
