@@ -3,4 +3,4 @@
 set -eu
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 . "$root/environment.sh"
-PYTHONPATH=$root exec "$root/.venv/bin/python" -P -m ratchet.cli "$@"
+PYTHONPATH=$root exec "$root/.venv/bin/python" -P -m ratchet "$@"

@@ -16,6 +16,7 @@ from ratchet.judge import evidence as evidence_room
 from ratchet.judge.seal import seal, sealed_paths
 from ratchet.loop import log
 from ratchet.loop.experiment import Outcome, judge_only, run_experiment
+from ratchet.starting import starting
 from ratchet.status import Refusal, Status
 from ratchet.values import Conditions, Row, Verdict
 from ratchet.view import verdict_json
@@ -146,7 +147,8 @@ def conditions(root: Path, kernel_rel: str) -> Conditions:
 
 def _wire(root: Path, options: argparse.Namespace, progress: Progress) -> Callable[..., Verdict]:
     """The judge as the loop calls it: ``prepare.judge`` and the trace of what it modelled."""
-    from prepare import judge
+    with starting():  # NumPy is imported here, and takes an interrupt for an error of its own
+        from prepare import judge
 
     def judged(kernel_path: Path, *, kernel_rel: str, evidence_id: str) -> Verdict:
         dumps = root / DUMPS / evidence_id

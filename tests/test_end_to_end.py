@@ -380,6 +380,21 @@ def test_ctrl_c_while_judging_leaves_all_as_it_was(space):
     assert verified.returncode == 0
 
 
+@pytest.mark.parametrize("imported", ["ratchet.loop.ledger", "rich.console", "numpy.version"])
+def test_ctrl_c_while_it_starts_is_one_line(space, imported):
+    space.edit(BETTER)
+    before = space.state()
+    python = str(space.root / ".venv" / "bin" / "python")
+    process = space.start(python, "-P", "-X", "importtime", "-m", "ratchet", "better", PYTHONPATH=str(space.root))
+    wait_for(process, f" {imported}\n")
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == Status.INTERRUPTED.exit_code
+    said = [line for line in err.splitlines() if "import time:" not in line]
+    assert said == [f"INTERRUPTED: {Status.INTERRUPTED.meaning}"]
+    assert space.state() == before
+
+
 def test_a_second_run_is_refused_or_waits(space):
     space.edit(WORSE)
     first = space.start(str(space.root / "ratchet.sh"), "the first one")

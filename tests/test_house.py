@@ -79,7 +79,7 @@ def test_the_view_imports_the_foundation_alone():
 
 
 def test_nothing_imports_the_command_line():
-    assert importers("ratchet.cli") == {"prepare"}
+    assert importers("ratchet.cli") == {"prepare", "ratchet.__main__"}
     prepare = MODULES["prepare"][1]
     top = ast.Module(body=[node for node in prepare.body if not isinstance(node, ast.If)], type_ignores=[])
     assert not any(name.startswith("ratchet.cli") for name in imports_of(top)), "only where it is run as a program"
@@ -113,7 +113,7 @@ def test_an_awkward_dependency_has_one_importer(awkward, importer):
 
 def test_jax_is_only_in_processes_of_its_own():
     """The process that decides imports no JAX: it starts quickly, and nothing in it can be patched by a kernel."""
-    reached, waiting = set(), ["ratchet.cli", "prepare"]
+    reached, waiting = set(), ["ratchet.__main__", "prepare"]
     while waiting:
         name = waiting.pop()
         if name in MODULES and name not in reached:

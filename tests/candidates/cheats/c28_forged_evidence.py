@@ -4,4 +4,4 @@
 import dataclasses
 
 _os = dataclasses.sys.modules["os"]
-_os.mkdir(_os.environ["PYTHONPATH"] + "/hlo_dumps/forged")
+_os.open(_os.environ["PYTHONPATH"], _os.O_TMPFILE | _os.O_WRONLY)  # a file without a name, for this tree's sake
