@@ -1,5 +1,5 @@
 """Cheat 14: writes the output into an input as well."""
-# rejected as: INPUTS_CHANGED, CANNOT_VERIFY
+# rejected as: INPUTS_CHANGED
 
 from jax.experimental.pallas import tpu as pltpu
 
