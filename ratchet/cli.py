@@ -20,6 +20,7 @@ from ratchet.starting import starting
 from ratchet.status import Refusal, Status
 from ratchet.values import Conditions, Row, Verdict
 from ratchet.view import verdict_json
+from ratchet.view.blame import blame_text
 from ratchet.view.history import log_table, show
 from ratchet.view.progress import Progress
 from ratchet.view.terminal import report, result_line
@@ -28,6 +29,8 @@ from ratchet.view.xspace import trace_path, write_xspace
 
 EVALUATOR = "v5e-model"
 DUMPS, TRACES = evidence_room.FOLDERS
+BLAME = "blame.txt"
+"""The blame table of an experiment, beside its dumps."""
 COMMANDS = ("run", "log", "show", "verify", "rebuild")
 
 
@@ -85,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
 def _judging_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernel", type=Path, default=Path("kernel.py"), metavar="FILE", help="default: kernel.py")
     parser.add_argument(
-        "--deep", action="store_true", help="also run in another grid order; keep every step of a window"
+        "--deep", action="store_true", help="also run in another grid order; keep every step of a window; print blame"
     )
     parser.add_argument("--json", action="store_true", help="print the whole verdict as one JSON document")
 
@@ -167,6 +170,9 @@ def _wire(root: Path, options: argparse.Namespace, progress: Progress) -> Callab
             progress=progress,
         )
         if verdict.timeline is not None:
+            source = kernel_path.read_text(errors="replace")
+            table = blame_text(verdict.timeline, title=verdict.kernel_name, kernel_file=kernel_path.name, source=source)
+            (dumps / BLAME).write_text(table + "\n")
             proto = dumps / "optimized.hlo.pb"
             problem = problems.read(problems.lock_path(root / kernel_rel))
             write_xspace(
@@ -197,7 +203,7 @@ def _run(options: argparse.Namespace) -> int:
             wait_s=options.wait,
             progress=lambda line: print(clean(line), file=sys.stderr),
         )
-    return _told(root, outcome, options.json)
+    return _told(root, outcome, options)
 
 
 def _prepare(options: argparse.Namespace) -> int:
@@ -210,10 +216,10 @@ def _prepare(options: argparse.Namespace) -> int:
             evidence=lambda name: evidence_room.digest(root, name),
             progress=lambda line: print(clean(line), file=sys.stderr),
         )
-    return _told(root, outcome, options.json)
+    return _told(root, outcome, options)
 
 
-def _told(root: Path, outcome: Outcome, as_json: bool) -> int:
+def _told(root: Path, outcome: Outcome, options: argparse.Namespace) -> int:
     """Print how a turn ended and prune old evidence."""
     row, verdict = outcome.row, outcome.verdict
     rows = log.rows(root)
@@ -222,7 +228,7 @@ def _told(root: Path, outcome: Outcome, as_json: bool) -> int:
     decision = outcome.decision or "none"
     for note in outcome.notes:
         print(clean(note), file=sys.stderr)
-    if as_json:
+    if options.json:
         document = verdict_json.verdict_document(
             verdict,
             outcome=outcome.status,
@@ -248,6 +254,12 @@ def _told(root: Path, outcome: Outcome, as_json: bool) -> int:
                 outcome=outcome.status,
             )
         )
+        blame = root / DUMPS / row.id / BLAME
+        if options.deep and blame.is_file():
+            print()
+            for line in blame.read_text().splitlines():
+                # The indent keeps text of the kernel's from passing for a line of ours.
+                print(f"  {line}".rstrip())
         print(result_line(verdict.score, decision=decision, status=outcome.status))
     return outcome.status.exit_code
 
@@ -260,6 +272,8 @@ def _log(_options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     row: Row = log.find(_root(), options.id)
     print(show(row))
+    if Path(row.id).name == row.id and (_root() / DUMPS / row.id / BLAME).is_file():
+        print(f"  {'blame':<12} {DUMPS}/{row.id}/{BLAME}")
     return Status.PASS.exit_code
 
 

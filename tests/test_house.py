@@ -102,7 +102,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("git", {"ratchet.loop.history"}),
         ("jaxlib._hlo", {"ratchet.judge.compile_worker"}),
         ("jaxlib.mlir", {"ratchet.mosaic.bindings"}),
-        ("jax._src", {"ratchet.mosaic.bindings"}),
+        ("jax._src", {"ratchet.mosaic.bindings", "ratchet.candidate.lines"}),
         ("sandlock", {"ratchet.candidate.worker"}),
         ("pandas", set()),
     ],

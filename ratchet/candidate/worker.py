@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jax import export
 
 from ratchet.candidate import contract
+from ratchet.candidate.lines import keep_lines_apart
 from ratchet.candidate.promote import in_float64
 from ratchet.child import PACKAGE_ROOT, serve
 from ratchet.status import Refusal, Status
@@ -196,6 +197,7 @@ def _export_kernel(kernel_fn: Callable[..., Any], avals: Any, path: Path) -> exp
     # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
     device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
     mesh = jax.sharding.AbstractMesh((), (), abstract_device=device)
+    keep_lines_apart()
     with blame(Status.LOWERING_FAILED, path, "kernel_fn"), jax.sharding.use_abstract_mesh(mesh):
         return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, "tpu")
 
