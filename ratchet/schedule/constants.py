@@ -1,14 +1,22 @@
 """Physical constants of the schedule machine: fitted once, kept as data, each with its source and spread.
 
-Refitting them needs no recompile: the machine reads them at run time and nothing else depends on them.
+The data is ``constants.json`` beside this file. ``python -m benchmarks.calibrate`` fits it anew from compiled programs
+that are already on disk; the machine reads it at run time and nothing else depends on it.
 """
 
 from __future__ import annotations
 
+import functools
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ratchet.chips import Chip
 from ratchet.status import Refusal, Status
+
+FILE = Path(__file__).with_name("constants.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,28 +33,29 @@ class Constants:
     """DMAs that do not touch HBM."""
     local_latency_cycles: float
     source: str
+    """What they were fitted on, or why they are believed."""
+    checked: str
+    """How far latencies of this chip were compared with measured ones, in words."""
 
 
-# Fitted on 17 device-timed grouped matmuls on v5e (0.6-1.0 % mean error); 26 device-timed v5p attention kernels and
-# two wall-clock sources agree. Spread: efficiency +-0.01, latency +-13 cycles. Local DMAs are not measured: twice
-# the HBM bandwidth and half its latency are assumed, and every program that uses them says so.
-_FITTED = {
-    "v5e": Constants(
-        hbm_efficiency=0.88,
-        dma_latency_cycles=667,
-        write_cost=1.06,
-        local_bytes_per_cycle=1092,
-        local_latency_cycles=333,
-        source="fit on published v5e grouped-matmul device timings; local DMAs assumed",
-    )
-}
+@functools.cache
+def stored() -> Mapping[str, Any]:
+    """The whole of ``constants.json``: values with spread, and what was fitted beside them."""
+    found: Mapping[str, Any] = json.loads(FILE.read_text())
+    return found
+
+
+def constants_of(entry: Mapping[str, Any]) -> Constants:
+    """One chip's entry of ``constants.json`` as constants."""
+    return Constants(**{name: field["value"] if isinstance(field, Mapping) else field for name, field in entry.items()})
 
 
 def constants_for(chip: Chip) -> Constants:
-    """Raises Refusal USAGE for a chip that nothing was fitted for."""
-    if chip.name not in _FITTED:
+    """Raises Refusal USAGE for a chip that nothing is known of."""
+    chips = stored()["chips"]
+    if chip.name not in chips:
         raise Refusal(
             Status.USAGE,
-            f"no fitted schedule constants for {chip.name}; known: {', '.join(_FITTED)}. Choose one of those.",
+            f"no schedule constants for {chip.name}; known: {', '.join(chips)}. Choose one of those.",
         )
-    return _FITTED[chip.name]
+    return constants_of(chips[chip.name])

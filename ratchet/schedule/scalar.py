@@ -73,6 +73,7 @@ _NO_EFFECT = {
     "vtrace",  # a mark for the hardware's trace unit
     "vsettm",  # trace mask
     "sfence",
+    "cfence",
 }
 
 _DMAS = {f"dma.{a}_to_{b}": (a, b) for a in ("hbm", "vmem", "smem") for b in ("hbm", "vmem", "smem")}

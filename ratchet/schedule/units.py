@@ -33,6 +33,9 @@ CAPACITY = {
 # bf16 operand holds 16 rows, an f32 one 8, an s8 one 32 at twice the rate; `lmr` feeds half a bf16 operand.
 _MXU_CYCLES = {"bf16": 16, "f32": 8, "s8": 16, "u8": 16, "lmr": 8}
 
+_WIDE_MXU_CYCLES = {"bf16": 8}
+"""The same for 256-wide units, whose products name the row they begin at (`mubr`); v6e and v7x, one program each."""
+
 # First component of the opcode -> slot class, for what is not plain vector arithmetic.
 _VECTOR_HEADS: dict[str, str] = {
     "vld": "VLOAD",
@@ -47,6 +50,9 @@ _VECTOR_HEADS: dict[str, str] = {
     "vmatmul": "MXU",
     "vmatpush": "MXU",
     "vmatprep": "MXU",
+    "vmatpush1": "MXU",  # 256-wide units take their weights in parts
+    "vmatpush2": "MXU",
+    "vmatpush3": "MXU",
     "vmatres": "MXU",
     "vdwg": "MXU",
     "vmor": "VLOAD",  # the compiler books mask logic, trace marks and sync flags on its third load slot
@@ -142,9 +148,10 @@ def mxu_cycles(opcode: str) -> int | None:
     parts = opcode.split(".")
     if parts[0] != "vmatmul":
         return 0
+    table = _WIDE_MXU_CYCLES if "mubr" in parts else _MXU_CYCLES
     for part in parts[1:]:
-        if part in _MXU_CYCLES:
-            return _MXU_CYCLES[part]
+        if part in table:
+            return table[part]
     return None
 
 
