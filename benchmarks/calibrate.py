@@ -1,0 +1,123 @@
+"""Fits the schedule machine's constants anew to published timings, from programs compiled before.
+
+    python -m benchmarks.calibrate [--write]
+
+Reads what ``python -m benchmarks.fidelity`` compiled and recompiles nothing. Prints the old and the new value of each
+constant with its spread (a jackknife over the kernels and sources), the bands with their coverage, and the resolution
+of rankings. ``--write`` puts them into ``ratchet/schedule/constants.json`` and ``bands.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import sys
+from typing import Any
+
+from benchmarks.published import evaluate
+from benchmarks.published.cases import DEFAULT_FILES, Case, read
+from benchmarks.published.fit import PARAMETERS, Fit, Timed, fit, with_values
+from benchmarks.published.modelled import tape_of
+from benchmarks.published.store import Store
+from benchmarks.table import show
+from ratchet.chips import CHIPS
+from ratchet.schedule import band, constants
+
+
+def calibration_rows(store: Store) -> tuple[list[Timed], list[Case]]:
+    """The cases that constants are fitted on, with their tapes; and those that were never compiled here."""
+    rows, missing = [], []
+    for case in (case for file in DEFAULT_FILES for case in read(file)):
+        if case.status != "ok" or case.doubtful:
+            continue
+        program = store.find(case)
+        if program is None or program.not_built:
+            missing.append(case)
+        elif not program.error:
+            rows.append(Timed(case=case, tape=tape_of(case, program), identity=program.identity))
+    return rows, missing
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="keep the result as the machine's data")
+    options = parser.parse_args()
+    rows, missing = calibration_rows(Store())
+    if missing or not rows:
+        sys.exit(f"{len(missing)} published cases are not compiled here: run `python -m benchmarks.fidelity` first")
+    say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731 progress, not the result
+    chips = {name: constants.constants_for(chip) for name, chip in CHIPS.items()}
+    result = fit(rows, chips, say)
+    _show_constants(result)
+    held_out = evaluate.cross_validated(rows, lambda group: with_values(chips, result.left_out[group]))
+    table = evaluate.band_table(held_out)
+    resolution = band.resolution_for(evaluate.ranking_pairs(held_out))
+    show_coverage(held_out)
+    print(f"kernels of one family are ranked right, 95 % of the time, from {resolution:.2%} difference on")
+    if options.write:
+        _write(result, rows, table, resolution)
+        print(f"written: {constants.FILE.name}, {band.FILE.name}")
+
+
+def _show_constants(result: Fit) -> None:
+    chips = constants.stored()["chips"]
+    lines: list[dict[str, Any]] = []
+    for i, parameter in enumerate(PARAMETERS):
+        old = chips[parameter.chips[0]][parameter.name]["value"]
+        held = [values[i] for values in result.left_out.values()]
+        lines.append(
+            {
+                "constant": parameter.label,
+                "old": float(old),
+                "new": result.values[i],
+                "spread": result.spread[i],
+                "least held-out": min(held),
+                "largest held-out": max(held),
+                "prior": f"{parameter.prior:g} ± {parameter.prior_sigma:g}",
+            }
+        )
+    show("constants", lines)
+    show(
+        "dispatch constants of wall clocks, fitted beside them",
+        [{"source": name, "ms": value} for name, value in result.dispatch_ms.items()],
+    )
+
+
+def show_coverage(held_out: list[evaluate.Prediction]) -> None:
+    """Prints the coverage of 90 % bands on groups held out."""
+    show(
+        f"{band.LEVEL:.0%} bands, each kernel held out in turn",
+        [
+            {"bound by": c.regime, "cases": c.count, "inside": f"{c.inside:.1%}", "half-width": f"{c.width:.1%}"}
+            for c in evaluate.coverage(held_out)
+        ],
+    )
+
+
+def _write(result: Fit, rows: list[Timed], table: dict[str, tuple[float, int]], resolution: float) -> None:
+    data = copy.deepcopy(dict(constants.stored()))
+    for i, parameter in enumerate(PARAMETERS):
+        for chip in parameter.chips:
+            data["chips"][chip][parameter.name] = {
+                "value": float(f"{result.values[i]:.5g}"),
+                "spread": float(f"{result.spread[i]:.2g}"),
+            }
+    data["dispatch_ms"] = {name: round(value, 4) for name, value in result.dispatch_ms.items()}
+    data["left_out"] = {
+        group: {p.label: float(f"{v:.5g}") for p, v in zip(PARAMETERS, values, strict=True)}
+        for group, values in result.left_out.items()
+    }
+    data["fitted_on"] = sorted({f"{row.case.source}: {row.case.kernel}" for row in rows})
+    constants.FILE.write_text(json.dumps(data, indent=1) + "\n")
+    bands = {
+        "about": "Relative half-widths of 90 % bands by what bounds a program, from held-out errors on published "
+        "timings; and the smallest modelled difference within a kernel family that is ranked right 95 % of the time.",
+        "regimes": {name: {"width": round(width, 4), "count": count} for name, (width, count) in table.items()},
+        "resolution": {"value": round(resolution, 4), "level": 0.95},
+    }
+    band.FILE.write_text(json.dumps(bands, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

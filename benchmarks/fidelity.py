@@ -1,0 +1,205 @@
+"""Modelled latencies beside published measurements: how far the schedule machine can be believed.
+
+    python -m benchmarks.fidelity [--cases FILE.csv …] [--json FILE] [--fresh]
+
+Builds every kernel that a row names, compiles it ahead of time, runs the schedule machine and prints measured and
+modelled milliseconds, row by row and per source. Compiled programs stay in ``.ratchet/fidelity``. Rows that the
+constants were fitted on are apart from the others and predicted by constants fitted without their own kernel
+(``cross-validated``). tokamax's kernels need the extra ``peers``.
+
+Wall-clock rows carry one constant per source, the dispatch: fitted beside the machine's constants for the sources of
+``benchmarks/data``, from the source's other rows elsewhere. Rows that must overflow VMEM are checked for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.calibrate import show_coverage
+from benchmarks.published import errors, evaluate
+from benchmarks.published.cases import DEFAULT_FILES, BadCases, Case, read
+from benchmarks.published.evaluate import Prediction
+from benchmarks.published.fit import PARAMETERS, Chips, Timed, with_values
+from benchmarks.published.modelled import tape_of
+from benchmarks.published.store import Store
+from benchmarks.table import show
+from ratchet.chips import CHIPS
+from ratchet.schedule import constants
+from ratchet.status import Refusal, Status
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=Path, nargs="+", metavar="FILE.csv", default=list(DEFAULT_FILES))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same rows and summaries as data")
+    parser.add_argument("--fresh", action="store_true", help="run the schedule machine again, even where it has")
+    options = parser.parse_args()
+    try:
+        cases = [case for file in options.cases for case in read(file)]
+    except (BadCases, OSError) as error:
+        sys.exit(str(error))
+    report = examine(cases, Store(), _progress, fresh=options.fresh)
+    for title, rows in report.items():
+        if rows:
+            print()
+            show(title, rows)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def examine(
+    cases: Sequence[Case], store: Store, say: Callable[[str], None], *, fresh: bool = False
+) -> dict[str, list[dict[str, Any]]]:
+    """Everything that is printed: tables by their titles, each a list of rows with equal keys."""
+    store.compile(cases, say)
+    notes: list[dict[str, Any]] = []
+    timed: list[Timed] = []
+    overflows: list[tuple[Case, bool]] = []
+
+    def note(case: Case, what: str, why: str) -> None:
+        notes.append({"row": case.number, "kernel": case.kernel, "case": case.label, "what": what, "why": why[:300]})
+
+    for case in cases:
+        program = store.find(case)
+        if program is None or program.not_built:
+            note(case, "not built", program.not_built if program else "nothing was compiled")
+            continue
+        if case.status == "vmem_oom" or program.overflows:
+            overflows.append((case, program.overflows))
+        if program.error:
+            if not program.overflows:
+                note(case, "failed", program.error)
+        elif case.status == "ok" and case.measured_ms:
+            try:
+                timed.append(Timed(case=case, tape=tape_of(case, program, fresh=fresh), identity=program.identity))
+            except Refusal as refusal:
+                what = "overflows" if refusal.status is Status.VMEM_OVERFLOW else "refused"
+                note(case, what, refusal.message)
+    return _tables(timed, overflows, notes)
+
+
+def _tables(
+    timed: list[Timed], overflows: list[tuple[Case, bool]], notes: list[dict[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
+    data = constants.stored()
+    chips: Chips = {name: constants.constants_for(chip) for name, chip in CHIPS.items()}
+    dispatch = data.get("dispatch_ms", {})
+    left_out = data.get("left_out", {})
+    doubtful = [row for row in timed if row.case.doubtful]
+    sure = [row for row in timed if not row.case.doubtful]
+    fitted_on = _calibration_recipes()
+    calibration = [row for row in sure if _identity(row.case) in fitted_on and row.group in left_out]
+    others = [row for row in sure if row not in calibration]
+
+    def without(group: str) -> Chips:
+        return with_values(chips, [left_out[group][parameter.label] for parameter in PARAMETERS])
+
+    held_out = evaluate.cross_validated(calibration, without) if calibration else []
+    fresh = evaluate.predict(others, chips, dispatch) if others else []
+    tables: dict[str, list[dict[str, Any]]] = {
+        "calibration rows, cross-validated": _rows(held_out),
+        "other rows": _rows(fresh),
+        "doubtful rows, in no summary": _rows(evaluate.predict(doubtful, chips, dispatch)),
+        "not built, failed or refused": notes,
+        "VMEM overflows": _overflow_table(overflows),
+    }
+    if calibration:
+        in_sample = evaluate.predict(calibration, chips, dispatch)
+        tables["summary of calibration rows, constants fitted on them"] = _summaries(in_sample)
+        tables["summary of calibration rows, cross-validated"] = _summaries(held_out)
+    if others:
+        tables["summary of other rows"] = _summaries(fresh)
+    if len({row.group for row in calibration}) > 1:
+        show_coverage(held_out)
+    return tables
+
+
+def _calibration_recipes() -> set[str]:
+    return {_identity(case) for file in DEFAULT_FILES for case in read(file)}
+
+
+def _identity(case: Case) -> str:
+    """Equal for the same timing of the same program, whichever file it came in."""
+    return json.dumps([case.recipe, case.source, case.measured_ms], sort_keys=True)
+
+
+def _rows(predictions: Iterable[Prediction]) -> list[dict[str, Any]]:
+    return [
+        {
+            "row": p.row.case.number,
+            "source": p.source,
+            "case": p.row.case.label,
+            "measured ms": p.row.measured_ms,
+            "modelled ms": p.modelled_ms,
+            "of it dispatch": p.dispatch_ms,
+            "error": f"{p.modelled_ms / p.row.measured_ms - 1:+.2%}",
+            "bound by": p.regime,
+        }
+        for p in predictions
+    ]
+
+
+def _summaries(predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
+    roofline, null = evaluate.simple_models([p.row for p in predictions])
+    table = []
+    for source in sorted({p.source for p in predictions}):
+        which = [i for i, p in enumerate(predictions) if p.source == source]
+        subsets = [("", which)]
+        if any(not predictions[i].says_much for i in which):
+            subsets.append(
+                (f", {evaluate.LEAST_WALL_MS:g} ms and more", [i for i in which if predictions[i].says_much])
+            )
+        for words, chosen in subsets:
+            if not chosen:
+                continue
+            measured = [predictions[i].row.measured_ms for i in chosen]
+            summary = errors.summarise(measured, [predictions[i].modelled_ms for i in chosen])
+            table.append(
+                {
+                    "source": source + words,
+                    "rows": summary.count,
+                    "mean": f"{summary.mean:.2%}",
+                    "median": f"{summary.median:.2%}",
+                    "largest": f"{summary.largest:.2%}",
+                    "bias": f"{summary.bias:+.2%}",
+                    "rank": f"{evaluate.rank_correlation([predictions[i] for i in chosen]):.4f}",
+                    "null mean": _mean(measured, [null[i] for i in chosen]),
+                    "roofline mean": _mean(measured, [roofline[i] for i in chosen]),
+                    "dispatch ms": f"{sorted(predictions[i].dispatch_ms for i in chosen)[len(chosen) // 2]:.3f}",
+                }
+            )
+    return table
+
+
+def _mean(measured: Sequence[float], modelled: Sequence[float | None]) -> str:
+    known = [(a, b) for a, b in zip(measured, modelled, strict=True) if b is not None]
+    return f"{errors.summarise([a for a, _ in known], [b for _, b in known]).mean:.1%}" if known else ""
+
+
+def _overflow_table(overflows: Sequence[tuple[Case, bool]]) -> list[dict[str, Any]]:
+    if not overflows:
+        return []
+    published = [(case, found) for case, found in overflows if case.status == "vmem_oom"]
+    invented = [case for case, found in overflows if found and case.status != "vmem_oom"]
+    wrong = [case.number for case, found in published if not found] + [case.number for case in invented]
+    return [
+        {
+            "published": len(published),
+            "reproduced": sum(found for _, found in published),
+            "invented": len(invented),
+            "wrong rows": " ".join(wrong),
+        }
+    ]
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

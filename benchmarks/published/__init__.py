@@ -1,0 +1,1 @@
+"""Kernels with published timings, rebuilt here from their descriptions, and the files their timings are in."""

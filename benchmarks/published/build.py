@@ -1,0 +1,55 @@
+"""A published case as a JAX program ready to be lowered."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.published.builders import builder_of
+from benchmarks.published.cases import Array, Case
+
+_DTYPES = {"bf16": "bfloat16", "f32": "float32", "f16": "float16", "s8": "int8", "i8": "int8", "int8": "int8",
+           "s32": "int32", "i32": "int32", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}  # fmt: skip
+
+
+class NotBuilt(Exception):
+    """Nobody here wrote the kernel that a row names, or its settings say what the builder does not know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A program ready to be lowered."""
+
+    function: Callable[..., Any]
+    avals: tuple[jax.ShapeDtypeStruct, ...]
+    scalars: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Values that steer control flow: by number of the entry parameter (``"2"``), or of the kernel's operand
+    (``"kernel:0"``), counted as the compiled custom call has them."""
+
+
+def aval(array: Array) -> jax.ShapeDtypeStruct:
+    """Shape and dtype as JAX has them. Raises NotBuilt for a dtype that is not known here."""
+    if array.dtype not in _DTYPES:
+        raise NotBuilt(f"dtype {array.dtype!r} is not known here; known: {', '.join(_DTYPES)}")
+    return jax.ShapeDtypeStruct(array.shape, jnp.dtype(_DTYPES[array.dtype]))
+
+
+def build(case: Case) -> Built:
+    """Builds the program of a case.
+
+    Raises:
+        NotBuilt: no builder is known for the kernel or its settings, or an optional dependency is missing.
+    """
+    module = builder_of(case.kernel)
+    if not module:
+        raise NotBuilt(f"no builder for {case.kernel!r}")
+    try:
+        return importlib.import_module(f"benchmarks.published.{module}").build(case)
+    except ImportError as error:
+        raise NotBuilt(f"{error}; install the extra `peers`") from error

@@ -1,0 +1,19 @@
+"""Which module builds which named kernel. Imports nothing heavy, so that the parent process may ask."""
+
+from __future__ import annotations
+
+# First match decides: a part of the kernel's name, and the module with its ``build``.
+_BUILDERS = (
+    ("andamento", "matmul"),
+    ("docs matmul", "matmul"),
+    ("pallas_forge.tiled_matmul", "matmul"),
+    ("tokamax pallas_mosaic_tpu gmm", "grouped"),
+    ("tokamax pallas_mosaic_tpu tgmm", "grouped"),
+    ("tokamax pallas_mosaic_tpu_flash_attention", "attention"),
+    ("KernelForge flash attention", "forge"),
+)
+
+
+def builder_of(kernel: str) -> str:
+    """Name of the module that builds a kernel, or ``""`` if none does."""
+    return next((module for part, module in _BUILDERS if part in kernel), "")

@@ -1,0 +1,163 @@
+"""Published timings: rows of the files in ``benchmarks/data`` -> cases. Pure but for reading the file.
+
+Two forms are read. Matmul-like rows have columns ``source kernel lhs rhs group_sizes config status ms timer jax trust``
+and were timed on a v5e; attention rows have ``chip q k v mask soft_cap precision config ms ms_min ms_max source``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+DEFAULT_FILES = (DATA / "v5e_published_latency.csv", DATA / "v5p_published_attention.csv")
+
+ATTENTION_KERNEL = "tokamax pallas_mosaic_tpu_flash_attention"
+"""Attention rows name their kernel only in the column of their source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Array:
+    """``bf16[8,4096,4096]``."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One published timing."""
+
+    number: str
+    """File and line, for messages: ``v5e_published_latency.csv:12``."""
+    source: str
+    kernel: str
+    chip: str
+    arrays: tuple[Array, ...]
+    config: Mapping[str, str]
+    """The source's own settings, as text: ``{"bm": "128", …}``; words without ``=`` are keys with ``""``."""
+    group_sizes: tuple[int, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What else decides the program: mask, soft cap, precision."""
+    status: str
+    """``ok`` or ``vmem_oom``."""
+    measured_ms: float | None
+    timer: str
+    """``device`` (profiler) or ``wall`` (carries the source's own constant dispatch time)."""
+    doubtful: bool
+
+    @property
+    def family(self) -> str:
+        """Cases of one family differ in sizes only, and share whatever its source did not tell."""
+        return self.source.split("@")[0].split(" (")[0].split(" data/")[0].strip()
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """All that decides the compiled program."""
+        return {
+            "kernel": self.kernel,
+            "chip": self.chip,
+            "arrays": [str(array) for array in self.arrays],
+            "config": dict(self.config),
+            "group_sizes": list(self.group_sizes),
+            "options": dict(self.options),
+        }
+
+    @property
+    def label(self) -> str:
+        """Short, for a table."""
+        config = " ".join(f"{key}={value}" if value else key for key, value in self.config.items())
+        return f"{' '.join(map(str, self.arrays[:2]))} {config}"
+
+
+class BadCases(ValueError):
+    """A file of cases that does not read as one; names the line."""
+
+
+def read(path: Path) -> list[Case]:
+    """All cases of one file, in its order.
+
+    Raises:
+        BadCases: if a column is missing or a field does not read.
+    """
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        columns = set(reader.fieldnames or ())
+        make = _attention if "q" in columns else _matmul
+        wanted = {"chip", "q", "k", "v", "config", "ms", "source"} if "q" in columns else {"source", "kernel", "lhs"}
+        if not wanted <= columns:
+            raise BadCases(
+                f"{path.name}: column(s) {', '.join(sorted(wanted - columns))} missing; has {sorted(columns)}"
+            )
+        cases = []
+        for row in reader:
+            number = f"{path.name}:{reader.line_num}"
+            try:
+                cases.append(make({k: v or "" for k, v in row.items() if k is not None}, number))
+            except (ValueError, KeyError, TypeError) as error:
+                raise BadCases(f"{number}: {error}") from error
+        return cases
+
+
+def _matmul(row: Mapping[str, str], number: str) -> Case:
+    timer = "device" if row.get("timer", "").startswith("device") or row.get("trust") == "device" else "wall"
+    return Case(
+        number=number,
+        source=row["source"],
+        kernel=row["kernel"],
+        chip=row.get("chip") or "v5e",
+        arrays=tuple(parse_array(row[name]) for name in ("lhs", "rhs") if row.get(name)),
+        config=parse_config(row.get("config", "")),
+        group_sizes=tuple(int(n) for n in re.findall(r"\d+", row.get("group_sizes", ""))),
+        status=row.get("status") or "ok",
+        measured_ms=float(row["ms"]) if row.get("ms") else None,
+        timer=timer,
+        doubtful="doubtful" in row.get("trust", ""),
+    )
+
+
+def _attention(row: Mapping[str, str], number: str) -> Case:
+    return Case(
+        number=number,
+        source=row["source"],
+        kernel=row.get("kernel") or ATTENTION_KERNEL,
+        chip=row["chip"],
+        arrays=tuple(parse_array(row[name]) for name in "qkv"),
+        config=parse_config(row["config"]),
+        options={
+            "mask": json.loads(row.get("mask") or "{}"),
+            "soft_cap": float(row["soft_cap"]) if row.get("soft_cap") else None,
+            "precision": json.loads(row.get("precision") or "null"),
+        },
+        status=row.get("status") or "ok",
+        measured_ms=float(row["ms"]) if row.get("ms") else None,
+        timer="wall" if row.get("trust") == "wall" else "device",
+        doubtful="doubtful" in row.get("trust", ""),
+    )
+
+
+def parse_array(text: str) -> Array:
+    """Reads ``bf16[4096,128]``. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\w+)\[([\d,\s]*)\]\s*", text)
+    if match is None:
+        raise ValueError(f"{text!r} is no array type like bf16[4096,128]")
+    return Array(dtype=match.group(1), shape=tuple(int(n) for n in match.group(2).split(",") if n.strip()))
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Reads ``bm=128 bk=256``; anything else is kept as words of its own."""
+    found: dict[str, str] = {}
+    rest = text
+    for match in re.finditer(r"(\w+)=(\S+)", text):
+        found[match.group(1)] = match.group(2)
+        rest = rest.replace(match.group(0), " ", 1)
+    words = " ".join(rest.split())
+    return {**found, words: ""} if words else found

@@ -1,0 +1,169 @@
+"""Fits the machine's constants to published timings: least squares on log ratios, around prior values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.published.cases import Case
+from benchmarks.published.tape import Tape
+from ratchet.chips import CHIPS
+from ratchet.schedule.constants import Constants
+
+Chips = Mapping[str, Constants]
+"""Constants by name of the chip."""
+
+DEVICE_SIGMA, WALL_SIGMA, WALL_SIGMA_MS = 0.01, 0.03, 0.01
+"""What a profiler's device time and a wall clock are believed to be worth: relative, and a jitter in ms besides."""
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One constant that is fitted."""
+
+    chips: tuple[str, ...]
+    """Chips that share it."""
+    name: str
+    prior: float
+    prior_sigma: float
+    step: float
+    """For finite differences."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} ({', '.join(self.chips)})"
+
+
+# Priors are what an independent trial of the same machine fitted on 17 device-timed grouped matmuls (v5e) and 26
+# attention kernels (v5p), most of them not among the cases here. The DMA latency of v5p is that of v5e in seconds.
+PARAMETERS = (
+    Parameter(chips=("v5e",), name="hbm_efficiency", prior=0.88, prior_sigma=0.01, step=0.01),
+    Parameter(chips=("v5e",), name="dma_latency_cycles", prior=667, prior_sigma=13, step=10),
+    Parameter(chips=("v5e", "v5p"), name="write_cost", prior=1.06, prior_sigma=0.03, step=0.03),
+    Parameter(chips=("v5p",), name="hbm_efficiency", prior=0.81, prior_sigma=0.02, step=0.01),
+    Parameter(chips=("v5p",), name="dma_latency_cycles", prior=778, prior_sigma=60, step=30),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """A case with its tape."""
+
+    case: Case
+    tape: Tape
+    identity: str
+    """Of the program: cases that share it are replayed once."""
+
+    @property
+    def measured_ms(self) -> float:
+        assert self.case.measured_ms is not None
+        return self.case.measured_ms
+
+    @property
+    def group(self) -> str:
+        """What is left out together when a fit is checked: one kernel of one source on one chip."""
+        return f"{self.case.family}: {self.case.kernel}, {self.case.chip}"
+
+
+def modelled_ms(rows: Sequence[Timed], chips: Chips) -> np.ndarray:
+    """Modelled device milliseconds of every row."""
+    known: dict[str, float] = {}
+    for row in rows:
+        if row.identity not in known:
+            chip = CHIPS[row.case.chip]
+            known[row.identity] = row.tape.cycles(chip, chips[chip.name]) / chip.clock_hz * 1e3
+    return np.array([known[row.identity] for row in rows])
+
+
+def with_values(chips: Chips, values: Sequence[float]) -> Chips:
+    """``chips`` with the fitted parameters set to ``values``."""
+    changed = dict(chips)
+    for parameter, value in zip(PARAMETERS, values, strict=True):
+        for chip in parameter.chips:
+            update: dict[str, Any] = {parameter.name: float(value)}
+            changed[chip] = replace(changed[chip], **update)
+    return changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Fitted values, in the order of ``PARAMETERS``, and what came with them."""
+
+    values: tuple[float, ...]
+    left_out: Mapping[str, tuple[float, ...]]
+    """Per group, the values of a fit without it."""
+    spread: tuple[float, ...]
+    """Jackknife standard error over the groups."""
+    dispatch_ms: Mapping[str, float]
+    """Per source with a wall clock."""
+
+
+def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None]) -> Fit:
+    """Fits all parameters, and again without each group.
+
+    The machine is linearised around the values found so far; a round replays every tape once per parameter.
+    """
+    values = np.array([parameter.prior for parameter in PARAMETERS])
+    problem = _Problem(rows)
+    for number in range(ROUNDS):
+        problem.linearise(chips, values)
+        values, dispatch = problem.solve(np.ones(len(rows), bool))
+        say(f"round {number + 1}: " + ", ".join(f"{v:.5g}" for v in values))
+    groups = sorted({row.group for row in rows})
+    left_out = {g: problem.solve(np.array([row.group != g for row in rows]))[0] for g in groups}
+    table = np.array(list(left_out.values()))
+    count = len(groups)
+    spread = np.sqrt((count - 1) / count * ((table - table.mean(0)) ** 2).sum(0))
+    return Fit(
+        values=tuple(values.tolist()),
+        left_out={g: tuple(v.tolist()) for g, v in left_out.items()},
+        spread=tuple(spread.tolist()),
+        dispatch_ms=dispatch,
+    )
+
+
+class _Problem:
+    def __init__(self, rows: Sequence[Timed]) -> None:
+        self.rows = rows
+        self.measured = np.array([row.measured_ms for row in rows])
+        wall = np.array([row.case.timer == "wall" for row in rows])
+        self.sigma = np.where(wall, np.hypot(WALL_SIGMA, WALL_SIGMA_MS / self.measured), DEVICE_SIGMA)
+        self.sources = sorted({row.case.family for row in rows if row.case.timer == "wall"})
+        # Which source's dispatch constant each row carries.
+        self.adds = np.zeros((len(rows), len(self.sources)))
+        for number, row in enumerate(rows):
+            if row.case.timer == "wall":
+                self.adds[number, self.sources.index(row.case.family)] = 1
+
+    def linearise(self, chips: Chips, values: np.ndarray) -> None:
+        self.origin = values
+        self.base = modelled_ms(self.rows, with_values(chips, values.tolist()))
+        slopes = []
+        for i, parameter in enumerate(PARAMETERS):
+            moved = values.copy()
+            moved[i] += parameter.step
+            slopes.append((modelled_ms(self.rows, with_values(chips, moved.tolist())) - self.base) / parameter.step)
+        self.slopes = np.array(slopes).T
+
+    def solve(self, use: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+        from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+        prior = np.array([parameter.prior for parameter in PARAMETERS])
+        sigma = np.array([parameter.prior_sigma for parameter in PARAMETERS])
+        count = len(prior)
+
+        def residuals(x: np.ndarray) -> np.ndarray:
+            ms = self.base + self.slopes @ (x[:count] - self.origin) + self.adds @ x[count:]
+            data = np.log(np.maximum(ms, 1e-6) / self.measured) / self.sigma
+            return np.concatenate([data[use], (x[:count] - prior) / sigma])
+
+        start = np.concatenate([self.origin, np.full(len(self.sources), 0.2)])
+        scale = np.concatenate([sigma, np.full(len(self.sources), 0.02)])
+        # A soft loss: a wall clock has outliers that say nothing of the machine.
+        found = least_squares(residuals, start, x_scale=scale, loss="soft_l1").x
+        return found[:count], dict(zip(self.sources, found[count:].tolist(), strict=True))

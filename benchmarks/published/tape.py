@@ -1,0 +1,138 @@
+"""One modelled run as a tape of its DMAs and waits, so that other constants can be tried without running it again.
+
+What a program does never hangs on how long its DMAs take, only when: between two events the same bundles pass. So a
+tape holds the events with the cycles between them, and replaying it calls the machine's own memory model.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest import mock
+
+import numpy as np
+
+from ratchet.chips import Chip
+from ratchet.schedule import machine
+from ratchet.schedule.constants import Constants
+from ratchet.schedule.dma import Memory
+from ratchet.schedule.inputs import ScalarInputs
+from ratchet.values import Timeline
+
+_START, _WAIT, _ADD, _SET, _VALUE = range(5)
+_SPACES = ("hbm", "vmem", "smem", "cmem")
+
+
+class _Recorder(Memory):
+    """A memory that writes down what it is asked for. ``last`` is the cycle at which the event before ended."""
+
+    made: ClassVar[list[_Recorder]] = []
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.events: list[tuple[int, int, int, int, int]] = []
+        self.last = 0
+        _Recorder.made.append(self)
+
+    def _note(self, kind: int, now: int, a: int, b: int, flag: int) -> None:
+        self.events.append((kind, now - self.last, a, b, flag))
+        self.last = now
+
+    def start(self, now: int, source: str, target: str, granules: int, flag: int) -> float:
+        self._note(_START, now, _SPACES.index(source) * len(_SPACES) + _SPACES.index(target), granules, flag)
+        return super().start(now, source, target, granules, flag)
+
+    def wait(self, now: int, flag: int, least: int, address: int) -> int:
+        self._note(_WAIT, now, least, address, flag)
+        self.last = super().wait(now, flag, least, address)
+        return self.last
+
+    def add(self, flag: int, amount: int) -> None:
+        self._note(_ADD, self.last, amount, 0, flag)
+        super().add(flag, amount)
+
+    def set(self, now: int, flag: int, value: int) -> None:
+        self._note(_SET, now, value, 0, flag)
+        super().set(now, flag, value)
+
+    def value(self, now: int, flag: int) -> int:
+        self._note(_VALUE, now, 0, 0, flag)
+        return super().value(now, flag)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tape:
+    """The events of one run, and what of its timeline hangs on no constant."""
+
+    events: np.ndarray
+    """One row per event: kind, cycles since the event before ended, two arguments, sync flag."""
+    tail_cycles: int
+    """Cycles behind the last event."""
+    facts: dict[str, float]
+    """``executed_bundles``, ``empty_bundles``, ``mxu_busy_cycles``, ``grid_steps``, ``hbm_bytes`` and the like."""
+
+    def cycles(self, chip: Chip, constants: Constants) -> int:
+        """Modelled cycles of the run with other constants."""
+        return self.replay(chip, constants)[0]
+
+    def replay(self, chip: Chip, constants: Constants) -> tuple[int, Memory]:
+        """Cycles, and the memory model after the run."""
+        memory = Memory(chip, constants, _deadlock)
+        start, wait, spaces = memory.start, memory.wait, len(_SPACES)
+        now = 0
+        for kind, gap, a, b, flag in self.events.tolist():
+            now += gap
+            if kind == _START:
+                start(now, _SPACES[a // spaces], _SPACES[a % spaces], b, flag)
+            elif kind == _WAIT:
+                now = wait(now, flag, a, b)
+            elif kind == _ADD:
+                memory.add(flag, a)
+            elif kind == _SET:
+                memory.set(now, flag, a)
+            else:
+                memory.value(now, flag)
+        return now + self.tail_cycles, memory
+
+    def save(self, file: Path) -> None:
+        np.savez_compressed(
+            file, events=self.events, tail=np.int64(self.tail_cycles), facts=np.str_(json.dumps(self.facts))
+        )
+
+    @staticmethod
+    def load(file: Path) -> Tape:
+        with np.load(file) as stored:
+            return Tape(
+                events=stored["events"], tail_cycles=int(stored["tail"]), facts=json.loads(str(stored["facts"]))
+            )
+
+
+def _deadlock(flag: int, value: int, least: int, address: int) -> Exception:
+    return RuntimeError(f"the tape deadlocks on flag {flag} at {value} of {least}, bundle {address:#x}")
+
+
+def record(
+    dump_dir: Path, *, hlo_text: str, chip: Chip, compiler: str, scalar_inputs: ScalarInputs
+) -> tuple[Timeline, Tape]:
+    """Runs the schedule machine once. Raises Refusal as :func:`ratchet.schedule.machine.run` does."""
+    _Recorder.made.clear()
+    with mock.patch.object(machine, "Memory", _Recorder):
+        timeline = machine.run(dump_dir, hlo_text=hlo_text, chip=chip, compiler=compiler, scalar_inputs=scalar_inputs)
+    # A program that is bounded is run twice, and the slower run is reported.
+    memory = next(m for m in _Recorder.made if m.wait_cycles == timeline.dma_wait_cycles and m.last <= timeline.cycles)
+    slots = {f"slot_{name}": float(count) for name, count in timeline.slot_issues.items()}
+    facts = {
+        "executed_bundles": float(timeline.executed_bundles),
+        "empty_bundles": float(timeline.empty_bundles),
+        "mxu_busy_cycles": float(timeline.mxu_busy_cycles),
+        "grid_steps": float(timeline.grid_steps),
+        "hbm_bytes": float(timeline.hbm_read_bytes + timeline.hbm_write_bytes),
+        "hbm_write_bytes": float(timeline.hbm_write_bytes),
+        "cycles": float(timeline.cycles),
+        "dma_wait_cycles": float(timeline.dma_wait_cycles),
+        **slots,
+    }
+    events = np.array(memory.events, np.int64).reshape(-1, 5)
+    return timeline, Tape(events=events, tail_cycles=timeline.cycles - memory.last, facts=facts)

@@ -1,0 +1,68 @@
+"""The fidelity benchmark on small cases, with the real compiler."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fidelity import examine
+from benchmarks.published.cases import read
+from benchmarks.published.modelled import scalar_inputs, tape_of
+from benchmarks.published.store import Store
+from benchmarks.published.tape import record
+from ratchet.chips import CHIPS
+from ratchet.schedule.constants import constants_for
+
+HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"
+ROWS = (
+    'jax-ml/jax x,docs matmul,"bf16[1024,1024]","bf16[1024,1024]",,bm=512 bk=512 bn=512,ok,0.125,wall-clock,,wall',
+    'jax-ml/jax x,docs matmul,"bf16[1024,1024]","bf16[1024,1024]",,bm=256 bk=256 bn=256,ok,0.140,wall-clock,,wall',
+    'a@1,andamento matmul,"bf16[4096,4096]","bf16[4096,4096]",,bm=2048 bk=2048 bn=2048,vmem_oom,,wall-clock,,wall',
+    'a@1,nobody knows it,"bf16[8,8]",,,,ok,1,wall-clock,,wall',
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("fidelity"))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("cases") / "few.csv"
+    file.write_text(HEAD + "\n".join(ROWS) + "\n")
+    return file
+
+
+def test_report(store: Store, file: Path) -> None:
+    report = examine(read(file), store, lambda text: None)
+    rows = report["other rows"]
+    assert [row["row"] for row in rows] == ["few.csv:2", "few.csv:3"]
+    assert all(0 < row["modelled ms"] < 1 for row in rows)
+    assert report["VMEM overflows"] == [{"published": 1, "reproduced": 1, "invented": 0, "wrong rows": ""}]
+    assert [note["what"] for note in report["not built, failed or refused"]] == ["not built"]
+    assert not report["calibration rows, cross-validated"]
+
+
+def test_a_tape_replays_to_the_cycle(store: Store, file: Path) -> None:
+    case = read(file)[0]
+    store.compile([case], lambda text: None)
+    program = store.find(case)
+    assert program is not None
+    chip = CHIPS[case.chip]
+    timeline, tape = record(
+        program.folder / "schedule",
+        hlo_text=program.hlo_text,
+        chip=chip,
+        compiler="test",
+        scalar_inputs=scalar_inputs(program),
+    )
+    assert tape.cycles(chip, constants_for(chip)) == timeline.cycles
+    assert tape_of(case, program).facts == tape.facts
+    assert tape_of(case, program).cycles(chip, constants_for(chip)) == timeline.cycles
+
+
+def test_a_second_run_compiles_nothing(store: Store, file: Path) -> None:
+    examine(read(file), store, lambda text: None)
+    said: list[str] = []
+    examine(read(file), Store(store.folder), said.append)
+    assert not said
