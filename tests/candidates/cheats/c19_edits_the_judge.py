@@ -4,6 +4,4 @@
 import dataclasses
 
 _os = dataclasses.sys.modules["os"]
-_os.open(
-    _os.environ["PYTHONPATH"] + "/ratchet/judge/parity.py", _os.O_WRONLY
-)  # and no further
+_os.open(_os.environ["PYTHONPATH"] + "/ratchet/judge/parity.py", _os.O_WRONLY)  # and no further
