@@ -3,9 +3,9 @@
     python -m benchmarks.verify [--json FILE] [--only NAME ...]
 
 ``judge`` is loading, compiling and running the program for the first time; ``interpret`` is tracing, compiling and
-running the interpreted twin for the first time; ``again`` is a second run of each. Products of f32 operands are exact
-in both (see ``ratchet.mosaic.machine.Options``). Where interpret mode itself cannot run a kernel, the
-author's own reference stands in, which the table says. Measured here and now; other work on the machine shows.
+running the interpreted twin for the first time; ``cpu`` is CPU seconds of that, ``again`` a second run. Products of
+f32 operands are exact in both (``ratchet.mosaic.machine.Options``). Where interpret mode itself cannot run a kernel,
+the author's own reference stands in, which the table says. Measured here and now; other work on the machine shows.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ def program(case: Case) -> bytes:
         return bytes(export.export(function, platforms=("tpu",))(*case.inputs).serialize())
 
 
-def twin(case: Case) -> tuple[list[np.ndarray], float | None, float | None, str]:
-    """Interpret mode's outputs, seconds of a first and of a second run, and what it was compared with."""
+def twin(case: Case) -> tuple[list[np.ndarray], float | None, float | None, float | None, str]:
+    """Interpret mode's outputs, seconds of a first and a second run, CPU seconds of the first, and what it was."""
     try:
         with contextlib.nullcontext() if case.devices > 1 else on_v5e():
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             function = interpreted(case.function, *case.inputs)
             outputs = jax.block_until_ready(function(*case.inputs))
-            first, start = time.perf_counter() - start, time.perf_counter()
+            first, cpu, start = time.perf_counter() - start, time.process_time() - cpu, time.perf_counter()
             jax.block_until_ready(function(*case.inputs))
     except Exception as error:  # interpret mode fails in many ways; each means the same here
         if case.reference is None:
             raise
         print(f"{case.name}: interpret=True fails: {type(error).__name__}: {str(error)[:100]}", file=sys.stderr)
-        return [np.asarray(x) for x in jax.tree.leaves(case.reference(*case.inputs))], None, None, "reference"
-    return [np.asarray(x) for x in outputs], first, time.perf_counter() - start, "interpret=True"
+        return [np.asarray(x) for x in jax.tree.leaves(case.reference(*case.inputs))], None, None, None, "reference"
+    return [np.asarray(x) for x in outputs], first, time.perf_counter() - start, cpu, "interpret=True"
 
 
 def difference(got: tuple[np.ndarray, ...], want: list[np.ndarray]) -> float:
@@ -85,23 +85,33 @@ def difference(got: tuple[np.ndarray, ...], want: list[np.ndarray]) -> float:
 def row(case: Case) -> dict[str, Any]:
     """One line of the table."""
     exported = program(case)
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     try:
         loaded: Loaded = load(exported, f32_matmul_passes="exact")
         result = loaded.run(case.inputs)
-        first = time.perf_counter() - start
+        first, cpu = time.perf_counter() - start, time.process_time() - cpu
         again = loaded.run(case.inputs).seconds
     except Refusal as refusal:
         return _line(case.name, f"{refusal.status.name}: {refusal.message}")
-    wanted, interpreted_first, interpreted_again, name = twin(case)
+    wanted, interpreted_first, interpreted_again, interpreted_cpu, name = twin(case)
     apart = difference(result.outputs, wanted)
     verdict = "equal" if apart <= case.tolerance else "DIFFERS"
     if result.findings:
         verdict += "; " + "; ".join(map(str, result.findings))
     return _line(
-        case.name, verdict, apart=apart, judge=first, again=again, interpret=interpreted_first,
-        interpret_again=interpreted_again, against=name, operations=len(loaded.covered), covered=loaded.covered,
-    )  # fmt: skip
+        case.name,
+        verdict,
+        apart=apart,
+        judge=first,
+        judge_cpu=cpu,
+        again=again,
+        interpret=interpreted_first,
+        interpret_cpu=interpreted_cpu,
+        interpret_again=interpreted_again,
+        against=name,
+        operations=len(loaded.covered),
+        covered=loaded.covered,
+    )
 
 
 def _line(name: str, verdict: str, **found: Any) -> dict[str, Any]:
@@ -110,8 +120,10 @@ def _line(name: str, verdict: str, **found: Any) -> dict[str, Any]:
         "values": verdict,
         "difference": found.get("apart"),
         "judge s": found.get("judge"),
+        "cpu s": found.get("judge_cpu"),
         "again s": found.get("again"),
         "interpret s": found.get("interpret"),
+        "interpret cpu s": found.get("interpret_cpu"),
         "interpret again s": found.get("interpret_again"),
         "against": found.get("against"),
         "operations": found.get("operations"),
@@ -131,9 +143,7 @@ def main() -> int:
     for name, builder in wanted.items():
         print(f"{name} …", file=sys.stderr, flush=True)
         rows.append(row(builder()))
-    total = {
-        key: sum(r[key] or 0.0 for r in rows) for key in ("judge s", "again s", "interpret s", "interpret again s")
-    }
+    total = {key: sum(r[key] or 0.0 for r in rows) for key in rows[0] if key.endswith(" s")}
     rows.append({**_line("all", f"{sum(r['values'] == 'equal' for r in rows)} of {len(rows)} equal"), **total})
     show("Exported programs executed for their values", [{k: v for k, v in r.items() if k != "covered"} for r in rows])
     if arguments.json is not None:

@@ -6,6 +6,7 @@ one libtpu runs, turns it into the current ``tpu``/``vector``/``arith`` dialects
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -148,9 +149,14 @@ def stablehlo_of(exported: Any) -> ir.Module:
 
 def lowered_module(function: Callable[..., Any], avals: Sequence[Any], context: ir.Context) -> ir.Module:
     """StableHLO of a JAX function for the CPU, parsed into ``context``; its entry is ``@main``."""
-    text = jax.jit(function, keep_unused=True).lower(*avals).as_text()
+    return _moved(jax.jit(function, keep_unused=True).lower(*avals), context)
+
+
+def _moved(lowered: Any, context: ir.Context) -> ir.Module:
+    buffer = io.BytesIO()
+    lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)
     with context:
-        return ir.Module.parse(text)
+        return ir.Module.parse(buffer.getvalue())
 
 
 def lowered_per_device(
@@ -173,9 +179,9 @@ def lowered_per_device(
         out_specs=nowhere,
         check_vma=False,
     )
-    text = jax.jit(sharded, keep_unused=True).trace(*avals).lower(lowering_platforms=("cpu",)).as_text()
+    lowered = jax.jit(sharded, keep_unused=True).trace(*avals).lower(lowering_platforms=("cpu",))
     with context, ir.Location.unknown():
-        module = ir.Module.parse(text)
+        module = _moved(lowered, context)
         (main,) = (op.operation for op in module.body if _symbol(op.operation) == "main")
         (manual,) = (op.operation for op in main.regions[0].blocks[0] if op.operation.name == "sdy.manual_computation")
         block = manual.regions[0].blocks[0]

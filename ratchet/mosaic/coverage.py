@@ -21,9 +21,9 @@ def markdown() -> str:
     lines = [
         "# What the judge can execute of a compiled kernel",
         "",
-        "Written by `python -m ratchet.mosaic.coverage`. An operation, attribute or element type that is not here",
-        "is refused by name with `CANNOT_VERIFY`; nothing is skipped or guessed. The shapes and memory spaces an operation",
-        "takes are those that Mosaic's own verifier lets through.",
+        "Written by `python -m ratchet.mosaic.coverage`. An operation, attribute or element type that is not",
+        "here is refused by name with `CANNOT_VERIFY`; nothing is skipped or guessed. The shapes and memory",
+        "spaces an operation takes are those that Mosaic's own verifier lets through.",
         "",
         "| operation | attributes understood | executed by |",
         "|---|---|---|",

@@ -287,6 +287,7 @@ class _Run:
             array = take(machine.memory[whole.buffer], (0,) * len(shape), shape)
             outputs.append(_as_kernel_dtype(decode(array, whole.dtype), dtype))
         self._semaphores_at_rest()
+        machine.flush()
         return outputs, machine.memory[FLAGS]
 
     def _loop(self, steps: Index, never: list[list[Array]]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ratchet.mosaic.dtypes import is_float, jax_dtype
 from ratchet.mosaic.findings import KINDS, Kind, Site
@@ -122,6 +123,8 @@ class Machine:
     """Whether this device takes the branch under way, where branches are executed under a mask."""
     late: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)
     """With ``late_dma``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
+    _pending: list[tuple[int, int, Any]] = field(default_factory=list)
+    """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
     _semaphores: dict[Buffer, int] = field(default_factory=dict)
 
     # --- values ---
@@ -212,13 +215,14 @@ class Machine:
         self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
     ) -> tuple[Any, list[Array]]:
         """Run ``body`` with other contents in ``buffers``; its result and their contents afterwards."""
-        outer = self.memory
-        self.memory = {**outer, **dict(zip(buffers, arrays, strict=True))}
+        outer, pending = self.memory, self._pending
+        self.memory, self._pending = {**outer, **dict(zip(buffers, arrays, strict=True))}, []
         try:
             result = body()
+            self.flush()
             return result, [self.memory[buffer] for buffer in buffers]
         finally:
-            self.memory = outer
+            self.memory, self._pending = outer, pending
 
     def written(self, op: Op) -> list[Buffer]:
         """The buffers from outside that an operation with regions may change, in a fixed order."""
@@ -251,11 +255,28 @@ class Machine:
         site = Site(kind=kind, operation=name, location=location, message=message)
         if site not in self.sites:
             self.sites.append(site)
-        at = 2 * KINDS.index(kind)
+        if self.active is not None:
+            bad = jnp.asarray(bad) & self.active
+        self._pending.append((KINDS.index(kind), self.sites.index(site), bad))
+
+    def flush(self) -> None:
+        """Write what was reported since the last time into ``FLAGS``, all at once: each write costs XLA a kernel."""
+        if not self._pending:
+            return
+        site_of: dict[int, Any] = {}
+        for kind, number, bad in reversed(self._pending):
+            none = site_of.get(kind, np.int32(-1))
+            site_of[kind] = lax.select(jnp.asarray(bad), jnp.int32(number), jnp.asarray(none))
+        self._pending.clear()
         flags = self.memory[FLAGS]
-        new = jnp.stack([jnp.asarray(self.step, jnp.int32), jnp.int32(self.sites.index(site))])
-        old = flags[at : at + 2]
-        self.memory[FLAGS] = flags.at[at : at + 2].set(jnp.where(jnp.asarray(bad) & (old[0] < 0), new, old))
+        step = lax.convert_element_type(self.step, np.int32)
+        position = np.arange(2 * len(KINDS))
+        new: Any = jnp.full(flags.shape, -1, jnp.int32)
+        for kind, site in site_of.items():
+            pair = lax.select(position % 2 == 0, *(lax.broadcast_in_dim(x, flags.shape, ()) for x in (step, site)))
+            found = lax.broadcast_in_dim(lax.ge(site, np.int32(0)), flags.shape, ())
+            new = lax.select(found & (position // 2 == kind), pair, new)
+        self.memory[FLAGS] = lax.select(lax.eq(flags, np.int32(-1)), new, flags)
 
     def check_bounds(
         self, op: Op, starts: Sequence[Index], sizes: Sequence[int], shape: Sequence[int], what: str
@@ -263,11 +284,11 @@ class Machine:
         """Report a slice that leaves ``shape``."""
         bad: Any = False
         for start, size, dim in zip(starts, sizes, shape, strict=True):
-            outside = (start < 0) | (start > dim - size)
             if known(start):
-                outside = bool(outside)
-            if outside is not False:
-                bad = bad | outside
+                bad = True if not 0 <= int(start) <= dim - size else bad
+            elif bad is not True:
+                outside = lax.bitwise_or(lax.lt(start, np.int32(0)), lax.gt(start, np.int32(dim - size)))
+                bad = outside if bad is False else lax.bitwise_or(bad, outside)
         self.report(Kind.SLICE_OUT_OF_BOUNDS, op, bad, f"{what} of {tuple(sizes)} leaves a buffer of {tuple(shape)}")
 
 

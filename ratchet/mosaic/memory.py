@@ -229,7 +229,7 @@ def add(a: Index, b: Index) -> Index:
         return b
     if known(b) and int(b) == 0:
         return a
-    return int(a) + int(b) if known(a) and known(b) else a + b
+    return int(a) + int(b) if known(a) and known(b) else lax.add(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32))
 
 
 def take(array: Array, starts: Sequence[Index], sizes: Sequence[int]) -> Array:

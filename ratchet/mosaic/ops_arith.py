@@ -35,38 +35,34 @@ def _unsigned(f: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
-def _shift(f: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    return lambda a, b: f(jnp.asarray(a), jnp.asarray(b))
-
-
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
-    "arith.addf": jnp.add,
-    "arith.subf": jnp.subtract,
-    "arith.mulf": jnp.multiply,
-    "arith.divf": jnp.divide,
+    "arith.addf": lax.add,
+    "arith.subf": lax.sub,
+    "arith.mulf": lax.mul,
+    "arith.divf": lax.div,
     "arith.remf": lax.rem,
-    "arith.maximumf": jnp.maximum,
-    "arith.minimumf": jnp.minimum,
+    "arith.maximumf": lax.max,
+    "arith.minimumf": lax.min,
     "arith.maxnumf": jnp.fmax,
     "arith.minnumf": jnp.fmin,
-    "arith.addi": jnp.add,
-    "arith.subi": jnp.subtract,
-    "arith.muli": jnp.multiply,
+    "arith.addi": lax.add,
+    "arith.subi": lax.sub,
+    "arith.muli": lax.mul,
     "arith.divsi": lax.div,
     "arith.remsi": lax.rem,
     "arith.divui": _unsigned(lax.div),
     "arith.remui": _unsigned(lax.rem),
     "arith.floordivsi": jnp.floor_divide,
-    "arith.maxsi": jnp.maximum,
-    "arith.minsi": jnp.minimum,
-    "arith.maxui": _unsigned(jnp.maximum),
-    "arith.minui": _unsigned(jnp.minimum),
-    "arith.andi": jnp.bitwise_and,
-    "arith.ori": jnp.bitwise_or,
-    "arith.xori": jnp.bitwise_xor,
-    "arith.shli": _shift(lax.shift_left),
-    "arith.shrsi": _shift(lax.shift_right_arithmetic),
-    "arith.shrui": _shift(lax.shift_right_logical),
+    "arith.maxsi": lax.max,
+    "arith.minsi": lax.min,
+    "arith.maxui": _unsigned(lax.max),
+    "arith.minui": _unsigned(lax.min),
+    "arith.andi": lax.bitwise_and,
+    "arith.ori": lax.bitwise_or,
+    "arith.xori": lax.bitwise_xor,
+    "arith.shli": lax.shift_left,
+    "arith.shrsi": lax.shift_right_arithmetic,
+    "arith.shrui": lax.shift_right_logical,
     "math.powf": jnp.power,
     "math.atan2": jnp.arctan2,
 }
@@ -85,31 +81,31 @@ _FOLD: dict[str, Callable[..., Any]] = {
 }
 
 _UNARY: dict[str, Callable[[Array], Array]] = {
-    "arith.negf": jnp.negative,
-    "math.exp": jnp.exp,
-    "math.exp2": jnp.exp2,
-    "math.log": jnp.log,
+    "arith.negf": lax.neg,
+    "math.exp": lax.exp,
+    "math.exp2": lax.exp2,
+    "math.log": lax.log,
     "math.log2": jnp.log2,
-    "math.log1p": jnp.log1p,
-    "math.expm1": jnp.expm1,
-    "math.sqrt": jnp.sqrt,
+    "math.log1p": lax.log1p,
+    "math.expm1": lax.expm1,
+    "math.sqrt": lax.sqrt,
     "math.rsqrt": lax.rsqrt,
-    "math.cbrt": jnp.cbrt,
-    "math.sin": jnp.sin,
-    "math.cos": jnp.cos,
-    "math.tan": jnp.tan,
-    "math.tanh": jnp.tanh,
-    "math.sinh": jnp.sinh,
-    "math.cosh": jnp.cosh,
-    "math.asin": jnp.arcsin,
-    "math.acos": jnp.arccos,
-    "math.atan": jnp.arctan,
+    "math.cbrt": lax.cbrt,
+    "math.sin": lax.sin,
+    "math.cos": lax.cos,
+    "math.tan": lax.tan,
+    "math.tanh": lax.tanh,
+    "math.sinh": lax.sinh,
+    "math.cosh": lax.cosh,
+    "math.asin": lax.asin,
+    "math.acos": lax.acos,
+    "math.atan": lax.atan,
     "math.erf": lax.erf,
     "math.erfc": lax.erfc,
-    "math.absf": jnp.abs,
-    "math.absi": jnp.abs,
-    "math.floor": jnp.floor,
-    "math.ceil": jnp.ceil,
+    "math.absf": lax.abs,
+    "math.absi": lax.abs,
+    "math.floor": lax.floor,
+    "math.ceil": lax.ceil,
     "math.trunc": jnp.trunc,
     "math.round": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
     "math.roundeven": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
@@ -117,17 +113,17 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
     "math.ctlz": lax.clz,
     "math.isnan": jnp.isnan,
     "math.isinf": jnp.isinf,
-    "math.isfinite": jnp.isfinite,
+    "math.isfinite": lax.is_finite,
 }
 
 _COMPARE_INT = {0: "eq", 1: "ne", 2: "lt", 3: "le", 4: "gt", 5: "ge", 6: "ult", 7: "ule", 8: "ugt", 9: "uge"}
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
-    "eq": jnp.equal,
-    "ne": jnp.not_equal,
-    "lt": jnp.less,
-    "le": jnp.less_equal,
-    "gt": jnp.greater,
-    "ge": jnp.greater_equal,
+    "eq": lax.eq,
+    "ne": lax.ne,
+    "lt": lax.lt,
+    "le": lax.le,
+    "gt": lax.gt,
+    "ge": lax.ge,
 }
 _COMPARE_FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal,
@@ -148,7 +144,7 @@ def _binary(machine: Machine, op: Op) -> None:
         with np.errstate(over="ignore"):
             machine.result(op, np.asarray(_FOLD[op.name](a, b)).astype(a.dtype)[()])
         return
-    machine.result(op, _BINARY[op.name](a, b).astype(jax_dtype(op.results[0].type.dtype)))
+    machine.result(op, _BINARY[op.name](jnp.asarray(a), jnp.asarray(b)))
 
 
 @rule(*_UNARY, attributes=("fastmath",))
@@ -184,7 +180,7 @@ def _cmpi(machine: Machine, op: Op) -> None:
     if name.startswith("u"):
         a, b, name = _as_unsigned(jnp.asarray(a)), _as_unsigned(jnp.asarray(b)), name[1:]
     table = _COMPARE_FOLD if _folded(a, b) else _COMPARE
-    machine.result(op, table[name](a, b))
+    machine.result(op, table[name](a, b) if table is _COMPARE_FOLD else table[name](jnp.asarray(a), jnp.asarray(b)))
 
 
 @rule("arith.cmpf", attributes=("predicate", "fastmath"))
@@ -213,7 +209,7 @@ def _select(machine: Machine, op: Op) -> None:
     if _folded(condition):
         machine.result(op, a if condition else b)
     else:
-        machine.result(op, jnp.where(condition, a, b))
+        machine.result(op, lax.select(condition, *map(jnp.asarray, (a, b))))
 
 
 @rule("arith.index_cast", "arith.index_castui")

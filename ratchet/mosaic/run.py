@@ -117,7 +117,7 @@ class Loaded:
             fill: What unwritten memory holds: 0 is NaN (an odd number for integers), others are other numbers.
 
         Raises:
-            Refusal: ``USAGE`` if the inputs do not match, ``INPUTS_CHANGED`` if they are not the same afterwards.
+            Refusal: ``USAGE`` if the inputs do not match, ``INFRASTRUCTURE`` if this process has too few devices.
         """
         arrays = [np.asarray(array) for array in inputs]
         got = tuple(ArraySpec(shape=a.shape, dtype=a.dtype.name) for a in arrays)
