@@ -276,7 +276,7 @@ class Machine:
             self._steps.waited(self._stack[-1].name, address, flag, until - now)
         return until
 
-    def dma(  # noqa: PLR0917 called positionally, for speed, by generated code
+    def dma(
         self,
         now: int,
         source: str,
@@ -292,7 +292,7 @@ class Machine:
         if target == "smem" or self._known:
             self._move(source, start, target, stop, granules, strides)
 
-    def general_dma(  # noqa: PLR0917 as above
+    def general_dma(
         self,
         now: int,
         source: str,
@@ -312,9 +312,7 @@ class Machine:
         if source_flag & _FLAG:
             raise self._refuse(address, "a general DMA that signals its source")
 
-    def _move(  # noqa: PLR0917 as above
-        self, source: str, start: object, target: str, stop: object, granules: int, strides: object
-    ) -> None:
+    def _move(self, source: str, start: object, target: str, stop: object, granules: int, strides: object) -> None:
         """Follows known contents through a DMA."""
         if not isinstance(granules, int) or not isinstance(stop, int):
             return

@@ -165,7 +165,7 @@ class Member(Machine):
             arrival = self._shared.links.send(now, now, self.number, target, 0).arrival
         self._deliver(other, arrival, flag, amount)
 
-    def general_dma(  # noqa: PLR0917 called positionally by generated code
+    def general_dma(
         self,
         now: int,
         source: str,
@@ -194,7 +194,7 @@ class Member(Machine):
         if isinstance(stop, int):
             other.overwritten(target, stop, granules, self.number)
 
-    def _copy(  # noqa: PLR0917
+    def _copy(
         self, now: int, other: Member, source: str, target: str, granules: int, flag: int, source_flag: int
     ) -> None:
         ready, whole = float(now), float(now)
@@ -230,9 +230,7 @@ class Member(Machine):
         else:
             self._known.forget(space, granule, granules)
 
-    def _move(  # noqa: PLR0917 as in the base class
-        self, source: str, start: object, target: str, stop: object, granules: int, strides: object
-    ) -> None:
+    def _move(self, source: str, start: object, target: str, stop: object, granules: int, strides: object) -> None:
         if target == "hbm" and stop in self._launch_records:
             return  # its own record, which says what is known of it
         super()._move(source, start, target, stop, granules, strides)

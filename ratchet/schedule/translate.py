@@ -145,7 +145,7 @@ class _Translator:
             blocks.append(Block(start=start, end=stop))
         return blocks
 
-    def _dispatch(  # noqa: PLR0917 recursive; all but two pass through
+    def _dispatch(
         self, depth: int, low: int, high: int, blocks: list[Block], index: dict[int, int], branches: dict[int, int]
     ) -> None:
         """A binary tree of comparisons over the number of the block to run next."""

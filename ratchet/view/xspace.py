@@ -79,7 +79,7 @@ def write_xspace(
     return path
 
 
-def _device_plane(space: Any, timeline: Timeline, chip: Chip, title: str, module: str, flops: int) -> None:  # noqa: PLR0917
+def _device_plane(space: Any, timeline: Timeline, chip: Chip, title: str, module: str, flops: int) -> None:
     """The plane of one chip, with all its lanes."""
     plane = PlaneBuilder(space, f"/device:TPU:{timeline.chip_index}")
     plane.stat(plane.plane, "device_type_string", f"TPU {chip.name} {LABEL}")
