@@ -1,0 +1,31 @@
+"""Kernels written elsewhere, through the benchmark that shows them; the whole table is `python -m benchmarks.verify`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _verify(*names: str) -> str:
+    # A process of its own: the number of virtual devices is decided before JAX is imported.
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    command = [sys.executable, "-m", "benchmarks.verify", "--only", *names]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_remote_copies_between_four_devices() -> None:
+    assert "1 of 1 equal" in _verify("all_gather")
+
+
+@pytest.mark.slow
+def test_every_other_kernel_equals_interpret_mode() -> None:
+    names = ("flash", "splash", "splash_backward", "paged", "ragged_paged", "gmm", "tgmm", "matmul", "emit_pipeline")
+    assert f"{len(names)} of {len(names)} equal" in _verify(*names)
