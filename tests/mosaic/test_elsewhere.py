@@ -1,4 +1,4 @@
-"""Kernels written elsewhere, through the benchmark that shows them; the whole table is `python -m benchmarks.verify`."""
+"""Kernels written elsewhere, through the benchmark that shows them all: `python -m benchmarks.verify`."""
 
 from __future__ import annotations
 
