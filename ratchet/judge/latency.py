@@ -16,7 +16,7 @@ def step(
     """Run the schedule machine over the dumps of ``program``; ``steering`` are its integer inputs by position.
 
     Raises:
-      Refusal: ``SCHEDULE_UNKNOWN`` or ``DEADLOCK``.
+      Refusal: ``SCHEDULE_UNKNOWN``, ``DEADLOCK``, ``OUT_OF_BOUNDS`` or ``MEMORY_HAZARD``.
     """
     timeline = machine.run(
         program.dump_dir / "schedule",

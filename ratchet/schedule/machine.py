@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ratchet.chips import Chip
+from ratchet.schedule.assertions import meaning
 from ratchet.schedule.constants import constants_for
 from ratchet.schedule.dma import Ends, Memory
 from ratchet.schedule.dumps import TOP, Dumps
@@ -65,7 +66,7 @@ def run(
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN for anything that the machine does not know, DEADLOCK for a wait that can never
-            end, OUT_OF_BOUNDS if a bounds check fails that the compiler planted.
+            end, OUT_OF_BOUNDS and MEMORY_HAZARD where an assertion fails that the compiler planted.
     """
     hlo = parse_hlo(hlo_text)
     partitions = partitions_of(hlo_text)
@@ -256,10 +257,11 @@ class Machine:
             self._not_modelled.add("assertions on values that vector code computes: they are taken to hold")
         if failed is not True:
             return
+        status, words = meaning(message)
         raise Refusal(
-            Status.OUT_OF_BOUNDS if "BoundsCheck" in message else Status.SCHEDULE_UNKNOWN,
+            status,
             f"{self._where(address)}: the program would stop here with {' '.join(message.split())[:300]!r}. "
-            "That is an assertion of the compiler's: see which index, copy or semaphore of the kernel it speaks of.",
+            f"That is an assertion of the compiler's: {words}.",
         )
 
     def not_modelled(self, opcode: str, address: int) -> None:

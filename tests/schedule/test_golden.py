@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ratchet.schedule.assertions import meaning
 from ratchet.schedule.bundles import parse
 from ratchet.schedule.units import slots
 from ratchet.status import Refusal, Status
@@ -136,6 +137,23 @@ def test_bounds_checks_are_honoured(compiler: str, tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="BoundsCheck") as refusal:
         model(unpack(compiler, "prefetch", tmp_path), {0: np.array([0, 1, 2, 99], np.int32)})
     assert refusal.value.status is Status.OUT_OF_BOUNDS
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_semaphore_left_over_is_a_hazard(compiler: str, tmp_path: Path) -> None:
+    """The same program, taking one granule less from the flag of its copies than they put there."""
+    folder = unpack(compiler, "manual", tmp_path)
+    (path,) = folder.glob("*manual*-packed-bundles-post-ra.txt")
+    text, count = re.subn(r"(vsyncadd %s\w+, )4294966272", r"\g<1>4294966273", path.read_text())
+    assert count == 1
+    path.write_text(text)
+    with pytest.raises(Refusal, match=r"argument 1\) has a nonzero value.*never awaited") as refusal:
+        model(folder)
+    assert refusal.value.status is Status.MEMORY_HAZARD
+
+
+def test_an_assertion_never_met_is_not_interpreted() -> None:
+    assert meaning("Something new went wrong")[0] is Status.SCHEDULE_UNKNOWN
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
