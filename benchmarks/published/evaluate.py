@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.published import errors
 from benchmarks.published.fit import Chips, Timed, modelled_ms
-from benchmarks.published.work import null_ms, step_flops, work
+from benchmarks.published.work import grouped_steps, null_ms, step_flops, work
 from ratchet.chips import CHIPS
 from ratchet.schedule import band
 
@@ -118,7 +118,7 @@ def simple_models(rows: Sequence[Timed]) -> tuple[list[float | None], list[float
     for row in rows:
         known, chip, facts = work(row.case), CHIPS[row.case.chip], row.tape.facts
         roofline.append(known.roofline_ms(chip) if known else None)
-        steps, traffic = max(1, int(facts["grid_steps"])), int(facts["hbm_bytes"])
+        steps, traffic = grouped_steps(row.case) or max(1, int(facts["grid_steps"])), int(facts["hbm_bytes"])
         flops = step_flops(row.case)
         null.append(null_ms(chip, steps=steps, hbm_bytes=traffic, flops=flops) if flops else None)
     for model in (roofline, null):

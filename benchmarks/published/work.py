@@ -40,16 +40,45 @@ def null_ms(chip: Chip, *, steps: int, hbm_bytes: int, flops: float) -> float:
 
 def step_flops(case: Case) -> float | None:
     """FLOPs of one full grid step, by the case's block sizes; None where they are not told."""
-    config, shapes = case.config, [array.shape for array in case.arrays]
+    config, shape = case.config, case.arrays[0].shape
+    if "tile_m" in config:
+        sizes = _grouped_sizes(case)
+        return sizes and 2.0 * math.prod(min(tile, size) for tile, size in zip(_tiles(case), sizes, strict=True))
     for names, factor in (
         (("bm", "bk", "bn"), 2.0),
-        (("tile_m", "tile_k", "tile_n"), 2.0),
-        (("block_q", "block_kv"), 4.0 * shapes[0][-1]),
-        (("BQ", "BKV"), 4.0 * shapes[0][-1]),
+        (("block_q", "block_kv"), 4.0 * shape[-1]),
+        (("BQ", "BKV"), 4.0 * shape[-1]),
     ):
         if all(name in config for name in names):
             return factor * math.prod(int(config[name]) for name in names)
     return None
+
+
+def grouped_steps(case: Case) -> int | None:
+    """Grid steps of a grouped matmul: every group visits each row tile that it touches; None for other kernels."""
+    sizes = _grouped_sizes(case)
+    if sizes is None:
+        return None
+    tile_m, tile_k, tile_n = _tiles(case)
+    visits = start = 0
+    for size in case.group_sizes:
+        end = start + size
+        # A transposed one visits empty groups too, to write their zeros.
+        visits += -(-end // tile_m) - start // tile_m if size else int("tgmm" in case.kernel)
+        start = end
+    return visits * -(-sizes[1] // tile_k) * -(-sizes[2] // tile_n)
+
+
+def _tiles(case: Case) -> tuple[int, int, int]:
+    return int(case.config["tile_m"]), int(case.config["tile_k"]), int(case.config["tile_n"])
+
+
+def _grouped_sizes(case: Case) -> tuple[int, int, int] | None:
+    """m, k and n of a grouped matmul."""
+    if not case.group_sizes or len(case.arrays) != 2 or not {"tile_m", "tile_k", "tile_n"} <= set(case.config):
+        return None
+    (m, k), right = case.arrays[0].shape, case.arrays[1].shape
+    return m, k, right[1 if "transpose_rhs" in case.kernel or len(right) == 2 else 2]
 
 
 def _bytes(array: Array) -> int:

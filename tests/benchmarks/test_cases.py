@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.published.cases import DEFAULT_FILES, BadCases, parse_array, parse_config, read
-from benchmarks.published.work import step_flops, work
+from benchmarks.published.work import grouped_steps, step_flops, work
 
 HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"
 
@@ -56,3 +56,16 @@ def test_small_grammars() -> None:
     assert str(parse_array("bf16[8, 4096]")) == "bf16[8,4096]"
     assert parse_array("s32[]").shape == ()
     assert parse_config("BQ=1024 BKV=512 A+B") == {"BQ": "1024", "BKV": "512", "A+B": ""}
+
+
+def test_steps_of_a_grouped_matmul(tmp_path: Path) -> None:
+    file = tmp_path / "grouped.csv"
+    config = "tile_m=4 tile_k=8 tile_n=16 bufs=2"
+    rows = [
+        f'a@1,tokamax gmm,"bf16[12,8]","bf16[3,8,32]",3 0 9,{config},ok,1,device,,device',
+        f'a@1,tokamax tgmm,"bf16[12,8]","bf16[12,32]",3 0 9,{config},ok,1,device,,device',
+    ]
+    file.write_text(HEAD + "\n".join(rows) + "\n")
+    # Two column tiles; rows 0-2 touch one row tile, rows 3-11 three; only the transposed one visits the empty group.
+    assert [grouped_steps(case) for case in read(file)] == [2 * 4, 2 * 5]
+    assert [step_flops(case) for case in read(file)] == [2 * 4 * 8 * 16, 2 * 4 * 8 * 16]
