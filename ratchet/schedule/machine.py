@@ -6,11 +6,13 @@ DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Tim
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import itertools
 import re
 import struct
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -76,12 +78,25 @@ def run(
             f"the program was compiled for {partitions} chips: run it with ratchet.schedule.slice.run_slice.",
         )
     given = scalar_inputs or {}
-    programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler)
+    with without_collections():
+        programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler)
+        try:
+            record = Machine(programs, hlo, chip, compiler, given).execute()
+        except UndecidedBranch:
+            record = _slower_way(programs, hlo, chip, compiler, given)
+        return build(record, chip=chip, compiler=compiler, detail=detail)
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """No garbage collection meanwhile: a listing is made of small tuples by the hundred thousand, none in a cycle."""
+    was_on = gc.isenabled()
+    gc.disable()
     try:
-        record = Machine(programs, hlo, chip, compiler, given).execute()
-    except UndecidedBranch:
-        record = _slower_way(programs, hlo, chip, compiler, given)
-    return build(record, chip=chip, compiler=compiler, detail=detail)
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def partitions_of(hlo_text: str) -> int:

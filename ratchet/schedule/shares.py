@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from ratchet.schedule.bundles import Listing
-from ratchet.schedule.sources import Place, places, stalls
+from ratchet.schedule.bundles import Instruction, Listing
+from ratchet.schedule.sources import Place, places, reads_of, stalls
 from ratchet.schedule.units import CAPACITY, SLOTS, is_vector_code, mxu_cycles, slots, unit_number, xlu_cycles
 from ratchet.status import Refusal, Status
 
@@ -46,6 +46,46 @@ def whole(shares: Mapping[Key, Fraction], total: int) -> dict[Key, int]:
     return found
 
 
+_Use = tuple[str, tuple[int, ...], int, int, int]
+"""The part that an instruction is booked under, its slots as columns, cycles of a matrix unit and of a cross-lane unit,
+and which of those."""
+
+
+class _Uses:
+    """What instructions occupy, looked up once per opcode."""
+
+    def __init__(self, listing: Listing, compiler: str) -> None:
+        self._listing = listing
+        self._compiler = compiler
+        self._known: dict[tuple[str, bool], _Use | None] = {}
+
+    def of(self, instruction: Instruction, address: int) -> _Use | None:
+        """None for an instruction that takes no slot. Raises Refusal for an opcode whose unit is not known."""
+        opcode = instruction.opcode
+        if opcode.startswith("int_to_ptr"):  # the only one whose slot its registers decide
+            return self._find(instruction, address)
+        key = (opcode, "_spill" in instruction.operands)
+        if key not in self._known:
+            self._known[key] = self._find(instruction, address)
+        return self._known[key]
+
+    def _find(self, instruction: Instruction, address: int) -> _Use | None:
+        opcode = instruction.opcode
+        classes, products = slots(instruction), mxu_cycles(opcode)
+        if classes is None or products is None:
+            raise Refusal(
+                Status.SCHEDULE_UNKNOWN,
+                f"{self._listing.file} bundle {address:#x} ({self._compiler}): "
+                f"`{opcode} {instruction.operands[:120]}`: which unit this occupies is not known. "
+                "The schedule machine does not guess: report it, or write the kernel without it.",
+            )
+        if not classes:
+            return None
+        crossing = xlu_cycles(opcode) if classes[0] == "XLU" else 0
+        unit = classes[-1] if is_vector_code(opcode) else "SALU"  # the last says most: EUP, FILL, SPILL
+        return unit, tuple(_COLUMN[slot] for slot in classes), products, crossing, unit_number(opcode)
+
+
 class Shares:
     """What is known of one listing without running it."""
 
@@ -65,7 +105,8 @@ class Shares:
         """
         bundles = listing.bundles
         self._blocks = blocks
-        self.where = places(bundles, elsewhere)
+        reads = reads_of(bundles)
+        self.where = places(bundles, reads, elsewhere)
         """Place of every instruction, bundle by bundle."""
         self.slots = np.zeros((len(bundles), len(SLOTS)), np.int64)
         """Instructions per bundle and slot class."""
@@ -78,35 +119,26 @@ class Shares:
         self._places: dict[Place, int] = {}
         shared: list[tuple[int, int, int]] = []  # address, cell, number of sharers
         issued: list[tuple[int, int, int]] = []  # address, place, slot
+        uses = _Uses(listing, compiler)
         for address, bundle in enumerate(bundles):
-            if not bundle:
-                continue
             sharers = []
             for instruction, place in zip(bundle, self.where[address], strict=True):
-                opcode = instruction.opcode
-                classes, products = slots(instruction), mxu_cycles(opcode)
-                if classes is None or products is None:
-                    raise Refusal(
-                        Status.SCHEDULE_UNKNOWN,
-                        f"{listing.file} bundle {address:#x} ({compiler}): `{opcode} {instruction.operands[:120]}`: "
-                        "which unit this occupies is not known. The schedule machine does not guess: report it, or "
-                        "write the kernel without it.",
-                    )
-                if not classes:
+                use = uses.of(instruction, address)
+                if use is None:
                     continue
+                unit, columns, products, crossing, which = use
                 if products:
-                    self.mxu[address, unit_number(opcode)] += products
-                elif classes[0] == "XLU":
-                    self.xlu[address, unit_number(opcode)] += xlu_cycles(opcode)
-                unit = classes[-1] if is_vector_code(opcode) else "SALU"  # the last says most: EUP, FILL, SPILL
+                    self.mxu[address, which] += products
+                elif crossing:
+                    self.xlu[address, which] += crossing
                 sharers.append(self._cells.setdefault((place, unit), len(self._cells)))
                 number = self._places.setdefault(place, len(self._places))
-                for slot in classes:
-                    issued.append((address, number, _COLUMN[slot]))
-            if not sharers:
+                for column in columns:
+                    issued.append((address, number, column))
+            if bundle and not sharers:
                 sharers = [self._cells.setdefault((place, "SALU"), len(self._cells)) for place in self.where[address]]
             shared += [(address, cell, len(sharers)) for cell in sharers]
-        for stall in stalls(bundles, blocks, self.where):
+        for stall in stalls(bundles, reads, blocks, self.where):
             cells = [self._cells.setdefault((place, f"stall:{unit}"), len(self._cells)) for place, unit in stall.blamed]
             shared += [(a, cell, len(cells)) for a in range(stall.start, stall.end) for cell in cells]
         self._shared = np.array(shared, np.int64).reshape(-1, 3)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 from ratchet.schedule.bundles import Instruction
@@ -32,10 +31,15 @@ BRANCH = "branch"
 """Unit of a stall in the delay slots of a branch."""
 
 _LOCATION = re.compile(r'"([^"]*)":(\d+):')
-_VALUE = re.compile(r"%(\w+)")
+_VALUE = re.compile(r"%([a-z]*\d+)")
 _UNIT = re.compile(r"(mxu|xlu)\d")
 _EVIDENCE = 3
 """How often a shortest distance must be seen before it says anything."""
+
+Where = tuple[int, int]
+"""Bundle and place in the bundle of an instruction."""
+Reads = Sequence[Sequence[Sequence[str]]]
+"""Values that every instruction reads, bundle by bundle."""
 
 
 class Place(NamedTuple):
@@ -73,19 +77,25 @@ def unit_of(instruction: Instruction) -> str:
     return classes[0] if classes else ""
 
 
-def _value(text: str) -> str:
-    """``v3400_v28`` -> ``v3400``: the value, whatever register holds it."""
-    return text.partition("_")[0]
+def reads_of(bundles: Sequence[tuple[Instruction, ...]]) -> Reads:
+    """The values that every instruction reads: ``v3400`` for ``%v3400_v28``, whatever register holds it."""
+    find = _VALUE.findall
+    return [[find(instruction.operands) for instruction in bundle] for bundle in bundles]
 
 
-def places(bundles: Sequence[tuple[Instruction, ...]], elsewhere: Place | None = None) -> list[list[Place]]:
+def _value(dest: str) -> str:
+    return dest.partition("_")[0]
+
+
+def places(
+    bundles: Sequence[tuple[Instruction, ...]], reads: Reads, elsewhere: Place | None = None
+) -> list[list[Place]]:
     """The place of every instruction, bundle by bundle. With ``elsewhere`` everything is there: an op of XLA's."""
     if elsewhere is not None:
         return [[elsewhere] * len(bundle) for bundle in bundles]
     memo: dict[tuple[str, ...], Place | None] = {}
     found: list[list[Place | None]] = []
-    made: dict[str, tuple[int, int]] = {}
-    lost: dict[str, tuple[int, int]] = {}
+    lost: dict[str, Where] = {}
     for address, bundle in enumerate(bundles):
         row: list[Place | None] = []
         for number, instruction in enumerate(bundle):
@@ -94,14 +104,12 @@ def places(bundles: Sequence[tuple[Instruction, ...]], elsewhere: Place | None =
                 memo[notes] = place_of(notes)
             place = memo[notes]
             row.append(place)
-            value = _value(instruction.dest)
-            made[value] = (address, number)
             if place is None and is_vector_code(instruction.opcode):
-                lost[value] = (address, number)
+                lost[_value(instruction.dest)] = (address, number)
         found.append(row)
     if lost:
-        _from_readers(bundles, found, lost)
-        _from_makers(bundles, found, made, lost)
+        _from_readers(bundles, reads, found, lost)
+        _from_makers(bundles, reads, found, lost)
     default = Place(PIPELINE, 0), Place(NO_LINE, 0)
     return [
         [place or default[is_vector_code(instruction.opcode)] for place, instruction in zip(row, bundle, strict=True)]
@@ -110,35 +118,45 @@ def places(bundles: Sequence[tuple[Instruction, ...]], elsewhere: Place | None =
 
 
 def _from_readers(
-    bundles: Sequence[tuple[Instruction, ...]], found: list[list[Place | None]], lost: dict[str, tuple[int, int]]
+    bundles: Sequence[tuple[Instruction, ...]],
+    reads: Reads,
+    found: list[list[Place | None]],
+    lost: dict[str, Where],
 ) -> None:
     """Backwards, so that a chain of instructions without a line gets that of its end; the first reader wins."""
     reader: dict[str, Place] = {}
     for address in range(len(bundles) - 1, -1, -1):
-        for number, instruction in enumerate(bundles[address]):
-            place = found[address][number]
+        row = found[address]
+        for number, values in enumerate(reads[address]):
+            place = row[number]
             if place is None:
-                value = _value(instruction.dest)
+                value = _value(bundles[address][number].dest)
                 if value in reader and value in lost:
-                    place = found[address][number] = reader[value]
+                    place = row[number] = reader[value]
             if place is not None and place.line:
-                for value in _VALUE.findall(instruction.operands):
-                    if (key := _value(value)) in lost:
-                        reader[key] = place
+                for value in values:
+                    if value in lost:
+                        reader[value] = place
 
 
 def _from_makers(
     bundles: Sequence[tuple[Instruction, ...]],
+    reads: Reads,
     found: list[list[Place | None]],
-    made: dict[str, tuple[int, int]],
-    lost: dict[str, tuple[int, int]],
+    lost: dict[str, Where],
 ) -> None:
     """Forwards: stores, and results that nobody with a line reads."""
-    for address, number in sorted(lost.values()):
-        if found[address][number] is not None:
-            continue
-        for value in reversed(_VALUE.findall(bundles[address][number].operands)):  # the stored value stands last
-            where = made.get(_value(value))
+    rest = sorted(where for where in lost.values() if found[where[0]][where[1]] is None)
+    wanted = {value for address, number in rest for value in reads[address][number]}
+    made = {
+        value: (address, number)
+        for address, bundle in enumerate(bundles)
+        for number, instruction in enumerate(bundle)
+        if (value := _value(instruction.dest)) in wanted
+    }
+    for address, number in rest:
+        for value in reversed(reads[address][number]):  # the stored value stands last
+            where = made.get(value)
             place = found[where[0]][where[1]] if where else None
             if place is not None and value[0] != "s":
                 found[address][number] = place
@@ -149,21 +167,25 @@ def _from_makers(
 
 
 def stalls(
-    bundles: Sequence[tuple[Instruction, ...]], blocks: Sequence[tuple[int, int]], where: list[list[Place]]
+    bundles: Sequence[tuple[Instruction, ...]],
+    reads: Reads,
+    blocks: Sequence[tuple[int, int]],
+    where: list[list[Place]],
 ) -> list[Stall]:
     """Every run of empty bundles and who is blamed for it.
 
     Args:
         bundles: the listing.
+        reads: of :func:`reads_of`.
         blocks: first and last address (exclusive) of the basic blocks: distances across branches mean nothing.
         where: of :func:`places`.
     """
     runs: list[tuple[int, int, int]] = []  # first, after the last, end of the block
-    waiting: dict[int, list[tuple[tuple[str, str], int, tuple[int, int]]]] = {}
-    shortest: dict[tuple[str, str], list[int]] = {}  # least distance and how often it was seen
+    waiting: dict[int, list[_Distance]] = {}
+    shortest: dict[int, list[int]] = {}  # by pair: least distance and how often it was seen
     for first, last in blocks:
-        made: dict[str, tuple[int, int]] = {}
-        issued: dict[str, tuple[int, int]] = {}
+        made: dict[str, tuple[int, int, int]] = {}
+        issued: dict[str, tuple[int, int, int]] = {}
         products = _products(bundles, first, last)
         empty_from = first
         for address in range(first, last):
@@ -174,8 +196,8 @@ def stalls(
             if stalled:
                 runs.append((empty_from, address, last))
             empty_from = address + 1
-            found = _distances(bundles, address, made, issued, products)
-            for pair, distance, _ in found:
+            found = _distances(bundle, reads[address], address, made, issued, products)
+            for pair, distance, _, _ in found:
                 best = shortest.get(pair)
                 if best is None or distance < best[0]:
                     shortest[pair] = [distance, 1]
@@ -184,56 +206,80 @@ def stalls(
             if stalled:
                 waiting[address] = found
             for number, instruction in enumerate(bundle):
-                made[_value(instruction.dest)] = (address, number)
-                key = _issue_key(instruction.opcode)
+                opcode = instruction.opcode
+                kind, key = _KINDS[opcode]
+                made[_value(instruction.dest)] = (address, number, kind)
                 if key:
-                    issued[key] = (address, number)
+                    issued[key] = (address, number, kind)
         if last > empty_from:
             runs.append((empty_from, last, last))
     blamed: list[Stall] = []
     for start, end, last in runs:
         bound = [
-            (distance, shortest[pair][1], earlier)
-            for pair, distance, earlier in (waiting[end] if end < last else ())
+            (distance, shortest[pair][1], (address, number))
+            for pair, distance, address, number in (waiting[end] if end < last else ())
             if distance == shortest[pair][0] and shortest[pair][1] >= _EVIDENCE and distance > end - start
         ]
         blamed.append(Stall(start, end, _blamed(bundles, where, start, end if end < last else None, bound)))
     return blamed
 
 
+_Distance = tuple[int, int, int, int]
+"""A pair of kinds of opcodes, the distance between them, and where the earlier one is."""
+
+_AFTER = 1 << 40
+"""Added to a pair that shares a unit rather than a value."""
+
+
+class _Kinds(dict[str, tuple[int, str]]):
+    """Per opcode: a number for its kind, the same for all units of a kind, and the unit whose turn it waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: dict[str, int] = {}
+
+    def __missing__(self, opcode: str) -> tuple[int, str]:
+        kind = _UNIT.sub(r"\1", opcode)
+        number = self._numbers.setdefault(kind, len(self._numbers))
+        unit = _UNIT.search(opcode)
+        key = unit.group() if unit is not None and not opcode.startswith("vpop") else ""
+        # Weights are pushed beside the products, by a port of their own.
+        self[opcode] = (number, "push " + key if opcode.startswith("vmatpush") else key)
+        return self[opcode]
+
+
+_KINDS = _Kinds()
+
+
 def _distances(
-    bundles: Sequence[tuple[Instruction, ...]],
+    bundle: tuple[Instruction, ...],
+    reads: Sequence[Sequence[str]],
     address: int,
-    made: dict[str, tuple[int, int]],
-    issued: dict[str, tuple[int, int]],
-    products: dict[tuple[int, int], tuple[int, int]],
-) -> list[tuple[tuple[str, str], int, tuple[int, int]]]:
-    """What the instructions of a bundle may have waited for: a pair of opcodes, the distance, and the earlier one."""
-    found = []
-    for number, instruction in enumerate(bundles[address]):
-        kind = _kind(instruction.opcode)
-        for value in _VALUE.findall(instruction.operands):
-            earlier = made.get(_value(value))
+    made: dict[str, tuple[int, int, int]],
+    issued: dict[str, tuple[int, int, int]],
+    products: dict[Where, Where],
+) -> list[_Distance]:
+    """What the instructions of a bundle may have waited for."""
+    found: list[_Distance] = []
+    for number, instruction in enumerate(bundle):
+        kind, key = _KINDS[instruction.opcode]
+        for value in reads[number]:
+            earlier = made.get(value)
             if earlier is not None:
-                opcode = bundles[earlier[0]][earlier[1]].opcode
-                found.append(((_kind(opcode), kind), address - earlier[0], earlier))
-        key = _issue_key(instruction.opcode)
+                found.append((earlier[2] << 20 | kind, address - earlier[0], earlier[0], earlier[1]))
         if key:
-            for before in (key, key.replace("push ", "") if key.startswith("push ") else "push " + key):
+            for before in (key, key[5:] if key.startswith("push ") else "push " + key):
                 earlier = issued.get(before)
                 if earlier is not None:
-                    opcode = bundles[earlier[0]][earlier[1]].opcode
-                    found.append((("after " + _kind(opcode), kind), address - earlier[0], earlier))
+                    found.append((_AFTER | earlier[2] << 20 | kind, address - earlier[0], earlier[0], earlier[1]))
         elif (address, number) in products:
-            earlier = products[address, number]
-            opcode = bundles[earlier[0]][earlier[1]].opcode
-            found.append(((_kind(opcode), kind), address - earlier[0], earlier))
+            at, place = products[address, number]
+            # All products are alike here: their kinds differ in what they do to weights, not in how long they take.
+            found.append((_AFTER | kind, address - at, at, place))
     return found
 
 
-def _products(
-    bundles: Sequence[tuple[Instruction, ...]], first: int, last: int
-) -> dict[tuple[int, int], tuple[int, int]]:
+def _products(bundles: Sequence[tuple[Instruction, ...]], first: int, last: int) -> dict[Where, Where]:
     """Which matrix product a result popped from a matrix unit belongs to: they leave it in the order of issue."""
     pushed: dict[str, list[tuple[int, int]]] = {}
     popped: dict[str, list[tuple[int, int]]] = {}
@@ -254,21 +300,6 @@ def _products(
         if products and each * len(products) == len(results):  # else a product and its results lie in different blocks
             found.update({result: products[i // each] for i, result in enumerate(results)})
     return found
-
-
-@cache
-def _issue_key(opcode: str) -> str:
-    """The unit whose turn an issue has to wait for; weights are pushed beside the products, by a port of their own."""
-    unit = _UNIT.search(opcode)
-    if unit is None or opcode.startswith("vpop"):
-        return ""
-    return "push " + unit.group() if opcode.startswith("vmatpush") else unit.group()
-
-
-@cache
-def _kind(opcode: str) -> str:
-    """The opcode without the number of its unit: all units of a kind are alike."""
-    return _UNIT.sub(r"\1", opcode)
 
 
 def _blamed(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ratchet.costs import Blame, LineCost
 from ratchet.schedule.bundles import Instruction, Listing, parse
 from ratchet.schedule.shares import ISSUE_SLOTS, Shares, whole
-from ratchet.schedule.sources import BRANCH, NO_LINE, PIPELINE, UNKNOWN, Place, places, stalls
+from ratchet.schedule.sources import BRANCH, NO_LINE, PIPELINE, UNKNOWN, Place, places, reads_of, stalls
 from ratchet.schedule.units import slots
 from ratchet.values import Timeline
 from tests.schedule.golden_dumps import COMPILERS, PROGRAMS, model, unpack
@@ -179,7 +179,7 @@ def test_spills_belong_to_what_they_serve() -> None:
         (instruction("vpop.eup", 8, "v3_v1", "%10"),),
         (instruction("smov", 0, "s4_s4", "1"),),
     ]
-    found = [row[0] for row in places(bundles)]
+    found = [row[0] for row in places(bundles, reads_of(bundles))]
     assert found == [Place("k.py", line) for line in (3, 3, 8, 8, 8)] + [Place(PIPELINE, 0)]
 
 
@@ -192,20 +192,20 @@ def reduction(gap: int, number: int) -> list[tuple[Instruction, ...]]:
 
 def test_an_empty_bundle_waits_for_what_is_used_as_early_as_can_be() -> None:
     bundles = [bundle for number in range(10, 14) for bundle in reduction(8, number)]
-    found = stalls(bundles, [(0, len(bundles))], places(bundles))
+    found = stalls(bundles, reads_of(bundles), [(0, len(bundles))], places(bundles, reads_of(bundles)))
     assert {stall.blamed for stall in found} == {((Place("k.py", 5), "XLU"),)}
 
 
 def test_a_distance_seen_once_proves_nothing() -> None:
     bundles = reduction(8, 10)
-    (stall,) = stalls(bundles, [(0, len(bundles))], places(bundles))
+    (stall,) = stalls(bundles, reads_of(bundles), [(0, len(bundles))], places(bundles, reads_of(bundles)))
     assert stall.blamed == ((Place("k.py", 6), UNKNOWN),)
 
 
 def test_unfilled_delay_slots_are_the_branchs() -> None:
     branch = instruction("sbr.rel", 4, "9", "target bundleno = 0 (0x0)")
     bundles = [(branch,), (), (), (), ()]
-    (stall,) = stalls(bundles, [(0, 5)], places(bundles))
+    (stall,) = stalls(bundles, reads_of(bundles), [(0, 5)], places(bundles, reads_of(bundles)))
     assert (stall.start, stall.end, stall.blamed) == (1, 5, ((Place("k.py", 4), BRANCH),))
 
 

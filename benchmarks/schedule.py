@@ -1,0 +1,86 @@
+"""Seconds that the schedule machine takes for programs compiled on the spot: parse, translate, run, blame.
+
+    python -m benchmarks.schedule [--quick] [--json FILE]
+
+The naive attention kernel at growing blocks, up to a program of more than fifty thousand bundles, which alone takes the
+compiler a minute or more; ``--quick`` leaves it out. CPU seconds of this process, so that what else runs here counts
+less; measured here and now. The targets are 1 s for the first row and 4 s for fifty thousand bundles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import show
+from benchmarks.verdict import with_blocks
+from prepare import ROOT
+from ratchet.chips import V5E
+from ratchet.schedule.dumps import TOP, Dumps
+from ratchet.schedule.hlo import parse_hlo
+from ratchet.schedule.machine import Machine, without_collections
+from ratchet.schedule.programs import Programs
+from ratchet.schedule.timeline import build
+
+BLOCKS = ((128, 256), (512, 512), (1024, 1024), (2048, 2048), (4096, 2048))
+ROOM = ("dimension_semantics=", "vmem_limit_bytes=110 * 2**20, dimension_semantics=")
+"""The largest blocks do not fit the default VMEM limit."""
+
+
+def seconds(folder: Path) -> dict[str, Any]:
+    """One program, phase by phase."""
+    with without_collections():
+        marks = [time.process_time()]
+        hlo = parse_hlo((folder / "optimized.hlo").read_text())
+        dumps = Dumps(folder, hlo, "installed")
+        names = [name for name in dumps.names if name == TOP or name in hlo.ops or name.startswith("<")]
+        listings = [dumps.load(name) for name in names]
+        marks.append(time.process_time())
+        programs = Programs(dumps, hlo, "installed")
+        for name in names:
+            programs.unit(name)
+        marks.append(time.process_time())
+        record = Machine(programs, hlo, V5E, "installed", {}).execute()
+        marks.append(time.process_time())
+        timeline = build(record, chip=V5E, compiler="installed", detail=False)
+        marks.append(time.process_time())
+    phases = dict(zip(("parse", "translate", "run", "blame"), map(_between, marks, marks[1:]), strict=False))
+    return {
+        "bundles": sum(len(listing.bundles) for listing in listings),
+        "grid_steps": timeline.grid_steps,
+        "modelled_ms": timeline.latency_ms,
+        **phases,
+        "all": _between(marks[0], marks[-1]),
+    }
+
+
+def _between(start: float, end: float) -> float:
+    return round(end - start, 3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="leave out the longest program")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    source = (ROOT / "examples" / "naive_attention.py").read_text()
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = []
+        for bq, bkv in BLOCKS[:-1] if options.quick else BLOCKS:
+            files.append(folder / f"bq{bq}_bkv{bkv}.py")
+            files[-1].write_text(with_blocks(source, bq, bkv).replace(*ROOM))
+        subprocess.run([sys.executable, "-m", "benchmarks.compiled", folder, *files], cwd=ROOT, check=True)
+        for file in files:
+            rows.append({"program": file.stem, **seconds(folder / file.stem)})
+    show("CPU seconds of the schedule machine, measured here", rows, json_file=options.json)
+
+
+if __name__ == "__main__":
+    main()
