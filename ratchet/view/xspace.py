@@ -28,8 +28,8 @@ _MODULES, _OPS, _ASYNC_OPS, _GRID = "XLA Modules", "XLA Ops", "Async XLA Ops", "
 # takes its averages, so the grid steps go to a lane of their own.
 _RENAMED = {"Steps": _GRID}
 _FIRST_LANES = (
-    *(_OPS, _ASYNC_OPS, _GRID, "DMA in", "DMA out", "DMA wait", "ICI out", "ICI in", "ICI wait"),
-    *("MXU", "VALU", "XLU", "EUP"),
+    *(_OPS, _ASYNC_OPS, _GRID, "DMA in", "DMA out", "DMA local", "DMA wait", "ICI out", "ICI in", "ICI wait"),
+    *("MXU", "VALU", "XLU", "EUP", "VLOAD", "VSTORE", "SALU", "stalls"),
 )
 _READ, _WRITE, _HBM = 1, 2, 1  # XProf's numbers for operation types and memory spaces
 
