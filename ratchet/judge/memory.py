@@ -13,6 +13,7 @@ from ratchet.chips import Chip
 from ratchet.status import Refusal, Status
 from ratchet.values import Footprint, Program, VmemBuffer
 
+_INSTRUCTIONS = re.compile(r"\n(?= *(?:ROOT )?%\S+ = )")
 _USED = re.compile(r'"used_scoped_memory_configs":\[(.*?)\]')
 _LIMIT = re.compile(r'"scoped_memory_configs":\[(.*?)\]')
 _VMEM_SIZE = re.compile(r'"memory_space":"1"[^}]*?"size":"(\d+)"')
@@ -35,7 +36,7 @@ def footprint(folder: Path, chip: Chip, *, hbm_bytes: int) -> Footprint:
     """
     hlo = (folder / "optimized.hlo").read_text()
     used, limit = 0, chip.default_scoped_vmem_bytes
-    for line in hlo.splitlines():
+    for line in _INSTRUCTIONS.split(hlo):  # not by lines: a kernel's metadata has several
         if 'custom_call_target="tpu_custom_call"' not in line:
             continue
         match = _USED.search(line)
