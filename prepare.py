@@ -65,7 +65,7 @@ def judge(
         steps.run("kernel", audit.program, program)
         parity = steps.run("correctness", lambda p, a: exam.step(p, a, freeze=freeze, deep=deep), problem, artefact)
         timeline = steps.run(
-            "schedule", lambda p, q: latency.step(p, chip, exam.steering(q), detail=deep), program, problem
+            "schedule", lambda p, q: latency.step(p, chip, q.mesh, exam.steering(q), detail=deep), program, problem
         )
         score = steps.run("roofline", lambda p, t: roofline.step(p, t, chip), problem, timeline)
         claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)

@@ -5,6 +5,7 @@ Units are in the field names. Bytes are bytes, not KiB; cycles are cycles of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,20 @@ class ArraySpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Mesh:
+    """The chips that a program is sharded over, and how its inputs lie on them. Without axes: one chip."""
+
+    axes: tuple[tuple[str, int], ...] = ()
+    """Names and sizes, outermost first."""
+    inputs: tuple[tuple[tuple[str, ...], ...], ...] = ()
+    """Per input and dimension: the axes that the dimension is split over. What is missing at an end is whole."""
+
+    @property
+    def chips(self) -> int:
+        return math.prod(size for _, size in self.axes)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Artefact:
     """All that leaves the candidate's process: bytes and a validated record. No Python of the candidate's."""
 
@@ -42,6 +57,8 @@ class Artefact:
     """The author's claims, as plain JSON."""
     inputs: tuple[ArraySpec, ...]
     outputs: tuple[ArraySpec, ...]
+    mesh: Mesh = Mesh()
+    """As ``get_tiling_meta()`` declares it; the frozen problem has to agree."""
     tpu_program: bytes
     """``jax.export`` artefact for platform ``tpu``, source locations kept."""
     reference_sha256: str
@@ -106,6 +123,8 @@ class Program:
     copies: tuple[Copy, ...]
     kernels: tuple[str, ...]
     """Names of the live ``tpu_custom_call`` instructions."""
+    chip_ids: tuple[int, ...] = (0,)
+    """The device at each place of the mesh, in order."""
     seconds: float
 
 
@@ -229,9 +248,12 @@ class Score:
     tflops: float
     """Useful FLOPs per second, 1e12."""
     regime: str
-    """``compute-bound`` or ``memory-bound``, by the problem's arithmetic intensity."""
+    """``compute-bound`` or ``memory-bound``, by the problem's arithmetic intensity; ``ici-bound`` where the busiest
+    link between chips needs more time than either."""
     bw_util_pct: float
     """Compulsory bytes over the latency, as a share of HBM bandwidth."""
+    ici_util_pct: float = 0.0
+    """Bytes that the program sent over its busiest link over the latency, as a share of that link's bandwidth."""
 
 
 @dataclass(frozen=True, kw_only=True)

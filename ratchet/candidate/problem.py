@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.candidate import mesh as meshes
 from ratchet.status import Refusal, Status
-from ratchet.values import ArraySpec, Artefact
+from ratchet.values import ArraySpec, Artefact, Mesh
 
 LOCK_VERSION = 1
 
@@ -31,6 +32,8 @@ class Problem:
     description: str
     inputs: tuple[ArraySpec, ...]
     outputs: tuple[ArraySpec, ...]
+    mesh: Mesh
+    """How the inputs lie on the chips before the program starts: no candidate's choice."""
     flops: int
     jax_version: str
     reference_sha256: str
@@ -81,6 +84,7 @@ def encode(problem: Problem) -> bytes:
         "description": problem.description,
         "inputs": [{"shape": list(s.shape), "dtype": s.dtype} for s in problem.inputs],
         "outputs": [{"shape": list(s.shape), "dtype": s.dtype} for s in problem.outputs],
+        **meshes.plain(problem.mesh),
         "flops": problem.flops,
         "jax_version": problem.jax_version,
         "reference_sha256": problem.reference_sha256,
@@ -102,11 +106,13 @@ def decode(data: bytes, name: str) -> Problem:
         document = json.loads(data)
         if document["lock_version"] != LOCK_VERSION:
             raise ValueError(f"lock_version {document['lock_version']}, wanted {LOCK_VERSION}")
+        inputs = specs(document["inputs"])
         problem = Problem(
             kernel_name=str(document["kernel_name"]),
             description=str(document["description"]),
-            inputs=specs(document["inputs"]),
+            inputs=inputs,
             outputs=specs(document["outputs"]),
+            mesh=meshes.read(document, inputs),
             flops=int(document["flops"]),
             jax_version=str(document["jax_version"]),
             reference_sha256=str(document["reference_sha256"]),
@@ -115,7 +121,7 @@ def decode(data: bytes, name: str) -> Problem:
             reference_program=base64.b64decode(document["reference_program"], validate=True),
             reference64_program=base64.b64decode(document["reference64_program"], validate=True),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, Refusal) as error:
         raise Refusal(
             Status.PROBLEM_CHANGED,
             f"{name} is not a problem lock ({type(error).__name__}: {error}); restore it with git, "
@@ -177,6 +183,7 @@ def check_unchanged(artefact: Artefact, problem: Problem, jax_version: str) -> N
         "PROBLEM_DESCRIPTION": (artefact.problem_description, problem.description),
         "compute_flops()": (artefact.flops, problem.flops),
         "input shapes": (" ".join(map(str, artefact.inputs)), " ".join(map(str, problem.inputs))),
+        "mesh and input_shardings": (str(meshes.plain(artefact.mesh)), str(meshes.plain(problem.mesh))),
         "reference_fn": (artefact.reference_sha256[:12], problem.reference_sha256[:12]),
         "generate_inputs": (artefact.inputs_sha256[:12], problem.inputs_sha256[:12]),
     }

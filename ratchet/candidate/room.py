@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ratchet.candidate import contract, problem
+from ratchet.candidate import contract, mesh, problem
 from ratchet.child import Child, Ending, Limits
 from ratchet.status import Refusal, Status
 from ratchet.values import Artefact
@@ -111,13 +111,15 @@ def _artefact(record: Mapping[str, Any], workdir: Path, name: str, seconds: floa
     try:
         if type(record["flops"]) is not int:
             raise ValueError("flops is not an int")
+        meta, inputs = contract.check_tiling_meta(record["tiling_meta"]), problem.specs(record["inputs"])
         return Artefact(
             kernel_name=_text(record, "kernel_name"),
             problem_description=_text(record, "problem_description"),
             flops=record["flops"],
-            tiling_meta=contract.check_tiling_meta(record["tiling_meta"]),
-            inputs=problem.specs(record["inputs"]),
+            tiling_meta=meta,
+            inputs=inputs,
             outputs=problem.specs(record["outputs"]),
+            mesh=mesh.read(meta, inputs),
             tpu_program=_blob(workdir, "kernel.bin"),
             reference_sha256=_text(record, "reference_sha256"),
             inputs_sha256=_text(record, "inputs_sha256"),
@@ -132,11 +134,13 @@ def _artefact(record: Mapping[str, Any], workdir: Path, name: str, seconds: floa
 
 def _frozen(record: Mapping[str, Any], workdir: Path, name: str) -> problem.Problem:
     try:
+        inputs = problem.specs(record["inputs"])
         return problem.Problem(
             kernel_name=_text(record, "kernel_name"),
             description=_text(record, "problem_description"),
-            inputs=problem.specs(record["inputs"]),
+            inputs=inputs,
             outputs=problem.specs(record["reference_outputs"]),
+            mesh=mesh.read(record["tiling_meta"], inputs),
             flops=record["flops"],
             jax_version=_text(record, "jax_version"),
             reference_sha256=_text(record, "reference_sha256"),

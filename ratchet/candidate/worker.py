@@ -24,10 +24,13 @@ import jax.numpy as jnp
 from jax import export
 
 from ratchet.candidate import contract
+from ratchet.candidate import mesh as meshes
 from ratchet.candidate.lines import keep_lines_apart
+from ratchet.candidate.problem import specs
 from ratchet.candidate.promote import in_float64
 from ratchet.child import PACKAGE_ROOT, serve
 from ratchet.status import Refusal, Status
+from ratchet.values import Mesh
 
 SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/dev", "/sys", "/opt")
 
@@ -165,9 +168,10 @@ def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
     with blame(Status.IMPORT_FAILED, path, "get_tiling_meta()"):
         meta = contract.check_tiling_meta(module.get_tiling_meta())
         json.dumps(meta)
+        mesh = meshes.read(meta, specs(_specs(avals)))
 
     # Twice from one line: the programs carry source locations, those of the caller included.
-    kernel, again = (_export_kernel(module.kernel_fn, avals, path) for _ in range(2))
+    kernel, again = (_export_kernel(module.kernel_fn, avals, path, mesh) for _ in range(2))
     if digest(kernel) != digest(again):
         raise Refusal(
             Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
@@ -193,12 +197,18 @@ def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
     }
 
 
-def _export_kernel(kernel_fn: Callable[..., Any], avals: Any, path: Path) -> export.Exported:
-    # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
+def _export_kernel(kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh | None = None) -> export.Exported:
+    """The kernel's program, with the declared mesh as the ambient one."""
+    mesh = mesh or Mesh()
     device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
-    mesh = jax.sharding.AbstractMesh((), (), abstract_device=device)
+    names, sizes = [name for name, _ in mesh.axes], [size for _, size in mesh.axes]
+    ambient = jax.sharding.AbstractMesh(tuple(sizes), tuple(names), abstract_device=device)
+    if mesh.chips > 1:
+        shardings = [jax.sharding.NamedSharding(ambient, jax.sharding.PartitionSpec(*split)) for split in mesh.inputs]
+        avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(avals, shardings, strict=True)]
     keep_lines_apart()
-    with blame(Status.LOWERING_FAILED, path, "kernel_fn"), jax.sharding.use_abstract_mesh(mesh):
+    with blame(Status.LOWERING_FAILED, path, "kernel_fn"), jax.sharding.use_abstract_mesh(ambient):
+        # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
         return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, "tpu")
 
 

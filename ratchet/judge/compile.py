@@ -12,7 +12,7 @@ from ratchet.child import Child, Ending, Limits
 from ratchet.chips import Chip
 from ratchet.judge import memory
 from ratchet.status import Refusal, Status
-from ratchet.values import Artefact, Copy, Program
+from ratchet.values import Artefact, Copy, Mesh, Program
 
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
 DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
@@ -38,6 +38,7 @@ def compiler_version() -> str:
 def start(workdir: Path, chip: Chip) -> Child:
     """Start a compiler process for one chip. It can answer several requests; each is a fresh compile."""
     from ratchet.schedule.dumps import dump_flags  # imports numpy, which `log` and a refusal need not wait for
+    from ratchet.schedule.image import OFFSETS_PASS
 
     compiler_version()
     dumps = workdir / "dumps"
@@ -52,22 +53,25 @@ def start(workdir: Path, chip: Chip) -> Child:
             "TPU_WORKER_ID": "0",
             # Two processes collide on libtpu's lock file without it.
             "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-            "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=(memory.ALLOCATIONS_PASS,))),
+            "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=(memory.ALLOCATIONS_PASS, OFFSETS_PASS))),
             DUMP_FOLDER: str(dumps),
         },
     )
 
 
 def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits = LIMITS) -> Program:
-    """Compile for ``chip``; texts and schedule dumps land in ``folder``.
+    """Compile for ``chip``, or as many as the artefact's mesh has; texts and schedule dumps land in ``folder``.
 
     Raises:
-      Refusal: ``VMEM_OVERFLOW``, ``HBM_OVERFLOW``, ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE``,
-        ``COMPILE_FAILED``, ``COMPILER_CRASHED``, ``COMPILE_TIMEOUT``, or ``INFRASTRUCTURE``.
+      Refusal: ``CONTRACT`` for a mesh that is not the whole slice, ``VMEM_OVERFLOW``, ``HBM_OVERFLOW``,
+        ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE``, ``COMPILE_FAILED``, ``COMPILER_CRASHED``, ``COMPILE_TIMEOUT``
+        or ``INFRASTRUCTURE``.
     """
+    if artefact.mesh.chips > 1:
+        _check_slice(artefact.mesh, chip)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kernel.bin").write_bytes(artefact.tpu_program)
-    (folder / "request.json").write_text(json.dumps({"chip": chip.name}))
+    (folder / "request.json").write_text(json.dumps({"chip": chip.name, "axes": artefact.mesh.axes}))
     ending = child.ask(folder, limits)
     if ending.how != "answered":
         raise _ended(ending, limits)
@@ -81,6 +85,7 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         footprint=memory.footprint(folder, chip, hbm_bytes=record["hbm_bytes"]),
         copies=tuple(Copy(**entry) for entry in record["copies"]),
         kernels=tuple(record["kernels"]),
+        chip_ids=tuple(record["chip_ids"]),
         seconds=ending.seconds,
     )
 
@@ -88,7 +93,19 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
 def step(artefact: Artefact, chip: Chip, folder: Path, child: Child) -> tuple[Program, str]:
     """A step of a verdict: ``compile_artefact``, with a summary."""
     program = compile_artefact(artefact, chip, folder, child)
-    return program, f"{program.compiler} for {chip.name}"
+    many = f"the {artefact.mesh.chips} chips of a {chip.topology} slice" if artefact.mesh.chips > 1 else chip.name
+    return program, f"{program.compiler} for {many}"
+
+
+def _check_slice(mesh: Mesh, chip: Chip) -> None:
+    from ratchet.schedule.ici import ici_for
+
+    if mesh.chips != ici_for(chip).chips:
+        raise Refusal(
+            Status.CONTRACT,
+            f"get_tiling_meta() declares a mesh of {mesh.chips} chips; a slice of {chip.name} has "
+            f"{ici_for(chip).chips}: use all of them or one",
+        )
 
 
 def copy_trap(program: Program) -> tuple[tuple[Copy, ...], str]:

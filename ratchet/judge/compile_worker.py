@@ -1,7 +1,8 @@
 """The child process that holds the TPU compiler. Compiles exported programs ahead of time, one request each.
 
 A request's folder holds ``kernel.bin`` and ``request.json``; the answer leaves ``compiled.json``,
-``optimized.hlo``, ``lowered.hlo``, ``stablehlo.mlir`` and ``schedule/`` there. The compiler may abort the
+``optimized.hlo``, ``lowered.hlo``, ``stablehlo.mlir`` and ``schedule/`` there, and ``constants.bin`` for a program on
+several chips: the routing tables of its collectives. The compiler may abort the
 process: the parent sees that no answer came.
 """
 
@@ -12,43 +13,53 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax import export
-from jax.experimental import topologies
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.experimental import mesh_utils, topologies
+from jax.sharding import Mesh
 from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from ratchet.child import serve
 from ratchet.chips import CHIPS
 from ratchet.judge import copies, memory
 from ratchet.judge.compile import DUMP_FOLDER
+from ratchet.schedule.image import constant_segment
 
-_MESHES: dict[str, Mesh] = {}
-
-
-def mesh_of(chip: str) -> Mesh:
-    """One device of the chip's topology, as a mesh. Opens the TPU compiler on first use."""
-    if chip not in _MESHES:
-        topology = topologies.get_topology_desc(platform="tpu", topology_name=CHIPS[chip].topology)
-        _MESHES[chip] = Mesh(np.array(topology.devices[:1]), ("chip",))
-    return _MESHES[chip]
+_DEVICES: dict[str, Sequence[Any]] = {}
 
 
-def compile_program(folder: Path, chip: str) -> dict[str, Any]:
+def mesh_of(chip: str, axes: Sequence[tuple[str, int]]) -> Mesh:
+    """The first devices of the chip's topology, in the order of ``jax.make_mesh``; without axes one device.
+
+    Opens the TPU compiler on first use.
+    """
+    if chip not in _DEVICES:
+        _DEVICES[chip] = topologies.get_topology_desc(platform="tpu", topology_name=CHIPS[chip].topology).devices
+    names, sizes = [name for name, _ in axes] or ["chip"], [size for _, size in axes] or [1]
+    devices = _DEVICES[chip][: int(np.prod(sizes))]
+    arranged = mesh_utils.create_device_mesh(sizes, devices) if len(devices) > 1 else np.array(devices).reshape(sizes)
+    return Mesh(arranged, names)
+
+
+def compile_program(folder: Path, chip: str, axes: Sequence[tuple[str, int]]) -> dict[str, Any]:
     """Compile ``folder/kernel.bin``; write texts and schedule dumps to ``folder``."""
-    mesh = mesh_of(chip)
+    mesh = mesh_of(chip, axes)
     dumps = Path(os.environ[DUMP_FOLDER])
     for old in dumps.glob("*"):
         old.unlink()
     start = time.monotonic()
     program = export.deserialize(bytearray((folder / "kernel.bin").read_bytes()))
     (folder / "stablehlo.mlir").write_text(str(program.mlir_module()))
-    sharding = NamedSharding(mesh, PartitionSpec())
-    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in program.in_avals]
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]
+    avals = [
+        jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(program.in_avals, shardings, strict=True)
+    ]
     lowered: Any = jax.jit(program.call).lower(*avals)
     lowered_seconds = time.monotonic() - start
     try:
@@ -70,8 +81,12 @@ def compile_program(folder: Path, chip: str) -> dict[str, Any]:
     printing.print_large_constants = True  # grid bounds and page tables steer control flow
     (folder / "optimized.hlo").write_text(module.to_string(printing))
     (folder / "optimized.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())
+    if mesh.size > 1:
+        image = constant_segment(compiled.runtime_executable().serialize(), compiler="libtpu")
+        (folder / "constants.bin").write_bytes(image)
     hbm = compiled.memory_analysis()
     return {
+        "chip_ids": [device.id for device in mesh.devices.flat],
         "kernels": copies.kernels(module),
         "copies": [dataclasses.asdict(copy) for copy in copies.find(module, _hlo.hlo_module_from_text(lowered_text))],
         "hbm_bytes": hbm.argument_size_in_bytes
@@ -87,7 +102,7 @@ def handle(request: Path) -> str:
     """Answer one request. Whatever the compiler raises is told as text; the parent classifies it."""
     asked = json.loads((request / "request.json").read_text())
     try:
-        record = compile_program(request, asked["chip"])
+        record = compile_program(request, asked["chip"], asked["axes"])
     except Exception as error:  # the compiler's errors have many types; all are told
         record = {"error": f"{type(error).__name__}: {error}"}
     (request / "compiled.json").write_text(json.dumps(record))

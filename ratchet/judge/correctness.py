@@ -20,6 +20,9 @@ from ratchet.values import Artefact, Parity
 LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
 WORKER = "ratchet.judge.values_worker"
 
+VIRTUAL_DEVICES = 4
+"""CPU devices of the values child: a program on several chips is executed on as many of them."""
+
 CHECKS = {
     "random": "the problem's own inputs",
     "probe": "a few rows made large: the output has to move as the reference does",
@@ -27,9 +30,19 @@ CHECKS = {
 }
 
 
+def what(kind: str) -> str:
+    """What a kind of instance asks, in words."""
+    name, _, chip = kind.partition("-")
+    return CHECKS[name].replace("a few rows", f"a few rows of what lies on chip {chip}") if chip else CHECKS[name]
+
+
 def start(workdir: Path) -> Child:
     """Start a values child; it answers any number of requests."""
-    return Child(WORKER, directory=workdir)
+    return Child(
+        WORKER,
+        directory=workdir,
+        environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={VIRTUAL_DEVICES}"},
+    )
 
 
 def private_folder(root: Path) -> Path:
@@ -128,7 +141,7 @@ class Examiner:
 
     def prepare(self, problem: Problem) -> None:
         """Compute the references that are not cached yet."""
-        for kind in instances.KINDS:
+        for kind in instances.kinds(problem.mesh):
             if not (self._cache(problem) / f"{kind}.npz").exists():
                 self.progress(f"reference in float64, once per problem: {kind}")
                 _raise_unless_pass(self._ask("reference", problem, kind=kind))
@@ -153,11 +166,11 @@ class Examiner:
         program = self.workers.folder("candidate.bin")
         program.write_bytes(artefact.tpu_program)
         done, worst, plain, seconds = [], 0.0, {"rms": 0.0, "floor_rms": 0.0}, 0.0
-        for kind in instances.KINDS:
-            self.progress(f"{kind}: {CHECKS[kind]}")
+        for kind in instances.kinds(problem.mesh):
+            self.progress(f"{kind}: {what(kind)}")
             answer = self._ask("check", problem, kind=kind, program=str(program), order=0)
             seconds += answer["seconds"]
-            _raise_unless_pass(answer, prefix=f"{kind} inputs ({CHECKS[kind]}): ")
+            _raise_unless_pass(answer, prefix=f"{kind} inputs ({what(kind)}): ")
             done.append(f"{kind}: error {answer['worst']:.2f} of its allowance in {answer['seconds']:.1f} s")
             worst = max(worst, answer["worst"])
             plain = answer if kind == "random" else plain

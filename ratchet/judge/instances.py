@@ -14,8 +14,19 @@ from typing import Any
 import ml_dtypes  # noqa: F401 (registers bfloat16 with numpy)
 import numpy as np
 
+from ratchet.candidate.mesh import part
+from ratchet.values import Mesh
+
 KINDS = ("random", "probe", "mixed")
 """``random``: as generated. ``probe``: the same with a few spiked rows. ``mixed``: all structures at once."""
+
+
+def kinds(mesh: Mesh) -> tuple[str, ...]:
+    """The instances of a problem. On several chips every chip has a probe of its own: ``probe-0``, ``probe-1``, …"""
+    if mesh.chips == 1:
+        return KINDS
+    return ("random", *(f"probe-{place}" for place in range(mesh.chips)), "mixed")
+
 
 PROBED_ROWS = 4
 STRIPES = 64
@@ -42,13 +53,22 @@ def probed_rows(length: int, generator: np.random.Generator) -> np.ndarray[Any, 
     return np.array([generator.integers(a, b) for a, b in itertools.pairwise(edges) if b > a])
 
 
-def probe(inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator) -> list[np.ndarray[Any, Any]]:
-    """Each float input with ``PROBED_ROWS`` rows made large: whatever depends on them has to move."""
+def probe(
+    inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, mesh: Mesh | None = None, place: int = 0
+) -> list[np.ndarray[Any, Any]]:
+    """Each float input with ``PROBED_ROWS`` rows made large: whatever depends on them has to move.
+
+    On several chips only what lies on the chip at ``place`` changes; arrays that all chips hold stay as they are,
+    unless there are no others.
+    """
+    mesh = mesh or Mesh()
+    parts = [part(mesh, number, array.shape, place) for number, array in enumerate(inputs)]
+    split = [array[own].size < array.size for array, own in zip(inputs, parts, strict=True)]
     changed = []
-    for array in inputs:
+    for array, own, is_split in zip(inputs, parts, split, strict=True):
         new = np.array(array)
-        if is_float(array) and array.ndim and array.size > 1:
-            view = np.moveaxis(new, _long_axis(new), 0)
+        if is_float(array) and array.ndim and array.size > 1 and (is_split or not any(split)):
+            view = np.moveaxis(new[own], _long_axis(new[own]), 0)
             for row in probed_rows(len(view), generator):
                 view[row] = (np.asarray(view[row], np.float32) * SPIKE).astype(new.dtype)
         changed.append(new)

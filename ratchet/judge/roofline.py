@@ -6,26 +6,41 @@ import math
 
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
+from ratchet.schedule.ici import ici_for
 from ratchet.status import Refusal, Status
 from ratchet.values import Score, Timeline
 
 
 def step(problem: Problem, timeline: Timeline, chip: Chip) -> tuple[Score, str]:
     """A step of a verdict: the score of a modelled latency, in words."""
-    found = score(problem.flops, problem.compulsory_bytes, timeline.latency_ms, chip)
-    floor = floor_ms(problem.flops, problem.compulsory_bytes, chip)
-    return found, f"{found.util_pct:.2f} % of the roofline, {found.regime}; its floor is {floor:.4f} ms"
+    chips, ici = problem.mesh.chips, ici_ms(timeline, chip)
+    found = score(problem.flops, problem.compulsory_bytes, timeline.latency_ms, chip, chips=chips, ici_ms=ici)
+    floor = floor_ms(problem.flops, problem.compulsory_bytes, chip, chips)
+    said = f"{found.util_pct:.2f} % of the roofline, {found.regime}; its floor is {floor:.4f} ms"
+    return found, said + (f" on {chips} chips, that of its busiest link {ici:.4f} ms" if chips > 1 else "")
 
 
-def floor_ms(flops: int, compulsory_bytes: int, chip: Chip) -> float:
-    """The least time any program can take: useful FLOPs at peak or compulsory bytes at full bandwidth, in ms."""
-    return max(flops / chip.peak_bf16_flops, compulsory_bytes / chip.hbm_bytes_per_s) * 1e3
+def floor_ms(flops: int, compulsory_bytes: int, chip: Chip, chips: int = 1) -> float:
+    """The least time any program can take: useful FLOPs at peak or compulsory bytes at full bandwidth, in ms.
+
+    Several chips share both evenly: each byte is moved by one of them.
+    """
+    return max(flops / chip.peak_bf16_flops, compulsory_bytes / chip.hbm_bytes_per_s) * 1e3 / chips
 
 
-def score(flops: int, compulsory_bytes: int, latency_ms: float, chip: Chip) -> Score:
+def ici_ms(timeline: Timeline, chip: Chip) -> float:
+    """The least time for what this program sent over its busiest link, in ms; 0 where nothing was sent."""
+    busiest = max((link.bytes for link in timeline.links), default=0)
+    return busiest / ici_for(chip).link_bytes_per_s * 1e3 if busiest else 0.0
+
+
+def score(
+    flops: int, compulsory_bytes: int, latency_ms: float, chip: Chip, *, chips: int = 1, ici_ms: float = 0.0
+) -> Score:
     """Score of a latency: ``util_pct * 100 / latency_ms``, as published.
 
-    ``util_pct`` is the share of the roofline reached: ``floor_ms / latency_ms`` in per cent.
+    ``util_pct`` is the share of the roofline reached: ``floor_ms / latency_ms`` in per cent. What a program sends
+    between its ``chips`` (``ici_ms``) is its own doing and earns nothing; it only tells the regime.
 
     Raises:
       Refusal: ``INVALID`` if the latency is below the roofline or no positive number.
@@ -33,20 +48,31 @@ def score(flops: int, compulsory_bytes: int, latency_ms: float, chip: Chip) -> S
     if not (math.isfinite(latency_ms) and latency_ms > 0):
         raise Refusal(Status.INVALID, f"the latency is {latency_ms} ms; wanted a positive number")
     seconds = latency_ms / 1e3
-    compute = flops / chip.peak_bf16_flops / seconds
-    bandwidth = compulsory_bytes / chip.hbm_bytes_per_s / seconds
+    compute = flops / chip.peak_bf16_flops / chips / seconds
+    bandwidth = compulsory_bytes / chip.hbm_bytes_per_s / chips / seconds
     utilisation = max(compute, bandwidth) * 100
     if utilisation > 100:
         raise Refusal(
             Status.INVALID,
-            f"{latency_ms:.4g} ms is {utilisation:.1f} % of what {chip.name} can do; the floor of this problem is "
-            f"{floor_ms(flops, compulsory_bytes, chip):.4g} ms, so part of the work is missing",
+            f"{latency_ms:.4g} ms is {utilisation:.1f} % of what {_many(chip, chips)} can do; the floor of this "
+            f"problem is {floor_ms(flops, compulsory_bytes, chip, chips):.4g} ms, so part of the work is missing",
         )
     return Score(
         score=utilisation * 100 / latency_ms,
         latency_ms=latency_ms,
         util_pct=utilisation,
         tflops=flops / seconds / 1e12,
-        regime="compute-bound" if compute >= bandwidth else "memory-bound",
+        regime=_regime(compute, bandwidth, ici_ms / latency_ms),
         bw_util_pct=bandwidth * 100,
+        ici_util_pct=ici_ms / latency_ms * 100,
     )
+
+
+def _regime(compute: float, bandwidth: float, ici: float) -> str:
+    if ici > max(compute, bandwidth):
+        return "ici-bound"
+    return "compute-bound" if compute >= bandwidth else "memory-bound"
+
+
+def _many(chip: Chip, chips: int) -> str:
+    return f"{chips} {chip.name}" if chips > 1 else chip.name

@@ -44,13 +44,16 @@ class Values:
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
-        base = "random" if kind == "probe" else kind
+        name, _, place = kind.partition("-")
+        base = "random" if name == "probe" else kind
         seed = hashlib.sha256(secret + base.encode()).digest()
         arrays = self._call(problem.inputs_program, [np.frombuffer(seed[:8], np.uint32)])
         generator = np.random.default_rng(list(hashlib.sha256(secret + kind.encode() + b"structure").digest()))
         if kind == "random":
             return arrays
-        return instances.probe(arrays, generator) if kind == "probe" else instances.mixed(arrays, generator)
+        if name == "probe":
+            return instances.probe(arrays, generator, problem.mesh, int(place or 0))
+        return instances.mixed(arrays, generator)
 
     def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
         """Exact outputs and floors of one instance, both float64, from the cache if they are there."""
@@ -90,7 +93,7 @@ class Values:
             return self._repeat(outputs)
         if kind == "random":
             self._random_outputs = outputs
-        if kind == "probe" and self._random_outputs:
+        if kind.startswith("probe") and self._random_outputs:
             before, _ = self.reference(problem, "random", secret, cache)
             for index in range(len(outputs)):
                 still = parity.insensitive(
@@ -103,10 +106,12 @@ class Values:
                         f"{still} of {rows} rows of output {index} stand still although "
                         "inputs that they depend on changed: is part of the work skipped?",
                     )
-        compared = [parity.compare(*triple) for triple in zip(outputs, exact, floors, strict=True)]
+        held = (outputs, *result.replicas)  # chips that ought to hold the same each have to be right
+        compared = [parity.compare(got, *pair) for own in held for got, *pair in zip(own, exact, floors, strict=True)]
         worst = max(compared, key=lambda c: c.worst)
-        index = compared.index(worst)
-        answer = _told(worst.status, f"output {index}: {worst.message}")
+        copy, index = divmod(compared.index(worst), len(outputs))
+        which = f"output {index}" + (", as not all chips hold it" if copy else "")
+        answer = _told(worst.status, f"{which}: {worst.message}")
         return answer | {"worst": worst.worst, "rms": worst.rms, "floor_rms": worst.floor_rms}
 
     def _repeat(self, outputs: Arrays) -> dict[str, Any]:

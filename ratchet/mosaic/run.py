@@ -40,6 +40,8 @@ class RunResult:
     outputs: tuple[np.ndarray, ...]
     findings: tuple[Finding, ...]
     seconds: float
+    replicas: tuple[tuple[np.ndarray, ...], ...] = ()
+    """The outputs as other devices hold them, where the program says that they are the same and they are not."""
 
 
 class Loaded:
@@ -131,10 +133,14 @@ class Loaded:
         if self._compiled is None:
             self._compiled = jax.jit(self._exported.call).lower(*placed).compile()
         *outputs, report = jax.block_until_ready(self._compiled(*placed))
+        held = [_as_held(output) for output in outputs]
+        count = max(map(len, held), default=1)
+        first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in held) for n in range(count)]
         return RunResult(
-            outputs=tuple(np.asarray(output) for output in outputs),
+            outputs=first,
             findings=self._findings(np.asarray(report)),
             seconds=time.perf_counter() - start,
+            replicas=tuple(others),
         )
 
     def _place(self, arrays: list[np.ndarray]) -> list[Any]:
@@ -219,6 +225,21 @@ def load(tpu_program: bytes, *, f32_matmul_passes: str = "mxu") -> Loaded:
     except Exception as error:  # flatbuffers raises nearly anything on corrupt bytes
         raise Refusal(Status.CANNOT_VERIFY, f"the artefact cannot be read: {type(error).__name__}: {error}") from None
     return Loaded(exported, Options(f32_matmul_passes=f32_matmul_passes))
+
+
+def _as_held(output: Any) -> list[np.ndarray]:
+    """An output as its devices hold it: one array, and one more for every replica that differs from the first."""
+    shards: dict[str, list[Any]] = {}
+    for shard in output.addressable_shards:
+        shards.setdefault(str(shard.index), []).append(shard)
+    replicas: list[np.ndarray] = []
+    for number in range(min(map(len, shards.values()))):
+        whole = np.empty(output.shape, output.dtype)
+        for copies in shards.values():
+            whole[copies[number].index] = np.asarray(copies[number].data)
+        if not replicas or whole.tobytes() != replicas[0].tobytes():
+            replicas.append(whole)
+    return replicas
 
 
 def _check_program(exported: Any) -> None:

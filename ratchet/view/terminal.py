@@ -97,6 +97,8 @@ def _pairs(
     yield "judged by", f"{conditions.evaluator} ({how}) · TPU {conditions.chip} · {conditions.compiler}"
     if verdict.score is not None:
         yield from _score(verdict.score, kind, incumbent)
+    if verdict.timeline is not None and verdict.timeline.chips:
+        yield "chips", _chips(verdict.timeline, verdict.score)
     if verdict.footprint is not None:
         yield from _footprint(verdict.footprint, verdict.timeline)
         yield from _copies(verdict.copies)
@@ -130,6 +132,20 @@ def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
         "roofline",
         f"{score.util_pct:.2f} % reached · {score.regime} · compulsory bytes use {score.bw_util_pct:.2f} % of HBM",
     )
+
+
+def _chips(timeline: Timeline, score: Score | None) -> str:
+    us = 1e6 / timeline.clock_hz
+    busiest = max(timeline.links, key=lambda link: link.bytes, default=None)
+    said = [
+        f"{len(timeline.chips)}, chip {timeline.chip_index} the slowest",
+        f"{timeline.launch_cycles * us:.1f} us of it are their meeting before the program",
+        f"{timeline.ici_wait_cycles * us:.1f} us waiting for each other, that included",
+    ]
+    if busiest is not None:
+        share = f", {score.ici_util_pct:.2f} % of what it can carry" if score else ""
+        said.append(f"busiest link {busiest.source_chip} to {busiest.target_chip}: {size(busiest.bytes)}{share}")
+    return " · ".join(said)
 
 
 def _footprint(memory: Footprint, timeline: Timeline | None) -> Lines:

@@ -61,3 +61,18 @@ def test_faster_than_the_chip_is_invalid_and_not_fast(flops, moved):
 @given(st.floats(0.4, 1e6), st.floats(1.001, 10))
 def test_slower_is_worse(latency, factor):
     assert score(FLOPS, BYTES, latency, V5E).score > score(FLOPS, BYTES, latency * factor, V5E).score
+
+
+def test_four_chips_share_the_floor():
+    assert floor_ms(FLOPS, BYTES, V5E, 4) == floor_ms(FLOPS, BYTES, V5E) / 4
+    one, four = score(1000, 819_000_000, 2.0, V5E), score(1000, 819_000_000, 0.5, V5E, chips=4)
+    assert one.util_pct == four.util_pct == pytest.approx(50)
+    with pytest.raises(Refusal, match="what 4 v5e can do"):
+        score(1000, 819_000_000, 0.24, V5E, chips=4)
+
+
+def test_traffic_between_chips_earns_nothing():
+    without, much = (score(1000, 819_000_000, 0.5, V5E, chips=4, ici_ms=ms) for ms in (0.0, 0.4))
+    assert without.score == much.score
+    assert (without.regime, much.regime) == ("memory-bound", "ici-bound")
+    assert much.ici_util_pct == pytest.approx(80)

@@ -1,0 +1,129 @@
+"""Programs on four chips through the judge: honest ones pass (test_cheats), and what leaves out a chip does not."""
+
+import pytest
+
+from ratchet.candidate import worker
+from ratchet.candidate.mesh import part
+from ratchet.candidate.problem import check_unchanged, decode, encode
+from ratchet.chips import V5E
+from ratchet.judge import compile as compiling
+from ratchet.judge import correctness, instances, latency, roofline
+from ratchet.status import Refusal, Status
+from ratchet.values import Timeline
+from tests.judge.programs import examined
+from tests.kernels import CANDIDATES, edited
+
+SPLIT = (CANDIDATES / "honest" / "split_decode.py").read_text()
+REMOTE = (CANDIDATES / "honest" / "remote_decode.py").read_text()
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return examined(SPLIT)[1]
+
+
+@pytest.fixture
+def exam(workers, tmp_path_factory, problem):
+    root = tmp_path_factory.getbasetemp() / "slice"
+    root.mkdir(exist_ok=True)
+    return correctness.Examiner(workers=workers, root=root)
+
+
+def test_every_chip_has_a_probe_of_its_own(problem):
+    arrays = [instances.np.ones(spec.shape, instances.np.float32) for spec in problem.inputs]
+    for place in range(4):
+        q, *caches = instances.probe(arrays, instances.np.random.default_rng(0), problem.mesh, place)
+        assert (q == 1).all(), "what all chips hold would move everything"
+        for number, cache in enumerate(caches, start=1):
+            keys = instances.np.unique(instances.np.argwhere(cache != 1)[:, 1])
+            own = part(problem.mesh, number, cache.shape, place)[1]
+            assert len(keys) == instances.PROBED_ROWS
+            assert own.start <= keys.min() <= keys.max() < own.stop
+
+
+LEFT_OUT = {
+    "a chip's keys": ("scale = jnp.exp(", "scale = (jax.lax.axis_index('chip') != 2) * jnp.exp("),
+    "the shared maximum": ("m - jax.lax.pmax(m, \"chip\")", "m * 0"),
+    "the answer on all chips but the first": (
+        "return (o / total)[:, 0, :].astype(q.dtype)",
+        "return jnp.where(jax.lax.axis_index('chip') == 0, o / total, 0.0)[:, 0, :].astype(q.dtype)",
+    ),
+    "the sum over chips": ('jax.lax.psum(total * scale, "chip")', "4 * total * scale"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_what_leaves_out_a_chip_is_refused(edit, exam, problem):
+    with pytest.raises(Refusal) as caught:
+        exam.check(problem, examined(edited(SPLIT, edit))[0])
+    assert caught.value.status in (Status.WRONG_VALUES, Status.INSENSITIVE, Status.NOT_FINITE), caught.value.message
+
+
+def test_a_chips_probe_finds_what_random_inputs_do_not(exam, problem, monkeypatch):
+    """A kernel for which a large key matters no more than another; normal inputs hold none that large."""
+    monkeypatch.setattr(instances, "kinds", lambda mesh: ("random", "probe-1"))
+    edit = ("q_ref[0], k_ref[0], (((1,)", "q_ref[0], jnp.clip(k_ref[0], -6.0, 6.0), (((1,)")
+    with pytest.raises(Refusal, match="on chip 1") as caught:
+        exam.check(problem, examined(edited(SPLIT, edit))[0])
+    assert caught.value.status in (Status.WRONG_VALUES, Status.INSENSITIVE)
+
+
+def test_the_mesh_belongs_to_the_problem(problem):
+    """Sharding the heads instead of the keys would spare the chips all talk."""
+    assert decode(encode(problem), "lock") == problem
+    other, _ = examined(edited(SPLIT, ('[None, "chip"], [None, "chip"]', '["chip"], ["chip"]')))
+    with pytest.raises(Refusal, match="mesh and input_shardings") as caught:
+        check_unchanged(other, problem, problem.jax_version)
+    assert caught.value.status is Status.PROBLEM_CHANGED
+
+
+def test_a_mesh_that_is_no_slice_is_refused(workers):
+    source = edited(SPLIT, ("CHIPS, HEADS, CONTEXT, HEAD_DIM = 4,", "CHIPS, HEADS, CONTEXT, HEAD_DIM = 2,"))
+    with pytest.raises(Refusal, match="a mesh of 2 chips; a slice of v5e has 4") as caught:
+        compiling.compile_artefact(examined(source)[0], V5E, workers.folder("two"), workers.compiler)
+    assert caught.value.status is Status.CONTRACT
+
+
+def test_a_kernel_without_its_mesh_is_told_so():
+    source = edited(SPLIT, ('        "mesh": {"chip": CHIPS},\n', ""), ('[[], [None, "chip"], [None, "chip"]]', "[]"))
+    with pytest.raises(Refusal) as caught:
+        examined(source)
+    assert caught.value.status is Status.LOWERING_FAILED
+    assert "mesh" in caught.value.message
+
+
+def modelled(workers, source) -> Timeline:
+    artefact, problem = examined(source)
+    program = compiling.compile_artefact(artefact, V5E, workers.folder("slice"), workers.compiler)
+    return latency.step(program, V5E, problem.mesh, {})[0]
+
+
+def test_the_slowest_chip_decides_and_the_meeting_before_the_program_counts(workers, problem):
+    timeline = modelled(workers, SPLIT)
+    assert len(timeline.chips) == 4
+    assert timeline.cycles == max(chip.cycles for chip in timeline.chips)
+    assert 0 < timeline.launch_cycles < timeline.cycles
+    score, said = roofline.step(problem, timeline, V5E)
+    assert score.latency_ms == timeline.cycles / V5E.clock_hz * 1e3
+    assert 0 < score.ici_util_pct < 100
+    assert "on 4 chips" in said
+    busiest = max(link.bytes for link in timeline.links)
+    assert roofline.ici_ms(timeline, V5E) == pytest.approx(busiest / 45e9 * 1e3)
+
+
+def test_a_chip_that_does_not_send_is_a_deadlock(workers, exam):
+    source = edited(REMOTE, ("copy.start()", "pl.when(me != 2)(copy.start)"))
+    with pytest.raises(Refusal) as caught:
+        modelled(workers, source)
+    assert caught.value.status is Status.DEADLOCK
+    artefact, problem = examined(source)
+    with pytest.raises(Refusal) as caught:
+        exam.check(problem, artefact)
+    assert caught.value.status is Status.DEADLOCK, "found by the values too"
+
+
+def test_both_programs_hold_the_declared_mesh():
+    for source in (SPLIT, REMOTE):
+        artefact, _ = examined(source)
+        assert artefact.mesh.chips == 4
+        assert worker.export.deserialize(bytearray(artefact.tpu_program)).nr_devices == 4
