@@ -150,6 +150,13 @@ def test_an_old_python_is_not_taken(tree):
     assert tree.run(RATCHET_PYTHON=str(old)).returncode == bootstrap.FAILED
 
 
+def test_a_python_in_a_path_with_a_space(tree):
+    python = tree.root / "python"
+    python.symlink_to(sys.executable)
+    assert tree.run(RATCHET_PYTHON=str(python)).returncode == 0
+    assert len(tree.syncs()) == 1
+
+
 def test_a_folder_that_cannot_be_written(tree):
     if os.geteuid():
         tree.root.chmod(0o555)
