@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibrate import show_coverage
+from benchmarks.calibrate import show_coverage, show_ranking
 from benchmarks.published import errors, evaluate
 from benchmarks.published.cases import DEFAULT_FILES, BadCases, Case, read
 from benchmarks.published.evaluate import Prediction
@@ -29,7 +30,7 @@ from benchmarks.published.modelled import tape_of
 from benchmarks.published.store import Store
 from benchmarks.table import show
 from ratchet.chips import CHIPS
-from ratchet.schedule import constants
+from ratchet.schedule import band, constants
 from ratchet.status import Refusal, Status
 
 
@@ -115,7 +116,10 @@ def _tables(
     if others:
         tables["summary of other rows"] = _summaries(fresh)
     if len({row.group for row in calibration}) > 1:
-        show_coverage(held_out)
+        factors = evaluate.inflation(held_out)
+        show_coverage(held_out, factors)
+        widths = {name: width for name, (width, _) in evaluate.band_table(held_out, factors).items()}
+        show_ranking(held_out, widths)
     return tables
 
 
@@ -139,6 +143,7 @@ def _rows(predictions: Iterable[Prediction]) -> list[dict[str, Any]]:
             "of it dispatch": p.dispatch_ms,
             "error": f"{p.modelled_ms / p.row.measured_ms - 1:+.2%}",
             "bound by": p.regime,
+            "in band": "yes" if abs(p.log_ratio) <= math.log1p(band.stored().width[p.regime]) else "no",
         }
         for p in predictions
     ]

@@ -237,6 +237,16 @@ class Timeline:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Band:
+    """Where the measured latency of a modelled program is expected, 9 times in 10."""
+
+    bound_by: str
+    """``compute``, ``dma latency`` or ``bandwidth``: errors differ by what bounds a program."""
+    low_ms: float
+    high_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Score:
     """The numbers of a kernel that passed. Only a PASS verdict has one."""
 
@@ -254,6 +264,10 @@ class Score:
     """Compulsory bytes over the latency, as a share of HBM bandwidth."""
     ici_util_pct: float = 0.0
     """Bytes that the program sent over its busiest link over the latency, as a share of that link's bandwidth."""
+    wait_ms: float = 0.0
+    """Part of the latency in which nothing is issued, because a DMA or another chip is waited for. Modelled only."""
+    band: Band | None = None
+    """How far the model may be off. Modelled only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,6 +375,11 @@ class Row:
     reason: str
     vmem_bytes: str
     spills: str
+    wait_ms: str
+    """Modelled: waiting for DMAs and other chips, part of ``median_ms``."""
+    band_low_ms: str
+    """Modelled: the 90 % band of the latency."""
+    band_high_ms: str
     seconds: str
     evidence: str
     """Digest of the evidence the judge wrote."""

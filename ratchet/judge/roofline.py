@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
+from ratchet.schedule.band import band
 from ratchet.schedule.ici import ici_for
 from ratchet.status import Refusal, Status
 from ratchet.values import Score, Timeline
@@ -15,6 +17,8 @@ def step(problem: Problem, timeline: Timeline, chip: Chip) -> tuple[Score, str]:
     """A step of a verdict: the score of a modelled latency, in words."""
     chips, ici = problem.mesh.chips, ici_ms(timeline, chip)
     found = score(problem.flops, problem.compulsory_bytes, timeline.latency_ms, chip, chips=chips, ici_ms=ici)
+    wait_ms = timeline.dma_wait_cycles / timeline.clock_hz * 1e3
+    found = replace(found, wait_ms=wait_ms, band=band(timeline))
     floor = floor_ms(problem.flops, problem.compulsory_bytes, chip, chips)
     said = f"{found.util_pct:.2f} % of the roofline, {found.regime}; its floor is {floor:.4f} ms"
     return found, said + (f" on {chips} chips, that of its busiest link {ici:.4f} ms" if chips > 1 else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+from ratchet.loop.compare import compare, of_row, of_score
 from ratchet.status import Status
 from ratchet.values import Conditions, Decision, Row, Verdict
 
@@ -55,24 +56,20 @@ def decide(candidate: Verdict, incumbent: Row | None) -> Ruling:
     if differing := differences(candidate.conditions, conditions_of(incumbent)):
         raise ValueError(f"not comparable, these differ: {', '.join(differing)}")
     against = f"row {incumbent.id} at {incumbent.commit[:10]}"
-    if is_same(score, bar):
-        reason = f"score {score:.6g} is the same to the last digit as {against}, modelled"
-        return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
     times = f"{_milliseconds(incumbent.median_ms)} -> {_milliseconds(candidate.score.latency_ms)} ms, modelled"
     by = abs(score - bar) / bar * 100
+    if score == bar:
+        reason = f"score {score:.6g} is the same to the last digit as {against}, modelled"
+        return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
+    told = compare(of_score(candidate.score), of_row(incumbent))
+    if told.same:
+        reason = f"score {score:.6g} counts as the same as {bar:.6g} of {against} ({times}): {told.reason}"
+        return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
     if score > bar:
-        reason = f"score {score:.6g} beats {bar:.6g} of {against} by {by:.3g} % ({times})"
+        reason = f"score {score:.6g} beats {bar:.6g} of {against} by {by:.3g} % ({times}); {told.reason}"
         return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=reason)
     reason = f"score {score:.6g} is {by:.3g} % below {bar:.6g} of {against} ({times})"
     return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
-
-
-def is_same(score: float, bar: float) -> bool:
-    """Whether two modelled scores count as the same.
-
-    The model has no noise, so only equal numbers do. A rule with a band around the model's error belongs here.
-    """
-    return score == bar
 
 
 def is_possible(score: float) -> bool:

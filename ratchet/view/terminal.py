@@ -123,6 +123,12 @@ def _listed(label: str, lines: Sequence[str], *, limit: int) -> Lines:
 
 def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
     yield "latency", f"{fixed(score.latency_ms)} ms {kind} · {score.tflops:.2f} TFLOP/s"
+    if score.band is not None:
+        yield (
+            "band",
+            f"{fixed(score.band.low_ms)} to {fixed(score.band.high_ms)} ms: 9 of 10 published timings of programs "
+            f"bound by {score.band.bound_by} lay so near · {fixed(score.wait_ms)} ms of it is waiting",
+        )
     against = ""
     before = number(incumbent.score) if incumbent else None
     if incumbent is not None and before is not None:

@@ -1,0 +1,86 @@
+"""Whether two modelled latencies of one kernel may be told apart. Pure.
+
+The model has no noise, but an error. Where the bands of two latencies do not overlap, they differ. Where they do, the
+kind of the difference decides. Most of the model's error is common to two versions of a kernel; what differs is how
+the two parts of a latency are wrong: issued cycles, which are the compiler's own static schedule, and waiting for
+DMAs, which is modelled from fitted constants. A change that makes one smaller and leaves the other as it is, or makes
+both smaller, is ranked reliably, however small it is. A change that *trades* one for the other is not: on published
+timings such pairs are ranked little better than by a coin. ``python -m benchmarks.calibrate`` prints both figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ratchet.values import Row, Score
+
+TRADED = 0.1
+"""From this share of what is won being lost on the other side, a change is a trade (see ``benchmarks.calibrate``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modelled:
+    """One modelled latency, in ms."""
+
+    latency: float
+    wait: float
+    low: float
+    high: float
+
+    @property
+    def issued(self) -> float:
+        return self.latency - self.wait
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Whether two modelled latencies count as the same, and why."""
+
+    same: bool
+    reason: str
+
+
+def of_score(score: Score) -> Modelled:
+    """A score without a band counts as exact."""
+    band = score.band
+    return Modelled(
+        latency=score.latency_ms,
+        wait=score.wait_ms,
+        low=band.low_ms if band else score.latency_ms,
+        high=band.high_ms if band else score.latency_ms,
+    )
+
+
+def of_row(row: Row) -> Modelled:
+    """Raises ValueError where the row has no latency."""
+    latency = float(row.median_ms)
+    return Modelled(
+        latency=latency,
+        wait=float(row.wait_ms or 0),
+        low=float(row.band_low_ms or latency),
+        high=float(row.band_high_ms or latency),
+    )
+
+
+def trade(one: Modelled, other: Modelled) -> float:
+    """What is lost on one side, issuing or waiting, as a share of what is won on the other: 0 to 1."""
+    issued, wait = one.issued - other.issued, one.wait - other.wait
+    most = max(abs(issued), abs(wait))
+    if issued * wait >= 0 or most == 0:
+        return 0.0
+    return min(abs(issued), abs(wait)) / most
+
+
+def compare(one: Modelled, other: Modelled) -> Comparison:
+    """Whether two different latencies of one kernel, modelled under equal conditions, count as the same."""
+    if one.high < other.low or other.high < one.low:
+        return Comparison(same=False, reason="their bands do not overlap")
+    share = trade(one, other)
+    if share < TRADED:
+        return Comparison(same=False, reason="nothing is traded for it, which the model ranks reliably")
+    issued, wait = one.issued - other.issued, one.wait - other.wait
+    return Comparison(
+        same=True,
+        reason=f"their bands overlap, and {issued:+.4f} ms of issued cycles against {wait:+.4f} ms of waiting is a "
+        "trade that the model does not rank reliably",
+    )

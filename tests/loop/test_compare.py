@@ -1,0 +1,83 @@
+"""When two modelled latencies of one kernel count as the same."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratchet.loop.compare import Modelled, compare, of_row, of_score, trade
+from ratchet.loop.decide import decide
+from ratchet.status import Status
+from ratchet.values import Band, Decision, Score
+from tests.loop.test_decide import row, verdict
+
+TIMES = st.floats(0.001, 100)
+
+
+def modelled(issued: float, wait: float, width: float = 0.06) -> Modelled:
+    latency = issued + wait
+    return Modelled(latency=latency, wait=wait, low=latency / (1 + width), high=latency * (1 + width))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same", "why"),
+    [
+        (modelled(1.0, 0.2), modelled(1.1, 0.2), False, "nothing is traded"),
+        (modelled(1.0, 0.2), modelled(1.0, 0.2001), False, "nothing is traded"),
+        (modelled(1.0, 0.2), modelled(1.05, 0.25), False, "nothing is traded"),
+        (modelled(1.0, 0.2), modelled(1.05, 0.196), False, "nothing is traded"),
+        (modelled(1.0, 0.2), modelled(1.05, 0.18), True, "trade"),
+        (modelled(1.0, 0.2), modelled(0.9, 0.25), True, "-0.0500 ms of waiting"),
+        (modelled(1.0, 0.2), modelled(1.4, 0.1), False, "do not overlap"),
+    ],
+)
+def test_the_rule(one: Modelled, other: Modelled, same: bool, why: str) -> None:
+    told = compare(one, other)
+    assert told.same is same
+    assert why in told.reason
+
+
+@given(TIMES, TIMES, TIMES, TIMES)
+def test_symmetric_and_a_share(a: float, b: float, c: float, d: float) -> None:
+    one, other = modelled(a, b), modelled(c, d)
+    assert compare(one, other).same == compare(other, one).same
+    assert 0 <= trade(one, other) <= 1
+    assert trade(one, other) == pytest.approx(trade(other, one))
+
+
+@given(TIMES, TIMES, st.floats(0, 1), st.floats(0, 1))
+def test_less_of_both_is_never_the_same(issued: float, wait: float, less: float, fewer: float) -> None:
+    assert not compare(modelled(issued, wait), modelled(issued * less, wait * fewer)).same
+
+
+def score(value: float, latency: float, wait: float) -> Score:
+    band = Band(bound_by="compute", low_ms=latency / 1.06, high_ms=latency * 1.06)
+    return Score(
+        score=value, latency_ms=latency, util_pct=50.0, tflops=98.5, regime="compute-bound", bw_util_pct=1.0,
+        wait_ms=wait, band=band,
+    )  # fmt: skip
+
+
+def test_a_trade_within_the_band_is_reverted_and_says_so() -> None:
+    incumbent = replace(
+        row(1000.0), median_ms="2.0", wait_ms="0.5", band_low_ms=repr(2.0 / 1.06), band_high_ms=repr(2.0 * 1.06)
+    )
+    traded = decide(replace(verdict(1000.0), score=score(1020.0, 1.98, 0.4)), incumbent)
+    assert (traded.decision, traded.status) == (Decision.REVERTED, Status.NOT_BETTER)
+    assert "+0.0800 ms of issued cycles against -0.1000 ms of waiting" in traded.reason
+    plain = decide(replace(verdict(1000.0), score=score(1020.0, 1.98, 0.48)), incumbent)
+    assert (plain.decision, plain.status) == (Decision.KEPT, Status.PASS)
+    assert "nothing is traded" in plain.reason
+
+
+def test_a_score_and_its_row_are_the_same_numbers() -> None:
+    judged = score(1000.0, 2.0, 0.5)
+    kept = replace(
+        row(1000.0),
+        wait_ms=repr(judged.wait_ms),
+        band_low_ms=repr(judged.band.low_ms) if judged.band else "",
+        band_high_ms=repr(judged.band.high_ms) if judged.band else "",
+    )
+    assert of_row(kept) == of_score(judged)
+    assert of_row(row(1000.0)).low == of_row(row(1000.0)).latency
