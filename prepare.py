@@ -52,7 +52,7 @@ def judge(
     with contextlib.ExitStack() as children:
         workers = workers or children.enter_context(Workers(chip))
         work = workers.folder("program")
-        exam = correctness.Examiner(workers=workers, root=root, progress=steps.note)
+        exam = correctness.Examiner(workers=workers, root=root, evidence=work, progress=steps.note)
 
         artefact, frozen = steps.run(
             "contract", lambda: room.step(source, kernel.name, child=workers.candidate(), freeze=freeze)

@@ -140,7 +140,10 @@ class Parity:
     """Root mean square error relative to the reference's root mean square, plain random inputs."""
     floor_rms_error: float
     """The same for plain XLA in the problem's own dtypes."""
+    module_version: int
+    """Largest version of the program's ``stable_mosaic`` modules."""
     seconds: float
+    """The price: loading, compiling and executing the program on the CPU, and comparing, all checks together."""
 
 
 # --- schedule room ----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Limits
 from ratchet.judge import instances, parity
+from ratchet.judge.compile import compiler_version
 from ratchet.status import Refusal, Status
 from ratchet.values import Artefact, Parity
 
@@ -24,7 +25,7 @@ VIRTUAL_DEVICES = 4
 """CPU devices of the values child: a program on several chips is executed on as many of them."""
 
 CHECKS = {
-    "random": "the problem's own inputs",
+    "random": "the problem's own, and again for what must not matter",
     "probe": "a few rows made large: the output has to move as the reference does",
     "mixed": "large, tiny, equal, zero and integer stripes, one dominating row in each",
 }
@@ -85,6 +86,8 @@ class Examiner:
 
     workers: Workers
     root: Path
+    evidence: Path | None = None
+    """Where ``verification.json`` goes."""
     progress: Callable[[str], None] = lambda text: None
     limits: Limits = LIMITS
 
@@ -120,8 +123,8 @@ class Examiner:
             self.check_problem(problem)
         parity = self.check(problem, artefact, deep=deep)
         return parity, (
-            f"{len(parity.checks)} checks, worst error {parity.worst_error:.2f} of its allowance, "
-            f"rms {parity.rms_error:.1e} (plain XLA {parity.floor_rms_error:.1e})"
+            f"{len(parity.checks)} checks in {parity.seconds:.1f} s, worst error {parity.worst_error:.2f} of its "
+            f"allowance, rms {parity.rms_error:.1e} (plain XLA {parity.floor_rms_error:.1e})"
         )
 
     def steering(self, problem: Problem) -> dict[int | str, Any]:
@@ -165,27 +168,46 @@ class Examiner:
         self.prepare(problem)
         program = self.workers.folder("candidate.bin")
         program.write_bytes(artefact.tpu_program)
-        done, worst, plain, seconds = [], 0.0, {"rms": 0.0, "floor_rms": 0.0}, 0.0
-        for kind in instances.kinds(problem.mesh):
-            self.progress(f"{kind}: {what(kind)}")
-            answer = self._ask("check", problem, kind=kind, program=str(program), order=0)
-            seconds += answer["seconds"]
-            _raise_unless_pass(answer, prefix=f"{kind} inputs ({what(kind)}): ")
-            done.append(f"{kind}: error {answer['worst']:.2f} of its allowance in {answer['seconds']:.1f} s")
-            worst = max(worst, answer["worst"])
-            plain = answer if kind == "random" else plain
-        if deep:
-            self.progress("again, parallel grid dimensions in another order")
-            answer = _raise_unless_pass(self._ask("check", problem, kind="random", program=str(program), order=1))
-            done.append(f"repeat: {answer['message']}")
-            seconds += answer["seconds"]
+        kinds = instances.kinds(problem.mesh)
+        done: list[str] = []
+        answers: dict[str, dict[str, Any]] = {}
+        try:
+            for kind in kinds:
+                self.progress(f"{kind}: {what(kind)}")
+                answer = answers[kind] = self._ask("check", problem, kind=kind, program=str(program), order=0)
+                _raise_unless_pass(answer, prefix=f"{kind} inputs ({what(kind)}): ")
+                done.append(f"{kind}: error {answer['worst']:.2f} of its allowance in {answer['seconds']:.1f} s")
+            if deep:
+                self.progress("again, parallel grid dimensions in a third order")
+                answer = answers["repeat"] = self._ask("check", problem, kind="random", program=str(program), order=2)
+                _raise_unless_pass(answer)
+                done.append(f"repeat: {answer['message']}")
+        finally:
+            self._write_evidence(artefact, answers)
         return Parity(
             checks=tuple(done),
-            worst_error=worst,
-            rms_error=plain["rms"],
-            floor_rms_error=plain["floor_rms"],
-            seconds=seconds,
+            worst_error=max(answers[kind]["worst"] for kind in kinds),
+            rms_error=answers["random"]["rms"],
+            floor_rms_error=answers["random"]["floor_rms"],
+            module_version=answers["random"]["module_version"],
+            seconds=sum(answer["seconds"] for answer in answers.values()),
         )
+
+    def _write_evidence(self, artefact: Artefact, answers: dict[str, dict[str, Any]]) -> None:
+        """What was executed and found, with the versions of module and compiler, beside the compiler's texts."""
+        if self.evidence is None:
+            return
+        shown = ("status", "message", "worst", "rms", "floor_rms", "seconds")
+        first = next(iter(answers.values()), {})
+        document = {
+            "program_sha256": hashlib.sha256(artefact.tpu_program).hexdigest(),
+            "mosaic_module_version": first.get("module_version"),
+            "compiler": compiler_version(),
+            "operations": first.get("operations", []),
+            "checks": {name: {key: answer[key] for key in shown if key in answer} for name, answer in answers.items()},
+        }
+        self.evidence.mkdir(parents=True, exist_ok=True)
+        (self.evidence / "verification.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _method() -> str:

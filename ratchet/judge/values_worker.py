@@ -84,11 +84,30 @@ class Values:
         if self._candidate is None or self._candidate[0] != digest:
             self._candidate, self._random_outputs = (digest, mosaic.load(program)), []
         exact, floors = self.reference(problem, kind, secret, cache)
-        result = self._candidate[1].run(self.inputs(problem, kind, secret), seed=order)
-        outputs = [np.asarray(a) for a in result.outputs]
+        loaded, arrays = self._candidate[1], self.inputs(problem, kind, secret)
+        # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
+        hazards = kind == "random" and not order
+        result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=order)
+        about = {"module_version": loaded.module_version, "operations": loaded.covered}
+        answer = self._compare(problem, kind, secret, exact, floors, cache=cache, result=result, order=order)
+        return answer | about
+
+    def _compare(
+        self,
+        problem: Problem,
+        kind: str,
+        secret: bytes,
+        exact: Arrays,
+        floors: Arrays,
+        *,
+        cache: Path,
+        result: mosaic.RunResult,
+        order: int,
+    ) -> dict[str, Any]:
         if result.findings:
-            first = result.findings[0]
-            return _told(first.kind.status, f"{len(result.findings)} finding(s), the first: {first}")
+            first, *more = result.findings
+            return _told(first.kind.status, str(first) + (f" (and {len(more)} more)" if more else ""))
+        outputs = [np.asarray(a) for a in result.outputs]
         if order and self._random_outputs and kind == "random":
             return self._repeat(outputs)
         if kind == "random":

@@ -57,7 +57,7 @@ def parse_kernel(body: bytes) -> KernelModule:
     return KernelModule(version=version, functions=functions)
 
 
-def _block(region: ir.Region, env: dict[ir.Value, Value]) -> Block:
+def _block(region: ir.Region, env: dict[ir.Value, Value], around: str = "") -> Block:
     if len(region.blocks) == 0:
         return Block(arguments=(), operations=())
     if len(region.blocks) != 1:
@@ -69,10 +69,12 @@ def _block(region: ir.Region, env: dict[ir.Value, Value]) -> Block:
     for argument in block.arguments:
         env[argument] = Value(_type(argument.type))
         arguments.append(env[argument])
-    return Block(arguments=tuple(arguments), operations=tuple(_op(view.operation, env) for view in block.operations))
+    operations = tuple(_op(view.operation, env, around) for view in block.operations)
+    return Block(arguments=tuple(arguments), operations=operations)
 
 
-def _op(op: ir.Operation, env: dict[ir.Value, Value]) -> Op:
+def _op(op: ir.Operation, env: dict[ir.Value, Value], around: str) -> Op:
+    location = _location(op.location) or around
     operands = tuple(env[value] for value in op.operands)
     results = tuple(Value(_type(value.type)) for value in op.results)
     for mlir_value, value in zip(op.results, results, strict=True):
@@ -82,8 +84,8 @@ def _op(op: ir.Operation, env: dict[ir.Value, Value]) -> Op:
         operands=operands,
         results=results,
         attributes={name: _attribute(op.attributes[name]) for name in op.attributes},
-        regions=tuple(_block(region, env) for region in op.regions),
-        location=_location(op.location),
+        regions=tuple(_block(region, env, location) for region in op.regions),
+        location=location,
     )
     for value in results:
         value.owner = plain

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ratchet.mosaic.dtypes import ELEMENT_TYPES
 from ratchet.mosaic.findings import Kind
-from ratchet.mosaic.machine import RULES
+from ratchet.mosaic.rules import RULES
 from ratchet.mosaic.run import RULE_MODULES
 
 _REFUSED = (

@@ -69,9 +69,11 @@ class Finding:
     message: str
 
     def __str__(self) -> str:
-        where = f" in step {self.grid_step}" if self.grid_step else ""
+        what = self.operation or ("" if not (self.grid_step or self.location) else "kernel")
+        where = f" in grid step {self.grid_step}" if self.grid_step else ""
         at = f" at {self.location}" if self.location else ""
-        return f"{self.kind.label}: {self.message}{where}{at}"
+        place = f" [{what}{where}{at}]" if what else ""
+        return f"{self.kind.label}: {self.message}{place}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,12 +16,14 @@ from jax import lax
 
 from ratchet.mosaic.dtypes import jax_dtype
 from ratchet.mosaic.findings import KINDS, Kind, Site
-from ratchet.mosaic.machine import BARRIER, FLAGS, RULES, Machine, Options, refuse, root_of
+from ratchet.mosaic.machine import BARRIER, FLAGS, WITNESS, Machine, Options
 from ratchet.mosaic.memory import Array, Buffer, Index, Slice, Whole, decode, encode, known, take
 from ratchet.mosaic.module import Op, Value
+from ratchet.mosaic.operands import as_kernel_dtype, in_hbm
 from ratchet.mosaic.ops_memory import allocate
+from ratchet.mosaic.order import Order
+from ratchet.mosaic.rules import RULES, refuse, root_of
 from ratchet.mosaic.signature import Kernel, Operand, Window
-from ratchet.status import Refusal, Status
 
 
 def run_kernel(
@@ -34,16 +36,18 @@ def run_kernel(
     Args:
         arrays: Operands of the custom call.
         output_types: Shape and dtype of each result.
-        config: int32[2]: seed of the order of parallel steps (0 is lexicographic), and fill of unwritten memory.
+        config: int32[3], see ``splice.CONFIG_WIDTH``.
         sites: Receives the places where findings are checked.
         device: Logical id of this device, where several run in lockstep; ``devices`` is how many.
 
     Returns:
-        The results, and the int32 vector of first findings (see ``machine.FLAGS``).
+        The results, and the int32 vector of first findings (see ``machine.FLAGS``) with the digests of what was read
+        behind it (see ``machine.WITNESS``).
     """
     machine = Machine(
-        kernel=kernel.module, options=options, fill=config[1], sites=sites, device=device, devices=devices
-    )
+        kernel=kernel.module, outputs=len(output_types), options=options, fill=config[1], padding=config[2],
+        sites=sites, device=device, devices=devices,
+    )  # fmt: skip
     return _Run(kernel, arrays, output_types, machine=machine, seed=config[0]).run()
 
 
@@ -52,16 +56,13 @@ class _Run:
         self, kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
         *, machine: Machine, seed: Array,
     ) -> None:  # fmt: skip
-        self.kernel, self.output_types, self.machine, self.seed = kernel, output_types, machine, seed
+        self.kernel, self.output_types, self.machine = kernel, output_types, machine
         dynamic = [jnp.asarray(a, jnp.int32).reshape(()) for a in arrays[: kernel.dynamic_bounds]]
         self.inputs = arrays[kernel.dynamic_bounds :]
         feed = iter(dynamic)
         self.bounds: tuple[Index, ...] = tuple(next(feed) if b is None else b for b in kernel.bounds)
         self.machine.bounds = self.bounds
-        self.orders = [
-            self._order(seed, i, bound) if "parallel" in semantics else None
-            for i, (bound, semantics) in enumerate(zip(kernel.bounds, kernel.semantics, strict=True))
-        ]
+        self.order = Order(kernel=kernel, bounds=self.bounds, seed=seed)
         self.written_roots = {
             root_of(value)
             for function in (kernel.main,)
@@ -75,70 +76,17 @@ class _Run:
         self.input_windows: list[tuple[Operand, Window, Buffer]] = []
         """Windows of inputs that the kernel writes to: they are memory of their own."""
 
-    # --- order of steps ---
-
-    @staticmethod
-    def _order(seed: Array, dimension: int, bound: int | None) -> Array | None:
-        """A permutation of a parallel dimension: the identity for seed 0, otherwise scattered by the seed."""
-        if bound is None or bound <= 1:
-            return None
-        i = jnp.arange(bound, dtype=jnp.int32)
-        mixed = (i + jnp.int32(1 + dimension)) * jnp.int32(-1640531535) * (2 * seed + 1)
-        return jnp.where(seed == 0, i, jnp.argsort(mixed ^ lax.shift_right_logical(mixed, 15)).astype(jnp.int32))
-
-    def _coordinates(self, step: Array) -> list[Index]:
-        rest, out = step, []
-        for i in reversed(range(len(self.bounds))):
-            bound = self.bounds[i]
-            if i == 0:
-                coordinate = rest
-            else:
-                coordinate, rest = lax.rem(rest, jnp.int32(bound)), lax.div(rest, jnp.int32(bound))
-            if known(bound) and int(bound) == 1:
-                coordinate = np.int32(0)
-            order = self.orders[i]
-            if order is not None:
-                coordinate = lax.dynamic_slice(order, (coordinate,), (1,), allow_negative_indices=False)[0]
-            elif self.kernel.bounds[i] is None and "parallel" in self.kernel.semantics[i]:
-                coordinate = jnp.where(self.seed == 0, coordinate, bound - 1 - coordinate)
-            out.append(coordinate)
-        return out[::-1]
-
     # --- memory ---
-
-    def _array(self, shape: tuple[int, ...], array: Array | None, operand: Operand) -> Array:
-        """The HBM array of an operand, padded so that every window of a ragged last block is inside."""
-        if array is None:
-            array = self.machine.poison(shape, jax_dtype(operand.argument.type.dtype))
-        else:
-            array = encode(_as_kernel_dtype(array, jax_dtype(operand.argument.type.dtype)))
-        windows = [
-            o.window for o in self.kernel.operands
-            if o.window is not None and (o is operand or (operand.alias is not None and o.is_output != operand.is_output
-                                                          and o.index == operand.alias))
-        ]  # fmt: skip
-        low, high = [0] * len(shape), [0] * len(shape)
-        for window in windows:
-            for d, (dim, block) in enumerate(zip(shape, window.shape, strict=True)):
-                low[d] = max(low[d], window.low[d])
-                extra = window.high[d] if window.element else -dim % block
-                high[d] = max(high[d], extra, block - dim)
-        if not any(low) and not any(high):
-            return array
-        if any(low) and operand.alias is not None:
-            raise refuse("an aliased operand with padding before it", self.kernel.module)
-        padded = tuple(a + dim + b for a, dim, b in zip(low, shape, high, strict=True))
-        padding = self.machine.poison(padded, jax_dtype(operand.argument.type.dtype))
-        return lax.dynamic_update_slice(padding, array, tuple(low))
 
     def _set_up(self) -> None:
         machine, kernel = self.machine, self.kernel
         machine.memory[FLAGS] = jnp.full((2 * len(KINDS),), -1, jnp.int32)
         machine.memory[BARRIER] = jnp.int32(0)
+        machine.memory[WITNESS] = jnp.zeros(machine.options.witness, jnp.int32)
         for value, array in zip(kernel.prefetch, self.inputs, strict=False):
             dtype = jax_dtype(value.type.dtype)
             buffer = Buffer(name="scalar prefetch", shape=value.type.shape, dtype=dtype, space="smem")
-            machine.memory[buffer] = encode(_as_kernel_dtype(array, dtype)).reshape(value.type.shape)
+            machine.memory[buffer] = encode(as_kernel_dtype(array, dtype)).reshape(value.type.shape)
             machine.values[value] = Whole(buffer)
         data = self.inputs[len(kernel.prefetch) :]
         for operand in sorted(kernel.operands, key=lambda o: not o.is_output):  # outputs first: inputs may alias them
@@ -147,7 +95,7 @@ class _Run:
             machine.values[value] = allocate(machine, value, "scratch")
 
     def _set_up_operand(self, operand: Operand, data: Sequence[Array]) -> None:
-        machine, type_ = self.machine, operand.argument.type
+        machine, kernel, type_ = self.machine, self.kernel, operand.argument.type
         if operand.is_output:
             shape, _ = self.output_types[operand.index]
             array = data[operand.alias] if operand.alias is not None else None
@@ -164,7 +112,7 @@ class _Run:
                 space="hbm",
                 is_input=not operand.is_output,
             )
-            machine.memory[buffer] = self._array(shape, array, operand)
+            machine.memory[buffer] = in_hbm(machine, kernel, operand, shape, array)
             whole = Whole(buffer)
         self.whole[operand.is_output, operand.index] = whole
         if operand.window is None:
@@ -209,17 +157,21 @@ class _Run:
             bad = outside if bad is False else bad | outside
             starts.append(start)
         what = "output" if operand.is_output else "input"
-        op = window.transform.body.operations[-1]
+        operations = window.transform.body.operations[::-1]
+        op = next((op for op in operations if op.location), operations[0])
         machine.report(
             Kind.WINDOW_OUT_OF_BOUNDS, op, bad,
             f"the index map of {what} {operand.index} points a block of {window.shape} outside {whole.shape}",
         )  # fmt: skip
         return starts
 
-    def _step(self, coordinates: list[Index], last: list[list[Array]]) -> list[list[Array]]:
-        """Run the kernel once; the block offsets of the windows that are memory of their own."""
+    def _step(self, coordinates: list[Index], last: list[list[Array]], before: Any = None) -> list[list[Array]]:
+        """Run the kernel once; the block offsets of the windows that are memory of their own.
+
+        ``last`` are those of the step before, which had the linear number ``before``, negative for the first step.
+        """
         machine = self.machine
-        machine.step = self._linear(coordinates)
+        machine.step = self.order.linear(coordinates)
         now: list[list[Array]] = []
         previous = iter(last)
         for operand in self.kernel.operands:
@@ -232,9 +184,10 @@ class _Run:
                 machine.values[operand.argument] = Slice(_Padded(whole), starts, operand.window.shape)
                 continue
             starts = [jnp.asarray(s, jnp.int32) for s in starts]
-            before = next(previous)
-            moved = jnp.any(jnp.stack(starts) != jnp.stack(before))
+            moved = jnp.any(jnp.stack(starts) != jnp.stack(next(previous)))
             if operand.is_output:
+                if before is not None:
+                    machine.witness(operand.index, machine.memory[own], step=before, when=moved & (before >= 0))
                 fresh = machine.poison(own.shape, own.dtype)
             else:
                 fresh = take(machine.memory[whole.buffer], starts, own.shape)
@@ -257,12 +210,6 @@ class _Run:
     def _rest(self) -> tuple[Value, ...]:
         return self.kernel.main.body.arguments[len(self.bounds) :]
 
-    def _linear(self, coordinates: Sequence[Index]) -> Index:
-        total: Index = np.int32(0)
-        for coordinate, bound in zip(coordinates, self.bounds, strict=True):
-            total = total * bound + coordinate
-        return total
-
     # --- all steps ---
 
     def run(self) -> tuple[list[Array], Array]:
@@ -279,16 +226,21 @@ class _Run:
                 steps = steps * bound
         if known(steps) and int(steps) == 1:
             self._step([np.int32(0)] * len(self.bounds), never)
+            last: Any = np.int32(0)
         else:
             self._loop(steps, never)
+            last = self.order.linear(self.order.coordinates(jnp.asarray(steps - 1, jnp.int32)))
+        for operand, _, window in self.output_windows:
+            machine.witness(operand.index, machine.memory[window], step=last)
+        machine.step = jnp.int32(-2)
         outputs = []
         for i, (shape, dtype) in enumerate(self.output_types):
             whole = self.whole[True, i]
             array = take(machine.memory[whole.buffer], (0,) * len(shape), shape)
-            outputs.append(_as_kernel_dtype(decode(array, whole.dtype), dtype))
+            outputs.append(as_kernel_dtype(decode(array, whole.dtype), dtype))
         self._semaphores_at_rest()
         machine.flush()
-        return outputs, machine.memory[FLAGS]
+        return outputs, jnp.concatenate([machine.memory[FLAGS], machine.memory[WITNESS]])
 
     def _loop(self, steps: Index, never: list[list[Array]]) -> None:
         machine = self.machine
@@ -297,30 +249,36 @@ class _Run:
         carried = [
             b
             for b in machine.memory
-            if b is FLAGS or b is BARRIER or b in shadows or b in roots or b.name.startswith("window of ")
+            if b in (FLAGS, WITNESS, BARRIER) or b in shadows or b in roots or b.name.startswith("window of ")
         ]
         carried += [self.whole[True, o.index].buffer for o, _, _ in self.output_windows]
         carried = list(dict.fromkeys(carried))
 
         def turn(state: tuple[Array, list[list[Array]], list[Array]]) -> tuple[Array, list[list[Array]], list[Array]]:
             step, last, arrays = state
-            now, after = machine.within(carried, arrays, lambda: self._step(self._coordinates(step), last))
+            before = None
+            if machine.options.witness:
+                before = jnp.where(step > 0, self.order.linear(self.order.coordinates(jnp.maximum(step - 1, 0))), -1)
+            coordinates = self.order.coordinates(step)
+            now, after = machine.within(carried, arrays, lambda: self._step(coordinates, last, before))
             return step + 1, now, after
 
         _, _, after = lax.while_loop(
             lambda state: state[0] < steps, turn, (jnp.int32(0), never, [machine.memory[b] for b in carried])
         )
         machine.memory.update(zip(carried, after, strict=True))
-        machine.step = jnp.int32(-2)
 
     def _semaphores_at_rest(self) -> None:
         machine = self.machine
         for value in self.kernel.scratch:
             if "semaphore" in value.type.dtype:
                 left = machine.memory[machine.ref(value).buffer]
+                starts = (op for op in machine.kernel.operations() if op.name in ("tpu.enqueue_dma", "tpu.sem_signal"))
+                op = next((op for op in starts if value in map(root_of, _writes(op))), None)
                 machine.report(
-                    Kind.NEVER_WAITED, None, jnp.any(left != 0), "a semaphore is not zero when the kernel ends"
-                )
+                    Kind.NEVER_WAITED, op, jnp.any(left != 0),
+                    "a semaphore is not zero when the kernel ends; what is counted on it begins here",
+                )  # fmt: skip
 
 
 class _Padded(Whole):
@@ -333,12 +291,3 @@ class _Padded(Whole):
 def _writes(op: Op) -> list[Value]:
     found = RULES.get(op.name)
     return list(found.writes(op)) if found else []
-
-
-def _as_kernel_dtype(array: Array, dtype: np.dtype) -> Array:
-    """Signless in the kernel, signed or not outside: the same bits."""
-    if array.dtype == dtype:
-        return array
-    if array.dtype.itemsize != np.dtype(dtype).itemsize or array.dtype.kind not in "iu":
-        raise Refusal(Status.CANNOT_VERIFY, f"an operand of {array.dtype} where the kernel has {dtype}")
-    return lax.bitcast_convert_type(array, dtype)

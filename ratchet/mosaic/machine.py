@@ -1,4 +1,4 @@
-"""The machine that a kernel's operations act on, and the table of what each operation does.
+"""The machine that a kernel's operations act on.
 
 While JAX traces, the machine walks the kernel's operations once; what it leaves behind is a JAX program.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,54 +19,8 @@ from ratchet.mosaic.dtypes import is_float, jax_dtype
 from ratchet.mosaic.findings import KINDS, Kind, Site
 from ratchet.mosaic.memory import Array, Buffer, Index, Memory, Ref, encode, known
 from ratchet.mosaic.module import Block, KernelModule, Op, Value
-from ratchet.status import Refusal, Status
-
-VIEW_OPS = frozenset(
-    {
-        "tpu.memref_slice",
-        "tpu.memref_squeeze",
-        "tpu.memref_reshape",
-        "tpu.memref_bitcast",
-        "tpu.reinterpret_cast",
-        "tpu.erase_memref_layout",
-        "tpu.assume_layout",
-    }
-)
-"""Operations whose result is a view of their first operand."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """How one operation is executed."""
-
-    run: Callable[[Machine, Op], None]
-    attributes: frozenset[str]
-    """Attributes it understands; any other is a refusal."""
-    writes: Callable[[Op], Iterable[Value]]
-    """The memrefs it writes to."""
-    checks: bool
-    """Whether it may report a finding."""
-
-
-RULES: dict[str, Rule] = {}
-
-
-def rule(
-    *names: str,
-    attributes: Sequence[str] = (),
-    writes: Callable[[Op], Iterable[Value]] | None = None,
-    checks: bool = False,
-) -> Callable[[Callable[[Machine, Op], None]], Callable[[Machine, Op], None]]:
-    """Register how ``names`` are executed."""
-
-    def register(run: Callable[[Machine, Op], None]) -> Callable[[Machine, Op], None]:
-        for name in names:
-            RULES[name] = Rule(
-                run=run, attributes=frozenset(attributes), writes=writes or (lambda op: ()), checks=checks
-            )
-        return run
-
-    return register
+from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, refuse, root_of
+from ratchet.mosaic.witness import digest, places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,18 +32,23 @@ class Options:
     ``exact``: it does not, as Pallas's interpret mode."""
     late_dma: bool = False
     """Whether the data of a DMA arrive when it is waited for rather than at once (see ``ops_dma``)."""
-
-
-def refuse(what: str, kernel: KernelModule, op: Op | None = None) -> Refusal:
-    at = f" at {op.location}" if op is not None and op.location else ""
-    return Refusal(
-        Status.CANNOT_VERIFY,
-        f"{what}{at} (Mosaic module version {kernel.version}) is not something this judge can execute for its values",
-    )
+    witness: int = 0
+    """How many digests of what the kernel reads are kept, to tell where two executions part; 0 keeps none."""
 
 
 FLAGS = Buffer(name="findings", shape=(2 * len(KINDS),), dtype=np.dtype(np.int32), space="judge")
 """For each kind of finding the step and the site of the first one, or -1."""
+
+
+def merge_reports(before: Array, now: Array) -> Array:
+    """One report of a kernel that runs more than once: its first findings, and a digest of all digests."""
+    flags = 2 * len(KINDS)
+    none = jnp.repeat(before[:flags:2] < 0, 2)
+    return jnp.concatenate([jnp.where(none, now[:flags], before[:flags]), before[flags:] * 31 + now[flags:]])
+
+
+WITNESS = Buffer(name="digests of what was read", shape=(), dtype=np.dtype(np.int32), space="judge")
+"""With ``Options.witness``: one digest for every grid step and operation that reads, in that order."""
 
 BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), space="judge")
 """The semaphore that kernels of all devices share."""
@@ -108,6 +67,8 @@ class Machine:
     options: Options
     fill: Array
     """int32 scalar: which pattern memory starts with; 0 is NaN."""
+    padding: Array
+    """int32 scalar: the same for what lies past the ragged edges of inputs."""
     values: dict[Value, Any] = field(default_factory=dict)
     """What each SSA value is: a JAX array, a numpy scalar (constant) or a ``Ref``."""
     memory: Memory = field(default_factory=dict)
@@ -116,6 +77,8 @@ class Machine:
     """Linear index of the grid step under way."""
     bounds: tuple[Index, ...] = ()
     """Grid bounds, for ``tpu.iteration_bound``."""
+    outputs: int = 0
+    """How many outputs the kernel has."""
     device: Array | None = None
     """Logical id of this device, where the program is sharded."""
     devices: int = 1
@@ -147,12 +110,13 @@ class Machine:
                 raise refuse(f"{op.name}: result {got} where the module says {want}", self.kernel, op)
         self.values[out] = value
 
-    def poison(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    def poison(self, shape: tuple[int, ...], dtype: np.dtype, fill: Array | None = None) -> Array:
         """Memory that was never written, as kept: NaN, or an odd number; other values when ``fill`` is not 0."""
+        fill = self.fill if fill is None else fill
         if is_float(dtype):
-            value = jnp.where(self.fill == 0, jnp.nan, 1.5 * self.fill).astype(dtype)
+            value = jnp.where(fill == 0, jnp.nan, 1.5 * fill).astype(dtype)
         else:
-            value = (jnp.int32(-1_431_655_766 + 1) + 1_234_567 * self.fill).astype(dtype)
+            value = (jnp.int32(-1_431_655_766 + 1) + 1_234_567 * fill).astype(dtype)
         return jnp.broadcast_to(encode(value), shape)
 
     def is_late(self, buffer: Buffer) -> bool:
@@ -209,7 +173,7 @@ class Machine:
 
     def has_remote(self, op: Op) -> bool:
         """Whether anything inside talks to another device."""
-        return self.device is not None and any(map(_is_remote, op.walk()))
+        return self.device is not None and any(map(is_remote, op.walk()))
 
     def within(
         self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
@@ -243,9 +207,26 @@ class Machine:
                 buffers.update(dict.fromkeys(buffer for buffer in late if buffer in self.memory))
             if found.checks:
                 buffers[FLAGS] = None
+            if self.options.witness and nested in self.readers:
+                buffers[WITNESS] = None
         return list(buffers)
 
     # --- findings ---
+
+    @functools.cached_property
+    def readers(self) -> dict[Op | int, int]:
+        """Numbers of the places whose reads are digested (see ``witness.places``)."""
+        return {place: number for number, place in enumerate(places(self.kernel, self.outputs))}
+
+    def witness(self, place: Op | int, value: Array, *, step: Any = None, when: Any = True) -> None:
+        """With ``Options.witness``, keep a digest of what ``place`` reads now, or in another ``step``, if ``when``."""
+        if not self.options.witness or place not in self.readers:
+            return
+        step = lax.convert_element_type(self.step if step is None else step, np.int32)
+        cell = jnp.minimum(step * len(self.readers) + self.readers[place], self.options.witness - 1)
+        digests = self.memory[WITNESS]
+        new = digests[cell] * 31 + digest(value)
+        self.memory[WITNESS] = digests.at[cell].set(jnp.where(when, new, digests[cell]))
 
     def report(self, kind: Kind, op: Op | None, bad: Any, message: str) -> None:
         """Note a finding of this kind if ``bad`` and it is the first."""
@@ -290,22 +271,3 @@ class Machine:
                 outside = lax.bitwise_or(lax.lt(start, np.int32(0)), lax.gt(start, np.int32(dim - size)))
                 bad = outside if bad is False else lax.bitwise_or(bad, outside)
         self.report(Kind.SLICE_OUT_OF_BOUNDS, op, bad, f"{what} of {tuple(sizes)} leaves a buffer of {tuple(shape)}")
-
-
-DMA_OPS = frozenset({"tpu.enqueue_dma", "tpu.wait_dma2", "tpu.sem_wait"})
-_DEVICE_SEGMENT = {"tpu.enqueue_dma": 4, "tpu.sem_signal": 2}
-"""Which operand group names another device."""
-
-TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield"})
-
-
-def root_of(value: Value) -> Value:
-    """The memref that a view was made from."""
-    while value.owner is not None and value.owner.name in VIEW_OPS:
-        value = value.owner.operands[0]
-    return value
-
-
-def _is_remote(op: Op) -> bool:
-    segment = _DEVICE_SEGMENT.get(op.name)
-    return segment is not None and bool(op.attributes["operandSegmentSizes"][segment])

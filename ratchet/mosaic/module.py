@@ -51,7 +51,7 @@ class Op:
     """Python values where the attribute has a plain counterpart, its text otherwise."""
     regions: tuple[Block, ...]
     location: str
-    """``file:line`` of the kernel's source, or ``""``."""
+    """``file:line`` of the kernel's source, or of the operation around this one; ``""`` if neither has any."""
 
     def walk(self) -> Iterator[Op]:
         """This operation and every operation nested in it, in order."""

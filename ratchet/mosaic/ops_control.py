@@ -9,8 +9,9 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import jax_dtype
-from ratchet.mosaic.machine import Machine, refuse, rule
+from ratchet.mosaic.machine import Machine
 from ratchet.mosaic.module import Op, Value
+from ratchet.mosaic.rules import refuse, rule
 
 
 def _no_refs(machine: Machine, op: Op, values: tuple[Value, ...]) -> None:

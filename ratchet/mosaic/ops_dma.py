@@ -20,10 +20,11 @@ from jax import lax
 
 from ratchet.mosaic.dtypes import bits
 from ratchet.mosaic.findings import Kind
-from ratchet.mosaic.machine import BARRIER, DEVICES, Machine, refuse, rule
+from ratchet.mosaic.machine import BARRIER, DEVICES, Machine
 from ratchet.mosaic.memory import Array, Buffer, Ref, Whole, decode, encode, put_where
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.ops_memory import segments
+from ratchet.mosaic.rules import refuse, rule
 
 
 def _amount(ref: Ref) -> int:
@@ -60,6 +61,7 @@ def _enqueue_dma(machine: Machine, op: Op) -> None:
     if src.shape != dst.shape or src.dtype != dst.dtype:
         raise refuse(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}", machine.kernel, op)
     data = src.load_all(machine.memory)
+    machine.witness(op, data)
     if dst.buffer.is_input:
         machine.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
     arrived = machine.ref(target_semaphore[0])

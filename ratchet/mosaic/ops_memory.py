@@ -10,9 +10,10 @@ import numpy as np
 
 from ratchet.mosaic.dtypes import jax_dtype
 from ratchet.mosaic.findings import Kind
-from ratchet.mosaic.machine import Machine, refuse, rule
+from ratchet.mosaic.machine import Machine
 from ratchet.mosaic.memory import Buffer, Index, Ref, Slice, Squeeze, Whole, bitcast, reshape
 from ratchet.mosaic.module import Op, Value
+from ratchet.mosaic.rules import refuse, rule
 
 _NO_LAYOUT = ("nontemporal", "alignment", "in_bounds")
 
@@ -29,7 +30,9 @@ def segments(op: Op) -> list[tuple[Value, ...]]:
 
 def _load(machine: Machine, op: Op, ref: Ref, starts: Sequence[Index], sizes: Sequence[int]) -> Any:
     machine.check_bounds(op, starts, sizes, ref.shape, "a load")
-    return ref.load(machine.memory, starts, sizes)
+    value = ref.load(machine.memory, starts, sizes)
+    machine.witness(op, value)
+    return value
 
 
 def store(machine: Machine, op: Op, ref: Ref, starts: Sequence[Index], value: Any) -> None:

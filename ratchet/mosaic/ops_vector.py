@@ -11,8 +11,9 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import is_float, jax_dtype
-from ratchet.mosaic.machine import Machine, refuse, rule
+from ratchet.mosaic.machine import Machine
 from ratchet.mosaic.module import Op
+from ratchet.mosaic.rules import refuse, rule
 
 Array = Any
 

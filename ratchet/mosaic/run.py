@@ -13,24 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
 
-from ratchet.mosaic import ops_arith, ops_control, ops_dma, ops_memory, ops_vector, splice
+from ratchet.mosaic import hazards, ops_arith, ops_control, ops_dma, ops_memory, ops_vector, splice
 from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
-from ratchet.mosaic.findings import KINDS, Finding, Kind, Site
+from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
 from ratchet.mosaic.machine import DEVICES, Options
 from ratchet.mosaic.signature import Kernel, describe
+from ratchet.mosaic.witness import CELLS
 from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec
 
 RULE_MODULES = (ops_arith, ops_control, ops_dma, ops_memory, ops_vector)
 """Importing them fills the table of operations."""
-
-
-_DIFFERS = {
-    Kind.UNINITIALISED: "output {} depends on what memory held before it was written",
-    Kind.ORDER_DEPENDENT: "output {} depends on the order of the parallel grid dimensions",
-    Kind.READ_BEFORE_WAIT: "output {} depends on when a DMA arrives: memory is used before the wait for it",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +36,8 @@ class RunResult:
     seconds: float
     replicas: tuple[tuple[np.ndarray, ...], ...] = ()
     """The outputs as other devices hold them, where the program says that they are the same and they are not."""
+    witness: tuple[np.ndarray, ...] = ()
+    """For each kernel of a variant with ``witness``, the digests of what it read."""
 
 
 class Loaded:
@@ -56,13 +52,14 @@ class Loaded:
         self._options = options
         self._original = exported
         module = stablehlo_of(exported)
-        self._count = splice.splice(module, self._translate)
-        width = max(self._count, 1) * splice.REPORT_WIDTH
-        config = jax.core.ShapedArray((2,), jnp.int32)
+        self._width = 2 * len(KINDS) + options.witness
+        count = splice.splice(module, self._translate, self._width)
+        width = max(count, 1) * self._width
+        config = jax.core.ShapedArray((splice.CONFIG_WIDTH,), jnp.int32)
         report = jax.core.ShapedArray((width,), jnp.int32)
         self._exported = repack(exported, module, [*exported.in_avals, config], [*exported.out_avals, report])
         self._compiled: Any = None
-        self._late: Loaded | None = None
+        self._variants: dict[Options, Loaded] = {options: self}
 
     @property
     def covered(self) -> tuple[str, ...]:
@@ -110,13 +107,16 @@ class Loaded:
 
         return run
 
-    def run(self, inputs: Sequence[np.ndarray], *, seed: int = 0, fill: int = 0) -> RunResult:
+    def run(
+        self, inputs: Sequence[np.ndarray], *, seed: int = 0, fill: int = 0, padding: int | None = None
+    ) -> RunResult:
         """Execute the program once.
 
         Args:
             inputs: One array per input, of the declared shape and dtype.
             seed: Order of the steps of parallel grid dimensions: 0 is lexicographic, others are scattered.
             fill: What unwritten memory holds: 0 is NaN (an odd number for integers), others are other numbers.
+            padding: The same for what lies past the ragged edges of inputs; ``fill`` unless it is given.
 
         Raises:
             Refusal: ``USAGE`` if the inputs do not match, ``INFRASTRUCTURE`` if this process has too few devices.
@@ -129,18 +129,20 @@ class Loaded:
                 f"inputs {', '.join(map(str, got))} where the program takes {', '.join(map(str, self.inputs))}",
             )
         start = time.perf_counter()
-        placed = self._place([*arrays, np.array([seed, fill], np.int32)])
+        placed = self._place([*arrays, np.array([seed, fill, fill if padding is None else padding], np.int32)])
         if self._compiled is None:
             self._compiled = jax.jit(self._exported.call).lower(*placed).compile()
         *outputs, report = jax.block_until_ready(self._compiled(*placed))
         held = [_as_held(output) for output in outputs]
         count = max(map(len, held), default=1)
         first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in held) for n in range(count)]
+        by_kernel = np.asarray(report).reshape(-1, self._width)[: len(self.kernels)]
         return RunResult(
             outputs=first,
-            findings=self._findings(np.asarray(report)),
+            findings=self._findings(by_kernel),
             seconds=time.perf_counter() - start,
             replicas=tuple(others),
+            witness=tuple(row[2 * len(KINDS) :] for row in by_kernel) if self._options.witness else (),
         )
 
     def _place(self, arrays: list[np.ndarray]) -> list[Any]:
@@ -163,35 +165,19 @@ class Loaded:
         return [jax.device_put(array, sharding) for array, sharding in zip(arrays, shardings, strict=True)]
 
     def check(self, inputs: Sequence[np.ndarray], *, seed: int = 1) -> RunResult:
-        """Execute the program as ``run`` does, and again with what must not matter changed.
+        """Execute the program, and again with what must not matter changed (see ``hazards.check``)."""
+        return hazards.check(self, inputs, seed=seed)
 
-        That is what unwritten memory holds, the order of parallel steps (``seed``), and when DMAs arrive. The outputs
-        of all executions must be the same to the bit; where they are not, that is a finding.
-        """
-        first = self.run(inputs)
-        findings, seconds = list(first.findings), first.seconds
-        if any("parallel" in semantics for kernel in self.kernels for semantics in kernel.semantics):
-            trials = [(Kind.UNINITIALISED, self, {"fill": 3}), (Kind.ORDER_DEPENDENT, self, {"seed": seed})]
-        else:
-            trials = [(Kind.UNINITIALISED, self, {"fill": 3})]
-        if "tpu.enqueue_dma" in self.covered:
-            if self._late is None:
-                self._late = Loaded(self._original, replace(self._options, late_dma=True))
-            trials.append((Kind.READ_BEFORE_WAIT, self._late, {}))
-        for kind, program, options in trials:
-            other = program.run(inputs, **options)
-            seconds += other.seconds
-            for i, (a, b) in enumerate(zip(first.outputs, other.outputs, strict=True)):
-                if a.tobytes() != b.tobytes():
-                    message = _DIFFERS[kind].format(i)
-                    findings.append(Finding(kind=kind, operation="", grid_step=(), location="", message=message))
-        return RunResult(outputs=first.outputs, findings=tuple(findings), seconds=seconds)
+    def variant(self, *, late_dma: bool = False, witness: bool = False) -> Loaded:
+        """The same program, translated otherwise; made once (see ``machine.Options``)."""
+        options = replace(self._options, late_dma=late_dma, witness=CELLS if witness else 0)
+        if options not in self._variants:
+            self._variants[options] = Loaded(self._original, options)
+        return self._variants[options]
 
     def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:
         found = []
-        for kernel, sites, flags in zip(
-            self.kernels, self._sites, report.reshape(-1, splice.REPORT_WIDTH), strict=False
-        ):
+        for kernel, sites, flags in zip(self.kernels, self._sites, report, strict=True):
             for i in range(len(KINDS)):
                 step, site = int(flags[2 * i]), int(flags[2 * i + 1])
                 if site < 0:
@@ -201,7 +187,7 @@ class Loaded:
                     Finding(
                         kind=at.kind,
                         operation=at.operation,
-                        grid_step=_coordinates(step, kernel),
+                        grid_step=kernel.coordinates(step),
                         location=at.location,
                         message=f"kernel {kernel.name}: {at.message}",
                     )
@@ -253,17 +239,3 @@ def _check_program(exported: Any) -> None:
 
 def _spec(aval: Any) -> ArraySpec:
     return ArraySpec(shape=tuple(aval.shape), dtype=np.dtype(aval.dtype).name)
-
-
-def _coordinates(step: int, kernel: Kernel) -> tuple[int, ...]:
-    """Grid coordinates of a linear step; the linear number itself where bounds are dynamic."""
-    if not kernel.bounds or step < 0:
-        return ()
-    if kernel.dynamic_bounds:
-        return (step,)
-    out = []
-    for bound in reversed(kernel.bounds):
-        assert bound is not None
-        out.append(step % bound)
-        step //= bound
-    return tuple(out[::-1])

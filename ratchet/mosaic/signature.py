@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.mosaic.machine import refuse
 from ratchet.mosaic.module import Function, KernelModule, Value
+from ratchet.mosaic.rules import refuse
 
 _DYNAMIC = -(2**63)
 
@@ -53,8 +53,25 @@ class Kernel:
     scratch: tuple[Value, ...]
 
     @property
+    def outputs(self) -> int:
+        return sum(operand.is_output for operand in self.operands)
+
+    @property
     def dynamic_bounds(self) -> int:
         return sum(bound is None for bound in self.bounds)
+
+    def coordinates(self, step: int) -> tuple[int, ...]:
+        """Grid coordinates of a linear step; the linear number itself where bounds are dynamic."""
+        if not self.bounds or step < 0:
+            return ()
+        if self.dynamic_bounds:
+            return (step,)
+        out = []
+        for bound in reversed(self.bounds):
+            assert bound is not None
+            out.append(step % bound)
+            step //= bound
+        return tuple(out[::-1])
 
 
 def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases: dict[int, int]) -> Kernel:

@@ -6,10 +6,7 @@ The program's own StableHLO stays as it is. Two values are threaded through it t
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,39 +14,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.mosaic.bindings import ir, lowered_module, lowered_per_device
-from ratchet.mosaic.findings import KINDS
+from ratchet.mosaic.calls import Call, check_allowed, read_call, target, walk
+from ratchet.mosaic.machine import merge_reports
 from ratchet.status import Refusal, Status
 
-REPORT_WIDTH = 2 * len(KINDS)
-_HARMLESS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
-"""Custom calls of the partitioner, which the CPU compiler knows too."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """One ``tpu_custom_call`` as it stands in the program."""
-
-    name: str
-    body: bytes
-    """The serialised Mosaic module."""
-    inputs: tuple[jax.ShapeDtypeStruct, ...]
-    outputs: tuple[jax.ShapeDtypeStruct, ...]
-    aliases: dict[int, int]
-    """Operand number to result number."""
-    has_communication: bool
-    mesh: tuple[tuple[str, int], ...]
-    """Axes of the mesh the call is sharded over by hand, and their sizes."""
-
+CONFIG_WIDTH = 3
+"""Seed of the order of parallel steps, fill of memory never written, fill of the padding past ragged edges."""
 
 Translate = Callable[[int, Call], Callable[..., tuple[list[Any], Any]]]
 """Number of the call and the call -> a JAX function ``(config, *operands) -> (results, flags)``."""
 
 
-def splice(module: ir.Module, translate: Translate) -> int:
+def splice(module: ir.Module, translate: Translate, width: int) -> int:
     """Replace every kernel call of ``module`` in place.
 
-    The entry function gains a last argument ``config`` (int32[2]) and a last result ``report``
-    (int32[kernels * REPORT_WIDTH]).
+    The entry function gains a last argument ``config`` (int32[CONFIG_WIDTH]) and a last result ``report``
+    (int32[kernels * width], at least one).
 
     Returns:
         How many kernels there were.
@@ -58,37 +38,12 @@ def splice(module: ir.Module, translate: Translate) -> int:
         Refusal: ``HOST_CALLBACK`` for a call to the host, ``CANNOT_VERIFY`` for another custom call or for a kernel
             in a place that is not known.
     """
-    return _Splicer(module, translate).run()
-
-
-def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
-    for region in op.regions:
-        for block in region.blocks:
-            for view in block.operations:
-                yield view.operation
-                yield from _walk(view.operation)
-
-
-def _target(op: ir.Operation) -> str:
-    if op.name != "stablehlo.custom_call":
-        return ""
-    return str(ir.StringAttr(op.attributes["call_target_name"]).value)
-
-
-def _check_custom_call(op: ir.Operation) -> None:
-    target = _target(op)
-    if not target or target == "tpu_custom_call" or target in _HARMLESS:
-        return
-    if "callback" in target or "host" in target.lower():
-        raise Refusal(Status.HOST_CALLBACK, f"the program calls back to the host ({target}); a kernel may not")
-    raise Refusal(
-        Status.CANNOT_VERIFY, f"custom call {target} beside the kernel is not something this judge can execute"
-    )
+    return _Splicer(module, translate, width).run()
 
 
 class _Splicer:
-    def __init__(self, module: ir.Module, translate: Translate) -> None:
-        self.module, self.translate = module, translate
+    def __init__(self, module: ir.Module, translate: Translate, width: int) -> None:
+        self.module, self.translate, self.one = module, translate, width
         self.functions = {
             str(ir.StringAttr(op.attributes["sym_name"]).value): op.operation
             for op in module.body
@@ -99,20 +54,18 @@ class _Splicer:
             for op in module.body
             if op.operation.name == "sdy.mesh"
         }
-        operations = list(_walk(module.operation))
+        operations = list(walk(module.operation))
         for op in operations:
-            _check_custom_call(op)
-            if op.name in ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"):
-                raise Refusal(Status.HOST_CALLBACK, f"the program talks to the host ({op.name}); a kernel may not")
-        self.total = sum(_target(op) == "tpu_custom_call" for op in operations)
-        self.width = max(self.total, 1) * REPORT_WIDTH
+            check_allowed(op)
+        self.total = sum(target(op) == "tpu_custom_call" for op in operations)
+        self.width = max(self.total, 1) * width
         self.calls = 0
         self.touched = {name for name, op in self.functions.items() if self._touches(op, frozenset())} | {"main"}
 
     def _touches(self, op: ir.Operation, seen: frozenset[str]) -> bool:
         """Whether a kernel is called inside, directly or through functions."""
-        for inner in _walk(op):
-            if _target(inner) == "tpu_custom_call":
+        for inner in walk(op):
+            if target(inner) == "tpu_custom_call":
                 return True
             if inner.name == "func.call":
                 name = _callee(inner)
@@ -121,15 +74,15 @@ class _Splicer:
         return False
 
     def _is_touched(self, op: ir.Operation) -> bool:
-        if _target(op) == "tpu_custom_call":
+        if target(op) == "tpu_custom_call":
             return True
         if op.name == "func.call":
             return _callee(op) in self.touched
-        return any(self._is_touched(inner) for inner in _walk(op))
+        return any(self._is_touched(inner) for inner in walk(op))
 
     def run(self) -> int:
         with self.module.context, ir.Location.unknown():
-            self.config_type = ir.RankedTensorType.get([2], ir.IntegerType.get_signless(32))
+            self.config_type = ir.RankedTensorType.get([CONFIG_WIDTH], ir.IntegerType.get_signless(32))
             self.report_type = ir.RankedTensorType.get([self.width], ir.IntegerType.get_signless(32))
             for name in sorted(self.touched):
                 self._function(self.functions[name], is_main=name == "main")
@@ -195,7 +148,7 @@ class _Splicer:
         return new
 
     def _operation(self, op: ir.Operation, config: ir.Value, report: ir.Value, mesh: Any) -> ir.Value:
-        if _target(op) == "tpu_custom_call":
+        if target(op) == "tpu_custom_call":
             return self._kernel(op, config, report, mesh)
         if op.name == "func.call":
             if mesh:
@@ -264,20 +217,15 @@ class _Splicer:
     def _kernel(self, op: ir.Operation, config: ir.Value, report: ir.Value, mesh: Any) -> ir.Value:
         number = self.calls
         self.calls += 1
-        call = _read_call(op, mesh)
+        call = read_call(op, mesh)
         run = self.translate(number, call)
-        low = number * REPORT_WIDTH
+        low, high = number * self.one, (number + 1) * self.one
 
         def function(config: jax.Array, report: jax.Array, *operands: jax.Array) -> tuple[jax.Array, ...]:
             results, flags = run(config, *operands)
-            # A kernel that runs more than once keeps its first findings.
-            old = report[low : low + REPORT_WIDTH]
-            first = jnp.repeat(old[::2] < 0, 2)
-            return (*results, report.at[low : low + REPORT_WIDTH].set(jnp.where(first, flags, old)))
+            return (*results, report.at[low:high].set(merge_reports(report[low:high], flags)))
 
-        avals = [
-            jax.ShapeDtypeStruct((2,), jnp.int32), jax.ShapeDtypeStruct((self.width,), jnp.int32), *call.inputs,
-        ]  # fmt: skip
+        avals = [*(jax.ShapeDtypeStruct((width,), jnp.int32) for width in (CONFIG_WIDTH, self.width)), *call.inputs]
         if call.mesh:
             module = lowered_per_device(function, avals, call.mesh, self.module.context, channel=1000 * (number + 1))
         else:
@@ -342,44 +290,3 @@ def _extend(attribute: ir.Attribute, items: Sequence[str]) -> ir.Attribute:
     head, tail = text[: text.rindex("]>")], text[text.rindex("]>") :]
     separator = "" if head.endswith("<[") else ", "
     return ir.Attribute.parse(head + separator + ", ".join(items) + tail)
-
-
-def _read_call(op: ir.Operation, mesh: Any) -> Call:
-    try:
-        config = json.loads(ir.StringAttr(op.attributes["backend_config"]).value)["custom_call_config"]
-        body = base64.b64decode(config["body"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise Refusal(Status.CANNOT_VERIFY, f"a tpu_custom_call without a readable module: {error}") from None
-    name = str(ir.StringAttr(op.attributes["kernel_name"]).value) if "kernel_name" in op.attributes else "kernel"
-    aliases = {}
-    if "output_operand_aliases" in op.attributes:
-        for i, alias in enumerate(ir.ArrayAttr(op.attributes["output_operand_aliases"])):
-            text = str(alias)
-            operand = int(text.split("operand_index =", 1)[1].split(",", 1)[0])
-            output = text.split("output_tuple_indices = [", 1)[1].split("]", 1)[0].strip()
-            aliases[operand] = int(output) if output else 0
-            del i
-    return Call(
-        name=name,
-        body=body,
-        inputs=tuple(_aval(value.type) for value in op.operands),
-        outputs=tuple(_aval(value.type) for value in op.results),
-        aliases=aliases,
-        has_communication=bool(config.get("has_communication", False)),
-        mesh=tuple(mesh),
-    )
-
-
-_ELEMENTS = {
-    "i1": "bool", "i4": "int4", "i8": "int8", "i16": "int16", "i32": "int32", "ui4": "uint4", "ui8": "uint8",
-    "ui16": "uint16", "ui32": "uint32", "f32": "float32", "bf16": "bfloat16", "f16": "float16",
-    "f8E5M2": "float8_e5m2", "f8E4M3FN": "float8_e4m3fn", "f8E4M3B11FNUZ": "float8_e4m3b11fnuz",
-}  # fmt: skip
-
-
-def _aval(type_: ir.Type) -> jax.ShapeDtypeStruct:
-    shaped = ir.RankedTensorType(type_)
-    element = str(shaped.element_type)
-    if element not in _ELEMENTS or any(shaped.is_dynamic_dim(i) for i in range(shaped.rank)):
-        raise Refusal(Status.CANNOT_VERIFY, f"a kernel operand of type {type_}")
-    return jax.ShapeDtypeStruct(tuple(shaped.shape), jnp.dtype(_ELEMENTS[element]))

@@ -186,5 +186,6 @@ def _copies(copies: Sequence[Copy]) -> Lines:
 def _parity(parity: Parity) -> str:
     return (
         f"{len(parity.checks)} checks · worst error {fixed(parity.worst_error, 3)} of its allowance · "
-        f"rms {parity.rms_error:.2e} (plain XLA {parity.floor_rms_error:.2e})"
+        f"rms {parity.rms_error:.2e} (plain XLA {parity.floor_rms_error:.2e}) · "
+        f"executed from Mosaic module v{parity.module_version} in {parity.seconds:.1f} s"
     )

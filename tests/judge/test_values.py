@@ -1,6 +1,8 @@
 """What the values child answers: the Mosaic module of each candidate is executed and compared. One child for all."""
 
 import dataclasses
+import json
+import re
 
 import pytest
 
@@ -185,17 +187,17 @@ WRONG = {
     "uninitialised sum": (
         "attention",
         [("        l_ref[...] = jnp.zeros_like(l_ref)\n", "")],
-        "MEMORY_HAZARD NOT_FINITE",
+        "MEMORY_HAZARD",
     ),
     "uninitialised accumulator": (
         "attention",
         [("        acc_ref[...] = jnp.zeros_like(acc_ref)\n", "")],
-        "MEMORY_HAZARD NOT_FINITE",
+        "MEMORY_HAZARD",
     ),
     "an output block never written": (
         "attention",
         [(LAST, "@pl.when((j == pl.num_programs(1) - 1) & (i != 2))")],
-        "MEMORY_HAZARD NOT_FINITE",
+        "MEMORY_HAZARD",
     ),
     "an index map past the end": (
         "attention",
@@ -248,9 +250,26 @@ def test_a_find_names_the_place_in_the_kernel_file(refusal):
         "attention", ("lambda i, j: (j, 0)),\n        ],", "lambda i, j: (j + 1, 0)),\n        ],")
     ).message
     assert "window_out_of_bounds" in message
+    assert re.search(r"in grid step \(0, 3\) at kernel.py:\d+\]", message)
 
 
-def test_carrying_a_value_across_parallel_steps_is_found(exam, problems):
+def test_evidence_says_what_was_executed_and_found(exam, problems, tmp_path, monkeypatch):
+    monkeypatch.setattr(exam, "evidence", tmp_path / "evidence")
+    uninitialised = ("        l_ref[...] = jnp.zeros_like(l_ref)\n", "")
+    parity = exam.check(problems["attention"], examined(ATTENTION)[0])
+    passed = json.loads((tmp_path / "evidence" / "verification.json").read_text())
+    with pytest.raises(Refusal):
+        exam.check(problems["attention"], examined(edited(ATTENTION, uninitialised))[0])
+    failed = json.loads((tmp_path / "evidence" / "verification.json").read_text())
+    assert passed["mosaic_module_version"] == failed["mosaic_module_version"] == parity.module_version > 0
+    assert "libtpu" in passed["compiler"]
+    assert "tpu.matmul" in passed["operations"]
+    assert [check["status"] for check in passed["checks"].values()] == ["PASS"] * len(instances.KINDS)
+    assert failed["checks"]["random"]["status"] == "MEMORY_HAZARD"
+    assert passed["program_sha256"] != failed["program_sha256"]
+
+
+def test_carrying_a_value_across_parallel_steps_is_found(refusal):
     """Right in one order of the steps only; the plain checks cannot see it."""
     edits = [
         (
@@ -263,9 +282,10 @@ def test_carrying_a_value_across_parallel_steps_is_found(exam, problems):
             "        m_ref[...] = jnp.full_like(m_ref, -jnp.inf) + 0 * m_ref[...]\n",
         ),
     ]
-    with pytest.raises(Refusal) as caught:
-        exam.check(problems["attention"], examined(edited(ATTENTION, *edits))[0], deep=True)
-    assert caught.value.status in (Status.NON_DETERMINISTIC, Status.MEMORY_HAZARD, Status.NOT_FINITE)
+    found = refusal("attention", *edits)
+    assert found.status is Status.MEMORY_HAZARD
+    assert "order_of_parallel_steps" in found.message
+    assert re.search(r"\[vector.load in grid step \(1, 0\) at kernel.py:\d+\]", found.message)
 
 
 # --- problems -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -175,8 +176,62 @@ def test_a_planted_bug_is_named_and_its_sound_twin_is_clean(
     assert kind.status is status
 
 
-def test_a_finding_says_which_operation_step_and_line() -> None:
-    (finding,) = (f for f in _findings(_rows(8, write=False), X) if f.kind is Kind.SLICE_OUT_OF_BOUNDS)
-    assert finding.operation == "vector.load"
-    assert finding.grid_step == (7,)
-    assert "test_planted.py:" in finding.location
+def _unwritten() -> Kernel:
+    """The block of step 2 is never written."""
+
+    def kernel(x, o):
+        @pl.when(pl.program_id(0) != 2)
+        def _():
+            o[...] = x[...]
+
+    block = pl.BlockSpec((16, 128), lambda i: (i, 0))
+    out = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+    return pl.pallas_call(kernel, grid=(4,), in_specs=[block], out_specs=block, out_shape=out)
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind", "operation", "step", "line"),
+    [
+        (_rows(8, write=False), Kind.SLICE_OUT_OF_BOUNDS, "vector.load", (7,), "= x[at, :]"),
+        (_index_map(1), Kind.WINDOW_OUT_OF_BOUNDS, "arith.addi", (3,), "lambda i: (i + offset, 0)"),
+        (_scratch(False), Kind.UNINITIALISED, "vector.load", (0,), "acc[...] += x[...].astype(dtype)"),
+        (_carry("parallel"), Kind.ORDER_DEPENDENT, "vector.load", (1,), "acc[...] += x[...]"),
+        (_dma(waits=0), Kind.NEVER_WAITED, "tpu.enqueue_dma", (), "copy.start()"),
+        (_dma(waits=2), Kind.WAIT_WITHOUT_START, "tpu.wait_dma2", (), "copy.wait()"),
+        (_dma(waits=1, early=True), Kind.READ_BEFORE_WAIT, "vector.load", (), "o[...] = buffer[...]"),
+        (_overwrite("dma", alias=False), Kind.INPUT_WRITTEN, "tpu.enqueue_dma", (), "pltpu.sync_copy(buffer, x)"),
+        (_unwritten(), Kind.UNINITIALISED, "write-back of output 0", (2,), ""),
+    ],
+    ids=[
+        "slice", "index-map", "scratch", "parallel-carry", "no-wait", "double-wait", "read-before-wait", "input",
+        "unwritten-output",
+    ],
+)  # fmt: skip
+def test_a_finding_says_which_operation_step_and_line(
+    broken: Kernel, kind: Kind, operation: str, step: tuple[int, ...], line: str
+) -> None:
+    finding = next(f for f in _findings(broken, X) if f.kind is kind)
+    assert (finding.operation, finding.grid_step) == (operation, step)
+    name, _, number = finding.location.rpartition(":")
+    assert name.endswith("test_planted.py") == bool(line)
+    assert line in Path(__file__).read_text().splitlines()[int(number) - 1] if line else not name
+
+
+def test_what_lies_past_a_ragged_edge_is_named_only_where_it_reaches_the_output() -> None:
+    def rows(x, o):
+        o[...] = x[...] * 2
+
+    def column_sums(x, o):
+        o[...] = x[...] + x[...].sum(0, keepdims=True)
+
+    block = pl.BlockSpec((16, 128), lambda i: (i, 0))
+    out = jax.ShapeDtypeStruct((60, 128), jnp.float32)
+    calls = [
+        pl.pallas_call(body, grid=(4,), in_specs=[block], out_specs=block, out_shape=out)
+        for body in (rows, column_sums)
+    ]
+    assert _findings(calls[0], X[:60]) == []
+    (finding,) = _findings(calls[1], X[:60])
+    assert finding.kind is Kind.UNINITIALISED
+    assert finding.grid_step == (3,)
+    assert "ragged edge" in finding.message

@@ -73,7 +73,9 @@ def test_a_measured_number_says_so() -> None:
 
 
 def test_numbers_that_json_lacks_become_null() -> None:
-    parity = Parity(checks=(), worst_error=float("inf"), rms_error=float("nan"), floor_rms_error=0.1, seconds=1.0)
+    parity = Parity(
+        checks=(), worst_error=float("inf"), rms_error=float("nan"), floor_rms_error=0.1, module_version=9, seconds=1.0
+    )
     document = verdict_document(
         verdict(Status.NOT_FINITE, parity=parity),
         outcome=Status.NOT_FINITE,

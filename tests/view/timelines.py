@@ -122,6 +122,7 @@ def verdict(status: Status = Status.PASS, **changes: object) -> Verdict:
             worst_error=0.41,
             rms_error=2.1e-3,
             floor_rms_error=2.0e-3,
+            module_version=9,
             seconds=2.5,
         ),
         "timeline": timeline() if passed else None,

@@ -1,0 +1,114 @@
+"""Executes a program again with what must not matter changed, and says what differs and where that begins.
+
+What must not matter is what memory held before it was written, the order of the steps of parallel grid dimensions,
+and when a DMA arrives between its start and its wait. Where an output then differs by a bit, further executions keep
+digests of everything the kernels read, and the first that differs is the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ratchet.mosaic.findings import Finding, Kind
+from ratchet.mosaic.witness import first_difference
+
+if TYPE_CHECKING:
+    from ratchet.mosaic.run import Loaded, RunResult
+
+_FILL = 3
+
+_DEPENDS = {
+    Kind.UNINITIALISED: "what memory held before it was written",
+    Kind.ORDER_DEPENDENT: "the order of the parallel grid dimensions",
+    Kind.READ_BEFORE_WAIT: "when a DMA arrives: memory is used before the wait for it",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    """Two executions of one translation of the program; the first has seed and fill 0."""
+
+    kind: Kind
+    changed: Mapping[str, int]
+    late: bool = False
+
+
+def check(program: Loaded, inputs: Sequence[np.ndarray], *, seed: int) -> RunResult:
+    """Execute the program as ``run`` does, and once more for each thing that must not matter.
+
+    Returns:
+        The outputs of the plain execution; its findings, or else the first thing that did matter; the seconds of all.
+    """
+    first = program.run(inputs)
+    if first.findings:
+        return first
+    trials = [_Trial(kind=Kind.UNINITIALISED, changed={"fill": _FILL})]
+    if any("parallel" in semantics for kernel in program.kernels for semantics in kernel.semantics):
+        trials.append(_Trial(kind=Kind.ORDER_DEPENDENT, changed={"seed": seed}))
+    if "tpu.enqueue_dma" in program.covered:
+        trials.append(_Trial(kind=Kind.READ_BEFORE_WAIT, changed={"fill": _FILL}, late=True))
+    seconds = first.seconds
+    for trial in trials:
+        plain = first
+        if trial.late:
+            plain = program.variant(late_dma=True).run(inputs)
+            seconds += plain.seconds
+            if _differing(first, plain) is None:
+                continue
+            # Two translations may round differently. What is read before its wait depends on what lay there.
+        changed = program.variant(late_dma=trial.late).run(inputs, **trial.changed)
+        seconds += changed.seconds
+        where = _differing(plain, changed)
+        if where is not None:
+            finding, spent = _located(program, inputs, trial, *where)
+            return replace(first, findings=(finding,), seconds=seconds + spent)
+    return replace(first, seconds=seconds)
+
+
+def _differing(a: RunResult, b: RunResult) -> tuple[int, tuple[int, ...], int] | None:
+    """The first output that differs by a bit, where it first does, and in how many elements."""
+    held = zip((a.outputs, *a.replicas), (b.outputs, *b.replicas), strict=False)
+    pairs = [pair for outputs in held for pair in enumerate(zip(*outputs, strict=True))]
+    for i, (x, y) in pairs:
+        if x.tobytes() != y.tobytes():
+            kept = [np.ascontiguousarray(z).view(np.uint8).reshape(*z.shape, z.itemsize) for z in (x, y)]
+            apart = np.argwhere((kept[0] != kept[1]).any(-1))
+            return i, tuple(map(int, apart[0])), len(apart)
+    return None
+
+
+def _located(
+    program: Loaded, inputs: Sequence[np.ndarray], trial: _Trial, output: int, at: tuple[int, ...], count: int
+) -> tuple[Finding, float]:
+    """The finding of a trial that failed, with the first read that told its executions apart; seconds spent on it."""
+    variant = program.variant(late_dma=trial.late, witness=True)
+    plain = variant.run(inputs)
+    seconds = plain.seconds
+    message = f"output {output} depends on {_DEPENDS[trial.kind]}; it differs in {count} elements, the first {list(at)}"
+    # What lies past the ragged edge of an input is read and dropped by many sound kernels: only if nothing else
+    # tells the executions apart may it be what the output depends on.
+    for padding in (0, _FILL) if "fill" in trial.changed else (0,):
+        changed = variant.run(inputs, **{**trial.changed, "padding": padding})
+        seconds += changed.seconds
+        for kernel, a, b in zip(program.kernels, plain.witness, changed.witness, strict=True):
+            found = first_difference(kernel.module, kernel.outputs, a, b)
+            if found is None:
+                continue
+            place, step = found
+            past = " (what lies past the ragged edge of an input)" if padding else ""
+            if isinstance(place, int):
+                operation, location = f"write-back of output {place}", ""
+            else:
+                operation, location = place.name, place.location
+            return Finding(
+                kind=trial.kind,
+                operation=operation,
+                grid_step=kernel.coordinates(step),
+                location=location,
+                message=f"kernel {kernel.name}: {message}{past}; it begins here",
+            ), seconds
+    return Finding(kind=trial.kind, operation="", grid_step=(), location="", message=message), seconds
