@@ -4,7 +4,10 @@ A file in ``tests/candidates/cheats`` is put behind the honest kernel ``rows_att
 what is there. It says how it has to end and, if so, that it comes with a problem of its own.
 """
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -89,7 +92,7 @@ def test_cheats_are_rejected(path, tmp_path, frozen_root, workers, monkeypatch, 
     cheat = path.read_text()
     wanted = re.search(r"^# rejected as: (.+)$", cheat, re.MULTILINE)[1].split(", ")
     own = "# problem: its own" in cheat
-    if not NEED_THE_JAIL & set(wanted) and "jax.config" not in cheat:
+    if not NEED_THE_JAIL & set(wanted) and "jax.config" not in cheat and "# jail: needed" not in cheat:
         request.getfixturevalue("without_jail")
     if "TIMEOUT" in wanted:
         monkeypatch.setitem(room.examine.__kwdefaults__, "limits", Limits(seconds=10, memory_bytes=8 << 30))
@@ -102,6 +105,33 @@ def test_cheats_are_rejected(path, tmp_path, frozen_root, workers, monkeypatch, 
     assert not (own and lock_path(root / "kernel.py").exists()), "a problem of a kernel that failed was kept"
     if not own:
         assert files(root) == before
+    if "# python: right" in cheat:
+        failed = [step.name for step in verdict.steps if step.status is not Status.PASS]
+        assert failed == ["correctness"], "judged by its program alone"
+
+
+CALL_IT = """
+import sys
+import jax, numpy as np
+largest, limit = np.max, 0.02
+for path in sys.argv[2:]:
+    names = {}
+    exec(open(sys.argv[1]).read() + open(path).read(), names)
+    q, k, v = names["generate_inputs"](jax.random.key(0))
+    got, want = (np.asarray(names[f](q, k, v), np.float64) for f in ("kernel_fn", "reference_fn"))
+    print(path, float(largest(abs(got - want))) <= limit * float(largest(abs(want))))
+"""
+
+
+def test_what_fools_a_caller_of_its_python_does_give_the_right_answer_there():
+    """The cheats that only their program gives away: called as Python, they pass for honest."""
+    paths = [str(path) for path in CHEATS if "# python: right" in path.read_text()]
+    assert len(paths) == 3
+    command = [sys.executable, "-c", CALL_IT, str(CANDIDATES / "honest" / "rows_attention.py"), *paths]
+    said = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "JAX_PLATFORMS": "cpu"}
+    )
+    assert said.stdout.splitlines() == [f"{path} True" for path in paths]
 
 
 def test_every_cheat_says_what_it_is():
