@@ -44,12 +44,13 @@ class Case:
     """What to compare with where interpret mode cannot run the kernel."""
 
 
-def _normal(seed: int, shape: tuple[int, ...], dtype: Any = jnp.bfloat16) -> np.ndarray:
+def normal(seed: int, shape: tuple[int, ...], dtype: Any = jnp.bfloat16) -> np.ndarray:
+    """Normal numbers, rounded to ``dtype``."""
     return np.asarray(jax.random.normal(jax.random.key(seed), shape, jnp.float32).astype(dtype))
 
 
 def _flash() -> Case:
-    q, k, v = (_normal(i, (1, 2, 1024, 128)) for i in range(3))
+    q, k, v = (normal(i, (1, 2, 1024, 128)) for i in range(3))
     blocks = flash_attention.BlockSizes(block_q=256, block_k_major=256, block_k=128, block_b=1)
     return Case(
         name="jax flash_attention",
@@ -59,7 +60,7 @@ def _flash() -> Case:
 
 
 def _splash(backward: bool, fused: bool = False) -> Case:
-    q, k, v = (_normal(i, (2, 1024, 128)) for i in range(3))
+    q, k, v = (normal(i, (2, 1024, 128)) for i in range(3))
     mask = masks.MultiHeadMask([masks.CausalMask((1024, 1024)), masks.LocalMask((1024, 1024), (300, 0), 0)])
     sizes = splash.BlockSizes(
         block_q=256, block_kv=256, block_kv_compute=128, block_q_dkv=256, block_kv_dkv=256, block_kv_dkv_compute=128,
@@ -86,9 +87,9 @@ def _paged(inline: bool) -> Case:
             paged_attention_kernel.paged_attention, pages_per_compute_block=4, inline_seq_dim=inline
         ),
         inputs=(
-            _normal(0, (batch, heads, 128)),
-            _normal(1, (2, pages, size, 128)),
-            _normal(2, (2, pages, size, 128)),
+            normal(0, (batch, heads, 128)),
+            normal(1, (2, pages, size, 128)),
+            normal(2, (2, pages, size, 128)),
             np.array([100, 1, 128, 37], np.int32),
             order,
         ),
@@ -103,8 +104,8 @@ def _ragged() -> Case:
             ragged_kernel.ragged_paged_attention, num_kv_pages_per_block=2, num_queries_per_block=16, sm_scale=0.1
         ),
         inputs=(
-            _normal(0, (64, 8, 128)),
-            _normal(1, (32, 16, 8, 128)),
+            normal(0, (64, 8, 128)),
+            normal(1, (32, 16, 8, 128)),
             np.array([90, 40, 128, 0], np.int32),
             pages,
             np.array([0, 20, 21, 64, 64], np.int32),
@@ -122,7 +123,7 @@ def _gmm() -> Case:
     return Case(
         name="jax megablox gmm",
         function=functools.partial(megablox.gmm, tiling=(128, 128, 128)),
-        inputs=(_normal(0, (512, 256)), _normal(1, (4, 256, 384)), _GROUPS),
+        inputs=(normal(0, (512, 256)), normal(1, (4, 256, 384)), _GROUPS),
     )
 
 
@@ -130,7 +131,7 @@ def _tgmm() -> Case:
     return Case(
         name="jax megablox tgmm",
         function=functools.partial(megablox.tgmm, tiling=(128, 128, 128)),
-        inputs=(_normal(0, (256, 512)), _normal(1, (512, 384)), _GROUPS),
+        inputs=(normal(0, (256, 512)), normal(1, (512, 384)), _GROUPS),
     )
 
 
@@ -138,7 +139,7 @@ def _matmul() -> Case:
     return Case(
         name="jax matmul",
         function=functools.partial(matmul.matmul, block_shape=(256, 256), block_k=256),
-        inputs=(_normal(0, (1024, 1024)), _normal(1, (1024, 1024))),
+        inputs=(normal(0, (1024, 1024)), normal(1, (1024, 1024))),
     )
 
 
@@ -169,7 +170,7 @@ def _layer_norm() -> Case:
             out_shape=jax.ShapeDtypeStruct((1000, 1024), jnp.bfloat16),
             compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
         ),
-        inputs=(_normal(0, (1000, 1024)), _normal(1, (1, 1024), jnp.float32), _normal(2, (1, 1024), jnp.float32)),
+        inputs=(normal(0, (1000, 1024)), normal(1, (1, 1024), jnp.float32), normal(2, (1, 1024), jnp.float32)),
     )  # fmt: skip
 
 
@@ -216,7 +217,7 @@ def _double_buffered() -> Case:
             out_shape=jax.ShapeDtypeStruct((rows * steps, 256), jnp.float32),
             scratch_shapes=[pltpu.VMEM((2, rows, 256), jnp.float32)] * 2 + [pltpu.SemaphoreType.DMA((2,))] * 2,
         ),
-        inputs=(_normal(0, (rows * steps, 256), jnp.float32),),
+        inputs=(normal(0, (rows * steps, 256), jnp.float32),),
         tolerance=1e-5,
     )  # fmt: skip
 
@@ -236,7 +237,7 @@ def _emit_pipeline() -> Case:
             kernel, in_specs=[anywhere, anywhere], out_specs=anywhere,
             out_shape=jax.ShapeDtypeStruct((512, 512), jnp.float32),
         ),
-        inputs=(_normal(0, (512, 512), jnp.float32), _normal(1, (512, 512), jnp.float32)),
+        inputs=(normal(0, (512, 512), jnp.float32), normal(1, (512, 512), jnp.float32)),
         tolerance=1e-5,
     )  # fmt: skip
 
@@ -249,7 +250,7 @@ def _all_gather() -> Case:
     return Case(
         name="jax all_gather, 4 devices",
         function=jax.jit(gather, in_shardings=jax.sharding.NamedSharding(mesh, spec)),
-        inputs=(_normal(0, (256, 128), jnp.float32),),
+        inputs=(normal(0, (256, 128), jnp.float32),),
         tolerance=0.0,
         devices=4,
         reference=lambda x: x,
