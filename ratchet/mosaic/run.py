@@ -26,6 +26,9 @@ from ratchet.values import ArraySpec
 RULE_MODULES = (ops_arith, ops_control, ops_dma, ops_memory, ops_vector)
 """Importing them fills the table of operations."""
 
+_AS_WRITTEN = {"xla_allow_excess_precision": False}
+"""Without it XLA keeps float32 between bfloat16 operations, and a kernel looks better than it is."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
@@ -131,7 +134,7 @@ class Loaded:
         start = time.perf_counter()
         placed = self._place([*arrays, np.array([seed, fill, fill if padding is None else padding], np.int32)])
         if self._compiled is None:
-            self._compiled = jax.jit(self._exported.call).lower(*placed).compile()
+            self._compiled = jax.jit(self._exported.call).lower(*placed).compile(_AS_WRITTEN)
         *outputs, report = jax.block_until_ready(self._compiled(*placed))
         held = [_as_held(output) for output in outputs]
         count = max(map(len, held), default=1)

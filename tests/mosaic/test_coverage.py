@@ -71,6 +71,21 @@ def test_kernels_inside_loops_and_conditionals_of_the_program_run() -> None:
     close(result.outputs, (looped * 2 if looped[0, 0] > 0 else looped - 1, looped * 2))
 
 
+def test_bf16_operations_round_where_they_are_written() -> None:
+    """XLA may keep float32 between them on its own; then a kernel would look better than it is."""
+
+    def kernel(x, y, o):
+        o[...] = jnp.dot(x[...] * jnp.bfloat16(1.4427), y[...], preferred_element_type=jnp.float32)
+
+    x, y = (np.random.default_rng(i).normal(size=(128, 128)).astype(jnp.bfloat16) for i in range(2))
+    scaled = np.float32(jnp.bfloat16(1.4427)) * x.astype(np.float32)
+    rounded, kept = (s.astype(np.float64) @ y.astype(np.float64) for s in (scaled.astype(jnp.bfloat16), scaled))
+    call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((128, 128), jnp.float32))
+    (got,) = loaded(call, x, y).run([x, y]).outputs
+    np.testing.assert_allclose(got, rounded, rtol=0, atol=1e-3)
+    assert abs(got - kept).max() > 1e-2
+
+
 def test_f32_products_round_to_bf16_unless_asked_otherwise() -> None:
     def kernel(x, y, o):
         o[...] = jnp.dot(x[...], y[...], preferred_element_type=jnp.float32)
