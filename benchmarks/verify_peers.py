@@ -26,7 +26,7 @@ def _grouped(transposed: bool) -> Case:
         name=f"tokamax {name}",
         function=functools.partial(
             getattr(kernels, name),
-            precision=jax.lax.DotAlgorithmPreset.DEFAULT,
+            precision=(jax.lax.Precision.DEFAULT, jax.lax.Precision.DEFAULT),
             out_dtype=jnp.bfloat16,
             tiling=(128, 128, 128),
         ),
