@@ -26,7 +26,7 @@ from ratchet.values import ArraySpec
 RULE_MODULES = (ops_arith, ops_control, ops_dma, ops_memory, ops_vector)
 """Importing them fills the table of operations."""
 
-_AS_WRITTEN = {"xla_allow_excess_precision": False}
+_AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
 """Without it XLA keeps float32 between bfloat16 operations, and a kernel looks better than it is."""
 
 
