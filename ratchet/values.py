@@ -383,6 +383,16 @@ class Row:
     band_low_ms: str
     """Modelled: the 90 % band of the latency."""
     band_high_ms: str
+    modelled_ms: str
+    """The modelled latency beside a measured one, where both are known."""
+    speedup: str
+    """Measured: the incumbent's time over this kernel's, from paired launches, with its interval."""
+    speedup_low: str
+    speedup_high: str
+    launches: str
+    """Measured: processes started for it, of either kernel."""
+    samples: str
+    """Measured: timed calls of this kernel in all of them."""
     seconds: str
     evidence: str
     """Digest of the evidence the judge wrote."""
