@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import jax_dtype
-from ratchet.mosaic.machine import Machine
+from ratchet.mosaic.machine import DEVICES, Machine
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.rules import refuse, rule
 
@@ -17,11 +18,6 @@ from ratchet.mosaic.rules import refuse, rule
 def _no_refs(machine: Machine, op: Op, values: tuple[Value, ...]) -> None:
     if any(value.type.kind == "memref" for value in values):
         raise refuse(f"{op.name} that passes on a memref", machine.kernel, op)
-
-
-def _no_remote_loop(machine: Machine, op: Op) -> None:
-    if machine.active is not None and machine.has_remote(op):
-        raise refuse(f"{op.name} with remote operations inside a conditional", machine.kernel, op)
 
 
 def _arrays(values: list[Any], like: tuple[Value, ...]) -> list[Any]:
@@ -70,48 +66,75 @@ def _masked_if(machine: Machine, op: Op, condition: Any) -> None:
 @rule("scf.for", attributes=("unsignedCmp",))
 def _for(machine: Machine, op: Op) -> None:
     _no_refs(machine, op, op.results)
-    _no_remote_loop(machine, op)
     low, high, step = (machine[value] for value in op.operands[:3])
     if op.attributes.get("unsignedCmp"):
         raise refuse("scf.for with an unsigned comparison", machine.kernel, op)
-    start = _arrays([machine[value] for value in op.operands[3:]], op.results)
-    buffers = machine.written(op)
-    body = op.regions[0]
-
-    def advance(state: tuple[Any, list[Any], list[Any]]) -> tuple[Any, list[Any], list[Any]]:
-        i, carried, arrays = state
-        out, after = machine.within(buffers, arrays, lambda: machine.run_block(body, [i, *carried]))
-        return i + step, _arrays(out, op.results), after
-
+    carried = _arrays([machine[value] for value in op.operands[3:]], op.results)
     index = jnp.asarray(low, jax_dtype(op.operands[0].type.dtype))
-    _, out, after = lax.while_loop(
-        lambda state: state[0] < high, advance, (index, start, [machine.memory[b] for b in buffers])
-    )
+
+    def turn(values: list[Any]) -> list[Any]:
+        return [values[0] + step, *_arrays(machine.run_block(op.regions[0], values), op.results)]
+
+    constant = isinstance(low, np.generic) and isinstance(high, np.generic)
+    _, *out = _repeat(machine, op, [index, *carried], lambda values: values[0] < high, turn, together=constant)
     machine.values.update(zip(op.results, out, strict=True))
-    machine.memory.update(zip(buffers, after, strict=True))
 
 
 @rule("scf.while")
 def _while(machine: Machine, op: Op) -> None:
     """``before`` may write memory and yields the condition, so it runs once ahead and then at the end of each turn."""
     _no_refs(machine, op, op.results)
-    _no_remote_loop(machine, op)
     before, after = op.regions
-    buffers = machine.written(op)
 
-    def test(arguments: list[Any], arrays: list[Any]) -> tuple[Any, list[Any], list[Any]]:
-        (go, *out), memory = machine.within(buffers, arrays, lambda: machine.run_block(before, arguments))
-        return jnp.asarray(go), _arrays(out, op.results), memory
+    def test(arguments: list[Any]) -> list[Any]:
+        go, *out = machine.run_block(before, arguments)
+        return [jnp.asarray(go), *_arrays(out, op.results)]
 
-    def turn(state: tuple[Any, list[Any], list[Any]]) -> tuple[Any, list[Any], list[Any]]:
-        _, values, arrays = state
-        out, memory = machine.within(buffers, arrays, lambda: machine.run_block(after, values))
-        return test(_arrays(out, op.operands), memory)
+    def turn(values: list[Any]) -> list[Any]:
+        return test(_arrays(machine.run_block(after, values[1:]), op.operands))
 
-    first = test(_arrays([machine[value] for value in op.operands], op.operands), [machine.memory[b] for b in buffers])
-    _, out, memory = lax.while_loop(lambda state: state[0], turn, first)
+    first = test(_arrays([machine[value] for value in op.operands], op.operands))
+    _, *out = _repeat(machine, op, first, lambda values: values[0], turn, together=False)
     machine.values.update(zip(op.results, out, strict=True))
+
+
+def _repeat(
+    machine: Machine, op: Op, start: list[Any], going: Callable[[list[Any]], Any], turn: Any, *, together: bool
+) -> list[Any]:
+    """``turn`` the carried values while ``going``; the last ones.
+
+    Devices that send must meet those that receive, so with remote operations inside, and unless all take equally many
+    turns (``together``), none leaves the loop before the last: those that are done turn under a mask.
+    """
+    buffers, outer = machine.written(op), machine.active
+    memory = [machine.memory[buffer] for buffer in buffers]
+    if not machine.has_remote(op) or (together and outer is None):
+        values, memory = lax.while_loop(
+            lambda state: going(state[0]),
+            lambda state: machine.within(buffers, state[1], lambda: turn(state[0])),
+            (start, memory),
+        )
+    else:
+
+        def mine(values: list[Any]) -> Any:
+            return going(values) if outer is None else outer & going(values)
+
+        def anyone(values: list[Any]) -> Any:
+            return lax.psum(mine(values).astype(jnp.int32), DEVICES) > 0
+
+        def advance(state: Any) -> Any:
+            values, arrays, _ = state
+            machine.active = active = mine(values)
+            try:
+                new, arrays = machine.within(buffers, arrays, lambda: turn(values))
+            finally:
+                machine.active = outer
+            values = [jnp.where(active, a, b) for a, b in zip(new, values, strict=True)]
+            return values, arrays, anyone(values)
+
+        values, memory, _ = lax.while_loop(lambda state: state[2], advance, (start, memory, anyone(start)))
     machine.memory.update(zip(buffers, memory, strict=True))
+    return values
 
 
 @rule("tpu.region")
