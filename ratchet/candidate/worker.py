@@ -171,7 +171,7 @@ def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
         mesh = meshes.read(meta, specs(_specs(avals)))
 
     # Twice from one line: the programs carry source locations, those of the caller included.
-    kernel, again = (_export_kernel(module.kernel_fn, avals, path, mesh) for _ in range(2))
+    kernel, again = (export_kernel(module.kernel_fn, avals, path, mesh) for _ in range(2))
     if digest(kernel) != digest(again):
         raise Refusal(
             Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
@@ -197,7 +197,7 @@ def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
     }
 
 
-def _export_kernel(kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh | None = None) -> export.Exported:
+def export_kernel(kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh | None = None) -> export.Exported:
     """The kernel's program, with the declared mesh as the ambient one."""
     mesh = mesh or Mesh()
     device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")

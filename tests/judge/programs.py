@@ -19,7 +19,7 @@ from ratchet.values import ArraySpec, Artefact
 def artefact(function: Callable[..., Any], *inputs: tuple[tuple[int, ...], Any]) -> Artefact:
     """A program alone, without a problem around it. ``inputs`` are (shape, dtype)."""
     avals = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in inputs]
-    exported = worker._export_kernel(function, avals, Path(__file__))
+    exported = worker.export_kernel(function, avals, Path(__file__))
     return Artefact(
         kernel_name="test",
         problem_description="test",

@@ -1,0 +1,99 @@
+"""Our own kernel files and plain functions as the judge's artefacts, and their modelled runs. Imports JAX for the CPU.
+
+For benchmarks only: what is ours needs no jail, so it is traced in this process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import jax.numpy as jnp
+
+from ratchet.candidate import problem as problems
+from ratchet.candidate import room, worker
+from ratchet.chips import V5E
+from ratchet.judge import compile as compiling
+from ratchet.judge import latency
+from ratchet.judge.workers import Workers
+from ratchet.values import ArraySpec, Artefact, Mesh, Program, Timeline
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def edited(source: str, **constants: object) -> str:
+    """A kernel file with other constants; each has to stand at the beginning of exactly one line."""
+    for name, value in constants.items():
+        source, count = re.subn(rf"(?m)^{name} = .*", f"{name} = {value}", source)
+        if count != 1:
+            raise ValueError(f"{count} lines set {name}; wanted one")
+    return source
+
+
+def names_of(source: str) -> dict[str, Any]:
+    """What a kernel file of ours defines."""
+    names: dict[str, Any] = {"__name__": "kernel"}
+    exec(compile(source, "kernel.py", "exec"), names)
+    return names
+
+
+def of_source(source: str, name: str = "kernel.py") -> tuple[Artefact, problems.Problem]:
+    """A seven-symbol file as artefact, with the problem frozen from it."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        (out / name).write_text(source)
+        try:
+            record = worker.examine(out / name, out, freeze=True) | {"jail": ""}
+        finally:
+            sys.modules.pop("kernel_under_judgement", None)
+        return room._artefact(record, out, name, 0.0), room._frozen(record, out, name)
+
+
+def of_function(function: Callable[..., Any], avals: Sequence[Any], mesh: Mesh | None = None) -> Artefact:
+    """A function of arrays alone, without a problem around it."""
+    exported = worker.export_kernel(function, list(avals), Path(__file__), mesh)
+    specs = [
+        tuple(ArraySpec(shape=tuple(a.shape), dtype=jnp.dtype(a.dtype).name) for a in side)
+        for side in (avals, exported.out_avals)
+    ]
+    return Artefact(
+        kernel_name=getattr(function, "__name__", "program"),
+        problem_description="",
+        flops=1,
+        tiling_meta={},
+        inputs=specs[0],
+        outputs=specs[1],
+        mesh=mesh or Mesh(),
+        tpu_program=bytes(exported.serialize()),
+        reference_sha256="",
+        inputs_sha256="",
+        jail="",
+        seconds=0.0,
+    )
+
+
+def compiled(artefact: Artefact, workers: Workers) -> Program:
+    """Compile for v5e, or its slice. Raises Refusal as the judge does."""
+    return compiling.compile_artefact(artefact, V5E, workers.folder("program"), workers.compiler)
+
+
+def modelled(artefact: Artefact, workers: Workers, steering: Mapping[int | str, Any] | None = None) -> Timeline:
+    """The modelled run; ``steering`` are the integer inputs by position. Raises Refusal as the judge does."""
+    return latency.step(compiled(artefact, workers), V5E, artefact.mesh, steering or {})[0]
+
+
+def struct(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(tuple(shape), dtype)
+
+
+def renamed(artefact: Artefact, name: str) -> Artefact:
+    return dataclasses.replace(artefact, kernel_name=name)
