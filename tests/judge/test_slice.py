@@ -1,7 +1,13 @@
 """Programs on four chips through the judge: honest ones pass (test_cheats), and what leaves out a chip does not."""
 
+import os
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
+from benchmarks.programs import edited as with_constants
 from ratchet.candidate import worker
 from ratchet.candidate.mesh import part
 from ratchet.candidate.problem import check_unchanged, decode, encode
@@ -14,6 +20,7 @@ from tests.judge.programs import examined
 from tests.kernels import CANDIDATES, edited
 
 SPLIT = (CANDIDATES / "honest" / "split_decode.py").read_text()
+PAGED = (CANDIDATES.parents[1] / "examples" / "paged_decode.py").read_text()
 REMOTE = (CANDIDATES / "honest" / "remote_decode.py").read_text()
 
 
@@ -30,12 +37,12 @@ def exam(workers, tmp_path_factory, problem):
 
 
 def test_every_chip_has_a_probe_of_its_own(problem):
-    arrays = [instances.np.ones(spec.shape, instances.np.float32) for spec in problem.inputs]
+    arrays = [np.ones(spec.shape, np.float32) for spec in problem.inputs]
     for place in range(4):
-        q, *caches = instances.probe(arrays, instances.np.random.default_rng(0), problem.mesh, place)
+        q, *caches = instances.probe(arrays, np.random.default_rng(0), problem.mesh, place)
         assert (q == 1).all(), "what all chips hold would move everything"
         for number, cache in enumerate(caches, start=1):
-            keys = instances.np.unique(instances.np.argwhere(cache != 1)[:, 1])
+            keys = np.unique(np.argwhere(cache != 1)[:, 1])
             own = part(problem.mesh, number, cache.shape, place)[1]
             assert len(keys) == instances.PROBED_ROWS
             assert own.start <= keys.min() <= keys.max() < own.stop
@@ -127,3 +134,48 @@ def test_both_programs_hold_the_declared_mesh():
         artefact, _ = examined(source)
         assert artefact.mesh.chips == 4
         assert worker.export.deserialize(bytearray(artefact.tpu_program)).nr_devices == 4
+
+
+UNEVEN = """
+        @pl.loop(0, me + 1)
+        def _more(_):
+            pl.semaphore_signal(barrier, 1, device_id=(others[0],), device_id_type=pl.DeviceIdType.MESH)
+
+        pl.semaphore_wait(barrier, jax.lax.rem(me + CHIPS - 1, CHIPS) + 1)
+"""
+
+
+def test_chips_may_turn_a_loop_unequally_often(exam):
+    """What is sent to a chip that has left the loop arrives all the same."""
+    barrier = "        barrier = pltpu.get_barrier_semaphore()\n"
+    artefact, problem = examined(edited(REMOTE, (barrier, barrier + UNEVEN)))
+    assert exam.check(problem, artefact).worst_error < 1
+    short, _ = examined(edited(REMOTE, (barrier, barrier + UNEVEN.replace("CHIPS) + 1", "CHIPS) + 2"))))
+    with pytest.raises(Refusal) as caught:
+        exam.check(problem, short)
+    assert caught.value.status is Status.DEADLOCK
+
+
+def test_lengths_and_page_tables_steer_each_chip_by_its_own_part(workers):
+    source = with_constants(PAGED, BATCH=2, CONTEXT=2048, PAGE=64, Q_HEADS=8, KV_HEADS=2, PAGES_AT_ONCE=2)
+    artefact, problem = examined(source)
+    program = compiling.compile_artefact(artefact, V5E, workers.folder("paged"), workers.compiler)
+    table = np.arange(4 * 16, dtype=np.int32).reshape(4, 2, 8) % 16
+    reads = []
+    for lengths in ([2048, 2048], [512, 512], [700, 1]):
+        steering = {3: np.array(lengths, np.int32), 4: table}
+        timeline, _ = latency.step(program, V5E, problem.mesh, steering)
+        reads.append([chip.hbm_read_bytes // (2 * 64 * 2 * 128 * 2) for chip in timeline.chips])
+    # Pages of K and V that each chip reads, by its number; the second chip of the mesh is chip 1.
+    assert reads == [[16, 16, 16, 16], [16, 0, 0, 0], [8 + 1, 3, 0, 0]]
+
+
+@pytest.mark.slow
+def test_four_chips_decode_as_one_does_and_as_float64():
+    """Ragged lengths, permuted pages, empty chips, one key; behind the last key there is NaN."""
+    command = [sys.executable, "-m", "benchmarks.decode_values", "--quick"]
+    environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+    done = subprocess.run(
+        command, cwd=CANDIDATES.parents[1], env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
