@@ -236,6 +236,36 @@ class Timeline:
         return self.cycles / self.clock_hz * 1e3
 
 
+# --- measure room -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """What the launches that timed candidate and incumbent side by side say (``ratchet/measure/stats.py``)."""
+
+    answer: str
+    """``faster``, ``not faster`` or ``cannot tell``."""
+    speedup: float
+    """The incumbent's time over the candidate's: 1.03 is 3 % faster."""
+    low: float
+    """95 % interval of the speed-up, valid whenever one looks; 0 to infinity while there are too few launches."""
+    high: float
+    launches: int
+    samples: int
+    """Timed calls of each of the two programs, all launches together."""
+    test: int
+    """Comparisons that the ledger has seen, this one included."""
+    level: float
+    """The part of the ledger's error budget that this comparison may spend."""
+    log_evidence: float
+    """Natural logarithm of the evidence for "faster"; ``log(1 / level)`` is enough."""
+    seconds: float
+    """What the launches took."""
+    more_launches: int | None = None
+    """``cannot tell``: how many more would tell, if they are like these; None where these point nowhere."""
+    more_seconds: float | None = None
+
+
 # --- verdict ----------------------------------------------------------------------------------
 
 

@@ -11,7 +11,13 @@ import pytest
 HERE = Path(__file__).resolve().parent.parent
 FOUNDATION = ("ratchet.values", "ratchet.costs", "ratchet.status", "ratchet.chips")
 ABOVE = ("ratchet.loop", "ratchet.view", "ratchet.cli", "ratchet.search", "prepare")
-PURE = ("ratchet.loop.decide", "ratchet.judge.roofline", "ratchet.judge.parity", "ratchet.schedule.bundles")
+PURE = (
+    "ratchet.loop.decide",
+    "ratchet.measure.stats",
+    "ratchet.judge.roofline",
+    "ratchet.judge.parity",
+    "ratchet.schedule.bundles",
+)
 NOT_PURE = ("os", "sys", "time", "datetime", "random", "secrets", "subprocess", "pathlib", "tempfile", "socket")
 
 
