@@ -67,12 +67,21 @@ def _cross_entropy(backward: bool) -> Case:
         value, lse = loss(x, labels, w)
         return gradients(jnp.ones_like(value), lse, x, labels, w)
 
+    def plain(x: jax.Array, labels: jax.Array, w: jax.Array) -> Any:
+        def total(x: jax.Array, w: jax.Array) -> jax.Array:
+            logits = jnp.dot(x, w, precision=jax.lax.Precision.HIGHEST)
+            return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1).sum()
+
+        return jax.grad(total, (0, 1))(x, w)
+
     labels = np.random.default_rng(0).integers(0, 1024, 1024).astype(np.int32)
     return Case(
         name=f"tokamax linear cross-entropy {'backward' if backward else 'forward'}",
         function=both if backward else loss,
         inputs=(normal(0, (1024, 256), jnp.float32), labels, normal(1, (256, 1024), jnp.float32)),
         tolerance=1e-4,
+        # Interpret mode knows no DMAs whose size is decided at run time.
+        reference=plain if backward else None,
     )
 
 

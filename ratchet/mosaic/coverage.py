@@ -11,8 +11,9 @@ from ratchet.mosaic.rules import RULES
 from ratchet.mosaic.run import RULE_MODULES
 
 _REFUSED = (
-    "Random numbers of the hardware (`tpu.prng_*`), SparseCore kernels, memrefs of dynamic size, transfers to another",
-    "core of the same chip, sorting and scans, assertions, and remote transfers in a loop inside a conditional.",
+    "Random numbers of the hardware (`tpu.prng_*`), SparseCore kernels, slices of dynamic size but in a local",
+    "DMA, transfers to another core of the same chip, sorting and scans, assertions, and remote transfers in a loop",
+    "inside a conditional.",
 )
 
 

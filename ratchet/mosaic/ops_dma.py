@@ -18,7 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.mosaic import dynamic
 from ratchet.mosaic.dtypes import bits
+from ratchet.mosaic.dynamic import DynamicSlice
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.machine import BARRIER, DEVICES, Machine
 from ratchet.mosaic.memory import Array, Buffer, Ref, Whole, decode, encode, put_where
@@ -58,6 +60,9 @@ def _enqueue_dma(machine: Machine, op: Op) -> None:
     (source,), source_semaphore, (target,), target_semaphore, device, core, *rest = segments(op)
     src, dst = machine.ref(source), machine.ref(target)
     _one_core(machine, op, core, rest)
+    if isinstance(src, DynamicSlice) or isinstance(dst, DynamicSlice):
+        _enqueue_dynamic(machine, op, src, dst, machine.ref(target_semaphore[0]), remote=bool(device))
+        return
     if src.shape != dst.shape or src.dtype != dst.dtype:
         raise refuse(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}", machine.kernel, op)
     data = src.load_all(machine.memory)
@@ -73,6 +78,20 @@ def _enqueue_dma(machine: Machine, op: Op) -> None:
     if source_semaphore:
         _add(machine, machine.ref(source_semaphore[0]), jnp.where(active, _amount(dst), 0))
     _send(machine, device[0], active, [dst, arrived], data)
+
+
+def _enqueue_dynamic(machine: Machine, op: Op, src: Ref, dst: Ref, semaphore: Ref, *, remote: bool) -> None:
+    """A local DMA of a size that is known only now. It arrives at once, with ``late_dma`` too."""
+    if remote or src.dtype != dst.dtype:
+        raise refuse(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}, remote: {remote}", machine.kernel, op)
+    source, target = dynamic.parts(src), dynamic.parts(dst)
+    machine.report(
+        Kind.SLICE_OUT_OF_BOUNDS, op, dynamic.differ(source, target), "a DMA between slices of different sizes"
+    )
+    if dst.buffer.is_input:
+        machine.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
+    machine.witness(op, dynamic.copy(machine.memory, source, target))
+    _add(machine, semaphore, dynamic.amount(target))
 
 
 def _deliver(machine: Machine, dst: Ref, semaphore: Ref, data: Array) -> None:
@@ -120,7 +139,9 @@ def _send(machine: Machine, device: Value, active: Array, refs: Sequence[Ref], d
       writes=lambda op: [op.operands[0]])  # fmt: skip
 def _wait_dma(machine: Machine, op: Op) -> None:
     (semaphore,), _, (target,), *_ = segments(op)
-    _wait(machine, op, machine.ref(semaphore), _amount(machine.ref(target)))
+    ref = machine.ref(target)
+    amount = dynamic.amount(ref) if isinstance(ref, DynamicSlice) else _amount(ref)
+    _wait(machine, op, machine.ref(semaphore), amount)
 
 
 def _wait(machine: Machine, op: Op, semaphore: Ref, amount: Any) -> None:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.mosaic.dtypes import jax_dtype
+from ratchet.mosaic.dynamic import DynamicSlice
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.machine import Machine
 from ratchet.mosaic.memory import Buffer, Index, Ref, Slice, Squeeze, Whole, bitcast, reshape
@@ -164,11 +165,18 @@ def allocate(machine: Machine, value: Value, name: str) -> Ref:
 def _memref_slice(machine: Machine, op: Op) -> None:
     base, starts, dynamic = segments(op)
     shape = op.results[0].type.shape
-    if dynamic or any(n < 0 for n in shape):
-        raise refuse("tpu.memref_slice of a dynamic size", machine.kernel, op)
     ref, at = machine.ref(base[0]), [machine[value] for value in starts]
-    machine.check_bounds(op, at, shape, ref.shape, "a slice")
-    machine.result(op, Slice(ref, at, shape))
+    if not dynamic:
+        machine.check_bounds(op, at, shape, ref.shape, "a slice")
+        machine.result(op, Slice(ref, at, shape))
+        return
+    given = iter(dynamic)
+    sizes = [machine[next(given)] if n < 0 else n for n in shape]
+    bad: Any = False
+    for start, size, dim in zip(at, sizes, ref.shape, strict=True):
+        bad = bad | (start < 0) | (size < 0) | (start + size > dim)
+    machine.report(Kind.SLICE_OUT_OF_BOUNDS, op, jnp.asarray(bad), f"a slice leaves a buffer of {ref.shape}")
+    machine.result(op, DynamicSlice(ref, at, sizes))
 
 
 @rule("tpu.memref_squeeze")

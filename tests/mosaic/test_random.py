@@ -132,6 +132,7 @@ def test_random_kernels_agree_with_interpret_mode(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_many_random_kernels_agree_with_interpret_mode(capsys: pytest.CaptureFixture[str]) -> None:
     done = _agree(300)
     with capsys.disabled():

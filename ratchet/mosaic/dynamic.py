@@ -1,0 +1,72 @@
+"""Slices whose size is known only when the kernel runs. Mosaic lets them be ends of a local DMA and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from ratchet.mosaic.dtypes import bits
+from ratchet.mosaic.memory import Array, Index, Memory, Ref, Slice
+from ratchet.status import Refusal, Status
+
+
+class DynamicSlice(Ref):
+    """``sizes`` elements from ``starts`` on of another reference; either may be traced."""
+
+    def __init__(self, base: Ref, starts: Sequence[Index], sizes: Sequence[Index]) -> None:
+        self.base, self.starts, self.sizes = base, tuple(starts), tuple(sizes)
+        self.buffer, self.dtype = base.buffer, base.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        raise Refusal(
+            Status.CANNOT_VERIFY, "a slice of dynamic size for anything but a local DMA is nothing that can be executed"
+        )
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        raise AssertionError(self.shape)
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        raise AssertionError(self.shape)
+
+
+def parts(ref: Ref) -> DynamicSlice:
+    """Any reference as a slice of dynamic size: a plain one is all of itself."""
+    if isinstance(ref, DynamicSlice):
+        return ref
+    if isinstance(ref, Slice):
+        return DynamicSlice(ref.base, ref.starts, ref.shape)
+    return DynamicSlice(ref, (0,) * len(ref.shape), ref.shape)
+
+
+def amount(ref: DynamicSlice) -> Array:
+    """int32: bytes that a transfer of it adds to its semaphore."""
+    elements = jnp.int32(1)
+    for size in ref.sizes:
+        elements = elements * jnp.asarray(size, jnp.int32)
+    return elements * bits(ref.dtype) // 8
+
+
+def differ(a: DynamicSlice, b: DynamicSlice) -> Array:
+    """bool scalar: whether two slices have different sizes."""
+    pairs = zip(a.sizes, b.sizes, strict=True)
+    return jnp.any(jnp.stack([jnp.asarray(x, jnp.int32) != jnp.asarray(y, jnp.int32) for x, y in pairs]))
+
+
+def copy(memory: Memory, source: DynamicSlice, target: DynamicSlice) -> Array:
+    """Copy one slice into another; what the target's base holds afterwards.
+
+    Every element of the base is looked up, so a copy costs as much as the whole base.
+    """
+    array, old = source.base.load_all(memory), target.base.load_all(memory)
+    inside = jnp.ones((), bool)
+    for d, (there, here, size) in enumerate(zip(source.starts, target.starts, target.sizes, strict=True)):
+        position = jnp.arange(old.shape[d], dtype=jnp.int32) - jnp.asarray(here, jnp.int32)
+        array = jnp.take(array, jnp.clip(position + jnp.asarray(there, jnp.int32), 0, array.shape[d] - 1), axis=d)
+        mine = (position >= 0) & (position < jnp.asarray(size, jnp.int32))
+        inside = inside & mine.reshape(np.where(np.arange(old.ndim) == d, -1, 1))
+    new = jnp.where(inside, array, old)
+    target.base.store_all(memory, new)
+    return new
