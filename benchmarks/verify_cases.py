@@ -257,25 +257,29 @@ def _all_gather() -> Case:
     )
 
 
-def _own(block_q: int, block_kv: int) -> Case:
-    """This repository's kernel, at other blocks."""
-    spec = importlib.util.spec_from_file_location("kernel_at_blocks", Path(__file__).parent.parent / "kernel.py")
+_HERE = Path(__file__).parent.parent
+
+
+def _own(name: str, **constants: int) -> Case:
+    """A kernel file of this repository, with other constants such as block sizes."""
+    spec = importlib.util.spec_from_file_location("kernel_file", _HERE / name)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    vars(module).update(BQ=block_q, BKV=block_kv)
+    vars(module).update(constants)
     inputs = jax.tree.leaves(module.generate_inputs(jax.random.key(0)))
     return Case(
-        name=f"kernel.py, {block_q}x{block_kv} blocks",
+        name=", ".join((name, *(f"{key} {value}" for key, value in constants.items()))),
         function=module.kernel_fn,
         inputs=tuple(np.asarray(x) for x in inputs),
     )
 
 
 BUILDERS: dict[str, Callable[[], Case]] = {
-    "kernel_128x256": functools.partial(_own, 128, 256),
-    "kernel_1024": functools.partial(_own, 1024, 1024),
+    "kernel_128x256": functools.partial(_own, "kernel.py", BQ=128, BKV=256),
+    "kernel_1024": functools.partial(_own, "kernel.py", BQ=1024, BKV=1024),
+    **({"decode": functools.partial(_own, "decode_kernel.py")} if (_HERE / "decode_kernel.py").exists() else {}),
     "flash": _flash,
     "splash": functools.partial(_splash, backward=False),
     "splash_backward": functools.partial(_splash, backward=True),
