@@ -21,8 +21,8 @@ def _verify(*names: str) -> str:
     return done.stdout
 
 
-def test_remote_copies_between_four_devices() -> None:
-    assert "1 of 1 equal" in _verify("all_gather")
+def test_remote_copies_between_four_devices_narrow_types_and_overlapping_windows() -> None:
+    assert "5 of 5 equal" in _verify("all_gather", "fp8", "int4", "element_windows", "squeezed")
 
 
 @pytest.mark.slow
