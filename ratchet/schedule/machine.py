@@ -153,6 +153,7 @@ class Machine:
         self._memory = Memory(chip, constants_for(chip), self._deadlock)
         self._known = KnownMemory()
         self.smem: dict[int, object] = {}
+        self.unwritten = Unknown("a register that nothing wrote on this path")
         self._take_undecided = take_undecided
         self.patience = itertools.repeat(None, PATIENCE if take_undecided is None else PATIENCE_UNDECIDED)
         self._inputs = Inputs(hlo, scalar_inputs, self._known)

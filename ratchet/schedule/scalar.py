@@ -79,7 +79,7 @@ _NO_EFFECT = {
 _DMAS = {f"dma.{a}_to_{b}": (a, b) for a in ("hbm", "vmem", "smem") for b in ("hbm", "vmem", "smem")}
 
 # Only on paths that the modelled start-up does not take; an error if one is reached.
-_NOT_REACHED = {"vwait.ne.trace", "dma.smem_to_host_iova"}
+_NOT_REACHED = {"vwait.ne", "vwait.ne.trace", "dma.smem_to_host_iova"}
 
 
 class Untranslatable(Exception):
@@ -98,6 +98,8 @@ class ScalarCode:
         self.definitions: dict[str, Instruction] = {}
         self.pushed: set[str] = set()
         """Vector values that are pushed to the scalar side."""
+        self.maybe: set[str] = set()
+        """Registers that some instruction writes under a predicate: they may be read without ever being written."""
         self.pointers: dict[str, str] = {}
         """Memory space that a pointer value points to."""
         for bundle in bundles:
@@ -163,12 +165,15 @@ class ScalarCode:
                 self.statements.append(f"t{i} = {expression}")
             self._emit_effects(effects)
             for i, (register, _, predicate, _) in enumerate(assigns):
+                if predicate:
+                    self.maybe.add(register)
                 self.statements.append(f"if t{i} is not None: {register} = t{i}" if predicate else f"{register} = t{i}")
         else:
             for register, expression, predicate, _ in assigns:
                 if not predicate:
                     self.statements.append(f"{register} = {expression}")
                     continue
+                self.maybe.add(register)
                 yes, no, condition = _three_ways(predicate)
                 self.statements.append(f"if {yes}: {register} = {expression}")
                 self.statements.append(f"elif not ({no}): {register} = {condition}")

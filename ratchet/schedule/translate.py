@@ -4,8 +4,8 @@ Only scalar registers, predicates, scalar memory, sync flags, DMAs, branches and
 Vector instructions take their cycle with the bundle they are in and are counted per block, not run.
 
 Every basic block becomes straight Python over local variables named after the physical registers, so that reading
-a register that was never written is an ``UnboundLocalError``. A branch has four delay slots that always execute;
-its predicate is latched at the branch.
+a register that was never written is an ``UnboundLocalError``; one that is only written under a predicate is unknown
+until then. A branch has four delay slots that always execute; its predicate is latched at the branch.
 """
 
 from __future__ import annotations
@@ -98,6 +98,10 @@ class _Translator:
         self._emit(1, "for _ in X.patience:")
         self._dispatch(2, 0, len(blocks), blocks, index, branches)
         self._emit(1, "X.lost_patience()")
+        # Behind a branch the compiler may compute on with what it wrote under the other predicate, and drop the result.
+        if self.scalar.maybe:
+            self.lines.insert(1, "\t" + " = ".join(sorted(self.scalar.maybe)) + " = X.unwritten")
+            self.addresses.insert(1, 0)
         source = "\n".join(self.lines)
         counts = [0] * len(blocks)
         scope: dict[str, Run] = {}

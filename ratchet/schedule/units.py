@@ -79,6 +79,7 @@ _SCALAR_SIDE = {
     "vsyncmov": ("VLOAD",),
     "vwait.ge": ("VLOAD",),
     "vwait.ge.trace": ("VLOAD",),
+    "vwait.ne": ("VLOAD",),
     "vwait.ne.trace": ("VLOAD",),
     "dma.done.wait": ("VLOAD",),
     "vpop.sfrf": ("SALU",),
