@@ -1,6 +1,6 @@
 """The judge. This file is the table of contents of a verdict: every step, in order. It is sealed; do not edit it.
 
-    python prepare.py [--kernel FILE] [--deep] [--json]
+    python prepare.py [--kernel FILE] [--on DEVICE] [--deep] [--json]
 
 judges a kernel file as it stands, without touching the branch, and appends a row to results.tsv.
 """
@@ -20,11 +20,11 @@ sys.path.insert(0, str(ROOT))
 from ratchet.candidate import problem as problems  # noqa: E402
 from ratchet.candidate import room  # noqa: E402
 from ratchet.chips import V5E, Chip  # noqa: E402
-from ratchet.judge import audit, compile, correctness, latency, memory, roofline  # noqa: E402
+from ratchet.judge import audit, compile, correctness, latency, measuring, memory, roofline  # noqa: E402
 from ratchet.judge.steps import Progress, Silent, Steps  # noqa: E402
 from ratchet.judge.workers import Workers  # noqa: E402
 from ratchet.status import Status  # noqa: E402
-from ratchet.values import Conditions, Verdict  # noqa: E402
+from ratchet.values import MEASURED, Against, Conditions, Verdict  # noqa: E402
 
 
 def judge(
@@ -39,36 +39,57 @@ def judge(
     deep: bool = False,
     progress: Progress | None = None,
     workers: Workers | None = None,
+    against: Against | None = None,
+    budget_s: float = measuring.BUDGET_SECONDS,
+    capture: Path | None = None,
 ) -> Verdict:
     """Judge the file ``kernel`` as ``root/kernel_rel``; the compiler's texts go to ``evidence``.
 
     Where the kernel has no frozen problem yet, or with ``new_problem``, this file's problem is frozen beside it.
-    Latencies are modelled. Whatever the kernel does, the answer is a verdict. A sweep passes ``workers`` that it keeps.
+    ``conditions.evaluator`` tells whether its latency is modelled or measured: then it is timed beside the incumbent,
+    ``against``, for up to ``budget_s`` seconds, and an XProf trace goes to ``capture``.
+    Whatever the kernel does, the answer is a verdict. A sweep passes ``workers`` that it keeps.
     """
+    on = conditions.evaluator
     steps = Steps(progress or Silent())
     lock = problems.lock_path(root / kernel_rel)
     source = kernel.read_bytes()
     freeze = new_problem or not lock.exists()
     with contextlib.ExitStack() as children:
-        workers = workers or children.enter_context(Workers(chip))
+        workers = workers or children.enter_context(Workers(chip, compiles=measuring.modelled(on)))
         work = workers.folder("program")
         exam = correctness.Examiner(workers=workers, root=root, evidence=work, progress=steps.note)
+        bench = measuring.Bench(evaluator=on, workers=workers, exam=exam, budget_s=budget_s, capture=capture, deep=deep)
+        children.callback(bench.close)
+        platform = measuring.platform(on)
 
         artefact, frozen = steps.run(
-            "contract", lambda: room.step(source, kernel.name, child=workers.candidate(), freeze=freeze)
+            "contract",
+            lambda: room.step(source, kernel.name, child=workers.candidate(), freeze=freeze, platform=platform),
         ) or (None, None)
         workers.prepare_next()
         problem = steps.run("problem", lambda a: problems.settle(a, lock, frozen), artefact)
-        program = steps.run("compile", lambda a: compile.step(a, chip, work, workers.compiler), artefact)
-        footprint = steps.run("memory", memory.step, program)
-        copies = steps.run("copies", compile.copy_trap, program)
-        steps.run("kernel", audit.program, program)
-        parity = steps.run("correctness", lambda p, a: exam.step(p, a, freeze=freeze, deep=deep), problem, artefact)
-        timeline = steps.run(
-            "schedule", lambda p, q: latency.step(p, chip, q.mesh, exam.steering(q), detail=deep), program, problem
-        )
-        score = steps.run("roofline", lambda p, t: roofline.step(p, t, chip), problem, timeline)
-        claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)
+        program = footprint = copies = timeline = claims = score = samples = paired = None
+        if measuring.modelled(on):
+            program = steps.run("compile", lambda a: compile.step(a, chip, work, workers.compiler), artefact)
+            footprint = steps.run("memory", memory.step, program)
+            copies = steps.run("copies", compile.copy_trap, program)
+            steps.run("kernel", audit.program, program)
+            parity = steps.run("correctness", lambda p, a: exam.step(p, a, freeze=freeze, deep=deep), problem, artefact)
+            timeline = steps.run(
+                "schedule", lambda p, q: latency.step(p, chip, q.mesh, exam.steering(q), detail=deep), program, problem
+            )
+            score = steps.run("roofline", lambda p, t: roofline.step(p, t, chip), problem, timeline)
+            claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)
+        else:
+            steps.run("kernel", measuring.program, artefact)
+            parity = steps.run("correctness", lambda p, a: bench.check(p, a, freeze=freeze), problem, artefact)
+        if on in MEASURED and steps.status is Status.PASS:
+            rival = steps.run("incumbent", bench.incumbent, against)
+            samples, paired = bench.parts(
+                steps.run("measure", lambda p, a: bench.step(p, a, rival, against), problem, artefact)
+            )
+            score = steps.run("roofline", lambda p, s: roofline.measured(p, s, bench.peak()), problem, samples)
 
         if evidence is not None and work.exists():
             shutil.copytree(work, evidence, dirs_exist_ok=True)
@@ -77,7 +98,7 @@ def judge(
             lock.write_bytes(problems.encode(frozen))
         return Verdict(
             status=steps.status,
-            reason=steps.reason or "correct and timed by the schedule machine",
+            reason=steps.reason or f"correct and timed {measuring.by(on)}",
             kernel=kernel_rel,
             kernel_name=artefact.kernel_name if artefact else "",
             conditions=dataclasses.replace(conditions, problem=problem.short if problem else conditions.problem),
@@ -87,6 +108,8 @@ def judge(
             copies=copies or (),
             parity=parity,
             timeline=timeline,
+            samples=samples,
+            paired=paired,
             claims=claims or (),
             losses=timeline.losses if timeline else (),
             notes=tuple(

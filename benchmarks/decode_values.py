@@ -90,7 +90,7 @@ def case(name: str, lengths: list[int], seed: int = 0, **constants: Any) -> dict
         avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in inputs]
         specs = of_function(lambda *arrays: arrays, avals).inputs
         artefact = of_function(names["kernel_fn"], avals, meshes.read(names["get_tiling_meta"](), specs))
-        result = mosaic.load(artefact.tpu_program).run(inputs)
+        result = mosaic.load(artefact.program).run(inputs)
         if result.findings or result.replicas:
             raise SystemExit(f"{name} on {chips} chips: {result.findings[0] if result.findings else 'chips disagree'}")
         outputs[chips] = np.asarray(result.outputs[0], np.float64)

@@ -73,7 +73,7 @@ def of_function(function: Callable[..., Any], avals: Sequence[Any], mesh: Mesh |
         inputs=specs[0],
         outputs=specs[1],
         mesh=mesh or Mesh(),
-        tpu_program=bytes(exported.serialize()),
+        program=bytes(exported.serialize()),
         reference_sha256="",
         inputs_sha256="",
         jail="",

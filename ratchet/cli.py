@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.candidate import problem as problems
-from ratchet.chips import V5E
+from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.judge import compile as compiling
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.seal import seal, sealed_paths
 from ratchet.loop import log
 from ratchet.loop.experiment import Outcome, judge_only, run_experiment
+from ratchet.measure import devices
+from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.starting import starting
 from ratchet.status import Refusal, Status
-from ratchet.values import Conditions, Row, Verdict
+from ratchet.values import MEASURED, Against, Conditions, Row, Verdict
 from ratchet.view import verdict_json
 from ratchet.view.blame import blame_text
 from ratchet.view.history import log_table, show
@@ -27,7 +29,6 @@ from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean
 from ratchet.view.xspace import trace_path, write_xspace
 
-EVALUATOR = "v5e-model"
 DUMPS, TRACES = evidence_room.FOLDERS
 BLAME = "blame.txt"
 """The blame table of an experiment, beside its dumps."""
@@ -88,9 +89,28 @@ def _parser() -> argparse.ArgumentParser:
 def _judging_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernel", type=Path, default=Path("kernel.py"), metavar="FILE", help="default: kernel.py")
     parser.add_argument(
+        "--on",
+        choices=(*MEASURED, devices.MODEL),
+        help="time it on this device, or model it; default: a TPU that is found, else v5e-model",
+    )
+    parser.add_argument(
+        "--budget",
+        type=_seconds,
+        default=BUDGET_SECONDS,
+        metavar="SECONDS",
+        help=f"measured: how long to time it beside the incumbent at most; default {BUDGET_SECONDS:.0f}",
+    )
+    parser.add_argument(
         "--deep", action="store_true", help="also run in another grid order; keep every step of a window; print blame"
     )
     parser.add_argument("--json", action="store_true", help="print the whole verdict as one JSON document")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"{text} seconds; wanted more than 0 and less than 1e6")
+    return seconds
 
 
 def _guarded(parser: argparse.ArgumentParser, given: list[str]) -> int:
@@ -135,14 +155,24 @@ def _kernel(given: Path) -> Path:
     return given.resolve() if given.exists() else _root() / given
 
 
-def conditions(root: Path, kernel_rel: str) -> Conditions:
-    """What a kernel would be judged under now."""
+def _chip(evaluator: str) -> Chip:
+    """The chip that is modelled: the attached one where a TPU is timed."""
+    return CHIPS[devices.device(evaluator)] if evaluator == "tpu" else V5E
+
+
+def conditions(root: Path, kernel_rel: str, evaluator: str = devices.MODEL) -> Conditions:
+    """What a kernel would be judged under now.
+
+    Raises:
+      Refusal: ``UNSUPPORTED_PLATFORM`` where there is no such device or compiler.
+    """
     lock = problems.lock_path(root / kernel_rel)
     problem = problems.read(lock)
+    measured = evaluator in MEASURED
     return Conditions(
-        evaluator=EVALUATOR,
-        chip=V5E.name,
-        compiler=compiling.compiler_version(),
+        evaluator=evaluator,
+        chip=devices.device(evaluator) if measured else V5E.name,
+        compiler=devices.compiler(evaluator) if measured else compiling.compiler_version(),
         seal=seal(root),
         problem=problem.short if problem else "",
     )
@@ -153,7 +183,9 @@ def _wire(root: Path, options: argparse.Namespace, progress: Progress) -> Callab
     with starting():  # NumPy is imported here, and takes an interrupt for an error of its own
         from prepare import judge
 
-    def judged(kernel_path: Path, *, kernel_rel: str, evidence_id: str) -> Verdict:
+    on = _evaluator(options)
+
+    def judged(kernel_path: Path, *, kernel_rel: str, evidence_id: str, against: Against | None = None) -> Verdict:
         dumps = root / DUMPS / evidence_id
         for folder in (DUMPS, TRACES):
             (root / folder).mkdir(exist_ok=True)
@@ -163,8 +195,12 @@ def _wire(root: Path, options: argparse.Namespace, progress: Progress) -> Callab
             kernel_path,
             root=root,
             kernel_rel=kernel_rel,
-            conditions=conditions(root, kernel_rel),
+            conditions=conditions(root, kernel_rel, on),
             evidence=dumps,
+            chip=_chip(on),
+            against=against,
+            budget_s=options.budget,
+            capture=root / TRACES / evidence_id / "measured",
             new_problem=getattr(options, "new_problem", False),
             deep=options.deep,
             progress=progress,
@@ -187,15 +223,19 @@ def _wire(root: Path, options: argparse.Namespace, progress: Progress) -> Callab
     return judged
 
 
+def _evaluator(options: argparse.Namespace) -> str:
+    return options.on or devices.preferred()
+
+
 def _run(options: argparse.Namespace) -> int:
-    root = _root()
+    root, on = _root(), _evaluator(options)
     with Progress() as progress:
         outcome = run_experiment(
             root=root,
             kernel=_kernel(options.kernel),
             message=options.message,
             judge=_wire(root, options, progress),
-            conditions=lambda kernel: conditions(root, kernel),
+            conditions=lambda kernel: conditions(root, kernel, on),
             seal=lambda: seal(root),
             sealed=sealed_paths(root),
             evidence=lambda name: evidence_room.digest(root, name),

@@ -13,6 +13,7 @@ class Status(Enum):
     # The kernel was judged and is correct.
     PASS = (0, "judged correct and timed (kept, or `prepare.py` only judged it)")
     NOT_BETTER = (3, "correct, but not better than the incumbent: reverted")
+    CANNOT_TELL = (5, "correct, but the time budget ended before it was known whether it is faster: reverted")
     NO_CHANGE = (4, "nothing to judge: the kernel is what HEAD has and was judged already")
 
     # The candidate file.

@@ -6,6 +6,7 @@ Units are in the field names. Bytes are bytes, not KiB; cycles are cycles of the
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,8 +60,10 @@ class Artefact:
     outputs: tuple[ArraySpec, ...]
     mesh: Mesh = Mesh()
     """As ``get_tiling_meta()`` declares it; the frozen problem has to agree."""
-    tpu_program: bytes
-    """``jax.export`` artefact for platform ``tpu``, source locations kept."""
+    program: bytes
+    """``jax.export`` artefact for one platform, source locations kept."""
+    platform: str = "tpu"
+    """``tpu``, ``cpu`` or ``cuda``."""
     reference_sha256: str
     """Digest of the file's reference, as a location-free exported program."""
     inputs_sha256: str
@@ -141,7 +144,7 @@ class Parity:
     floor_rms_error: float
     """The same for plain XLA in the problem's own dtypes."""
     module_version: int
-    """Largest version of the program's ``stable_mosaic`` modules."""
+    """Largest version of the program's ``stable_mosaic`` modules; 0 where it has none."""
     seconds: float
     """The price: loading, compiling and executing the program on the CPU, and comparing, all checks together."""
 
@@ -237,6 +240,54 @@ class Timeline:
 
 
 # --- measure room -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What one fresh process timed. Times are those of single calls, in order, turn by turn."""
+
+    candidate_ms: tuple[float, ...]
+    incumbent_ms: tuple[float, ...] = ()
+    """Of the calls beside them; empty where there is no incumbent."""
+    candidate_device_ms: tuple[float, ...] = ()
+    """Time on the device by its profile; empty where it gives none."""
+    incumbent_device_ms: tuple[float, ...] = ()
+    candidate_first: bool = True
+    """Which of the two was compiled, warmed up and timed first: drawn by lot."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Timed launches of one program on one device, with the incumbent's program beside it if there is one."""
+
+    evaluator: str
+    device: str
+    """What the device calls itself."""
+    launches: tuple[Launch, ...]
+    seconds: float
+
+    @property
+    def clock(self) -> str:
+        """``device`` where every call has a time by the device's profile, else ``wall``."""
+        return "device" if all(launch.candidate_device_ms for launch in self.launches) else "wall"
+
+    @property
+    def medians_ms(self) -> tuple[float, ...]:
+        """Every launch's median."""
+        device = self.clock == "device"
+        return tuple(
+            statistics.median(one.candidate_device_ms if device else one.candidate_ms) for one in self.launches
+        )
+
+    @property
+    def latency_ms(self) -> float:
+        """The median of the launches' medians."""
+        return statistics.median(self.medians_ms)
+
+    @property
+    def calls(self) -> int:
+        return sum(len(launch.candidate_ms) for launch in self.launches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,6 +388,20 @@ class Conditions:
     """Digest of the frozen problem."""
 
 
+MEASURED = ("tpu", "gpu", "cpu")
+"""The evaluators that time a device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Against:
+    """The incumbent that a measured candidate is timed beside."""
+
+    kernel: Path
+    """Its file, as HEAD has it."""
+    test: int
+    """How many comparisons the ledger has seen, this one included: the error budget is shared by all of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What the judge says of one kernel file. It cannot carry a score unless it is a PASS."""
@@ -354,6 +419,9 @@ class Verdict:
     copies: tuple[Copy, ...] = ()
     parity: Parity | None = None
     timeline: Timeline | None = None
+    samples: Samples | None = None
+    paired: Paired | None = None
+    """Measured beside the incumbent: which of the two is faster."""
     claims: tuple[Claim, ...] = ()
     losses: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ def start(workdir: Path) -> Child:
 
 
 def examine(
-    source: bytes, name: str, *, child: Child, freeze: bool = False, limits: Limits = LIMITS
+    source: bytes, name: str, *, child: Child, freeze: bool = False, platform: str = "tpu", limits: Limits = LIMITS
 ) -> tuple[Artefact, problem.Problem | None]:
     """Trace a kernel file in a jailed child, which is closed afterwards: it has run candidate code.
 
@@ -34,6 +34,7 @@ def examine(
       name: What to call it in messages, e.g. ``kernel.py``.
       child: A worker from ``start``; its folder is all that it can write to.
       freeze: Also return the problem that this file defines.
+      platform: What the kernel is exported for: ``tpu``, ``cpu`` or ``cuda``.
 
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
@@ -42,7 +43,7 @@ def examine(
     with child:
         contract.check_source(source, name)
         (workdir / name).write_bytes(source)
-        request = {"kernel": name, "freeze": freeze, "memory_bytes": limits.memory_bytes}
+        request = {"kernel": name, "freeze": freeze, "platform": platform, "memory_bytes": limits.memory_bytes}
         (workdir / "request.json").write_text(json.dumps(request))
         ending = child.ask(workdir, limits)
     if ending.how != "answered":
@@ -50,14 +51,16 @@ def examine(
     record = _read_record(workdir, name)
     if "status" in record:
         raise _told(record, name)
+    if record.get("platform") != platform:
+        raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
     return _artefact(record, workdir, name, ending.seconds), _frozen(record, workdir, name) if freeze else None
 
 
 def step(
-    source: bytes, name: str, *, child: Child, freeze: bool
+    source: bytes, name: str, *, child: Child, freeze: bool, platform: str = "tpu"
 ) -> tuple[tuple[Artefact, problem.Problem | None], str]:
     """The first step of a verdict: ``examine``, with a summary."""
-    artefact, frozen = examine(source, name, child=child, freeze=freeze)
+    artefact, frozen = examine(source, name, child=child, freeze=freeze, platform=platform)
     inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
     return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 
@@ -120,7 +123,8 @@ def _artefact(record: Mapping[str, Any], workdir: Path, name: str, seconds: floa
             inputs=inputs,
             outputs=problem.specs(record["outputs"]),
             mesh=mesh.read(meta, inputs),
-            tpu_program=_blob(workdir, "kernel.bin"),
+            program=_blob(workdir, "kernel.bin"),
+            platform=_text(record, "platform"),
             reference_sha256=_text(record, "reference_sha256"),
             inputs_sha256=_text(record, "inputs_sha256"),
             jail=_text(record, "jail"),

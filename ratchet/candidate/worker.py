@@ -148,8 +148,8 @@ def digest(program: export.Exported) -> str:
     return hashlib.sha256(str(program.mlir_module()).encode()).hexdigest()
 
 
-def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
-    """Trace a kernel file and write its programs to ``out``; returns the record."""
+def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> dict[str, Any]:
+    """Trace a kernel file for a platform and write its programs to ``out``; returns the record."""
     module = load(path)
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
@@ -171,7 +171,7 @@ def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
         mesh = meshes.read(meta, specs(_specs(avals)))
 
     # Twice from one line: the programs carry source locations, those of the caller included.
-    kernel, again = (export_kernel(module.kernel_fn, avals, path, mesh) for _ in range(2))
+    kernel, again = (export_kernel(module.kernel_fn, avals, path, mesh, platform) for _ in range(2))
     if digest(kernel) != digest(again):
         raise Refusal(
             Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
@@ -190,6 +190,7 @@ def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
         "tiling_meta": meta,
         "inputs": _specs(avals),
         "outputs": _specs(kernel.out_avals),
+        "platform": platform,
         "reference_outputs": _specs(reference.out_avals),
         "reference_sha256": digest(reference),
         "inputs_sha256": digest(generator),
@@ -197,8 +198,13 @@ def examine(path: Path, out: Path, *, freeze: bool) -> dict[str, Any]:
     }
 
 
-def export_kernel(kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh | None = None) -> export.Exported:
-    """The kernel's program, with the declared mesh as the ambient one."""
+def export_kernel(
+    kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh | None = None, platform: str = "tpu"
+) -> export.Exported:
+    """The kernel's program; for a TPU with the declared mesh as the ambient one."""
+    if platform != "tpu":
+        with blame(Status.LOWERING_FAILED, path, "kernel_fn"):
+            return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)
     mesh = mesh or Mesh()
     device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
     names, sizes = [name for name, _ in mesh.axes], [size for _, size in mesh.axes]
@@ -218,7 +224,7 @@ def handle(request: Path) -> str:
     asked = json.loads((request / "request.json").read_text())
     note = confine(request, asked["memory_bytes"])
     try:
-        record = examine(request / asked["kernel"], request, freeze=asked["freeze"])
+        record = examine(request / asked["kernel"], request, freeze=asked["freeze"], platform=asked["platform"])
     except Refusal as refusal:
         record = {"status": refusal.status.name, "message": refusal.message}
     record |= {"jail": note, "seconds": time.monotonic() - start}

@@ -70,7 +70,7 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
     if artefact.mesh.chips > 1:
         _check_slice(artefact.mesh, chip)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kernel.bin").write_bytes(artefact.tpu_program)
+    (folder / "kernel.bin").write_bytes(artefact.program)
     (folder / "request.json").write_text(json.dumps({"chip": chip.name, "axes": artefact.mesh.axes}))
     ending = child.ask(folder, limits)
     if ending.how != "answered":

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ VIRTUAL_DEVICES = 4
 
 CHECKS = {
     "random": "the problem's own, and again for what must not matter",
+    "fresh": "the problem's own inputs, of another seed",
     "probe": "a few rows made large: the output has to move as the reference does",
     "mixed": "large, tiny, equal, zero and integer stripes, one dominating row in each",
 }
@@ -35,6 +36,10 @@ def what(kind: str) -> str:
     """What a kind of instance asks, in words."""
     name, _, chip = kind.partition("-")
     return CHECKS[name].replace("a few rows", f"a few rows of what lies on chip {chip}") if chip else CHECKS[name]
+
+
+Execute = Callable[[Path, Path, tuple[str, ...]], Path]
+"""``execute(program, folder of inputs, kinds)``: runs a program on a device and returns the folder of its outputs."""
 
 
 def start(workdir: Path) -> Child:
@@ -88,6 +93,8 @@ class Examiner:
     root: Path
     evidence: Path | None = None
     """Where ``verification.json`` goes."""
+    compiler: str = ""
+    """What compiles the program, where it is not the TPU's."""
     progress: Callable[[str], None] = lambda text: None
     limits: Limits = LIMITS
 
@@ -116,12 +123,14 @@ class Examiner:
         }
         raise Refusal(Status.CANNOT_VERIFY, f"executing the kernel for its values {reasons[ending.how]}")
 
-    def step(self, problem: Problem, artefact: Artefact, *, freeze: bool, deep: bool) -> tuple[Parity, str]:
+    def step(
+        self, problem: Problem, artefact: Artefact, *, freeze: bool, deep: bool, execute: Execute | None = None
+    ) -> tuple[Parity, str]:
         """A step of a verdict: every check, with a summary; a problem frozen now is checked first."""
         if freeze:
             self.prepare(problem)
             self.check_problem(problem)
-        parity = self.check(problem, artefact, deep=deep)
+        parity = self.check(problem, artefact, deep=deep, execute=execute)
         return parity, (
             f"{len(parity.checks)} checks in {parity.seconds:.1f} s, worst error {parity.worst_error:.2f} of its "
             f"allowance, rms {parity.rms_error:.1e} (plain XLA {parity.floor_rms_error:.1e})"
@@ -142,9 +151,9 @@ class Examiner:
         with np.load(path) as stored:
             return {position: stored[f"input{position}"] for position in positions}
 
-    def prepare(self, problem: Problem) -> None:
-        """Compute the references that are not cached yet."""
-        for kind in instances.kinds(problem.mesh):
+    def prepare(self, problem: Problem, kinds: Sequence[str] = ()) -> None:
+        """Compute the references that are not cached yet, by default those of every check."""
+        for kind in kinds or instances.kinds(problem.mesh):
             if not (self._cache(problem) / f"{kind}.npz").exists():
                 self.progress(f"reference in float64, once per problem: {kind}")
                 _raise_unless_pass(self._ask("reference", problem, kind=kind))
@@ -158,8 +167,27 @@ class Examiner:
         self.progress("would a constant pass this problem?")
         _raise_unless_pass(self._ask("weak", problem))
 
-    def check(self, problem: Problem, artefact: Artefact, *, deep: bool = False) -> Parity:
+    def write_inputs(self, problem: Problem, kinds: Sequence[str]) -> Path:
+        """A folder that holds the arrays of each instance, for a device to load."""
+        folder = self.workers.folder("inputs")
+        for kind in kinds:
+            _raise_unless_pass(self._ask("inputs", problem, kind=kind, folder=str(folder / kind)))
+        return folder
+
+    def check_outputs(self, problem: Problem, kind: str, outputs: Path, *, what: str) -> None:
+        """Compare what a device computed for one instance.
+
+        Raises:
+          Refusal: as ``check``.
+        """
+        _raise_unless_pass(self._ask("outputs", problem, kind=kind, folder=str(outputs)), prefix=f"{what}, timed: ")
+
+    def check(
+        self, problem: Problem, artefact: Artefact, *, deep: bool = False, execute: Execute | None = None
+    ) -> Parity:
         """Run every check; the first that fails is raised.
+
+        The program's Mosaic modules are executed on the CPU, or the whole program on a device by ``execute``.
 
         Raises:
           Refusal: ``WRONG_VALUES``, ``NOT_FINITE``, ``INSENSITIVE``, ``NON_DETERMINISTIC``, ``OUT_OF_BOUNDS``,
@@ -167,14 +195,18 @@ class Examiner:
         """
         self.prepare(problem)
         program = self.workers.folder("candidate.bin")
-        program.write_bytes(artefact.tpu_program)
+        program.write_bytes(artefact.program)
         kinds = instances.kinds(problem.mesh)
         done: list[str] = []
         answers: dict[str, dict[str, Any]] = {}
         try:
+            outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None
             for kind in kinds:
                 self.progress(f"{kind}: {what(kind)}")
-                answer = answers[kind] = self._ask("check", problem, kind=kind, program=str(program), order=0)
+                if outputs is not None:
+                    answer = answers[kind] = self._ask("outputs", problem, kind=kind, folder=str(outputs / kind))
+                else:
+                    answer = answers[kind] = self._ask("check", problem, kind=kind, program=str(program), order=0)
                 _raise_unless_pass(answer, prefix=f"{kind} inputs ({what(kind)}): ")
                 done.append(f"{kind}: error {answer['worst']:.2f} of its allowance in {answer['seconds']:.1f} s")
             if deep:
@@ -189,7 +221,7 @@ class Examiner:
             worst_error=max(answers[kind]["worst"] for kind in kinds),
             rms_error=answers["random"]["rms"],
             floor_rms_error=answers["random"]["floor_rms"],
-            module_version=answers["random"]["module_version"],
+            module_version=answers["random"].get("module_version", 0),
             seconds=sum(answer["seconds"] for answer in answers.values()),
         )
 
@@ -200,9 +232,9 @@ class Examiner:
         shown = ("status", "message", "worst", "rms", "floor_rms", "seconds")
         first = next(iter(answers.values()), {})
         document = {
-            "program_sha256": hashlib.sha256(artefact.tpu_program).hexdigest(),
+            "program_sha256": hashlib.sha256(artefact.program).hexdigest(),
             "mosaic_module_version": first.get("module_version"),
-            "compiler": compiler_version(),
+            "compiler": self.compiler or compiler_version(),
             "operations": first.get("operations", []),
             "checks": {name: {key: answer[key] for key in shown if key in answer} for name, answer in answers.items()},
         }

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Protocol
 
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
 from ratchet.schedule.band import band
 from ratchet.schedule.ici import ici_for
 from ratchet.status import Refusal, Status
-from ratchet.values import Score, Timeline
+from ratchet.values import Samples, Score, Timeline
+
+
+class Peak(Protocol):
+    """What a device can do at most: a ``Chip``, or what is known of a GPU or CPU."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def peak_bf16_flops(self) -> float: ...
+    @property
+    def hbm_bytes_per_s(self) -> float: ...
+
+
+def measured(problem: Problem, samples: Samples, peak: Peak) -> tuple[Score, str]:
+    """A step of a verdict: the score of a measured latency, in words."""
+    found = score(problem.flops, problem.compulsory_bytes, samples.latency_ms, peak)
+    floor = floor_ms(problem.flops, problem.compulsory_bytes, peak)
+    return found, f"{found.util_pct:.2f} % of the roofline, {found.regime}; its floor is {floor:.4g} ms"
 
 
 def step(problem: Problem, timeline: Timeline, chip: Chip) -> tuple[Score, str]:
@@ -24,7 +43,7 @@ def step(problem: Problem, timeline: Timeline, chip: Chip) -> tuple[Score, str]:
     return found, said + (f" on {chips} chips, that of its busiest link {ici:.4f} ms" if chips > 1 else "")
 
 
-def floor_ms(flops: int, compulsory_bytes: int, chip: Chip, chips: int = 1) -> float:
+def floor_ms(flops: int, compulsory_bytes: int, chip: Peak, chips: int = 1) -> float:
     """The least time any program can take: useful FLOPs at peak or compulsory bytes at full bandwidth, in ms.
 
     Several chips share both evenly: each byte is moved by one of them.
@@ -39,7 +58,7 @@ def ici_ms(timeline: Timeline, chip: Chip) -> float:
 
 
 def score(
-    flops: int, compulsory_bytes: int, latency_ms: float, chip: Chip, *, chips: int = 1, ici_ms: float = 0.0
+    flops: int, compulsory_bytes: int, latency_ms: float, chip: Peak, *, chips: int = 1, ici_ms: float = 0.0
 ) -> Score:
     """Score of a latency: ``util_pct * 100 / latency_ms``, as published.
 
@@ -78,5 +97,5 @@ def _regime(compute: float, bandwidth: float, ici: float) -> str:
     return "compute-bound" if compute >= bandwidth else "memory-bound"
 
 
-def _many(chip: Chip, chips: int) -> str:
+def _many(chip: Peak, chips: int) -> str:
     return f"{chips} {chip.name}" if chips > 1 else chip.name

@@ -54,7 +54,7 @@ class Values:
             self._made = ((problem.inputs_sha256, seed), arrays)
         arrays = self._made[1]
         generator = np.random.default_rng(list(hashlib.sha256(secret + kind.encode() + b"structure").digest()))
-        if kind == "random":
+        if name in ("random", "fresh"):
             return arrays
         if name == "probe":
             return instances.probe(arrays, generator, problem.mesh, int(place or 0))
@@ -138,6 +138,23 @@ class Values:
         answer = _told(worst.status, f"{which}: {worst.message}")
         return answer | {"worst": worst.worst, "rms": worst.rms, "floor_rms": worst.floor_rms}
 
+    def outputs(self, problem: Problem, kind: str, secret: bytes, cache: Path, *, folder: Path) -> dict[str, Any]:
+        """Compare outputs that a device computed, one file of bytes each in ``folder``."""
+        exact, floors = self.reference(problem, kind, secret, cache)
+        outputs = [
+            np.fromfile(folder / f"output{number}.bin", np.uint8).view(jnp.dtype(spec.dtype)).reshape(spec.shape)
+            for number, spec in enumerate(problem.outputs)
+        ]
+        result = mosaic.RunResult(outputs=tuple(outputs), findings=(), seconds=0.0)
+        return self._compare(problem, kind, secret, exact, floors, cache=cache, result=result, order=0)
+
+    def write_inputs(self, problem: Problem, kind: str, secret: bytes, folder: Path) -> dict[str, Any]:
+        """Write the arrays of one instance to ``folder``, one file of bytes each."""
+        folder.mkdir(parents=True)
+        for number, array in enumerate(self.inputs(problem, kind, secret)):
+            np.ascontiguousarray(array).view(np.uint8).tofile(folder / f"input{number}.bin")
+        return _told(Status.PASS, "")
+
     def _repeat(self, outputs: Arrays) -> dict[str, Any]:
         for index, (first, second) in enumerate(zip(self._random_outputs, outputs, strict=True)):
             if first.tobytes() != second.tobytes():
@@ -207,6 +224,10 @@ def handle(request: Path) -> str:
         if asked["mode"] == "reference":
             _VALUES.reference(problem, asked["kind"], secret, cache)
             answer = _told(Status.PASS, "")
+        elif asked["mode"] == "outputs":
+            answer = _VALUES.outputs(problem, asked["kind"], secret, cache, folder=Path(asked["folder"]))
+        elif asked["mode"] == "inputs":
+            answer = _VALUES.write_inputs(problem, asked["kind"], secret, Path(asked["folder"]))
         elif asked["mode"] == "steering":
             answer = _VALUES.steering(problem, Path(asked["path"]))
         elif asked["mode"] == "weak":

@@ -23,10 +23,11 @@ class Workers:
     """One compiler, one values child, and a fresh candidate child for every kernel file.
 
     All start at once, so that their imports of JAX overlap. A child that died or was killed is replaced. With
-    ``keep``, the next candidate child starts while the current kernel is still being judged.
+    ``keep``, the next candidate child starts while the current kernel is still being judged; without ``compiles``, the
+    TPU compiler only when it is asked for.
     """
 
-    def __init__(self, chip: Chip, *, keep: bool = False) -> None:
+    def __init__(self, chip: Chip, *, keep: bool = False, compiles: bool = True) -> None:
         free = shutil.disk_usage(tempfile.gettempdir()).free
         if free < NEEDED_BYTES:  # a child that cannot write would look like a kernel that fails
             raise Refusal(
@@ -40,7 +41,7 @@ class Workers:
         self.root = Path(self._folder.name)
         self._count = itertools.count()
         self._next: Child | None = self._fresh()
-        self._compiler = self._start_compiler()
+        self._compiler = self._start_compiler() if compiles else None
         self._values = self._start_values()
 
     def folder(self, name: str) -> Path:
@@ -68,8 +69,9 @@ class Workers:
 
     @property
     def compiler(self) -> Child:
-        if not self._compiler.alive:
-            self._compiler.close()
+        if self._compiler is None or not self._compiler.alive:
+            if self._compiler is not None:
+                self._compiler.close()
             self._compiler = self._start_compiler()
         return self._compiler
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from ratchet.loop.compare import compare, of_row, of_score
 from ratchet.status import Status
-from ratchet.values import Conditions, Decision, Row, Verdict
+from ratchet.values import MEASURED, Conditions, Decision, Paired, Row, Verdict
 
 _LAST_KERNEL_STATUS = 49  # exit codes above it tell of the judge's own troubles
 
@@ -30,7 +30,8 @@ def decide(candidate: Verdict, incumbent: Row | None) -> Ruling:
 
     Raises:
         ValueError: both have a score but not under equal conditions (judge the incumbent again first), or
-            the evaluator measures on a device, which takes replicated samples and not two medians.
+            the evaluator measures on a device and the two were not timed beside each other: then two medians
+            decide nothing.
     """
     if not speaks_of_the_kernel(candidate.status):
         reason = f"{candidate.status.name}: {candidate.reason}; the kernel is not to blame and was left as it is"
@@ -42,19 +43,22 @@ def decide(candidate: Verdict, incumbent: Row | None) -> Ruling:
     if not is_possible(score):
         reason = f"score {score!r} is not a possible number (wanted: finite and above zero)"
         return Ruling(decision=Decision.REVERTED, status=Status.INVALID, reason=reason)
-    if candidate.conditions.evaluator in ("tpu", "gpu", "cpu"):
-        raise ValueError(
-            f"{candidate.conditions.evaluator} scores are measured: one median against another decides nothing"
-        )
+    measured = candidate.conditions.evaluator in MEASURED
     bar = scored(incumbent)
     if incumbent is None or bar is None:
         return Ruling(
             decision=Decision.KEPT,
             status=Status.PASS,
-            reason=f"the first kernel that passes, score {score:.6g}, modelled",
+            reason=f"the first kernel that passes, score {score:.6g}, {'measured' if measured else 'modelled'}",
         )
     if differing := differences(candidate.conditions, conditions_of(incumbent)):
         raise ValueError(f"not comparable, these differ: {', '.join(differing)}")
+    if measured:
+        if candidate.paired is None:
+            raise ValueError(
+                f"{candidate.conditions.evaluator} scores are measured: one median against another decides nothing"
+            )
+        return _paired(candidate.paired, incumbent)
     against = f"row {incumbent.id} at {incumbent.commit[:10]}"
     times = f"{_milliseconds(incumbent.median_ms)} -> {_milliseconds(candidate.score.latency_ms)} ms, modelled"
     by = abs(score - bar) / bar * 100
@@ -72,6 +76,34 @@ def decide(candidate: Verdict, incumbent: Row | None) -> Ruling:
     return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
 
 
+_ANSWERS = {
+    "faster": (Decision.KEPT, Status.PASS, "faster than"),
+    "not faster": (Decision.REVERTED, Status.NOT_BETTER, "not faster than"),
+    "cannot tell": (Decision.REVERTED, Status.CANNOT_TELL, "not to be told from"),
+}
+
+
+def _paired(paired: Paired, incumbent: Row) -> Ruling:
+    """The ruling on a kernel that was timed beside the incumbent."""
+    decision, status, said = _ANSWERS[paired.answer]
+    where = f"{(paired.speedup - 1) * 100:+.2f} %"
+    if paired.low > 0 and math.isfinite(paired.high):
+        where += f" (95 %: {(paired.low - 1) * 100:+.2f} to {(paired.high - 1) * 100:+.2f})"
+    reason = (
+        f"{said} row {incumbent.id} at {incumbent.commit[:10]}, measured side by side: {where}, {paired.launches} "
+        f"launches, {paired.samples} calls of each; comparison {paired.test} of this ledger, which may err with a "
+        f"probability of {paired.level:.2g}"
+    )
+    if status is Status.CANNOT_TELL and (paired.more_launches is None or paired.more_seconds is None):
+        reason += "; launches like these would never tell"
+    elif status is Status.CANNOT_TELL and paired.more_seconds is not None:
+        reason += (
+            f"; about {paired.more_launches} launches more would tell if they are like these: "
+            f"--budget {math.ceil(paired.seconds + paired.more_seconds)}"
+        )
+    return Ruling(decision=decision, status=status, reason=reason)
+
+
 def is_possible(score: float) -> bool:
     """Whether a kernel can have this score at all: NaN, infinity, zero and negative numbers never win."""
     return math.isfinite(score) and score > 0
@@ -79,7 +111,7 @@ def is_possible(score: float) -> bool:
 
 def scored(row: Row | None) -> float | None:
     """The score of a row that may serve as the bar, or None."""
-    if row is None or row.status not in (Status.PASS.name, Status.NOT_BETTER.name):
+    if row is None or row.status not in (Status.PASS.name, Status.NOT_BETTER.name, Status.CANNOT_TELL.name):
         return None
     try:
         score = float(row.score)

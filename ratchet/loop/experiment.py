@@ -24,21 +24,24 @@ from ratchet.loop import journal, ledger, log
 from ratchet.loop.decide import Ruling, decide, scored, speaks_of_the_kernel
 from ratchet.loop.history import EXPERIMENTS, Entry, Head, History
 from ratchet.loop.journal import Plan
-from ratchet.loop.rows import baseline_reason, make_row, newest, no_change_reason
+from ratchet.loop.rows import baseline_reason, comparisons, make_row, newest, no_change_reason
 from ratchet.loop.subject import Subject
 from ratchet.loop.workspace import Interrupts, locked
 from ratchet.status import Refusal, Status
-from ratchet.values import Conditions, Decision, Row, Verdict
+from ratchet.values import MEASURED, Against, Conditions, Decision, Row, Verdict
 
 
 class Judge(Protocol):
     """Judges the file ``kernel_path``, whose bytes will not change, as the kernel ``kernel_rel`` of the repository.
 
     ``evidence_id`` names the folders for its evidence. It may write the kernel's problem lock beside the kernel in
-    the work tree, and no other file there that git does not ignore.
+    the work tree, and no other file there that git does not ignore. Where it measures, it times the kernel beside the
+    incumbent, ``against``.
     """
 
-    def __call__(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str) -> Verdict: ...
+    def __call__(
+        self, kernel_path: Path, *, kernel_rel: str, evidence_id: str, against: Against | None = None
+    ) -> Verdict: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,7 +326,7 @@ class _Turn:
         """Judges the candidate and keeps or reverts it."""
         with self._judging(entry, head, rows, self.message) as judged:
             commit = self.subject.commit(head, entry, judged.name, self.message)
-            verdict = self._verdict(judged, seal, "the candidate")
+            verdict = self._verdict(judged, seal, "the candidate", incumbent=incumbent, rows=rows)
             try:
                 ruling = decide(verdict, incumbent)
             except ValueError as error:
@@ -362,7 +365,9 @@ class _Turn:
                     if journal.unfinished(subject.history) is None:
                         subject.history.restore(subject.lock, blob=judged.lock_before, judged=subject.lock_blob())
 
-    def _verdict(self, judged: _Judged, seal: str, what: str) -> Verdict:
+    def _verdict(
+        self, judged: _Judged, seal: str, what: str, *, incumbent: Row | None = None, rows: tuple[Row, ...] = ()
+    ) -> Verdict:
         """The verdict on a private copy of the committed bytes: editing the file meanwhile changes nothing."""
         self.progress(f"{judged.name}: judging {what}")
         history = self.subject.history
@@ -372,8 +377,9 @@ class _Turn:
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir()
             copy.write_bytes(history.blob(judged.entry.blob))
+            against = self._against(incumbent, judged, rows, work / "incumbent" / copy.name)
         try:
-            verdict = self.judge(copy, kernel_rel=self.subject.kernel, evidence_id=judged.name)
+            verdict = self.judge(copy, kernel_rel=self.subject.kernel, evidence_id=judged.name, against=against)
         finally:
             shutil.rmtree(work, ignore_errors=True)
         if verdict.status is Status.INTERRUPTED:
@@ -383,6 +389,16 @@ class _Turn:
             raise Refusal(Status.SEAL_BROKEN, message)
         judged.lock_after = self.subject.lock_blob()
         return verdict
+
+    def _against(self, incumbent: Row | None, judged: _Judged, rows: tuple[Row, ...], copy: Path) -> Against | None:
+        """The incumbent's bytes at ``copy``, where the judge measures and has to time them too."""
+        if incumbent is None or incumbent.evaluator not in MEASURED:
+            return None
+        history = self.subject.history
+        copy.parent.mkdir()
+        copy.write_bytes(history.blob(incumbent.kernel_blob))
+        begun = set(history.refs(EXPERIMENTS)) - {judged.name}
+        return Against(kernel=copy, test=comparisons(rows, begun) + 1)
 
     def _plan(
         self, judged: _Judged, commit: str, *, move: bool, restore_kernel: bool = False, restore_lock: bool

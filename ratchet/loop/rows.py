@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ratchet.loop import ledger
 from ratchet.loop.decide import Ruling, conditions_of, differences, scored
-from ratchet.values import Conditions, Row, Verdict
+from ratchet.values import MEASURED, Conditions, Row, Verdict
 
 
 def make_row(
@@ -24,6 +26,7 @@ def make_row(
     ``previous`` is left empty: the ledger fills it in.
     """
     score, footprint, conditions = verdict.score, verdict.footprint, verdict.conditions
+    samples, paired = verdict.samples, verdict.paired
     return Row(
         commit=commit,
         score=repr(score.score) if score else "",
@@ -48,15 +51,15 @@ def make_row(
         reason=ruling.reason,
         vmem_bytes=str(footprint.vmem_bytes) if footprint else "",
         spills=str(footprint.spill_stores + footprint.spill_loads) if footprint else "",
-        wait_ms=repr(score.wait_ms) if score else "",
+        wait_ms=repr(score.wait_ms) if score and not samples else "",
         band_low_ms=repr(score.band.low_ms) if score and score.band else "",
         band_high_ms=repr(score.band.high_ms) if score and score.band else "",
-        modelled_ms="",
-        speedup="",
-        speedup_low="",
-        speedup_high="",
-        launches="",
-        samples="",
+        modelled_ms=repr(verdict.timeline.latency_ms) if verdict.timeline and samples else "",
+        speedup=repr(paired.speedup) if paired else "",
+        speedup_low=repr(paired.low) if paired else "",
+        speedup_high=repr(paired.high) if paired else "",
+        launches=str(len(samples.launches)) if samples else "",
+        samples=str(samples.calls) if samples else "",
         seconds=f"{verdict.seconds:.1f}",
         evidence=evidence,
         previous="",
@@ -72,16 +75,28 @@ def newest(rows: tuple[Row, ...], *, kernel: str, blob: str, conditions: Conditi
     return None
 
 
+def comparisons(rows: tuple[Row, ...], begun: Collection[str]) -> int:
+    """How often the ledger's error budget was drawn on: comparisons with a row, and experiments begun without one.
+
+    ``begun`` are the ids of all experiments that git knows of. One that was interrupted may have been looked at.
+    """
+    known = {row.id for row in rows}
+    return sum(row.speedup != "" for row in rows) + sum(name not in known for name in begun)
+
+
 def baseline_reason(verdict: Verdict, earlier: Row | None) -> str:
     """What a verdict on HEAD's own kernel says, beside ``earlier``, the newest scored row of the same kernel."""
     if verdict.score is None:
         return f"{verdict.status.name}: {verdict.reason}"
     score = verdict.score.score
-    text = f"HEAD's kernel scores {score:.6g}, modelled"
+    measured = verdict.conditions.evaluator in MEASURED
+    text = f"HEAD's kernel scores {score:.6g}, {'measured' if measured else 'modelled'}"
     if earlier is None:
         return text
     if differing := differences(conditions_of(earlier), verdict.conditions):
         return f"{text}; row {earlier.id} has {earlier.score} under other conditions: {', '.join(differing)}"
+    if measured:
+        return f"{text}; row {earlier.id} has {earlier.score}, which is noise: only paired launches are compared"
     if scored(earlier) == score:
         return f"{text}: the same to the last digit as row {earlier.id}"
     return f"{text}; row {earlier.id} has {earlier.score} under the same conditions: NOT reproduced"

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from ratchet.status import Status
-from ratchet.values import Copy, Footprint, Parity, Row, Score, Timeline, Verdict
+from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Timeline, Verdict
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change, fixed, kind_of, number, size
 
@@ -94,9 +94,12 @@ def _pairs(
         yield from _listed("failed step", [f"{s.name} after {s.seconds:.1f} s: {s.summary}" for s in failed], limit=2)
     yield "kernel", f"{verdict.kernel} · {verdict.kernel_name} · sha256 {verdict.source_sha256[:12]}"
     how = "modelled: no device was timed" if kind == "modelled" else "measured on the device"
-    yield "judged by", f"{conditions.evaluator} ({how}) · TPU {conditions.chip} · {conditions.compiler}"
+    device = conditions.chip if conditions.evaluator in ("cpu", "gpu") else f"TPU {conditions.chip}"
+    yield "judged by", f"{conditions.evaluator} ({how}) · {device} · {conditions.compiler}"
     if verdict.score is not None:
         yield from _score(verdict.score, kind, incumbent)
+    if verdict.samples is not None:
+        yield from _samples(verdict.samples, verdict.paired, verdict.timeline)
     if verdict.timeline is not None and verdict.timeline.chips:
         yield "chips", _chips(verdict.timeline, verdict.score)
     if verdict.footprint is not None:
@@ -138,6 +141,24 @@ def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
         "roofline",
         f"{score.util_pct:.2f} % reached · {score.regime} · compulsory bytes use {score.bw_util_pct:.2f} % of HBM",
     )
+
+
+def _samples(samples: Samples, paired: Paired | None, timeline: Timeline | None) -> Lines:
+    medians = sorted(samples.medians_ms)
+    yield (
+        "timing",
+        f"{samples.calls} calls in {len(medians)} launches by the {samples.clock} clock, in {samples.seconds:.0f} s · "
+        f"medians of the launches {fixed(medians[0], 4)} to {fixed(medians[-1], 4)} ms",
+    )
+    if timeline is not None:
+        ratio = samples.latency_ms / timeline.latency_ms
+        yield "model", f"{fixed(timeline.latency_ms)} ms modelled · measured over modelled {ratio:.3f}"
+    if paired is not None:
+        interval = f"{paired.low:.4f} to {paired.high:.4f}" if paired.low > 0 else "too few launches for an interval"
+        yield (
+            "speed-up",
+            f"{paired.speedup:.4f} over the incumbent, timed beside it (95 %: {interval}) · {paired.answer}",
+        )
 
 
 def _chips(timeline: Timeline, score: Score | None) -> str:

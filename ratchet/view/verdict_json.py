@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.status import Status
-from ratchet.values import SCHEMA_VERSION, Row, Timeline, Verdict
+from ratchet.values import SCHEMA_VERSION, Row, Samples, Timeline, Verdict
 from ratchet.view.words import kind_of, number
 
 SCHEMA_PATH = Path(__file__).parents[1] / "verdict.schema.json"
@@ -72,6 +72,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "copies": [asdict(copy) for copy in verdict.copies],
         "parity": None if verdict.parity is None else asdict(verdict.parity),
         "timeline": None if verdict.timeline is None else _timeline(verdict.timeline),
+        "samples": None if verdict.samples is None else _samples(verdict.samples),
+        "paired": None if verdict.paired is None else asdict(verdict.paired),
         "claims": [asdict(claim) for claim in verdict.claims],
         "losses": list(verdict.losses),
         "notes": list(verdict.notes),
@@ -103,6 +105,15 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
         "chips": [{name: getattr(chip, name) for name in _OF_A_CHIP} for chip in timeline.chips],
         "links": [asdict(link) for link in timeline.links],
         "blame": None if timeline.blame is None else asdict(timeline.blame),
+    }
+
+
+def _samples(samples: Samples) -> dict[str, Any]:
+    return asdict(samples) | {
+        "kind": "measured",
+        "clock": samples.clock,
+        "latency_ms": samples.latency_ms,
+        "calls": samples.calls,
     }
 
 

@@ -27,7 +27,7 @@ def artefact(function: Callable[..., Any], *inputs: tuple[tuple[int, ...], Any])
         tiling_meta={},
         inputs=specs(avals),
         outputs=specs(exported.out_avals),
-        tpu_program=bytes(exported.serialize()),
+        program=bytes(exported.serialize()),
         reference_sha256="",
         inputs_sha256="",
         jail="",

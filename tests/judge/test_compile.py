@@ -131,8 +131,8 @@ def test_what_mosaic_cannot_compile(not_compiled):
 
 def test_a_damaged_artefact_does_not_reach_the_compiler(not_compiled):
     whole = artefact(blocked(double), X)
-    for data in (whole.tpu_program[:200], b"", b"\0" * 5000):
-        refusal = not_compiled(type(whole)(**{**vars(whole), "tpu_program": data}))
+    for data in (whole.program[:200], b"", b"\0" * 5000):
+        refusal = not_compiled(type(whole)(**{**vars(whole), "program": data}))
         assert refusal.status in (Status.COMPILE_FAILED, Status.COMPILER_CRASHED)
 
 

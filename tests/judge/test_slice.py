@@ -133,7 +133,7 @@ def test_both_programs_hold_the_declared_mesh():
     for source in (SPLIT, REMOTE):
         artefact, _ = examined(source)
         assert artefact.mesh.chips == 4
-        assert worker.export.deserialize(bytearray(artefact.tpu_program)).nr_devices == 4
+        assert worker.export.deserialize(bytearray(artefact.program)).nr_devices == 4
 
 
 UNEVEN = """

@@ -375,7 +375,7 @@ def test_a_child_that_ends_is_a_verdict_and_the_next_request_works(workers, root
 
 
 def test_a_damaged_program_cannot_be_verified(exam, problems):
-    artefact = dataclasses.replace(examined(ROWS)[0], tpu_program=b"\0" * 1000)
+    artefact = dataclasses.replace(examined(ROWS)[0], program=b"\0" * 1000)
     with pytest.raises(Refusal) as caught:
         exam.check(problems["rows"], artefact)
     assert caught.value.status is Status.CANNOT_VERIFY

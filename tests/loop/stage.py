@@ -15,7 +15,7 @@ from ratchet.candidate.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.experiment import Outcome, run_experiment
 from ratchet.status import Status
-from ratchet.values import Conditions, Row, Score, Verdict
+from ratchet.values import Against, Conditions, Row, Score, Verdict
 
 CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="libtpu 1 / jax 1", seal="5ea1", problem="9b0b")
 IGNORED = "hlo_dumps/\n"
@@ -102,7 +102,7 @@ class Stage:
     def rows(self) -> tuple[Row, ...]:
         return ledger.read(self.ledger)
 
-    def judge(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str) -> Verdict:
+    def judge(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str, against: Against | None = None) -> Verdict:
         text = kernel_path.read_text()
         self.judged.append(text)
         if self.freezes and not self.lock.exists():
