@@ -14,6 +14,7 @@ from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.judge import compile as compiling
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.seal import seal, sealed_paths
+from ratchet.loop import export as exporting
 from ratchet.loop import log
 from ratchet.loop.experiment import Outcome, judge_only, run_experiment
 from ratchet.measure import devices
@@ -32,7 +33,9 @@ from ratchet.view.xspace import trace_path, write_xspace
 DUMPS, TRACES = evidence_room.FOLDERS
 BLAME = "blame.txt"
 """The blame table of an experiment, beside its dumps."""
-COMMANDS = ("run", "log", "show", "verify", "rebuild")
+COMMANDS = ("run", "log", "show", "verify", "rebuild", "export")
+EXPORTED = ("kernels", "pallas_flash/kernels")
+"""Where kernel files for any shape lie, and where their modules go."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="./ratchet.sh",
         description="One experiment: judge the kernel file, then keep it as a commit or revert it.",
-        usage='./ratchet.sh "message" [options] | log | show ID | verify | rebuild',
+        usage='./ratchet.sh "message" [options] | log | show ID | verify | rebuild | export',
         epilog="exit codes:\n" + "\n".join(f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in Status),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -83,6 +86,10 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("show", help="one experiment")
     one.add_argument("id", help="an experiment's id or commit, or the beginning of it")
     one.set_defaults(command=_show)
+    export = commands.add_parser("export", help="make the modules of pallas_flash from kernels/")
+    export.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: kernels/*.py")
+    export.add_argument("--to", type=Path, metavar="FOLDER", help="default: pallas_flash/kernels")
+    export.set_defaults(command=_export)
     return parser
 
 
@@ -336,6 +343,19 @@ def _rebuild(_options: argparse.Namespace) -> int:
         print(f"left out, because they do not follow HEAD's last row: {', '.join(built.left_out)}")
     for note in built.notes:
         print(clean(note))
+    return Status.PASS.exit_code
+
+
+def _export(options: argparse.Namespace) -> int:
+    root = _root()
+    files = [_kernel(file) for file in options.files] or sorted((root / EXPORTED[0]).glob("*.py"))
+    if not files or not all(file.is_relative_to(root) for file in files):
+        raise Refusal(Status.NOT_FOUND, f"nothing to export: name kernel files inside {root}")
+    folder = options.to or root / EXPORTED[1]
+    made = {file.name: exporting.export(root, file.relative_to(root).as_posix()) for file in files}
+    for name, data in made.items():
+        (folder / name).write_bytes(data)
+        print(f"{folder / name}: {len(data)} bytes")
     return Status.PASS.exit_code
 
 

@@ -1,0 +1,75 @@
+"""A ratcheted kernel file -> a module of a package: what stands above the line of judging, under a header of its row.
+
+The bytes come from git, as they were judged, and the header from the row that judged them first: exporting again gives
+the same bytes, whatever happened to the work tree or to later rows.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from ratchet.candidate.contract import SYMBOLS
+from ratchet.loop import log
+from ratchet.loop.history import History
+from ratchet.status import Refusal, Status
+from ratchet.values import Row
+
+LINE = "# ---- judged at one shape by what follows; an export ends here ----"
+"""Parts a kernel file: above it the kernel for any shape, below it the seven symbols."""
+WIDTH = 116
+
+
+def export(root: Path, kernel: str) -> bytes:
+    """The module made of the kernel file ``kernel``, a path relative to the repository at ``root``.
+
+    Raises:
+        Refusal: NOT_FOUND if no kept row judged what HEAD has, CONTRACT if the file cannot be parted.
+    """
+    history = History(root)
+    entry = history.entry(history.head().commit, kernel)
+    if entry is None:
+        raise Refusal(Status.NOT_FOUND, f"HEAD has no {kernel}: commit it, and judge it with --kernel {kernel}")
+    judged = [
+        row
+        for row in log.rows(root)
+        if (row.kernel, row.kernel_blob) == (kernel, entry.blob) and row.score and row.decision in ("kept", "baseline")
+    ]
+    if not judged:
+        message = (
+            f'no row of the ledger has HEAD\'s {kernel}: judge it first, ./ratchet.sh --kernel {kernel} "baseline"'
+        )
+        raise Refusal(Status.NOT_FOUND, message)
+    row = judged[0]
+    return module(history.blob(entry.blob).decode(), kernel, row).encode()
+
+
+def module(source: str, kernel: str, row: Row) -> str:
+    """The text of the module. Pure.
+
+    Raises:
+        Refusal: CONTRACT.
+    """
+    above, line, _ = source.partition(f"\n{LINE}\n")
+    if not line:
+        raise Refusal(Status.CONTRACT, f"{kernel} has no line {LINE!r}: put it above the seven symbols")
+    names = {node.id for node in ast.walk(ast.parse(above)) if isinstance(node, ast.Name)}
+    if inside := sorted(names & SYMBOLS.keys()):
+        raise Refusal(
+            Status.CONTRACT, f"{kernel} uses {', '.join(inside)} above its line of judging: the export ends there"
+        )
+    return header(kernel, row) + above.rstrip("\n") + "\n"
+
+
+def header(kernel: str, row: Row) -> str:
+    """Where a module comes from, as comments."""
+    return "".join(
+        f"# {line}"[:WIDTH] + "\n"
+        for line in (
+            f"Made by `./ratchet.sh export` from {kernel}: edit that, not this.",
+            f"commit     {row.commit}",
+            f"score      {row.score} ({row.median_ms} ms, {row.util_pct} % of the roofline)",
+            f"evaluator  {row.evaluator}, {row.chip}, {row.compiler}",
+            f"problem    {row.problem}",
+        )
+    )
