@@ -35,6 +35,8 @@ CASES: dict[str, dict[str, Any]] = {
     "around a chip's edge": {"lengths": [SHARD - 1, SHARD, SHARD + 1, 3 * SHARD]},
     "around a page's edge": {"lengths": [PAGE - 1, PAGE, PAGE + 1]},
     "one head per key head": {"lengths": [290, 2], "Q_HEADS": 2},
+    "seven heads per key head": {"lengths": [290, 2], "Q_HEADS": 14},
+    "heads of 256": {"lengths": [290, 2], "HEAD_DIM": 256},
     "full": {"lengths": [CONTEXT, CONTEXT]},
 }
 QUICK = ("ragged", "one key each: three chips are empty")
@@ -69,10 +71,10 @@ def paged(names: dict[str, Any], cache: np.ndarray, table: np.ndarray) -> np.nda
 def case(name: str, lengths: list[int], seed: int = 0, **constants: Any) -> dict[str, Any]:
     """One line of the table."""
     source = (ROOT / "examples" / "paged_decode.py").read_text()
-    constants = {"Q_HEADS": 8, "KV_HEADS": 2, "PAGES_AT_ONCE": 2} | constants
+    constants = {"Q_HEADS": 8, "KV_HEADS": 2, "HEAD_DIM": 128, "PAGES_AT_ONCE": 2} | constants
     random = np.random.default_rng(seed)
-    shape = (len(lengths), constants["KV_HEADS"], CONTEXT, 128)
-    q = random.normal(size=(len(lengths), constants["Q_HEADS"], 128)).astype(BF16)
+    shape = (len(lengths), constants["KV_HEADS"], CONTEXT, constants["HEAD_DIM"])
+    q = random.normal(size=(len(lengths), constants["Q_HEADS"], constants["HEAD_DIM"])).astype(BF16)
     k, v = (random.normal(size=shape).astype(BF16) for _ in range(2))
     clean = k.copy(), v.copy()
     for b, length in enumerate(lengths):
