@@ -60,20 +60,43 @@ def _attend(
         last = i + 1 >= blocks_of(jnp.minimum(b, BATCH - 1))
         return jnp.where(last, b + 1, b), jnp.where(last, 0, i + 1)
 
-    def for_each_page(b, i, slot, do):
-        """``do`` the copies of K and V of each page that the block has."""
-        for n in range(PAGES_AT_ONCE):
+    def page_copies(b, i, n, slot):
+        page, rows = table[0, b, i * PAGES_AT_ONCE + n], pl.ds(n * PAGE, PAGE)
+        return (
+            pltpu.make_async_copy(k_hbm.at[:, page], k_ring.at[slot, :, rows], here.at[0, slot]),
+            pltpu.make_async_copy(v_hbm.at[:, page], v_ring.at[slot, :, rows], here.at[1, slot]),
+        )
 
-            @pl.when(i * BKV + n * PAGE < keys_of(b))
-            def _page(n=n):
-                page, rows = table[0, b, i * PAGES_AT_ONCE + n], pl.ds(n * PAGE, PAGE)
-                do(pltpu.make_async_copy(k_hbm.at[:, page], k_ring.at[slot, :, rows], here.at[0, slot]))
-                do(pltpu.make_async_copy(v_hbm.at[:, page], v_ring.at[slot, :, rows], here.at[1, slot]))
+    def for_each_page(b, i, slot, do, whole):
+        """``do`` the copies of K and V of each page that the block has, or ``whole`` where it has all of them."""
+        left = keys_of(b) - i * BKV
+        pl.when(left > BKV - PAGE)(whole)
+
+        @pl.when(left <= BKV - PAGE)
+        def _some():
+            for n in range(PAGES_AT_ONCE - 1):
+
+                @pl.when(n * PAGE < left)
+                def _page(n=n):
+                    for copy in page_copies(b, i, n, slot):
+                        do(copy)
 
     def fetch(b, i, slot):
+        def all_pages():
+            for n in range(PAGES_AT_ONCE):
+                for copy in page_copies(b, i, n, slot):
+                    copy.start()
+
         @pl.when(b < BATCH)
         def _start():
-            for_each_page(b, i, slot, lambda copy: copy.start())
+            for_each_page(b, i, slot, lambda copy: copy.start(), all_pages)
+
+    def wait(b, i, slot):
+        def all_bytes():
+            for number, ring in enumerate((k_ring, v_ring)):
+                pltpu.make_async_copy(ring.at[slot], ring.at[slot], here.at[number, slot]).wait()
+
+        for_each_page(b, i, slot, lambda copy: copy.wait(), all_bytes)
 
     def send(ref, step):
         other = jax.lax.rem(me + (2, 1, 3)[step], CHIPS)  # the diagonal chip first: it is two hops away
@@ -94,7 +117,7 @@ def _attend(
         b, i, *ahead = carry
         slot = jax.lax.rem(t, DEPTH)
         left = keys_of(b) - i * BKV
-        for_each_page(b, i, slot, lambda copy: copy.wait())
+        wait(b, i, slot)
 
         @pl.when(i == 0)
         def _first():
