@@ -27,8 +27,8 @@ from ratchet.measure.session import CANDIDATE, INCUMBENT, KINDS, LAUNCH_SECONDS,
 
 KERNEL = ROOT / "examples" / "cpu_attention" / "kernel.py"
 OUT = ROOT / "benchmarks" / "data" / "cpu_launches.npz"
-TURNS = 60
-"""At most so many turns of a launch are stored."""
+TURNS = 200
+"""At most so many turns of a launch are stored; where there were fewer, the rest is 0."""
 
 
 def record(count: int, out: Path) -> None:
@@ -60,8 +60,11 @@ def record(count: int, out: Path) -> None:
 
 
 def save(launches: list, out: Path) -> None:
-    turns = min(TURNS, *(len(one.candidate_ms) for one in launches))
-    nanoseconds = np.array([[one.candidate_ms[:turns], one.incumbent_ms[:turns]] for one in launches], np.float64)
+    turns = min(TURNS, max(len(one.candidate_ms) for one in launches))
+    nanoseconds = np.zeros((len(launches), 2, turns))
+    for number, one in enumerate(launches):
+        for which, times in enumerate((one.candidate_ms, one.incumbent_ms)):
+            nanoseconds[number, which, : len(times[:turns])] = times[:turns]
     made = {
         "how": "python -m benchmarks.record_launches",
         "program": "examples/cpu_attention/kernel.py, two copies of it",

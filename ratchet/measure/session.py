@@ -28,7 +28,7 @@ ALONE = 5
 FEWEST = 3
 LAUNCHES_PER_PYTHON = 8
 """Launches are forked from one Python that has imported JAX and opened no device; then another is started."""
-LAUNCH_SECONDS = 0.5
+LAUNCH_SECONDS = 1.0
 """What a launch spends on timed calls, at least 30 turns apart."""
 BUDGET_SECONDS = 120.0
 
@@ -37,6 +37,8 @@ ENVIRONMENT = {
     "gpu": {"JAX_PLATFORMS": "cuda,cpu"},
     "tpu": {"JAX_PLATFORMS": "tpu,cpu"},
 }
+
+CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 
 Verify = Callable[[str, str, Path], None]
 """``verify(program's name, kind, folder with its outputs)``; raises a refusal where they are wrong."""
@@ -52,6 +54,8 @@ class Device:
     limits: Limits = LIMITS
     _child: Child | None = None
     _served: int = 0
+    _compiled: Path | None = None
+    """What the first launch compiled, for the others of this verdict. Gone with the verdict."""
 
     def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], Path]:
         """One launch: the record that its process left, and the folder of its outputs.
@@ -61,7 +65,10 @@ class Device:
         """
         if self._child is None or not self._child.alive or self._served >= LAUNCHES_PER_PYTHON:
             self.close()
-            self._child = Child(WORKER, directory=self.folder("timing"), environment=ENVIRONMENT[self.evaluator])
+            if self._compiled is None:
+                self._compiled = self.folder("compiled")
+            environment = {**ENVIRONMENT[self.evaluator], **CACHE, "JAX_COMPILATION_CACHE_DIR": str(self._compiled)}
+            self._child = Child(WORKER, directory=self.folder("timing"), environment=environment)
             self._child.ask(self._child.directory, self.limits)  # the imports are done, so they disturb no timing
             self._served = 0
         self._served += 1

@@ -66,16 +66,13 @@ def wait(outputs: Sequence[Any]) -> None:
 
 def poison(outputs: Sequence[Any]) -> Callable[[], None]:
     """A function that fills memory like that of the outputs with NaN (or ones) and frees it for the next call."""
-    shapes = [(leaf.shape, leaf.dtype) for leaf in outputs]
-    fill = jax.jit(
-        lambda: [
-            jnp.full(shape, jnp.nan if jnp.issubdtype(dtype, jnp.inexact) else 1, dtype) for shape, dtype in shapes
-        ]
-    )
+    filling = [
+        np.full(leaf.shape, np.nan if jnp.issubdtype(leaf.dtype, jnp.inexact) else 1, leaf.dtype) for leaf in outputs
+    ]
 
     def run() -> None:
-        for leaf in jax.block_until_ready(fill()):
-            leaf.delete()
+        for leaf in [jax.device_put(array, may_alias=False) for array in filling]:
+            leaf.block_until_ready().delete()
 
     run()
     return run
@@ -87,7 +84,8 @@ def launch(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     device = jax.devices()[0]
     pad = np.ones(random.SystemRandom().randrange(PADDING_BYTES), np.uint8)
     sets = [load_inputs(Path(asked["inputs"]) / kind, asked["specs"]) for kind in asked["kinds"]]
-    programs, before = [], []
+    programs: list[Timed] = []
+    before: Callable[[], None] | None = None
     opened = time.monotonic()
     for entry in asked["programs"]:
         program = Timed(name=entry["name"], call=compiled(Path(entry["path"]), entry["name"], sets[0]))
@@ -95,14 +93,14 @@ def launch(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
         if program.digests not in entry["known"]:
             for kind, one in zip(asked["kinds"], outputs, strict=True):
                 save_outputs(folder / program.name / kind, one)
-        before.append(poison(outputs[0]))
+        before = poison(outputs[0])
         programs.append(program)
         del outputs
     ready = time.monotonic()
     turns = 0
     if asked["seconds"] > 0:
         with trace.recording(folder / "trace", device.platform, deep=False, wanted=trace.times(device.platform)):
-            turns = take_turns(programs, sets, wait=wait, seconds=asked["seconds"], before=before[0])
+            turns = take_turns(programs, sets, wait=wait, seconds=asked["seconds"], before=before or (lambda: None))
     device_ns = trace.durations(folder / "trace", [p.name for p in programs], device.platform, turns)
     for program in programs:
         check_clocks(program.wall_ns, device_ns.get(program.name, []))

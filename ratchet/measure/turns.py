@@ -17,7 +17,7 @@ import numpy as np
 
 from ratchet.status import Refusal, Status
 
-MIN_TURNS, MAX_TURNS = 30, 500
+MIN_TURNS, MAX_TURNS = 30, 2000
 WARM_UP = 2
 """Calls of each program on each set of inputs before anything is timed."""
 

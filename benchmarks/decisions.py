@@ -1,0 +1,205 @@
+"""Thousands of simulated histories from really recorded CPU timings: who keeps what, and how often it is noise.
+
+    python -m benchmarks.decisions [--histories N] [--recording FILE] [--json FILE]
+
+The recording (``benchmarks/data/cpu_launches.npz``, made by ``python -m benchmarks.record_launches``) holds launches of
+two copies of one program. A simulated experiment takes launches from it, as they were recorded, makes the
+candidate's times shorter by its true gain, and lets a rule decide:
+
+  ours        ``ratchet/measure/stats.py``: launch after launch until it is decided or the time budget is over, by the
+              seconds that the recorded launches took; the level falls with every comparison of the history
+  published   one launch, the median of 30 calls, kept if it is below the median in the last row of the ledger
+
+Launches are drawn in two ways: at random with their roles by lot, and as recorded, one after the other from a random
+place, which keeps whatever drifts. A history is 100 experiments. Gains are judged at the 30th comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.table import show
+from prepare import ROOT
+from ratchet.measure import stats
+from ratchet.measure.session import BUDGET_SECONDS, FEWEST
+
+RECORDING = ROOT / "benchmarks" / "data" / "cpu_launches.npz"
+EXPERIMENTS = 100
+COMPARISON = 30
+CALLS = 30
+CHOICES = {
+    "fastest tenth (ours)": lambda times: stats.fastest(times.tolist()),
+    "median": np.median,
+    "fastest quarter": lambda times: np.sort(times)[: max(3, len(times) // 4)].mean(),
+    "minimum": np.min,
+    "mean": np.mean,
+}
+
+
+class Recording:
+    """Launches of two copies of one program: nanoseconds, two by as many turns as there were."""
+
+    def __init__(self, path: Path) -> None:
+        with np.load(path) as stored:
+            raw = stored["wall_ns"].astype(float)
+            self.seconds = stored["seconds"].astype(float)
+            self.made = json.loads(str(stored["made"]))
+        self.launches = [launch[:, launch[0] > 0] for launch in raw]
+        self.differences = np.array([stats.difference(one[0].tolist(), one[1].tolist()) for one in self.launches])
+
+    def drawn(self, generator: np.random.Generator, way: str) -> Iterator[int]:
+        """Numbers of launches, without end."""
+        count = len(self.launches)
+        if way == "at random":
+            while True:
+                yield from generator.integers(count, size=64)
+        place = int(generator.integers(count))
+        while True:
+            yield place % count
+            place += 1
+
+
+def ours(
+    recording: Recording, generator: np.random.Generator, gain: float, test: int, budget: float, way: str
+) -> tuple[str, int, float]:
+    """One comparison by our rule: the answer, the launches and the seconds."""
+    seen: list[float] = []
+    spent, level = 0.0, stats.level(test)
+    for number in recording.drawn(generator, way):
+        sign = generator.choice((-1, 1)) if way == "at random" else 1
+        seen.append(math.log1p(gain) + sign * recording.differences[number])
+        spent += recording.seconds[number]
+        if len(seen) < FEWEST:
+            continue
+        said = stats.answer(seen, level)
+        if said != stats.CANNOT_TELL or spent + spent / len(seen) > budget:
+            return said, len(seen), spent
+    raise AssertionError("drawing launches has no end")
+
+
+def published(recording: Recording, generator: np.random.Generator, way: str) -> float:
+    """The number that the published rule compares: a median of 30 calls of one launch, ns."""
+    number = next(recording.drawn(generator, way))
+    return float(np.median(recording.launches[number][generator.integers(2), :CALLS]))
+
+
+def equal_kernels(recording: Recording, histories: int, budget: float) -> list[dict[str, Any]]:
+    """Histories of candidates that are equal to the incumbent."""
+    rows = []
+    for way in ("at random", "as recorded"):
+        generator = np.random.default_rng(1)
+        kept = np.array(
+            [
+                sum(
+                    ours(recording, generator, 0.0, test, budget, way)[0] == stats.FASTER
+                    for test in range(1, EXPERIMENTS + 1)
+                )
+                for _ in range(histories)
+            ]
+        )
+        rows.append(_row("ours", way, kept, histories, stats.BUDGET))
+        wrong = []
+        for _ in range(histories):
+            numbers = [published(recording, generator, way) for _ in range(EXPERIMENTS + 1)]
+            wrong.append(sum(b < a for a, b in itertools.pairwise(numbers)))
+        rows.append(_row("published", way, np.array(wrong), histories, None))
+    return rows
+
+
+def _row(rule: str, way: str, kept: np.ndarray, histories: int, promised: float | None) -> dict[str, Any]:
+    return {
+        "rule": rule,
+        "launches drawn": way,
+        "histories": histories,
+        "experiments": histories * EXPERIMENTS,
+        "false keeps": int(kept.sum()),
+        "per experiment %": 100 * kept.mean() / EXPERIMENTS,
+        "histories with any %": 100 * float((kept > 0).mean()),
+        "promised at most %": None if promised is None else 100 * promised,
+    }
+
+
+def gains(recording: Recording, runs: int, budget: float) -> list[dict[str, Any]]:
+    """True gains and losses, one comparison each, late in a history."""
+    rows = []
+    for gain in (0.10, 0.03, 0.02, 0.01, 0.005, 0.0, -0.01, -0.03, -0.10):
+        generator = np.random.default_rng(2)
+        ended = [ours(recording, generator, gain, COMPARISON, budget, "at random") for _ in range(runs)]
+        answers = [said for said, _, _ in ended]
+        luck = [
+            published(recording, generator, "at random") / (1 + gain) < published(recording, generator, "at random")
+            for _ in range(runs)
+        ]
+        rows.append(
+            {
+                "true gain %": 100 * gain,
+                "kept %": 100 * answers.count(stats.FASTER) / runs,
+                "not faster %": 100 * answers.count(stats.NOT_FASTER) / runs,
+                "cannot tell %": 100 * answers.count(stats.CANNOT_TELL) / runs,
+                "launches, median": float(np.median([launches for _, launches, _ in ended])),
+                "seconds, median": float(np.median([seconds for _, _, seconds in ended])),
+                "seconds, 95 %": float(np.quantile([seconds for _, _, seconds in ended], 0.95)),
+                "published: kept %": 100 * float(np.mean(luck)),
+            }
+        )
+    return rows
+
+
+def spreads(recording: Recording) -> list[dict[str, Any]]:
+    """How launches differ, by what is taken from each."""
+    rows = []
+    for name, choice in CHOICES.items():
+        found = np.array([math.log(choice(one[1]) / choice(one[0])) for one in recording.launches])
+        rows.append(
+            {
+                "a launch's time is": name,
+                "differences, centre %": 100 * float(np.median(found)),
+                "spread % (1.48 MAD)": 148.26 * float(np.median(np.abs(found - np.median(found)))),
+                "standard deviation %": 100 * float(found.std()),
+                "next launch's correlation": float(np.corrcoef(found[:-1], found[1:])[0, 1]),
+            }
+        )
+    within = [np.log(one[0]).std() for one in recording.launches]
+    rows.append({**rows[0], "a launch's time is": "single calls, within a launch"})
+    rows[-1] |= {
+        "differences, centre %": None,
+        "spread % (1.48 MAD)": None,
+        "standard deviation %": 100 * float(np.median(within)),
+        "next launch's correlation": None,
+    }
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--histories", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=1000, help="comparisons for each true gain")
+    parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help="seconds that a comparison may take")
+    parser.add_argument("--recording", type=Path, default=RECORDING)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    recording = Recording(options.recording)
+    for what, value in recording.made.items():
+        print(f"{what}: {value}")
+    print(f"{len(recording.launches)} launches of {recording.seconds.mean():.1f} s, at most {options.budget:.0f} s")
+    show("two copies of one program, launch by launch", spreads(recording))
+    tables = {
+        "equal": equal_kernels(recording, options.histories, options.budget),
+        "gains": gains(recording, options.runs, options.budget),
+    }
+    show("candidates equal to the incumbent: each keep is false", tables["equal"])
+    show(f"true gains, at comparison {COMPARISON} of a history", tables["gains"])
+    if options.json is not None:
+        options.json.write_text(json.dumps(tables, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
