@@ -228,7 +228,7 @@ def ranking(predictions: Iterable[Prediction], widths: Mapping[str, float]) -> l
         modelled = math.log(one.device_ms / other.device_ms)
         measured = math.log((one.row.measured_ms - one.dispatch_ms) / (other.row.measured_ms - other.dispatch_ms))
         step = sum(abs(modelled) >= edge for edge in STEPS) - 1
-        rule = "the same: traded" if said.same else said.reason.split(",")[0]
+        rule = "the same: traded, and near" if said.same else said.reason.split(",")[0]
         seen.setdefault((rule, step), []).append(modelled * measured > 0)
     return [
         Ranked(

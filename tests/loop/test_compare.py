@@ -29,6 +29,7 @@ def modelled(issued: float, wait: float, width: float = 0.06) -> Modelled:
         (modelled(1.0, 0.2), modelled(1.05, 0.196), False, "nothing is traded"),
         (modelled(1.0, 0.2), modelled(1.05, 0.18), True, "trade"),
         (modelled(1.0, 0.2), modelled(0.9, 0.25), True, "-0.0500 ms of waiting"),
+        (modelled(1.0, 0.2), modelled(0.85, 0.26), False, "far enough apart"),
         (modelled(1.0, 0.2), modelled(1.4, 0.1), False, "do not overlap"),
     ],
 )
