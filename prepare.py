@@ -82,14 +82,13 @@ def judge(
             score = steps.run("roofline", lambda p, t: roofline.step(p, t, chip), problem, timeline)
             claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)
         else:
-            steps.run("kernel", measuring.program, artefact)
             parity = steps.run("correctness", lambda p, a: bench.check(p, a, freeze=freeze), problem, artefact)
         if on in MEASURED and steps.status is Status.PASS:
             rival = steps.run("incumbent", bench.incumbent, against)
             samples, paired = bench.parts(
                 steps.run("measure", lambda p, a: bench.step(p, a, rival, against), problem, artefact)
             )
-            score = steps.run("roofline", lambda p, s: roofline.measured(p, s, bench.peak()), problem, samples)
+            score = steps.run("roofline", lambda p, s: roofline.measured(p, s, bench.peak(), score), problem, samples)
 
         if evidence is not None and work.exists():
             shutil.copytree(work, evidence, dirs_exist_ok=True)

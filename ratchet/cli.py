@@ -24,7 +24,7 @@ from ratchet.status import Refusal, Status
 from ratchet.values import MEASURED, Against, Conditions, Row, Verdict
 from ratchet.view import verdict_json
 from ratchet.view.blame import blame_text
-from ratchet.view.history import log_table, show
+from ratchet.view.history import fidelity_table, log_table, show
 from ratchet.view.progress import Progress
 from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean
@@ -33,7 +33,7 @@ from ratchet.view.xspace import trace_path, write_xspace
 DUMPS, TRACES = evidence_room.FOLDERS
 BLAME = "blame.txt"
 """The blame table of an experiment, beside its dumps."""
-COMMANDS = ("run", "log", "show", "verify", "rebuild", "export")
+COMMANDS = ("run", "log", "show", "verify", "rebuild", "fidelity", "export")
 EXPORTED = ("kernels", "pallas_flash/kernels")
 """Where kernel files for any shape lie, and where their modules go."""
 
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="./ratchet.sh",
         description="One experiment: judge the kernel file, then keep it as a commit or revert it.",
-        usage='./ratchet.sh "message" [options] | log | show ID | verify | rebuild | export',
+        usage='./ratchet.sh "message" [options] | log | show ID | verify | rebuild | fidelity | export',
         epilog="exit codes:\n" + "\n".join(f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in Status),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         ("log", _log, "the history, newest last"),
         ("verify", _verify, "check that ledger and git agree and nothing was edited"),
         ("rebuild", _rebuild, "write results.tsv anew from git"),
+        ("fidelity", _fidelity, "measured over modelled latency, of the rows that have both"),
     ):
         command = commands.add_parser(name, help=text)
         command.set_defaults(command=function)
@@ -231,7 +232,11 @@ def _wire(root: Path, options: argparse.Namespace, progress: Progress) -> Callab
 
 
 def _evaluator(options: argparse.Namespace) -> str:
-    return options.on or devices.preferred()
+    """What judges. Refuses at once where there is no such device."""
+    evaluator = options.on or devices.preferred()
+    if evaluator in MEASURED:
+        devices.peak(evaluator, devices.device(evaluator))
+    return evaluator
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -321,6 +326,11 @@ def _show(options: argparse.Namespace) -> int:
     print(show(row))
     if Path(row.id).name == row.id and (_root() / DUMPS / row.id / BLAME).is_file():
         print(f"  {'blame':<12} {DUMPS}/{row.id}/{BLAME}")
+    return Status.PASS.exit_code
+
+
+def _fidelity(_options: argparse.Namespace) -> int:
+    print(fidelity_table(log.rows(_root())))
     return Status.PASS.exit_code
 
 

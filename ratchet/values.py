@@ -351,7 +351,7 @@ class Score:
     wait_ms: float = 0.0
     """Part of the latency in which nothing is issued, because a DMA or another chip is waited for. Modelled only."""
     band: Band | None = None
-    """How far the model may be off. Modelled only."""
+    """How far the model may be off; beside a measured latency as well, where both are known."""
 
 
 @dataclass(frozen=True, kw_only=True)

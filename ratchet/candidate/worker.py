@@ -26,6 +26,7 @@ from jax import export
 from ratchet.candidate import contract
 from ratchet.candidate import mesh as meshes
 from ratchet.candidate.lines import keep_lines_apart
+from ratchet.candidate.platforms import GPU_KERNELS
 from ratchet.candidate.problem import specs
 from ratchet.candidate.promote import in_float64
 from ratchet.child import PACKAGE_ROOT, serve
@@ -129,7 +130,9 @@ def exported(function: Callable[..., Any], avals: Any, platform: str) -> export.
     def program(*args: Any) -> list[Any]:
         return jax.tree.leaves(function(*args))
 
-    return export.export(jax.jit(program), platforms=(platform,))(*avals)
+    # It is read by this very version of JAX, so promises about other versions are not needed.
+    kernels = [export.DisabledSafetyCheck.custom_call(name) for name in GPU_KERNELS] if platform == "cuda" else []
+    return export.export(jax.jit(program), platforms=(platform,), disabled_checks=kernels)(*avals)
 
 
 @contextlib.contextmanager

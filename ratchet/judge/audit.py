@@ -16,7 +16,7 @@ TOLERANCE = 0.05
 MEETING_BYTES = 8192
 """Traffic of a chip that is no program's: the records that the chips of a slice exchange before it, at most."""
 
-_HOST = re.compile(
+HOST = re.compile(
     r"\b(?:infeed|outfeed|send|recv)\("
     r'|custom_call_target="[^"]*(?:callback|Callback|host_compute|xla_ffi)[^"]*"'
 )
@@ -35,7 +35,7 @@ def program(compiled: Program) -> tuple[tuple[str, ...], str]:
             Status.NOT_A_KERNEL,
             "the compiled program holds no Pallas kernel: kernel_fn is plain XLA, or its kernel's result is not used",
         )
-    host = _HOST.search((compiled.dump_dir / "optimized.hlo").read_text())
+    host = HOST.search((compiled.dump_dir / "optimized.hlo").read_text())
     if host is not None:
         raise Refusal(
             Status.HOST_CALLBACK, f"the compiled program calls the host ({host[0]:.80}); wanted a kernel alone"

@@ -8,20 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ratchet.candidate import room
+from ratchet.candidate.platforms import GPU_KERNELS, PLATFORMS
 from ratchet.candidate.problem import Problem
+from ratchet.judge import audit
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
 from ratchet.measure import devices, session
 from ratchet.status import Refusal, Status
 from ratchet.values import MEASURED, Against, Artefact, Paired, Parity, Samples
 
-PLATFORMS = {"tpu": "tpu", "gpu": "cuda", "cpu": "cpu"}
-"""What each evaluator's programs are exported for; the model's are a TPU's."""
-
 BUDGET_SECONDS = session.BUDGET_SECONDS
-
-GPU_KERNELS = ("__gpu$xla.gpu.triton", "triton_kernel_call", "mosaic_gpu", "mosaic_gpu_v2")
-"""Custom calls that are Pallas kernels on a GPU."""
+HLO = "optimized.hlo"
 
 
 def platform(evaluator: str) -> str:
@@ -39,19 +36,25 @@ def by(evaluator: str) -> str:
     return f"on the {evaluator}" if evaluator in MEASURED else "by the schedule machine"
 
 
-def program(artefact: Artefact) -> tuple[tuple[str, ...], str]:
-    """A step of a verdict: refuse a program that calls anything but kernels of its own; those on a GPU need one.
+def check_program(platform: str, text: str) -> tuple[str, ...]:
+    """The Pallas kernels in a compiled program, from its HLO text. On a GPU there has to be one.
 
     Raises:
       Refusal: ``NOT_A_KERNEL`` or ``HOST_CALLBACK``.
     """
-    called = sorted(set(re.findall(rb"[\w$.]*(?:callback|Callback)[\w$.]*", artefact.program)))
-    if called:
-        raise Refusal(Status.HOST_CALLBACK, f"the program calls the host ({called[0].decode()}); wanted a kernel alone")
-    found = tuple(name for name in GPU_KERNELS if name.encode() in artefact.program)
-    if artefact.platform == "cuda" and not found:
-        raise Refusal(Status.NOT_A_KERNEL, "the program holds no Pallas kernel: kernel_fn is plain XLA")
-    return found, ", ".join(found) or "plain XLA, as a CPU has it; no host calls"
+    host = audit.HOST.search(text)
+    if host is not None:
+        raise Refusal(
+            Status.HOST_CALLBACK, f"the compiled program calls the host ({host[0]:.80}); wanted a kernel alone"
+        )
+    called = re.findall(r' custom-call\(.*?custom_call_target="([^"]*)"', text)
+    found = tuple(dict.fromkeys(name for name in called if name in GPU_KERNELS))
+    if platform == "cuda" and not found:
+        raise Refusal(
+            Status.NOT_A_KERNEL,
+            "the compiled program holds no Pallas kernel: kernel_fn is plain XLA, or its kernel's result is not used",
+        )
+    return found
 
 
 @dataclass(kw_only=True)
@@ -77,7 +80,11 @@ class Bench:
         return self._device
 
     def check(self, problem: Problem, artefact: Artefact, *, freeze: bool) -> tuple[Parity, str]:
-        """A step of a verdict: the values that the device computes, as ``correctness.Examiner`` judges them."""
+        """A step of a verdict: the values that the device computes, as ``correctness.Examiner`` judges them.
+
+        Raises:
+          Refusal: also as ``check_program``, before any value is compared.
+        """
         if problem.mesh.chips > 1:
             raise Refusal(Status.CONTRACT, f"a mesh is declared; on a {self.evaluator} one device is judged")
         return self.exam.step(problem, artefact, freeze=freeze, deep=False, execute=self._execute(problem))
@@ -93,6 +100,11 @@ class Bench:
                     "seconds": 0,
                 }
             )
+            text = (folder / session.CANDIDATE / HLO).read_text()
+            if self.exam.evidence is not None:
+                self.exam.evidence.mkdir(parents=True, exist_ok=True)
+                (self.exam.evidence / HLO).write_text(text)
+            check_program(platform(self.evaluator), text)
             return folder / session.CANDIDATE
 
         return run

@@ -25,11 +25,16 @@ class Peak(Protocol):
     def hbm_bytes_per_s(self) -> float: ...
 
 
-def measured(problem: Problem, samples: Samples, peak: Peak) -> tuple[Score, str]:
-    """A step of a verdict: the score of a measured latency, in words."""
+def measured(problem: Problem, samples: Samples, peak: Peak, modelled: Score | None) -> tuple[Score, str]:
+    """A step of a verdict: the score of a measured latency, in words, with the model's band where there is one."""
     found = score(problem.flops, problem.compulsory_bytes, samples.latency_ms, peak)
     floor = floor_ms(problem.flops, problem.compulsory_bytes, peak)
-    return found, f"{found.util_pct:.2f} % of the roofline, {found.regime}; its floor is {floor:.4g} ms"
+    said = f"{found.util_pct:.2f} % of the roofline, {found.regime}; its floor is {floor:.4g} ms"
+    if modelled is not None and modelled.band is not None:
+        found, low, high = replace(found, band=modelled.band), modelled.band.low_ms, modelled.band.high_ms
+        if not low <= samples.latency_ms <= high:
+            said += f"; measured outside the model's band of {low:.4g} to {high:.4g} ms"
+    return found, said
 
 
 def step(problem: Problem, timeline: Timeline, chip: Chip) -> tuple[Score, str]:

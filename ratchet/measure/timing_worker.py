@@ -29,6 +29,7 @@ from ratchet.status import Refusal, Status
 PADDING_BYTES = 1 << 22
 """Up to so much is allocated first, at random: where arrays and code lie should differ from launch to launch."""
 TRACED_CALLS = 3
+HLO = "optimized.hlo"
 
 
 def load_inputs(folder: Path, specs: Sequence[dict[str, Any]]) -> list[Any]:
@@ -47,8 +48,8 @@ def save_outputs(folder: Path, outputs: Sequence[Any]) -> None:
         np.ascontiguousarray(np.asarray(leaf)).view(np.uint8).tofile(folder / f"output{number}.bin")
 
 
-def compiled(path: Path, name: str, arrays: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
-    """The exported program at ``path``, compiled for this device as a module called ``jit_<name>``."""
+def compiled(path: Path, name: str, arrays: Sequence[Any]) -> tuple[Callable[[Sequence[Any]], list[Any]], str]:
+    """The exported program at ``path``, compiled for this device as the module ``jit_<name>``, and its HLO text."""
     program = export.deserialize(bytearray(path.read_bytes()))
 
     def call(*args: Any) -> list[Any]:
@@ -56,7 +57,7 @@ def compiled(path: Path, name: str, arrays: Sequence[Any]) -> Callable[[Sequence
 
     call.__name__ = name
     executable = jax.jit(call).lower(*arrays).compile()
-    return lambda given: executable(*given)
+    return lambda given: executable(*given), executable.as_text() or ""
 
 
 def wait(outputs: Sequence[Any]) -> None:
@@ -88,11 +89,13 @@ def launch(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     before: Callable[[], None] | None = None
     opened = time.monotonic()
     for entry in asked["programs"]:
-        program = Timed(name=entry["name"], call=compiled(Path(entry["path"]), entry["name"], sets[0]))
+        call, text = compiled(Path(entry["path"]), entry["name"], sets[0])
+        program = Timed(name=entry["name"], call=call)
         outputs = warm_up(program, sets, wait)
         if program.digests not in entry["known"]:
             for kind, one in zip(asked["kinds"], outputs, strict=True):
                 save_outputs(folder / program.name / kind, one)
+            (folder / program.name / HLO).write_text(text)
         before = poison(outputs[0])
         programs.append(program)
         del outputs

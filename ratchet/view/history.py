@@ -44,6 +44,27 @@ def log_table(rows: Sequence[Row], *, terminal: bool = False, width: int = WIDTH
     return capture.get().rstrip("\n")
 
 
+def fidelity_table(rows: Sequence[Row]) -> str:
+    """Measured over modelled latency, of every row that has both, and how the ratio spreads."""
+    lines, ratios = [], []
+    for row in rows:
+        measured, modelled = number(row.median_ms), number(row.modelled_ms)
+        if measured is None or not modelled:
+            continue
+        ratios.append(measured / modelled)
+        low, high = number(row.band_low_ms), number(row.band_high_ms)
+        outside = low is not None and high is not None and not low <= measured <= high
+        lines.append(
+            f"{clean(row.id, 24):<22} {clean(row.chip, 12):<8} {fixed(measured):>10} ms measured "
+            f"{fixed(modelled):>10} ms modelled  ratio {ratios[-1]:.3f}{'  outside the band' if outside else ''}"
+        )
+    if not ratios:
+        return "No row has both latencies: they come from judging with a TPU attached (`--on tpu`)."
+    ratios.sort()
+    middle = ratios[len(ratios) // 2]
+    return "\n".join([*lines, f"{len(ratios)} rows, ratio {ratios[0]:.3f} to {ratios[-1]:.3f}, middle {middle:.3f}"])
+
+
 def show(row: Row, *, width: int = WIDTH) -> str:
     """Every column of one row, labelled; empty ones are left out."""
     kind = kind_of(row.evaluator) if row.evaluator else ""
