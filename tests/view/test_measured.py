@@ -1,0 +1,88 @@
+"""What a person and a program read of a measured verdict."""
+
+import dataclasses
+import json
+
+import jsonschema
+import pytest
+
+from ratchet.status import Status
+from ratchet.values import Launch, Paired, Samples
+from ratchet.view.history import fidelity_table
+from ratchet.view.terminal import report
+from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
+
+from .timelines import row, verdict
+
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text()))
+LAUNCHES = tuple(
+    Launch(candidate_ms=(ms, ms + 0.5, ms), incumbent_ms=(2.0, 2.0, 2.5), candidate_first=ms > 1.5, seconds=2.5)
+    for ms in (1.5, 1.4, 1.6)
+)
+SAMPLES = Samples(evaluator="cpu", device="cpu", launches=LAUNCHES, seconds=7.5)
+TOLD = Paired(
+    answer="cannot tell", speedup=1.3333, low=0.0, high=float("inf"), launches=3, samples=9, test=4, level=0.0025,
+    log_evidence=1.5, seconds=7.5, more_launches=9, more_seconds=22.5,
+)  # fmt: skip
+
+
+def measured(*, timeline=None, paired=TOLD, evaluator="cpu", chip="EPYC, 2 cores"):
+    judged = verdict(timeline=timeline, samples=SAMPLES, paired=paired)
+    return dataclasses.replace(
+        judged, conditions=dataclasses.replace(judged.conditions, evaluator=evaluator, chip=chip)
+    )
+
+
+def text_of(judged):
+    return report(judged, decision="reverted", reason="not to be told from row x", id="e1")
+
+
+def test_the_report_says_what_was_timed_and_how():
+    text = text_of(measured())
+    assert "cpu (measured on the device) · EPYC, 2 cores" in text
+    assert "TPU" not in text.split("judged by")[1].splitlines()[0]
+    assert "9 calls in 3 launches by the wall clock" in text
+    assert "1.400 to 1.600 ms" in text
+    assert "1.3333 over the incumbent" in text
+    assert "too few launches for an interval" in text
+    assert "ms modelled" not in text
+
+
+def test_with_a_tpu_both_latencies_stand_side_by_side():
+    modelled = verdict().timeline
+    text = text_of(measured(timeline=modelled, evaluator="tpu", chip="v5e"))
+    assert "TPU v5e" in text
+    assert f"measured over modelled {SAMPLES.latency_ms / modelled.latency_ms:.3f}" in text
+
+
+def test_device_times_are_used_where_every_launch_has_them():
+    told = [dataclasses.replace(one, candidate_device_ms=(1.0, 1.1, 1.2)) for one in LAUNCHES]
+    assert dataclasses.replace(SAMPLES, launches=tuple(told)).clock == "device"
+    assert dataclasses.replace(SAMPLES, launches=tuple(told)).latency_ms == 1.1
+    assert dataclasses.replace(SAMPLES, launches=(*told[:2], LAUNCHES[2])).clock == "wall"
+    assert SAMPLES.latency_ms == 1.5
+
+
+@pytest.mark.parametrize("paired", [None, TOLD, dataclasses.replace(TOLD, answer="faster", low=1.1, high=1.5)])
+def test_the_document_holds_every_timing(paired):
+    document = verdict_document(measured(paired=paired), outcome=Status.CANNOT_TELL, decision="reverted", reason="r")
+    document = json.loads(dumps(document))
+    VALIDATOR.validate(document)
+    assert document["outcome"]["exit_code"] == Status.CANNOT_TELL.exit_code
+    assert document["verdict"]["samples"]["kind"] == "measured"
+    assert document["verdict"]["samples"]["launches"][1]["candidate_ms"] == [1.4, 1.9, 1.4]
+    assert (document["verdict"]["paired"] is None) == (paired is None)
+
+
+def test_fidelity_is_the_ratio_of_rows_that_have_both():
+    assert fidelity_table([row(median_ms="2.0", modelled_ms="")]).startswith("No row has both")
+    rows = [
+        row(id="a", median_ms="2.2", modelled_ms="2.0", band_low_ms="1.8", band_high_ms="2.3"),
+        row(id="b", median_ms="3.0", modelled_ms="2.0", band_low_ms="1.8", band_high_ms="2.3"),
+        row(id="c", median_ms="", modelled_ms=""),
+    ]
+    first, second, last = fidelity_table(rows).splitlines()
+    assert "ratio 1.100" in first
+    assert "outside" not in first
+    assert second.endswith("ratio 1.500  outside the band")
+    assert last.startswith("2 rows, ratio 1.100 to 1.500")
