@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from ratchet.values import MEASURED, Against, Artefact, Paired, Parity, Samples
 
 BUDGET_SECONDS = session.BUDGET_SECONDS
 HLO = "optimized.hlo"
+TIMINGS = "timings.json"
 
 
 def platform(evaluator: str) -> str:
@@ -150,11 +153,19 @@ class Bench:
             deep=self.deep,
             progress=self.exam.progress,
         ).run()
+        self._write_evidence(samples)
         said = (
             f"{samples.latency_ms:.4g} ms measured ({samples.clock} clock), {samples.calls} calls in "
             f"{len(samples.launches)} launches"
         )
         return (samples, paired), said + (f"; {paired.answer}" if paired else "")
+
+    def _write_evidence(self, samples: Samples) -> None:
+        """Every timing of every launch, beside the compiler's texts."""
+        if self.exam.evidence is not None:
+            self.exam.evidence.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(dataclasses.asdict(samples), indent=1)
+            (self.exam.evidence / TIMINGS).write_text(text + "\n")
 
     def peak(self) -> devices.Peak:
         """What the device can do at most."""

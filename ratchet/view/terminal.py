@@ -99,7 +99,7 @@ def _pairs(
     if verdict.score is not None:
         yield from _score(verdict.score, kind, incumbent)
     if verdict.samples is not None:
-        yield from _samples(verdict.samples, verdict.paired, verdict.timeline)
+        yield from _samples(verdict.samples, verdict.paired, verdict.timeline, verdict.score)
     if verdict.timeline is not None and verdict.timeline.chips:
         yield "chips", _chips(verdict.timeline, verdict.score)
     if verdict.footprint is not None:
@@ -143,7 +143,7 @@ def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
     )
 
 
-def _samples(samples: Samples, paired: Paired | None, timeline: Timeline | None) -> Lines:
+def _samples(samples: Samples, paired: Paired | None, timeline: Timeline | None, score: Score | None) -> Lines:
     medians = sorted(samples.medians_ms)
     yield (
         "timing",
@@ -152,7 +152,13 @@ def _samples(samples: Samples, paired: Paired | None, timeline: Timeline | None)
     )
     if timeline is not None:
         ratio = samples.latency_ms / timeline.latency_ms
-        yield "model", f"{fixed(timeline.latency_ms)} ms modelled · measured over modelled {ratio:.3f}"
+        band = score.band if score is not None else None
+        outside = band is not None and not band.low_ms <= samples.latency_ms <= band.high_ms
+        yield (
+            "model",
+            f"{fixed(timeline.latency_ms)} ms modelled · measured over modelled {ratio:.3f}"
+            + (", OUTSIDE the model's band" if outside else ""),
+        )
     if paired is not None:
         interval = f"{paired.low:.4f} to {paired.high:.4f}" if paired.low > 0 else "too few launches for an interval"
         yield (

@@ -1,5 +1,6 @@
 """The roofline and the score, against numbers worked out by hand."""
 
+import dataclasses
 import math
 
 import pytest
@@ -7,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.chips import V5E
-from ratchet.judge.roofline import floor_ms, score
+from ratchet.judge.roofline import floor_ms, measured, score
 from ratchet.status import Refusal, Status
+from ratchet.values import Band, Launch, Samples
+from tests.judge.programs import examined
+from tests.kernels import ATTENTION
 
 FLOPS = 2 * 2 * 16384 * 16385 // 2 * 128
 """Causal attention of 16384 by 128: the lower triangle."""
@@ -76,3 +80,16 @@ def test_traffic_between_chips_earns_nothing():
     assert without.score == much.score
     assert (without.regime, much.regime) == ("memory-bound", "ici-bound")
     assert much.ici_util_pct == pytest.approx(80)
+
+
+@pytest.mark.parametrize(("ms", "outside"), [(3.0, False), (4.5, True)])
+def test_a_measured_latency_keeps_the_models_band_beside_it(ms, outside):
+    launch = Launch(candidate_ms=(ms - 0.1, ms, ms + 0.1))
+    samples = Samples(evaluator="tpu", device="TPU v5 lite", launches=(launch,) * 3, seconds=1.0)
+    problem = examined(ATTENTION)[1]
+    band = Band(bound_by="compute", low_ms=2.0, high_ms=4.0)
+    modelled = dataclasses.replace(score(problem.flops, problem.compulsory_bytes, 3.1, V5E), band=band)
+    found, said = measured(problem, samples, V5E, modelled)
+    assert (found.latency_ms, found.band) == (ms, band)
+    assert ("outside the model's band" in said) == outside
+    assert measured(problem, samples, V5E, None)[0].band is None

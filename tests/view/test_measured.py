@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from ratchet.status import Status
-from ratchet.values import Launch, Paired, Samples
+from ratchet.values import Band, Launch, Paired, Samples
 from ratchet.view.history import fidelity_table
 from ratchet.view.terminal import report
 from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
@@ -53,6 +53,14 @@ def test_with_a_tpu_both_latencies_stand_side_by_side():
     text = text_of(measured(timeline=modelled, evaluator="tpu", chip="v5e"))
     assert "TPU v5e" in text
     assert f"measured over modelled {SAMPLES.latency_ms / modelled.latency_ms:.3f}" in text
+
+
+@pytest.mark.parametrize(("low", "high", "outside"), [(1.0, 2.0, False), (1.6, 2.0, True), (1.0, 1.4, True)])
+def test_where_they_disagree_by_more_than_the_band_it_is_said(low, high, outside):
+    judged = measured(timeline=verdict().timeline, evaluator="tpu", chip="v5e")
+    band = Band(bound_by="compute", low_ms=low, high_ms=high)
+    judged = dataclasses.replace(judged, score=dataclasses.replace(judged.score, band=band))
+    assert ("OUTSIDE the model's band" in text_of(judged)) == outside
 
 
 def test_device_times_are_used_where_every_launch_has_them():
