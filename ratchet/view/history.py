@@ -27,7 +27,8 @@ def log_table(rows: Sequence[Row], *, terminal: bool = False, width: int = WIDTH
     """All rows, newest last, one line each; kept ones and baselines carry a mark.
 
     ``change`` relates a score to the kept one before it, and only where both were judged under the
-    same conditions. ``terminal`` asks for colours, else the text is plain.
+    same conditions; of a measured kernel it is the speed-up over the one timed beside it. ``terminal``
+    asks for colours, else the text is plain.
     """
     if not rows:
         return "The ledger has no rows yet."
@@ -103,12 +104,20 @@ def _cells(row: Row, before: Row | None) -> tuple[str, ...]:
         clean(row.id, 24),
         clean(row.commit)[:9],
         "-" if score is None else fixed(score),
-        "" if score is None or old is None else change(score, old),
+        _change(row, score, old),
         "" if latency is None else fixed(latency),
         "" if util is None else f"{util:.2f}",
         clean(row.status, 24),
         note[0] if note else "",
     )
+
+
+def _change(row: Row, score: float | None, old: float | None) -> str:
+    """Of measured rows the speed-up over the kernel that was timed beside them: two medians tell nothing."""
+    speedup = number(row.speedup)
+    if row.evaluator and kind_of(row.evaluator) == "measured":
+        return "" if speedup is None else change(speedup, 1.0)
+    return "" if score is None or old is None else change(score, old)
 
 
 def _layout(table: Sequence[tuple[str, ...]], width: int) -> list[Text]:

@@ -134,7 +134,7 @@ def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
         )
     against = ""
     before = number(incumbent.score) if incumbent else None
-    if incumbent is not None and before is not None:
+    if incumbent is not None and before is not None and kind == "modelled":  # measured: see the speed-up
         against = f" · incumbent {fixed(before)} at {incumbent.commit[:9]} ({change(score.score, before)})"
     yield "score", fixed(score.score) + against
     yield (

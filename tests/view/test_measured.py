@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.status import Status
 from ratchet.values import Band, Launch, Paired, Samples
-from ratchet.view.history import fidelity_table
+from ratchet.view.history import fidelity_table, log_table
 from ratchet.view.terminal import report
 from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
 
@@ -94,3 +94,18 @@ def test_fidelity_is_the_ratio_of_rows_that_have_both():
     assert "outside" not in first
     assert second.endswith("ratio 1.500  outside the band")
     assert last.startswith("2 rows, ratio 1.100 to 1.500")
+
+
+def test_two_medians_are_never_set_beside_each_other():
+    incumbent = row(id="a", commit="c" * 40, score="1.0", median_ms="9.0", evaluator="cpu")
+    text = report(measured(), decision="kept", reason="", id="e1", incumbent=incumbent)
+    assert "incumbent 1" not in text
+    rows = [
+        row(id="a", evaluator="cpu", score="10.0", decision="baseline"),
+        row(id="b", evaluator="cpu", score="30.0", decision="kept", speedup="1.0312"),
+        row(id="c", evaluator="cpu", score="90.0", decision="reverted", speedup=""),
+    ]
+    _, first, second, third, _ = log_table(rows).splitlines()
+    assert "%" not in first
+    assert "+3.12 %" in second
+    assert "%" not in third
