@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, on two processes. Arguments go to pytest: ./test.sh -m slow, ./test.sh tests/loop
+# The tests but the slow ones, on two processes. Arguments go to pytest: ./test.sh -m slow, ./test.sh tests/loop
 set -eu
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 . "$root/environment.sh"
