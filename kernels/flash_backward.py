@@ -29,7 +29,7 @@ SKIP, PARTIAL, FULL = 0, 1, 2
 class BackwardBlocks:
     """How the work is cut. Chunks divide the padded lengths, blocks the chunks, ``rows`` and ``strip`` the blocks."""
 
-    chunk_q: int = 16384
+    chunk_q: int = 32768
     """Queries of each head of a group that lie in VMEM at once. One pass needs all of them."""
     chunk_kv: int = 1024
     """Keys that lie in VMEM at once."""
@@ -350,9 +350,7 @@ def flash_backward(
 # ---- judged at one shape by what follows; an export ends here ----
 
 KERNEL_NAME = "flash_backward"
-PROBLEM_DESCRIPTION = (
-    "causal attention backward with logsumexp given, 2 heads on 1 key head, 4096 x 128 bfloat16"
-)
+PROBLEM_DESCRIPTION = "causal attention backward with logsumexp given, 2 heads on 1 key head, 4096 x 128 bfloat16"
 
 HEADS, SEQ, HEAD_DIM = 2, 4096, 128
 SCALE = 0.125 / LOG2E
@@ -367,9 +365,7 @@ def kernel_fn(q, k, v, do, lse, di):
     pattern = Pattern(right=0, q_len=SEQ, kv_len=SEQ)
     found = ()
     for gradients in PASSES:
-        found += flash_backward(
-            q, k, v, do, lse, di, pattern=pattern, blocks=BLOCKS, scale=SCALE, gradients=gradients
-        )
+        found += flash_backward(q, k, v, do, lse, di, pattern=pattern, blocks=BLOCKS, scale=SCALE, gradients=gradients)
     return found
 
 
