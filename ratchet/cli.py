@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export", help="make the modules of pallas_flash from kernels/")
     export.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: kernels/*.py")
     export.add_argument("--to", type=Path, metavar="FOLDER", help="default: pallas_flash/kernels")
+    export.add_argument("--draft", action="store_true", help="also what no row has judged; the module says so")
     export.set_defaults(command=_export)
     return parser
 
@@ -362,7 +363,7 @@ def _export(options: argparse.Namespace) -> int:
     if not files or not all(file.is_relative_to(root) for file in files):
         raise Refusal(Status.NOT_FOUND, f"nothing to export: name kernel files inside {root}")
     folder = options.to or root / EXPORTED[1]
-    made = {file.name: exporting.export(root, file.relative_to(root).as_posix()) for file in files}
+    made = {file.name: exporting.export(root, file.relative_to(root).as_posix(), draft=options.draft) for file in files}
     for name, data in made.items():
         (folder / name).write_bytes(data)
         print(f"{folder / name}: {len(data)} bytes")

@@ -20,8 +20,10 @@ LINE = "# ---- judged at one shape by what follows; an export ends here ----"
 WIDTH = 116
 
 
-def export(root: Path, kernel: str) -> bytes:
+def export(root: Path, kernel: str, *, draft: bool = False) -> bytes:
     """The module made of the kernel file ``kernel``, a path relative to the repository at ``root``.
+
+    With ``draft``, of what HEAD has although no row judged it; its header says so.
 
     Raises:
         Refusal: NOT_FOUND if no kept row judged what HEAD has, CONTRACT if the file cannot be parted.
@@ -35,16 +37,15 @@ def export(root: Path, kernel: str) -> bytes:
         for row in log.rows(root)
         if (row.kernel, row.kernel_blob) == (kernel, entry.blob) and row.score and row.decision in ("kept", "baseline")
     ]
-    if not judged:
+    if not judged and not draft:
         message = (
             f'no row of the ledger has HEAD\'s {kernel}: judge it first, ./ratchet.sh --kernel {kernel} "baseline"'
         )
         raise Refusal(Status.NOT_FOUND, message)
-    row = judged[0]
-    return module(history.blob(entry.blob).decode(), kernel, row).encode()
+    return module(history.blob(entry.blob).decode(), kernel, judged[0] if judged else None).encode()
 
 
-def module(source: str, kernel: str, row: Row) -> str:
+def module(source: str, kernel: str, row: Row | None) -> str:
     """The text of the module. Pure.
 
     Raises:
@@ -61,15 +62,16 @@ def module(source: str, kernel: str, row: Row) -> str:
     return header(kernel, row) + above.rstrip("\n") + "\n"
 
 
-def header(kernel: str, row: Row) -> str:
-    """Where a module comes from, as comments."""
-    return "".join(
-        f"# {line}"[:WIDTH] + "\n"
-        for line in (
-            f"Made by `./ratchet.sh export` from {kernel}: edit that, not this.",
+def header(kernel: str, row: Row | None) -> str:
+    """Where a module comes from, as comments; ``row`` is None for one that was not judged."""
+    lines = [f"Made by `./ratchet.sh export` from {kernel}: edit that, not this."]
+    if row is None:
+        lines.append("A draft: no row of the ledger has judged it.")
+    else:
+        lines += [
             f"commit     {row.commit}",
             f"score      {row.score} ({row.median_ms} ms, {row.util_pct} % of the roofline)",
             f"evaluator  {row.evaluator}, {row.chip}, {row.compiler}",
             f"problem    {row.problem}",
-        )
-    )
+        ]
+    return "".join(f"# {line}"[:WIDTH] + "\n" for line in lines)

@@ -51,6 +51,7 @@ def test_what_was_never_judged_is_not_exported(stage: Stage) -> None:
     with pytest.raises(Refusal, match="judge it first") as refused:
         export(stage.root, KERNEL)
     assert refused.value.status is Status.NOT_FOUND
+    assert b"no row of the ledger has judged it" in export(stage.root, KERNEL, draft=True)
 
 
 @pytest.mark.parametrize(
