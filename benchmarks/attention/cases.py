@@ -1,0 +1,97 @@
+"""The shapes that are compared, and what each implementation is swept over. Data; nothing runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Self-attention of one length."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    seq: int
+    dim: int
+    causal: bool
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key that attend, all heads."""
+        one = self.seq * (self.seq + 1) // 2 if self.causal else self.seq**2
+        return self.batch * self.heads * one
+
+    def flops(self, *, grad: bool) -> int:
+        """Useful FLOPs: two products forward, five backward (scores again, and four gradients)."""
+        return (7 if grad else 2) * 2 * self.pairs * self.dim
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+SHAPES = {
+    "headline": Shape(batch=1, heads=1, kv_heads=1, seq=16384, dim=128, causal=True),
+    "d=64": Shape(batch=1, heads=8, kv_heads=8, seq=8192, dim=64, causal=True),
+    "d=256": Shape(batch=1, heads=4, kv_heads=4, seq=8192, dim=256, causal=True),
+    "grouped": Shape(batch=1, heads=16, kv_heads=4, seq=4096, dim=128, causal=True),
+    "not causal": Shape(batch=1, heads=8, kv_heads=8, seq=4096, dim=128, causal=False),
+    "2k": Shape(batch=4, heads=8, kv_heads=8, seq=2048, dim=128, causal=True),
+    "32k": Shape(batch=1, heads=2, kv_heads=2, seq=32768, dim=128, causal=True),
+}
+
+SEQ = 2048
+"""Errors are taken at this length at most, and at one key head: executing a chip's program on a CPU has its price."""
+
+PEERS = ("flash", "splash", "tokamax", "xla")
+_MORE_VMEM = {"compiler": {"xla_tpu_scoped_vmem_limit_kib": "65536"}}
+"""Peers set no limit of their own; the compiler's default of 16 MiB holds no blocks of 2048. Users may raise it."""
+_FLASH = tuple({"q": q, "k_major": major, "k": k, **_MORE_VMEM}
+               for q, major, k in ((1024, 1024, 1024), (512, 1024, 512), (2048, 1024, 1024)))  # fmt: skip
+_SPLASH = tuple({"block_q": q, "block_kv": kv, "block_kv_compute": compute, **_MORE_VMEM}
+                for q, kv, compute in ((2048, 2048, 512), (1024, 2048, 512), (1024, 2048, 256), (1024, 1024, 1024),
+                                       (2048, 1024, 1024), (512, 1024, 512), (4096, 2048, 512)))  # fmt: skip
+_SPLASH_BACKWARD = tuple({"block_q_dkv": q, "block_kv_dkv": kv, "block_kv_dkv_compute": compute}
+                         for q, kv, compute in ((1024, 1024, 512), (1024, 2048, 1024)))  # fmt: skip
+
+
+def _ours(shape: Shape, *, grad: bool) -> Iterator[dict[str, Any]]:
+    rows = 256 if shape.dim > 128 else 512
+    forward = {"block_q": 2048, "block_kv": 2048, "rows": rows, "strip": 256}
+    backward = {"block_q": 1024, "block_kv": 1024, "rows": rows, "strip": 256}
+    if grad:
+        yield {"forward": {**forward, "unroll": 4}, "backward": backward}
+        return
+    yield {"forward": {**forward, "unroll": 4}}
+    yield {"forward": {**forward, "unroll": 2}}
+    if shape == SHAPES["headline"]:
+        yield {"forward": {**forward, "block_kv": 1024, "rows": 2 * rows, "unroll": 2}}
+        yield {"forward": {**forward, "block_q": 4096, "unroll": 8}}
+
+
+def sweep(impl: str, name: str, *, grad: bool) -> Iterator[dict[str, Any]]:
+    """The settings of an implementation that are tried at the shape ``name``: more of them at the headline.
+
+    The other shapes get those that came out first there or near it.
+    """
+    wide = name == "headline"
+    if impl == "ours":
+        yield from _ours(SHAPES[name], grad=grad)
+    elif impl == "flash":
+        yield from _FLASH if wide and not grad else _FLASH[:1]
+    elif impl in ("splash", "tokamax") and not grad:
+        yield from _SPLASH if wide else _SPLASH[:2]
+        if impl == "tokamax":
+            yield from ({**one, "scheduler": True} for one in _SPLASH[: 3 if wide else 1])
+    elif impl in ("splash", "tokamax"):
+        for backward in _SPLASH_BACKWARD:
+            yield {**_SPLASH[0], **backward}
+        if impl == "splash" and wide:
+            yield {**_SPLASH[0], **_SPLASH_BACKWARD[0], "fused": False}
+        if impl == "tokamax":
+            yield {**_SPLASH[0], **_SPLASH_BACKWARD[0], "dq_reduction_steps": 3}
+    else:
+        yield {}

@@ -1,0 +1,72 @@
+"""The largest sequence that one TPU v5e holds, forward and backward, at 16 heads x 128: ours beside plain XLA.
+
+    python -m benchmarks.longest [--json FILE]
+
+Causal, bfloat16; the program takes q, k, v and the output's cotangent and gives the output and three gradients. The
+largest multiple of 1024 that the compiler accepts, by bisection, and what its memory report says of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.attention.store import Store
+from benchmarks.table import show
+from ratchet.chips import V5E
+
+STEP = 1024
+MOST = 1 << 20
+_BLOCKS = {"block_q": 512, "block_kv": 512, "rows": 512, "strip": 512}
+"""Small ones compile quickly, and HBM does not depend on them."""
+CONFIGS: dict[str, dict[str, Any]] = {"ours": {"forward": {**_BLOCKS, "unroll": 1}, "backward": _BLOCKS}, "xla": {}}
+
+
+def figures_of(store: Store, impl: str, seq: int) -> dict[str, Any]:
+    """What the compiler says of one length."""
+    shape = {"batch": 1, "heads": 16, "kv_heads": 16, "seq": seq, "dim": 128, "causal": True}
+    recipe = {"impl": impl, "shape": shape, "grad": True, "config": CONFIGS[impl], "memory_only": True}
+    store.fill([recipe], lambda line: print(f"{seq}: {line}", file=sys.stderr))
+    return store.find(recipe) or {}
+
+
+def longest(store: Store, impl: str) -> int:
+    """The largest multiple of STEP that compiles, below MOST."""
+    fits, fails = 0, STEP
+    while fails <= MOST and "peak_bytes" in figures_of(store, impl, fails):
+        fits, fails = fails, 2 * fails
+    while fails - fits > STEP:
+        middle = (fits + fails) // 2 // STEP * STEP
+        if "peak_bytes" in figures_of(store, impl, middle):
+            fits = middle
+        else:
+            fails = middle
+    return fits
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    store, rows = Store(), []
+    for impl in CONFIGS:
+        seq = longest(store, impl)
+        memory = figures_of(store, impl, seq)
+        over = figures_of(store, impl, seq + STEP)["error"]
+        rows.append(
+            {
+                "impl": impl,
+                "longest": seq,
+                "peak GiB": round(memory["peak_bytes"] / 2**30, 2),
+                "of which temporary": round(memory["temp_bytes"] / 2**30, 2),
+                "one step more": " ".join(over.split())[:90],
+            }
+        )
+    title = f"longest sequence forward and backward on {V5E.name}, 16 heads x 128, bfloat16, by the compiler's report"
+    show(title, rows, json_file=options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Finds blocks for the shapes that training uses and writes them to ``pallas_flash/tuned.json``.
+
+    python -m benchmarks.tune [--seq N ...] [--dim N ...] [--show]
+
+One head of self-attention, causal and not; the forward pass alone and the backward pass with it, as *modelled* by the
+schedule machine. Entries of other shapes stay as they are if evaluator and compiler are the same. ``--show`` prints the
+table that is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.attention.store import Store
+from benchmarks.table import show
+from ratchet.child import PACKAGE_ROOT
+from ratchet.chips import V5E
+from ratchet.judge.compile import compiler_version
+
+TABLE = PACKAGE_ROOT / "pallas_flash" / "tuned.json"
+LENGTHS = (2048, 4096, 8192, 16384, 32768)
+DIMS = (64, 128, 256)
+RUNNERS_UP = 3
+
+
+def candidates(direction: str, *, seq: int, dim: int) -> Iterator[dict[str, int]]:
+    """The blocks that are tried. Chains are as long as the registers like: fewer rows of a wider head."""
+    rows = 256 if dim > 128 else 512
+    if direction == "forward":
+        for block_q, block_kv, chain, unroll in (
+            (2048, 2048, rows, 2), (2048, 2048, rows, 4), (1024, 1024, rows, 2), (2048, 1024, 2 * rows, 2),
+        ):  # fmt: skip
+            yield {"block_q": min(block_q, seq), "block_kv": block_kv, "rows": chain, "strip": 256, "unroll": unroll}
+    else:
+        for block, chain in ((1024, rows), (1024, 1024), (512, 512)):
+            yield {"block_q": block, "block_kv": block, "rows": chain, "strip": 256}
+
+
+def recipe_of(direction: str, blocks: dict[str, int], *, seq: int, dim: int, causal: bool) -> dict[str, Any]:
+    """The program that is timed; with the backward pass, the forward pass has plain blocks."""
+    shape = {"batch": 1, "heads": 1, "kv_heads": 1, "seq": seq, "dim": dim, "causal": causal}
+    plain = {"block_q": 512, "block_kv": 512, "rows": 512, "strip": 512, "unroll": 1}
+    config = {"forward": blocks} if direction == "forward" else {"forward": plain, "backward": blocks}
+    return {"impl": "ours", "shape": shape, "grad": direction == "backward", "config": config}
+
+
+def entry_of(store: Store, direction: str, *, seq: int, dim: int, causal: bool) -> dict[str, Any]:
+    """One sweep, best first."""
+    tried = list(candidates(direction, seq=seq, dim=dim))
+    recipes = [recipe_of(direction, blocks, seq=seq, dim=dim, causal=causal) for blocks in tried]
+    name = f"{direction} {seq} x {dim}{' causal' if causal else ''}"
+    store.fill(recipes, lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
+    timed = []
+    for blocks, recipe in zip(tried, recipes, strict=True):
+        figures = store.find(recipe) or {}
+        if "ms" in figures:
+            kernels = sum(ms for op, ms in figures["ops"] if f"flash_{direction}" in op)
+            timed.append({"blocks": blocks, "kernel_ms": round(kernels, 5)})
+    timed.sort(key=lambda one: one["kernel_ms"])
+    return {"direction": direction, "seq": seq, "dim": dim, "causal": causal, "found": timed[: 1 + RUNNERS_UP]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seq", type=int, nargs="*", default=LENGTHS)
+    parser.add_argument("--dim", type=int, nargs="*", default=DIMS)
+    parser.add_argument("--show", action="store_true", help="print what is there and stop")
+    options = parser.parse_args()
+    made_by = {"evaluator": "v5e-model", "chip": V5E.name, "compiler": compiler_version()}
+    table = json.loads(TABLE.read_text()) if TABLE.exists() else {**made_by, "entries": []}
+    if not options.show:
+        if {name: table[name] for name in made_by} != made_by:
+            table = {**made_by, "entries": []}
+        store = Store()
+        for seq, dim, causal, direction in itertools.product(
+            options.seq, options.dim, (True, False), ("forward", "backward")
+        ):
+            key = {"direction": direction, "seq": seq, "dim": dim, "causal": causal}
+            others = [one for one in table["entries"] if any(one[name] != value for name, value in key.items())]
+            entry = entry_of(store, **key)
+            table["entries"] = sorted(
+                [*others, *([entry] if entry["found"] else [])],
+                key=lambda one: (one["direction"], not one["causal"], one["dim"], one["seq"]),
+            )
+            TABLE.write_text(json.dumps(table, indent=1) + "\n")
+    rows = [
+        {
+            **{name: one[name] for name in ("direction", "seq", "dim", "causal")},
+            "kernel ms": one["found"][0]["kernel_ms"],
+            "blocks": " ".join(f"{name} {value}" for name, value in one["found"][0]["blocks"].items()),
+            "runners-up ms": " ".join(f"{other['kernel_ms']:.4f}" for other in one["found"][1:]),
+        }
+        for one in table["entries"]
+    ]
+    show(f"blocks found by {table['evaluator']} on {table['chip']}, {table['compiler']}", rows)
+
+
+if __name__ == "__main__":
+    main()

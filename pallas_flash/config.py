@@ -1,0 +1,142 @@
+"""How attention is cut into blocks: what a caller may set, and how blocks are made to fit a shape. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from pallas_flash.kernels.flash_backward import BackwardBlocks
+from pallas_flash.kernels.flash_forward import ForwardBlocks
+
+LANES = 128
+RESIDENT_BYTES = 48 << 20
+"""VMEM given to keys and values of a chunk, double buffering included; of 128 MiB on TPU v5e."""
+ONE_PASS_BYTES = 76 << 20
+"""VMEM given to the queries of a key head in a backward pass of one pass."""
+TABLE_ENTRIES = 1 << 17
+"""Tiles that a table may list: it lies in scalar memory, of which TPU v5e has 1 MiB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What a caller may choose. Blocks are the largest to use; they shrink to divide a shape with little padding."""
+
+    forward: ForwardBlocks | None = None
+    """None takes those that were tuned for the nearest shape, see :mod:`pallas_flash.tuned`."""
+    backward: BackwardBlocks | None = None
+    table_tile: int = 512
+    """Queries and keys per tile where a table says what to do with each: with a mask or documents."""
+    without_tpu: Literal["error", "interpret", "fallback"] = "error"
+    """On another platform: JAX's own error, Pallas's interpreter (slow), or plain XLA (quadratic memory)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What blocks depend on."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    dim: int
+    itemsize: int
+    left: int | None
+    right: int | None
+    tables: bool
+
+    @property
+    def square(self) -> bool:
+        """Query and key blocks have to be cut alike: the diagonal is what matters."""
+        return self.right == 0 and self.q_len == self.kv_len
+
+    @property
+    def lanes(self) -> int:
+        """Elements that a row of ``dim`` occupies in VMEM."""
+        return round_up(self.dim, LANES)
+
+
+def round_up(length: int, unit: int) -> int:
+    """The least multiple of ``unit`` that is not less."""
+    return -(-length // unit) * unit
+
+
+def even(length: int, most: int) -> int:
+    """A block of at most about ``most`` that cuts ``length`` into equal parts with little padding."""
+    unit = LANES if length <= 2 * LANES or most < 2 * LANES else 2 * LANES
+    return round_up(-(-length // -(-length // most)), unit)
+
+
+def divisor(block: int, most: int) -> int:
+    """The largest multiple of LANES that divides ``block`` and is at most ``most``, or LANES."""
+    return max((size for size in range(LANES, block + 1, LANES) if block % size == 0 and size <= most), default=LANES)
+
+
+def table_tile(config: Config, shape: Shape) -> int:
+    """Queries and keys per tile of a table: as asked for, or more where the table would not fit."""
+    tile = round_up(min(config.table_tile, max(shape.q_len, shape.kv_len)), LANES)
+    while shape.batch * -(-shape.q_len // tile) * -(-shape.kv_len // tile) > TABLE_ENTRIES:
+        tile *= 2
+    return tile
+
+
+def fit_forward(blocks: ForwardBlocks, shape: Shape, tile: int | None) -> ForwardBlocks:
+    """The forward pass's blocks for a shape; ``tile`` is that of its table."""
+    span = None if shape.left is None or shape.right is None else shape.left + shape.right + 1
+    if tile is not None:
+        block_q = block_kv = unit = tile
+    else:
+        # A narrow band is wasted on wide blocks: what lies outside it is computed, too.
+        most = blocks.block_q if span is None else min(blocks.block_q, max(256, round_up(span, 256)))
+        block_q = even(shape.q_len, most)
+        widest = blocks.block_kv if span is None else min(blocks.block_kv, max(256, round_up(span // 2, 256)))
+        unit = block_q if shape.square else even(shape.kv_len, widest)
+        block_kv = divisor(unit, widest)
+    per_key = 4 * shape.lanes * shape.itemsize  # k and v, each in two buffers
+    chunks = -(-shape.kv_len // max(unit, min(blocks.chunk_kv, RESIDENT_BYTES // per_key)))
+    rows = divisor(block_q, blocks.rows)
+    chains = block_q // rows
+    return dataclasses.replace(
+        blocks,
+        block_q=block_q,
+        block_kv=block_kv,
+        chunk_kv=round_up(-(-shape.kv_len // chunks), unit),
+        rows=rows,
+        strip=divisor(block_q, blocks.strip),
+        unroll=max(n for n in range(1, min(blocks.unroll, chains) + 1) if chains % n == 0),
+    )
+
+
+def one_pass(shape: Shape, q_len: int) -> bool:
+    """Whether the queries of a key head fit VMEM, with their gradients: q, do and dq twice, q scaled, dq in float32."""
+    per_query = shape.lanes * (7 * shape.itemsize + 4)
+    return shape.heads // shape.kv_heads * q_len * per_query <= ONE_PASS_BYTES
+
+
+def fit_backward(blocks: BackwardBlocks, shape: Shape, tile: int | None) -> tuple[BackwardBlocks, bool]:
+    """The backward pass's blocks for a shape, and whether one pass makes all gradients."""
+    span = None if shape.left is None or shape.right is None else shape.left + shape.right + 1
+    limit = None if span is None else max(256, round_up(span // 2, 256))
+    group = shape.heads // shape.kv_heads
+
+    def block(length: int, most: int) -> int:
+        return tile if tile is not None else even(length, most if limit is None else min(most, limit))
+
+    block_q = block(shape.q_len, blocks.block_q)
+    block_kv = block_q if shape.square else block(shape.kv_len, blocks.block_kv)
+    padded = round_up(shape.q_len, block_q)
+    whole = one_pass(shape, padded) and shape.q_len <= blocks.chunk_q
+    at_once = padded if whole else max(block_q, 8192 * 128 // shape.lanes // group // block_q * block_q)
+    chunk_q = round_up(-(-shape.q_len // -(-shape.q_len // at_once)), block_q)
+    chunk_kv = min(round_up(shape.kv_len, block_kv), max(1, blocks.chunk_kv // block_kv) * block_kv)
+    fitted = dataclasses.replace(
+        blocks,
+        chunk_q=chunk_q,
+        chunk_kv=chunk_kv,
+        block_q=block_q,
+        block_kv=block_kv,
+        rows=divisor(block_q, blocks.rows),
+        strip=divisor(block_q, blocks.strip),
+    )
+    return fitted, whole

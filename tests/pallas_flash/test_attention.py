@@ -1,0 +1,136 @@
+"""The operator against float64, for every pair of its options, and under JAX's transformations."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from pallas_flash import Config, attention
+from ratchet.judge.parity import compare, floor_of
+from ratchet.status import Status
+from tests.pallas_flash.cases import OPTIONS, SMALL, Case, covering, numbered, pairs_of
+
+TABLE = dict(numbered())
+
+
+def test_the_table_holds_every_pair_of_two_options():
+    wanted = {
+        (i, a, j, b)
+        for (i, one), (j, other) in itertools.combinations(enumerate(OPTIONS.values()), 2)
+        for a in one
+        for b in other
+    }
+    assert set().union(*(pairs_of(tuple(row.values())) for row in covering())) == wanted
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_values_and_gradients_are_as_exact_as_the_precision_allows(name, monkeypatch):
+    case = Case(TABLE[name])
+    if case.row["passes"] == 2:
+        monkeypatch.setattr("pallas_flash.config.ONE_PASS_BYTES", 0)
+
+    def attend(*inputs):
+        found = attention(*inputs, **case.arguments, return_residuals=case.row["residuals"], config=SMALL)
+        return found if case.row["residuals"] else (found, jnp.zeros(found.shape[:3]))
+
+    @jax.jit
+    def all_of(q, k, v, do):
+        (out, lse), pull = jax.vjp(attend, q, k, v)
+        return out, lse, *pull((do, jnp.zeros_like(lse)))
+
+    got = [np.asarray(x) for x in all_of(*case.operands)]
+    exact, native, nudged = case.exact(), case.native(case.operands), case.native(case.nudged())
+    for number, what in enumerate(("out", "lse", "dq", "dk", "dv")):
+        mine, wanted, *others = (found[number] for found in (got, exact, native, nudged))
+        if what == "lse" and not case.row["residuals"]:
+            continue
+        empty = np.isneginf(wanted)  # queries that attend nothing
+        assert np.array_equal(np.isneginf(mine), empty)
+        mine, wanted, *others = (np.where(empty, 0, x) for x in (mine, wanted, *others))
+        # Of a query with one key all terms of dq cancel: what is left is a rounding of them, whatever the row's size.
+        cancelled = np.finfo(np.float32).eps * np.sqrt(np.mean(np.square(wanted)))
+        found = compare(mine, wanted, np.hypot(floor_of(wanted, *others), cancelled))
+        assert found.status is Status.PASS, f"{what}: {found.worst:.2f} times what is allowed, {found.message}"
+
+
+def operands(batch=1, heads=2, kv_heads=1, length=160, dim=64, dtype="float32"):
+    rng = np.random.default_rng(3)
+    shapes = ((batch, heads, length, dim), (batch, kv_heads, length, dim), (batch, kv_heads, length, dim))
+    return [jnp.asarray(rng.standard_normal(shape), dtype) for shape in shapes]
+
+
+@pytest.mark.parametrize("options", [{"causal": True}, {"window": 30, "softcap": 3.0}])
+def test_gradients_agree_with_finite_differences(options):
+    def both(q, k, v):
+        return attention(q, k, v, **options, return_residuals=True, config=SMALL)
+
+    check_grads(jax.jit(both), operands(), order=1, modes=["rev"], atol=2e-2, rtol=2e-2)
+
+
+def test_vmap_is_a_loop():
+    q, k, v = operands(batch=3)
+    ids = jnp.asarray(np.sort(np.random.default_rng(0).integers(0, 3, (3, 1, 160)), axis=2), jnp.int32)
+    one = jax.jit(lambda q, k, v, ids: attention(q, k, v, causal=True, segment_ids=ids, config=SMALL))
+    mapped = jax.vmap(one)(q[:, None], k[:, None], v[:, None], ids)
+    for i in range(3):
+        assert np.array_equal(mapped[i], one(q[i : i + 1], k[i : i + 1], v[i : i + 1], ids[i]))
+
+
+def test_a_batch_of_documents_is_each_on_its_own():
+    q, k, v = operands(batch=2, length=256)
+    ids = jnp.asarray([[0] * 128 + [1] * 128, [0] * 200 + [1] * 56], jnp.int32)
+    whole = jax.jit(lambda *args: attention(*args[:3], segment_ids=args[3], config=SMALL))(q, k, v, ids)
+    for b, end in ((0, 128), (1, 200)):
+        alone = attention(q[b : b + 1, :, :end], k[b : b + 1, :, :end], v[b : b + 1, :, :end], config=SMALL)
+        assert np.allclose(whole[b, :, :end], alone[0], atol=1e-5)
+
+
+def test_keys_in_several_chunks_are_all_attended():
+    q, k, v = operands(length=700)
+    for options in ({"causal": True}, {"window": (150, 20)}, {}):
+        one = attention(q, k, v, **options, config=SMALL)
+        assert SMALL.forward is not None
+        large = dataclasses.replace(SMALL, forward=dataclasses.replace(SMALL.forward, chunk_kv=2048))
+        assert np.allclose(one, attention(q, k, v, **options, config=large), atol=1e-5)
+
+
+def test_the_fallback_computes_the_same_and_says_what_it_is():
+    q, k, v = operands()
+    fallback = Config(without_tpu="fallback")
+
+    def loss(config):
+        return lambda *args: (attention(*args, causal=True, softcap=5.0, config=config) ** 2).sum()
+
+    with pytest.warns(UserWarning, match=r"no TPU here \(cpu\).*plain XLA"):
+        plain = jax.grad(loss(fallback), (0, 1, 2))(q, k, v)
+    for a, b in zip(plain, jax.jit(jax.grad(loss(SMALL), (0, 1, 2)))(q, k, v), strict=True):
+        assert np.allclose(a, b, atol=1e-4)
+
+
+def test_without_a_tpu_the_default_refuses():
+    with pytest.raises(ValueError, match="interpret mode"):
+        attention(*operands(), causal=True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"q": (1, 3, 160, 64)}, "3 heads on 2 key heads"),
+        ({"q": (1, 2, 160, 80)}, "dim is 80"),
+        ({"v": (1, 2, 100, 64)}, "wanted the same"),
+        ({"q": (2, 160, 64)}, "3, 4, 4 dimensions"),
+    ],
+)
+def test_operands_that_do_not_fit_are_named(changed, told):
+    shapes = {name: (1, 2, 160, 64) for name in "qkv"} | changed
+    with pytest.raises(ValueError, match=told):
+        attention(**{name: jnp.zeros(shape) for name, shape in shapes.items()})
+
+
+def test_a_mask_of_the_wrong_shape_is_named():
+    with pytest.raises(ValueError, match=r"mask is bool\[3, 4\], wanted bool\[160, 160\]"):
+        attention(*operands(), mask=np.ones((3, 4), bool))

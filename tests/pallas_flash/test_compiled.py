@@ -1,0 +1,33 @@
+"""What the compiler says of the operator's programs, and the operator on several chips."""
+
+import os
+import subprocess
+import sys
+
+from benchmarks.attention.store import Store
+from benchmarks.longest import CONFIGS
+from ratchet.child import PACKAGE_ROOT
+
+
+def test_no_array_of_queries_by_keys_is_in_hbm(tmp_path):
+    length = 16384
+    shape = {"batch": 1, "heads": 2, "kv_heads": 1, "seq": length, "dim": 128, "causal": True}
+    recipe = {"impl": "ours", "shape": shape, "grad": True, "config": CONFIGS["ours"], "memory_only": True}
+    store = Store(tmp_path)
+    store.fill([recipe], lambda _line: None)
+    figures = store.find(recipe)
+    operand = 2 * length * 128 * 2
+    assert figures["temp_bytes"] < 4 * operand < length**2 // 4, "not even a quarter of it, in bytes"
+    assert figures["peak_bytes"] > 4 * operand
+
+
+def test_batch_and_heads_are_sharded_over_four_chips():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.pallas_flash.sharded"],
+        cwd=PACKAGE_ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("sharded as on one\n"), done.stderr[-2000:]
