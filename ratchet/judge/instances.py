@@ -29,6 +29,10 @@ def kinds(mesh: Mesh) -> tuple[str, ...]:
 
 
 PROBED_ROWS = 4
+NUDGES = {"mixed": 8}
+"""How often an instance's inputs are nudged for its floors, where not once. A row of ``mixed`` can hang on one product:
+what a rounding does to it is a single random draw, small by luck in one row of a few hundred. ``python -m
+benchmarks.floors`` prints how many secrets refuse honest arithmetic with fewer."""
 STRIPES = 64
 SPIKE = 24.0
 DOMINATING = 6.0
