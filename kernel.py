@@ -18,7 +18,7 @@ PROBLEM_DESCRIPTION = "causal attention forward, 1 head, q k v of bfloat16[16384
 SEQ = 16384
 HEAD_DIM = 128
 
-BQ = 128
+BQ = 1024
 BKV = 256
 
 
