@@ -19,7 +19,7 @@ SEQ = 16384
 HEAD_DIM = 128
 
 BQ = 1024
-BKV = 512
+BKV = 1024
 
 
 def _attention_block(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
