@@ -32,15 +32,14 @@ def _attention_block(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
         l_ref[...] = jnp.zeros_like(l_ref)
         acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    # Key blocks that lie wholly after the last query of this block are not attended.
-    @pl.when(j * BKV < (i + 1) * BQ)
-    def _accumulate():
+    def accumulate(masked):
         scores = jax.lax.dot_general(
             q_ref[...], k_ref[...], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
         ) * (HEAD_DIM**-0.5)
-        rows = i * BQ + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
-        columns = j * BKV + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
-        scores = jnp.where(columns <= rows, scores, -jnp.inf)
+        if masked:
+            rows = i * BQ + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
+            columns = j * BKV + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
+            scores = jnp.where(columns <= rows, scores, -jnp.inf)
 
         m_new = jnp.maximum(m_ref[...], jnp.max(scores, axis=1, keepdims=True))
         p = jnp.exp(scores - m_new)
@@ -50,6 +49,11 @@ def _attention_block(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
             p.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32
         )
         m_ref[...] = m_new
+
+    # Three kinds of key blocks: wholly before this query block, on the diagonal, and wholly after (not attended).
+    before = (j + 1) * BKV <= i * BQ
+    pl.when(before)(lambda: accumulate(masked=False))
+    pl.when(jnp.logical_and(jnp.logical_not(before), j * BKV < (i + 1) * BQ))(lambda: accumulate(masked=True))
 
     @pl.when(j == pl.num_programs(1) - 1)
     def _finish():
