@@ -18,10 +18,16 @@ PROBLEM_DESCRIPTION = "causal attention forward, 1 head, q k v of bfloat16[16384
 SEQ = 16384
 HEAD_DIM = 128
 
+LANES = 128
 LOG2E = 1.4426950408889634
 
 BQ = 1024
 BKV = 1024
+
+
+def _sum_lanewise(p):
+    """(rows, n * LANES) -> (rows, LANES): adds whole vector registers; the sum across lanes waits for the end."""
+    return sum(p[:, start : start + LANES] for start in range(0, p.shape[1], LANES))
 
 
 def _attention_block(q_ref, k_ref, v_ref, o_ref, q_scaled_ref, m_ref, l_ref, acc_ref):
@@ -45,9 +51,9 @@ def _attention_block(q_ref, k_ref, v_ref, o_ref, q_scaled_ref, m_ref, l_ref, acc
             scores = jnp.where(columns <= rows, scores, -jnp.inf)
 
         m_new = jnp.maximum(m_ref[...], jnp.max(scores, axis=1, keepdims=True))
-        p = jnp.exp2(scores - m_new)
+        p = jnp.exp2(scores - jnp.tile(m_new, (1, BKV // LANES)))
         rescale = jnp.exp2(m_ref[...] - m_new)
-        l_ref[...] = rescale * l_ref[...] + jnp.sum(p, axis=1, keepdims=True)
+        l_ref[...] = rescale * l_ref[...] + _sum_lanewise(p)
         acc_ref[...] = rescale * acc_ref[...] + jnp.dot(
             p.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32
         )
@@ -60,7 +66,7 @@ def _attention_block(q_ref, k_ref, v_ref, o_ref, q_scaled_ref, m_ref, l_ref, acc
 
     @pl.when(j == pl.num_programs(1) - 1)
     def _finish():
-        o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+        o_ref[...] = (acc_ref[...] / jnp.sum(l_ref[...], axis=1, keepdims=True)).astype(o_ref.dtype)
 
 
 def kernel_fn(q, k, v):
@@ -77,8 +83,8 @@ def kernel_fn(q, k, v):
         out_specs=pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i, 0)),
         scratch_shapes=[
             pltpu.VMEM((BQ, HEAD_DIM), jnp.bfloat16),
-            pltpu.VMEM((BQ, 1), jnp.float32),
-            pltpu.VMEM((BQ, 1), jnp.float32),
+            pltpu.VMEM((BQ, LANES), jnp.float32),
+            pltpu.VMEM((BQ, LANES), jnp.float32),
             pltpu.VMEM((BQ, HEAD_DIM), jnp.float32),
         ],
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
@@ -108,7 +114,7 @@ def compute_flops():
 def get_tiling_meta():
     """What the author believes about buffers and traffic; the judge sets it beside what the compiler says."""
     row_bytes = HEAD_DIM * 2
-    lanes = 128 * 4  # a (rows, 1) f32 buffer occupies a whole lane tile per row
+    lanes = LANES * 4
     kv_reads = SEQ // BQ
     return {
         "grid": [SEQ // BQ, SEQ // BKV],
