@@ -2,9 +2,9 @@
 
 q, k, v: bfloat16[16384, 128]; the result is softmax(q k^T / sqrt(128), causal) v, bfloat16[16384, 128].
 
-The grid walks query blocks (outer) and key blocks (inner). For each query block the kernel keeps the
-running row maximum m, the row sum l and the unnormalised output acc in VMEM scratch (the online
-softmax of FlashAttention), so no row of scores is ever held whole.
+The grid walks query blocks; k and v lie in VMEM whole, and a loop walks their blocks. For each query block the
+kernel keeps the running row maximum m, the row sum l and the unnormalised output acc in VMEM scratch (the
+online softmax of FlashAttention), so no row of scores is ever held whole.
 """
 
 import jax
@@ -19,6 +19,7 @@ SEQ = 16384
 HEAD_DIM = 128
 
 LANES = 128
+VMEM_LIMIT_BYTES = 100 << 20  # of 128 MiB; the default of 16 MiB would not hold k and v
 LOG2E = 1.4426950408889634
 
 BQ = 1024
@@ -31,42 +32,38 @@ def _sum_lanewise(p):
 
 
 def _attention_block(q_ref, k_ref, v_ref, o_ref, q_scaled_ref, m_ref, l_ref, acc_ref):
-    """One (query block, key block) step of the online softmax."""
-    i, j = pl.program_id(0), pl.program_id(1)
+    """All of one query block: key blocks before the diagonal without a mask, then the diagonal block."""
+    i = pl.program_id(0)
+    q_scaled_ref[...] = (q_ref[...].astype(jnp.float32) * (LOG2E * HEAD_DIM**-0.5)).astype(q_ref.dtype)
+    m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+    l_ref[...] = jnp.zeros_like(l_ref)
+    acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    @pl.when(j == 0)
-    def _start():
-        q_scaled_ref[...] = (q_ref[...].astype(jnp.float32) * (LOG2E * HEAD_DIM**-0.5)).astype(q_ref.dtype)
-        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
-        l_ref[...] = jnp.zeros_like(l_ref)
-        acc_ref[...] = jnp.zeros_like(acc_ref)
-
-    def accumulate(masked):
+    def accumulate(start, masked):
+        keys = pl.ds(pl.multiple_of(start, BKV), BKV)
         scores = jax.lax.dot_general(
-            q_scaled_ref[...], k_ref[...], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
+            q_scaled_ref[...], k_ref[keys, :], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
         )
         if masked:
             rows = i * BQ + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
-            columns = j * BKV + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
+            columns = start + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
             scores = jnp.where(columns <= rows, scores, -jnp.inf)
-
         m_new = jnp.maximum(m_ref[...], jnp.max(scores, axis=1, keepdims=True))
         p = jnp.exp2(scores - jnp.tile(m_new, (1, BKV // LANES)))
         rescale = jnp.exp2(m_ref[...] - m_new)
         l_ref[...] = rescale * l_ref[...] + _sum_lanewise(p)
         acc_ref[...] = rescale * acc_ref[...] + jnp.dot(
-            p.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32
+            p.astype(v_ref.dtype), v_ref[keys, :], preferred_element_type=jnp.float32
         )
         m_ref[...] = m_new
 
-    # Three kinds of key blocks: wholly before this query block, on the diagonal, and wholly after (not attended).
-    before = (j + 1) * BKV <= i * BQ
-    pl.when(before)(lambda: accumulate(masked=False))
-    pl.when(jnp.logical_and(jnp.logical_not(before), j * BKV < (i + 1) * BQ))(lambda: accumulate(masked=True))
+    @pl.loop(0, i * (BQ // BKV))
+    def _before_the_diagonal(j):
+        accumulate(j * BKV, masked=False)
 
-    @pl.when(j == pl.num_programs(1) - 1)
-    def _finish():
-        o_ref[...] = (acc_ref[...] / jnp.sum(l_ref[...], axis=1, keepdims=True)).astype(o_ref.dtype)
+    for start in range(0, BQ, BKV):
+        accumulate(i * BQ + start, masked=True)
+    o_ref[...] = (acc_ref[...] / jnp.sum(l_ref[...], axis=1, keepdims=True)).astype(o_ref.dtype)
 
 
 def kernel_fn(q, k, v):
@@ -74,20 +71,20 @@ def kernel_fn(q, k, v):
     return pl.pallas_call(
         _attention_block,
         out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ, SEQ // BKV),
+        grid=(SEQ // BQ,),
         in_specs=[
-            pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i, 0)),
-            pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j, 0)),
-            pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j, 0)),
+            pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0)),
+            pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0)),
+            pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0)),
         ],
-        out_specs=pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i, 0)),
+        out_specs=pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0)),
         scratch_shapes=[
             pltpu.VMEM((BQ, HEAD_DIM), jnp.bfloat16),
             pltpu.VMEM((BQ, LANES), jnp.float32),
             pltpu.VMEM((BQ, LANES), jnp.float32),
             pltpu.VMEM((BQ, HEAD_DIM), jnp.float32),
         ],
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",), vmem_limit_bytes=VMEM_LIMIT_BYTES),
     )(q, k, v)
 
 
@@ -115,13 +112,12 @@ def get_tiling_meta():
     """What the author believes about buffers and traffic; the judge sets it beside what the compiler says."""
     row_bytes = HEAD_DIM * 2
     lanes = LANES * 4
-    kv_reads = SEQ // BQ
     return {
-        "grid": [SEQ // BQ, SEQ // BKV],
+        "grid": [SEQ // BQ],
         "buffers": [
             {"name": "q", "size_bytes": BQ * row_bytes, "double_buffered": True},
-            {"name": "k", "size_bytes": BKV * row_bytes, "double_buffered": True},
-            {"name": "v", "size_bytes": BKV * row_bytes, "double_buffered": True},
+            {"name": "k", "size_bytes": SEQ * row_bytes, "double_buffered": True},
+            {"name": "v", "size_bytes": SEQ * row_bytes, "double_buffered": True},
             {"name": "o", "size_bytes": BQ * row_bytes, "double_buffered": True},
             {"name": "q_scaled", "size_bytes": BQ * row_bytes, "double_buffered": False},
             {"name": "m", "size_bytes": BQ * lanes, "double_buffered": False},
@@ -130,8 +126,8 @@ def get_tiling_meta():
         ],
         "inputs": [
             {"name": "q", "size_bytes": SEQ * row_bytes, "re_reads": 1},
-            {"name": "k", "size_bytes": SEQ * row_bytes, "re_reads": kv_reads},
-            {"name": "v", "size_bytes": SEQ * row_bytes, "re_reads": kv_reads},
+            {"name": "k", "size_bytes": SEQ * row_bytes, "re_reads": 1},
+            {"name": "v", "size_bytes": SEQ * row_bytes, "re_reads": 1},
         ],
         "outputs": [{"name": "o", "size_bytes": SEQ * row_bytes, "re_reads": 1}],
         "vreg_estimate_bytes": BQ * BKV * 4,
