@@ -22,8 +22,9 @@ LANES = 128
 VMEM_LIMIT_BYTES = 100 << 20  # of 128 MiB; the default of 16 MiB would not hold k and v
 LOG2E = 1.4426950408889634
 
-BQ = 1024
-BKV = 1024
+BQ = 2048
+BKV = 2048
+STRIP = 256
 
 
 def _sum_lanewise(p):
@@ -39,30 +40,33 @@ def _attention_block(q_ref, k_ref, v_ref, o_ref, q_scaled_ref, m_ref, l_ref, acc
     l_ref[...] = jnp.zeros_like(l_ref)
     acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    def accumulate(start, masked):
-        keys = pl.ds(pl.multiple_of(start, BKV), BKV)
+    def accumulate(rows, start, width, masked):
+        """Attend ``rows`` of this query block to ``width`` keys from ``start``; the mask assumes that both begin equal."""
+        keys = pl.ds(pl.multiple_of(start, LANES), width)
         scores = jax.lax.dot_general(
-            q_scaled_ref[...], k_ref[keys, :], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
+            q_scaled_ref[rows, :], k_ref[keys, :], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
         )
         if masked:
-            rows = i * BQ + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
-            columns = start + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
-            scores = jnp.where(columns <= rows, scores, -jnp.inf)
-        m_new = jnp.maximum(m_ref[...], jnp.max(scores, axis=1, keepdims=True))
-        p = jnp.exp2(scores - jnp.tile(m_new, (1, BKV // LANES)))
-        rescale = jnp.exp2(m_ref[...] - m_new)
-        l_ref[...] = rescale * l_ref[...] + _sum_lanewise(p)
-        acc_ref[...] = rescale * acc_ref[...] + jnp.dot(
+            query = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
+            key = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
+            scores = jnp.where(key <= query, scores, -jnp.inf)
+        m_old = m_ref[rows, :]
+        m_new = jnp.maximum(m_old, jnp.max(scores, axis=1, keepdims=True))
+        p = jnp.exp2(scores - jnp.tile(m_new, (1, width // LANES)))
+        rescale = jnp.exp2(m_old - m_new)
+        l_ref[rows, :] = rescale * l_ref[rows, :] + _sum_lanewise(p)
+        acc_ref[rows, :] = rescale * acc_ref[rows, :] + jnp.dot(
             p.astype(v_ref.dtype), v_ref[keys, :], preferred_element_type=jnp.float32
         )
-        m_ref[...] = m_new
+        m_ref[rows, :] = m_new
 
     @pl.loop(0, i * (BQ // BKV))
     def _before_the_diagonal(j):
-        accumulate(j * BKV, masked=False)
+        accumulate(slice(0, BQ), j * BKV, BKV, masked=False)
 
-    for start in range(0, BQ, BKV):
-        accumulate(i * BQ + start, masked=True)
+    # On the diagonal, each strip of keys is attended by the queries from its own first row on.
+    for start in range(0, BQ, STRIP):
+        accumulate(slice(start, BQ), i * BQ + start, STRIP, masked=True)
     o_ref[...] = (acc_ref[...] / jnp.sum(l_ref[...], axis=1, keepdims=True)).astype(o_ref.dtype)
 
 
