@@ -25,6 +25,7 @@ LOG2E = 1.4426950408889634
 BQ = 2048
 BKV = 2048
 STRIP = 256
+ROWS = 512
 
 
 def _sum_lanewise(p):
@@ -62,7 +63,8 @@ def _attention_block(q_ref, k_ref, v_ref, o_ref, q_scaled_ref, m_ref, l_ref, acc
 
     @pl.loop(0, i * (BQ // BKV))
     def _before_the_diagonal(j):
-        accumulate(slice(0, BQ), j * BKV, BKV, masked=False)
+        for row in range(0, BQ, ROWS):
+            accumulate(slice(row, row + ROWS), j * BKV, BKV, masked=False)
 
     # On the diagonal, each strip of keys is attended by the queries from its own first row on.
     for start in range(0, BQ, STRIP):
