@@ -2,7 +2,8 @@
 
 q, k, v: bfloat16[16384, 128]; the result is softmax(q k^T / sqrt(128), causal) v, bfloat16[16384, 128].
 
-The grid walks query blocks; k and v lie in VMEM whole, and a loop walks their blocks. For each query block the
+The grid walks query blocks; k and v come to VMEM once, in
+pieces that arrive while earlier query blocks are computed, and a loop walks their blocks. For each query block the
 kernel keeps the running row maximum m, the row sum l and the unnormalised output acc in VMEM scratch (the
 online softmax of FlashAttention), so no row of scores is ever held whole.
 """
@@ -22,7 +23,7 @@ LANES = 128
 VMEM_LIMIT_BYTES = 100 << 20  # of 128 MiB; the default of 16 MiB would not hold k and v
 LOG2E = 1.4426950408889634
 
-BQ = 2048
+BQ = 4096
 BKV = 2048
 STRIP = 256
 ROWS = 512
@@ -33,9 +34,26 @@ def _sum_lanewise(p):
     return sum(p[:, start : start + LANES] for start in range(0, p.shape[1], LANES))
 
 
-def _attention_block(q_ref, k_ref, v_ref, o_ref, q_scaled_ref, m_ref, l_ref, acc_ref):
+def _attention_block(q_ref, k_hbm, v_hbm, o_ref, k_ref, v_ref, arrived, q_scaled_ref, m_ref, l_ref, acc_ref):
     """All of one query block: key blocks before the diagonal without a mask, then the diagonal block."""
     i = pl.program_id(0)
+
+    def fetch(block):
+        """The copies of the keys and values that query block ``block`` attends first."""
+        rows = pl.ds(pl.multiple_of(block * BQ, BQ), BQ)
+        return (
+            pltpu.make_async_copy(k_hbm.at[rows], k_ref.at[rows], arrived.at[0, block]),
+            pltpu.make_async_copy(v_hbm.at[rows], v_ref.at[rows], arrived.at[1, block]),
+        )
+
+    @pl.when(i == 0)
+    def _start_all_copies():
+        for block in range(SEQ // BQ):
+            for copy in fetch(block):
+                copy.start()
+
+    for copy in fetch(i):
+        copy.wait()
     q_scaled_ref[...] = (q_ref[...].astype(jnp.float32) * (LOG2E * HEAD_DIM**-0.5)).astype(q_ref.dtype)
     m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
     l_ref[...] = jnp.zeros_like(l_ref)
@@ -80,17 +98,20 @@ def kernel_fn(q, k, v):
         grid=(SEQ // BQ,),
         in_specs=[
             pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0)),
-            pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0)),
-            pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0)),
+            pl.BlockSpec(memory_space=pl.ANY),
+            pl.BlockSpec(memory_space=pl.ANY),
         ],
         out_specs=pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0)),
         scratch_shapes=[
+            pltpu.VMEM((SEQ, HEAD_DIM), jnp.bfloat16),
+            pltpu.VMEM((SEQ, HEAD_DIM), jnp.bfloat16),
+            pltpu.SemaphoreType.DMA((2, SEQ // BQ)),
             pltpu.VMEM((BQ, HEAD_DIM), jnp.bfloat16),
             pltpu.VMEM((BQ, LANES), jnp.float32),
             pltpu.VMEM((BQ, LANES), jnp.float32),
             pltpu.VMEM((BQ, HEAD_DIM), jnp.float32),
         ],
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",), vmem_limit_bytes=VMEM_LIMIT_BYTES),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("arbitrary",), vmem_limit_bytes=VMEM_LIMIT_BYTES),
     )(q, k, v)
 
 
@@ -122,8 +143,8 @@ def get_tiling_meta():
         "grid": [SEQ // BQ],
         "buffers": [
             {"name": "q", "size_bytes": BQ * row_bytes, "double_buffered": True},
-            {"name": "k", "size_bytes": SEQ * row_bytes, "double_buffered": True},
-            {"name": "v", "size_bytes": SEQ * row_bytes, "double_buffered": True},
+            {"name": "k", "size_bytes": SEQ * row_bytes, "double_buffered": False},
+            {"name": "v", "size_bytes": SEQ * row_bytes, "double_buffered": False},
             {"name": "o", "size_bytes": BQ * row_bytes, "double_buffered": True},
             {"name": "q_scaled", "size_bytes": BQ * row_bytes, "double_buffered": False},
             {"name": "m", "size_bytes": BQ * lanes, "double_buffered": False},
