@@ -164,6 +164,7 @@ def spreads(recording: Recording) -> list[dict[str, Any]]:
                 "differences, centre %": 100 * float(np.median(found)),
                 "spread % (1.48 MAD)": 148.26 * float(np.median(np.abs(found - np.median(found)))),
                 "standard deviation %": 100 * float(found.std()),
+                "off by over 5 %, % of launches": 100 * float((np.abs(found - np.median(found)) > 0.05).mean()),
                 "next launch's correlation": float(np.corrcoef(found[:-1], found[1:])[0, 1]),
             }
         )
@@ -173,6 +174,7 @@ def spreads(recording: Recording) -> list[dict[str, Any]]:
         "differences, centre %": None,
         "spread % (1.48 MAD)": None,
         "standard deviation %": 100 * float(np.median(within)),
+        "off by over 5 %, % of launches": None,
         "next launch's correlation": None,
     }
     return rows

@@ -21,6 +21,9 @@ BUDGET = 0.05
 SCALES = (16.0, 64.0, 256.0, 1024.0, 4096.0)
 """Bets per unit of log speed-up, an equal share of the wealth on each: good for spreads from 0.1 % to 10 %."""
 
+STAKE = 0.9
+"""At most this share of the wealth is put on one launch, so that one that went wrong by chance loses no game."""
+
 INTERVAL_LEVEL = 0.05
 """One minus the confidence of the interval that is shown, which holds at any time, for one comparison."""
 
@@ -61,15 +64,13 @@ def log_wealth(differences: Sequence[float], than: float = 0.0) -> float:
 
 
 def _log_gain(x: float) -> float:
-    """log(1 + tanh(x)), where 1 + tanh(x) = 2 / (1 + exp(-2x))."""
-    softplus = -2 * x if x < -300 else math.log1p(math.exp(-2 * x))
-    return math.log(2) - softplus
+    return math.log1p(STAKE * math.tanh(x))
 
 
 def bound(differences: Sequence[float], level: float) -> float:
     """A lower bound of the log speed-up that is wrong, at any time, with a probability of at most ``level``."""
     wanted = math.log(1 / level)
-    if len(differences) * math.log(2) <= wanted:
+    if len(differences) * math.log1p(STAKE) <= wanted:
         return -math.inf
     low, high = min(differences) - 1.0, max(differences)
     while log_wealth(differences, low) < wanted:
