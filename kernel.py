@@ -2,9 +2,10 @@
 
 q, k, v: bfloat16[16384, 128]; the result is softmax(q k^T / sqrt(128), causal) v, bfloat16[16384, 128].
 
-The grid walks query blocks (outer) and key blocks (inner). For each query block the kernel keeps the
-running row maximum m, the row sum l and the unnormalised output acc in VMEM scratch (the online
-softmax of FlashAttention), so no row of scores is ever held whole.
+The grid walks query blocks; k and v come to VMEM once, in
+pieces that arrive while earlier query blocks are computed, and a loop walks their blocks. For each query block the
+kernel keeps the running row maximum m, the row sum l and the unnormalised output acc in VMEM scratch (the
+online softmax of FlashAttention), so no row of scores is ever held whole.
 """
 
 import jax
@@ -18,42 +19,75 @@ PROBLEM_DESCRIPTION = "causal attention forward, 1 head, q k v of bfloat16[16384
 SEQ = 16384
 HEAD_DIM = 128
 
-BQ = 128
-BKV = 256
+LANES = 128
+VMEM_LIMIT_BYTES = 100 << 20  # of 128 MiB; the default of 16 MiB would not hold k and v
+LOG2E = 1.4426950408889634
+
+BQ = 4096
+BKV = 2048
+STRIP = 256
+ROWS = 512
 
 
-def _attention_block(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
-    """One (query block, key block) step of the online softmax."""
-    i, j = pl.program_id(0), pl.program_id(1)
+def _sum_lanewise(p):
+    """(rows, n * LANES) -> (rows, LANES): adds whole vector registers; the sum across lanes waits for the end."""
+    return sum(p[:, start : start + LANES] for start in range(0, p.shape[1], LANES))
 
-    @pl.when(j == 0)
-    def _start():
-        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
-        l_ref[...] = jnp.zeros_like(l_ref)
-        acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    # Key blocks that lie wholly after the last query of this block are not attended.
-    @pl.when(j * BKV < (i + 1) * BQ)
-    def _accumulate():
-        scores = jax.lax.dot_general(
-            q_ref[...], k_ref[...], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
-        ) * (HEAD_DIM**-0.5)
-        rows = i * BQ + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
-        columns = j * BKV + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
-        scores = jnp.where(columns <= rows, scores, -jnp.inf)
+def _attention_block(q_ref, k_hbm, v_hbm, o_ref, k_ref, v_ref, arrived, q_scaled_ref, m_ref, l_ref, acc_ref):
+    """All of one query block: key blocks before the diagonal without a mask, then the diagonal block."""
+    i = pl.program_id(0)
 
-        m_new = jnp.maximum(m_ref[...], jnp.max(scores, axis=1, keepdims=True))
-        p = jnp.exp(scores - m_new)
-        rescale = jnp.exp(m_ref[...] - m_new)
-        l_ref[...] = rescale * l_ref[...] + jnp.sum(p, axis=1, keepdims=True)
-        acc_ref[...] = rescale * acc_ref[...] + jnp.dot(
-            p.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32
+    def fetch(block):
+        """The copies of the keys and values that query block ``block`` attends first."""
+        rows = pl.ds(pl.multiple_of(block * BQ, BQ), BQ)
+        return (
+            pltpu.make_async_copy(k_hbm.at[rows], k_ref.at[rows], arrived.at[0, block]),
+            pltpu.make_async_copy(v_hbm.at[rows], v_ref.at[rows], arrived.at[1, block]),
         )
-        m_ref[...] = m_new
 
-    @pl.when(j == pl.num_programs(1) - 1)
-    def _finish():
-        o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+    @pl.when(i == 0)
+    def _start_all_copies():
+        for block in range(SEQ // BQ):
+            for copy in fetch(block):
+                copy.start()
+
+    for copy in fetch(i):
+        copy.wait()
+    q_scaled_ref[...] = (q_ref[...].astype(jnp.float32) * (LOG2E * HEAD_DIM**-0.5)).astype(q_ref.dtype)
+    m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+    l_ref[...] = jnp.zeros_like(l_ref)
+    acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    def accumulate(rows, start, width, masked):
+        """Attend ``rows`` of this query block to ``width`` keys from ``start``; the mask assumes that both begin equal."""
+        keys = pl.ds(pl.multiple_of(start, LANES), width)
+        scores = jax.lax.dot_general(
+            q_scaled_ref[rows, :], k_ref[keys, :], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
+        )
+        if masked:
+            query = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
+            key = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
+            scores = jnp.where(key <= query, scores, -jnp.inf)
+        m_old = m_ref[rows, :]
+        m_new = jnp.maximum(m_old, jnp.max(scores, axis=1, keepdims=True))
+        p = jnp.exp2(scores - jnp.tile(m_new, (1, width // LANES)))
+        rescale = jnp.exp2(m_old - m_new)
+        l_ref[rows, :] = rescale * l_ref[rows, :] + _sum_lanewise(p)
+        acc_ref[rows, :] = rescale * acc_ref[rows, :] + jnp.dot(
+            p.astype(v_ref.dtype), v_ref[keys, :], preferred_element_type=jnp.float32
+        )
+        m_ref[rows, :] = m_new
+
+    @pl.loop(0, i * (BQ // BKV))
+    def _before_the_diagonal(j):
+        for row in range(0, BQ, ROWS):
+            accumulate(slice(row, row + ROWS), j * BKV, BKV, masked=False)
+
+    # On the diagonal, each strip of keys is attended by the queries from its own first row on.
+    for start in range(0, BQ, STRIP):
+        accumulate(slice(start, BQ), i * BQ + start, STRIP, masked=True)
+    o_ref[...] = (acc_ref[...] / jnp.sum(l_ref[...], axis=1, keepdims=True)).astype(o_ref.dtype)
 
 
 def kernel_fn(q, k, v):
@@ -61,19 +95,23 @@ def kernel_fn(q, k, v):
     return pl.pallas_call(
         _attention_block,
         out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ, SEQ // BKV),
+        grid=(SEQ // BQ,),
         in_specs=[
-            pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i, 0)),
-            pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j, 0)),
-            pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j, 0)),
+            pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0)),
+            pl.BlockSpec(memory_space=pl.ANY),
+            pl.BlockSpec(memory_space=pl.ANY),
         ],
-        out_specs=pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i, 0)),
+        out_specs=pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0)),
         scratch_shapes=[
-            pltpu.VMEM((BQ, 1), jnp.float32),
-            pltpu.VMEM((BQ, 1), jnp.float32),
+            pltpu.VMEM((SEQ, HEAD_DIM), jnp.bfloat16),
+            pltpu.VMEM((SEQ, HEAD_DIM), jnp.bfloat16),
+            pltpu.SemaphoreType.DMA((2, SEQ // BQ)),
+            pltpu.VMEM((BQ, HEAD_DIM), jnp.bfloat16),
+            pltpu.VMEM((BQ, LANES), jnp.float32),
+            pltpu.VMEM((BQ, LANES), jnp.float32),
             pltpu.VMEM((BQ, HEAD_DIM), jnp.float32),
         ],
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("arbitrary",), vmem_limit_bytes=VMEM_LIMIT_BYTES),
     )(q, k, v)
 
 
@@ -100,23 +138,23 @@ def compute_flops():
 def get_tiling_meta():
     """What the author believes about buffers and traffic; the judge sets it beside what the compiler says."""
     row_bytes = HEAD_DIM * 2
-    lanes = 128 * 4  # a (rows, 1) f32 buffer occupies a whole lane tile per row
-    kv_reads = SEQ // BQ
+    lanes = LANES * 4
     return {
-        "grid": [SEQ // BQ, SEQ // BKV],
+        "grid": [SEQ // BQ],
         "buffers": [
             {"name": "q", "size_bytes": BQ * row_bytes, "double_buffered": True},
-            {"name": "k", "size_bytes": BKV * row_bytes, "double_buffered": True},
-            {"name": "v", "size_bytes": BKV * row_bytes, "double_buffered": True},
+            {"name": "k", "size_bytes": SEQ * row_bytes, "double_buffered": False},
+            {"name": "v", "size_bytes": SEQ * row_bytes, "double_buffered": False},
             {"name": "o", "size_bytes": BQ * row_bytes, "double_buffered": True},
+            {"name": "q_scaled", "size_bytes": BQ * row_bytes, "double_buffered": False},
             {"name": "m", "size_bytes": BQ * lanes, "double_buffered": False},
             {"name": "l", "size_bytes": BQ * lanes, "double_buffered": False},
             {"name": "acc", "size_bytes": BQ * HEAD_DIM * 4, "double_buffered": False},
         ],
         "inputs": [
             {"name": "q", "size_bytes": SEQ * row_bytes, "re_reads": 1},
-            {"name": "k", "size_bytes": SEQ * row_bytes, "re_reads": kv_reads},
-            {"name": "v", "size_bytes": SEQ * row_bytes, "re_reads": kv_reads},
+            {"name": "k", "size_bytes": SEQ * row_bytes, "re_reads": 1},
+            {"name": "v", "size_bytes": SEQ * row_bytes, "re_reads": 1},
         ],
         "outputs": [{"name": "o", "size_bytes": SEQ * row_bytes, "re_reads": 1}],
         "vreg_estimate_bytes": BQ * BKV * 4,
