@@ -71,10 +71,9 @@ def lay_out(values: np.ndarray, array: ArrayType) -> list[int]:
     if values.shape != array.shape:
         raise ValueError(f"values have shape {values.shape}, the compiled program wants {array.shape}")
     physical = np.transpose(values, tuple(reversed(array.minor_to_major))) if values.ndim else values.reshape(1)
-    lead = 0
-    for tile in array.tiles:
-        while physical.ndim - lead < len(tile):
-            physical = np.expand_dims(physical, lead)
+    for tile in array.tiles:  # each cuts the innermost dimensions that the one before it left: T(512)(128)(4,1)
+        while physical.ndim < len(tile):
+            physical = np.expand_dims(physical, 0)
         padding = [(0, 0)] * (physical.ndim - len(tile))
         padding += [(0, -n % t) for n, t in zip(physical.shape[-len(tile) :], tile, strict=True)]
         physical = np.pad(physical, padding)
@@ -86,7 +85,6 @@ def lay_out(values: np.ndarray, array: ArrayType) -> list[int]:
         base = len(outer)
         order = [*range(base), *range(base, base + 2 * len(tile), 2), *range(base + 1, base + 2 * len(tile), 2)]
         physical = physical.transpose(order)
-        lead = base + len(tile)
     raw = np.ascontiguousarray(physical).tobytes()
     raw += b"\0" * (-len(raw) % 32)
     return [int(word) for word in np.frombuffer(raw, dtype="<i4")]

@@ -72,5 +72,9 @@ def test_lay_out() -> None:
     (packed,) = array_types("s8[4,2]{1,0:T(8,128)(4,1)}")
     words = lay_out(np.array([[1, 5], [2, 6], [3, 7], [4, 8]], np.int8), packed)
     assert words[:2] == [0x04030201, 0x08070605], "four rows share a word"
+    (flat,) = array_types("s8[256]{0:T(512)(128)(4,1)}")
+    words = lay_out(np.arange(256, dtype=np.uint8).view(np.int8), flat)
+    # As compiled kernels read element i: byte (i % 512) // 128 of word i // 512 * 128 + i % 128.
+    assert (words[0], words[127], len(words)) == (0x8000, 0xFF7F, 128), "elements 0 and 128 share a word"
     with pytest.raises(ValueError, match="wants"):
         lay_out(np.zeros(3, np.int32), row)
