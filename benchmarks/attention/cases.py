@@ -51,11 +51,19 @@ _MORE_VMEM = {"compiler": {"xla_tpu_scoped_vmem_limit_kib": "65536"}}
 """Peers set no limit of their own; the compiler's default of 16 MiB holds no blocks of 2048. Users may raise it."""
 _FLASH = tuple({"q": q, "k_major": major, "k": k, **_MORE_VMEM}
                for q, major, k in ((1024, 1024, 1024), (512, 1024, 512), (2048, 1024, 1024)))  # fmt: skip
-_SPLASH = tuple({"block_q": q, "block_kv": kv, "block_kv_compute": compute, **_MORE_VMEM}
-                for q, kv, compute in ((2048, 2048, 512), (1024, 2048, 512), (1024, 2048, 256), (1024, 1024, 1024),
-                                       (2048, 1024, 1024), (512, 1024, 512), (4096, 2048, 512)))  # fmt: skip
+
+
+def _splash(*blocks: tuple[int, int, int]) -> tuple[dict[str, Any], ...]:
+    return tuple({"block_q": q, "block_kv": kv, "block_kv_compute": compute, **_MORE_VMEM} for q, kv, compute in blocks)
+
+
+_SPLASH = _splash((1024, 2048, 256), (1024, 2048, 512), (2048, 2048, 512), (1024, 1024, 1024), (2048, 1024, 1024),
+                  (512, 1024, 512), (4096, 2048, 512))  # fmt: skip
+"""In the order of what came out at the headline."""
+_SPLASH_SHORT = {4096: _splash((1024, 1024, 256), (1024, 2048, 256)), 2048: _splash((1024, 1024, 256), (512, 512, 512))}
+"""Where blocks of 2048 would hold much of the diagonal."""
 _SPLASH_BACKWARD = tuple({"block_q_dkv": q, "block_kv_dkv": kv, "block_kv_dkv_compute": compute}
-                         for q, kv, compute in ((1024, 1024, 512), (1024, 2048, 1024)))  # fmt: skip
+                         for q, kv, compute in ((1024, 2048, 1024), (1024, 1024, 512), (2048, 2048, 1024)))  # fmt: skip
 
 
 def _ours(shape: Shape, *, grad: bool) -> Iterator[dict[str, Any]]:
@@ -66,8 +74,8 @@ def _ours(shape: Shape, *, grad: bool) -> Iterator[dict[str, Any]]:
         yield {"forward": {**forward, "unroll": 4}, "backward": backward}
         return
     yield {"forward": {**forward, "unroll": 4}}
-    yield {"forward": {**forward, "unroll": 2}}
     if shape == SHAPES["headline"]:
+        yield {"forward": {**forward, "unroll": 2}}
         yield {"forward": {**forward, "block_kv": 1024, "rows": 2 * rows, "unroll": 2}}
         yield {"forward": {**forward, "block_q": 4096, "unroll": 8}}
 
@@ -82,16 +90,18 @@ def sweep(impl: str, name: str, *, grad: bool) -> Iterator[dict[str, Any]]:
         yield from _ours(SHAPES[name], grad=grad)
     elif impl == "flash":
         yield from _FLASH if wide and not grad else _FLASH[:1]
-    elif impl in ("splash", "tokamax") and not grad:
-        yield from _SPLASH if wide else _SPLASH[:2]
-        if impl == "tokamax":
-            yield from ({**one, "scheduler": True} for one in _SPLASH[: 3 if wide else 1])
     elif impl in ("splash", "tokamax"):
-        for backward in _SPLASH_BACKWARD:
-            yield {**_SPLASH[0], **backward}
+        blocks = _SPLASH if wide else _SPLASH_SHORT.get(SHAPES[name].seq, _SPLASH[:2])
+        if not grad:
+            yield from blocks
+            if impl == "tokamax":
+                yield from ({**one, "scheduler": True} for one in (blocks[:3] if wide else blocks[:1]))
+            return
+        for backward in _SPLASH_BACKWARD if wide else _SPLASH_BACKWARD[: 2 if impl == "splash" else 1]:
+            yield {**blocks[0], **backward}
         if impl == "splash" and wide:
-            yield {**_SPLASH[0], **_SPLASH_BACKWARD[0], "fused": False}
+            yield {**blocks[0], **_SPLASH_BACKWARD[0], "fused": False}
         if impl == "tokamax":
-            yield {**_SPLASH[0], **_SPLASH_BACKWARD[0], "dq_reduction_steps": 3}
+            yield {**blocks[0], **_SPLASH_BACKWARD[0], "dq_reduction_steps": 3}
     else:
         yield {}
