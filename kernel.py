@@ -79,10 +79,11 @@ def _attention_block(q_ref, k_hbm, v_hbm, o_ref, k_ref, v_ref, arrived, q_scaled
         )
         m_ref[rows, :] = m_new
 
-    @pl.loop(0, i * (BQ // BKV))
+    @pl.loop(0, i)
     def _before_the_diagonal(j):
-        for row in range(0, BQ, ROWS):
-            accumulate(slice(row, row + ROWS), j * BKV, BKV, masked=False)
+        for first in range(0, BQ, BKV):
+            for row in range(0, BQ, ROWS):
+                accumulate(slice(row, row + ROWS), j * BQ + first, BKV, masked=False)
 
     # On the diagonal, each strip of keys is attended by the queries from its own first row on.
     for start in range(0, BQ, STRIP):
