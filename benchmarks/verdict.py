@@ -1,4 +1,4 @@
-"""Seconds of each step of a verdict of ``kernel.py`` at BQ=1024, BKV=512: alone, and as a point of a sweep.
+"""Seconds of each step of a verdict of the naive kernel at BQ=1024, BKV=512: alone, and as a point of a sweep.
 
     python -m benchmarks.verdict [--json FILE]
 

@@ -277,8 +277,9 @@ def _own(name: str, **constants: int) -> Case:
 
 
 BUILDERS: dict[str, Callable[[], Case]] = {
-    "kernel_128x256": functools.partial(_own, "kernel.py", BQ=128, BKV=256),
-    "kernel_1024": functools.partial(_own, "kernel.py", BQ=1024, BKV=1024),
+    "naive_128x256": functools.partial(_own, "examples/naive_attention.py", BQ=128, BKV=256),
+    "naive_1024": functools.partial(_own, "examples/naive_attention.py", BQ=1024, BKV=1024),
+    "kernel": functools.partial(_own, "kernel.py"),
     **({"decode": functools.partial(_own, "decode_kernel.py")} if (_HERE / "decode_kernel.py").exists() else {}),
     "flash": _flash,
     "splash": functools.partial(_splash, backward=False),

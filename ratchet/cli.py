@@ -84,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=text)
         command.set_defaults(command=function)
+        if name == "log":
+            command.add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
     one = commands.add_parser("show", help="one experiment")
     one.add_argument("id", help="an experiment's id or commit, or the beginning of it")
     one.set_defaults(command=_show)
@@ -317,8 +319,12 @@ def _told(root: Path, outcome: Outcome, options: argparse.Namespace) -> int:
     return outcome.status.exit_code
 
 
-def _log(_options: argparse.Namespace) -> int:
-    print(log_table(log.rows(_root()), terminal=sys.stdout.isatty()))
+def _log(options: argparse.Namespace) -> int:
+    rows = log.rows(_root())
+    if options.kernel is not None:
+        kernel = _kernel(options.kernel)
+        rows = tuple(row for row in rows if _root() / row.kernel == kernel)
+    print(log_table(rows, terminal=sys.stdout.isatty()))
     return Status.PASS.exit_code
 
 

@@ -20,28 +20,38 @@ WIDTH = 110
 _KEPT = (Decision.KEPT, Decision.BASELINE)
 _HEADINGS = ("", "id", "commit", "score", "change", "ms", "util %", "status", "note")
 _RIGHT = {"score", "change", "ms", "util %"}
-_LEGEND = Text("* kept, or the baseline; newest last")
+_LEGEND = "* kept, or the baseline; newest last"
 
 
 def log_table(rows: Sequence[Row], *, terminal: bool = False, width: int = WIDTH) -> str:
-    """All rows, newest last, one line each; kept ones and baselines carry a mark.
+    """All rows, newest last, one line each, the files one after the other; kept ones and baselines carry a mark.
 
     ``change`` relates a score to the kept one before it, and only where both were judged under the
     same conditions; of a measured kernel it is the speed-up over the one timed beside it. ``terminal``
     asks for colours, else the text is plain.
     """
     if not rows:
-        return "The ledger has no rows yet."
+        return "The ledger has no such rows yet."
+    of_each: dict[str, list[Row]] = {}
+    for row in rows:
+        of_each.setdefault(row.kernel, []).append(row)
+    tables = [_kernel_table(of_one, terminal=terminal, width=width) for of_one in of_each.values()]
+    if len(tables) > 1:
+        tables = [f"{clean(kernel)}\n{table}" for kernel, table in zip(of_each, tables, strict=True)]
+    return "\n".join([*tables, _LEGEND])
+
+
+def _kernel_table(rows: Sequence[Row], *, terminal: bool, width: int) -> str:
     table = [_cells(row, before) for row, before in zip(rows, _incumbents(rows), strict=True)]
     heading, *lines = _layout(table, width)
     if not terminal:
-        return "\n".join(line.plain for line in (heading, *lines, _LEGEND))
+        return "\n".join(line.plain for line in (heading, *lines))
     heading.stylize("bold underline")
     for row, line in zip(rows, lines, strict=True):
         line.stylize("green" if row.decision in _KEPT else "dim" if row.status == Status.PASS.name else "red")
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False, soft_wrap=True)
     with console.capture() as capture:
-        console.print(heading, *lines, _LEGEND, sep="\n")
+        console.print(heading, *lines, sep="\n")
     return capture.get().rstrip("\n")
 
 

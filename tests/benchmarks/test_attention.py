@@ -7,6 +7,7 @@ import pytest
 from benchmarks.attention.__main__ import best, recipes_of
 from benchmarks.attention.cases import PEERS, SHAPES
 from benchmarks.attention.store import Store
+from benchmarks.attention.worker import repeated
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -34,3 +35,21 @@ def test_the_best_of_a_sweep_is_the_fastest_that_compiled(tmp_path):
     assert found is not None
     assert found[0] == recipes[2]
     assert best(Store(tmp_path / "empty"), recipes) is None
+
+
+MODULE = """HloModule m
+
+ENTRY %main (x: f32[8,128]) -> f32[8,128] {
+  %x = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %two = s8[]{:T(512)} constant(2)
+  %half = f32[]{:T(128)} constant(0.5)
+  %table = s8[1,2,2]{2,1,0:T(4,128)(4,1)} broadcast(%two), dimensions={}
+  %scale = f32[8,128]{1,0:T(8,128)} broadcast(%half), dimensions={}
+  ROOT %kernel = f32[8,128]{1,0:T(8,128)} custom-call(%table, %x, %scale), custom_call_target="tpu_custom_call"
+}
+"""
+
+
+def test_tables_that_xla_repeats_are_told():
+    found = repeated(MODULE)
+    assert {name: values.tolist() for name, values in found.items()} == {"kernel:0": [[[2, 2], [2, 2]]]}

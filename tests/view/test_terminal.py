@@ -124,7 +124,16 @@ def test_log_table_on_a_terminal_says_the_same() -> None:
     styled = log_table(ROWS, terminal=True)
     assert "\x1b[" in styled
     assert Text.from_ansi(styled).plain.split("\n") == log_table(ROWS).split("\n")
-    assert log_table([]) == "The ledger has no rows yet."
+    assert log_table([]) == "The ledger has no such rows yet."
+
+
+def test_log_table_of_several_files_is_one_table_each() -> None:
+    rows = [*ROWS[:2], row(id="f1", kernel="other.py", score="5.0", status="PASS", decision="baseline"), ROWS[2]]
+    first, second = log_table(rows).split("other.py\n")
+    assert first.splitlines()[0] == ROWS[0].kernel
+    assert [line.split()[-1] for line in first.splitlines()[2:]] == ["baseline", "loop", "[red]BQ[/red]"]
+    assert "f1" in second
+    assert second.count("* kept") == 1
 
 
 def test_show_has_every_column_that_is_filled() -> None:
