@@ -2,10 +2,10 @@
 
 q, k, v: bfloat16[16384, 128]; the result is softmax(q k^T / sqrt(128), causal) v, bfloat16[16384, 128].
 
-The grid walks query blocks; k and v come to VMEM once, in
-pieces that arrive while earlier query blocks are computed, and a loop walks their blocks. For each query block the
-kernel keeps the running row maximum m, the row sum l and the unnormalised output acc in VMEM scratch (the
-online softmax of FlashAttention), so no row of scores is ever held whole.
+The grid walks query blocks. k and v come to VMEM once, in pieces that arrive while earlier query blocks are computed.
+A query block first attends the keys of its own rows (the diagonal of the matrix of scores), then those before it. For
+its rows the running maximum m, the running sum l and the unnormalised output acc are kept in VMEM scratch (the online
+softmax of FlashAttention), so no row of scores is ever held whole.
 """
 
 import jax
@@ -27,6 +27,7 @@ BQ = 4096
 BKV = 2048
 STRIP = 256
 ROWS = 512
+PIECE = 1024
 
 
 def _sum_lanewise(p):
@@ -34,8 +35,10 @@ def _sum_lanewise(p):
     return sum(p[:, start : start + LANES] for start in range(0, p.shape[1], LANES))
 
 
-def _attention_block(q_ref, k_hbm, v_hbm, o_ref, k_ref, v_ref, arrived, q_scaled_ref, m_ref, l_ref, acc_ref):
-    """All of one query block: key blocks before the diagonal without a mask, then the diagonal block."""
+def _attention_block(
+    q_ref, k_hbm, v_hbm, o_hbm, k_ref, v_ref, o_ref, arrived, left, q_scaled_ref, m_ref, l_ref, acc_ref
+):
+    """All of one query block: the diagonal under a mask, the keys before it without one, then the division."""
     i = pl.program_id(0)
 
     def fetch(block):
@@ -46,6 +49,11 @@ def _attention_block(q_ref, k_hbm, v_hbm, o_ref, k_ref, v_ref, arrived, q_scaled
             pltpu.make_async_copy(v_hbm.at[rows], v_ref.at[rows], arrived.at[1, block]),
         )
 
+    def write(piece):
+        """The copy of one piece of the output."""
+        rows = pl.ds(pl.multiple_of(piece * PIECE, PIECE), PIECE)
+        return pltpu.make_async_copy(o_ref.at[rows], o_hbm.at[rows], left.at[piece])
+
     @pl.when(i == 0)
     def _start_all_copies():
         for block in range(SEQ // BQ):
@@ -55,40 +63,53 @@ def _attention_block(q_ref, k_hbm, v_hbm, o_ref, k_ref, v_ref, arrived, q_scaled
     for copy in fetch(i):
         copy.wait()
     q_scaled_ref[...] = (q_ref[...].astype(jnp.float32) * (LOG2E * HEAD_DIM**-0.5)).astype(q_ref.dtype)
-    m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
-    l_ref[...] = jnp.zeros_like(l_ref)
-    acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    def accumulate(rows, start, width, masked):
-        """Attend ``rows`` of this query block to ``width`` keys from ``start``; the mask assumes that both begin equal."""
+    def attend(rows, start, width, *, on_diagonal):
+        """Let ``rows`` of this query block attend ``width`` keys from ``start``.
+
+        On the diagonal the first of the rows is the row of the first key; the first keys of all begin m, l and acc.
+        """
         keys = pl.ds(pl.multiple_of(start, LANES), width)
         scores = jax.lax.dot_general(
             q_scaled_ref[rows, :], k_ref[keys, :], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
         )
-        if masked:
+        if on_diagonal:
             query = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
             key = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
             scores = jnp.where(key <= query, scores, -jnp.inf)
-        m_old = m_ref[rows, :]
-        m_new = jnp.maximum(m_old, jnp.max(scores, axis=1, keepdims=True))
+        is_first = on_diagonal and rows.start == 0
+        m_new = jnp.tile(jnp.max(scores, axis=1, keepdims=True), (1, LANES))
+        if not is_first:
+            m_new = jnp.maximum(m_ref[rows, :], m_new)
         p = jnp.exp2(scores - jnp.tile(m_new, (1, width // LANES)))
-        rescale = jnp.exp2(m_old - m_new)
-        l_ref[rows, :] = rescale * l_ref[rows, :] + _sum_lanewise(p)
-        acc_ref[rows, :] = rescale * acc_ref[rows, :] + jnp.dot(
-            p.astype(v_ref.dtype), v_ref[keys, :], preferred_element_type=jnp.float32
-        )
-        m_ref[rows, :] = m_new
+        l_new = _sum_lanewise(p)
+        acc_new = jnp.dot(p.astype(v_ref.dtype), v_ref[keys, :], preferred_element_type=jnp.float32)
+        if not is_first:
+            rescale = jnp.exp2(m_ref[rows, :] - m_new)
+            l_new += rescale * l_ref[rows, :]
+            acc_new += rescale * acc_ref[rows, :]
+        m_ref[rows, :], l_ref[rows, :], acc_ref[rows, :] = m_new, l_new, acc_new
+
+    # Each strip of the block's own keys is attended by the queries from its own first row on.
+    for start in range(0, BQ, STRIP):
+        attend(slice(start, BQ), i * BQ + start, STRIP, on_diagonal=True)
 
     @pl.loop(0, i)
     def _before_the_diagonal(j):
         for first in range(0, BQ, BKV):
             for row in range(0, BQ, ROWS):
-                accumulate(slice(row, row + ROWS), j * BQ + first, BKV, masked=False)
+                attend(slice(row, row + ROWS), j * BQ + first, BKV, on_diagonal=False)
 
-    # On the diagonal, each strip of keys is attended by the queries from its own first row on.
-    for start in range(0, BQ, STRIP):
-        accumulate(slice(start, BQ), i * BQ + start, STRIP, masked=True)
-    o_ref[...] = (acc_ref[...] / jnp.sum(l_ref[...], axis=1, keepdims=True)).astype(o_ref.dtype)
+    for start in range(0, BQ, PIECE):
+        done = slice(start, start + PIECE)
+        out = acc_ref[done, :] / jnp.sum(l_ref[done, :], axis=1, keepdims=True)
+        o_ref[pl.ds(pl.multiple_of(i * BQ + start, PIECE), PIECE), :] = out.astype(o_ref.dtype)
+        write(i * (BQ // PIECE) + start // PIECE).start()
+
+    @pl.when(i == pl.num_programs(0) - 1)
+    def _wait_for_all_writes():
+        for piece in range(SEQ // PIECE):
+            write(piece).wait()
 
 
 def kernel_fn(q, k, v):
@@ -102,11 +123,13 @@ def kernel_fn(q, k, v):
             pl.BlockSpec(memory_space=pl.ANY),
             pl.BlockSpec(memory_space=pl.ANY),
         ],
-        out_specs=pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0)),
+        out_specs=pl.BlockSpec(memory_space=pl.ANY),
         scratch_shapes=[
             pltpu.VMEM((SEQ, HEAD_DIM), jnp.bfloat16),
             pltpu.VMEM((SEQ, HEAD_DIM), jnp.bfloat16),
+            pltpu.VMEM((SEQ, HEAD_DIM), jnp.bfloat16),
             pltpu.SemaphoreType.DMA((2, SEQ // BQ)),
+            pltpu.SemaphoreType.DMA((SEQ // PIECE,)),
             pltpu.VMEM((BQ, HEAD_DIM), jnp.bfloat16),
             pltpu.VMEM((BQ, LANES), jnp.float32),
             pltpu.VMEM((BQ, LANES), jnp.float32),
@@ -146,7 +169,7 @@ def get_tiling_meta():
             {"name": "q", "size_bytes": BQ * row_bytes, "double_buffered": True},
             {"name": "k", "size_bytes": SEQ * row_bytes, "double_buffered": False},
             {"name": "v", "size_bytes": SEQ * row_bytes, "double_buffered": False},
-            {"name": "o", "size_bytes": BQ * row_bytes, "double_buffered": True},
+            {"name": "o", "size_bytes": SEQ * row_bytes, "double_buffered": False},
             {"name": "q_scaled", "size_bytes": BQ * row_bytes, "double_buffered": False},
             {"name": "m", "size_bytes": BQ * lanes, "double_buffered": False},
             {"name": "l", "size_bytes": BQ * lanes, "double_buffered": False},
