@@ -356,7 +356,7 @@ HEADS, SEQ, HEAD_DIM = 2, 4096, 128
 SCALE = 0.125 / LOG2E
 """Near 1 / sqrt(HEAD_DIM), and such that the scaled queries are exact: a logsumexp from a forward pass holds the same
 rounding of them as the kernel's scores, but the one that is given here does not."""
-PASSES = ("q", "kv")
+PASSES = ("all",)
 BLOCKS = BackwardBlocks(chunk_q=SEQ, block_q=512, block_kv=512, rows=512)
 
 
