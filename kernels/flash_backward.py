@@ -357,7 +357,7 @@ SCALE = 0.125 / LOG2E
 """Near 1 / sqrt(HEAD_DIM), and such that the scaled queries are exact: a logsumexp from a forward pass holds the same
 rounding of them as the kernel's scores, but the one that is given here does not."""
 PASSES = ("all",)
-BLOCKS = BackwardBlocks(chunk_q=SEQ, block_q=512, block_kv=512, rows=512)
+BLOCKS = BackwardBlocks(chunk_q=SEQ, block_q=1024, block_kv=1024, rows=512)
 
 
 def kernel_fn(q, k, v, do, lse, di):
