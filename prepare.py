@@ -123,6 +123,7 @@ def judge(
 
 
 if __name__ == "__main__":
-    from ratchet.cli import prepare_main
+    with starting():
+        from ratchet.cli import prepare_main
 
     sys.exit(prepare_main(sys.argv[1:]))
