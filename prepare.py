@@ -17,14 +17,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from ratchet.candidate import problem as problems  # noqa: E402
-from ratchet.candidate import room  # noqa: E402
-from ratchet.chips import V5E, Chip  # noqa: E402
-from ratchet.judge import audit, compile, correctness, latency, measuring, memory, roofline  # noqa: E402
-from ratchet.judge.steps import Progress, Silent, Steps  # noqa: E402
-from ratchet.judge.workers import Workers  # noqa: E402
-from ratchet.status import Status  # noqa: E402
-from ratchet.values import MEASURED, Against, Conditions, Verdict  # noqa: E402
+from ratchet.starting import starting  # noqa: E402
+
+with starting():  # NumPy is imported here, and takes an interrupt for an error of its own
+    from ratchet.candidate import problem as problems
+    from ratchet.candidate import room
+    from ratchet.chips import V5E, Chip
+    from ratchet.judge import audit, compile, correctness, latency, measuring, memory, roofline
+    from ratchet.judge.steps import Progress, Silent, Steps
+    from ratchet.judge.workers import Workers
+    from ratchet.status import Status
+    from ratchet.values import MEASURED, Against, Conditions, Verdict
 
 
 def judge(
@@ -120,6 +123,7 @@ def judge(
 
 
 if __name__ == "__main__":
-    from ratchet.cli import prepare_main
+    with starting():
+        from ratchet.cli import prepare_main
 
     sys.exit(prepare_main(sys.argv[1:]))
