@@ -23,7 +23,7 @@ CONTEXT = 32768
 HEAD_DIM = 128
 SHARD = CONTEXT // CHIPS
 
-BKV = 512
+BKV = 2048
 
 
 def _attend_block(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref):
