@@ -63,9 +63,9 @@ def _attend_shard(q, k, v):
 def _decode_shard(q, k, v):
     """What one chip does: its own keys, then the stable log-sum-exp over all chips."""
     o, m, total = _attend_shard(q[:, None, :], k, v)
-    scale = jnp.exp(m - jax.lax.pmax(m, "chip"))
-    o, total = jax.lax.psum(o * scale, "chip"), jax.lax.psum(total * scale, "chip")
-    return (o / total)[:, 0, :].astype(q.dtype)
+    o, m, total = jax.lax.all_gather(jnp.stack([o, m, total]), "chip", axis=1)
+    scale = jnp.exp(m - jnp.max(m, axis=0))
+    return (jnp.sum(o * scale, axis=0) / jnp.sum(total * scale, axis=0))[:, 0, :].astype(q.dtype)
 
 
 def kernel_fn(q, k, v):
