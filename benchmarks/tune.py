@@ -33,7 +33,8 @@ def candidates(direction: str, *, seq: int, dim: int) -> Iterator[dict[str, int]
     rows = 256 if dim > 128 else 512
     if direction == "forward":
         for block_q, block_kv, chain, unroll in (
-            (2048, 2048, rows, 2), (2048, 2048, rows, 4), (1024, 1024, rows, 2), (2048, 1024, 2 * rows, 2),
+            (2048, 2048, rows, 4), (1024, 1024, rows, 2), (2048, 1024, 2 * rows, 2),
+            (2048, 2048, 2 * rows, 2),
         ):  # fmt: skip
             yield {"block_q": min(block_q, seq), "block_kv": block_kv, "rows": chain, "strip": 256, "unroll": unroll}
     else:

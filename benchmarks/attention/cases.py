@@ -78,6 +78,7 @@ def _ours(shape: Shape, *, grad: bool) -> Iterator[dict[str, Any]]:
         yield {"forward": {**forward, "unroll": 2}}
         yield {"forward": {**forward, "block_kv": 1024, "rows": 2 * rows, "unroll": 2}}
         yield {"forward": {**forward, "block_q": 4096, "unroll": 8}}
+        yield {"forward": {**forward, "unroll": 4, "chunk_kv": 2048}}
 
 
 def sweep(impl: str, name: str, *, grad: bool) -> Iterator[dict[str, Any]]:
