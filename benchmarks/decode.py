@@ -44,16 +44,18 @@ class Shape:
     kv_heads: int = 16
     context: int = 32768
     page: int = 64
+    head_dim: int = 128
     quick: bool = False
 
     @property
     def cache_bytes(self) -> int:
-        return self.batch * self.kv_heads * self.context * 128 * 2 * 2
+        return self.batch * self.kv_heads * self.context * self.head_dim * 2 * 2
 
 
 SHAPES = (
     Shape(name="headline", quick=True),
     Shape(name="128k", context=131072),
+    Shape(name="1M", context=1 << 20, page=512),
     Shape(name="grouped-query", q_heads=32, kv_heads=8, quick=True),
     Shape(name="grouped-query 128k", q_heads=32, kv_heads=8, context=131072),
     Shape(name="batch 8", batch=8, q_heads=32, kv_heads=8, context=8192),
@@ -78,6 +80,7 @@ def ours(shape: Shape, chips: int, workers: Workers) -> Timeline:
         BATCH=shape.batch,
         Q_HEADS=shape.q_heads,
         KV_HEADS=shape.kv_heads,
+        HEAD_DIM=shape.head_dim,
         CONTEXT=shape.context,
         PAGE=shape.page,
     )
@@ -95,9 +98,9 @@ def paged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
     from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention
 
     pages = shape.batch * shape.context // shape.page
-    pool = struct((shape.kv_heads, pages, shape.page, 128), jnp.bfloat16)
+    pool = struct((shape.kv_heads, pages, shape.page, shape.head_dim), jnp.bfloat16)
     avals = [
-        struct((shape.batch, shape.q_heads, 128), jnp.bfloat16),
+        struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16),
         *(pool, pool),
         struct((shape.batch,), jnp.int32),
         struct((shape.batch, pages // shape.batch), jnp.int32),
@@ -113,8 +116,8 @@ def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
 
     pages = shape.batch * shape.context // shape.page
     avals = [
-        struct((shape.batch, shape.q_heads, 128), jnp.bfloat16),
-        struct((pages, shape.page, 2 * shape.kv_heads, 128), jnp.bfloat16),
+        struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16),
+        struct((pages, shape.page, 2 * shape.kv_heads, shape.head_dim), jnp.bfloat16),
         struct((shape.batch,), jnp.int32),
         struct((shape.batch, pages // shape.batch), jnp.int32),
         struct((shape.batch + 1,), jnp.int32),
@@ -122,7 +125,7 @@ def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
     ]
     program = functools.partial(
         ragged_paged_attention,
-        sm_scale=128**-0.5,
+        sm_scale=shape.head_dim**-0.5,
         num_kv_pages_per_block=pages_at_once,
         num_queries_per_block=8,
         vmem_limit_bytes=100 << 20,
@@ -156,6 +159,12 @@ def best(peer: Callable[..., Timeline], shape: Shape, keys: Sequence[int], worke
     return timeline, f"{size} of {tried} keys" + "".join(f"; {n}: {refusal.status.name}" for n, refusal in failed)
 
 
+PEERS: dict[str, Callable[..., Timeline]] = {
+    "jax paged_attention": paged_peer,
+    "jax ragged_paged_attention": ragged_peer,
+}
+
+
 def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> dict[str, Any]:
     """One line of the table."""
     us = 1e6 / timeline.clock_hz
@@ -179,13 +188,13 @@ def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> di
     }
 
 
-def rows_of(shape: Shape, workers: Workers) -> list[dict[str, Any]]:
-    """All programs at one shape."""
+def rows_of(shape: Shape, workers: Workers, *, peers: bool = True) -> list[dict[str, Any]]:
+    """All programs at one shape, or ours alone."""
     rows = []
     if shape.batch == 1 and shape.q_heads == shape.kv_heads == 16 and HEADLINE.exists():
         rows.append(row(shape, "decode_kernel.py", contiguous(shape, workers)))
     rows += [row(shape, "paged_decode", ours(shape, chips, workers)) for chips in (4, 1)]
-    for name, peer in (("jax paged_attention", paged_peer), ("jax ragged_paged_attention", ragged_peer)):
+    for name, peer in PEERS.items() if peers else ():
         try:
             rows.append(row(shape, name, *best(peer, shape, (128, 256, 512, 1024, 2048), workers)))
         except Refusal as refusal:

@@ -1,174 +1,221 @@
-"""Decoding at the shapes of named models, one chip and four, in tokens per second and per dollar; modelled.
+"""Prefill and decoding at the shapes of named models, one chip and four, in tokens per second and per dollar; modelled.
 
-    python -m benchmarks.suite [--quick] [--out FOLDER]
+    python -m benchmarks.suite [--quick] [--out FOLDER | --report] [--only TABLE ...]
 
 Attention alone, all layers of the model: the matrix products around it, sampling and the host are left out, so the
 tokens per second are what attention would allow by itself. Shapes come from ``data/models.json``, prices from
-``data/prices.json`` (each with its source and date). Writes tables, ``suite.json`` and plots (SVG) to FOLDER, ``plots``
-by default. ``x floor`` is over the cache's bytes at 0.88 of 819 GB/s on the chips of the row.
+``data/prices.json`` (each with its source and date). ``x floor`` is over the cache's bytes at 0.88 of 819 GB/s on the
+chips of the row.
 
-The crossover: at short contexts four chips lose to one, because they meet before the program and talk at its end. The
-context from which on they win is found by halving between two powers of two, to the page.
+At short contexts four chips lose to one, because they meet before the program and, decoding, talk at its end. The
+context from which on they win is found by halving between two powers of two.
+
+Also here, because ``docs/optimizing-for-the-v5e-memory-hierarchy.md`` shows them: block sizes and head dimensions
+(``benchmarks.tiles``), decoding against its floor (``benchmarks.decode``), what plain XLA can hold
+(``baseline_mha.py``) and the ledger's kept experiments. Tables are printed; ``suite.json`` and plots (SVG) go to
+FOLDER, ``plots`` by default. ``--report`` writes them to ``docs/figures`` and puts the tables into that document.
+``--only`` computes some tables anew, or none, and takes the others from the ``suite.json`` that is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.decode import HBM_SHARE, PAGED, Shape, table_of
-from benchmarks.programs import edited, modelled, of_source
+import baseline_mha
+from benchmarks import decode, prefill, report, tiles
+from benchmarks.crossover import crossover_rows, plot_crossover
+from benchmarks.models import MODELS, PRICES, Model
+from benchmarks.roofline_plot import Point, draw
 from benchmarks.table import show
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
+from ratchet.status import Refusal
 
-DATA = Path(__file__).parent / "data"
-MODELS: list[dict[str, Any]] = json.loads((DATA / "models.json").read_text())["models"]
-PRICES: list[dict[str, Any]] = json.loads((DATA / "prices.json").read_text())["prices"]
 PAGE = 64
-CONTEXTS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+DECODE_CONTEXTS = (512, 1024, 2048, 4096, 8192, 32768, 131072)
+PREFILL_CONTEXTS = (128, 256, 512, 1024)
+PEER_KEYS = {"jax paged_attention": (2048,), "jax ragged_paged_attention": (512, 2048)}
+"""Block sizes that came out first in ``python -m benchmarks.decode``."""
+Rows = list[dict[str, Any]]
 
 
-def decode_us(model: dict[str, Any], context: int, batch: int, chips: int, workers: Workers) -> float:
-    """One layer's attention to a cache of full sequences, microseconds."""
-    shape = Shape(
-        name=model["name"],
+def shape_of(model: Model, context: int, batch: int, chips: int) -> decode.Shape:
+    """One layer's decoding problem."""
+    return decode.Shape(
+        name=model.name,
         batch=batch,
-        q_heads=model["q_heads"],
-        kv_heads=model["kv_heads"],
+        q_heads=model.q_heads,
+        kv_heads=model.kv_heads,
+        head_dim=model.head_dim,
         context=context,
         page=min(PAGE, context // chips),
     )
-    source = edited(
-        PAGED.read_text(),
-        CHIPS=chips,
-        BATCH=batch,
-        Q_HEADS=shape.q_heads,
-        KV_HEADS=shape.kv_heads,
-        HEAD_DIM=model["head_dim"],
-        CONTEXT=context,
-        PAGE=shape.page,
-    )
-    steering: dict[int | str, np.ndarray] = {3: np.full(batch, context, np.int32), 4: table_of(shape, chips)}
-    return modelled(of_source(source)[0], workers, steering).latency_ms * 1e3
 
 
-def decode_rows(models: list[dict[str, Any]], workers: Workers) -> list[dict[str, Any]]:
-    """Each model at its context, a batch of 1 and of 8, on one chip and on four."""
+def decode_rows(model: Model) -> Rows:
+    """A model at its context, a batch of 1 and of 8: ours on four chips and on one, peers on one."""
     rows = []
-    for model in models:
+    with Workers(V5E, keep=False) as workers:
         for batch in (1, 8):
-            for chips in (1, 4):
-                us = decode_us(model, model["context"], batch, chips, workers)
-                moved = batch * model["kv_heads"] * model["context"] * model["head_dim"] * 4
-                floor = moved / chips / (HBM_SHARE * V5E.hbm_bytes_per_s) * 1e6
-                per_s = batch / (us * model["layers"]) * 1e6
-                rows.append(
-                    {
-                        "model": model["name"],
-                        "context": model["context"],
-                        "batch": batch,
-                        "chips": chips,
-                        "us per layer": us,
-                        "x floor": us / floor,
-                        "% of HBM bandwidth": 100 * moved / chips / V5E.hbm_bytes_per_s / us * 1e6,
-                        "tokens/s": per_s,
-                        **{
-                            f"Mtokens/$ {price['what']}": per_s * 3600 / (chips * price["dollars_per_chip_hour"]) / 1e6
-                            for price in PRICES
-                        },
-                    }
-                )
+            shape = shape_of(model, model.context, batch, 4)
+            found = [decode.row(shape, "paged_decode", decode.ours(shape, chips, workers)) for chips in (1, 4)]
+            for name, peer in decode.PEERS.items():
+                try:
+                    found.append(decode.row(shape, name, *decode.best(peer, shape, PEER_KEYS[name], workers)))
+                except Refusal as refusal:
+                    print(f"{model.name}, batch {batch}, {name}: {refusal.status.name}: {refusal.message[:200]}")
+            rows += [_per_model(model, shape, one) for one in found]
     return rows
 
 
-def crossover(slower: Callable[[int], bool], contexts: tuple[int, ...]) -> int | None:
-    """The smallest context, to the step of the smallest one, at which four chips are no longer ``slower``."""
-    wins = next((context for context in contexts if not slower(context)), None)
-    if wins is None or wins == contexts[0]:
-        return wins
-    step = contexts[0] // 2
-    low, high = wins // 2, wins
-    while high - low > step:
-        middle = (low + high) // 2 // step * step
-        low, high = (middle, high) if slower(middle) else (low, middle)
-    return high
+def _per_model(model: Model, shape: decode.Shape, one: dict[str, Any]) -> dict[str, Any]:
+    per_s = shape.batch / (one["us"] * model.layers) * 1e6
+    return {
+        "model": model.name,
+        "context": shape.context,
+        "batch": shape.batch,
+        "program": one["program"],
+        "chips": one["chips"],
+        "us per layer": one["us"],
+        "x floor": one["x floor"],
+        "% of HBM bandwidth": 100 * shape.cache_bytes / one["chips"] / V5E.hbm_bytes_per_s / one["us"] * 1e6,
+        "tokens/s": per_s,
+        **model.per_dollar(per_s, one["chips"]),
+    }
 
 
-def crossover_rows(models: list[dict[str, Any]], workers: Workers) -> list[dict[str, Any]]:
-    """For each model: latency on one chip and on four over the context, and where the two meet."""
-    rows = []
-    for model in models:
-        known: dict[tuple[int, int], float] = {}
-
-        def us(context: int, chips: int, model: dict[str, Any] = model, known: Any = known) -> float:
-            if (context, chips) not in known:
-                known[context, chips] = decode_us(model, context, 1, chips, workers)
-            return known[context, chips]
-
-        meets = crossover(lambda context: us(context, 4) >= us(context, 1), CONTEXTS)
-        for context in sorted({*CONTEXTS, *((meets,) if meets else ())}):
-            one, four = us(context, 1), us(context, 4)
-            rows.append(
-                {
-                    "model": model["name"],
-                    "context": context,
-                    "one chip us": one,
-                    "four chips us": four,
-                    "times as fast": one / four,
-                    "four win from": meets,
-                }
-            )
-    return rows
+def floor_rows(_model: Model) -> Rows:
+    """Ours at the shapes of ``benchmarks.decode``, against the floor."""
+    keys = ("shape", "batch", "heads", "context", "program", "chips", "us", "x floor", "meeting us", "kernel x floor")
+    with Workers(V5E, keep=False) as workers:
+        found = [one for shape in decode.SHAPES for one in decode.rows_of(shape, workers, peers=False)]
+    return [{key: one[key] for key in keys} for one in found]
 
 
-def plot_crossover(rows: list[dict[str, Any]], path: Path) -> None:
-    """Times as fast over the context, one line per model."""
-    import matplotlib as mpl
+def decode_crossover(model: Model) -> Rows:
+    """Decoding one sequence, one layer, over the context."""
+    with Workers(V5E, keep=False) as workers:
 
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "suite"
-    import matplotlib.pyplot as plt
+        def us(context: int, chips: int) -> float:
+            return decode.ours(shape_of(model, context, 1, chips), chips, workers).latency_ms * 1e3
 
-    figure, axes = plt.subplots(figsize=(8, 5))
-    for name in dict.fromkeys(row["model"] for row in rows):
-        own = [row for row in rows if row["model"] == name]
-        label = f"{name}: four win from {own[0]['four win from']}"
-        axes.plot([r["context"] for r in own], [r["times as fast"] for r in own], marker="o", label=label)
-    axes.axhline(1, color="black", linewidth=1)
-    axes.axhline(4, color="black", linewidth=1, linestyle="dotted")
-    axes.set(xscale="log", xlabel="context, keys", ylabel="four chips, times as fast as one (modelled)")
-    axes.set_xscale("log", base=2)
-    axes.grid(visible=True, alpha=0.2)
-    axes.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    plt.close(figure)
+        return crossover_rows({"what": "decode", "model": model.name}, us, DECODE_CONTEXTS)
+
+
+def prefill_crossover(model: Model) -> Rows:
+    """Attention over a whole prompt, one layer, over its length."""
+    with Workers(V5E, keep=False) as workers:
+
+        def us(context: int, chips: int) -> float:
+            return prefill.ours_ms(model, context, chips, workers) * 1e3
+
+        return crossover_rows({"what": "prefill", "model": model.name}, us, PREFILL_CONTEXTS)
+
+
+def block_rows(_model: Model) -> Rows:
+    return tiles.block_rows()
+
+
+def dim_rows(_model: Model) -> Rows:
+    return tiles.dim_rows()
+
+
+def limit_rows(_model: Model) -> Rows:
+    with Workers(V5E, keep=False) as workers:
+        return baseline_mha.limits(workers)
+
+
+def roofline_rows(_model: Model) -> Rows:
+    with Workers(V5E, keep=False) as workers:
+        return [vars(point) for point in baseline_mha.points(workers)]
+
+
+TABLES: dict[str, tuple[str, Callable[[Model], Rows], Callable[[Model], bool] | None]] = {
+    "prefill": ("prefill, attention of all layers, modelled", prefill.rows_of, lambda _: True),
+    "decoding": ("decoding, attention of all layers, modelled", decode_rows, lambda _: True),
+    "crossover": ("one chip against four, batch 1, one layer, modelled", decode_crossover, lambda m: not m.long),
+    "prefill crossover": ("the same for prefill", prefill_crossover, lambda m: not m.long),
+    "floor": ("decoding against the time of its cache at 0.88 of 819 GB/s, modelled", floor_rows, None),
+    "blocks": ("block sizes, 1 head, 16384 x 128, causal, modelled", block_rows, None),
+    "dims": ("head dimensions, 8 heads, 4096, causal, modelled", dim_rows, None),
+    "limits": ("plain XLA: the longest sequence that fits HBM, 16 heads x 128", limit_rows, None),
+    "roofline": ("the roofline's points, modelled", roofline_rows, None),
+}
+"""Name -> title, who makes the rows, and for which models; None for what asks no model."""
+
+OTHERS = {"chip": "what the model takes the chip to be", "history": "experiments that were kept"}
+
+
+def _piece(name: str, model: Model) -> Rows | str:
+    """One table's rows for one model, or in words why there are none: an exception need not survive the way back."""
+    try:
+        return TABLES[name][1](model)
+    except Refusal as refusal:
+        return f"{name}, {model.name}: {refusal.status.name}: {refusal.message[:300]}"
+
+
+def compute(
+    models: Sequence[Model], processes: int, names: Iterable[str] = TABLES
+) -> tuple[dict[str, Rows], list[str]]:
+    """The tables asked for, one piece per model and table, ``processes`` at a time; and what failed."""
+    wanted = {
+        name: [model for model in models if chosen(model)] if chosen else models[:1]
+        for name, (_, _, chosen) in TABLES.items()
+        if name in names
+    }
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn, max_tasks_per_child=1) as pool:
+        pieces = {name: [pool.submit(_piece, name, model) for model in own] for name, own in wanted.items()}
+        found = {name: [piece.result() for piece in own] for name, own in pieces.items()}
+    tables = {
+        name: [row for piece in own if not isinstance(piece, str) for row in piece] for name, own in found.items()
+    }
+    return tables, [piece for own in found.values() for piece in own if isinstance(piece, str)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the first model only")
     parser.add_argument("--out", type=Path, default=Path("plots"), metavar="FOLDER")
+    parser.add_argument("--report", action="store_true", help="write the figures and tables of the report in docs/")
+    parser.add_argument("--only", nargs="*", choices=TABLES, metavar="TABLE", help=", ".join(TABLES))
     options = parser.parse_args()
+    if options.report and options.quick:
+        parser.error("--report needs all models: leave out --quick")
+    out = report.FIGURES if options.report else options.out
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
     models = MODELS[:1] if options.quick else MODELS
-    options.out.mkdir(parents=True, exist_ok=True)
-    with Workers(V5E, keep=False) as workers:
-        decoding = decode_rows(models, workers)
-        show("decoding, attention of all layers, modelled", decoding)
-        crossing = crossover_rows([m for m in models if "long context" not in m["name"]], workers)
-        show("one chip against four, batch 1, one layer, modelled", crossing)
+    known = json.loads((out / "suite.json").read_text()) if options.only is not None else {}
+    made, failed = compute(models, min(2, os.cpu_count() or 1), TABLES if options.only is None else options.only)
+    tables = known | made
+    tables["chip"] = report.chip_rows()
+    tables["history"] = report.history(report.LEDGER.read_text(encoding="utf-8"))
+    (out / "suite.json").write_text(json.dumps(tables, indent=1) + "\n")
+    for name, rows in tables.items():
+        if rows:
+            show(TABLES[name][0] if name in TABLES else OTHERS[name], rows)
     for price in PRICES:
         dollars = f"{price['dollars_per_chip_hour']} $/chip-h"
         print(f"{price['chip']} {price['what']}: {dollars}, {price['source']} ({price['date']})")
-    plot_crossover(crossing, options.out / "crossover.svg")
-    (options.out / "suite.json").write_text(json.dumps({"decoding": decoding, "crossover": crossing}, indent=1) + "\n")
-    print(f"written to {options.out}/: suite.json, crossover.svg")
+    plot_crossover(tables["crossover"], out / "crossover.svg", "decode, batch 1")
+    plot_crossover(tables["prefill crossover"], out / "prefill-crossover.svg", "prefill, one prompt")
+    draw([Point(**row) for row in tables["roofline"]], V5E, out / "roofline.svg")
+    report.plot_programs(tables["prefill"], "tokens/s", out / "prefill.svg")
+    report.plot_programs([row for row in tables["decoding"] if row["batch"] == 8], "tokens/s", out / "decoding.svg")
+    if options.report and not failed:
+        report.REPORT.write_text(report.rendered(report.REPORT.read_text(), tables))
+    print(f"written to {out}/ in {(time.monotonic() - began) / 60:.1f} minutes")
+    if failed:
+        raise SystemExit("\n".join(["not made:", *failed]))
 
 
 if __name__ == "__main__":

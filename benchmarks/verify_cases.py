@@ -25,6 +25,8 @@ from jax.experimental.pallas.ops.tpu.ragged_paged_attention import kernel as rag
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
+from benchmarks.programs import edited, names_of
+
 # The package exports a function under the module's own name.
 megablox = importlib.import_module("jax.experimental.pallas.ops.tpu.megablox.gmm")
 
@@ -276,11 +278,33 @@ def _own(name: str, **constants: int) -> Case:
     )
 
 
+def _decode() -> Case:
+    """``decode_kernel.py`` at half its context, on a mesh of four devices where the judge has an ambient one."""
+    names = names_of(edited((_HERE / "decode_kernel.py").read_text(), CONTEXT=16384))
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:4]), ("chip",))
+    placed = [
+        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+        for spec in names["get_tiling_meta"]()["input_shardings"]
+    ]
+
+    def function(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+            return names["kernel_fn"](q, k, v)  # type: ignore[no-any-return]
+
+    return Case(
+        name="decode_kernel.py, 4 devices",
+        function=jax.jit(function, in_shardings=tuple(placed)),
+        inputs=tuple(np.asarray(x) for x in jax.tree.leaves(names["generate_inputs"](jax.random.key(0)))),
+        devices=4,
+        reference=names["reference_fn"],  # interpret mode cannot run its remote copies
+    )
+
+
 BUILDERS: dict[str, Callable[[], Case]] = {
     "naive_128x256": functools.partial(_own, "examples/naive_attention.py", BQ=128, BKV=256),
     "naive_1024": functools.partial(_own, "examples/naive_attention.py", BQ=1024, BKV=1024),
     "kernel": functools.partial(_own, "kernel.py"),
-    **({"decode": functools.partial(_own, "decode_kernel.py")} if (_HERE / "decode_kernel.py").exists() else {}),
+    "decode": _decode,
     "flash": _flash,
     "splash": functools.partial(_splash, backward=False),
     "splash_backward": functools.partial(_splash, backward=True),

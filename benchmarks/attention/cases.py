@@ -47,17 +47,17 @@ SEQ = 2048
 """Errors are taken at this length at most, and at one key head: executing a chip's program on a CPU has its price."""
 
 PEERS = ("flash", "splash", "tokamax", "xla")
-_MORE_VMEM = {"compiler": {"xla_tpu_scoped_vmem_limit_kib": "65536"}}
+MORE_VMEM = {"compiler": {"xla_tpu_scoped_vmem_limit_kib": "65536"}}
 """Peers set no limit of their own; the compiler's default of 16 MiB holds no blocks of 2048. Users may raise it."""
-_FLASH = tuple({"q": q, "k_major": major, "k": k, **_MORE_VMEM}
+FLASH = tuple({"q": q, "k_major": major, "k": k, **MORE_VMEM}
                for q, major, k in ((1024, 1024, 1024), (512, 1024, 512), (2048, 1024, 1024)))  # fmt: skip
 
 
 def _splash(*blocks: tuple[int, int, int]) -> tuple[dict[str, Any], ...]:
-    return tuple({"block_q": q, "block_kv": kv, "block_kv_compute": compute, **_MORE_VMEM} for q, kv, compute in blocks)
+    return tuple({"block_q": q, "block_kv": kv, "block_kv_compute": compute, **MORE_VMEM} for q, kv, compute in blocks)
 
 
-_SPLASH = _splash((1024, 2048, 256), (1024, 2048, 512), (2048, 2048, 512), (1024, 1024, 1024), (2048, 1024, 1024),
+SPLASH = _splash((1024, 2048, 256), (1024, 2048, 512), (2048, 2048, 512), (1024, 1024, 1024), (2048, 1024, 1024),
                   (512, 1024, 512), (4096, 2048, 512))  # fmt: skip
 """In the order of what came out at the headline."""
 _SPLASH_SHORT = {4096: _splash((1024, 1024, 256), (1024, 2048, 256)), 2048: _splash((1024, 1024, 256), (512, 512, 512))}
@@ -90,9 +90,9 @@ def sweep(impl: str, name: str, *, grad: bool) -> Iterator[dict[str, Any]]:
     if impl == "ours":
         yield from _ours(SHAPES[name], grad=grad)
     elif impl == "flash":
-        yield from _FLASH if wide and not grad else _FLASH[:1]
+        yield from FLASH if wide and not grad else FLASH[:1]
     elif impl in ("splash", "tokamax"):
-        blocks = _SPLASH if wide else _SPLASH_SHORT.get(SHAPES[name].seq, _SPLASH[:2])
+        blocks = SPLASH if wide else _SPLASH_SHORT.get(SHAPES[name].seq, SPLASH[:2])
         if not grad:
             yield from blocks
             if impl == "tokamax":
