@@ -211,7 +211,7 @@ class Machine:
     # --- called by generated code: control ---
 
     def call(self, note: str, now: int, arguments: tuple[object, ...]) -> int:
-        """Runs the program that an ``inlined_call`` names in its comment; returns the cycle after it."""
+        """Runs the program that an ``inlined_call`` or ``call`` names in its comment; returns the cycle after it."""
         found = self._by_call.get(note)
         if found is None:
             name = note.strip("<>") if note.startswith("<") else note.partition(" = ")[0].strip().lstrip("%")

@@ -296,7 +296,7 @@ class ScalarCode:
             effects.append((f"sm[{where}] = {value}", yes, set(reads)))
             effects.append((f"sm[{where}] = {condition}", f"not ({yes} or {no})", set(reads)))
             return False
-        if opcode == "inlined_call":
+        if opcode in ("inlined_call", "call"):  # `call` jumps, beside arrays of 8 GiB; the few cycles are not modelled
             operands = [self._operand(part, reads) for part in _split(text)]
             note = instruction.notes[0] if instruction.notes else ""
             effect(f"T = X.call({note!r}, T + {offset}, ({''.join(o + ', ' for o in operands)})) - {offset}")

@@ -85,6 +85,7 @@ _SCALAR_SIDE = {
     "vpop.sfrf": ("SALU",),
     "vpush": ("VSTORE",),
     "inlined_call": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
+    "call": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
     "vsettm": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
 }
 
@@ -94,7 +95,7 @@ _NO_SLOT = {"compiler-scheduling-barrier", "sphi", "pphi", "vphi", "vmphi"}
 _VALU = re.compile(
     r"v(add|sub|mul|max|min|and|or|xor|not|shl|shll|shr|shrl|shra|sel|mov|cmp|cmask|cmsk|class|cvt|pack|unpack|clz|pcnt"
     r"|ceil|floor|round|trunc|abs|neg|laneseq|stv|weird|c|nez|rsb|mac|fma|clamps-f32|broadcast|smul|ftz|combine|shift"
-    r"|mask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
+    r"|mask|smask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
     r"|pow2|rcp|rsqrt|log2|tanh|erf|sin|cos|sqrt|sigshft)(\..*)?"
 )
 

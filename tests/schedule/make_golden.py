@@ -2,7 +2,8 @@
 
 One archive per program, ``golden/<libtpu version>/<program>.tar.xz``, with the dumps under neutral names and the
 optimised HLO. Paths of the machine and the kernels' bytecode are taken out. Run it once per compiler version.
-``python -m tests.schedule.make_golden slice`` writes those of the programs for four chips, ``golden_slice/``.
+``python -m tests.schedule.make_golden slice`` writes those of the programs for four chips, ``golden_slice/``. Names of
+programs behind that write these alone.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def main() -> None:
     from ratchet.schedule.image import OFFSETS_PASS
 
     version = f"libtpu-{importlib.metadata.version('libtpu')}"
-    slices = sys.argv[1:] == ["slice"]
+    slices = sys.argv[1:2] == ["slice"]
+    wanted = sys.argv[1 + slices :]
     with tempfile.TemporaryDirectory() as name:
         dumps = Path(name) / "dumps"
         os.environ.update(
@@ -42,12 +44,12 @@ def main() -> None:
             LIBTPU_INIT_ARGS=" ".join(dump_flags(dumps, extra_passes=(OFFSETS_PASS,) if slices else ())),
         )
         if slices:
-            _compile_slices(dumps, GOLDEN_SLICE / version)
+            _compile_slices(dumps, GOLDEN_SLICE / version, wanted)
         else:
-            _compile_all(dumps, GOLDEN / version)
+            _compile_all(dumps, GOLDEN / version, wanted)
 
 
-def _compile_all(dumps: Path, target: Path) -> None:
+def _compile_all(dumps: Path, target: Path, wanted: list[str]) -> None:
     import jax
     import numpy as np
     from jax.experimental import topologies
@@ -57,13 +59,14 @@ def _compile_all(dumps: Path, target: Path) -> None:
 
     topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")
     sharding = NamedSharding(Mesh(np.array(topology.devices[:1]), ("x",)), PartitionSpec())
-    for name, (function, shapes) in PROGRAMS.items():
+    for name in wanted or PROGRAMS:
+        function, shapes = PROGRAMS[name]
         arguments = [jax.ShapeDtypeStruct(shape, dtype, sharding=sharding) for shape, dtype in shapes]
         compiled = jax.jit(function).lower(*arguments).compile()
         _pack(target / f"{name}.tar.xz", {"optimized.hlo": _neutral(compiled.as_text()), **_texts(dumps)})
 
 
-def _compile_slices(dumps: Path, target: Path) -> None:
+def _compile_slices(dumps: Path, target: Path, wanted: list[str]) -> None:
     import jax
     import numpy as np
     from jax.experimental import topologies
@@ -76,8 +79,8 @@ def _compile_slices(dumps: Path, target: Path) -> None:
     mesh = Mesh(np.array([topology.devices[i] for i in CHIP_IDS]), ("x",))
     spec = PartitionSpec("x")
     argument = jax.ShapeDtypeStruct((CHIPS * SHARD[0], SHARD[1]), np.float32, sharding=NamedSharding(mesh, spec))
-    for name, function in PROGRAMS.items():
-        sharded = jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    for name in wanted or PROGRAMS:
+        sharded = jax.shard_map(PROGRAMS[name], mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
         compiled = jax.jit(sharded).lower(argument).compile()
         constants = constant_segment(compiled.runtime_executable().serialize(), compiler=target.name)
         files = {"optimized.hlo": _neutral(compiled.as_text()), "constants.bin": constants, **_texts(dumps)}

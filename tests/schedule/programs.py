@@ -169,6 +169,31 @@ def _constant(x: jax.Array) -> jax.Array:
     return _prefetch(jnp.array([3, 0, 2, 1], jnp.int32), x)
 
 
+def _large(x: jax.Array) -> jax.Array:
+    """Rows out of 8 GiB: beside so much, XLA does not inline the kernel into the program, but calls it."""
+
+    def body(x, o, done):  # type: ignore[no-untyped-def]
+        copy = pltpu.make_async_copy(x.at[pl.ds(0, 8)], o, done)
+        copy.start()
+        copy.wait()
+
+    return pl.pallas_call(
+        body,
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype),
+        scratch_shapes=[pltpu.SemaphoreType.DMA],
+    )(x)
+
+
+def _odd(x: jax.Array) -> jax.Array:
+    """Seven rows in bfloat16: half of a register's last sublane is stored."""
+
+    def body(x, o):  # type: ignore[no-untyped-def]
+        o[...] = x[...].astype(o.dtype)
+
+    return pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct((7, 128), jnp.bfloat16))(x)
+
+
 _SEQUENCE = ((1024, 128), jnp.bfloat16)
 _MATRIX = ((256, 128), jnp.float32)
 
@@ -182,4 +207,6 @@ PROGRAMS: dict[str, Program] = {
     "computed": (_computed, (_MATRIX,)),
     "endless": (_endless, (_MATRIX,)),
     "constant": (_constant, (_MATRIX,)),
+    "odd": (_odd, (((7, 128), jnp.float32),)),
+    "large": (_large, (((2**24, 128), jnp.float32),)),
 }
