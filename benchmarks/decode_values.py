@@ -15,7 +15,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"  # before JAX is imported
+# Before JAX is imported.
+os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
 
 import jax
 import ml_dtypes
@@ -34,10 +35,11 @@ CASES: dict[str, dict[str, Any]] = {
     "one key each: three chips are empty": {"lengths": [1, 1, 1]},
     "around a chip's edge": {"lengths": [SHARD - 1, SHARD, SHARD + 1, 3 * SHARD]},
     "around a page's edge": {"lengths": [PAGE - 1, PAGE, PAGE + 1]},
-    "one head per key head": {"lengths": [290, 2], "Q_HEADS": 2},
-    "seven heads per key head": {"lengths": [290, 2], "Q_HEADS": 14},
+    "one head per key head": {"lengths": [290, 2], "Q_HEADS": 4},
+    "seven heads per key head": {"lengths": [290, 2], "Q_HEADS": 28},
     "heads of 256": {"lengths": [290, 2], "HEAD_DIM": 256},
     "full": {"lengths": [CONTEXT, CONTEXT]},
+    "each chip's heads apart": {"lengths": [1, 300, CONTEXT, 77], "KV_HEADS": 16},
 }
 QUICK = ("ragged", "one key each: three chips are empty")
 
@@ -71,7 +73,7 @@ def paged(names: dict[str, Any], cache: np.ndarray, table: np.ndarray) -> np.nda
 def case(name: str, lengths: list[int], seed: int = 0, **constants: Any) -> dict[str, Any]:
     """One line of the table."""
     source = (ROOT / "examples" / "paged_decode.py").read_text()
-    constants = {"Q_HEADS": 8, "KV_HEADS": 2, "HEAD_DIM": 128, "PAGES_AT_ONCE": 2} | constants
+    constants = {"Q_HEADS": 16, "KV_HEADS": 4, "HEAD_DIM": 128, "PAGES_AT_ONCE": 2} | constants
     random = np.random.default_rng(seed)
     shape = (len(lengths), constants["KV_HEADS"], CONTEXT, constants["HEAD_DIM"])
     q = random.normal(size=(len(lengths), constants["Q_HEADS"], constants["HEAD_DIM"])).astype(BF16)

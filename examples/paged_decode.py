@@ -5,10 +5,15 @@ POOL pages; lengths: int32[BATCH], how many keys each sequence has, all chips to
 PAGES], for every chip the pages, by their place in its own pool, that hold its part of each sequence. A sequence is
 shared out evenly by place: chip c holds keys c * SHARD to (c + 1) * SHARD, so a short one leaves chips empty.
 
-Each chip walks its blocks of PAGES_AT_ONCE pages, all sequences one behind the other, with DEPTH blocks of K and V
-under way, and attends with all heads to a block. What it found of a sequence (output and log-sum-exp of every head)
-goes to the other chips as soon as it is there.
+The output lies over the chips by heads, as an output projection that is sharded by heads wants it: a chip combines
+what all four found for its own heads, and for no others. Each chip walks its blocks of PAGES_AT_ONCE pages, sequence by
+sequence, in each first for the heads of the other chips and last for its own, with DEPTH blocks of K and V under way.
+What it found for another chip (output and log-sum-exp of every head) leaves as soon as it is there, so that the talk
+is hidden behind the cache. Where a page of one chip's heads is so small that its copy would cost more to start than to
+move, all heads are attended to in one walk, and the last sequence's results leave at the end.
 """
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +36,12 @@ SHARD = CONTEXT // CHIPS
 PAGES = SHARD // PAGE
 POOL = BATCH * PAGES
 GROUP = Q_HEADS // KV_HEADS
-PAGES_AT_ONCE = min(PAGES, max(1, 2048 // KV_HEADS // PAGE))
+OWN = KV_HEADS // CHIPS  # key heads whose output lies on a chip
+if KV_HEADS % CHIPS:
+    raise ValueError(f"{KV_HEADS} key heads do not lie evenly on {CHIPS} chips")
+ROUNDS = CHIPS if OWN * PAGE * HEAD_DIM * 2 >= 32 << 10 else 1  # walks through a sequence, one per chip's heads
+HEADS_AT_ONCE = KV_HEADS // ROUNDS
+PAGES_AT_ONCE = min(PAGES, max(1, 2048 // HEADS_AT_ONCE // PAGE))
 BKV = PAGES_AT_ONCE * PAGE
 DEPTH = 4
 MESH = pl.DeviceIdType.MESH
@@ -44,7 +54,23 @@ PROBLEM_DESCRIPTION = (
 
 
 def _attend(
-    lengths, table, q_ref, k_hbm, v_hbm, o_ref, k_ring, v_ring, here, acc_ref, m_ref, l_ref, found, sent, arrived
+    lengths,
+    table,
+    q_ref,
+    k_hbm,
+    v_hbm,
+    o_ref,
+    q_rows,
+    k_ring,
+    v_ring,
+    here,
+    acc_ref,
+    m_ref,
+    l_ref,
+    found,
+    heard,
+    sent,
+    arrived,
 ):
     me = jax.lax.axis_index("chip")
 
@@ -56,18 +82,24 @@ def _attend(
         """Its blocks; an empty one counts as a block, in which nothing is fetched."""
         return jnp.maximum(pl.cdiv(keys_of(b), BKV), 1)
 
-    def next_block(b, i):
-        last = i + 1 >= blocks_of(jnp.minimum(b, BATCH - 1))
-        return jnp.where(last, b + 1, b), jnp.where(last, 0, i + 1)
+    def next_block(b, r, i):
+        walked = i + 1 >= blocks_of(jnp.minimum(b, BATCH - 1))
+        done = walked & (r + 1 >= ROUNDS)
+        return jnp.where(done, b + 1, b), jnp.where(done, 0, jnp.where(walked, r + 1, r)), jnp.where(walked, 0, i + 1)
 
-    def page_copies(b, i, n, slot):
+    def first_head(r):
+        """Of round ``r``: the next chip's heads come first, this chip's own last."""
+        return jax.lax.rem(me + 1 + r, ROUNDS) * HEADS_AT_ONCE
+
+    def page_copies(b, r, i, n, slot):
         page, rows = table[0, b, i * PAGES_AT_ONCE + n], pl.ds(n * PAGE, PAGE)
+        heads = pl.ds(first_head(r), HEADS_AT_ONCE)
         return (
-            pltpu.make_async_copy(k_hbm.at[:, page], k_ring.at[slot, :, rows], here.at[0, slot]),
-            pltpu.make_async_copy(v_hbm.at[:, page], v_ring.at[slot, :, rows], here.at[1, slot]),
+            pltpu.make_async_copy(k_hbm.at[heads, page], k_ring.at[slot, :, rows], here.at[0, slot]),
+            pltpu.make_async_copy(v_hbm.at[heads, page], v_ring.at[slot, :, rows], here.at[1, slot]),
         )
 
-    def for_each_page(b, i, slot, do, whole):
+    def for_each_page(b, r, i, slot, do, whole):
         """``do`` the copies of K and V of each page that the block has, or ``whole`` where it has all of them."""
         left = keys_of(b) - i * BKV
         pl.when(left > BKV - PAGE)(whole)
@@ -78,33 +110,33 @@ def _attend(
 
                 @pl.when(n * PAGE < left)
                 def _page(n=n):
-                    for copy in page_copies(b, i, n, slot):
+                    for copy in page_copies(b, r, i, n, slot):
                         do(copy)
 
-    def fetch(b, i, slot):
+    def fetch(b, r, i, slot):
         def all_pages():
             for n in range(PAGES_AT_ONCE):
-                for copy in page_copies(b, i, n, slot):
+                for copy in page_copies(b, r, i, n, slot):
                     copy.start()
 
         @pl.when(b < BATCH)
         def _start():
-            for_each_page(b, i, slot, lambda copy: copy.start(), all_pages)
+            for_each_page(b, r, i, slot, lambda copy: copy.start(), all_pages)
 
-    def wait(b, i, slot):
+    def wait(b, r, i, slot):
         def all_bytes():
             for number, ring in enumerate((k_ring, v_ring)):
                 pltpu.make_async_copy(ring.at[slot], ring.at[slot], here.at[number, slot]).wait()
 
-        for_each_page(b, i, slot, lambda copy: copy.wait(), all_bytes)
+        for_each_page(b, r, i, slot, lambda copy: copy.wait(), all_bytes)
 
-    def send(ref, step):
-        other = jax.lax.rem(me + (2, 1, 3)[step], CHIPS)  # the diagonal chip first: it is two hops away
+    def send(b, owner):
         return pltpu.make_async_remote_copy(
-            ref, ref, sent.at[step], arrived.at[step], device_id=(other,), device_id_type=MESH
+            found.at[owner, b], heard.at[me, b], sent.at[owner], arrived.at[me], device_id=(owner,), device_id_type=MESH
         )
 
-    ahead = (jnp.int32(0), jnp.int32(0))
+    zero = jnp.int32(0)
+    ahead = (zero, zero, zero)
     for slot in range(DEPTH):
         fetch(*ahead, slot)
         ahead = next_block(*ahead)
@@ -113,11 +145,17 @@ def _attend(
         for step in range(1, CHIPS):
             pl.semaphore_signal(barrier, 1, device_id=(jax.lax.rem(me + step, CHIPS),), device_id_type=MESH)
 
+    @pl.loop(0, BATCH)
+    def _scale(b):
+        q = q_ref[b].astype(jnp.float32) * (HEAD_DIM**-0.5 * LOG2_E)
+        for head in range(KV_HEADS):
+            q_rows[b, head] = q[head * GROUP : (head + 1) * GROUP]
+
     def block(t, carry):
-        b, i, *ahead = carry
+        b, r, i, *ahead = carry
         slot = jax.lax.rem(t, DEPTH)
         left = keys_of(b) - i * BKV
-        wait(b, i, slot)
+        wait(b, r, i, slot)
 
         @pl.when(i == 0)
         def _first():
@@ -131,9 +169,8 @@ def _attend(
             v_ring[slot] = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 1) < left, v, jnp.zeros_like(v))
 
         # Stage by stage over all heads, so that what one head waits for is hidden behind the others.
-        heads = range(KV_HEADS)
-        q = q_ref[b].astype(jnp.float32) * (HEAD_DIM**-0.5 * LOG2_E)
-        groups = [q[head * GROUP : (head + 1) * GROUP].astype(k_ring.dtype) for head in heads]
+        heads = range(HEADS_AT_ONCE)
+        groups = [q_rows[b, first_head(r) + head].astype(k_ring.dtype) for head in heads]
         scores = [
             jax.lax.dot_general(
                 groups[head], k_ring[slot, head], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
@@ -161,50 +198,57 @@ def _attend(
 
         @pl.when(i + 1 >= blocks_of(b))
         def _done():
-            total = l_ref[...]
-            found[me, b, 0] = acc_ref[...] / jnp.where(total > 0, total, 1.0)
-            found[me, b, 1] = jnp.where(total > 0, m_ref[...] + jnp.log2(total), -jnp.inf)
-            if CHIPS > 1:
+            for step in range(1, CHIPS // ROUNDS + 1):
+                owner = jax.lax.rem(me + step + r, CHIPS)
+                own = pl.ds(owner * OWN if ROUNDS == 1 else 0, OWN)
+                total = l_ref[own]
+                found[owner, b, 0] = acc_ref[own] / jnp.where(total > 0, total, 1.0)
+                found[owner, b, 1] = jnp.where(total > 0, m_ref[own] + jnp.log2(total), -jnp.inf)
+                if step < CHIPS:
 
-                @pl.when(b == 0)
-                def _all_here():
-                    pl.semaphore_wait(barrier, CHIPS - 1)
+                    @pl.when(owner != me)
+                    def _tell(step=step, owner=owner):
+                        if step == 1:
+                            pl.when((b == 0) & (r == 0))(lambda: pl.semaphore_wait(barrier, CHIPS - 1))
+                        send(b, owner).start()
 
-                for step in range(CHIPS - 1):
-                    send(found.at[me, b], step).start()
+        return (*next_block(b, r, i), *next_block(*ahead))
 
-        return (*next_block(b, i), *next_block(*ahead))
-
-    total_blocks = jax.lax.fori_loop(0, BATCH, lambda b, n: n + blocks_of(b), jnp.int32(0))
-    jax.lax.fori_loop(0, total_blocks, block, (jnp.int32(0), jnp.int32(0), *ahead))
-    for step in range(CHIPS - 1):
-        send(found.at[me], step).wait()  # the bytes of all sequences together
+    total_blocks = ROUNDS * jax.lax.fori_loop(0, BATCH, lambda b, n: n + blocks_of(b), jnp.int32(0))
+    jax.lax.fori_loop(0, total_blocks, block, (zero, zero, zero, *ahead))
+    for step in range(1, CHIPS):
+        other = jax.lax.rem(me + step, CHIPS)
+        pltpu.make_async_copy(found.at[other], found.at[other], sent.at[other]).wait()
+        pltpu.make_async_copy(heard.at[other], heard.at[other], arrived.at[other]).wait()
 
     @pl.loop(0, BATCH)
     def _combine(b):
-        lse = found[:, b, 1]
-        weight = jnp.exp2(lse - jnp.max(lse, axis=0))
-        o = jnp.sum(found[:, b, 0] * weight, axis=0) / jnp.sum(weight, axis=0)
-        o_ref[b] = o.reshape(Q_HEADS, HEAD_DIM).astype(o_ref.dtype)
+        chips = [found[me, b], *(heard[jax.lax.rem(me + step, CHIPS), b] for step in range(1, CHIPS))]
+        top = functools.reduce(jnp.maximum, [lse for _, lse in chips])
+        weights = [jnp.exp2(lse - top) for _, lse in chips]
+        o = sum(weight * o for weight, (o, _) in zip(weights, chips, strict=True)) / sum(weights)
+        o_ref[b] = o.reshape(OWN * GROUP, HEAD_DIM).astype(o_ref.dtype)
 
 
 def _decode_shard(q, k, v, lengths, table):
     in_hbm, in_vmem = pl.BlockSpec(memory_space=pl.ANY), pl.BlockSpec(memory_space=pltpu.VMEM)
     in_smem = pl.BlockSpec(memory_space=pltpu.SMEM)
-    ring = pltpu.VMEM((DEPTH, KV_HEADS, BKV, HEAD_DIM), k.dtype)
-    state = pltpu.VMEM((KV_HEADS, GROUP, HEAD_DIM), jnp.float32)
+    ring = pltpu.VMEM((DEPTH, HEADS_AT_ONCE, BKV, HEAD_DIM), k.dtype)
+    state = pltpu.VMEM((HEADS_AT_ONCE, GROUP, HEAD_DIM), jnp.float32)
+    results = pltpu.VMEM((CHIPS, BATCH, 2, OWN, GROUP, HEAD_DIM), jnp.float32)  # output, log-sum-exp
     return pl.pallas_call(
         _attend,
-        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        out_shape=jax.ShapeDtypeStruct((BATCH, OWN * GROUP, HEAD_DIM), q.dtype),
         in_specs=[in_smem, in_smem, in_vmem, in_hbm, in_hbm],
         out_specs=in_vmem,
         scratch_shapes=[
+            pltpu.VMEM((BATCH, KV_HEADS, GROUP, HEAD_DIM), jnp.float32),
             *(ring, ring),
             pltpu.SemaphoreType.DMA((2, DEPTH)),
             *(state, state, state),
-            pltpu.VMEM((CHIPS, BATCH, 2, KV_HEADS, GROUP, HEAD_DIM), jnp.float32),  # output, log-sum-exp
-            pltpu.SemaphoreType.DMA((max(1, CHIPS - 1),)),
-            pltpu.SemaphoreType.DMA((max(1, CHIPS - 1),)),
+            *(results, results),  # found here, by owner; heard, by sender
+            pltpu.SemaphoreType.DMA((CHIPS,)),
+            pltpu.SemaphoreType.DMA((CHIPS,)),
         ],
         compiler_params=pltpu.CompilerParams(
             collective_id=0 if CHIPS > 1 else None, has_side_effects=CHIPS > 1, vmem_limit_bytes=100 << 20
@@ -214,9 +258,8 @@ def _decode_shard(q, k, v, lengths, table):
 
 def kernel_fn(q, k, v, lengths, table):
     pages = P(None, "chip")
-    return jax.shard_map(_decode_shard, in_specs=(P(), pages, pages, P(), P("chip")), out_specs=P(), check_vma=False)(
-        q, k, v, lengths, table
-    )
+    specs = {"in_specs": (P(), pages, pages, P(), P("chip")), "out_specs": P(None, "chip")}
+    return jax.shard_map(_decode_shard, **specs, check_vma=False)(q, k, v, lengths, table)
 
 
 def reference_fn(q, k, v, lengths, table):
@@ -260,8 +303,8 @@ def compute_flops():
 
 def get_tiling_meta():
     """The mesh that the chips form and how the inputs lie on it; then what the author believes of one chip."""
-    block, shard = KV_HEADS * BKV * HEAD_DIM * 2, KV_HEADS * POOL * PAGE * HEAD_DIM * 2
-    query, state = BATCH * Q_HEADS * HEAD_DIM * 2, KV_HEADS * GROUP * HEAD_DIM * 4
+    block, shard = HEADS_AT_ONCE * BKV * HEAD_DIM * 2, KV_HEADS * POOL * PAGE * HEAD_DIM * 2
+    query, state = BATCH * Q_HEADS * HEAD_DIM * 2, HEADS_AT_ONCE * GROUP * HEAD_DIM * 4
     return {
         "mesh": {"chip": CHIPS},
         "input_shardings": [[], [None, "chip"], [None, "chip"], [], ["chip"]],
@@ -269,8 +312,9 @@ def get_tiling_meta():
         "buffers": [
             {"name": "k", "size_bytes": DEPTH * block, "double_buffered": False},
             {"name": "v", "size_bytes": DEPTH * block, "double_buffered": False},
+            {"name": "scaled q", "size_bytes": 2 * query, "double_buffered": False},
             {"name": "acc, m, l", "size_bytes": 3 * state, "double_buffered": False},
-            {"name": "found", "size_bytes": CHIPS * BATCH * 2 * state, "double_buffered": False},
+            {"name": "found and heard", "size_bytes": 8 * query, "double_buffered": False},
         ],
         "inputs": [
             {"name": "q", "size_bytes": query, "re_reads": 1},
@@ -278,6 +322,6 @@ def get_tiling_meta():
             {"name": "v", "size_bytes": shard, "re_reads": 1},
             {"name": "table", "size_bytes": POOL * 4, "re_reads": 1},
         ],
-        "outputs": [{"name": "o", "size_bytes": query, "re_reads": 1}],
+        "outputs": [{"name": "o", "size_bytes": query // CHIPS, "re_reads": 1}],
         "vreg_estimate_bytes": GROUP * BKV * 4,
     }

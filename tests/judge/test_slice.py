@@ -157,7 +157,7 @@ def test_chips_may_turn_a_loop_unequally_often(exam):
 
 
 def test_lengths_and_page_tables_steer_each_chip_by_its_own_part(workers):
-    source = with_constants(PAGED, BATCH=2, CONTEXT=2048, PAGE=64, Q_HEADS=8, KV_HEADS=2, PAGES_AT_ONCE=2)
+    source = with_constants(PAGED, BATCH=2, CONTEXT=2048, PAGE=64, Q_HEADS=16, KV_HEADS=8, PAGES_AT_ONCE=2)
     artefact, problem = examined(source)
     program = compiling.compile_artefact(artefact, V5E, workers.folder("paged"), workers.compiler)
     table = np.arange(4 * 16, dtype=np.int32).reshape(4, 2, 8) % 16
@@ -165,7 +165,7 @@ def test_lengths_and_page_tables_steer_each_chip_by_its_own_part(workers):
     for lengths in ([2048, 2048], [512, 512], [700, 1]):
         steering = {3: np.array(lengths, np.int32), 4: table}
         timeline, _ = latency.step(program, V5E, problem.mesh, steering)
-        reads.append([chip.hbm_read_bytes // (2 * 64 * 2 * 128 * 2) for chip in timeline.chips])
+        reads.append([chip.hbm_read_bytes // (2 * 64 * 8 * 128 * 2) for chip in timeline.chips])
     # Pages of K and V that each chip reads, by its number; the second chip of the mesh is chip 1.
     assert reads == [[16, 16, 16, 16], [16, 0, 0, 0], [8 + 1, 3, 0, 0]]
 
