@@ -4,8 +4,10 @@ One query token of 16 heads attends to a context of 32768 keys: q bfloat16[16, 1
 whose sequence is sharded over the four chips (each holds 8192 consecutive keys of every head). The result is
 softmax(q k^T / sqrt(128)) v, bfloat16[16, 128].
 
-Every chip attends to its own keys, sends each other chip its output and the log-sum-exp of its scores, both per head,
-and adds up the four outputs weighted by their share of the whole sum.
+The result lies over the chips by heads, as an output projection that is sharded by heads wants it. Every chip attends
+to its own keys, first for the heads of the other chips, last for its own. As soon as it has a head's output and the
+log-sum-exp of its scores, it sends both to the chip that owns the head, which adds up the four outputs weighted by
+their share of the whole sum: all talk is hidden behind the cache.
 """
 
 import jax
@@ -22,6 +24,7 @@ HEADS = 16
 CONTEXT = 32768
 HEAD_DIM = 128
 SHARD = CONTEXT // CHIPS
+OWN = HEADS // CHIPS
 
 BKV = 2048
 DEPTH = 2
@@ -30,38 +33,47 @@ BLOCKS = SHARD // BKV
 MESH = pl.DeviceIdType.MESH
 
 
-def _attend(q_ref, k_hbm, v_hbm, o_ref, q_rows, k_ring, v_ring, k_here, v_here, found_ref, sent, arrived):
-    """All heads of one chip, block by block, DEPTH blocks of K and V under way; then what the four chips found."""
+def _attend(q_ref, k_hbm, v_hbm, o_ref, q_rows, k_ring, v_ring, k_here, v_here, found_ref, heard_ref, sent, arrived):
+    """All heads on one chip, block by block, DEPTH blocks of K and V under way; then what all found of its own."""
     me = jax.lax.axis_index("chip")
-    others = [jax.lax.rem(me + step, CHIPS) for step in (2, 1, 3)]
     barrier = pltpu.get_barrier_semaphore()
 
-    def fetches(h, j, slot):
-        keys = pl.ds(j * BKV, BKV)
+    def head_of(n):
+        """The n-th head that this chip attends with: its own come last."""
+        return jax.lax.rem((me + 1) * OWN + n, HEADS)
+
+    def fetches(n, j, slot):
+        h, keys = head_of(n), pl.ds(j * BKV, BKV)
         return (
             pltpu.make_async_copy(k_hbm.at[h, keys], k_ring.at[slot], k_here.at[slot]),
             pltpu.make_async_copy(v_hbm.at[h, keys], v_ring.at[slot], v_here.at[slot]),
         )
 
-    def send(ref, step):
+    def send(h):
         return pltpu.make_async_remote_copy(
-            ref, ref, sent.at[step], arrived.at[step], device_id=(others[step],), device_id_type=MESH
+            found_ref.at[h],
+            heard_ref.at[me, jax.lax.rem(h, OWN)],
+            sent,
+            arrived,
+            device_id=(jax.lax.div(h, OWN),),
+            device_id_type=MESH,
         )
 
     for slot in range(DEPTH):
         for copy in fetches(0, slot, slot):
             copy.start()
-    for other in others:
-        pl.semaphore_signal(barrier, 1, device_id=(other,), device_id_type=MESH)
+    for step in range(1, CHIPS):
+        pl.semaphore_signal(barrier, 1, device_id=(jax.lax.rem(me + step, CHIPS),), device_id_type=MESH)
     q_rows[...] = q_ref[...].astype(jnp.float32) * (HEAD_DIM**-0.5 * LOG2_E)
 
     @pl.loop(0, HEADS)
-    def _head(h):
+    def _head(n):
+        h = head_of(n)
         q = q_rows[pl.ds(h, 1)].astype(k_ring.dtype)  # rows of float32 can be picked at run time, of bfloat16 not
         m = total = acc = None
         for j in range(BLOCKS):
             slot = j % DEPTH
-            k_copy, v_copy = fetches(h, j, slot)
+            k_copy, v_copy = fetches(n, j, slot)
             k_copy.wait()
             scores = jax.lax.dot_general(q, k_ring[slot], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32)
             top = jnp.max(scores, axis=1, keepdims=True)
@@ -78,35 +90,37 @@ def _attend(q_ref, k_hbm, v_hbm, o_ref, q_rows, k_ring, v_ring, k_here, v_here, 
             m = m_new
             heads_on, j_next = divmod(j + DEPTH, BLOCKS)
 
-            @pl.when(h + heads_on < HEADS)
+            @pl.when(n + heads_on < HEADS)
             def _refill(slot=slot, heads_on=heads_on, j_next=j_next):
-                for copy in fetches(h + heads_on, j_next, slot):
+                for copy in fetches(n + heads_on, j_next, slot):
                     copy.start()
 
-        found_ref[me, h, 0:1] = acc / total
-        found_ref[me, h, 1:2] = jnp.broadcast_to(m + jnp.log2(total), (1, HEAD_DIM))
+        found_ref[h, 0:1] = acc / total
+        found_ref[h, 1:2] = jnp.broadcast_to(m + jnp.log2(total), (1, HEAD_DIM))
 
-        @pl.when(h == 0)
+        @pl.when(n == 0)
         def _all_here():
             pl.semaphore_wait(barrier, CHIPS - 1)
 
-        for step in range(CHIPS - 1):
-            send(found_ref.at[me, h], step).start()
+        @pl.when(n < HEADS - OWN)
+        def _tell():
+            send(h).start()
 
-    for step in range(CHIPS - 1):
-        send(found_ref.at[me], step).wait()  # the bytes of all heads together
-    lse = found_ref[:, :, 1]
+    heard_ref[me] = found_ref[pl.ds(me * OWN, OWN)]
+    for ref, semaphore in ((found_ref.at[pl.ds(0, HEADS - OWN)], sent), (heard_ref.at[pl.ds(0, CHIPS - 1)], arrived)):
+        pltpu.make_async_copy(ref, ref, semaphore).wait()  # the bytes of all messages together
+    lse = heard_ref[:, :, 1]
     weight = jnp.exp2(lse - jnp.max(lse, axis=0))
-    o_ref[...] = (jnp.sum(found_ref[:, :, 0] * weight, axis=0) / jnp.sum(weight, axis=0)).astype(o_ref.dtype)
+    o_ref[...] = (jnp.sum(heard_ref[:, :, 0] * weight, axis=0) / jnp.sum(weight, axis=0)).astype(o_ref.dtype)
 
 
 def _decode_shard(q, k, v):
-    """One chip: q bfloat16[HEADS, HEAD_DIM], k, v bfloat16[HEADS, SHARD, HEAD_DIM] -> bfloat16[HEADS, HEAD_DIM]."""
+    """One chip: q bfloat16[HEADS, HEAD_DIM], k, v bfloat16[HEADS, SHARD, HEAD_DIM] -> bfloat16[OWN, HEAD_DIM]."""
     in_hbm, in_vmem = pl.BlockSpec(memory_space=pl.ANY), pl.BlockSpec(memory_space=pltpu.VMEM)
     ring = pltpu.VMEM((DEPTH, BKV, HEAD_DIM), k.dtype)
     return pl.pallas_call(
         _attend,
-        out_shape=jax.ShapeDtypeStruct((HEADS, HEAD_DIM), q.dtype),
+        out_shape=jax.ShapeDtypeStruct((OWN, HEAD_DIM), q.dtype),
         in_specs=[in_vmem, in_hbm, in_hbm],
         out_specs=in_vmem,
         scratch_shapes=[
@@ -114,9 +128,10 @@ def _decode_shard(q, k, v):
             *(ring, ring),
             pltpu.SemaphoreType.DMA((DEPTH,)),
             pltpu.SemaphoreType.DMA((DEPTH,)),
-            pltpu.VMEM((CHIPS, HEADS, 2, HEAD_DIM), jnp.float32),  # what each chip found: output, log-sum-exp
-            pltpu.SemaphoreType.DMA((CHIPS - 1,)),
-            pltpu.SemaphoreType.DMA((CHIPS - 1,)),
+            pltpu.VMEM((HEADS, 2, HEAD_DIM), jnp.float32),  # found here: output, log-sum-exp
+            pltpu.VMEM((CHIPS, OWN, 2, HEAD_DIM), jnp.float32),  # heard of its own heads, by chip
+            pltpu.SemaphoreType.DMA,
+            pltpu.SemaphoreType.DMA,
         ],
         compiler_params=pltpu.CompilerParams(collective_id=0, has_side_effects=True),
     )(q, k, v)
@@ -125,7 +140,7 @@ def _decode_shard(q, k, v):
 def kernel_fn(q, k, v):
     """Attend: q bfloat16[HEADS, HEAD_DIM], k, v bfloat16[HEADS, CONTEXT, HEAD_DIM] -> bfloat16[HEADS, HEAD_DIM]."""
     keys = P(None, "chip", None)
-    return jax.shard_map(_decode_shard, in_specs=(P(), keys, keys), out_specs=P(), check_vma=False)(q, k, v)
+    return jax.shard_map(_decode_shard, in_specs=(P(), keys, keys), out_specs=P("chip"), check_vma=False)(q, k, v)
 
 
 def reference_fn(q, k, v):
@@ -162,13 +177,14 @@ def get_tiling_meta():
         "buffers": [
             {"name": "k", "size_bytes": DEPTH * BKV * HEAD_DIM * 2, "double_buffered": False},
             {"name": "v", "size_bytes": DEPTH * BKV * HEAD_DIM * 2, "double_buffered": False},
-            {"name": "found", "size_bytes": CHIPS * 2 * HEADS * HEAD_DIM * 4, "double_buffered": False},
+            {"name": "found", "size_bytes": 2 * HEADS * HEAD_DIM * 4, "double_buffered": False},
+            {"name": "heard", "size_bytes": 2 * HEADS * HEAD_DIM * 4, "double_buffered": False},
         ],
         "inputs": [
             {"name": "q", "size_bytes": HEADS * HEAD_DIM * 2, "re_reads": 1},
             {"name": "k", "size_bytes": shard_bytes, "re_reads": 1},
             {"name": "v", "size_bytes": shard_bytes, "re_reads": 1},
         ],
-        "outputs": [{"name": "o", "size_bytes": HEADS * HEAD_DIM * 2, "re_reads": 1}],
+        "outputs": [{"name": "o", "size_bytes": OWN * HEAD_DIM * 2, "re_reads": 1}],
         "vreg_estimate_bytes": BKV * 4,
     }
