@@ -33,7 +33,23 @@ BLOCKS = SHARD // BKV
 MESH = pl.DeviceIdType.MESH
 
 
-def _attend(q_ref, k_hbm, v_hbm, o_ref, q_rows, k_ring, v_ring, k_here, v_here, found_ref, heard_ref, sent, arrived):
+def _attend(
+    q_hbm,
+    k_hbm,
+    v_hbm,
+    o_ref,
+    q_ref,
+    q_rows,
+    k_ring,
+    v_ring,
+    q_here,
+    k_here,
+    v_here,
+    found_ref,
+    heard_ref,
+    sent,
+    arrived,
+):
     """All heads on one chip, block by block, DEPTH blocks of K and V under way; then what all found of its own."""
     me = jax.lax.axis_index("chip")
     barrier = pltpu.get_barrier_semaphore()
@@ -59,11 +75,14 @@ def _attend(q_ref, k_hbm, v_hbm, o_ref, q_rows, k_ring, v_ring, k_here, v_here, 
             device_id_type=MESH,
         )
 
+    q_copy = pltpu.make_async_copy(q_hbm, q_ref, q_here)
+    q_copy.start()
     for slot in range(DEPTH):
         for copy in fetches(0, slot, slot):
             copy.start()
     for step in range(1, CHIPS):
         pl.semaphore_signal(barrier, 1, device_id=(jax.lax.rem(me + step, CHIPS),), device_id_type=MESH)
+    q_copy.wait()
     q_rows[...] = q_ref[...].astype(jnp.float32) * (HEAD_DIM**-0.5 * LOG2_E)
 
     @pl.loop(0, HEADS)
@@ -116,16 +135,18 @@ def _attend(q_ref, k_hbm, v_hbm, o_ref, q_rows, k_ring, v_ring, k_here, v_here, 
 
 def _decode_shard(q, k, v):
     """One chip: q bfloat16[HEADS, HEAD_DIM], k, v bfloat16[HEADS, SHARD, HEAD_DIM] -> bfloat16[OWN, HEAD_DIM]."""
-    in_hbm, in_vmem = pl.BlockSpec(memory_space=pl.ANY), pl.BlockSpec(memory_space=pltpu.VMEM)
+    in_hbm, in_vmem = pl.BlockSpec(memory_space=pltpu.HBM), pl.BlockSpec(memory_space=pltpu.VMEM)
     ring = pltpu.VMEM((DEPTH, BKV, HEAD_DIM), k.dtype)
     return pl.pallas_call(
         _attend,
         out_shape=jax.ShapeDtypeStruct((OWN, HEAD_DIM), q.dtype),
-        in_specs=[in_vmem, in_hbm, in_hbm],
+        in_specs=[in_hbm, in_hbm, in_hbm],
         out_specs=in_vmem,
         scratch_shapes=[
+            pltpu.VMEM((HEADS, HEAD_DIM), q.dtype),
             pltpu.VMEM((HEADS, HEAD_DIM), jnp.float32),
             *(ring, ring),
+            pltpu.SemaphoreType.DMA,
             pltpu.SemaphoreType.DMA((DEPTH,)),
             pltpu.SemaphoreType.DMA((DEPTH,)),
             pltpu.VMEM((HEADS, 2, HEAD_DIM), jnp.float32),  # found here: output, log-sum-exp
