@@ -55,6 +55,7 @@ class Shape:
 SHAPES = (
     Shape(name="headline", quick=True),
     Shape(name="128k", context=131072),
+    Shape(name="1M", context=1 << 20),
     Shape(name="grouped-query", q_heads=32, kv_heads=8, quick=True),
     Shape(name="grouped-query 128k", q_heads=32, kv_heads=8, context=131072),
     Shape(name="batch 8", batch=8, q_heads=32, kv_heads=8, context=8192),
