@@ -73,6 +73,7 @@ _UNDER_WAY = {
 _CONFLICTS = {"DD", "AU", "UD", "UA", "DU", "AA", "UU"}
 _INDEX_PATIENCE_S = 2.0
 _FULL_BYTES = 64 << 10
+_LISTED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,8 +257,10 @@ class History:
             )
             raise Refusal(Status.SEAL_BROKEN, message)
         if others:
-            message = "files other than the kernel differ from HEAD; commit, ignore or remove them:\n"
-            raise Refusal(Status.DIRTY, message + "\n".join(f"  {difference}" for difference in others))
+            shown = ", ".join(map(str, others[:_LISTED]))
+            more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
+            message = f"files other than the kernel differ from HEAD: {shown}{more}; commit, ignore or remove them"
+            raise Refusal(Status.DIRTY, message)
 
     # --- objects ---
 

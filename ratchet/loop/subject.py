@@ -48,10 +48,11 @@ class Subject:
         Raises:
             Refusal: NOT_FOUND, USAGE.
         """
-        entry = self.history.file_entry(self.kernel, self.history.entry(head.commit, self.kernel))
+        committed = self.history.entry(head.commit, self.kernel)
+        entry = self.history.file_entry(self.kernel, committed)
         if entry is None:
-            todo = f"`git checkout HEAD -- {self.kernel}`, or name another with --kernel"
-            raise Refusal(Status.NOT_FOUND, f"there is no file {self.kernel}: {todo}")
+            back = f"`git checkout HEAD -- {self.kernel}`, or " if committed else ""
+            raise Refusal(Status.NOT_FOUND, f"there is no file {self.kernel}: {back}name another with --kernel")
         return entry
 
     def lock_blob(self) -> str | None:

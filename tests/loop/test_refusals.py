@@ -139,8 +139,17 @@ def test_dirty_lists_every_other_path(stage: Stage) -> None:
     (stage.root / "folder" / "deep.txt").write_text("untracked\n")
     stage.git("add", "staged é.txt")
     stage.git("rm", "-q", "--cached", ".gitignore")
-    listed = ("   M other.txt", "?? new file.txt", "A  staged é.txt", "?? folder/deep.txt", "D  .gitignore")
+    listed = (" M other.txt, ", "?? new file.txt", "A  staged é.txt", "?? folder/deep.txt", "D  .gitignore")
     refused(stage, Status.DIRTY, *listed)
+
+
+def test_a_long_list_is_cut(stage: Stage) -> None:
+    for number in range(300):
+        (stage.root / f"mine {number:03d}.txt").touch()
+    with pytest.raises(Refusal) as refusal:
+        stage.run()
+    assert "?? mine 019.txt and 280 more; commit, ignore" in refusal.value.message
+    assert "mine 020" not in refusal.value.message
 
 
 def test_a_renamed_file_is_dirty(stage: Stage) -> None:
@@ -179,6 +188,10 @@ def test_messages_that_cannot_be(stage: Stage, message: str) -> None:
 def test_no_kernel_file(stage: Stage) -> None:
     (stage.root / "kernel.py").unlink()
     refused(stage, Status.NOT_FOUND, "kernel.py", "git checkout")
+
+
+def test_a_kernel_file_that_git_does_not_have_either(stage: Stage) -> None:
+    refused(stage, Status.NOT_FOUND, "there is no file no where.py: name another", kernel=Path("no where.py"))
 
 
 def folder(stage: Stage) -> None:
