@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from ratchet import options as options_of
 from ratchet.candidate import problem as problems
 from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.judge import compile as compiling
@@ -18,7 +19,6 @@ from ratchet.loop import export as exporting
 from ratchet.loop import log
 from ratchet.loop.experiment import Outcome, judge_only, run_experiment
 from ratchet.measure import devices
-from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.starting import starting
 from ratchet.status import Refusal, Status
 from ratchet.values import MEASURED, Against, Conditions, Row, Verdict
@@ -26,6 +26,7 @@ from ratchet.view import verdict_json
 from ratchet.view.blame import blame_text
 from ratchet.view.history import fidelity_table, log_table, show
 from ratchet.view.progress import Progress
+from ratchet.view.streams import Lasting, lasting
 from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean
 from ratchet.view.xspace import trace_path, write_xspace
@@ -33,112 +34,49 @@ from ratchet.view.xspace import trace_path, write_xspace
 DUMPS, TRACES = evidence_room.FOLDERS
 BLAME = "blame.txt"
 """The blame table of an experiment, beside its dumps."""
-COMMANDS = ("run", "log", "show", "verify", "rebuild", "fidelity", "export")
+KERNEL = "kernel.py"
+"""The kernel file that is judged where none is named."""
 EXPORTED = ("kernels", "pallas_flash/kernels")
 """Where kernel files for any shape lie, and where their modules go."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """``./ratchet.sh``: returns the process's exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not any(argument in COMMANDS for argument in given[:1]) and given[:1] not in (["-h"], ["--help"]):
-        given = ["run", *given]
-    return _guarded(_parser(), given)
+    return _guarded(options_of.ratchet, sys.argv[1:] if arguments is None else arguments)
 
 
 def prepare_main(arguments: Sequence[str]) -> int:
     """``python prepare.py``: judge the working tree, leave the branch alone."""
-    parser = _Parser(prog="prepare.py", description="Judge a kernel file as it stands; git's branch is left alone.")
-    _judging_options(parser)
-    parser.set_defaults(command=_prepare)
-    return _guarded(parser, list(arguments))
+    return _guarded(options_of.prepare, arguments)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise Refusal(Status.USAGE, f"{message}; see {self.prog} --help")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="./ratchet.sh",
-        description="One experiment: judge the kernel file, then keep it as a commit or revert it.",
-        usage='./ratchet.sh "message" [options] | log | show ID | verify | rebuild | fidelity | export',
-        epilog="exit codes:\n" + "\n".join(f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in Status),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="name", required=True)
-    run = commands.add_parser(
-        "run", help='judge, keep or revert; `./ratchet.sh "message"` is the same', prog=parser.prog
-    )
-    run.add_argument("message", help="the experiment's commit message, verbatim")
-    run.add_argument("--new-problem", action="store_true", help="freeze this file's problem anew, on purpose")
-    run.add_argument("--wait", type=float, default=0, metavar="SECONDS", help="wait for another experiment to end")
-    _judging_options(run)
-    run.set_defaults(command=_run)
-    for name, function, text in (
-        ("log", _log, "the history, newest last"),
-        ("verify", _verify, "check that ledger and git agree and nothing was edited"),
-        ("rebuild", _rebuild, "write results.tsv anew from git"),
-        ("fidelity", _fidelity, "measured over modelled latency, of the rows that have both"),
-    ):
-        command = commands.add_parser(name, help=text)
-        command.set_defaults(command=function)
-        if name == "log":
-            command.add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
-    one = commands.add_parser("show", help="one experiment")
-    one.add_argument("id", help="an experiment's id or commit, or the beginning of it")
-    one.set_defaults(command=_show)
-    export = commands.add_parser("export", help="make the modules of pallas_flash from kernels/")
-    export.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: kernels/*.py")
-    export.add_argument("--to", type=Path, metavar="FOLDER", help="default: pallas_flash/kernels")
-    export.add_argument("--draft", action="store_true", help="also what no row has judged; the module says so")
-    export.set_defaults(command=_export)
-    return parser
-
-
-def _judging_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kernel", type=Path, default=Path("kernel.py"), metavar="FILE", help="default: kernel.py")
-    parser.add_argument(
-        "--on",
-        choices=(*MEASURED, devices.MODEL),
-        help="time it on this device, or model it; default: a TPU that is found, else v5e-model",
-    )
-    parser.add_argument(
-        "--budget",
-        type=_seconds,
-        default=BUDGET_SECONDS,
-        metavar="SECONDS",
-        help=f"measured: how long to time it beside the incumbent at most; default {BUDGET_SECONDS:.0f}",
-    )
-    parser.add_argument(
-        "--deep", action="store_true", help="also run in another grid order; keep every step of a window; print blame"
-    )
-    parser.add_argument("--json", action="store_true", help="print the whole verdict as one JSON document")
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"{text} seconds; wanted more than 0 and less than 1e6")
-    return seconds
-
-
-def _guarded(parser: argparse.ArgumentParser, given: list[str]) -> int:
+def _guarded(parse: Callable[[Sequence[str]], argparse.Namespace], given: Sequence[str]) -> int:
     """Parse and run; every failure ends in one or two lines and its own exit code."""
-    as_json = "--json" in given
+    with lasting() as output:
+        code = _outcome(parse, given, output)
+        try:
+            output.check()
+        except OSError as error:  # an experiment's outcome stands, whether or not it could be told
+            said = f"standard output cannot be written ({error.strerror}): the exit code is {code}"
+            print(f"{said}, and `{options_of.PROGRAM} log` has what was recorded", file=sys.stderr)
+        return code
+
+
+def _outcome(parse: Callable[[Sequence[str]], argparse.Namespace], given: Sequence[str], output: Lasting) -> int:
+    as_json = options_of.asks_for_json(given)
     try:
-        options = parser.parse_args(given)
-        return options.command(options)
+        options = parse(given)
+        name = getattr(options, "name", "prepare")
+        code = COMMANDS[name](options)
+        if name not in EXPERIMENTS:
+            output.check()
+        return code
     except Refusal as refusal:
         return _refused(refusal.status, refusal.message, as_json)
     except KeyboardInterrupt:
         return _refused(Status.INTERRUPTED, Status.INTERRUPTED.meaning, as_json)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return Status.PASS.exit_code
     except OSError as error:
-        no_space = error.errno in (28, 122)
+        no_space = error.errno in (errno.ENOSPC, errno.EDQUOT)
         status = Status.NO_SPACE if no_space else Status.INFRASTRUCTURE
         where = f" ({error.filename})" if error.filename else ""
         return _refused(status, f"{error.strerror or error}{where}: free or repair that and run again", as_json)
@@ -161,8 +99,13 @@ def _root() -> Path:
     return Path(__file__).resolve().parent.parent
 
 
-def _kernel(given: Path) -> Path:
-    """The kernel file: relative to where the caller stands if it is there, else to the repository."""
+def _kernel(given: Path | None) -> Path:
+    """The kernel file: relative to where the caller stands if it is there, else to the repository.
+
+    Where none is named, the repository's own ``kernel.py``: another one may lie where the caller stands.
+    """
+    if given is None:
+        return _root() / KERNEL
     return given.resolve() if given.exists() else _root() / given
 
 
@@ -374,6 +317,20 @@ def _export(options: argparse.Namespace) -> int:
         (folder / name).write_bytes(data)
         print(f"{folder / name}: {len(data)} bytes")
     return Status.PASS.exit_code
+
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "run": _run,
+    "prepare": _prepare,
+    "log": _log,
+    "show": _show,
+    "verify": _verify,
+    "rebuild": _rebuild,
+    "fidelity": _fidelity,
+    "export": _export,
+}
+EXPERIMENTS = ("run", "prepare")
+"""Their exit codes tell what was recorded; that of the others, whether they could print what they were asked for."""
 
 
 if __name__ == "__main__":

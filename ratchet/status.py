@@ -11,7 +11,7 @@ class Status(Enum):
     """An outcome. ``value`` is ``(exit code, meaning)``; ``name`` is what the ledger stores."""
 
     # The kernel was judged and is correct.
-    PASS = (0, "judged correct and timed (kept, or `prepare.py` only judged it)")
+    PASS = (0, "judged correct and timed (kept, a baseline, or only judged by `prepare.py`)")
     NOT_BETTER = (3, "correct, but not better than the incumbent: reverted")
     CANNOT_TELL = (5, "correct, but the time budget ended before it was known whether it is faster: reverted")
     NO_CHANGE = (4, "nothing to judge: the kernel is what HEAD has and was judged already")

@@ -429,6 +429,46 @@ def test_a_reader_that_goes_away_is_no_error(space):
         assert "Error" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("log > /dev/full", Status.NO_SPACE),
+        ("verify > /dev/full", Status.NO_SPACE),
+        ("again > /dev/full", Status.NO_CHANGE),
+        ("again --json > /dev/full 2> /dev/full", Status.NO_CHANGE),
+        ("again --json | true; exit ${PIPESTATUS[0]}", Status.NO_CHANGE),
+        ("again --kernel nowhere.py 2> /dev/full", Status.NOT_FOUND),
+        ("again --kernel nowhere.py >&- 2>&- <&-", Status.NOT_FOUND),
+        ("log >&-", Status.PASS),
+    ],
+)
+def test_output_that_cannot_be_written_changes_no_exit_code(space, command, status):
+    before = space.state()
+    done = space.call("bash", "-c", f'"$0" {command}', str(space.root / "ratchet.sh"))
+    assert done.returncode == status.exit_code, done.stderr
+    if "2>" not in command:
+        assert ("NO_SPACE: " in done.stderr) == (status is Status.NO_SPACE)
+        assert (f"the exit code is {status.exit_code}" in done.stderr) == ("again > /dev/full" in command)
+    assert space.state() == before
+
+
+def test_a_terminal_without_our_characters(space):
+    for command in (["log"], ["show", space.rows()[0].id], ["again"]):
+        done = space.ratchet(*command, PYTHONIOENCODING="ascii", TERM="dumb", COLUMNS="40")
+        assert done.returncode == (Status.NO_CHANGE.exit_code if command == ["again"] else 0), done.stderr
+        assert done.stdout.isascii()
+
+
+def test_a_kernel_file_where_the_caller_stands_is_not_ours(space):
+    """Calls come from the folder above; only a file that was named is looked for there."""
+    (space.root.parent / "kernel.py").write_text("another\n")
+    before = space.state()
+    assert space.ratchet("again").returncode == Status.NO_CHANGE.exit_code
+    line = refused(space.ratchet("again", "--kernel", "kernel.py"), Status.USAGE)
+    assert str(space.root.parent / "kernel.py") in line
+    assert space.state() == before
+
+
 def test_old_evidence_is_pruned_and_no_row_is(space):
     """The baseline is the incumbent: its evidence stays although it is the oldest."""
     baseline = space.rows()[0].id

@@ -1,0 +1,143 @@
+"""The command line's grammar: which words and options there are, and what is said about them. Runs nothing."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ratchet.measure.devices import MODEL
+from ratchet.measure.session import BUDGET_SECONDS
+from ratchet.status import Refusal, Status
+from ratchet.values import MEASURED
+
+PROGRAM = "./ratchet.sh"
+RUN = "run"
+_COMMANDS = {
+    RUN: f'judge, keep or revert; `{PROGRAM} "message"` is the same',
+    "log": "the history, newest last",
+    "show": "one experiment",
+    "verify": "check that ledger and git agree and nothing was edited",
+    "rebuild": "write results.tsv anew from git",
+    "fidelity": "measured over modelled latency, of the rows that have both",
+    "export": "make the modules of pallas_flash from kernels/",
+}
+_EXPERIMENT = "options of an experiment"
+_WANTED = (
+    f'wanted {PROGRAM} "message" [options], the message in quotes; one that begins with a dash goes last, after --'
+)
+_MOST_SECONDS = 1e6
+_SHOWN = 60
+
+
+class _Parser(argparse.ArgumentParser):
+    """One whose errors are refusals, and whose options have one spelling, as ``asks_for_json`` expects."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> Any:
+        raise Refusal(Status.USAGE, f"{message}; see {self.prog} --help")
+
+
+def ratchet(given: Sequence[str]) -> argparse.Namespace:
+    """What ``./ratchet.sh`` was asked to do: ``name`` is the command's, and its options are beside it.
+
+    Raises:
+      Refusal: USAGE.
+      SystemExit: help was asked for, and printed.
+    """
+    words = list(given)
+    bare = words[:1] not in ([name] for name in (*_COMMANDS, "-h", "--help"))
+    options, rest = _ratchet_parser().parse_known_args([RUN, *words] if bare else words)
+    experiment = options.name == RUN
+    if rest:
+        todo = _WANTED if experiment else f"see {PROGRAM} {options.name} --help"
+        raise Refusal(Status.USAGE, f"too much on the command line: {' '.join(rest):.{_SHOWN}}; {todo}")
+    if experiment and options.message is None:
+        raise Refusal(Status.USAGE, f"there is no message: {_WANTED}; see {PROGRAM} --help")
+    if experiment and bare and options.message in (*_COMMANDS, "help"):
+        word = "--help" if options.message == "help" else options.message
+        message = f"the whole message is {options.message!r}: did you mean `{PROGRAM} {word}`, the command first?"
+        raise Refusal(Status.USAGE, f"{message} For an experiment of that name: {PROGRAM} {RUN} {options.message}")
+    return options
+
+
+def prepare(given: Sequence[str]) -> argparse.Namespace:
+    """What ``prepare.py`` was asked to do. Raises as ``ratchet`` does."""
+    parser = _Parser(prog="prepare.py", description="Judge a kernel file as it stands; git's branch is left alone.")
+    _judging(parser)
+    return parser.parse_args(given)
+
+
+def asks_for_json(given: Sequence[str]) -> bool:
+    """Whether JSON is wanted, also where the rest of the command line is wrong."""
+    return "--json" in itertools.takewhile(lambda word: word != "--", given)
+
+
+def _ratchet_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=PROGRAM,
+        description="One experiment: judge the kernel file, then keep it as a commit or revert it.",
+        usage=f'{PROGRAM} "message" [options]\n       {PROGRAM} COMMAND [options]',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="name", required=True, prog=PROGRAM, metavar="COMMAND", title="commands")
+    made = {name: commands.add_parser(name, help=text, description=text) for name, text in _COMMANDS.items()}
+    run = made[RUN]
+    run.prog, run.usage = PROGRAM, f'{PROGRAM} "message" [options]'
+    run.add_argument("message", nargs="?", help="the experiment's commit message, verbatim")
+    group = run.add_argument_group(_EXPERIMENT)
+    group.add_argument("--new-problem", action="store_true", help="freeze this file's problem anew, on purpose")
+    group.add_argument(
+        "--wait", type=_seconds(0), default=0, metavar="SECONDS", help="wait for another experiment to end; default 0"
+    )
+    _judging(group)
+    made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
+    made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
+    export = made["export"]
+    export.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: kernels/*.py")
+    export.add_argument("--to", type=Path, metavar="FOLDER", help="default: pallas_flash/kernels")
+    export.add_argument("--draft", action="store_true", help="also what no row has judged; the module says so")
+    told = run.format_help().partition(f"{_EXPERIMENT}:")[2]
+    codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
+    parser.epilog = f"{_EXPERIMENT}:{told}\nexit codes:\n" + "\n".join(codes)
+    return parser
+
+
+def _judging(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--kernel", type=Path, metavar="FILE", help="default: kernel.py, of this repository")
+    parser.add_argument(
+        "--on",
+        choices=(*MEASURED, MODEL),
+        help="time it on this device, or model it; default: a TPU that is found, else v5e-model",
+    )
+    parser.add_argument(
+        "--budget",
+        type=_seconds(0, more=True),
+        default=BUDGET_SECONDS,
+        metavar="SECONDS",
+        help=f"measured: how long to time it beside the incumbent at most; default {BUDGET_SECONDS:.0f}",
+    )
+    parser.add_argument(
+        "--deep", action="store_true", help="also run in another grid order; keep every step of a window; print blame"
+    )
+    parser.add_argument("--json", action="store_true", help="print the whole verdict as one JSON document")
+
+
+def _seconds(least: float, *, more: bool = False) -> Callable[[str], float]:
+    """Reads seconds from ``least`` on, or above it, and below a million."""
+
+    def read(text: str) -> float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = float("nan")
+        if (seconds > least or (seconds == least and not more)) and seconds < _MOST_SECONDS:
+            return seconds
+        wanted = f"more than {least:g}" if more else f"{least:g} or more"
+        raise argparse.ArgumentTypeError(f"{text!r:.{_SHOWN}}, wanted seconds: {wanted}, less than {_MOST_SECONDS:g}")
+
+    return read
