@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,16 +33,17 @@ def _fp8() -> Case:
     )  # fmt: skip
 
 
-def _int4() -> Case:
-    """bfloat16 activations, int4 weights and one scale for every column."""
+def _int4(signed: bool) -> Case:
+    """bfloat16 activations, 4-bit weights and one scale for every column."""
 
     def kernel(x: Any, w: Any, scale: Any, o: Any) -> None:
         product = jnp.dot(x[...], w[...].astype(jnp.bfloat16), preferred_element_type=jnp.float32)
         o[...] = (product * scale[...]).astype(o.dtype)
 
-    weights = np.random.default_rng(0).integers(-8, 8, (256, 256)).astype(jnp.int4)
+    low, dtype = (-8, jnp.int4) if signed else (0, jnp.uint4)
+    weights = np.random.default_rng(0).integers(low, low + 16, (256, 256)).astype(dtype)
     return Case(
-        name="int4 weights",
+        name=f"{np.dtype(dtype)} weights",
         function=pl.pallas_call(
             kernel, grid=(2,),
             in_specs=[
@@ -100,7 +102,8 @@ def _squeezed() -> Case:
 
 BUILDERS: dict[str, Callable[[], Case]] = {
     "fp8": _fp8,
-    "int4": _int4,
+    "int4": functools.partial(_int4, True),
+    "uint4": functools.partial(_int4, False),
     "element_windows": _element_windows,
     "squeezed": _squeezed,
 }

@@ -80,7 +80,7 @@ def _buffers(schedule: Path) -> tuple[VmemBuffer, ...]:
         text = report.read_text()
         start = text.find("{", text.find("DATA"))
         data: dict[str, Any] = json.JSONDecoder().raw_decode(text[start:])[0]
-        for op, breakdown in data["hlo_breakdowns"].items():
+        for op, breakdown in (data["hlo_breakdowns"] or {}).items():  # null where nothing is in VMEM
             allocations = [a for block in breakdown["blocks"] for a in block["allocations"]]
             buffers = _named((a["tag"], a.get("shape", ""), int(a["size"])) for a in allocations)
             if op != OUTSIDE and sum(b.size_bytes for b in buffers) > sum(b.size_bytes for b in heaviest):

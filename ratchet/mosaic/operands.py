@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ratchet.mosaic.dtypes import jax_dtype
+from ratchet.mosaic.dtypes import bits, jax_dtype
 from ratchet.mosaic.machine import Machine
 from ratchet.mosaic.memory import Array, encode
 from ratchet.mosaic.rules import refuse
@@ -43,6 +44,6 @@ def as_kernel_dtype(array: Array, dtype: np.dtype) -> Array:
     """Signless in the kernel, signed or not outside: the same bits."""
     if array.dtype == dtype:
         return array
-    if array.dtype.itemsize != np.dtype(dtype).itemsize or array.dtype.kind not in "iu":
+    if not jnp.issubdtype(array.dtype, jnp.integer) or bits(array.dtype) != bits(np.dtype(dtype)):
         raise Refusal(Status.CANNOT_VERIFY, f"an operand of {array.dtype} where the kernel has {dtype}")
     return lax.bitcast_convert_type(array, dtype)

@@ -1,7 +1,9 @@
 """VMEM, spills and HBM, as the compiler tells them."""
 
+import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.chips import V5E
@@ -40,6 +42,20 @@ def test_a_raised_limit_is_told(compiled):
     found = compiled(artefact(kernel, ((8192, 1024), jnp.float32))).footprint
     assert found.vmem_limit_bytes == 64 * MIB
     assert found.vmem_bytes >= 32 * MIB
+
+
+def test_a_kernel_without_vmem(compiled):
+    def body(x, o):
+        for i in range(8):
+            o[i] = x[i] + 1
+
+    def kernel(x):
+        scalars = pl.BlockSpec(memory_space=pltpu.SMEM)
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return pl.pallas_call(body, out_shape=shape, in_specs=[scalars], out_specs=scalars)(x)
+
+    found = compiled(artefact(kernel, ((8,), jnp.int32))).footprint
+    assert (found.vmem_bytes, found.vmem_buffers) == (0, ())
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def _verify(*names: str) -> str:
 
 
 def test_remote_copies_between_four_devices_narrow_types_and_overlapping_windows() -> None:
-    assert "5 of 5 equal" in _verify("all_gather", "fp8", "int4", "element_windows", "squeezed")
+    assert "6 of 6 equal" in _verify("all_gather", "fp8", "int4", "uint4", "element_windows", "squeezed")
 
 
 @pytest.mark.slow
