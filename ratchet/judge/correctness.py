@@ -137,11 +137,11 @@ class Examiner:
         )
 
     def steering(self, problem: Problem) -> dict[int | str, Any]:
-        """The problem's integer inputs by position: lengths, page tables and group sizes steer a kernel's loops.
+        """The problem's inputs that may steer a kernel's loops and branches, by position.
 
         They come from a public key, so that a modelled latency is the same in every clone.
         """
-        positions = [n for n, spec in enumerate(problem.inputs) if spec.dtype.startswith(("int", "uint"))]
+        positions = [n for n, spec in enumerate(problem.inputs) if instances.steers(spec)]
         if not positions:
             return {}
         import numpy as np

@@ -8,6 +8,7 @@ tables) stay as generated. Every choice follows from the judge's secret.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import ml_dtypes  # noqa: F401 (registers bfloat16 with numpy)
 import numpy as np
 
 from ratchet.candidate.mesh import part
-from ratchet.values import Mesh
+from ratchet.values import ArraySpec, Mesh
 
 KINDS = ("random", "probe", "mixed")
 """``random``: as generated. ``probe``: the same with a few spiked rows. ``mixed``: all structures at once."""
@@ -28,6 +29,8 @@ def kinds(mesh: Mesh) -> tuple[str, ...]:
     return ("random", *(f"probe-{place}" for place in range(mesh.chips)), "mixed")
 
 
+STEERING_FLOATS = 1024
+"""A float32 input of at most so many elements may be scalars, by which a kernel branches."""
 PROBED_ROWS = 4
 NUDGES = {"mixed": 8}
 """How often an instance's inputs are nudged for its floors, where not once. A row of ``mixed`` can hang on one product:
@@ -40,6 +43,13 @@ LARGE = 5.0
 """Large enough that exp overflows without its maximum (logits of 100 and more), small enough that one rounding of the
 inputs still leaves most of an answer: beyond that a reference decides nothing."""
 TINY = 2.0**-10
+
+
+def steers(spec: ArraySpec) -> bool:
+    """Whether an input may decide what a program does: lengths, page tables, group sizes, a few scalars."""
+    if spec.dtype == "float32":
+        return math.prod(spec.shape) <= STEERING_FLOATS
+    return spec.dtype.startswith(("int", "uint"))
 
 
 def is_float(array: np.ndarray[Any, Any]) -> bool:

@@ -16,8 +16,8 @@ def step(
 ) -> tuple[Timeline, str]:
     """Run the schedule machine over the dumps of ``program``, one machine for each chip of ``mesh``.
 
-    ``steering`` are the problem's integer inputs by position; each chip gets its own part of them. What the chips do
-    together before the program (``Timeline.launch_cycles``) belongs to the latency.
+    ``steering`` are the problem's inputs that may steer, by position; each chip gets its own part of them. What the
+    chips do together before the program (``Timeline.launch_cycles``) belongs to the latency.
 
     Raises:
       Refusal: ``SCHEDULE_UNKNOWN``, ``DEADLOCK``, ``OUT_OF_BOUNDS`` or ``MEMORY_HAZARD``.

@@ -170,9 +170,9 @@ class Values:
         return _told(Status.PASS, "the same to the last bit in another order of the parallel grid dimensions")
 
     def steering(self, problem: Problem, path: Path) -> dict[str, Any]:
-        """Write the integer inputs of a public key to ``path``."""
+        """Write the inputs that may steer, of a public key, to ``path``."""
         arrays = self._call(problem.inputs_program, [np.zeros(2, np.uint32)])
-        named = {f"input{n}": array for n, array in enumerate(arrays) if array.dtype.kind in "iu"}
+        named = {f"input{n}": arrays[n] for n, spec in enumerate(problem.inputs) if instances.steers(spec)}
         np.savez(path, **named)  # type: ignore[arg-type]
         return _told(Status.PASS, "")
 

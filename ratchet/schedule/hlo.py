@@ -31,8 +31,9 @@ class ArrayType:
         return _ITEM_BITS.get(self.dtype, 32)
 
     @property
-    def is_integer(self) -> bool:
-        return self.dtype in _INTEGERS
+    def may_steer(self) -> bool:
+        """Whether the scalar unit can branch on its elements."""
+        return self.dtype in _STEERING
 
     @property
     def padded_bytes(self) -> int:
@@ -91,19 +92,23 @@ def lay_out(values: np.ndarray, array: ArrayType) -> list[int]:
 
 
 def literal(op: HloOp) -> np.ndarray | None:
-    """Values of an integer constant, if the text holds them (large ones are printed as ``{...}`` unless asked for)."""
+    """Values of a constant, if the text holds them (large ones are printed as ``{...}`` unless asked for)."""
     array = array_types(op.type_text)[0]
-    text = op.operands[0].replace("true", "1").replace("false", "0")
-    dtype = _INTEGERS.get(array.dtype)
-    if op.opcode != "constant" or dtype is None or not re.fullmatch(r"[\s\d{},\-]*", text):
+    words = op.operands[0].replace("true", "1").replace("false", "0").replace("{", " ").replace("}", " ")
+    dtype = _STEERING.get(array.dtype)
+    if op.opcode != "constant" or dtype is None:
         return None
-    values = np.array([int(v) for v in re.findall(r"-?\d+", text)], dtype)
+    number = float if array.dtype == "f32" else int
+    try:
+        values = np.array([number(word) for word in words.replace(",", " ").split()], dtype)
+    except ValueError:
+        return None
     return values.reshape(array.shape) if values.size == math.prod(array.shape) else None
 
 
-_INTEGERS: dict[str, type[np.generic]] = {
+_STEERING: dict[str, type[np.generic]] = {
     "pred": np.bool_, "s8": np.int8, "u8": np.uint8, "s16": np.int16, "u16": np.uint16,
-    "s32": np.int32, "u32": np.uint32,
+    "s32": np.int32, "u32": np.uint32, "f32": np.float32,
 }  # fmt: skip
 
 

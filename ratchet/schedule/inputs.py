@@ -19,7 +19,7 @@ _ALIGNMENT = 1 << 20
 """HBM buffers are placed at multiples of this many bytes."""
 
 _TRACED_BYTES = 4096
-"""Integer parameters up to this size are followed through copies even if not given, to name them in a refusal."""
+"""Parameters up to this size are followed through copies even if not given, to name them in a refusal."""
 
 
 class Inputs:
@@ -39,7 +39,7 @@ class Inputs:
             if number in scalar_inputs:
                 words = _words(f"entry parameter {number}", scalar_inputs[number], op.type_text)
                 known.write("hbm", where * GRANULES_PER_ADDRESS, words)
-            elif len(types) == 1 and types[0].padded_bytes <= _TRACED_BYTES and types[0].is_integer:
+            elif len(types) == 1 and types[0].padded_bytes <= _TRACED_BYTES and types[0].may_steer:
                 origin = Unknown(f"entry parameter {number} (give scalar_inputs[{number}])", given=True)
                 known.write("hbm", where * GRANULES_PER_ADDRESS, [origin] * (types[0].padded_bytes // 4))
         results = [self._place(t.padded_bytes) for t in hlo.result_types()]

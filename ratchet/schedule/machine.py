@@ -10,7 +10,6 @@ import contextlib
 import gc
 import itertools
 import re
-import struct
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -30,6 +29,7 @@ from ratchet.schedule.programs import Programs, Unit
 from ratchet.schedule.steps import Steps
 from ratchet.schedule.timeline import OpRun, Record, build
 from ratchet.schedule.unknown import UndecidedBranch, Unknown, UnknownSteers
+from ratchet.schedule.words import Words
 from ratchet.status import Refusal, Status
 from ratchet.values import Timeline
 
@@ -121,7 +121,7 @@ def undecided(fast_cycles: int, slow_cycles: int, chip: Chip) -> str:
     return f"branches on computed values: taking all or none of them makes {both}, the slower is reported"
 
 
-class Machine:
+class Machine(Words):
     """One run of one program. The generated code calls its public methods."""
 
     of_chip: Mapping[str, int] = {}
@@ -388,33 +388,6 @@ class Machine:
         """Address of an entry parameter."""
         return self._inputs.parameters[number]
 
-    # --- called by generated code: arithmetic ---
-
-    @staticmethod
-    def least(a: int | Unknown, b: int | Unknown) -> int | Unknown:
-        return a if isinstance(a, Unknown) else b if isinstance(b, Unknown) else min(a, b)
-
-    @staticmethod
-    def most(a: int | Unknown, b: int | Unknown) -> int | Unknown:
-        return a if isinstance(a, Unknown) else b if isinstance(b, Unknown) else max(a, b)
-
-    @staticmethod
-    def float_bits(value: object) -> object:
-        return struct.unpack("<i", struct.pack("<f", float(value)))[0] if isinstance(value, int) else value
-
-    @staticmethod
-    def as_float(bits: object) -> object:
-        return struct.unpack("<f", struct.pack("<i", bits))[0] if isinstance(bits, int) else bits
-
-    @staticmethod
-    def divide(a: object, b: object) -> list[object]:
-        """Unsigned quotient and remainder, in the order in which a list pops them."""
-        if isinstance(a, int) and isinstance(b, int):
-            quotient, remainder = divmod(a & 0xFFFFFFFF, b & 0xFFFFFFFF)
-            return [_signed(remainder), _signed(quotient)]
-        unknown = a if isinstance(a, Unknown) else b
-        return [unknown, unknown]
-
     # --- failures ---
 
     def _deadlock(self, flag: int, value: int, least: int, address: int) -> Refusal:
@@ -442,7 +415,3 @@ class Machine:
         lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == name]
         line = lines[-1] if lines else None
         return unit.translated.addresses[line - 1] if line else 0
-
-
-def _signed(value: int) -> int:
-    return (value + 2**31) % 2**32 - 2**31

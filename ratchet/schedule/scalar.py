@@ -49,7 +49,10 @@ _EXPRESSIONS: dict[str, str] = {
     "scalar_lea.vmem": _wrap("{0} + {1}"),
     "scalar_lea.smem": _wrap("{0} + {1}"),
     "scalar_lea.sflag": _wrap("{0} + {1}"),
+    "sclz": "X.leading_zeros({0})",
+    "sclz.u32": "X.leading_zeros({0})",  # the same in libtpu 0.0.51
     "scvt.s32.f32": "X.float_bits({0})",
+    "scvt.f32.s32": "X.to_integer({0})",
     "sc.u32": f"({{0}} & {M}) + ({{1}} & {M}) > {M}",
     "por": "{0} | {1}",
     "pand": "{0} & {1}",
@@ -61,6 +64,10 @@ _EXPRESSIONS: dict[str, str] = {
     "scalar_parameter_address": "X.parameter({0})",
     "reloc": "{0}",
 }
+for _name in ("floor", "ceil"):
+    _EXPRESSIONS[f"s{_name}.f32"] = f"X.rounded({_name!r}, {{0}})"
+for _name in ("add", "sub", "mul", "min", "max"):
+    _EXPRESSIONS[f"s{_name}.f32"] = f"X.float_operation({_name!r}, {{0}}, {{1}})"
 for _name, _sign in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
     _EXPRESSIONS[f"scmp.{_name}.s32.totalorder"] = f"{{0}} {_sign} {{1}}"
     _EXPRESSIONS[f"scmp.{_name}.u32.totalorder"] = f"({{0}} & {M}) {_sign} ({{1}} & {M})"

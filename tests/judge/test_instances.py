@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.judge import instances
+from ratchet.values import ArraySpec
 
 BF16 = ml_dtypes.bfloat16
 
@@ -81,3 +82,17 @@ def test_any_shape(shape, seed):
     for make in (instances.probe, instances.mixed, instances.nudge):
         for before, after in zip(original, make(original, generator(seed)), strict=True):
             assert (after.shape, after.dtype) == (before.shape, before.dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "whether"),
+    [
+        ("int32", (8, 4096), True),
+        ("uint8", (), True),
+        ("float32", (4,), True),
+        ("float32", (2048,), False),
+        ("bfloat16", (4,), False),
+    ],
+)
+def test_what_may_steer(dtype, shape, whether):
+    assert instances.steers(ArraySpec(shape=shape, dtype=dtype)) is whether

@@ -194,6 +194,22 @@ def _odd(x: jax.Array) -> jax.Array:
     return pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct((7, 128), jnp.bfloat16))(x)
 
 
+def _scalars(s: jax.Array, n: jax.Array, x: jax.Array) -> jax.Array:
+    """A loop whose length is computed from floats, floor((s0 s1 - s2) clipped) + clz(n0), and a branch on one."""
+
+    def body(s, n, x, o):  # type: ignore[no-untyped-def]
+        times = jnp.floor(jnp.clip(s[0] * s[1] - s[2], -1.0, s[3])).astype(jnp.int32) + lax.clz(n[0])
+        o[...] = lax.fori_loop(0, times, lambda _, total: total * 0.5 + x[...], jnp.zeros_like(x))
+
+        @pl.when(s[4] + s[5] > 0)
+        def _() -> None:
+            o[...] = jnp.exp(o[...])
+
+    scalars = pl.BlockSpec(memory_space=pltpu.SMEM)
+    specs = [scalars, scalars, pl.BlockSpec(memory_space=pltpu.VMEM)]
+    return pl.pallas_call(body, in_specs=specs, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(s, n, x)
+
+
 _SEQUENCE = ((1024, 128), jnp.bfloat16)
 _MATRIX = ((256, 128), jnp.float32)
 
@@ -207,6 +223,7 @@ PROGRAMS: dict[str, Program] = {
     "computed": (_computed, (_MATRIX,)),
     "endless": (_endless, (_MATRIX,)),
     "constant": (_constant, (_MATRIX,)),
+    "scalars": (_scalars, (((8,), jnp.float32), ((8,), jnp.int32), _MATRIX)),
     "odd": (_odd, (((7, 128), jnp.float32),)),
     "large": (_large, (((2**24, 128), jnp.float32),)),
 }

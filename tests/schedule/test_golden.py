@@ -14,7 +14,11 @@ from ratchet.schedule.units import slots
 from ratchet.status import Refusal, Status
 from tests.schedule.golden_dumps import COMPILERS, PROGRAMS, model, unpack
 
+SCALARS = np.array([2.5, 3.0, 0.25, 9.0, 1.0, 0.5, 0.0, 0.0], np.float32)  # 2.5 * 3 - 0.25: 7 times, and the branch
+NUMBERS = np.array([1 << 29, 0, 0, 0, 0, 0, 0, 0], np.int32)  # with two leading zeros
+
 INPUTS: dict[str, dict[int | str, np.ndarray]] = {
+    "scalars": {0: SCALARS, 1: NUMBERS},
     "prefetch": {0: np.array([3, 0, 2, 1], np.int32)},
     "loop": {1: np.array(3, np.int32)},
 }
@@ -31,6 +35,7 @@ CYCLES = {
     ("libtpu-0.0.42.1", "manual"): (4145, 1),
     ("libtpu-0.0.42.1", "odd"): (1481, 1),
     ("libtpu-0.0.42.1", "prefetch"): (3928, 4),
+    ("libtpu-0.0.42.1", "scalars"): (2383, 1),
     ("libtpu-0.0.42.1", "whole"): (6003, 8),
     ("libtpu-0.0.51", "computed"): (2345, 1),
     ("libtpu-0.0.51", "constant"): (3940, 4),
@@ -40,6 +45,7 @@ CYCLES = {
     ("libtpu-0.0.51", "manual"): (4151, 1),
     ("libtpu-0.0.51", "odd"): (1487, 1),
     ("libtpu-0.0.51", "prefetch"): (3934, 4),
+    ("libtpu-0.0.51", "scalars"): (2397, 1),
     ("libtpu-0.0.51", "whole"): (6043, 8),
 }
 
@@ -95,6 +101,27 @@ def test_inputs_steer(tmp_path: Path) -> None:
     same = model(folder, {0: np.zeros(4, np.int32)})
     different = model(folder, {0: np.array([3, 0, 2, 1], np.int32)})
     assert same.hbm_read_bytes < different.hbm_read_bytes
+
+
+def test_floats_steer(tmp_path: Path) -> None:
+    """Each of s0 s1 - s2, its bounds and n0 sets the length of a loop; the sum of s4 and s5 takes a branch or not."""
+    folder = unpack(COMPILERS[0], "scalars", tmp_path)
+
+    def cycles(*, n0: int = NUMBERS[0], **changed: float) -> int:
+        scalars, numbers = SCALARS.copy(), NUMBERS.copy()
+        for name, value in changed.items():
+            scalars[int(name[1])] = value
+        numbers[0] = n0
+        return model(folder, {0: scalars, 1: numbers}).cycles
+
+    seven = cycles()
+    turn = cycles(s0=3.0) - seven  # 8.75: one turn more
+    assert turn > 0
+    assert cycles(s3=5.75) == seven - 2 * turn
+    assert cycles(s2=100.0) == seven - 8 * turn  # -1 at least
+    assert cycles(n0=1) == seven + 29 * turn
+    assert cycles(s5=0.0) == seven
+    assert cycles(s5=-1.5) < seven
 
 
 def test_loops_of_the_whole_program(tmp_path: Path) -> None:

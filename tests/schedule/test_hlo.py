@@ -23,6 +23,7 @@ ENTRY %main (x: f32[8,128], /*index=1*/i: s32[4]) -> (f32[8,128], f32[8,128]) {
   %i = s32[4]{0:T(128)} parameter(1)
   %x = f32[8,128]{1,0:T(8,128)} parameter(0)
   %c = s8[2,2]{1,0:T(8,128)(4,1)} constant({ { 1, 0 }, { -2, 3 } })
+  %reals = f32[3]{0:T(128)} constant({1.5, -2e-3, inf})
   %big = s8[2,2]{1,0:T(8,128)(4,1)} constant({...})
   %s = (f32[8,128]{1,0:T(8,128)S(1)}, f32[8,128]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%x)
   %d = f32[8,128]{1,0:T(8,128)S(1)} copy-done(%s)
@@ -53,6 +54,7 @@ def test_literals() -> None:
     module = parse_hlo(TEXT)
     np.testing.assert_array_equal(literal(module.ops["c"]), np.array([[1, 0], [-2, 3]], np.int8))
     assert literal(module.ops["big"]) is None
+    np.testing.assert_array_equal(literal(module.ops["reals"]), np.array([1.5, -2e-3, np.inf], np.float32))
 
 
 def test_padded_bytes() -> None:
