@@ -326,18 +326,6 @@ def test_a_read_only_ledger(space):
             subprocess.run(["chattr", "-i", space.ledger], check=True)
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A real file system of 64 KiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("mounting a file system is not permitted here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
 def test_no_space_left_for_the_judges_temporary_files(space, small_disk):
     """A child that cannot write must not be taken for a kernel that fails."""
     space.edit(BETTER)

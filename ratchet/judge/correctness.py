@@ -21,6 +21,8 @@ from ratchet.values import Artefact, Parity
 LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
 WORKER = "ratchet.judge.values_worker"
 
+SECRET_BYTES = 32
+
 VIRTUAL_DEVICES = 4
 """CPU devices of the values child: a program on several chips is executed on as many of them."""
 
@@ -66,12 +68,14 @@ def private_folder(root: Path) -> Path:
 
 
 def secret_of(root: Path) -> bytes:
-    """The clone's own secret, from which all seeds follow. It never leaves the judge's processes."""
+    """The clone's own secret, from which all seeds follow; made anew where it is lost. It stays with the judge."""
     path = private_folder(root) / "secret"
-    if not path.exists():
+    if not path.exists() or path.stat().st_size != SECRET_BYTES:
         beside = path.with_name(f"secret.{os.getpid()}")
+        beside.unlink(missing_ok=True)
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(descriptor, secrets.token_bytes(32))
+        os.write(descriptor, secrets.token_bytes(SECRET_BYTES))
+        os.fsync(descriptor)
         os.close(descriptor)
         beside.replace(path)
     return path.read_bytes()
@@ -99,7 +103,9 @@ class Examiner:
     limits: Limits = LIMITS
 
     def _cache(self, problem: Problem) -> Path:
-        return private_folder(self.root) / "references" / f"{problem.short}-{_method()}"
+        """References belong to a problem, to the code that made them, and to the secret that their inputs came from."""
+        owner = hashlib.sha256(b"references" + secret_of(self.root)).hexdigest()[:8]
+        return private_folder(self.root) / "references" / f"{problem.short}-{_method()}-{owner}"
 
     def _ask(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
         folder = self.workers.folder(mode)
@@ -119,7 +125,7 @@ class Examiner:
         reasons = {
             "timeout": f"did not finish in {self.limits.seconds:.0f} s",
             "memory": f"used more than {self.limits.memory_bytes >> 30} GiB",
-            "died": f"died: {ending.tail.strip()[-300:]}",
+            "died": f"died: {(ending.tail.strip().splitlines() or ['it printed nothing'])[-1]:.300}",
         }
         raise Refusal(Status.CANNOT_VERIFY, f"executing the kernel for its values {reasons[ending.how]}")
 

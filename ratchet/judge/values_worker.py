@@ -6,10 +6,13 @@ No candidate Python is here: the reference is a frozen program and the candidate
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import time
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -63,26 +66,21 @@ class Values:
     def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
         """Exact outputs and floors of one instance, both float64, from the cache if they are there."""
         path = cache / f"{kind}.npz"
-        if not path.exists():
-            arrays = self.inputs(problem, kind, secret)
-            exact = self._call(problem.reference64_program, arrays, wide=True)
-            native = self._call(problem.reference_program, arrays)
-            generator = np.random.default_rng(list(hashlib.sha256(secret + b"nudge").digest()))
-            exact = [np.asarray(a, np.float64) for a in exact]
-            floors: Arrays = [np.zeros(())] * len(exact)
-            for _ in range(instances.NUDGES.get(kind, 1)):
-                nudged = self._call(problem.reference_program, instances.nudge(arrays, generator))
-                drawn = (parity.floor_of(*triple) for triple in zip(exact, native, nudged, strict=True))
-                floors = [np.maximum(*pair) for pair in zip(floors, drawn, strict=True)]
-            cache.mkdir(parents=True, exist_ok=True)
-            beside = cache / f".{kind}.{os.getpid()}.npz"
-            np.savez(beside, *exact, *floors)
-            beside.replace(path)
-            return exact, floors
-        with np.load(path) as stored:
-            loaded = [stored[name] for name in stored.files]
-        half = len(loaded) // 2
-        return loaded[:half], loaded[half:]
+        stored = _stored(path)
+        if len(stored) == 2 * len(problem.outputs):
+            return stored[: len(problem.outputs)], stored[len(problem.outputs) :]
+        arrays = self.inputs(problem, kind, secret)
+        exact = self._call(problem.reference64_program, arrays, wide=True)
+        native = self._call(problem.reference_program, arrays)
+        generator = np.random.default_rng(list(hashlib.sha256(secret + b"nudge").digest()))
+        exact = [np.asarray(a, np.float64) for a in exact]
+        floors: Arrays = [np.zeros(())] * len(exact)
+        for _ in range(instances.NUDGES.get(kind, 1)):
+            nudged = self._call(problem.reference_program, instances.nudge(arrays, generator))
+            drawn = (parity.floor_of(*triple) for triple in zip(exact, native, nudged, strict=True))
+            floors = [np.maximum(*pair) for pair in zip(floors, drawn, strict=True)]
+        _store(path, [*exact, *floors])
+        return exact, floors
 
     def check(
         self, problem: Problem, kind: str, secret: bytes, cache: Path, *, program: bytes, order: int
@@ -210,6 +208,26 @@ def _reference_flops(problem: Problem) -> float:
     return float((analysis or {}).get("flops", 0.0))
 
 
+def _stored(path: Path) -> Arrays:
+    """The arrays of a cache file; none if it is not there, or was cut off or damaged."""
+    try:
+        with np.load(path) as stored:
+            return [stored[name] for name in stored.files]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        return []
+
+
+def _store(path: Path, arrays: Arrays) -> None:
+    """Written beside and renamed: a process that is killed, or a full disk, leaves no half of a file under its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.stem}.{os.getpid()}.npz")
+    try:
+        np.savez(beside, *arrays)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def _told(status: Status, message: str) -> dict[str, Any]:
     return {"status": status.name, "message": message}
 
@@ -242,6 +260,11 @@ def handle(request: Path) -> str:
         answer = _told(refusal.status, refusal.message)
     except MemoryError as error:
         answer = _told(Status.INFRASTRUCTURE, f"not enough memory to check the values here: {error}")
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        where = f" ({error.filename})" if error.filename else ""
+        message = f"the judge cannot keep what it computed: {error.strerror or error}{where}"
+        answer = _told(Status.NO_SPACE if full else Status.INFRASTRUCTURE, f"{message}: free or repair that")
     (request / "answer.json").write_text(json.dumps(answer | {"seconds": time.monotonic() - start}))
     return "answer.json"
 

@@ -353,6 +353,35 @@ def test_references_are_computed_once_and_the_secret_decides_them(exam, problems
     assert (root / ".ratchet" / ".gitignore").read_text() == "*\n"
 
 
+@pytest.mark.parametrize("damage", ["secret lost", "secret cut off", "references cut off", "references empty"])
+def test_a_damaged_private_folder_is_made_anew(workers, tmp_path, problems, damage):
+    """References of another secret's inputs, or half of them, would fail a kernel that is correct."""
+    mine = tmp_path / ".ratchet"
+    own = correctness.Examiner(workers=workers, root=tmp_path)
+    artefact = examined(LAYERNORM)[0]
+    own.check(problems["layernorm"], artefact)
+    before = correctness.secret_of(tmp_path)
+    if damage == "secret lost":
+        (mine / "secret").unlink()
+    elif damage == "secret cut off":
+        (mine / "secret").write_bytes(b"")
+    for file in (mine / "references").rglob("*.npz"):
+        if "references" in damage:
+            file.write_bytes(file.read_bytes()[: 1000 if "cut off" in damage else 0])
+    assert own.check(problems["layernorm"], artefact).worst_error <= 1
+    assert len(correctness.secret_of(tmp_path)) == correctness.SECRET_BYTES
+    assert (correctness.secret_of(tmp_path) == before) == ("references" in damage)
+
+
+def test_no_space_for_the_references_is_not_the_kernels_fault(workers, small_disk, problems):
+    own = correctness.Examiner(workers=workers, root=small_disk)
+    with pytest.raises(Refusal) as caught:
+        own.check(problems["layernorm"], examined(LAYERNORM)[0])
+    assert caught.value.status is Status.NO_SPACE
+    assert "No space left" in caught.value.message
+    assert list((small_disk / ".ratchet").rglob("*.npz")) == [], "nothing half-written stays"
+
+
 def test_another_clone_asks_other_values(exam, workers, tmp_path, problems):
     other = correctness.Examiner(workers=workers, root=tmp_path)
     assert correctness.secret_of(tmp_path) != correctness.secret_of(exam.root)
