@@ -143,11 +143,12 @@ class Examiner:
         )
 
     def steering(self, problem: Problem) -> dict[int | str, Any]:
-        """The problem's inputs that may steer a kernel's loops and branches, by position.
+        """The inputs that may steer a kernel's loops, by position (see ``instances.steering``).
 
-        They come from a public key, so that a modelled latency is the same in every clone.
+        They come from a public key, so that a modelled latency is the same in every clone; ``random`` and the probes
+        hold the same, so that what a kernel does in the modelled run is what it is checked for.
         """
-        positions = [n for n, spec in enumerate(problem.inputs) if instances.steers(spec)]
+        positions = instances.steering(problem.inputs)
         if not positions:
             return {}
         import numpy as np

@@ -2,7 +2,8 @@
 
 A problem is any function of arrays, so the structure is put on top of its own inputs in a way that needs no
 knowledge of it: rows of the longest axis are scaled, repeated, rounded or spiked. Integer inputs (lengths, page
-tables) stay as generated. Every choice follows from the judge's secret.
+tables) stay as generated. Every choice follows from the judge's secret, but for what steers a modelled run:
+that anyone may know, so a kernel is checked on it too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ratchet.candidate.mesh import part
 from ratchet.values import ArraySpec, Mesh
 
 KINDS = ("random", "probe", "mixed")
-"""``random``: as generated. ``probe``: the same with a few spiked rows. ``mixed``: all structures at once."""
+"""``random``: as generated, with what steers the modelled run. ``probe``: the same with a few spiked rows.
+``mixed``: all structures at once, steered by secret ones."""
 
 
 def kinds(mesh: Mesh) -> tuple[str, ...]:
@@ -29,8 +31,8 @@ def kinds(mesh: Mesh) -> tuple[str, ...]:
     return ("random", *(f"probe-{place}" for place in range(mesh.chips)), "mixed")
 
 
-STEERING_FLOATS = 1024
-"""A float32 input of at most so many elements may be scalars, by which a kernel branches."""
+SCALARS = 1024
+"""An input of float32 or narrow integers with at most so many elements may be scalars, by which a kernel branches."""
 PROBED_ROWS = 4
 NUDGES = {"mixed": 8}
 """How often an instance's inputs are nudged for its floors, where not once. A row of ``mixed`` can hang on one product:
@@ -47,14 +49,31 @@ TINY = 2.0**-10
 
 def steers(spec: ArraySpec) -> bool:
     """Whether an input may decide what a program does: lengths, page tables, group sizes, a few scalars."""
-    if spec.dtype == "float32":
-        return math.prod(spec.shape) <= STEERING_FLOATS
-    return spec.dtype.startswith(("int", "uint"))
+    if spec.dtype in ("int32", "uint32"):
+        return True
+    return spec.dtype.startswith(("float32", "int", "uint")) and math.prod(spec.shape) <= SCALARS
 
 
 def is_float(array: np.ndarray[Any, Any]) -> bool:
     """Whether an array holds floats, the extended ones included."""
     return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
+
+
+def steering(inputs: Sequence[ArraySpec]) -> list[int]:
+    """Positions of the inputs that may steer. Where all could, none does: a kernel could know all of the modelled run's
+    inputs, and with them the answer.
+    """
+    found = [number for number, spec in enumerate(inputs) if steers(spec)]
+    return found if len(found) < len(inputs) else []
+
+
+def steered(
+    inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[Any, Any]]
+) -> list[np.ndarray[Any, Any]]:
+    """The inputs of a secret key, but what may steer as the public key has it, by which latency is modelled."""
+    specs = [ArraySpec(shape=array.shape, dtype=array.dtype.name) for array in inputs]
+    taken = steering(specs)
+    return [public[number] if number in taken else array for number, array in enumerate(inputs)]
 
 
 def _long_axis(array: np.ndarray[Any, Any]) -> int:

@@ -54,6 +54,8 @@ class Values:
         if self._made[0] != (problem.inputs_sha256, seed):  # a cache of many keys takes seconds, and probes share it
             self._made = (None, [])
             arrays = self._call(problem.inputs_program, [np.frombuffer(seed, np.uint32)])
+            if base == "random" and instances.steering(problem.inputs):
+                arrays = instances.steered(arrays, self._public(problem))
             self._made = ((problem.inputs_sha256, seed), arrays)
         arrays = self._made[1]
         generator = np.random.default_rng(list(hashlib.sha256(secret + kind.encode() + b"structure").digest()))
@@ -62,6 +64,10 @@ class Values:
         if name == "probe":
             return instances.probe(arrays, generator, problem.mesh, int(place or 0))
         return instances.mixed(arrays, generator)
+
+    def _public(self, problem: Problem) -> Arrays:
+        """The arrays of a key that everyone knows, for what steers a modelled run."""
+        return self._call(problem.inputs_program, [np.zeros(2, np.uint32)])
 
     def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
         """Exact outputs and floors of one instance, both float64, from the cache if they are there."""
@@ -168,9 +174,9 @@ class Values:
         return _told(Status.PASS, "the same to the last bit in another order of the parallel grid dimensions")
 
     def steering(self, problem: Problem, path: Path) -> dict[str, Any]:
-        """Write the inputs that may steer, of a public key, to ``path``."""
-        arrays = self._call(problem.inputs_program, [np.zeros(2, np.uint32)])
-        named = {f"input{n}": arrays[n] for n, spec in enumerate(problem.inputs) if instances.steers(spec)}
+        """Write what steers, of a public key, to ``path``."""
+        arrays = self._public(problem)
+        named = {f"input{n}": arrays[n] for n in instances.steering(problem.inputs)}
         np.savez(path, **named)  # type: ignore[arg-type]
         return _told(Status.PASS, "")
 

@@ -89,6 +89,7 @@ def test_any_shape(shape, seed):
     [
         ("int32", (8, 4096), True),
         ("uint8", (), True),
+        ("int8", (2048,), False),
         ("float32", (4,), True),
         ("float32", (2048,), False),
         ("bfloat16", (4,), False),
@@ -96,3 +97,15 @@ def test_any_shape(shape, seed):
 )
 def test_what_may_steer(dtype, shape, whether):
     assert instances.steers(ArraySpec(shape=shape, dtype=dtype)) is whether
+
+
+def test_what_steers_a_modelled_run_is_what_a_kernel_is_checked_on():
+    def made(fill):
+        return [np.full(4, fill, np.int32), np.full((8, 128), fill, BF16), np.full((64, 64), fill, np.int8)]
+
+    lengths, floats, narrow = instances.steered(made(1), made(0))
+    assert not lengths.any()
+    assert floats.all()
+    assert narrow.all(), "data, and not what scalar memory holds"
+    (only,) = instances.steered([np.ones(4, np.int32)], [np.zeros(4, np.int32)])
+    assert only.all(), "nothing would be left that a kernel cannot know"
