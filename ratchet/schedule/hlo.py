@@ -91,6 +91,24 @@ def lay_out(values: np.ndarray, array: ArrayType) -> list[int]:
     return [int(word) for word in np.frombuffer(raw, dtype="<i4")]
 
 
+def rearranged(values: np.ndarray, source: ArrayType, target: ArrayType) -> np.ndarray | None:
+    """What a ``bitcast`` from ``source`` to ``target`` makes of ``values``: the same bytes, read in another layout.
+
+    None for elements of less than 32 bits in another shape or layout, which share words.
+    """
+    if (source.shape, source.minor_to_major) == (target.shape, target.minor_to_major):
+        return values
+    if source.item_bits != 32 or target.item_bits != 32:
+        return None
+    numbers = [1 + np.arange(math.prod(t.shape), dtype=np.int32).reshape(t.shape) for t in (source, target)]
+    places = zip(*(lay_out(number, t) for number, t in zip(numbers, (source, target), strict=True)), strict=False)
+    found = np.zeros(math.prod(target.shape), values.dtype)
+    for of_source, of_target in places:  # 0 is padding
+        if of_source and of_target:
+            found[of_target - 1] = values.flat[of_source - 1]
+    return found.reshape(target.shape)
+
+
 def literal(op: HloOp) -> np.ndarray | None:
     """Values of a constant, if the text holds them (large ones are printed as ``{...}`` unless asked for)."""
     array = array_types(op.type_text)[0]
@@ -147,6 +165,16 @@ class HloModule:
         while op.opcode in ("copy", "copy-start", "copy-done", "bitcast") and op.operands[0] in self.ops:
             op = self.ops[op.operands[0]]
         return op
+
+    def bitcasts(self, name: str) -> list[tuple[ArrayType, ArrayType]]:
+        """The bitcasts between ``origin(name)`` and ``name`` in order of execution: from which type to which."""
+        found, op = [], self.ops[name]
+        while op is not self.origin(name):
+            before = self.ops[op.operands[0]]
+            if op.opcode == "bitcast":
+                found.append((array_types(before.type_text)[0], array_types(op.type_text)[0]))
+            op = before
+        return found[::-1]
 
     def result_types(self) -> list[ArrayType]:
         for op in self.entry_ops():

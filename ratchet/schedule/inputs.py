@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ratchet.schedule.hlo import HloModule, array_types, lay_out, literal
+from ratchet.schedule.hlo import HloModule, array_types, lay_out, literal, rearranged
 from ratchet.schedule.known import KnownMemory
 from ratchet.schedule.places import GRANULES_PER_ADDRESS, UNIT_BYTES
 from ratchet.schedule.unknown import Unknown
@@ -80,7 +80,8 @@ class Inputs:
                 values = literal(origin)
             elif origin.opcode == "parameter" and origin.computation == self._hlo.entry:
                 values = self._scalar_inputs.get(int(origin.operands[0]))
-            values = None if values is None else np.asarray(values).reshape(types[0].shape)
+            for source, target in self._hlo.bitcasts(operand.name):
+                values = None if values is None else rearranged(np.asarray(values), source, target)
         return None if values is None else _words(f"operand {number} of {name}", values, operand.type_text)
 
 

@@ -28,6 +28,9 @@ class KnownMemory:
             if s != space or start >= granule + granules or start + len(words) // WORDS_PER_GRANULE <= granule
         ]
 
+    def forget_all(self, space: str) -> None:
+        self._ranges = [known for known in self._ranges if known[0] != space]
+
     def read(self, space: str, granule: int, granules: int) -> list[object] | None:
         """The words of a range, or None if none of them is known; unknown ones are :class:`Unknown`."""
         count = granules * WORDS_PER_GRANULE

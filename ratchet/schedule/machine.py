@@ -38,6 +38,9 @@ _FLAG = (1 << 13) - 1
 _TO_A_CHIP = 1 << 14
 """Bit of a DMA's overrides that sends it to another chip; above it stands the core on chips that have two."""
 
+SUBLANES = 8
+"""Rows of 512 B that one vector store reaches."""
+
 PATIENCE = 200_000_000
 """Basic blocks that a program may execute before the machine calls it endless."""
 PATIENCE_UNDECIDED = 5_000_000
@@ -306,6 +309,8 @@ class Machine(Words):
         strides: object,
         address: int,
     ) -> None:
+        if isinstance(granules, Unknown):
+            raise UnknownSteers(granules.origin)  # the length of a copy has no bound
         self._memory.start(now, source, target, granules, flag)
         if target == "smem" or self._known:
             self._move(source, start, target, stop, granules, strides)
@@ -332,7 +337,8 @@ class Machine(Words):
 
     def _move(self, source: str, start: object, target: str, stop: object, granules: int, strides: object) -> None:
         """Follows known contents through a DMA."""
-        if not isinstance(granules, int) or not isinstance(stop, int):
+        if not isinstance(stop, int):
+            self._anywhere(target, stop)
             return
         words = None
         if isinstance(start, int) and strides is None:
@@ -351,6 +357,12 @@ class Machine(Words):
         else:
             self._known.forget(target, stop, granules)
 
+    def _anywhere(self, space: str, where: object) -> None:
+        """A DMA into ``space`` at an address that is not known: it may have overwritten anything there."""
+        if space == "smem" and isinstance(where, Unknown):
+            raise UnknownSteers(where.origin)
+        self._known.forget_all(space)
+
     def _unknown_contents(self, space: str, start: object) -> Unknown:
         """What a copy to scalar memory brings, traced to the operand or parameter that it is."""
         name, arguments = self._calls[-1] if self._calls else ("", ())
@@ -366,6 +378,15 @@ class Machine(Words):
             if words is not None:
                 return words[0]
         return Unknown(f"a vector load at bundle {address:#x} of {self._stack[-1].translated.listing.file}")
+
+    def stored(self, where: object) -> None:
+        """A vector store of up to ``SUBLANES`` rows: what was known there is not any more."""
+        if not self._known:
+            return
+        if isinstance(where, int):
+            self._known.forget("vmem", where * GRANULES_PER_ADDRESS, SUBLANES * GRANULES_PER_ADDRESS)
+        else:
+            self._known.forget_all("vmem")
 
     def unknown(self, address: int) -> object:
         return Unknown(f"a vector result moved to a scalar at bundle {address:#x} of "

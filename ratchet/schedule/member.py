@@ -193,6 +193,8 @@ class Member(Machine):
             self._copy(now, other, source, target, granules, flag, source_flag)
         if isinstance(stop, int):
             other.overwritten(target, stop, granules, self.number)
+        else:
+            other._anywhere(target, stop)
 
     def _copy(
         self, now: int, other: Member, source: str, target: str, granules: int, flag: int, source_flag: int

@@ -7,6 +7,7 @@ compiler believes to be in the register, which is checked within a block.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from ratchet.schedule.units import is_vector_code
 _PREDICATE = re.compile(r"\((!?)%(p\w+)\)")
 _CONSTANT_PREDICATE = re.compile(r"\((!?)([01])\)")
 _REGISTER = re.compile(r"^%(\w+?)_([sp]\d+)$")
+_STORE = re.compile(r"\[vmem:\[([^\]]*)\] sm:\$0x[0-9a-f]+\](?! ss:)")
 _PLACE = re.compile(r"^(#allocation\w+)(?: \+ (?:\$(0x[0-9a-f]+)|%(\w+)))?$")
 
 M, H = "4294967295", "2147483648"
@@ -105,6 +107,8 @@ class ScalarCode:
         self.definitions: dict[str, Instruction] = {}
         self.pushed: set[str] = set()
         """Vector values that are pushed to the scalar side."""
+        self.peeks = False
+        """Whether one of them is loaded and pushed as it is: then what overwrites it has to be followed too."""
         self.maybe: set[str] = set()
         """Registers that some instruction writes under a predicate: they may be read without ever being written."""
         self.pointers: dict[str, str] = {}
@@ -115,6 +119,7 @@ class ScalarCode:
                     self.pointers[instruction.dest.rpartition("_")[0]] = instruction.opcode.partition(".")[2]
                 elif instruction.opcode == "vpush":
                     self.pushed.add(instruction.operands.strip().lstrip("%"))
+        self.peeks = any(i.opcode == "vld" and i.dest in self.pushed for bundle in bundles for i in bundle)
 
     def begin_block(self) -> None:
         """Forgets what registers hold: a block may be entered from several places."""
@@ -144,11 +149,14 @@ class ScalarCode:
         aliases: list[Instruction] = []
         writes: list[tuple[str, str, bool]] = []  # register, value, certain
         conditional = False
+        stores: list[tuple[str, str, set[str]]] = []
         for instruction in bundle:
             opcode = instruction.opcode
             if is_vector_code(opcode):
                 if opcode == "vld" and instruction.dest in self.pushed:
                     self._capture(instruction, effects)
+                elif self.peeks and opcode.partition(".")[0] == "vst":
+                    self._overwrite(instruction, stores)
                 continue
             if opcode in _NO_EFFECT:
                 continue
@@ -159,6 +167,7 @@ class ScalarCode:
                 conditional |= self._instruction(instruction, offset, assigns, effects, writes)
             except Untranslatable as error:
                 raise Untranslatable(str(error), instruction) from None
+        effects += stores  # what a bundle reads is as it was before
         targets = [register for register, *_ in assigns]
         read_late = set().union(*(reads for *_, reads in effects)) if effects else set()
         for i, (*_, reads) in enumerate(assigns):
@@ -422,6 +431,16 @@ class ScalarCode:
             return
         self.definitions[instruction.dest] = instruction
         effects.append((f"x{_digits(instruction.dest)} = X.peek_vmem({where}, {self.address})", "", reads))
+
+    def _overwrite(self, instruction: Instruction, effects: list[tuple[str, str, set[str]]]) -> None:
+        """A vector store: what was known of VMEM there is known no more, whether its predicate holds or not."""
+        match = _STORE.match(_PREDICATE.sub("", instruction.operands).strip().lstrip(",").strip())
+        reads: set[str] = set()
+        where = "None"
+        if match is not None:
+            with contextlib.suppress(Untranslatable):
+                where = self._memory(f"[vmem:[{match.group(1)}]]", reads)
+        effects.append((f"X.stored({where})", "", reads if where != "None" else set()))
 
     # --- operands ---
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ratchet.schedule.hlo import array_types, lay_out, literal, parse_hlo
+from ratchet.schedule.hlo import array_types, lay_out, literal, parse_hlo, rearranged
 
 TEXT = """HloModule m, is_scheduled=true
 
@@ -80,3 +80,18 @@ def test_lay_out() -> None:
     assert (words[0], words[127], len(words)) == (0x8000, 0xFF7F, 128), "elements 0 and 128 share a word"
     with pytest.raises(ValueError, match="wants"):
         lay_out(np.zeros(3, np.int32), row)
+
+
+def test_a_bitcast_keeps_the_bytes_and_not_the_order_of_the_elements() -> None:
+    source, transposed, tiles, narrow, turned = array_types(
+        "s32[16,256]{1,0:T(8,128)} s32[256,16]{0,1:T(8,128)} s32[2,2,8,128]{3,2,1,0:T(8,128)} "
+        "s8[16,256]{1,0:T(8,128)(4,1)} s8[256,16]{0,1:T(8,128)(4,1)}"
+    )
+    values = np.arange(16 * 256, dtype=np.int32).reshape(16, 256)
+    np.testing.assert_array_equal(rearranged(values, source, source), values)
+    np.testing.assert_array_equal(rearranged(values, source, transposed), values.T)
+    by_tile = values.reshape(2, 8, 2, 128).transpose(0, 2, 1, 3)
+    np.testing.assert_array_equal(rearranged(values, source, tiles), by_tile)
+    one, scalar = array_types("s32[1]{0:T(128)} s32[]{:T(128)}")
+    assert rearranged(np.array([7], np.int32), one, scalar) == 7
+    assert rearranged(values.astype(np.int8), narrow, turned) is None, "four share a word"
