@@ -180,11 +180,6 @@ def _sem_wait(machine: Machine, op: Op) -> None:
     _wait(machine, op, machine.ref(op.operands[0]), jnp.asarray(machine[op.operands[1]], jnp.int32))
 
 
-@rule("tpu.sem_read")
-def _sem_read(machine: Machine, op: Op) -> None:
-    machine.result(op, machine.ref(op.operands[0]).load_all(machine.memory).reshape(()))
-
-
 @rule("tpu.sem_barrier")
 def _sem_barrier(machine: Machine, op: Op) -> None:
     machine.result(op, Whole(BARRIER))

@@ -1,0 +1,30 @@
+"""Cheat 4: works only if a copy has arrived at once, as where copies are executed one by one; on a chip none has."""
+# rejected as: CANNOT_VERIFY
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def _ask(q_ref, k_ref, v_ref, all_ref, o_ref, kept_ref, here):
+    copy = pltpu.make_async_copy(all_ref, kept_ref, here)
+    copy.start()
+    arrived = pl.semaphore_read(here)
+    o_ref[...] = q_ref[...]
+
+    @pl.when(arrived > 0)
+    def _work():
+        o_ref[...] = _attend(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ)
+
+    copy.wait()
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    return pl.pallas_call(
+        _ask,
+        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
+        grid=(SEQ // BQ,),
+        in_specs=[rows, whole, whole, pl.BlockSpec(memory_space=pltpu.HBM)],
+        out_specs=rows,
+        scratch_shapes=[pltpu.VMEM((SEQ, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA],
+    )(q, k, v, q)
