@@ -268,8 +268,12 @@ def _bitcast(machine: Machine, op: Op) -> None:
 
 @rule("tpu.reciprocal", attributes=("approx", "full_range"))
 def _reciprocal(machine: Machine, op: Op) -> None:
-    # The approximate reciprocal of the hardware is not modelled: like interpret mode, the exact one stands for it.
-    machine.result(op, jnp.reciprocal(machine[op.operands[0]]))
+    x = machine[op.operands[0]]
+    if op.attributes.get("approx"):  # how exact the hardware's is, is not published: as JAX computes it elsewhere
+        x = lax.reduce_precision(jnp.reciprocal(lax.reduce_precision(x, 8, 7)), 8, 7)
+    else:
+        x = jnp.reciprocal(x)
+    machine.result(op, x)
 
 
 @rule("math.fma", attributes=("fastmath",))

@@ -82,6 +82,10 @@ HONEST = {
         "attention",
         [("acc_ref[...] / l_ref[...]", "acc_ref[...] * (1.0 / l_ref[...])")],
     ),
+    "an approximate reciprocal for bfloat16": (
+        "attention",
+        [("acc_ref[...] / l_ref[...]", "acc_ref[...] * pl.reciprocal(l_ref[...], approx=True)")],
+    ),
     "float32 weights": ("attention", [("p.astype(v_ref.dtype), v_ref[...]", "p, v_ref[...].astype(jnp.float32)")]),
     "layernorm": ("layernorm", []),
     "layernorm in one pass": (
@@ -177,6 +181,11 @@ WRONG = {
                 "* jax.lax.rsqrt(variance + 1e-6).astype(jnp.bfloat16).astype(jnp.float32)\n\n\ndef kernel_fn",
             )
         ],
+        "WRONG_VALUES",
+    ),
+    "an approximate reciprocal for float32": (
+        "layernorm",
+        [(NORM, "* pl.reciprocal(jnp.sqrt(variance + 1e-6), approx=True)\n\n\ndef kernel_fn")],
         "WRONG_VALUES",
     ),
     "the wrong epsilon": (
