@@ -17,6 +17,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
+from ratchet.bootstrap import into_environment  # noqa: E402
+
+if __name__ == "__main__":
+    into_environment(ROOT)
+
 from ratchet.starting import starting  # noqa: E402
 
 with starting():  # NumPy is imported here, and takes an interrupt for an error of its own

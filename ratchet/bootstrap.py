@@ -6,6 +6,7 @@ A copy of the lock file inside the environment says that it is complete; it is w
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import platform
 import shutil
@@ -76,6 +77,22 @@ def main(root: Path) -> int:
         what = " ".join(map(str, error.cmd[:4])) if isinstance(error, subprocess.CalledProcessError) else str(error)
         say(f"failed: {what}. Is a package index reachable, and is python3-venv installed? Run again to go on.")
         return FAILED
+
+
+def into_environment(root: Path) -> None:
+    """Go on as the Python of ``root/.venv``, where another one was called: it lacks the locked packages.
+
+    Exits where there is no such environment and this Python has no packages of its own either.
+    """
+    venv = root / ".venv"
+    if Path(sys.prefix).resolve() == venv.resolve():
+        return
+    if (venv / "bin" / "python").exists():
+        sys.stdout.flush()
+        os.execv(venv / "bin" / "python", [str(venv / "bin" / "python"), *sys.argv])
+    if importlib.util.find_spec("ml_dtypes") is None:
+        say(f"there is no private environment in {venv} yet: `./ratchet.sh --help` makes it, then run this again")
+        sys.exit(FAILED)
 
 
 def _make_alone(root: Path) -> int:

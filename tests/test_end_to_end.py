@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 
 import jsonschema
 import pytest
@@ -212,6 +213,18 @@ def test_prepare_judges_and_leaves_the_branch_alone(space):
     row = space.rows()[-1]
     assert row.decision == Decision.JUDGED
     assert space.git("show", f"{row.commit}:kernel.py") + "\n" == space.read()
+
+
+def test_prepare_is_called_by_any_python(space):
+    """One without our packages goes on as the environment's; where there is none, it says how to make it."""
+    other = sys.base_prefix + "/bin/python3"
+    script = str(space.root / "prepare.py")
+    done = space.call(other, "-S", script, "--kernel", "nowhere.py", "--json")
+    assert document(done)["outcome"]["status"] == "NOT_FOUND"
+    (space.root / ".venv").unlink()
+    done = space.call(other, "-S", script, "--kernel", "nowhere.py")
+    assert done.returncode == Status.INFRASTRUCTURE.exit_code
+    assert "`./ratchet.sh --help` makes it" in done.stderr
 
 
 def test_another_problem_only_on_purpose(space):
