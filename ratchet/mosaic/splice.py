@@ -1,7 +1,8 @@
 """Puts CPU code in the place of every ``tpu_custom_call`` of an exported program.
 
-The program's own StableHLO stays as it is. Two values are threaded through it to every kernel and back: ``config``
-(how memory starts and in which order parallel steps run) and ``report`` (the first findings of every kernel).
+The program's own StableHLO stays as it is, but for the operands of float32 products (see ``products``). Two values are
+threaded through it to every kernel and back: ``config`` (how memory starts and in which order parallel steps run) and
+``report`` (the first findings of every kernel).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from ratchet.mosaic.bindings import ir, lowered_module, lowered_per_device
 from ratchet.mosaic.calls import Call, check_allowed, read_call, target, walk
 from ratchet.mosaic.machine import merge_reports
+from ratchet.mosaic.products import round_operands
 from ratchet.status import Refusal, Status
 
 CONFIG_WIDTH = 3
@@ -57,6 +59,7 @@ class _Splicer:
         operations = list(walk(module.operation))
         for op in operations:
             check_allowed(op)
+            round_operands(op)
         self.total = sum(target(op) == "tpu_custom_call" for op in operations)
         self.width = max(self.total, 1) * width
         self.calls = 0
