@@ -63,7 +63,8 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
     """Compile for ``chip``, or as many as the artefact's mesh has; texts and schedule dumps land in ``folder``.
 
     Raises:
-      Refusal: ``CONTRACT`` for a mesh that is not the whole slice, ``VMEM_OVERFLOW``, ``HBM_OVERFLOW``,
+      Refusal: ``CONTRACT`` for a mesh that is not the whole slice, ``PROBLEM_CHANGED`` for a program that takes or
+        gives other arrays than declared, or has them elsewhere, ``VMEM_OVERFLOW``, ``HBM_OVERFLOW``,
         ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE``, ``COMPILE_FAILED``, ``COMPILER_CRASHED``, ``COMPILE_TIMEOUT``
         or ``INFRASTRUCTURE``.
     """
@@ -71,11 +72,23 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         _check_slice(artefact.mesh, chip)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kernel.bin").write_bytes(artefact.program)
-    (folder / "request.json").write_text(json.dumps({"chip": chip.name, "axes": artefact.mesh.axes}))
+    request = {
+        "chip": chip.name,
+        "axes": artefact.mesh.axes,
+        "splits": artefact.mesh.inputs,
+        "inputs": [(spec.shape, spec.dtype) for spec in artefact.inputs],
+        "outputs": [(spec.shape, spec.dtype) for spec in artefact.outputs],
+    }
+    (folder / "request.json").write_text(json.dumps(request))
     ending = child.ask(folder, limits)
     if ending.how != "answered":
         raise _ended(ending, limits)
     record = json.loads((folder / "compiled.json").read_text())
+    if "changed" in record:
+        raise Refusal(
+            Status.PROBLEM_CHANGED,
+            f"the program is not what its kernel file declares: {record['changed']}. Does the file change JAX?",
+        )
     if "error" in record:
         raise classify(record["error"], folder / "schedule")
     return Program(

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,24 @@ def mesh_of(chip: str, axes: Sequence[tuple[str, int]]) -> Mesh:
     return Mesh(arranged, names)
 
 
-def compile_program(folder: Path, chip: str, axes: Sequence[tuple[str, int]]) -> dict[str, Any]:
+def changed(program: export.Exported, shardings: Sequence[Any], mesh: Mesh, asked: Mapping[str, Any]) -> str:
+    """What an artefact's program takes, where and what it gives that its record says otherwise, in words, or ``""``."""
+    found = []
+    for what, avals in (("inputs", program.in_avals), ("outputs", program.out_avals)):
+        got = [[list(a.shape), np.dtype(a.dtype).name] for a in avals]
+        if got != asked[what]:
+            found.append(f"its {what} are {got}, declared as {asked[what]}")
+    for number, (sharding, aval) in enumerate(zip(shardings, program.in_avals, strict=True)):
+        splits = asked["splits"][number] if number < len(asked["splits"]) else []
+        declared = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*map(tuple, splits)))
+        if not sharding.is_equivalent_to(declared, len(aval.shape)):
+            found.append(f"input {number} lies on the chips as {sharding.spec}, declared as {declared.spec}")
+    return "; ".join(found)
+
+
+def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Compile ``folder/kernel.bin``; write texts and schedule dumps to ``folder``."""
-    mesh = mesh_of(chip, axes)
+    mesh = mesh_of(asked["chip"], asked["axes"])
     dumps = Path(os.environ[DUMP_FOLDER])
     for old in dumps.glob("*"):
         old.unlink()
@@ -57,6 +72,8 @@ def compile_program(folder: Path, chip: str, axes: Sequence[tuple[str, int]]) ->
     (folder / "stablehlo.mlir").write_text(str(program.mlir_module()))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]
+    if what := changed(program, shardings, mesh, asked):
+        return {"changed": what}
     avals = [
         jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(program.in_avals, shardings, strict=True)
     ]
@@ -102,7 +119,7 @@ def handle(request: Path) -> str:
     """Answer one request. Whatever the compiler raises is told as text; the parent classifies it."""
     asked = json.loads((request / "request.json").read_text())
     try:
-        record = compile_program(request, asked["chip"], asked["axes"])
+        record = compile_program(request, asked)
     except Exception as error:  # the compiler's errors have many types; all are told
         record = {"error": f"{type(error).__name__}: {error}"}
     (request / "compiled.json").write_text(json.dumps(record))

@@ -1,5 +1,6 @@
 """Programs on four chips through the judge: honest ones pass (test_cheats), and what leaves out a chip does not."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -82,6 +83,24 @@ def test_the_mesh_belongs_to_the_problem(problem):
     with pytest.raises(Refusal, match="mesh and input_shardings") as caught:
         check_unchanged(other, problem, problem.jax_version)
     assert caught.value.status is Status.PROBLEM_CHANGED
+
+
+def test_a_program_that_has_its_inputs_elsewhere_than_declared_is_refused(workers):
+    """The record says where inputs lie and the program says it too: both come from the candidate's process."""
+    artefact, _ = examined(SPLIT)
+    whole = dataclasses.replace(artefact.mesh, inputs=((), (), ()))
+    lies = {
+        "input 1 lies on the chips as .*'chip'.*, declared as PartitionSpec\\(\\)|declared as P\\(\\)": {"mesh": whole},
+        "its outputs are .*bfloat16.*, declared as .*float32": {
+            "outputs": tuple(dataclasses.replace(spec, dtype="float32") for spec in artefact.outputs)
+        },
+    }
+    for said, lie in lies.items():
+        with pytest.raises(Refusal, match=said) as caught:
+            compiling.compile_artefact(
+                dataclasses.replace(artefact, **lie), V5E, workers.folder("lie"), workers.compiler
+            )
+        assert caught.value.status is Status.PROBLEM_CHANGED
 
 
 def test_a_mesh_that_is_no_slice_is_refused(workers):
