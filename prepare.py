@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import shutil
 import sys
 from pathlib import Path
 
@@ -29,6 +28,7 @@ with starting():  # NumPy is imported here, and takes an interrupt for an error 
     from ratchet.candidate import room
     from ratchet.chips import V5E, Chip
     from ratchet.judge import audit, compile, correctness, latency, measuring, memory, roofline
+    from ratchet.judge.evidence import keep
     from ratchet.judge.steps import Progress, Silent, Steps
     from ratchet.judge.workers import Workers
     from ratchet.status import Status
@@ -99,7 +99,7 @@ def judge(
             score = steps.run("roofline", lambda p, s: roofline.measured(p, s, bench.peak(), score), problem, samples)
 
         if evidence is not None and work.exists():
-            shutil.copytree(work, evidence, dirs_exist_ok=True)
+            keep(work, evidence)
         passed = steps.status is Status.PASS
         if passed and frozen is not None:
             lock.write_bytes(problems.encode(frozen))

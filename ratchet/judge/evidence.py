@@ -8,11 +8,14 @@ after; links are neither followed nor removed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+
+from ratchet.status import Refusal, Status
 
 FOLDERS = ("hlo_dumps", "profile_data")
 """Each holds one folder per experiment, named by its id."""
@@ -53,6 +56,25 @@ def prune(
         if not _folders(root, name):
             removed.append(name)
     return tuple(removed)
+
+
+def keep(texts: Path, folder: Path) -> None:
+    """Copy the files below ``texts`` to ``folder``: all of them, or none.
+
+    Raises:
+      Refusal: ``NO_SPACE`` or ``LEDGER_UNWRITABLE``.
+    """
+    try:
+        for file in sorted(_files(texts)):
+            target = folder / file.relative_to(texts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        message = f"the evidence {folder.parent.name}/{folder.name} cannot be written: {error.strerror}"
+        todo = "free some space" if full else "make it writable"
+        raise Refusal(Status.NO_SPACE if full else Status.LEDGER_UNWRITABLE, f"{message}; {todo}") from error
 
 
 def digest(root: Path, experiment_id: str) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.judge.evidence import digest, prune
+from ratchet.judge.evidence import digest, keep, prune
+from ratchet.status import Refusal, Status
 
 IDS = [f"e{number:02}" for number in range(25)]
 
@@ -31,6 +32,27 @@ def root(tmp_path: Path) -> Path:
 def left(root: Path) -> list[str]:
     assert sorted(os.listdir(root / "hlo_dumps")) == sorted(os.listdir(root / "profile_data"))
     return sorted(os.listdir(root / "hlo_dumps"))
+
+
+def test_texts_are_kept_whole_or_not_at_all(tmp_path: Path, small_disk: Path) -> None:
+    texts = tmp_path / "texts"
+    for number in range(3):
+        (texts / f"{number}").mkdir(parents=True)
+        (texts / f"{number}" / "text").write_bytes(b"x" * (30 << 10))
+    keep(texts, tmp_path / "hlo_dumps" / "e1")
+    kept = sorted(path.relative_to(tmp_path / "hlo_dumps" / "e1") for path in (tmp_path / "hlo_dumps").rglob("text"))
+    assert [str(path) for path in kept] == ["0/text", "1/text", "2/text"]
+    with pytest.raises(Refusal) as refusal:
+        keep(texts, small_disk / "hlo_dumps" / "e1")
+    assert refusal.value.status is Status.NO_SPACE
+    assert refusal.value.message.startswith(
+        "the evidence hlo_dumps/e1 cannot be written: No space left on device; free"
+    )
+    assert not (small_disk / "hlo_dumps" / "e1").exists()
+    (tmp_path / "profile_data").write_text("a file where a folder is wanted")
+    with pytest.raises(Refusal) as refusal:
+        keep(texts, tmp_path / "profile_data" / "e1")
+    assert refusal.value.status is Status.LEDGER_UNWRITABLE
 
 
 def test_the_newest_and_the_incumbent_stay(root: Path) -> None:
