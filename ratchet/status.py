@@ -54,7 +54,7 @@ class Status(Enum):
     DEADLOCK = (41, "the compiled program waits for something that never happens")
     INVALID = (42, "faster than the chip can be: an impossible number, not a fast one")
 
-    # Refused before judging: nothing was changed.
+    # The repository or the ledger: nothing was kept or reverted.
     DIRTY = (50, "files other than the kernel differ from HEAD")
     NOT_A_REPOSITORY = (51, "not inside a git repository")
     NO_COMMIT = (52, "the repository has no commit yet")
@@ -72,7 +72,7 @@ class Status(Enum):
 
     # The machine the judge runs on.
     USAGE = (2, "the command line is wrong")
-    UNSUPPORTED_PLATFORM = (68, "the TPU compiler has no build for this platform")
+    UNSUPPORTED_PLATFORM = (68, "no such device is attached, or the TPU compiler has no build for this platform")
     INFRASTRUCTURE = (69, "the judge's own tools failed; the kernel is not to blame")
     INTERNAL = (70, "a bug of pallas-ratchet: please report it")
     INTERRUPTED = (130, "interrupted; nothing was kept or lost")

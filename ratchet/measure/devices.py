@@ -109,7 +109,8 @@ def device(evaluator: str) -> str:
     if evaluator == "gpu" and not _installed("jax-cuda13-plugin", "jax-cuda12-plugin"):
         raise Refusal(
             Status.UNSUPPORTED_PLATFORM,
-            f"{name} is attached, but JAX has no plugin for it: `.venv/bin/python -m pip install 'jax[cuda12]'`",
+            f"{name} is attached, but JAX has no plugin for it: `.venv/bin/python -m ensurepip`, then "
+            "`.venv/bin/python -m pip install 'jax[cuda12]'`",
         )
     return name
 
