@@ -312,6 +312,8 @@ def _export(options: argparse.Namespace) -> int:
     if not files or not all(file.is_relative_to(root) for file in files):
         raise Refusal(Status.NOT_FOUND, f"nothing to export: name kernel files inside {root}")
     folder = options.to or root / EXPORTED[1]
+    if not folder.is_dir():
+        raise Refusal(Status.NOT_FOUND, f"there is no folder {folder}: make it, or leave --to out for {EXPORTED[1]}")
     made = {file.name: exporting.export(root, file.relative_to(root).as_posix(), draft=options.draft) for file in files}
     for name, data in made.items():
         (folder / name).write_bytes(data)

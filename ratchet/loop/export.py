@@ -26,12 +26,12 @@ def export(root: Path, kernel: str, *, draft: bool = False) -> bytes:
     With ``draft``, of what HEAD has although no row judged it; its header says so.
 
     Raises:
-        Refusal: NOT_FOUND if no kept row judged what HEAD has, CONTRACT if the file cannot be parted.
+        Refusal: NOT_FOUND if no kept row judged what HEAD has, CONTRACT if the file cannot be parted, SYNTAX_ERROR.
     """
     history = History(root)
     entry = history.entry(history.head().commit, kernel)
     if entry is None:
-        raise Refusal(Status.NOT_FOUND, f"HEAD has no {kernel}: commit it, and judge it with --kernel {kernel}")
+        raise Refusal(Status.NOT_FOUND, f"HEAD has no file {kernel}: commit it, and judge it with --kernel {kernel}")
     judged = [
         row
         for row in log.rows(root)
@@ -42,19 +42,28 @@ def export(root: Path, kernel: str, *, draft: bool = False) -> bytes:
             f'no row of the ledger has HEAD\'s {kernel}: judge it first, ./ratchet.sh --kernel {kernel} "baseline"'
         )
         raise Refusal(Status.NOT_FOUND, message)
-    return module(history.blob(entry.blob).decode(), kernel, judged[0] if judged else None).encode()
+    try:
+        source = history.blob(entry.blob).decode()
+    except UnicodeDecodeError as error:
+        raise Refusal(Status.SYNTAX_ERROR, f"{kernel} is not UTF-8 ({error.reason} at byte {error.start})") from None
+    return module(source, kernel, judged[0] if judged else None).encode()
 
 
 def module(source: str, kernel: str, row: Row | None) -> str:
     """The text of the module. Pure.
 
     Raises:
-        Refusal: CONTRACT.
+        Refusal: CONTRACT, SYNTAX_ERROR.
     """
     above, line, _ = source.partition(f"\n{LINE}\n")
     if not line:
         raise Refusal(Status.CONTRACT, f"{kernel} has no line {LINE!r}: put it above the seven symbols")
-    names = {node.id for node in ast.walk(ast.parse(above)) if isinstance(node, ast.Name)}
+    try:
+        tree = ast.parse(above)
+    except (SyntaxError, ValueError) as error:
+        where = f"{kernel}:{getattr(error, 'lineno', None) or 1}"
+        raise Refusal(Status.SYNTAX_ERROR, f"{where}: {getattr(error, 'msg', None) or error}") from None
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     if inside := sorted(names & SYMBOLS.keys()):
         raise Refusal(
             Status.CONTRACT, f"{kernel} uses {', '.join(inside)} above its line of judging: the export ends there"

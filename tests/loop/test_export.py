@@ -68,3 +68,15 @@ def test_a_file_that_cannot_be_parted_is_refused(stage: Stage, source: str, told
     with pytest.raises(Refusal, match=told) as refused:
         export(stage.root, KERNEL)
     assert refused.value.status is Status.CONTRACT
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [(f"x = 1\ndef broken(:\n\n{LINE}\n\n".encode(), "one.py:2: "), (b"# caf\xe9\n", "is not UTF-8")],
+)
+def test_a_draft_that_is_not_python_is_refused(stage: Stage, data: bytes, told: str) -> None:
+    (stage.root / KERNEL).write_bytes(data)
+    stage.git("commit", "-qam", "by hand")
+    with pytest.raises(Refusal, match=told) as refused:
+        export(stage.root, KERNEL, draft=True)
+    assert refused.value.status is Status.SYNTAX_ERROR
