@@ -415,6 +415,16 @@ def test_a_second_run_is_refused_or_waits(space):
 # --- history and evidence -----------------------------------------------------------------------
 
 
+def test_verify_names_edited_evidence(space):
+    row = space.rows()[0]
+    assert "evidence" not in space.ratchet("verify").stdout
+    with (space.root / "hlo_dumps" / row.id / "blame.txt").open("a") as file:
+        file.write("a better story\n")
+    done = space.ratchet("verify")
+    assert done.returncode == 0
+    assert f"note: row {row.id}: the evidence on the disk is not what the judge left" in done.stdout
+
+
 def test_verify_and_log_name_what_git_lost(space):
     row = space.rows()[0]
     space.git("update-ref", "-d", f"refs/ratchet/experiments/{row.id}")

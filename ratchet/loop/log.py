@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +93,10 @@ class Finding:
     text: str
 
 
-def verify(root: Path) -> tuple[Finding, ...]:
+def verify(root: Path, *, evidence: Callable[[str], str] = lambda _id: "") -> tuple[Finding, ...]:
     """What is wrong with the history of the repository at ``root``; nothing if it is whole. Changes nothing.
+
+    ``evidence`` is the digest of what lies on the disk of an experiment's evidence now, ``""`` where nothing does.
 
     Raises:
         Refusal: NOT_A_REPOSITORY, NO_COMMIT, DETACHED_HEAD.
@@ -125,6 +128,11 @@ def verify(root: Path) -> tuple[Finding, ...]:
             if entry is None or entry.blob != row.kernel_blob:
                 text = f"row {row.id}: {row.kernel} in commit {row.commit[:10]} is not the kernel that was judged"
                 findings.append(Finding(broken=True, text=text))
+        if row.evidence and evidence(row.id) not in ("", row.evidence):
+            text = (
+                f"row {row.id}: the evidence on the disk is not what the judge left, some of it was changed or removed"
+            )
+            findings.append(Finding(broken=False, text=text))
     if absent:
         text = f"{absent} of {len(known)} rows came with the clone, without their commits; to have them: `{FETCH}`"
         findings.append(Finding(broken=False, text=text))

@@ -409,3 +409,12 @@ def test_verify_finds_what_git_lost(stage: Stage) -> None:
     shutil.rmtree(stage.root / "hlo_dumps", ignore_errors=True)
     stage.git("update-ref", f"refs/ratchet/rows/{lost.id}", f"refs/ratchet/rows/{stage.rows()[0].id}")
     assert any("differs from the row that git holds" in finding.text for finding in log.verify(stage.root))
+
+
+def test_verify_says_whose_evidence_changed(stage: Stage) -> None:
+    row = stage.run("baseline", evidence=lambda _id: "0123").row
+    for there in ("0123", ""):  # as it was; pruned
+        assert log.verify(stage.root, evidence=lambda _id, there=there: there) == ()
+    (finding,) = log.verify(stage.root, evidence={row.id: "4567"}.__getitem__)
+    assert not finding.broken
+    assert f"row {row.id}: the evidence on the disk is not what the judge left" in finding.text
