@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests but the slow ones, on two processes. Arguments go to pytest: ./test.sh -m slow, ./test.sh tests/loop
 set -eu
-root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
+root=$(CDPATH= cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 . "$root/environment.sh"
 cd "$root"
 exec "$root/.venv/bin/python" -m pytest -n "${TEST_PROCESSES:-2}" --dist worksteal "$@"

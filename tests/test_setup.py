@@ -200,3 +200,21 @@ def test_the_commands_are_only_wiring(script):
     assert os.access(HERE / script, os.X_OK)
     assert subprocess.run(["bash", "-n", HERE / script], check=False).returncode == 0
     assert len(text.splitlines()) < 10
+
+
+@pytest.mark.parametrize("script", ["ratchet.sh", "test.sh"])
+def test_the_commands_find_their_own_folder_whatever_cdpath_says(tree, script):
+    """``cd`` looks in CDPATH first, and says where it went, on standard output."""
+    shutil.copy2(HERE / script, tree.root)
+    other = tree.root.parent / "other" / tree.root.name
+    other.mkdir(parents=True)
+    done = subprocess.run(
+        ["bash", f"{tree.root.name}/{script}"],
+        cwd=tree.root.parent,
+        env={**tree.environment, "CDPATH": str(other.parent), "UV_FAILS": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (tree.root / ".venv").is_dir(), done.stderr
+    assert list(other.iterdir()) == []
