@@ -6,6 +6,7 @@ The static check is an early, friendly refusal. The wall is elsewhere: only byte
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Mapping
 
 from ratchet.status import Refusal, Status
@@ -165,6 +166,10 @@ def check_tiling_meta(meta: object) -> dict[str, object]:
                 wrong.append(f"{key}[{index}] lacks {', '.join(missing)}")
     if type(meta.get("vreg_estimate_bytes")) is not int:
         wrong.append("vreg_estimate_bytes is not an int")
+    try:
+        json.dumps(meta)
+    except (TypeError, ValueError, RecursionError) as error:
+        wrong.append(f"it is not plain JSON: {error}")
     if wrong:
         raise Refusal(Status.CONTRACT, "get_tiling_meta(): " + "; ".join(wrong))
     return meta

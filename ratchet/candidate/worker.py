@@ -170,7 +170,6 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> di
         raise Refusal(Status.CONTRACT, f"compute_flops() returned {flops!r:.80}, wanted a positive int")
     with blame(Status.IMPORT_FAILED, path, "get_tiling_meta()"):
         meta = contract.check_tiling_meta(module.get_tiling_meta())
-        json.dumps(meta)
         mesh = meshes.read(meta, specs(_specs(avals)))
 
     # Twice from one line: the programs carry source locations, those of the caller included.

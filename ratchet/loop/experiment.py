@@ -111,8 +111,11 @@ def run_experiment(
         interrupts.check()
         for line in finished:
             progress(line)
+        subject = Subject.of(history, kernel)
+        if subject.kernel in sealed:
+            raise Refusal(Status.USAGE, f"{subject.kernel} is a file of the judge: name a kernel file with --kernel")
         turn = _Turn(
-            subject=Subject.of(history, kernel),
+            subject=subject,
             message=message,
             judge=judge,
             conditions=conditions,

@@ -81,3 +81,14 @@ def test_meta_disagreements_are_named_at_once():
         contract.check_tiling_meta(meta)
     for part in ("grid is [0]", "buffers[0] lacks size_bytes (int), double_buffered (bool)", "inputs is int", "vreg"):
         assert part in caught.value.message
+
+
+def test_meta_that_is_not_plain_json_breaks_the_contract():
+    meta = {"grid": [1], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 1}
+    assert contract.check_tiling_meta(meta | {"more": [1.5, None]})
+    loop = {}
+    loop["itself"] = loop
+    for more in (object(), {(1, 2): 3}, loop):
+        with pytest.raises(Refusal, match="it is not plain JSON") as caught:
+            contract.check_tiling_meta(meta | {"more": more})
+        assert caught.value.status is Status.CONTRACT

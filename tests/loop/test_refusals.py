@@ -168,6 +168,11 @@ def test_an_edited_judge(stage: Stage) -> None:
     refused(stage, Status.SEAL_BROKEN, "other.txt", sealed=("other.txt",))
 
 
+def test_a_file_of_the_judge_is_no_kernel(stage: Stage) -> None:
+    (stage.root / "other.txt").write_text("a lenient judge\n")
+    refused(stage, Status.USAGE, "other.txt is a file of the judge", kernel=Path("other.txt"), sealed=("other.txt",))
+
+
 def test_a_judge_that_changes_while_it_judges(stage: Stage) -> None:
     stage.run("baseline")
     stage.write(kernel_text(2000.0))
