@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.mosaic.dtypes import bits
-from ratchet.mosaic.memory import Array, Index, Memory, Ref, Slice
+from ratchet.mosaic.memory import Array, Index, Memory, Ref, Slice, Squeeze
 from ratchet.status import Refusal, Status
 
 
@@ -24,6 +24,13 @@ class DynamicSlice(Ref):
         raise Refusal(
             Status.CANNOT_VERIFY, "a slice of dynamic size for anything but a local DMA is nothing that can be executed"
         )
+
+    def squeezed(self, kept: Sequence[int]) -> DynamicSlice:
+        """The same elements without the dimensions that are not ``kept``, of each of which it has one."""
+        starts = [0 if d in kept else start for d, start in enumerate(self.starts)]
+        shape = [size if d in kept else 1 for d, size in enumerate(self.base.shape)]
+        base = Squeeze(Slice(self.base, starts, shape), kept)
+        return DynamicSlice(base, [self.starts[d] for d in kept], [self.sizes[d] for d in kept])
 
     def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
         raise AssertionError(self.shape)

@@ -182,17 +182,18 @@ def _memref_slice(machine: Machine, op: Op) -> None:
 @rule("tpu.memref_squeeze")
 def _memref_squeeze(machine: Machine, op: Op) -> None:
     ref, shape = machine.ref(op.operands[0]), op.results[0].type.shape
+    dims = op.operands[0].type.shape if isinstance(ref, DynamicSlice) else ref.shape
     kept, want = [], list(shape)
     # Greedy from the right, as Mosaic matches the dimensions that stay.
-    for i in reversed(range(len(ref.shape))):
-        if want and ref.shape[i] == want[-1] and (ref.shape[i] != 1 or len(want) > 0):
-            kept.append(i)
+    for i in reversed(range(len(dims))):
+        if want and dims[i] == want[-1]:
+            kept.insert(0, i)
             want.pop()
-        elif ref.shape[i] != 1:
-            raise refuse(f"tpu.memref_squeeze from {ref.shape} to {shape}", machine.kernel, op)
+        elif dims[i] != 1:
+            raise refuse(f"tpu.memref_squeeze from {dims} to {shape}", machine.kernel, op)
     if want:
-        raise refuse(f"tpu.memref_squeeze from {ref.shape} to {shape}", machine.kernel, op)
-    machine.result(op, Squeeze(ref, kept[::-1]))
+        raise refuse(f"tpu.memref_squeeze from {dims} to {shape}", machine.kernel, op)
+    machine.result(op, ref.squeezed(kept) if isinstance(ref, DynamicSlice) else Squeeze(ref, kept))
 
 
 @rule("tpu.memref_reshape")

@@ -58,6 +58,37 @@ def test_as_many_rows_are_copied_as_asked_for(start: int, count: int) -> None:
     np.testing.assert_array_equal(result.outputs[0], want)
 
 
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_part_of_one_of_several_arrays_is_copied(which: int) -> None:
+    """An index beside the slice of dynamic size: the dimension is squeezed out of it, at both ends."""
+
+    def kernel(where: Any, x: Any, o: Any, semaphore: Any) -> None:
+        count = pl.multiple_of(where[2], 8)
+        o[...] = jnp.zeros_like(o)
+        start = pl.multiple_of(where[1], 8)
+        copy = pltpu.make_async_copy(x.at[where[0], pl.ds(start, count)], o.at[1, pl.ds(8, count)], semaphore)
+        copy.start()
+        copy.wait()
+
+    call = pl.pallas_call(
+        kernel,
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(),
+            in_specs=[ANY],
+            out_specs=pl.BlockSpec(memory_space=pltpu.VMEM),
+            scratch_shapes=[pltpu.SemaphoreType.DMA],
+        ),
+        out_shape=jax.ShapeDtypeStruct((2, 64, 128), jnp.float32),
+    )
+    where, x = np.array([which, 16, 24], np.int32), np.stack([X, X + 1e4, X + 2e4])
+    result = loaded(call, where, x).check([where, x])
+    want = np.zeros((2, 64, 128), np.float32)
+    want[1, 8:32] = x[which, 16:40]
+    assert result.findings == ()
+    np.testing.assert_array_equal(result.outputs[0], want)
+
+
 @pytest.mark.parametrize(
     ("kernel", "start", "count", "kind"),
     [
