@@ -183,7 +183,8 @@ def _memref_slice(machine: Machine, op: Op) -> None:
 def _memref_squeeze(machine: Machine, op: Op) -> None:
     ref, shape = machine.ref(op.operands[0]), op.results[0].type.shape
     dims = op.operands[0].type.shape if isinstance(ref, DynamicSlice) else ref.shape
-    kept, want = [], list(shape)
+    kept: list[int] = []
+    want = list(shape)
     # Greedy from the right, as Mosaic matches the dimensions that stay.
     for i in reversed(range(len(dims))):
         if want and dims[i] == want[-1]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
 
-from ratchet.mosaic import hazards, ops_arith, ops_control, ops_dma, ops_memory, ops_vector, splice
+from ratchet.mosaic import hazards, ops_arith, ops_control, ops_dma, ops_memory, ops_pack, ops_vector, splice
 from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
@@ -23,7 +23,7 @@ from ratchet.mosaic.witness import CELLS
 from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec
 
-RULE_MODULES = (ops_arith, ops_control, ops_dma, ops_memory, ops_vector)
+RULE_MODULES = (ops_arith, ops_control, ops_dma, ops_memory, ops_pack, ops_vector)
 """Importing them fills the table of operations."""
 
 _AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
