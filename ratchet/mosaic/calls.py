@@ -30,6 +30,8 @@ class Call:
     aliases: dict[int, int]
     """Operand number to result number."""
     has_communication: bool
+    skips_barrier: bool
+    """Whether the compiler was told not to let the devices meet before the kernel."""
     mesh: tuple[tuple[str, int], ...]
     """Axes of the mesh the call is sharded over by hand, and their sizes."""
 
@@ -56,6 +58,7 @@ def read_call(op: ir.Operation, mesh: Any) -> Call:
         outputs=tuple(_aval(value.type) for value in op.results),
         aliases=aliases,
         has_communication=bool(config.get("has_communication", False)),
+        skips_barrier=bool(config.get("skip_device_barrier", False)),
         mesh=tuple(mesh),
     )
 

@@ -18,6 +18,7 @@ from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
 from ratchet.mosaic.machine import DEVICES, Options
+from ratchet.mosaic.rules import is_remote
 from ratchet.mosaic.signature import Kernel, describe
 from ratchet.mosaic.witness import CELLS
 from ratchet.status import Refusal, Status
@@ -95,6 +96,12 @@ class Loaded:
 
         devices = math.prod(size for _, size in call.mesh)
         talks = {"tpu.device_id", "tpu.sem_barrier"} & {op.name for op in kernel.module.operations()}
+        if call.skips_barrier and "tpu.sem_barrier" not in talks and any(map(is_remote, kernel.module.operations())):
+            raise Refusal(
+                Status.MEMORY_HAZARD,
+                f"kernel {call.name} writes into other chips without having met them: it skips the compiler's barrier "
+                "(skip_device_barrier) and has none of its own (pltpu.get_barrier_semaphore)",
+            )
         if not call.mesh or not (call.has_communication or talks):
             return one
 

@@ -148,6 +148,16 @@ def test_a_chip_that_does_not_send_is_a_deadlock(workers, exam):
     assert caught.value.status is Status.DEADLOCK, "found by the values too"
 
 
+def test_a_kernel_that_writes_into_chips_it_has_not_met_is_refused(exam):
+    start = REMOTE.index("        barrier = pltpu")
+    meeting = REMOTE[start : REMOTE.index("        copies = [", start)]
+    skips = ("collective_id=0, has_side_effects=True", "has_side_effects=True, skip_device_barrier=True")
+    artefact, problem = examined(edited(REMOTE, (meeting, ""), skips))
+    with pytest.raises(Refusal, match="skip_device_barrier") as caught:
+        exam.check(problem, artefact)
+    assert caught.value.status is Status.MEMORY_HAZARD
+
+
 def test_both_programs_hold_the_declared_mesh():
     for source in (SPLIT, REMOTE):
         artefact, _ = examined(source)
