@@ -62,18 +62,16 @@ def differ(a: DynamicSlice, b: DynamicSlice) -> Array:
     return jnp.any(jnp.stack([jnp.asarray(x, jnp.int32) != jnp.asarray(y, jnp.int32) for x, y in pairs]))
 
 
-def copy(memory: Memory, source: DynamicSlice, target: DynamicSlice) -> Array:
-    """Copy one slice into another; what the target's base holds afterwards.
+def found(memory: Memory, source: DynamicSlice, target: DynamicSlice) -> tuple[Array, Array]:
+    """A copy of one slice into another: what it changes of the target's base (bool, to be broadcast), and to what.
 
     Every element of the base is looked up, so a copy costs as much as the whole base.
     """
-    array, old = source.base.load_all(memory), target.base.load_all(memory)
+    array, shape = source.base.load_all(memory), target.base.shape
     inside = jnp.ones((), bool)
     for d, (there, here, size) in enumerate(zip(source.starts, target.starts, target.sizes, strict=True)):
-        position = jnp.arange(old.shape[d], dtype=jnp.int32) - jnp.asarray(here, jnp.int32)
+        position = jnp.arange(shape[d], dtype=jnp.int32) - jnp.asarray(here, jnp.int32)
         array = jnp.take(array, jnp.clip(position + jnp.asarray(there, jnp.int32), 0, array.shape[d] - 1), axis=d)
         mine = (position >= 0) & (position < jnp.asarray(size, jnp.int32))
-        inside = inside & mine.reshape(np.where(np.arange(old.ndim) == d, -1, 1))
-    new = jnp.where(inside, array, old)
-    target.base.store_all(memory, new)
-    return new
+        inside = inside & mine.reshape(np.where(np.arange(len(shape)) == d, -1, 1))
+    return inside, array

@@ -123,8 +123,11 @@ class Machine:
         return buffer in self.late
 
     def add_shadows(self, root: Value, buffer: Buffer) -> None:
-        """With ``late_dma``, what DMAs into a buffer need; not for large arrays, to keep the price bounded."""
-        if not self.options.late_dma or root not in self.dma_targets or math.prod(buffer.shape) > _LATE_ELEMENTS:
+        """With ``late_dma``, what DMAs into a buffer need; not for large arrays in HBM that no DMA reads again, to keep
+        the price bounded."""
+        if not self.options.late_dma or root not in self.dma_targets:
+            return
+        if buffer.space == "hbm" and root not in self.dma_sources and math.prod(buffer.shape) > _LATE_ELEMENTS:
             return
         array = self.memory[buffer]
         arriving = Buffer(name=f"arriving in {buffer.name}", shape=buffer.shape, dtype=buffer.dtype, space="judge")
@@ -138,6 +141,12 @@ class Machine:
         """The memrefs from outside or allocated inside that some DMA writes to."""
         starts = (op for op in self.kernel.operations() if op.name == "tpu.enqueue_dma")
         return frozenset(root_of(value) for op in starts for value in RULES[op.name].writes(op))
+
+    @functools.cached_property
+    def dma_sources(self) -> frozenset[Value]:
+        """The memrefs from outside or allocated inside that some DMA reads."""
+        starts = (op for op in self.kernel.operations() if op.name == "tpu.enqueue_dma")
+        return frozenset(root_of(op.operands[0]) for op in starts)
 
     def semaphore_base(self, buffer: Buffer) -> int:
         """Number of the first semaphore of a buffer of them, unique in the kernel."""

@@ -5,7 +5,8 @@ A DMA copies when it is started and its semaphore counts bytes; a wait takes its
 destination reads as memory never written: an output that differs then uses data before the wait for them.
 
 Several devices run in lockstep under one named axis. What a device sends to another is delivered at the sender's
-place in the program; a conditional that holds a remote operation is executed under a mask.
+place in the program, or with ``late_dma`` at the receiver's wait; a conditional that holds a remote operation is
+executed under a mask.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ratchet.mosaic.dtypes import bits
 from ratchet.mosaic.dynamic import DynamicSlice
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.machine import BARRIER, DEVICES, Machine
-from ratchet.mosaic.memory import Array, Buffer, Ref, Whole, decode, encode, put_where
+from ratchet.mosaic.memory import Array, Memory, Ref, Whole, decode, encode, put_where
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.ops_memory import segments
 from ratchet.mosaic.rules import refuse, rule
@@ -72,6 +73,7 @@ def _enqueue_dma(machine: Machine, op: Op) -> None:
     arrived = machine.ref(target_semaphore[0])
     if not device or machine.device is None:
         _deliver(machine, dst, arrived, data)
+        _add(machine, arrived, _amount(dst))
         return
     # The sender waits for its own copy to have left, the receiver for its arrival.
     active = jnp.asarray(True if machine.active is None else machine.active)
@@ -81,7 +83,7 @@ def _enqueue_dma(machine: Machine, op: Op) -> None:
 
 
 def _enqueue_dynamic(machine: Machine, op: Op, src: Ref, dst: Ref, semaphore: Ref, *, remote: bool) -> None:
-    """A local DMA of a size that is known only now. It arrives at once, with ``late_dma`` too."""
+    """A local DMA of a size that is known only now."""
     if remote or src.dtype != dst.dtype:
         raise refuse(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}, remote: {remote}", machine.kernel, op)
     source, target = dynamic.parts(src), dynamic.parts(dst)
@@ -90,26 +92,29 @@ def _enqueue_dynamic(machine: Machine, op: Op, src: Ref, dst: Ref, semaphore: Re
     )
     if dst.buffer.is_input:
         machine.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
-    machine.witness(op, dynamic.copy(machine.memory, source, target))
+    inside, data = dynamic.found(machine.memory, source, target)
+    machine.witness(op, jnp.where(inside, data, jnp.zeros((), data.dtype)))
+    _deliver(machine, target.base, semaphore, data, inside)
     _add(machine, semaphore, dynamic.amount(target))
 
 
-def _deliver(machine: Machine, dst: Ref, semaphore: Ref, data: Array) -> None:
+def _deliver(machine: Machine, dst: Ref, semaphore: Ref, data: Array, where: Array | None = None) -> None:
+    """``data`` reach all of ``dst``, or what ``where`` says; with ``late_dma`` when ``semaphore`` is waited for."""
     if machine.options.late_dma and machine.is_late(dst.buffer):
-        arriving, owner = machine.late[dst.buffer]
-        offset = _identity(machine, semaphore)
-        machine.memory[arriving] = _at(dst, arriving, machine, data)
-        machine.memory[owner] = _at(dst, owner, machine, jnp.full(dst.shape, offset, jnp.int32))
+        number = jnp.broadcast_to(_identity(machine, semaphore), dst.shape)
+        for shadow, value in zip(machine.late[dst.buffer], (data, number), strict=True):
+            memory = {dst.buffer: machine.memory[shadow]}
+            _put(memory, dst.with_dtype(shadow.dtype), value, where)
+            machine.memory[shadow] = memory[dst.buffer]
         data = decode(machine.poison(dst.shape, dst.dtype), dst.dtype)
-    dst.store_all(machine.memory, data)
-    _add(machine, semaphore, _amount(dst))
+    _put(machine.memory, dst, data, where)
 
 
-def _at(dst: Ref, shadow: Buffer, machine: Machine, data: Array) -> Array:
-    """The shadow's contents with ``data`` where ``dst`` points in its own buffer."""
-    memory = {dst.buffer: machine.memory[shadow]}
-    dst.with_dtype(shadow.dtype).store_all(memory, data)
-    return memory[dst.buffer]
+def _put(memory: Memory, ref: Ref, value: Array, where: Array | None) -> None:
+    if where is None:
+        ref.store_all(memory, value)
+    else:
+        put_where(memory, ref, where, value)
 
 
 def _identity(machine: Machine, semaphore: Ref) -> Array:
@@ -131,7 +136,7 @@ def _send(machine: Machine, device: Value, active: Array, refs: Sequence[Ref], d
         theirs = [ref.map_indices(lambda i, s=sender: i[s]) for ref in everyone]  # type: ignore[misc]
         if data is not None:
             dst = theirs[0]
-            put_where(machine.memory, dst, hit, decode(payload[sender], dst.dtype))  # type: ignore[index]
+            _deliver(machine, dst, theirs[1], decode(payload[sender], dst.dtype), hit)  # type: ignore[index]
             _add(machine, theirs[1], jnp.where(hit, _amount(dst), 0))
 
 

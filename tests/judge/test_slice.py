@@ -148,6 +148,16 @@ def test_a_chip_that_does_not_send_is_a_deadlock(workers, exam):
     assert caught.value.status is Status.DEADLOCK, "found by the values too"
 
 
+def test_what_another_chip_sends_is_not_there_before_the_wait_for_it(exam, monkeypatch):
+    monkeypatch.setattr(instances, "kinds", lambda mesh: ("random",))
+    wait = "        for copy in copies:\n            copy.wait()\n"
+    end = "axis=0)).astype(o_ref.dtype)\n"
+    artefact, problem = examined(edited(REMOTE, (wait, ""), (end, end + wait)))
+    with pytest.raises(Refusal, match="read_before_wait") as caught:
+        exam.check(problem, artefact)
+    assert caught.value.status is Status.MEMORY_HAZARD
+
+
 def test_a_kernel_that_writes_into_chips_it_has_not_met_is_refused(exam):
     start = REMOTE.index("        barrier = pltpu")
     meeting = REMOTE[start : REMOTE.index("        copies = [", start)]

@@ -22,7 +22,7 @@ X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)
 ANY = pl.BlockSpec(memory_space=pl.ANY)
 
 
-def _rows(*, waited: int = 1) -> Callable[..., Any]:
+def _rows(*, waited: int = 1, early: bool = False) -> Callable[..., Any]:
     """Copies ``rows`` rows, given at run time, from row ``start`` of x to row 8 of zeros."""
 
     def kernel(rows: Any, x: Any, o: Any, buffer: Any, semaphore: Any) -> None:
@@ -31,9 +31,12 @@ def _rows(*, waited: int = 1) -> Callable[..., Any]:
         buffer[...] = jnp.zeros_like(buffer)
         copy = pltpu.make_async_copy(x.at[pl.ds(start, count), :], buffer.at[pl.ds(8, count), :], semaphore)
         copy.start()
+        if early:
+            o[...] = buffer[...]
         for _ in range(waited):
             copy.wait()
-        o[...] = buffer[...]
+        if not early:
+            o[...] = buffer[...]
 
     return pl.pallas_call(
         kernel,
@@ -96,8 +99,9 @@ def test_a_part_of_one_of_several_arrays_is_copied(which: int) -> None:
         (_rows(), 0, 64, Kind.SLICE_OUT_OF_BOUNDS),
         (_rows(waited=0), 0, 8, Kind.NEVER_WAITED),
         (_rows(waited=2), 0, 8, Kind.WAIT_WITHOUT_START),
+        (_rows(early=True), 16, 24, Kind.READ_BEFORE_WAIT),
     ],
-    ids=["read-outside", "write-outside", "no-wait", "double-wait"],
+    ids=["read-outside", "write-outside", "no-wait", "double-wait", "early"],
 )
 def test_what_is_wrong_with_one_is_found(kernel: Callable[..., Any], start: int, count: int, kind: Kind) -> None:
     where = np.array([start, count], np.int32)

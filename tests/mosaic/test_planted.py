@@ -80,8 +80,11 @@ def _scratch(initialise: bool, dtype: Any = jnp.float32) -> Kernel:
     )
 
 
-def _dma(*, waits: int, early: bool = False) -> Kernel:
-    def kernel(x, o, buffer, sem):
+def _dma(*, waits: int, early: bool = False, rows: int = 64) -> Kernel:
+    """``rows``: of the buffer, of which the first 64 are used."""
+
+    def kernel(x, o, whole, sem):
+        buffer = whole.at[pl.ds(0, 64)]
         copy = pltpu.make_async_copy(x, buffer, sem)
         copy.start()
         if early:
@@ -95,7 +98,7 @@ def _dma(*, waits: int, early: bool = False) -> Kernel:
         kernel,
         in_specs=[ANY],
         out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
-        scratch_shapes=[pltpu.VMEM((64, 128), jnp.float32), pltpu.SemaphoreType.DMA],
+        scratch_shapes=[pltpu.VMEM((rows, 128), jnp.float32), pltpu.SemaphoreType.DMA],
     )
 
 
@@ -158,13 +161,15 @@ def _overwrite(how: str, *, alias: bool) -> Kernel:
         (_dma(waits=0), _dma(waits=1), Kind.NEVER_WAITED, Status.MEMORY_HAZARD),
         (_dma(waits=2), _dma(waits=1), Kind.WAIT_WITHOUT_START, Status.DEADLOCK),
         (_dma(waits=1, early=True), _dma(waits=1), Kind.READ_BEFORE_WAIT, Status.MEMORY_HAZARD),
+        (_dma(waits=1, early=True, rows=1 << 16), _dma(waits=1), Kind.READ_BEFORE_WAIT, Status.MEMORY_HAZARD),
         (_carry("parallel"), _carry("arbitrary"), Kind.ORDER_DEPENDENT, Status.MEMORY_HAZARD),
         (_overwrite("store", alias=False), _overwrite("store", alias=True), Kind.INPUT_WRITTEN, Status.INPUTS_CHANGED),
         (_overwrite("dma", alias=False), _overwrite("dma", alias=True), Kind.INPUT_WRITTEN, Status.INPUTS_CHANGED),
     ],
     ids=[
         "read-outside", "write-outside", "index-map-high", "index-map-low", "scratch", "int-scratch", "no-wait",
-        "double-wait", "read-before-wait", "parallel-carry", "input-overwritten", "input-overwritten-by-dma",
+        "double-wait", "read-before-wait", "large-buffer", "parallel-carry", "input-overwritten",
+        "input-overwritten-by-dma",
     ],
 )  # fmt: skip
 def test_a_planted_bug_is_named_and_its_sound_twin_is_clean(
