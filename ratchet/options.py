@@ -138,6 +138,6 @@ def _seconds(least: float, *, more: bool = False) -> Callable[[str], float]:
         if (seconds > least or (seconds == least and not more)) and seconds < _MOST_SECONDS:
             return seconds
         wanted = f"more than {least:g}" if more else f"{least:g} or more"
-        raise argparse.ArgumentTypeError(f"{text!r:.{_SHOWN}}, wanted seconds: {wanted}, less than {_MOST_SECONDS:g}")
+        raise argparse.ArgumentTypeError(f"{text!r:.{_SHOWN}}, wanted seconds: {wanted}, less than {_MOST_SECONDS:.0f}")
 
     return read

@@ -22,7 +22,7 @@ def helped(capsys: pytest.CaptureFixture[str], *given: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("option", "wanted"), [("--budget", "more than 0, less than 1e+06"), ("--wait", "0 or more, less than 1e+06")]
+    ("option", "wanted"), [("--budget", "more than 0, less than 1000000"), ("--wait", "0 or more, less than 1000000")]
 )
 @pytest.mark.parametrize("text", ["abc", "nan", "inf", "-3", "", "1e6"])
 def test_seconds(option: str, wanted: str, text: str) -> None:

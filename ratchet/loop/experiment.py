@@ -61,7 +61,7 @@ class Outcome:
     incumbent: Row | None = None
     """The row that the candidate was compared with."""
     notes: tuple[str, ...] = ()
-    """What else a user must know, e.g. an earlier experiment that was finished first."""
+    """What else a user must know, and was not told by ``progress`` already."""
 
 
 def run_experiment(
@@ -126,8 +126,7 @@ def run_experiment(
             progress=progress,
             interrupts=interrupts,
         )
-        outcome = turn.run()
-        return dataclasses.replace(outcome, notes=finished + outcome.notes)
+        return turn.run()
 
 
 def judge_only(
