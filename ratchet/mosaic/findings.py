@@ -42,6 +42,11 @@ class Kind(Enum):
         Status.MEMORY_HAZARD,
         "an output depends on when a DMA arrives: memory is used before the wait for it",
     )
+    SOURCE_OVERWRITTEN = (
+        "source_overwritten",
+        Status.MEMORY_HAZARD,
+        "memory is written while a DMA may still read it: the wait for it comes later",
+    )
     INPUT_WRITTEN = (
         "input_written",
         Status.INPUTS_CHANGED,

@@ -245,7 +245,7 @@ class _Run:
     def _loop(self, steps: Index, never: list[list[Array]]) -> None:
         machine = self.machine
         roots = {machine.values[root].buffer for root in self.written_roots if root in machine.values}
-        shadows = {b for pair in machine.late.values() for b in pair}
+        shadows = set(machine.shadows)
         carried = [
             b
             for b in machine.memory

@@ -17,7 +17,7 @@ from jax import lax
 
 from ratchet.mosaic.dtypes import is_float, jax_dtype
 from ratchet.mosaic.findings import KINDS, Kind, Site
-from ratchet.mosaic.memory import Array, Buffer, Index, Memory, Ref, encode, known
+from ratchet.mosaic.memory import Array, Buffer, Index, Memory, Ref, encode, is_recast, known
 from ratchet.mosaic.module import Block, KernelModule, Op, Value
 from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, refuse, root_of
 from ratchet.mosaic.witness import digest, places
@@ -86,6 +86,8 @@ class Machine:
     """Whether this device takes the branch under way, where branches are executed under a mask."""
     late: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)
     """With ``late_dma``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
+    read: dict[Buffer, Buffer] = field(default_factory=dict)
+    """With ``late_dma``, for a source of DMAs that the kernel writes: the semaphores that tell it was read, as bits."""
     _pending: list[tuple[int, int, Any]] = field(default_factory=list)
     """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
     _semaphores: dict[Buffer, int] = field(default_factory=dict)
@@ -125,7 +127,13 @@ class Machine:
     def add_shadows(self, root: Value, buffer: Buffer) -> None:
         """With ``late_dma``, what DMAs into a buffer need; not for large arrays in HBM that no DMA reads again, to keep
         the price bounded."""
-        if not self.options.late_dma or root not in self.dma_targets:
+        if not self.options.late_dma:
+            return
+        if root in self.dma_sources & self.written_roots and math.prod(buffer.shape) <= _LATE_ELEMENTS:
+            shadow = Buffer(name=f"read of {buffer.name}", shape=buffer.shape, dtype=np.dtype(np.int32), space="judge")
+            self.memory[shadow] = jnp.zeros(self.memory[buffer].shape, jnp.int32)
+            self.read[buffer] = shadow
+        if root not in self.dma_targets:
             return
         if buffer.space == "hbm" and root not in self.dma_sources and math.prod(buffer.shape) > _LATE_ELEMENTS:
             return
@@ -147,6 +155,31 @@ class Machine:
         """The memrefs from outside or allocated inside that some DMA reads."""
         starts = (op for op in self.kernel.operations() if op.name == "tpu.enqueue_dma")
         return frozenset(root_of(op.operands[0]) for op in starts)
+
+    @functools.cached_property
+    def written_roots(self) -> frozenset[Value]:
+        """The memrefs from outside or allocated inside that some operation writes to."""
+        known_ops = (op for op in self.kernel.operations() if op.name in RULES)
+        return frozenset(root_of(value) for op in known_ops for value in RULES[op.name].writes(op))
+
+    def check_unread(self, op: Op, ref: Ref, starts: Sequence[Index], sizes: Sequence[int]) -> None:
+        """With ``late_dma``, report a write into what a DMA may still read. Not seen through a bitcast."""
+        shadow = self.read.get(ref.buffer)
+        if shadow is None or shadow not in self.memory or is_recast(ref):
+            return
+        reading = ref.with_dtype(shadow.dtype).load({ref.buffer: self.memory[shadow]}, starts, sizes)
+        self.report(
+            Kind.SOURCE_OVERWRITTEN,
+            op,
+            jnp.any(reading != 0),
+            f"a write into {ref.buffer.name}, which a DMA may still read",
+        )
+
+    @property
+    def shadows(self) -> list[Buffer]:
+        """What ``late_dma`` keeps beside the buffers, as far as it is allocated now."""
+        found = [buffer for pair in self.late.items() for buffer in (pair[0], *pair[1])]
+        return [buffer for buffer in (*found, *self.read.values()) if buffer in self.memory]
 
     def semaphore_base(self, buffer: Buffer) -> int:
         """Number of the first semaphore of a buffer of them, unique in the kernel."""
@@ -212,8 +245,7 @@ class Machine:
                 elif root not in inner:
                     buffers[self.ref(root).buffer] = None
             if nested.name in DMA_OPS:
-                late = (buffer for pair in self.late.items() for buffer in (pair[0], *pair[1]))
-                buffers.update(dict.fromkeys(buffer for buffer in late if buffer in self.memory))
+                buffers.update(dict.fromkeys(self.shadows))
             if found.checks:
                 buffers[FLAGS] = None
             if self.options.witness and nested in self.readers:

@@ -176,6 +176,11 @@ class Recast(Ref):
         return Recast(self.base.with_dtype(dtype), self.shape, dtype, self._forward, self._backward)
 
 
+def is_recast(ref: Ref) -> bool:
+    """Whether a reference goes through a bitcast to another dtype."""
+    return ref.dtype != ref.buffer.dtype
+
+
 def reshape(base: Ref, shape: Sequence[int]) -> Ref:
     """The same elements in row-major order under another shape."""
     if math.prod(shape) != math.prod(base.shape):

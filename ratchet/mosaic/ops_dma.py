@@ -24,7 +24,7 @@ from ratchet.mosaic.dtypes import bits
 from ratchet.mosaic.dynamic import DynamicSlice
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.machine import BARRIER, DEVICES, Machine
-from ratchet.mosaic.memory import Array, Memory, Ref, Whole, decode, encode, put_where
+from ratchet.mosaic.memory import Array, Memory, Ref, Whole, decode, encode, is_recast, put_where
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.ops_memory import segments
 from ratchet.mosaic.rules import refuse, rule
@@ -72,13 +72,17 @@ def _enqueue_dma(machine: Machine, op: Op) -> None:
         machine.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
     arrived = machine.ref(target_semaphore[0])
     if not device or machine.device is None:
+        machine.check_unread(op, dst, (0,) * len(dst.shape), dst.shape)
+        _mark_read(machine, src, arrived)
         _deliver(machine, dst, arrived, data)
         _add(machine, arrived, _amount(dst))
         return
     # The sender waits for its own copy to have left, the receiver for its arrival.
     active = jnp.asarray(True if machine.active is None else machine.active)
     if source_semaphore:
-        _add(machine, machine.ref(source_semaphore[0]), jnp.where(active, _amount(dst), 0))
+        left = machine.ref(source_semaphore[0])
+        _mark_read(machine, src, left)
+        _add(machine, left, jnp.where(active, _amount(dst), 0))
     _send(machine, device[0], active, [dst, arrived], data)
 
 
@@ -108,6 +112,22 @@ def _deliver(machine: Machine, dst: Ref, semaphore: Ref, data: Array, where: Arr
             machine.memory[shadow] = memory[dst.buffer]
         data = decode(machine.poison(dst.shape, dst.dtype), dst.dtype)
     _put(machine.memory, dst, data, where)
+
+
+def _mark_read(machine: Machine, src: Ref, semaphore: Ref) -> None:
+    """With ``late_dma``, ``src`` may be read until ``semaphore`` is waited for."""
+    shadow = machine.read.get(src.buffer)
+    if shadow is None or is_recast(src):
+        return
+    memory, ref = {src.buffer: machine.memory[shadow]}, src.with_dtype(shadow.dtype)
+    bit = _bit(_identity(machine, semaphore))
+    ref.store_all(memory, ref.load_all(memory) | (bit if machine.active is None else jnp.where(machine.active, bit, 0)))
+    machine.memory[shadow] = memory[src.buffer]
+
+
+def _bit(number: Array) -> Array:
+    """A semaphore's bit among those that a source waits for; with more than 31 semaphores some share one."""
+    return lax.shift_left(jnp.int32(1), lax.rem(jnp.asarray(number, jnp.int32), jnp.int32(31)))
 
 
 def _put(memory: Memory, ref: Ref, value: Array, where: Array | None) -> None:
@@ -161,6 +181,10 @@ def _wait(machine: Machine, op: Op, semaphore: Ref, amount: Any) -> None:
             mine = (machine.memory[owner] == number) & done
             machine.memory[buffer] = jnp.where(mine, machine.memory[arriving], machine.memory[buffer])
             machine.memory[owner] = jnp.where(mine, 0, machine.memory[owner])
+        over = jnp.where(done, _bit(number), 0)
+        for shadow in machine.read.values():
+            if shadow in machine.memory:
+                machine.memory[shadow] = machine.memory[shadow] & ~over
 
 
 @rule("tpu.sem_signal", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)

@@ -41,6 +41,7 @@ def store(machine: Machine, op: Op, ref: Ref, starts: Sequence[Index], value: An
     machine.check_bounds(op, starts, value.shape, ref.shape, "a store")
     if ref.buffer.is_input:
         machine.report(Kind.INPUT_WRITTEN, op, True, f"a store into input {ref.buffer.name}")
+    machine.check_unread(op, ref, starts, value.shape)
     ref.store(machine.memory, starts, value)
 
 

@@ -102,6 +102,30 @@ def _dma(*, waits: int, early: bool = False, rows: int = 64) -> Kernel:
     )
 
 
+def _copies_out(*, slots: int) -> Kernel:
+    """Each block leaves by a copy that is waited for two blocks later, which two slots allow."""
+
+    def kernel(x, o, buffer, sems):
+        def copy(i):
+            slot = i % 2
+            return pltpu.make_async_copy(buffer.at[slot % slots], o.at[pl.ds(i * 8, 8)], sems.at[slot])
+
+        for i in range(8):
+            if i >= 2:
+                copy(i - 2).wait()
+            buffer[i % 2 % slots] = x[i * 8 : i * 8 + 8] * 2
+            copy(i).start()
+        for i in (6, 7):
+            copy(i).wait()
+
+    return pl.pallas_call(
+        kernel,
+        out_specs=ANY,
+        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
+        scratch_shapes=[pltpu.VMEM((slots, 8, 128), jnp.float32), pltpu.SemaphoreType.DMA((2,))],
+    )
+
+
 def _carry(semantics: str) -> Kernel:
     """A running sum over the steps."""
 
@@ -162,13 +186,14 @@ def _overwrite(how: str, *, alias: bool) -> Kernel:
         (_dma(waits=2), _dma(waits=1), Kind.WAIT_WITHOUT_START, Status.DEADLOCK),
         (_dma(waits=1, early=True), _dma(waits=1), Kind.READ_BEFORE_WAIT, Status.MEMORY_HAZARD),
         (_dma(waits=1, early=True, rows=1 << 16), _dma(waits=1), Kind.READ_BEFORE_WAIT, Status.MEMORY_HAZARD),
+        (_copies_out(slots=1), _copies_out(slots=2), Kind.SOURCE_OVERWRITTEN, Status.MEMORY_HAZARD),
         (_carry("parallel"), _carry("arbitrary"), Kind.ORDER_DEPENDENT, Status.MEMORY_HAZARD),
         (_overwrite("store", alias=False), _overwrite("store", alias=True), Kind.INPUT_WRITTEN, Status.INPUTS_CHANGED),
         (_overwrite("dma", alias=False), _overwrite("dma", alias=True), Kind.INPUT_WRITTEN, Status.INPUTS_CHANGED),
     ],
     ids=[
         "read-outside", "write-outside", "index-map-high", "index-map-low", "scratch", "int-scratch", "no-wait",
-        "double-wait", "read-before-wait", "large-buffer", "parallel-carry", "input-overwritten",
+        "double-wait", "read-before-wait", "large-buffer", "source-overwritten", "parallel-carry", "input-overwritten",
         "input-overwritten-by-dma",
     ],
 )  # fmt: skip
