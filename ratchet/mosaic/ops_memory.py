@@ -173,9 +173,12 @@ def _memref_slice(machine: Machine, op: Op) -> None:
         return
     given = iter(dynamic)
     sizes = [machine[next(given)] if n < 0 else n for n in shape]
-    bad: Any = False
+    # An empty slice may lie anywhere: kernels give a page that is not there a length of zero.
+    outside, negative, empty = jnp.zeros((3,), bool)
     for start, size, dim in zip(at, sizes, ref.shape, strict=True):
-        bad = bad | (start < 0) | (size < 0) | (start + size > dim)
+        outside = outside | (start < 0) | (start + size > dim)
+        negative, empty = negative | (size < 0), empty | (size == 0)
+    bad = negative | (outside & ~empty)
     machine.report(Kind.SLICE_OUT_OF_BOUNDS, op, jnp.asarray(bad), f"a slice leaves a buffer of {ref.shape}")
     machine.result(op, DynamicSlice(ref, at, sizes))
 

@@ -51,7 +51,7 @@ def _rows(*, waited: int = 1, early: bool = False) -> Callable[..., Any]:
     )
 
 
-@pytest.mark.parametrize(("start", "count"), [(0, 8), (16, 24), (40, 24), (64, 0), (8, 56)])
+@pytest.mark.parametrize(("start", "count"), [(0, 8), (16, 24), (40, 24), (64, 0), (1 << 20, 0), (8, 56)])
 def test_as_many_rows_are_copied_as_asked_for(start: int, count: int) -> None:
     where = np.array([start, count], np.int32)
     result = loaded(_rows(), where, X).check([where, X])
@@ -97,11 +97,12 @@ def test_a_part_of_one_of_several_arrays_is_copied(which: int) -> None:
     [
         (_rows(), 48, 24, Kind.SLICE_OUT_OF_BOUNDS),
         (_rows(), 0, 64, Kind.SLICE_OUT_OF_BOUNDS),
+        (_rows(), 8, -8, Kind.SLICE_OUT_OF_BOUNDS),
         (_rows(waited=0), 0, 8, Kind.NEVER_WAITED),
         (_rows(waited=2), 0, 8, Kind.WAIT_WITHOUT_START),
         (_rows(early=True), 16, 24, Kind.READ_BEFORE_WAIT),
     ],
-    ids=["read-outside", "write-outside", "no-wait", "double-wait", "early"],
+    ids=["read-outside", "write-outside", "negative", "no-wait", "double-wait", "early"],
 )
 def test_what_is_wrong_with_one_is_found(kernel: Callable[..., Any], start: int, count: int, kind: Kind) -> None:
     where = np.array([start, count], np.int32)
