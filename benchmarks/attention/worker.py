@@ -88,7 +88,7 @@ def repeated(hlo_text: str) -> dict[int | str, np.ndarray]:
             made_by = hlo.origin(operand) if operand in hlo.ops else op
             if made_by.opcode == "broadcast" and hlo.ops[made_by.operands[0]].opcode == "constant":
                 value = literal(hlo.ops[made_by.operands[0]])
-                if value is not None:
+                if value is not None and value.dtype.kind in "iu":
                     shape = array_types(hlo.ops[operand].type_text)[0].shape
                     found[f"{op.name}:{number}"] = np.full(shape, value)
     return found
