@@ -20,7 +20,7 @@ from benchmarks.roofline_plot import Point, draw
 from benchmarks.table import show
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 import jax  # isort: skip (benchmarks.programs decides for which platform)
 import jax.numpy as jnp  # isort: skip

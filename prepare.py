@@ -27,12 +27,14 @@ with starting():  # NumPy is imported here, and takes an interrupt for an error 
     from ratchet.candidate import problem as problems
     from ratchet.candidate import room
     from ratchet.chips import V5E, Chip
-    from ratchet.judge import audit, compile, correctness, latency, measuring, memory, roofline
+    from ratchet.compiler import compile
+    from ratchet.dump import memory
+    from ratchet.judge import audit, correctness, latency, measuring, roofline
     from ratchet.judge.evidence import keep
     from ratchet.judge.steps import Progress, Silent, Steps
     from ratchet.judge.workers import Workers
-    from ratchet.status import Status
     from ratchet.values import MEASURED, Against, Conditions, Verdict
+    from ratchet.values.status import Status
 
 
 def judge(

@@ -5,7 +5,7 @@
 Reads what ``python -m benchmarks.fidelity`` compiled and recompiles nothing. Prints the old and the new value of each
 constant with its spread (a jackknife over the kernels and sources), the bands with their coverage, and how often pairs
 of one kernel are ranked right, by the kinds of pairs that the decision rule tells apart. ``--write`` puts them into
-``ratchet/schedule/constants.json`` and ``bands.json``.
+``ratchet/chips/constants.json`` and ``bands.json``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from benchmarks.published.fit import PARAMETERS, Fit, Timed, fit, with_values
 from benchmarks.published.modelled import tape_of
 from benchmarks.published.store import Store
 from benchmarks.table import show
-from ratchet.chips import CHIPS
-from ratchet.schedule import band, constants
+from ratchet.account import band
+from ratchet.chips import CHIPS, constants
 
 
 def calibration_rows(store: Store) -> tuple[list[Timed], list[Case]]:

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from ratchet.schedule.dumps import dump_flags
+from ratchet.dump.dumps import dump_flags
 
 
 def main() -> None:

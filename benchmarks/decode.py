@@ -23,8 +23,8 @@ from benchmarks.programs import ROOT, edited, modelled, of_function, of_source, 
 from benchmarks.table import show
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
-from ratchet.status import Refusal
 from ratchet.values import Timeline
+from ratchet.values.status import Refusal
 
 import jax.numpy as jnp  # isort: skip
 

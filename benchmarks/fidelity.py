@@ -29,9 +29,9 @@ from benchmarks.published.fit import PARAMETERS, Chips, Timed, with_values
 from benchmarks.published.modelled import tape_of
 from benchmarks.published.store import Store
 from benchmarks.table import show
-from ratchet.chips import CHIPS
-from ratchet.schedule import band, constants
-from ratchet.status import Refusal, Status
+from ratchet.account import band
+from ratchet.chips import CHIPS, constants
+from ratchet.values.status import Refusal, Status
 
 
 def main() -> None:

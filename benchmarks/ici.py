@@ -19,10 +19,10 @@ from typing import Any
 
 from benchmarks.table import show
 from ratchet.chips import V5E
-from ratchet.schedule.dumps import dump_flags
-from ratchet.schedule.ici import ici_for
-from ratchet.schedule.image import OFFSETS_PASS, constant_segment
-from ratchet.schedule.slice import run_slice
+from ratchet.dump.dumps import dump_flags
+from ratchet.dump.image import OFFSETS_PASS, constant_segment
+from ratchet.machine.links import ici_for
+from ratchet.machine.slice import run_slice
 from ratchet.values import Timeline
 
 ROWS = (8, 128, 2048, 32768)

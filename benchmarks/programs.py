@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from ratchet.candidate import problem as problems
 from ratchet.candidate import room, worker
 from ratchet.chips import V5E
-from ratchet.judge import compile as compiling
+from ratchet.compiler import compile as compiling
 from ratchet.judge import latency
 from ratchet.judge.workers import Workers
 from ratchet.values import ArraySpec, Artefact, Mesh, Program, Timeline

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.chips import V5E
-from ratchet.schedule.constants import constants_for
-from ratchet.schedule.ici import ici_for
+from ratchet.chips.constants import constants_for
+from ratchet.machine.links import ici_for
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "optimizing-for-the-v5e-memory-hierarchy.md"

@@ -20,12 +20,12 @@ from typing import Any
 from benchmarks.table import show
 from benchmarks.verdict import with_blocks
 from prepare import ROOT
+from ratchet.account.timeline import build
 from ratchet.chips import V5E
-from ratchet.schedule.dumps import TOP, Dumps
-from ratchet.schedule.hlo import parse_hlo
-from ratchet.schedule.machine import Machine, without_collections
-from ratchet.schedule.programs import Programs
-from ratchet.schedule.timeline import build
+from ratchet.dump.dumps import TOP, Dumps
+from ratchet.dump.hlo import parse_hlo
+from ratchet.machine.machine import Machine, without_collections
+from ratchet.machine.programs import Programs
 
 BLOCKS = ((128, 256), (512, 512), (1024, 1024), (2048, 2048), (4096, 2048))
 ROOM = ("dimension_semantics=", "vmem_limit_bytes=110 * 2**20, dimension_semantics=")

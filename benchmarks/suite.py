@@ -37,7 +37,7 @@ from benchmarks.roofline_plot import Point, draw
 from benchmarks.table import show
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
-from ratchet.status import Refusal
+from ratchet.values.status import Refusal
 
 PAGE = 64
 DECODE_CONTEXTS = (512, 1024, 2048, 4096, 8192, 32768, 131072)

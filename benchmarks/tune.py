@@ -20,7 +20,7 @@ from benchmarks.attention.store import Store
 from benchmarks.table import show
 from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import V5E
-from ratchet.judge.compile import compiler_version
+from ratchet.compiler.compile import compiler_version
 
 TABLE = PACKAGE_ROOT / "pallas_flash" / "tuned.json"
 LENGTHS = (2048, 4096, 8192, 16384, 32768)

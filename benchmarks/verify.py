@@ -34,7 +34,7 @@ from benchmarks.interpreted import interpreted  # noqa: E402
 from benchmarks.table import show  # noqa: E402
 from benchmarks.verify_cases import Case  # noqa: E402
 from ratchet.mosaic.run import Loaded, load  # noqa: E402
-from ratchet.status import Refusal  # noqa: E402
+from ratchet.values.status import Refusal  # noqa: E402
 
 BUILDERS: dict[str, Callable[[], Case]] = {**verify_cases.BUILDERS, **verify_small.BUILDERS, **verify_peers.BUILDERS}
 """Every case; tokamax's only where it is installed."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from ratchet import options as options_of
 from ratchet.candidate import problem as problems
 from ratchet.chips import CHIPS, V5E, Chip
-from ratchet.judge import compile as compiling
+from ratchet.compiler import compile as compiling
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.seal import seal, sealed_paths
 from ratchet.loop import export as exporting
@@ -20,8 +20,8 @@ from ratchet.loop import log
 from ratchet.loop.experiment import Outcome, judge_only, run_experiment
 from ratchet.measure import devices
 from ratchet.starting import starting
-from ratchet.status import Refusal, Status
 from ratchet.values import MEASURED, Against, Conditions, Row, Verdict
+from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
 from ratchet.view.blame import blame_text
 from ratchet.view.history import fidelity_table, log_table, show

@@ -10,8 +10,8 @@ from typing import Any
 
 from ratchet.measure.devices import MODEL
 from ratchet.measure.session import BUDGET_SECONDS
-from ratchet.status import Refusal, Status
 from ratchet.values import MEASURED
+from ratchet.values.status import Refusal, Status
 
 PROGRAM = "./ratchet.sh"
 RUN = "run"

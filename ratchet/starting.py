@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 
-from ratchet.status import Status
+from ratchet.values.status import Status
 
 
 @contextlib.contextmanager

@@ -17,8 +17,8 @@ from filelock import FileLock
 
 from ratchet.candidate.problem import lock_path
 from ratchet.judge.evidence import KEEP_NEWEST
-from ratchet.status import Status
 from ratchet.values import Decision
+from ratchet.values.status import Status
 from tests.loop.stage import Stage
 from tests.workspaces import BETTER, HERE, WORSE, Workspace, last_line
 

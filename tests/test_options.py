@@ -3,7 +3,7 @@
 import pytest
 
 from ratchet import options
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 
 def refused(*given: str) -> str:

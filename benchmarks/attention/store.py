@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks.attention.worker_names import COMPILER, DUMP_FOLDER, WORKER
 from ratchet.child import PACKAGE_ROOT, Child, Limits
 from ratchet.chips import V5E
-from ratchet.judge.compile import compiler_version
-from ratchet.schedule.dumps import dump_flags
+from ratchet.compiler.compile import compiler_version
+from ratchet.dump.dumps import dump_flags
 
 STORE = PACKAGE_ROOT / ".ratchet" / "attention"
 LIMITS = Limits(seconds=600, memory_bytes=14 << 30)
@@ -42,7 +42,10 @@ class Store:
         except importlib.metadata.PackageNotFoundError:
             tokamax = ""
         # The machine's constants decide, too, but not a benchmark's own wiring.
-        common = _digest("ratchet/schedule/*.py", "ratchet/schedule/*.json") + compiler_version()
+        common = (
+            _digest("ratchet/dump/*.py", "ratchet/machine/*.py", "ratchet/account/*.py", "ratchet/chips/*.*")
+            + compiler_version()
+        )
         self._versions = {
             "ours": common + _digest(*OURS),
             "kernel.py": common + _digest("kernel.py"),

@@ -24,9 +24,9 @@ from benchmarks.attention.values import rms_errors
 from benchmarks.attention.worker_names import COMPILER, DUMP_FOLDER
 from ratchet.child import serve
 from ratchet.chips import V5E
-from ratchet.judge.memory import footprint
-from ratchet.schedule.hlo import array_types, literal, parse_hlo
-from ratchet.schedule.machine import run
+from ratchet.dump.hlo import array_types, literal, parse_hlo
+from ratchet.dump.memory import footprint
+from ratchet.machine.machine import run
 
 _WANTED = re.compile(
     r"-(packed-bundles-post-ra|post-bundle-packing-post-ra|final_hlo-static-per-bundle-utilization)\.txt$"

@@ -12,9 +12,9 @@ import numpy as np
 from benchmarks.published import errors
 from benchmarks.published.fit import Chips, Timed, modelled_ms
 from benchmarks.published.work import grouped_steps, null_ms, step_flops, work
+from ratchet.account import band
 from ratchet.chips import CHIPS
 from ratchet.loop.compare import Modelled, compare
-from ratchet.schedule import band
 
 LEAST_WALL_MS = 0.5
 """Wall-clock timings under this say little of the program: the dispatch is most of them."""

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.published.cases import Case
 from benchmarks.published.tape import Tape
 from ratchet.chips import CHIPS
-from ratchet.schedule.constants import Constants
+from ratchet.chips.constants import Constants
 
 Chips = Mapping[str, Constants]
 """Constants by name of the chip."""

@@ -13,8 +13,8 @@ from benchmarks.published.store import Program
 from benchmarks.published.tape import Tape, record
 from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import CHIPS
-from ratchet.judge.compile import compiler_version
-from ratchet.schedule.hlo import array_types, parse_hlo
+from ratchet.compiler.compile import compiler_version
+from ratchet.dump.hlo import array_types, parse_hlo
 
 _FIT_ALONE = ("constants.py", "band.py")
 """Files of the schedule room that no tape depends on."""

@@ -22,9 +22,9 @@ from benchmarks.published.builders import builder_of
 from benchmarks.published.cases import Case
 from ratchet.child import PACKAGE_ROOT, Child, Limits
 from ratchet.chips import CHIPS
-from ratchet.judge.compile import classify, compiler_version
-from ratchet.schedule.dumps import dump_flags
-from ratchet.status import Status
+from ratchet.compiler.compile import classify, compiler_version
+from ratchet.dump.dumps import dump_flags
+from ratchet.values.status import Status
 
 STORE = PACKAGE_ROOT / ".ratchet" / "fidelity"
 WORKER = "benchmarks.published.worker"

@@ -15,10 +15,10 @@ from unittest import mock
 import numpy as np
 
 from ratchet.chips import Chip
-from ratchet.schedule import machine
-from ratchet.schedule.constants import Constants
-from ratchet.schedule.dma import Memory
-from ratchet.schedule.inputs import ScalarInputs
+from ratchet.chips.constants import Constants
+from ratchet.machine import machine
+from ratchet.machine.dma import Memory
+from ratchet.machine.inputs import ScalarInputs
 from ratchet.values import Timeline
 
 _START, _WAIT, _ADD, _SET, _VALUE = range(5)
@@ -116,7 +116,7 @@ def _deadlock(flag: int, value: int, least: int, address: int) -> Exception:
 def record(
     dump_dir: Path, *, hlo_text: str, chip: Chip, compiler: str, scalar_inputs: ScalarInputs
 ) -> tuple[Timeline, Tape]:
-    """Runs the schedule machine once. Raises Refusal as :func:`ratchet.schedule.machine.run` does."""
+    """Runs the schedule machine once. Raises Refusal as :func:`ratchet.machine.machine.run` does."""
     _Recorder.made.clear()
     with mock.patch.object(machine, "Memory", _Recorder):
         timeline = machine.run(dump_dir, hlo_text=hlo_text, chip=chip, compiler=compiler, scalar_inputs=scalar_inputs)

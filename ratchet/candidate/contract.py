@@ -9,7 +9,7 @@ import ast
 import json
 from collections.abc import Mapping
 
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 SYMBOLS: Mapping[str, str] = {
     "KERNEL_NAME": "a non-empty string",

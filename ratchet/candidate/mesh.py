@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec, Mesh
+from ratchet.values.status import Refusal, Status
 
 
 def read(meta: Mapping[str, object], inputs: Sequence[ArraySpec]) -> Mesh:

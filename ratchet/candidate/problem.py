@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.candidate import mesh as meshes
-from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec, Artefact, Mesh
+from ratchet.values.status import Refusal, Status
 
 LOCK_VERSION = 1
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ratchet.candidate import contract, mesh, problem
 from ratchet.child import Child, Ending, Limits
-from ratchet.status import Refusal, Status
 from ratchet.values import Artefact
+from ratchet.values.status import Refusal, Status
 
 LIMITS = Limits(seconds=120, memory_bytes=8 << 30)
 MAX_PROGRAM_BYTES = 64 << 20

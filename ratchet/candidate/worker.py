@@ -30,8 +30,8 @@ from ratchet.candidate.platforms import GPU_KERNELS
 from ratchet.candidate.problem import specs
 from ratchet.candidate.promote import in_float64
 from ratchet.child import PACKAGE_ROOT, serve
-from ratchet.status import Refusal, Status
 from ratchet.values import Mesh
+from ratchet.values.status import Refusal, Status
 
 SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/dev", "/sys", "/opt")
 

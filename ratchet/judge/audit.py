@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ratchet.candidate.problem import Problem, array_bytes
-from ratchet.status import Refusal, Status
 from ratchet.values import Artefact, Claim, Footprint, Program, Timeline
+from ratchet.values.status import Refusal, Status
 
 TOLERANCE = 0.05
 """Relative difference from which a claim disagrees."""

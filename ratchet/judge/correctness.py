@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Limits
+from ratchet.compiler.compile import compiler_version
 from ratchet.judge import instances, parity
-from ratchet.judge.compile import compiler_version
-from ratchet.status import Refusal, Status
 from ratchet.values import Artefact, Parity
+from ratchet.values.status import Refusal, Status
 
 LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
 WORKER = "ratchet.judge.values_worker"

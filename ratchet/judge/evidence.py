@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 FOLDERS = ("hlo_dumps", "profile_data")
 """Each holds one folder per experiment, named by its id."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ratchet.candidate.mesh import part
 from ratchet.chips import Chip
-from ratchet.schedule import machine, slice
+from ratchet.machine import machine, slice
 from ratchet.values import Mesh, Program, Timeline
 
 

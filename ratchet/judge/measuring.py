@@ -16,8 +16,8 @@ from ratchet.judge import audit
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
 from ratchet.measure import devices, session
-from ratchet.status import Refusal, Status
 from ratchet.values import MEASURED, Against, Artefact, Paired, Parity, Samples
+from ratchet.values.status import Refusal, Status
 
 BUDGET_SECONDS = session.BUDGET_SECONDS
 HLO = "optimized.hlo"

@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ratchet.status import Status
+from ratchet.values.status import Status
 
 ROW = 4.0
 ELEMENT = 16.0

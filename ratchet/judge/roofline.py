@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 from typing import Protocol
 
+from ratchet.account.band import band
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
-from ratchet.schedule.band import band
-from ratchet.schedule.ici import ici_for
-from ratchet.status import Refusal, Status
+from ratchet.machine.links import ici_for
 from ratchet.values import Samples, Score, Timeline
+from ratchet.values.status import Refusal, Status
 
 
 class Peak(Protocol):

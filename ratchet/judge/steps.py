@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from ratchet.status import Refusal, Status
 from ratchet.values import Step
+from ratchet.values.status import Refusal, Status
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from ratchet.candidate.problem import Problem, decode
 from ratchet.child import serve
 from ratchet.judge import instances, parity
 from ratchet.mosaic import run as mosaic
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 Arrays = list[np.ndarray[Any, Any]]
 

@@ -11,9 +11,9 @@ from types import TracebackType
 from ratchet.candidate import room
 from ratchet.child import Child
 from ratchet.chips import Chip
-from ratchet.judge import compile as compiling
+from ratchet.compiler import compile as compiling
 from ratchet.judge import correctness
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 NEEDED_BYTES = 256 << 20
 """Free space wanted for programs, dumps and what a kernel file may write."""

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, fields
 
 from ratchet.loop.compare import compare, of_row, of_score
-from ratchet.status import Status
 from ratchet.values import MEASURED, Conditions, Decision, Paired, Row, Verdict
+from ratchet.values.status import Status
 
 _LAST_KERNEL_STATUS = 49  # exit codes above it tell of the judge's own troubles
 

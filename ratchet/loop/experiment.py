@@ -27,8 +27,8 @@ from ratchet.loop.journal import Plan
 from ratchet.loop.rows import baseline_reason, comparisons, make_row, newest, no_change_reason
 from ratchet.loop.subject import Subject
 from ratchet.loop.workspace import Interrupts, locked
-from ratchet.status import Refusal, Status
 from ratchet.values import MEASURED, Against, Conditions, Decision, Row, Verdict
+from ratchet.values.status import Refusal, Status
 
 
 class Judge(Protocol):

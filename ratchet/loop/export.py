@@ -12,8 +12,8 @@ from pathlib import Path
 from ratchet.candidate.contract import SYMBOLS
 from ratchet.loop import log
 from ratchet.loop.history import History
-from ratchet.status import Refusal, Status
 from ratchet.values import Row
+from ratchet.values.status import Refusal, Status
 
 LINE = "# ---- judged at one shape by what follows; an export ends here ----"
 """Parts a kernel file: above it the kernel for any shape, below it the seven symbols."""

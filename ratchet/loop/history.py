@@ -31,7 +31,7 @@ from urllib.parse import quote
 
 from ratchet.loop.ledger import NAME as LEDGER
 from ratchet.loop.ledger import new_id, sync_folder, writing
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 EXPERIMENTS = "refs/ratchet/experiments/"
 ROWS = "refs/ratchet/rows/"

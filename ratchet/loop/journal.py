@@ -16,8 +16,8 @@ from pathlib import Path
 from ratchet.loop import ledger
 from ratchet.loop.history import ROWS, History, tip_ref
 from ratchet.loop.ledger import Addition, writing
-from ratchet.status import Refusal, Status
 from ratchet.values import Decision, Row
+from ratchet.values.status import Refusal, Status
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,8 +22,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ratchet.status import Refusal, Status
 from ratchet.values import Row
+from ratchet.values.status import Refusal, Status
 
 NAME = "results.tsv"
 COLUMNS = tuple(field.name for field in fields(Row))

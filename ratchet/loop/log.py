@@ -11,8 +11,8 @@ from ratchet.loop import journal, ledger
 from ratchet.loop.history import EXPERIMENTS, REPLACED, Head, History, tip_ref
 from ratchet.loop.ledger import REPAIR
 from ratchet.loop.workspace import locked
-from ratchet.status import Refusal, Status
 from ratchet.values import Row
+from ratchet.values.status import Refusal, Status
 
 FETCH = "git fetch REMOTE 'refs/ratchet/*:refs/ratchet/*'"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ratchet.candidate.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.history import EXPERIMENTS, Entry, Head, History
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 NEEDED_BYTES = 1 << 20
 """Free space wanted on the disks of work tree and git folder before anything is judged."""

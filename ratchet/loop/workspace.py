@@ -15,7 +15,7 @@ from types import FrameType
 from filelock import FileLock, Timeout
 
 from ratchet.loop.ledger import writing
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """What devices are attached, without opening them, and what none of them can exceed.
 
-Sources: [cloud] as in ``ratchet/chips.py``; [nvidia] the data sheets of H100 (SXM), H200, A100 (SXM) and L4, dense
+Sources: [cloud] as in ``ratchet/chips``; [nvidia] the data sheets of H100 (SXM), H200, A100 (SXM) and L4, dense
 bf16; [jax] JAX's table of PCI identifiers of TPUs; [x86] instructions per cycle of the widest x86 cores.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.chips import CHIPS
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 PCI = Path("/sys/bus/pci/devices")
 GOOGLE = "0x1ae0"

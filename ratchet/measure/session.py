@@ -13,8 +13,8 @@ from typing import Any
 
 from ratchet.child import Child, Limits
 from ratchet.measure import stats
-from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec, Launch, Paired, Samples
+from ratchet.values.status import Refusal, Status
 
 WORKER = "ratchet.measure.timing_worker"
 LIMITS = Limits(seconds=300, memory_bytes=20 << 30)

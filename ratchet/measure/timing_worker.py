@@ -24,7 +24,7 @@ from jax import export
 from ratchet.child import serve
 from ratchet.measure import trace
 from ratchet.measure.turns import Timed, check_clocks, take_turns, warm_up
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 PADDING_BYTES = 1 << 22
 """Up to so much is allocated first, at random: where arrays and code lie should differ from launch to launch."""

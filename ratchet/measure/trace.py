@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 MODULES = "XLA Modules"
 """The line of a TPU's plane that holds one event for every run of a compiled program."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 MIN_TURNS, MAX_TURNS = 30, 2000
 WARM_UP = 2

@@ -20,7 +20,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
 from ratchet.mosaic.module import Block, Function, KernelModule, Op, Type, Value
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 _LOCATION = re.compile(r'"([^"\n]+)":(\d+):\d+')
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from ratchet.mosaic.bindings import ir
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 _HARMLESS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
 """Custom calls of the partitioner, which the CPU compiler knows too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 _DTYPES: dict[str, object] = {
     "i1": jnp.bool_,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ratchet.mosaic.dtypes import bits
 from ratchet.mosaic.memory import Array, Index, Memory, Ref, Slice, Squeeze
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 
 class DynamicSlice(Ref):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from ratchet.status import Status
+from ratchet.values.status import Status
 
 
 class Kind(Enum):

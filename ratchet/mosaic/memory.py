@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import bits, is_float, unsigned
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 Index = Any
 """A Python int, a numpy integer or a traced int32 scalar."""

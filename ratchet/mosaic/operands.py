@@ -11,7 +11,7 @@ from ratchet.mosaic.machine import Machine
 from ratchet.mosaic.memory import Array, encode
 from ratchet.mosaic.rules import refuse
 from ratchet.mosaic.signature import Kernel, Operand
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 
 def in_hbm(machine: Machine, kernel: Kernel, operand: Operand, shape: tuple[int, ...], array: Array | None) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ratchet.mosaic.bindings import ir
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 _PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"})
 

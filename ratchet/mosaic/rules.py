@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ratchet.mosaic.module import KernelModule, Op, Value
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 if TYPE_CHECKING:
     from ratchet.mosaic.machine import Machine

@@ -21,8 +21,8 @@ from ratchet.mosaic.machine import DEVICES, Options
 from ratchet.mosaic.rules import is_remote
 from ratchet.mosaic.signature import Kernel, describe
 from ratchet.mosaic.witness import CELLS
-from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec
+from ratchet.values.status import Refusal, Status
 
 RULE_MODULES = (ops_arith, ops_control, ops_dma, ops_memory, ops_pack, ops_vector)
 """Importing them fills the table of operations."""

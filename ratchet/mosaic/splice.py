@@ -18,7 +18,7 @@ from ratchet.mosaic.bindings import ir, lowered_module, lowered_per_device
 from ratchet.mosaic.calls import Call, check_allowed, read_call, target, walk
 from ratchet.mosaic.machine import merge_reports
 from ratchet.mosaic.products import round_operands
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 CONFIG_WIDTH = 3
 """Seed of the order of parallel steps, fill of memory never written, fill of the padding past ragged edges."""

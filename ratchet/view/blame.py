@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ratchet.costs import Blame, LineCost, RegionCost, StepKind
 from ratchet.values import Timeline
+from ratchet.values.blame import Blame, LineCost, RegionCost, StepKind
 from ratchet.view.text import clean
 
 _WHERE = 34

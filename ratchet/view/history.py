@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ratchet.status import Status
 from ratchet.values import Decision, Row
+from ratchet.values.status import Status
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change, fixed, kind_of, number
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ratchet.status import Status
 from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Timeline, Verdict
+from ratchet.values.status import Status
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change, fixed, kind_of, number, size
 

@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ratchet.status import Status
 from ratchet.values import SCHEMA_VERSION, Row, Samples, Timeline, Verdict
+from ratchet.values.status import Status
 from ratchet.view.words import kind_of, number
 
 SCHEMA_PATH = Path(__file__).parents[1] / "verdict.schema.json"

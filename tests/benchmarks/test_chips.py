@@ -11,7 +11,7 @@ from benchmarks.published.cases import Case, read
 from benchmarks.published.modelled import tape_of
 from benchmarks.published.store import Store
 from ratchet.chips import CHIPS
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.decode import SHAPES, Shape, best, row, table_of
 from benchmarks.programs import edited
-from ratchet.status import Refusal, Status
 from ratchet.values import OpCost
+from ratchet.values.status import Refusal, Status
 from tests.view.timelines import timeline
 
 

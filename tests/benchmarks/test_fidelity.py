@@ -10,7 +10,7 @@ from benchmarks.published.modelled import scalar_inputs, tape_of
 from benchmarks.published.store import Store
 from benchmarks.published.tape import record
 from ratchet.chips import CHIPS
-from ratchet.schedule.constants import constants_for
+from ratchet.chips.constants import constants_for
 
 HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"
 ROWS = (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.candidate import contract
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 from tests.kernels import ATTENTION, CANDIDATES, LAYERNORM
 
 

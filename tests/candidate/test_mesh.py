@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ratchet.candidate.mesh import part, plain, read
-from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec, Mesh
+from ratchet.values.status import Refusal, Status
 
 INPUTS = (ArraySpec(shape=(16, 128), dtype="bfloat16"), ArraySpec(shape=(16, 1024, 128), dtype="bfloat16"))
 DECLARED = {"mesh": {"chip": 4}, "input_shardings": [[], [None, "chip"]]}

@@ -4,7 +4,7 @@ import pytest
 
 from ratchet.candidate import problem, room
 from ratchet.child import Limits
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 from tests.kernels import ATTENTION, edited
 
 LIMITS = Limits(seconds=60, memory_bytes=4 << 30)

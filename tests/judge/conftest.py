@@ -7,10 +7,10 @@ import pytest
 
 from ratchet.child import Limits
 from ratchet.chips import V5E
-from ratchet.judge import compile as compiling
+from ratchet.compiler import compile as compiling
 from ratchet.judge.workers import Workers
-from ratchet.status import Refusal
 from ratchet.values import Artefact, Program
+from ratchet.values.status import Refusal
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from ratchet.judge import audit
-from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec, Footprint, Program, Timeline, VmemBuffer
+from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import LAYERNORM
 

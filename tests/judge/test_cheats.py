@@ -16,8 +16,8 @@ from ratchet.candidate import room
 from ratchet.candidate.problem import encode, lock_path
 from ratchet.child import Limits
 from ratchet.judge.workers import Workers
-from ratchet.status import Status
 from ratchet.values import Conditions
+from ratchet.values.status import Status
 from tests.judge.programs import examined
 from tests.kernels import CANDIDATES
 

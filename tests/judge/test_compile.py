@@ -8,8 +8,8 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ratchet.judge import compile as compiling
-from ratchet.status import Refusal, Status
+from ratchet.compiler import compile as compiling
+from ratchet.values.status import Refusal, Status
 from tests.judge.programs import artefact, blocked, double, scratch
 
 F32 = jnp.float32

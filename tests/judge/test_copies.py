@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import pytest
 
+from ratchet.compiler.compile import copy_trap
+from ratchet.dump.copies import padded_bytes
 from ratchet.judge import audit
-from ratchet.judge.compile import copy_trap
-from ratchet.judge.copies import padded_bytes
 from tests.judge.programs import artefact, blocked, double
 
 BF16, F32 = jnp.bfloat16, jnp.float32

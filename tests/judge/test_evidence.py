@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.judge.evidence import digest, keep, prune
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 IDS = [f"e{number:02}" for number in range(25)]
 

@@ -7,8 +7,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.chips import V5E
-from ratchet.judge import memory
-from ratchet.status import Refusal, Status
+from ratchet.dump import memory
+from ratchet.values.status import Refusal, Status
 from tests.judge.programs import artefact, blocked, double, examined
 from tests.kernels import ATTENTION, edited
 

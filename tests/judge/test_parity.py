@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ratchet.judge.parity import compare, floor_of, insensitive, row_rms
-from ratchet.status import Status
+from ratchet.values.status import Status
 
 BF16 = ml_dtypes.bfloat16
 RNG = np.random.default_rng(7)

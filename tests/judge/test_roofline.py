@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ratchet.chips import V5E
 from ratchet.judge.roofline import floor_ms, measured, score
-from ratchet.status import Refusal, Status
 from ratchet.values import Band, Launch, Samples
+from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import ATTENTION
 

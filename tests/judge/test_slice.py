@@ -13,10 +13,10 @@ from ratchet.candidate import worker
 from ratchet.candidate.mesh import part
 from ratchet.candidate.problem import check_unchanged, decode, encode
 from ratchet.chips import V5E
-from ratchet.judge import compile as compiling
+from ratchet.compiler import compile as compiling
 from ratchet.judge import correctness, instances, latency, roofline
-from ratchet.status import Refusal, Status
 from ratchet.values import Timeline
+from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import CANDIDATES, edited
 

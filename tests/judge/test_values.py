@@ -9,7 +9,7 @@ import pytest
 from ratchet.candidate.problem import encode
 from ratchet.child import Limits
 from ratchet.judge import correctness, instances
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import ATTENTION, CANDIDATES, LAYERNORM, edited
 

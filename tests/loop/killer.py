@@ -18,7 +18,7 @@ from typing import Any
 import git
 
 from ratchet.loop import ledger, log
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
 CHANGING = {"update-ref", "update-index", "read-tree", "commit-tree"}

@@ -14,8 +14,8 @@ from pathlib import Path
 from ratchet.candidate.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.experiment import Outcome, run_experiment
-from ratchet.status import Status
 from ratchet.values import Against, Conditions, Row, Score, Verdict
+from ratchet.values.status import Status
 
 CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="libtpu 1 / jax 1", seal="5ea1", problem="9b0b")
 IGNORED = "hlo_dumps/\n"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ratchet.loop.compare import Modelled, compare, of_row, of_score, trade
 from ratchet.loop.decide import decide
-from ratchet.status import Status
 from ratchet.values import Band, Decision, Score
+from ratchet.values.status import Status
 from tests.loop.test_decide import row, verdict
 
 TIMES = st.floats(0.001, 100)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ratchet.loop.decide import Ruling, decide, scored
 from ratchet.loop.rows import make_row
-from ratchet.status import Status
 from ratchet.values import Conditions, Decision, Row, Score, Verdict
+from ratchet.values.status import Status
 from tests.loop.stage import CONDITIONS
 
 NUMBERS = st.floats() | st.floats(1, 1e4) | st.sampled_from([0.0, -1.0, 1000.0, math.nextafter(1000.0, 2000.0)])

@@ -3,7 +3,7 @@
 import pytest
 
 from ratchet.loop.export import LINE, export, header
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
 KERNEL = "kernels/one.py"

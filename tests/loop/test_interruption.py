@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.loop import log
-from ratchet.status import Refusal, Status
 from ratchet.values import Decision
+from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
 REPOSITORY = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def slow_run(stage: Stage, started: Path) -> subprocess.Popen[str]:
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from ratchet.status import Refusal\n"
+        "from ratchet.values.status import Refusal\n"
         "from tests.loop.stage import Stage\n"
         "root, started = map(Path, sys.argv[1:])\n"
         "stage = Stage(root=root, freezes=True)\n"

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.loop import ledger, log
-from ratchet.status import Refusal, Status
 from ratchet.values import Decision, Row
+from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60) | st.text('\\\t\n\r"x u0\x85\u2028', max_size=12)

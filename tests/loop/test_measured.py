@@ -9,8 +9,8 @@ from ratchet.loop.decide import decide
 from ratchet.loop.history import EXPERIMENTS
 from ratchet.loop.rows import comparisons
 from ratchet.measure import stats
-from ratchet.status import Refusal, Status
 from ratchet.values import Against, Conditions, Decision, Launch, Paired, Samples, Verdict
+from ratchet.values.status import Refusal, Status
 from tests.loop.stage import CONDITIONS, Stage, kernel_text, verdict_of
 from tests.loop.test_decide import row, verdict
 

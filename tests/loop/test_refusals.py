@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.status import Refusal, Status
 from ratchet.values import Decision
+from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
 

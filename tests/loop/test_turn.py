@@ -9,8 +9,8 @@ import pytest
 
 from ratchet.loop import ledger, log
 from ratchet.loop.experiment import judge_only
-from ratchet.status import Refusal, Status
 from ratchet.values import Decision
+from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
 

@@ -15,8 +15,8 @@ from ratchet.chips import V5E
 from ratchet.judge import measuring
 from ratchet.judge.workers import Workers
 from ratchet.measure import session
-from ratchet.status import Status
 from ratchet.values import Against, Conditions
+from ratchet.values.status import Status
 from tests.kernels import edited
 
 CHEATS = sorted((Path(__file__).parent / "cheats").glob("*.py"))

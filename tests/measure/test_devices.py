@@ -3,7 +3,7 @@
 import pytest
 
 from ratchet.measure import devices
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 
 @pytest.fixture

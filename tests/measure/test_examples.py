@@ -12,7 +12,7 @@ from jax.experimental import pallas as pl
 from prepare import ROOT
 from ratchet.candidate import worker
 from ratchet.judge import measuring
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 CPU = (ROOT / "examples" / "cpu_attention" / "kernel.py").read_text()
 GPU = (ROOT / "examples" / "gpu_attention" / "kernel.py").read_text()

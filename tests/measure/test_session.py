@@ -6,8 +6,8 @@ import pytest
 
 from ratchet.measure import session
 from ratchet.measure.session import CANDIDATE, INCUMBENT, KINDS, Device, Session
-from ratchet.status import Refusal, Status
 from ratchet.values import ArraySpec
+from ratchet.values.status import Refusal, Status
 
 
 class Scripted:

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from ratchet.measure import trace
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 
 def profile(*lines):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ratchet.measure.turns import MAX_TURNS, MIN_TURNS, Timed, check_clocks, digest, take_turns, warm_up
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 
 SETS = [[np.arange(4.0) + offset] for offset in range(3)]
 

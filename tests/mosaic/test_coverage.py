@@ -14,7 +14,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.mosaic.coverage import markdown
 from ratchet.mosaic.run import load
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 from tests.mosaic.twin import close, loaded
 
 DOCS = Path(__file__).parents[2] / "docs" / "mosaic_coverage.md"

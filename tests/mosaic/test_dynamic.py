@@ -15,7 +15,7 @@ from jax.experimental.pallas import tpu as pltpu
 from ratchet.mosaic.dynamic import DynamicSlice
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.memory import Buffer, Whole
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 from tests.mosaic.twin import loaded
 
 X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)

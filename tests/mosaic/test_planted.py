@@ -14,7 +14,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.mosaic.findings import Kind
-from ratchet.status import Status
+from ratchet.values.status import Status
 from tests.mosaic.twin import loaded
 
 X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)

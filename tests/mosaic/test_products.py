@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 from jax.experimental import pallas as pl
 
-from ratchet.status import Refusal, Status
+from ratchet.values.status import Refusal, Status
 from tests.mosaic.twin import loaded
 
 X, W = (np.random.default_rng(seed).normal(size=(128, 128)).astype(np.float32) for seed in (0, 1))

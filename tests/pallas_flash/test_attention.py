@@ -11,7 +11,7 @@ from jax.test_util import check_grads
 
 from pallas_flash import Config, attention
 from ratchet.judge.parity import compare, floor_of
-from ratchet.status import Status
+from ratchet.values.status import Status
 from tests.pallas_flash.cases import OPTIONS, SMALL, Case, covering, numbered, pairs_of
 
 TABLE = dict(numbered())

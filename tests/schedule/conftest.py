@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.schedule import constants
+from ratchet.chips import constants
 
 _VALUES = {
     "hbm_efficiency": 0.88,

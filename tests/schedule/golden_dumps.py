@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ratchet.chips import V5E
-from ratchet.schedule.machine import run
+from ratchet.machine.machine import run
 from ratchet.values import Timeline
 
 GOLDEN = Path(__file__).parent / "golden"

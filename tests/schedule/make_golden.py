@@ -26,8 +26,8 @@ GOLDEN_SLICE = Path(__file__).parent / "golden_slice"
 
 def main() -> None:
     """Compiles every program and packs what the machine reads."""
-    from ratchet.schedule.dumps import dump_flags
-    from ratchet.schedule.image import OFFSETS_PASS
+    from ratchet.dump.dumps import dump_flags
+    from ratchet.dump.image import OFFSETS_PASS
 
     version = f"libtpu-{importlib.metadata.version('libtpu')}"
     slices = sys.argv[1:2] == ["slice"]
@@ -72,7 +72,7 @@ def _compile_slices(dumps: Path, target: Path, wanted: list[str]) -> None:
     from jax.experimental import topologies
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    from ratchet.schedule.image import constant_segment
+    from ratchet.dump.image import constant_segment
     from tests.schedule.slice_programs import CHIP_IDS, CHIPS, PROGRAMS, SHARD
 
     topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")

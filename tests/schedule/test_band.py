@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.schedule import band
+from ratchet.account import band
 from ratchet.values import Timeline
 
 BANDS = band.Bands(

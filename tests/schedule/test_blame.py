@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.costs import Blame, LineCost
-from ratchet.schedule.bundles import Instruction, Listing, parse
-from ratchet.schedule.shares import ISSUE_SLOTS, Shares, whole
-from ratchet.schedule.sources import BRANCH, NO_LINE, PIPELINE, UNKNOWN, Place, places, reads_of, stalls
-from ratchet.schedule.units import slots
+from ratchet.account.shares import ISSUE_SLOTS, Shares, whole
+from ratchet.account.sources import BRANCH, NO_LINE, PIPELINE, UNKNOWN, Place, places, reads_of, stalls
+from ratchet.chips.units import slots
+from ratchet.dump.bundles import Instruction, Listing, parse
 from ratchet.values import Timeline
+from ratchet.values.blame import Blame, LineCost
 from tests.schedule.golden_dumps import COMPILERS, PROGRAMS, model, unpack
 from tests.schedule.test_golden import INPUTS, RUNNING
 
@@ -154,9 +154,9 @@ def test_every_bundle_is_shared_out_exactly(bundles: list[tuple[Instruction, ...
     shares = Shares(listing, [(0, len(bundles))], compiler="c", elsewhere=None)
     executed = shares.times([times])
     assert sum(shares.cycles(executed).values()) == times * len(bundles)
-    occupying = [i for bundle in bundles for i in bundle if slots(i)]
+    occupying = [i for bundle in bundles for i in bundle if slots(*i[:3])]
     assert sum(sum(own.values()) for own in shares.issues(executed).values()) == times * sum(
-        len(slots(i) or ()) for i in occupying
+        len(slots(*i[:3]) or ()) for i in occupying
     )
 
 

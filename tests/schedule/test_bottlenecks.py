@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ratchet.account.shares import Shares
 from ratchet.chips import V5E
-from ratchet.costs import Blame, LineCost, Loss
-from ratchet.schedule.bundles import parse
-from ratchet.schedule.machine import run
-from ratchet.schedule.shares import Shares
-from ratchet.schedule.units import SLOTS
+from ratchet.chips.units import SLOTS
+from ratchet.dump.bundles import parse
+from ratchet.machine.machine import run
 from ratchet.values import Timeline
+from ratchet.values.blame import Blame, LineCost, Loss
 from tests.kernels import edited
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.schedule.bundles import Instruction, parse
-from ratchet.status import Refusal, Status
+from ratchet.dump.bundles import Instruction, parse
+from ratchet.values.status import Refusal, Status
 
 HEADER = "= control target key start\nLB: loop body\n= control target key end\n\n"
 

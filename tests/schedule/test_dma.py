@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from ratchet.chips import V5E
-from ratchet.schedule.constants import constants_for
-from ratchet.schedule.dma import Memory
-from ratchet.status import Refusal, Status
+from ratchet.chips.constants import constants_for
+from ratchet.machine.dma import Memory
+from ratchet.values.status import Refusal, Status
 
 # 32 B per cycle and granule, so that times can be read off.
 SIMPLE = dataclasses.replace(

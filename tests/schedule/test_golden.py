@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ratchet.schedule.assertions import meaning
-from ratchet.schedule.bundles import parse
-from ratchet.schedule.units import slots
-from ratchet.status import Refusal, Status
+from ratchet.chips.units import slots
+from ratchet.dump.bundles import parse
+from ratchet.machine.assertions import meaning
+from ratchet.values.status import Refusal, Status
 from tests.schedule.golden_dumps import COMPILERS, PROGRAMS, model, unpack
 
 SCALARS = np.array([2.5, 3.0, 0.25, 9.0, 1.0, 0.5, 0.0, 0.0], np.float32)  # 2.5 * 3 - 0.25: 7 times, and the branch
@@ -83,7 +83,7 @@ def test_slots_agree_with_the_compilers_own_count(compiler: str, program: str, t
         (listing,) = folder.glob(f"{stem}-*-packed-bundles-post-ra.txt")
         (outline,) = folder.glob(f"{stem}-*-post-bundle-packing-post-ra.txt")
         parsed = parse(listing.read_text(), outline.read_text(), file=listing.name, compiler=compiler)
-        found = [s for bundle in parsed.bundles for i in bundle for s in slots(i) or ()]
+        found = [s for bundle in parsed.bundles for i in bundle for s in slots(*i[:3]) or ()]
         for column in ("VALU", "VPOP", "EUP", "VLOAD", "FILL", "VSTORE", "SPILL", "SALU"):
             assert found.count(column) == stated[column], (path.name, column)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ratchet.schedule.hlo import array_types, lay_out, literal, parse_hlo, rearranged
+from ratchet.dump.hlo import array_types, lay_out, literal, parse_hlo, rearranged
 
 TEXT = """HloModule m, is_scheduled=true
 

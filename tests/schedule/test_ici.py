@@ -7,10 +7,10 @@ from math import inf
 import pytest
 
 from ratchet.chips import V5E
-from ratchet.schedule.ici import Ici, Links, ici_for
-from ratchet.schedule.image import constant_segment
-from ratchet.schedule.turns import Turns
-from ratchet.status import Refusal
+from ratchet.dump.image import constant_segment
+from ratchet.machine.links import Ici, Links, ici_for
+from ratchet.machine.turns import Turns
+from ratchet.values.status import Refusal
 
 # One byte per cycle and a hop of 100 cycles, so that times can be read off.
 SIMPLE = Ici(shape=(2, 2), link_bytes_per_s=1.0, hop_s=100.0, source="a test")

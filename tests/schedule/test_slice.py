@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ratchet.chips import V5E
-from ratchet.schedule.machine import run
-from ratchet.schedule.slice import run_slice
-from ratchet.status import Refusal, Status
+from ratchet.machine.machine import run
+from ratchet.machine.slice import run_slice
 from ratchet.values import Timeline
+from ratchet.values.status import Refusal, Status
 from tests.schedule.golden_dumps import unpack
 
 GOLDEN = Path(__file__).parent / "golden_slice"

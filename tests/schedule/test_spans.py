@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.schedule import spans as module
-from ratchet.schedule.dma import Ends
-from ratchet.schedule.spans import make_spans
-from ratchet.schedule.timeline import OpRun
+from ratchet.account import spans as module
+from ratchet.account.spans import make_spans
+from ratchet.account.timeline import OpRun
+from ratchet.machine.dma import Ends
 from ratchet.values import Span
 from tests.schedule.golden_dumps import COMPILERS, model, unpack
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.schedule.unknown import Unknown
-from ratchet.schedule.words import Words
+from ratchet.machine.unknown import Unknown
+from ratchet.machine.words import Words
 
 FLOATS = st.floats(width=32)
 NUMPY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}

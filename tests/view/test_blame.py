@@ -10,8 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from ratchet.status import Status
 from ratchet.values import Timeline
+from ratchet.values.status import Status
 from ratchet.view.blame import blame_text
 from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
 from tests.schedule.golden_dumps import COMPILERS, model, unpack

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from ratchet.status import Status
 from ratchet.values import Claim, Copy, Step
+from ratchet.values.status import Status
 from ratchet.view.history import log_table, show
 from ratchet.view.progress import Progress
 from ratchet.view.terminal import report, result_line

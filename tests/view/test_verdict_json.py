@@ -6,8 +6,8 @@ import json
 import jsonschema
 import pytest
 
-from ratchet.status import Status
 from ratchet.values import SCHEMA_VERSION, Decision, Parity
+from ratchet.values.status import Status
 from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
 
 from .timelines import row, verdict

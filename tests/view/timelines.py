@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from ratchet.status import Status
 from ratchet.values import (
     Claim,
     Conditions,
@@ -18,6 +17,7 @@ from ratchet.values import (
     Verdict,
     VmemBuffer,
 )
+from ratchet.values.status import Status
 
 FLOPS = 600_000_000
 

@@ -1,0 +1,324 @@
+"""Which source line each instruction of a listing belongs to, and what each empty bundle waits for. Pure.
+
+The compiler writes a location behind most vector instructions. Those without one (spills, selects, transcendentals) get
+the line of what they serve: a store that of the instruction whose value it stores, anything else that of the first
+instruction that reads its result, or else that of the one that made its operands. Scalar code without a location is
+the pipeline that the compiler puts around a kernel body.
+
+An empty bundle is a cycle in which the next bundle cannot issue yet. What that one waits for is not written down, but
+leaves a trace: the compiler issues it as soon as it can. So an operand that is used at the shortest distance from its
+making that this listing ever shows for that pair of opcodes is what was waited for, and likewise an issue to a unit at
+the shortest distance from the one before. Where nothing is at its shortest distance (or a pair occurs only once, which
+proves nothing) the empty bundle is blamed on the bundle that issues next, waiting for ``?``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ratchet.chips.units import is_vector_code, slots
+from ratchet.dump.bundles import Instruction
+from ratchet.machine.translate import DELAY_SLOTS
+
+PIPELINE = "pipeline code of the compiler"
+"""Scalar code without a source line: window addresses, DMA starts and waits, loop control."""
+NO_LINE = "vector code without a source line"
+UNKNOWN = "?"
+"""Unit of a stall for which no instruction can be named."""
+BRANCH = "branch"
+"""Unit of a stall in the delay slots of a branch."""
+
+_LOCATION = re.compile(r'"([^"]*)":(\d+):')
+_VALUE = re.compile(r"%([a-z]*\d+)")
+_UNIT = re.compile(r"(mxu|xlu)\d")
+_EVIDENCE = 3
+"""How often a shortest distance must be seen before it says anything."""
+
+Where = tuple[int, int]
+"""Bundle and place in the bundle of an instruction."""
+Reads = Sequence[Sequence[Sequence[str]]]
+"""Values that every instruction reads, bundle by bundle."""
+
+
+class Place(NamedTuple):
+    """A line of a source file; line 0 where there is none, and ``file`` then says what it is."""
+
+    file: str
+    line: int
+
+
+class Stall(NamedTuple):
+    """What empty bundles wait for: shares of them per place, and the unit."""
+
+    start: int
+    end: int
+    blamed: tuple[tuple[Place, str], ...]
+    """Who is blamed, in equal shares; more than one only where the next bundle is blamed."""
+
+
+def place_of(notes: Sequence[str]) -> Place | None:
+    """The source line that an instruction's notes tell, or None. Folders are left out of the file's name."""
+    for note in notes:
+        if note.startswith("loc("):
+            match = _LOCATION.search(note)
+            if match is not None:
+                return Place(match.group(1).replace("\\", "/").rpartition("/")[2], int(match.group(2)))
+    return None
+
+
+def unit_of(instruction: Instruction) -> str:
+    """The unit that an instruction is booked under: its slot class, with spills and fills apart."""
+    classes = slots(*instruction[:3]) or ()
+    for name in ("SPILL", "FILL", "EUP"):
+        if name in classes:
+            return name
+    return classes[0] if classes else ""
+
+
+def reads_of(bundles: Sequence[tuple[Instruction, ...]]) -> Reads:
+    """The values that every instruction reads: ``v3400`` for ``%v3400_v28``, whatever register holds it."""
+    find = _VALUE.findall
+    return [[find(instruction.operands) for instruction in bundle] for bundle in bundles]
+
+
+def _value(dest: str) -> str:
+    return dest.partition("_")[0]
+
+
+def places(
+    bundles: Sequence[tuple[Instruction, ...]], reads: Reads, elsewhere: Place | None = None
+) -> list[list[Place]]:
+    """The place of every instruction, bundle by bundle. With ``elsewhere`` everything is there: an op of XLA's."""
+    if elsewhere is not None:
+        return [[elsewhere] * len(bundle) for bundle in bundles]
+    memo: dict[tuple[str, ...], Place | None] = {}
+    found: list[list[Place | None]] = []
+    lost: dict[str, Where] = {}
+    for address, bundle in enumerate(bundles):
+        row: list[Place | None] = []
+        for number, instruction in enumerate(bundle):
+            notes = instruction.notes
+            if notes not in memo:
+                memo[notes] = place_of(notes)
+            place = memo[notes]
+            row.append(place)
+            if place is None and is_vector_code(instruction.opcode):
+                lost[_value(instruction.dest)] = (address, number)
+        found.append(row)
+    if lost:
+        _from_readers(bundles, reads, found, lost)
+        _from_makers(bundles, reads, found, lost)
+    default = Place(PIPELINE, 0), Place(NO_LINE, 0)
+    return [
+        [place or default[is_vector_code(instruction.opcode)] for place, instruction in zip(row, bundle, strict=True)]
+        for row, bundle in zip(found, bundles, strict=True)
+    ]
+
+
+def _from_readers(
+    bundles: Sequence[tuple[Instruction, ...]],
+    reads: Reads,
+    found: list[list[Place | None]],
+    lost: dict[str, Where],
+) -> None:
+    """Backwards, so that a chain of instructions without a line gets that of its end; the first reader wins."""
+    reader: dict[str, Place] = {}
+    for address in range(len(bundles) - 1, -1, -1):
+        row = found[address]
+        for number, values in enumerate(reads[address]):
+            place = row[number]
+            if place is None:
+                value = _value(bundles[address][number].dest)
+                if value in reader and value in lost:
+                    place = row[number] = reader[value]
+            if place is not None and place.line:
+                for value in values:
+                    if value in lost:
+                        reader[value] = place
+
+
+def _from_makers(
+    bundles: Sequence[tuple[Instruction, ...]],
+    reads: Reads,
+    found: list[list[Place | None]],
+    lost: dict[str, Where],
+) -> None:
+    """Forwards: stores, and results that nobody with a line reads."""
+    rest = sorted(where for where in lost.values() if found[where[0]][where[1]] is None)
+    wanted = {value for address, number in rest for value in reads[address][number]}
+    made = {
+        value: (address, number)
+        for address, bundle in enumerate(bundles)
+        for number, instruction in enumerate(bundle)
+        if (value := _value(instruction.dest)) in wanted
+    }
+    for address, number in rest:
+        for value in reversed(reads[address][number]):  # the stored value stands last
+            where = made.get(value)
+            place = found[where[0]][where[1]] if where else None
+            if place is not None and value[0] != "s":
+                found[address][number] = place
+                break
+
+
+# --- empty bundles ---
+
+
+def stalls(
+    bundles: Sequence[tuple[Instruction, ...]],
+    reads: Reads,
+    blocks: Sequence[tuple[int, int]],
+    where: list[list[Place]],
+) -> list[Stall]:
+    """Every run of empty bundles and who is blamed for it.
+
+    Args:
+        bundles: the listing.
+        reads: of :func:`reads_of`.
+        blocks: first and last address (exclusive) of the basic blocks: distances across branches mean nothing.
+        where: of :func:`places`.
+    """
+    runs: list[tuple[int, int, int]] = []  # first, after the last, end of the block
+    waiting: dict[int, list[_Distance]] = {}
+    shortest: dict[int, list[int]] = {}  # by pair: least distance and how often it was seen
+    for first, last in blocks:
+        made: dict[str, tuple[int, int, int]] = {}
+        issued: dict[str, tuple[int, int, int]] = {}
+        products = _products(bundles, first, last)
+        empty_from = first
+        for address in range(first, last):
+            bundle = bundles[address]
+            if not bundle:
+                continue
+            stalled = address > empty_from
+            if stalled:
+                runs.append((empty_from, address, last))
+            empty_from = address + 1
+            found = _distances(bundle, reads[address], address, made, issued, products)
+            for pair, distance, _, _ in found:
+                best = shortest.get(pair)
+                if best is None or distance < best[0]:
+                    shortest[pair] = [distance, 1]
+                elif distance == best[0]:
+                    best[1] += 1
+            if stalled:
+                waiting[address] = found
+            for number, instruction in enumerate(bundle):
+                opcode = instruction.opcode
+                kind, key = _KINDS[opcode]
+                made[_value(instruction.dest)] = (address, number, kind)
+                if key:
+                    issued[key] = (address, number, kind)
+        if last > empty_from:
+            runs.append((empty_from, last, last))
+    blamed: list[Stall] = []
+    for start, end, last in runs:
+        bound = [
+            (distance, shortest[pair][1], (address, number))
+            for pair, distance, address, number in (waiting[end] if end < last else ())
+            if distance == shortest[pair][0] and shortest[pair][1] >= _EVIDENCE and distance > end - start
+        ]
+        blamed.append(Stall(start, end, _blamed(bundles, where, start, end if end < last else None, bound)))
+    return blamed
+
+
+_Distance = tuple[int, int, int, int]
+"""A pair of kinds of opcodes, the distance between them, and where the earlier one is."""
+
+_AFTER = 1 << 40
+"""Added to a pair that shares a unit rather than a value."""
+
+
+class _Kinds(dict[str, tuple[int, str]]):
+    """Per opcode: a number for its kind, the same for all units of a kind, and the unit whose turn it waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: dict[str, int] = {}
+
+    def __missing__(self, opcode: str) -> tuple[int, str]:
+        kind = _UNIT.sub(r"\1", opcode)
+        number = self._numbers.setdefault(kind, len(self._numbers))
+        unit = _UNIT.search(opcode)
+        key = unit.group() if unit is not None and not opcode.startswith("vpop") else ""
+        # Weights are pushed beside the products, by a port of their own.
+        self[opcode] = (number, "push " + key if opcode.startswith("vmatpush") else key)
+        return self[opcode]
+
+
+_KINDS = _Kinds()
+
+
+def _distances(
+    bundle: tuple[Instruction, ...],
+    reads: Sequence[Sequence[str]],
+    address: int,
+    made: dict[str, tuple[int, int, int]],
+    issued: dict[str, tuple[int, int, int]],
+    products: dict[Where, Where],
+) -> list[_Distance]:
+    """What the instructions of a bundle may have waited for."""
+    found: list[_Distance] = []
+    for number, instruction in enumerate(bundle):
+        kind, key = _KINDS[instruction.opcode]
+        for value in reads[number]:
+            earlier = made.get(value)
+            if earlier is not None:
+                found.append((earlier[2] << 20 | kind, address - earlier[0], earlier[0], earlier[1]))
+        if key:
+            for before in (key, key[5:] if key.startswith("push ") else "push " + key):
+                earlier = issued.get(before)
+                if earlier is not None:
+                    found.append((_AFTER | earlier[2] << 20 | kind, address - earlier[0], earlier[0], earlier[1]))
+        elif (address, number) in products:
+            at, place = products[address, number]
+            # All products are alike here: their kinds differ in what they do to weights, not in how long they take.
+            found.append((_AFTER | kind, address - at, at, place))
+    return found
+
+
+def _products(bundles: Sequence[tuple[Instruction, ...]], first: int, last: int) -> dict[Where, Where]:
+    """Which matrix product a result popped from a matrix unit belongs to: they leave it in the order of issue."""
+    pushed: dict[str, list[tuple[int, int]]] = {}
+    popped: dict[str, list[tuple[int, int]]] = {}
+    for address in range(first, last):
+        for number, instruction in enumerate(bundles[address]):
+            opcode = instruction.opcode
+            if "mxu" not in opcode:
+                continue
+            unit = opcode[opcode.index("mxu") :]
+            if opcode.startswith("vmatmul"):
+                pushed.setdefault(unit, []).append((address, number))
+            elif opcode.startswith("vpop") and not instruction.operands:
+                popped.setdefault(unit, []).append((address, number))
+    found = {}
+    for unit, results in popped.items():
+        products = pushed.get(unit, ())
+        each = len(results) // max(1, len(products))
+        if products and each * len(products) == len(results):  # else a product and its results lie in different blocks
+            found.update({result: products[i // each] for i, result in enumerate(results)})
+    return found
+
+
+def _blamed(
+    bundles: Sequence[tuple[Instruction, ...]],
+    where: list[list[Place]],
+    start: int,
+    next_bundle: int | None,
+    bound: list[tuple[int, int, tuple[int, int]]],
+) -> tuple[tuple[Place, str], ...]:
+    """Who is blamed for the empty bundles from ``start`` on; ``bound`` are distance, evidence and the earlier one."""
+    for back in range(1, DELAY_SLOTS + 1):
+        if start >= back and (next_bundle is None or next_bundle <= start - back + DELAY_SLOTS + 1):
+            for number, instruction in enumerate(bundles[start - back]):
+                if instruction.opcode == "sbr.rel":
+                    return ((where[start - back][number], BRANCH),)
+    if next_bundle is None:
+        return ((Place(PIPELINE, 0), UNKNOWN),)
+    if bound:
+        # Several may bind at once. The longest is named: the compiler may put short ones off until they just fit.
+        _, _, (address, number) = max(bound)
+        return ((where[address][number], unit_of(bundles[address][number]) or UNKNOWN),)
+    return tuple((place, UNKNOWN) for place in where[next_bundle])

@@ -1,0 +1,245 @@
+"""Spans of the modelled timeline: the first, some steady and the last grid steps one by one, the rest summarised.
+
+Nothing is dropped silently: what lies between kept windows becomes one labelled span per lane. No span ends before it
+begins or lies outside the run, however transfers overlap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ratchet.account.shares import Shares
+from ratchet.chips.units import CAPACITY, SLOTS
+from ratchet.machine.dma import Ends
+from ratchet.machine.steps import KernelSteps
+from ratchet.values import Span
+
+if TYPE_CHECKING:
+    from ratchet.account.timeline import Record
+
+WINDOW_STEPS = 32
+"""Grid steps kept at the beginning, in the middle and at the end of a kernel."""
+DETAIL_STEPS = 512
+"""The same when detail is asked for."""
+KEPT_OPS = 500
+"""Executions of HLO ops kept at each end."""
+KEPT_TRANSFERS = 400
+"""DMAs and waits kept at each end of a program without a pipeline loop."""
+
+LANES = ("MXU", "VALU", "XLU", "EUP", "VLOAD", "VSTORE", "SALU", "stalls")
+"""Lanes of units, and that of empty bundles."""
+LEAST_BUSY = 0.001
+"""Units below this share get no span."""
+
+Attributes = dict[str, int | float | str]
+
+
+def make_spans(record: Record, shares: Mapping[str, Shares], *, detail: bool, mxu_per_core: int) -> tuple[Span, ...]:
+    """All spans, by lane."""
+    keep = DETAIL_STEPS if detail else WINDOW_STEPS
+    spans: list[Span] = [Span(lane="XLA Modules", name="modelled run", start_cycles=0, end_cycles=record.cycles)]
+    spans += _op_spans(record)
+    windows: list[tuple[int, int]] = []
+    for name, kernel in record.steps.kernels.items():
+        if not kernel.starts:
+            continue
+        busy = np.array([unit_cycles(shares[name], path.counts, mxu_per_core) for path in kernel.paths])
+        found, kept = _step_spans(name, kernel, busy, keep)
+        spans += found
+        windows += kept
+    spans += _whole_ops(record, shares, mxu_per_core)
+    spans += _transfer_spans(record, sorted(windows))
+    return tuple(_within(span, record.cycles) for span in spans)
+
+
+def _within(span: Span, cycles: int) -> Span:
+    """The span, cut where the run ends: a copy that nobody waits for may be under way then."""
+    return span if span.end_cycles <= cycles else replace(span, end_cycles=max(span.start_cycles, cycles))
+
+
+def unit_cycles(shares: Shares, counts: Sequence[int], mxu_per_core: int) -> list[float]:
+    """For how many cycles each lane is busy when the blocks of a listing are executed ``counts`` times."""
+    times = shares.times(counts)
+    issued = dict(zip(SLOTS, (int(n) for n in times @ shares.slots), strict=True))
+    found = {slot: issued[slot] / CAPACITY[slot] for slot in LANES if slot in CAPACITY}
+    found["MXU"] = int((times @ shares.mxu).sum()) / mxu_per_core
+    found["XLU"] = int((times @ shares.xlu).sum()) / CAPACITY["XLU"]
+    found["stalls"] = int(times[shares.empty].sum())
+    return [found[lane] for lane in LANES]
+
+
+def _lane_spans(busy: Sequence[float], start: int, end: int, what: str = "") -> list[Span]:
+    """One span per lane that is busy between two cycles, for ``what``."""
+    spans = []
+    for lane, cycles in zip(LANES, busy, strict=True):
+        share = cycles / max(1, end - start)
+        if share >= LEAST_BUSY:
+            name = f"{what}{share:.0%} {'empty bundles' if lane == 'stalls' else 'busy'}"
+            attributes: Attributes = {"busy_share": round(share, 4)}
+            spans.append(Span(lane=lane, name=name, start_cycles=start, end_cycles=end, attributes=attributes))
+    return spans
+
+
+def _op_spans(record: Record) -> list[Span]:
+    runs = _both_ends(record.op_runs, KEPT_OPS)
+    spans = [
+        Span(
+            lane="XLA Ops",
+            name=item.name,
+            start_cycles=item.start,
+            end_cycles=item.end,
+            attributes={"opcode": record.opcodes.get(item.name, "runtime")},
+        )
+        for item in runs
+    ]
+    left_out = record.op_runs.count - len(runs)
+    if left_out:
+        # Runs are kept in the order of their ends, and one may hold others: its start proves nothing.
+        first, last = runs[KEPT_OPS - 1].end, runs[-KEPT_OPS].end
+        spans.append(
+            Span(
+                lane="XLA Ops",
+                name=f"{left_out} executions (summarised)",
+                start_cycles=first,
+                end_cycles=max(first, last),
+                attributes={"executions": left_out},
+            )
+        )
+    return spans
+
+
+def _whole_ops(record: Record, shares: Mapping[str, Shares], mxu_per_core: int) -> list[Span]:
+    """Lanes of units for what has no grid steps: one span per execution, with the average over all of them."""
+    spans: list[Span] = []
+    for item in _both_ends(record.op_runs, KEPT_OPS):
+        unit = record.unit_of_op.get(item.name, item.name)
+        kernel = record.steps.kernels.get(unit)
+        if unit not in shares or (kernel is not None and kernel.starts):
+            continue
+        counts = record.units[unit][0].counts
+        busy = unit_cycles(shares[unit], counts, mxu_per_core)
+        spans += _lane_spans([cycles / max(1, counts[0]) for cycles in busy], item.start, item.end, f"{item.name}: ")
+    return spans
+
+
+def _both_ends(ends: Ends, keep: int) -> list[Any]:
+    items = [*ends.first, *ends.last]
+    return items if ends.count <= 2 * keep else [*items[:keep], *items[-keep:]]
+
+
+def _step_spans(
+    name: str, kernel: KernelSteps, busy: np.ndarray, keep: int
+) -> tuple[list[Span], list[tuple[int, int]]]:
+    """Spans of one kernel's grid steps and their units, and the windows of cycles in which single steps were kept."""
+    starts, ends = kernel.starts, kernel.ends
+    paths = np.array(kernel.path_numbers)
+    count = len(starts)
+    middle = count // 2
+    ranges = [(0, keep), (middle, middle + keep), (count - keep, count)] if count > 3 * keep else [(0, count)]
+    spans: list[Span] = []
+    windows: list[tuple[int, int]] = []
+    reached = 0
+    for low, high in ranges:
+        if low > reached:
+            start, end, steps = starts[reached], ends[low - 1], low - reached
+            attributes: Attributes = {"steps": steps, "mean_cycles": (end - start) / steps}
+            attributes["wait_cycles"] = sum(kernel.step_waits[reached:low])
+            label = f"steps {reached}–{low - 1} of {name} (summarised)"
+            spans.append(Span(lane="Steps", name=label, start_cycles=start, end_cycles=end, attributes=attributes))
+            together = np.bincount(paths[reached:low], minlength=len(busy)) @ busy
+            spans += _lane_spans(together.tolist(), start, end, "(summarised) ")
+        for i in range(low, high):
+            spans.append(
+                Span(
+                    lane="Steps",
+                    name=f"step {i} of {name}",
+                    start_cycles=starts[i],
+                    end_cycles=ends[i],
+                    attributes={"wait_cycles": kernel.step_waits[i]},
+                )
+            )
+            spans += _lane_spans(busy[paths[i]].tolist(), starts[i], ends[i])
+        windows.append((starts[low], ends[high - 1]))
+        reached = high
+    return spans, windows
+
+
+class _Gaps:
+    """What was issued outside the kept windows, summed up per gap between them and per lane."""
+
+    def __init__(self, windows: Sequence[tuple[int, int]]) -> None:
+        self._starts = [start for start, _ in windows]
+        self._windows = windows
+        self._found: dict[tuple[int, str], list[int]] = {}
+
+    def keeps(self, cycle: int) -> bool:
+        """Whether something issued at ``cycle`` is shown for itself."""
+        place = bisect_right(self._starts, cycle) - 1
+        return place >= 0 and cycle <= self._windows[place][1]
+
+    def add(self, lane: str, start: int, end: int, amount: int) -> None:
+        entry = self._found.setdefault((bisect_left(self._starts, start), lane), [start, end, 0, 0])
+        entry[0] = min(entry[0], start)
+        entry[1] = max(entry[1], end)
+        entry[2] += 1
+        entry[3] += amount
+
+    def spans(self) -> list[Span]:
+        return [
+            Span(
+                lane=lane,
+                name=f"{number} {'waits' if lane == 'DMA wait' else 'copies'} (summarised)",
+                start_cycles=start,
+                end_cycles=end,
+                attributes={"count": number, "cycles" if lane == "DMA wait" else "bytes": amount},
+            )
+            for (_, lane), (start, end, number, amount) in self._found.items()
+        ]
+
+
+def _lane_of(source: str, target: str) -> str:
+    if "hbm" not in (source, target):
+        return "DMA local"
+    return "DMA out" if target == "hbm" and source != "hbm" else "DMA in"
+
+
+def _transfer_spans(record: Record, windows: list[tuple[int, int]]) -> list[Span]:
+    """DMA and wait spans: those issued inside a window one by one, those between windows summarised."""
+    memory = record.memory
+    transfers = [*memory.transfers.first, *memory.transfers.last]
+    waits = [*memory.waits.first, *memory.waits.last]
+    if len(transfers) <= 2 * KEPT_TRANSFERS and memory.transfers.count == len(transfers):
+        windows = [(0, record.cycles)]
+    elif not windows:
+        windows = [(0, transfers[KEPT_TRANSFERS][0]), (transfers[-KEPT_TRANSFERS][0], record.cycles)]
+    gaps = _Gaps(windows)
+    spans: list[Span] = []
+    for issued, begin, done, size, source, target in transfers:
+        lane = _lane_of(source, target)
+        if gaps.keeps(issued):
+            name, attributes = f"{source}→{target} {size} B", {"bytes": size, "service_start_cycles": begin}
+            spans.append(Span(lane=lane, name=name, start_cycles=issued, end_cycles=done, attributes=attributes))
+        else:
+            gaps.add(lane, issued, done, size)
+    for start, end, flag in waits:
+        if gaps.keeps(start):
+            name = f"wait {end - start} cycles"
+            said: Attributes = {"for": record.flag_name(flag)}
+            spans.append(Span(lane="DMA wait", name=name, start_cycles=start, end_cycles=end, attributes=said))
+        else:
+            gaps.add("DMA wait", start, end, end - start)
+    spans += gaps.spans()
+    for lane, kept, what in (("DMA in", memory.transfers, "copies"), ("DMA wait", memory.waits, "waits")):
+        lost = kept.count - len(kept.first) - len(kept.last)
+        if lost:
+            # They were issued, in order, between the last one kept before them and the first one after.
+            start, end = kept.first[-1][0], kept.last[0][0]
+            name = f"{lost} more {what}, not kept one by one (summarised)"
+            counted: Attributes = {"count": lost}
+            spans.append(Span(lane=lane, name=name, start_cycles=start, end_cycles=max(start, end), attributes=counted))
+    return spans

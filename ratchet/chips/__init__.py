@@ -1,0 +1,124 @@
+"""What is known of each TPU, every number with its source.
+
+Sources: [cloud] Google Cloud TPU documentation, v5e system architecture; [book] "How to Scale Your
+Model" (the Scaling Book), TPU chapter; [tpu_info] ``jax.experimental.pallas.tpu`` device
+information; [compiler] the error texts and dump headers of libtpu; [fit] fitted by this project on
+published device timings (see ``docs/architecture.md``). How far each chip's modelled latencies were checked is told
+in ``ratchet/chips/constants.json``.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chip:
+    """One TPU as a program has it (JAX's device), as far as the judge and the schedule machine need to know it."""
+
+    name: str
+    topology: str
+    """Topology name for ahead-of-time compilation: the smallest slice that is offered."""
+    accelerator_type: str
+    """Value of ``TPU_ACCELERATOR_TYPE`` while compiling for it."""
+    clock_hz: float
+    peak_bf16_flops: float
+    peak_int8_ops: float
+    hbm_bytes: int
+    hbm_bytes_per_s: float
+    vmem_bytes: int
+    default_scoped_vmem_bytes: int
+    cores: int
+    """TensorCores that one program runs on; they share bandwidth and peak."""
+    mxu_per_core: int
+    mxu_size: int
+
+    @property
+    def ridge_flops_per_byte(self) -> float:
+        """Arithmetic intensity at which compute and HBM bandwidth bound alike."""
+        return self.peak_bf16_flops / self.hbm_bytes_per_s
+
+
+MiB = 1 << 20
+
+V5E = Chip(
+    name="v5e",
+    topology="v5e:2x2",
+    accelerator_type="v5litepod-4",
+    clock_hz=1.5e9,  # [book]; 197e12 / (4 * 128 * 128 * 2) = 1.503e9
+    peak_bf16_flops=197e12,  # [cloud]
+    peak_int8_ops=394e12,  # [cloud]
+    hbm_bytes=int(15.75 * (1 << 30)),  # [compiler] usable by a program, of 16 GB [cloud]
+    hbm_bytes_per_s=819e9,  # [cloud]
+    vmem_bytes=128 * MiB,  # [tpu_info]
+    default_scoped_vmem_bytes=16 * MiB,  # [compiler]
+    cores=1,  # [cloud]
+    mxu_per_core=4,  # [cloud]
+    mxu_size=128,  # [cloud]
+)
+
+V5P = Chip(
+    name="v5p",
+    topology="v5p:2x2x1",
+    accelerator_type="v5p-8",
+    clock_hz=1.75e9,  # [book]; 459e12 / (2 * 4 * 128 * 128 * 2) = 1.751e9
+    peak_bf16_flops=459e12,  # [cloud]
+    peak_int8_ops=918e12,  # [cloud]
+    hbm_bytes=95 * (1 << 30),  # [cloud]
+    hbm_bytes_per_s=2765e9,  # [cloud]
+    vmem_bytes=64 * MiB,  # [tpu_info], per core
+    default_scoped_vmem_bytes=16 * MiB,  # [compiler]
+    cores=2,  # [tpu_info]: one device, whose program runs on both
+    mxu_per_core=4,  # [tpu_info]
+    mxu_size=128,  # [tpu_info]
+)
+
+# Chips without published timings here. v4 and v7x offer each of their two cores as a device of its own: the numbers
+# are those of one core, with half of what the chip's memory gives.
+V4 = Chip(
+    name="v4",
+    topology="v4:2x2x1",
+    accelerator_type="v4-8",
+    clock_hz=1.05e9,  # [book]; 275e12 / (2 * 4 * 128 * 128 * 2) = 1.049e9
+    peak_bf16_flops=137.5e12,  # [cloud] 275e12 per chip
+    peak_int8_ops=137.5e12,  # [cloud] 275e12 per chip: no faster than bf16
+    hbm_bytes=16 * (1 << 30),  # [cloud] 32 GiB per chip
+    hbm_bytes_per_s=614e9,  # [cloud] 1228 GB/s per chip
+    vmem_bytes=16 * MiB,  # [tpu_info]
+    default_scoped_vmem_bytes=16 * MiB,  # [compiler] all of it
+    cores=1,  # [tpu_info] of the device
+    mxu_per_core=4,  # [cloud]
+    mxu_size=128,  # [cloud]
+)
+
+V6E = Chip(
+    name="v6e",
+    topology="v6e:2x2",
+    accelerator_type="v6e-4",
+    clock_hz=1.75e9,  # 918e12 / (2 * 16 * 256 * 256 * 2 / 8): a product of 16 rows every 8 cycles [compiler]
+    peak_bf16_flops=918e12,  # [cloud]
+    peak_int8_ops=1836e12,  # [cloud]
+    hbm_bytes=32 * (1 << 30),  # [cloud]
+    hbm_bytes_per_s=1640e9,  # [cloud]
+    vmem_bytes=128 * MiB,  # [tpu_info]
+    default_scoped_vmem_bytes=32 * MiB,  # [compiler]
+    cores=1,  # [tpu_info]
+    mxu_per_core=2,  # [cloud]
+    mxu_size=256,  # [cloud]
+)
+
+TPU7X = Chip(
+    name="tpu7x",
+    topology="tpu7x:2x2x1",
+    accelerator_type="tpu7x-8",
+    clock_hz=2.2e9,  # 1153.5e12 / (2 * 16 * 256 * 256 * 2 / 8), as for v6e
+    peak_bf16_flops=1153.5e12,  # [cloud] 2307e12 per chip
+    peak_int8_ops=1153.5e12,  # [tpu_info] has no int8 units: taken as bf16
+    hbm_bytes=96 * (1 << 30),  # [cloud] 192 GiB per chip
+    hbm_bytes_per_s=3690e9,  # [cloud] 7380 GB/s per chip
+    vmem_bytes=64 * MiB,  # [tpu_info]
+    default_scoped_vmem_bytes=64 * MiB,  # [compiler] all of it
+    cores=1,  # [tpu_info] of the device
+    mxu_per_core=2,  # [tpu_info]
+    mxu_size=256,  # [tpu_info]
+)
+
+CHIPS: dict[str, Chip] = {chip.name: chip for chip in (V5E, V5P, V4, V6E, TPU7X)}

@@ -1,0 +1,61 @@
+"""Physical constants of the schedule machine: fitted once, kept as data, each with its source and spread.
+
+The data is ``constants.json`` beside this file. ``python -m benchmarks.calibrate`` fits it anew from compiled programs
+that are already on disk; the machine reads it at run time and nothing else depends on it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ratchet.chips import Chip
+from ratchet.values.status import Refusal, Status
+
+FILE = Path(__file__).with_name("constants.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constants:
+    """What a compiled schedule does not say."""
+
+    hbm_efficiency: float
+    """Share of the nominal HBM bandwidth that DMAs reach. Served first in, first out."""
+    dma_latency_cycles: float
+    """From the issue of a DMA until its sync flag moves, beyond the time its bytes take."""
+    write_cost: float
+    """Time of a written byte over that of a read one."""
+    local_bytes_per_cycle: float
+    """DMAs that do not touch HBM."""
+    local_latency_cycles: float
+    source: str
+    """What they were fitted on, or why they are believed."""
+    checked: str
+    """How far latencies of this chip were compared with measured ones, in words."""
+
+
+@functools.cache
+def stored() -> Mapping[str, Any]:
+    """The whole of ``constants.json``: values with spread, and what was fitted beside them."""
+    found: Mapping[str, Any] = json.loads(FILE.read_text())
+    return found
+
+
+def constants_of(entry: Mapping[str, Any]) -> Constants:
+    """One chip's entry of ``constants.json`` as constants."""
+    return Constants(**{name: field["value"] if isinstance(field, Mapping) else field for name, field in entry.items()})
+
+
+def constants_for(chip: Chip) -> Constants:
+    """Raises Refusal USAGE for a chip that nothing is known of."""
+    chips = stored()["chips"]
+    if chip.name not in chips:
+        raise Refusal(
+            Status.USAGE,
+            f"no schedule constants for {chip.name}; known: {', '.join(chips)}. Choose one of those.",
+        )
+    return constants_of(chips[chip.name])

@@ -1,0 +1,171 @@
+"""What each instruction occupies: the issue slot it takes, and for matrix instructions how long the unit is busy.
+
+Slot classes and capacities are those of the compiler's own per-bundle utilisation dump (header of
+``*final_hlo-static-per-bundle-utilization.txt``, libtpu 0.0.42.1 and 0.0.51, v5e), whose columns VALU, VPOP,
+VLOAD, FILL, VSTORE, SPILL and SALU this module reproduces. Its MXU, XLU and EUP columns show how many
+units are *busy* in a bundle; here they count instructions issued to them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+SLOTS = ("MXU", "XLU", "VALU", "VPOP", "EUP", "VLOAD", "FILL", "VSTORE", "SPILL", "SALU")
+
+CAPACITY = {
+    "MXU": 4,
+    "XLU": 3,
+    "VALU": 4,
+    "VPOP": 2,
+    "EUP": 1,
+    "VLOAD": 3,
+    "FILL": 3,
+    "VSTORE": 1,
+    "SPILL": 1,
+    "SALU": 2,
+}
+"""Slots per bundle, from the header of the utilisation dump (v5e)."""
+
+# Least distance in cycles between matrix products on one unit in 26 compiled programs (libtpu 0.0.42.1, v5e): a
+# bf16 operand holds 16 rows, an f32 one 8, an s8 one 32 at twice the rate; `lmr` feeds half a bf16 operand.
+_MXU_CYCLES = {"bf16": 16, "f32": 8, "s8": 16, "u8": 16, "lmr": 8}
+
+_WIDE_MXU_CYCLES = {"bf16": 8}
+"""The same for 256-wide units, whose products name the row they begin at (`mubr`); v6e and v7x, one program each."""
+
+# First component of the opcode -> slot class, for what is not plain vector arithmetic.
+_VECTOR_HEADS: dict[str, str] = {
+    "vld": "VLOAD",
+    "vst": "VSTORE",
+    "vpush": "VSTORE",
+    "vpop": "VPOP",
+    "vperm": "XLU",
+    "vrot": "XLU",
+    "vxpose": "XLU",
+    "vset": "XLU",
+    "vllmr": "MXU",
+    "vmatmul": "MXU",
+    "vmatpush": "MXU",
+    "vmatprep": "MXU",
+    "vmatpush1": "MXU",  # 256-wide units take their weights in parts
+    "vmatpush2": "MXU",
+    "vmatpush3": "MXU",
+    "vmatres": "MXU",
+    "vdwg": "MXU",
+    "vmor": "VLOAD",  # the compiler books mask logic, trace marks and sync flags on its third load slot
+    "vmand": "VLOAD",
+    "vmxor": "VLOAD",
+    "vmandn": "VLOAD",
+    "vmmov": "VLOAD",
+    "vmneg": "VLOAD",
+    "vmpackc": "VLOAD",  # or on a vector-ALU slot
+    "vrng": "VLOAD",
+    "vphi": "",
+    "vmphi": "",
+}
+
+_EUP = {"vpow2", "vexp2", "vrcp", "vrsqrt", "vlog2", "vtanh", "verf", "vsin", "vcos", "vsigshft", "vsqrt"}
+
+_SCALAR_SIDE = {
+    # Executed or accounted for by translate.py, though their names begin with a v.
+    "vtrace": ("VLOAD",),
+    "vdelay": ("VLOAD",),
+    "vsyncadd": ("VLOAD",),
+    "vsyncadd.remote": ("VLOAD",),
+    "vsyncpa": ("VLOAD",),
+    "vsyncmov": ("VLOAD",),
+    "vwait.ge": ("VLOAD",),
+    "vwait.ge.trace": ("VLOAD",),
+    "vwait.ne": ("VLOAD",),
+    "vwait.ne.trace": ("VLOAD",),
+    "dma.done.wait": ("VLOAD",),
+    "vpop.sfrf": ("SALU",),
+    "vpush": ("VSTORE",),
+    "inlined_call": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
+    "call": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
+    "vsettm": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
+}
+
+_NO_SLOT = {"compiler-scheduling-barrier", "sphi", "pphi", "vphi", "vmphi"}
+
+# Plain vector arithmetic: one VALU slot. The list is what was met, or is named beside it in the same dumps.
+_VALU = re.compile(
+    r"v(add|sub|mul|max|min|and|or|xor|not|shl|shll|shr|shrl|shra|sel|mov|cmp|cmask|cmsk|class|cvt|pack|unpack|clz|pcnt"
+    r"|ceil|floor|round|trunc|abs|neg|laneseq|stv|weird|c|nez|rsb|mac|fma|clamps-f32|broadcast|smul|ftz|combine|shift"
+    r"|mask|smask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
+    r"|pow2|rcp|rsqrt|log2|tanh|erf|sin|cos|sqrt|sigshft)(\..*)?"
+)
+
+
+@cache
+def is_vector_code(opcode: str) -> bool:
+    """True for instructions that only move or compute vectors: timed and counted, not executed."""
+    if opcode.startswith(("vsync", "vwait")):
+        return False  # one that is not known must not pass for arithmetic
+    return (opcode[0] == "v" and opcode not in _SCALAR_SIDE) or opcode in ("set.rngseed", "vsetiar.raw.iar0")
+
+
+def slots(opcode: str, dest: str, operands: str) -> tuple[str, ...] | None:
+    """The slot classes that one instruction is counted under, or None if the opcode is not known."""
+    if opcode.startswith("int_to_ptr") and not operands.endswith("_" + dest.rpartition("_")[2]):
+        return ("SALU",)  # into another register: a move
+    return slots_of(opcode, "_spill" in operands)
+
+
+@cache
+def slots_of(opcode: str, spill: bool) -> tuple[str, ...] | None:
+    """Slot classes by opcode alone and by whether a spill allocation is touched; None if not known."""
+    if opcode in _SCALAR_SIDE:
+        return _SCALAR_SIDE[opcode]
+    if opcode in _NO_SLOT or opcode.startswith(("inlined_call_operand", "int_to_ptr")):
+        return ()
+    if not is_vector_code(opcode):
+        return ("SALU",)
+    head, _, _ = opcode.partition(".")
+    if ".xlane." in opcode and head != "vpop":
+        return ("XLU",)
+    if "xlu" not in opcode and head in ("vrot", "vperm"):
+        return ("VALU",)  # within a lane: `vrot.slane`, `vperm.slane`
+    if head in _VECTOR_HEADS:
+        slot = _VECTOR_HEADS[head]
+        if spill and slot == "VLOAD":
+            return ("VLOAD", "FILL")
+        if spill and slot == "VSTORE":
+            return ("VSTORE", "SPILL")
+        return (slot,) if slot else ()
+    if head in _EUP:
+        return ("VALU", "EUP")
+    if head in ("set", "vsetrngseed", "vsetiar"):
+        return ("VSTORE",)
+    return ("VALU",) if _VALU.fullmatch(opcode) else None
+
+
+@cache
+def mxu_cycles(opcode: str) -> int | None:
+    """Cycles for which a matrix product keeps its unit busy; 0 for other opcodes, None for an unknown product."""
+    parts = opcode.split(".")
+    if parts[0] != "vmatmul":
+        return 0
+    table = _WIDE_MXU_CYCLES if "mubr" in parts else _MXU_CYCLES
+    for part in parts[1:]:
+        if part in table:
+            return table[part]
+    return None
+
+
+XLU_CYCLES = 8
+"""Least distance between two operations on one cross-lane unit, whichever they are, in the same programs."""
+
+
+@cache
+def xlu_cycles(opcode: str) -> int:
+    """Cycles for which a cross-lane operation keeps its unit busy; setting a pattern keeps it for one."""
+    return 1 if opcode.startswith("vset") else XLU_CYCLES
+
+
+@cache
+def unit_number(opcode: str) -> int:
+    """Which of the units of its kind an instruction names: 2 for ``vmatmul.bf16.gmra.mxu2``; 0 if it names none."""
+    match = re.search(r"[mx][xl]u(\d)", opcode)
+    return int(match.group(1)) if match else 0

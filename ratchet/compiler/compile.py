@@ -1,0 +1,164 @@
+"""Compiles an artefact for a TPU with the real compiler, in a child process with a deadline."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import re
+from pathlib import Path
+
+from ratchet.child import Child, Ending, Limits
+from ratchet.chips import Chip
+from ratchet.dump import memory
+from ratchet.values import Artefact, Copy, Mesh, Program
+from ratchet.values.status import Refusal, Status
+
+LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
+DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
+WORKER = "ratchet.compiler.worker"
+
+
+def compiler_version() -> str:
+    """What compiles here, e.g. ``libtpu 0.0.42.1, jax 0.10.2``.
+
+    Raises:
+      Refusal: ``UNSUPPORTED_PLATFORM`` where libtpu is not installed.
+    """
+    try:
+        return f"libtpu {importlib.metadata.version('libtpu')}, jax {importlib.metadata.version('jax')}"
+    except importlib.metadata.PackageNotFoundError as error:
+        raise Refusal(
+            Status.UNSUPPORTED_PLATFORM,
+            f"{error.name} is not installed: the TPU compiler has builds for x86-64 Linux only, this is "
+            f"{platform.system()} {platform.machine()}. `./ratchet.sh log`, `show` and `verify` still work here.",
+        ) from None
+
+
+def start(workdir: Path, chip: Chip) -> Child:
+    """Start a compiler process for one chip. It can answer several requests; each is a fresh compile."""
+    from ratchet.dump.dumps import dump_flags  # imports numpy, which `log` and a refusal need not wait for
+    from ratchet.dump.image import OFFSETS_PASS
+
+    compiler_version()
+    dumps = workdir / "dumps"
+    dumps.mkdir(parents=True, exist_ok=True)
+    return Child(
+        WORKER,
+        directory=workdir,
+        environment={
+            "TPU_SKIP_MDS_QUERY": "1",
+            "TPU_ACCELERATOR_TYPE": chip.accelerator_type,
+            "TPU_WORKER_HOSTNAMES": "localhost",
+            "TPU_WORKER_ID": "0",
+            # Two processes collide on libtpu's lock file without it.
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+            "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=(memory.ALLOCATIONS_PASS, OFFSETS_PASS))),
+            DUMP_FOLDER: str(dumps),
+        },
+    )
+
+
+def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits = LIMITS) -> Program:
+    """Compile for ``chip``, or as many as the artefact's mesh has; texts and schedule dumps land in ``folder``.
+
+    Raises:
+      Refusal: ``CONTRACT`` for a mesh that is not the whole slice, ``PROBLEM_CHANGED`` for a program that takes or
+        gives other arrays than declared, or has them elsewhere, ``VMEM_OVERFLOW``, ``HBM_OVERFLOW``,
+        ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE``, ``COMPILE_FAILED``, ``COMPILER_CRASHED``, ``COMPILE_TIMEOUT``
+        or ``INFRASTRUCTURE``.
+    """
+    if artefact.mesh.chips > 1:
+        _check_slice(artefact.mesh, chip)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kernel.bin").write_bytes(artefact.program)
+    request = {
+        "chip": chip.name,
+        "axes": artefact.mesh.axes,
+        "splits": artefact.mesh.inputs,
+        "inputs": [(spec.shape, spec.dtype) for spec in artefact.inputs],
+        "outputs": [(spec.shape, spec.dtype) for spec in artefact.outputs],
+    }
+    (folder / "request.json").write_text(json.dumps(request))
+    ending = child.ask(folder, limits)
+    if ending.how != "answered":
+        raise _ended(ending, limits)
+    record = json.loads((folder / "compiled.json").read_text())
+    if "changed" in record:
+        raise Refusal(
+            Status.PROBLEM_CHANGED,
+            f"the program is not what its kernel file declares: {record['changed']}. Does the file change JAX?",
+        )
+    if "error" in record:
+        raise classify(record["error"], folder / "schedule")
+    return Program(
+        chip=chip.name,
+        compiler=compiler_version(),
+        dump_dir=folder,
+        footprint=memory.footprint(folder, chip, hbm_bytes=record["hbm_bytes"]),
+        copies=tuple(Copy(**entry) for entry in record["copies"]),
+        kernels=tuple(record["kernels"]),
+        chip_ids=tuple(record["chip_ids"]),
+        seconds=ending.seconds,
+    )
+
+
+def step(artefact: Artefact, chip: Chip, folder: Path, child: Child) -> tuple[Program, str]:
+    """A step of a verdict: ``compile_artefact``, with a summary."""
+    program = compile_artefact(artefact, chip, folder, child)
+    many = f"the {artefact.mesh.chips} chips of a {chip.topology} slice" if artefact.mesh.chips > 1 else chip.name
+    return program, f"{program.compiler} for {many}"
+
+
+def _check_slice(mesh: Mesh, chip: Chip) -> None:
+    from ratchet.machine.links import ici_for
+
+    if mesh.chips != ici_for(chip).chips:
+        raise Refusal(
+            Status.CONTRACT,
+            f"get_tiling_meta() declares a mesh of {mesh.chips} chips; a slice of {chip.name} has "
+            f"{ici_for(chip).chips}: use all of them or one",
+        )
+
+
+def copy_trap(program: Program) -> tuple[tuple[Copy, ...], str]:
+    """A step of a verdict: the copies that the compiled program makes, in words. Copies cost, they do not fail."""
+    if not program.copies:
+        return (), "none"
+    injected = sum(c.injected for c in program.copies)
+    total = sum(c.size_bytes for c in program.copies)
+    asked = len(program.copies) - injected
+    return program.copies, f"{injected} injected by the compiler, {asked} asked for, {total / (1 << 20):.1f} MiB in all"
+
+
+def _ended(ending: Ending, limits: Limits) -> Refusal:
+    if ending.how == "timeout":
+        return Refusal(Status.COMPILE_TIMEOUT, f"the TPU compiler did not finish in {limits.seconds:.0f} s")
+    if ending.how == "memory":
+        return Refusal(Status.COMPILER_CRASHED, f"the TPU compiler used more than {limits.memory_bytes >> 20} MiB")
+    code = ending.returncode
+    how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    lines = [line.strip() for line in ending.tail.splitlines() if line.strip()]
+    lines = [line for line in lines if not re.match(r"#|@|PC:|\*\*\*|.* RAW: ", line)]  # stack frames and farewells
+    return Refusal(
+        Status.COMPILER_CRASHED,
+        f"the TPU compiler died on this program ({how}); deeply nested control flow and absurd scratch sizes do that"
+        + (f"; it last said: {lines[-1]:.200}" if lines else ""),
+    )
+
+
+def classify(error: str, schedule: Path | None = None) -> Refusal:
+    """Sort the text of a compiler error into a status, with used and wanted amounts where the compiler tells them."""
+    text = " ".join(error.split())
+    short = text.partition(" Please report a bug at")[0][:700]
+    if "lockfile" in text or "libtpu_lockfile" in text:
+        return Refusal(Status.INFRASTRUCTURE, f"libtpu could not be opened, try again: {short}")
+    if "CompileTimeScopedVmemOom" in text or re.search(r"memory space vmem|exceed memory .*space=vmem", text):
+        return Refusal(Status.VMEM_OVERFLOW, memory.overflow_message(error, schedule))
+    if "memory space hbm" in text or "on HBM" in text or "HBM capacity" in text:
+        return Refusal(Status.HBM_OVERFLOW, memory.hbm_message(error))
+    if "UnprovenMemoryAccessAlignment" in text or "last two dimensions" in text:
+        return Refusal(Status.UNALIGNED_BLOCK, short)
+    if "Unimplemented primitive" in text:
+        return Refusal(Status.UNSUPPORTED_PRIMITIVE, short)
+    return Refusal(Status.COMPILE_FAILED, short)

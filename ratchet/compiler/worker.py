@@ -1,0 +1,130 @@
+"""The child process that holds the TPU compiler. Compiles exported programs ahead of time, one request each.
+
+A request's folder holds ``kernel.bin`` and ``request.json``; the answer leaves ``compiled.json``,
+``optimized.hlo``, ``lowered.hlo``, ``stablehlo.mlir`` and ``schedule/`` there, and ``constants.bin`` for a program on
+several chips: the routing tables of its collectives. The compiler may abort the
+process: the parent sees that no answer came.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+from jax.experimental import mesh_utils, topologies
+from jax.sharding import Mesh
+from jaxlib import _hlo  # type: ignore[attr-defined]
+
+from ratchet.child import serve
+from ratchet.chips import CHIPS
+from ratchet.compiler.compile import DUMP_FOLDER
+from ratchet.dump import copies, memory
+from ratchet.dump.image import constant_segment
+
+_DEVICES: dict[str, Sequence[Any]] = {}
+
+
+def mesh_of(chip: str, axes: Sequence[tuple[str, int]]) -> Mesh:
+    """The first devices of the chip's topology, in the order of ``jax.make_mesh``; without axes one device.
+
+    Opens the TPU compiler on first use.
+    """
+    if chip not in _DEVICES:
+        _DEVICES[chip] = topologies.get_topology_desc(platform="tpu", topology_name=CHIPS[chip].topology).devices
+    names, sizes = [name for name, _ in axes] or ["chip"], [size for _, size in axes] or [1]
+    devices = _DEVICES[chip][: int(np.prod(sizes))]
+    arranged = mesh_utils.create_device_mesh(sizes, devices) if len(devices) > 1 else np.array(devices).reshape(sizes)
+    return Mesh(arranged, names)
+
+
+def changed(program: export.Exported, shardings: Sequence[Any], mesh: Mesh, asked: Mapping[str, Any]) -> str:
+    """What an artefact's program takes, where and what it gives that its record says otherwise, in words, or ``""``."""
+    found = []
+    for what, avals in (("inputs", program.in_avals), ("outputs", program.out_avals)):
+        got = [[list(a.shape), np.dtype(a.dtype).name] for a in avals]
+        if got != asked[what]:
+            found.append(f"its {what} are {got}, declared as {asked[what]}")
+    for number, (sharding, aval) in enumerate(zip(shardings, program.in_avals, strict=True)):
+        splits = asked["splits"][number] if number < len(asked["splits"]) else []
+        declared = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*map(tuple, splits)))
+        if not sharding.is_equivalent_to(declared, len(aval.shape)):
+            found.append(f"input {number} lies on the chips as {sharding.spec}, declared as {declared.spec}")
+    return "; ".join(found)
+
+
+def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile ``folder/kernel.bin``; write texts and schedule dumps to ``folder``."""
+    mesh = mesh_of(asked["chip"], asked["axes"])
+    dumps = Path(os.environ[DUMP_FOLDER])
+    for old in dumps.glob("*"):
+        old.unlink()
+    start = time.monotonic()
+    program = export.deserialize(bytearray((folder / "kernel.bin").read_bytes()))
+    (folder / "stablehlo.mlir").write_text(str(program.mlir_module()))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]
+    if what := changed(program, shardings, mesh, asked):
+        return {"changed": what}
+    avals = [
+        jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(program.in_avals, shardings, strict=True)
+    ]
+    lowered: Any = jax.jit(program.call).lower(*avals)
+    lowered_seconds = time.monotonic() - start
+    try:
+        compiled: Any = lowered.compile()
+    finally:  # a failed compile leaves dumps too, and they say which buffer was too large
+        schedule = folder / "schedule"
+        schedule.mkdir()
+        for dump in dumps.iterdir():
+            shutil.move(dump, schedule / dump.name)
+        for dump in schedule.glob(f"*{memory.ALLOCATIONS_SUFFIX}"):
+            os.truncate(dump, min(dump.stat().st_size, memory.HEADER_BYTES))  # more is never read
+    for dump in schedule.glob(f"*{memory.ALLOCATIONS_SUFFIX}"):
+        dump.unlink()  # only an overflow is told from them
+    seconds = time.monotonic() - start
+    lowered_text = lowered.as_text(dialect="hlo")
+    (folder / "lowered.hlo").write_text(lowered_text)
+    module = compiled.runtime_executable().hlo_modules()[0]
+    printing = _hlo.HloPrintOptions()
+    printing.print_large_constants = True  # grid bounds and page tables steer control flow
+    (folder / "optimized.hlo").write_text(module.to_string(printing))
+    (folder / "optimized.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())
+    if mesh.size > 1:
+        image = constant_segment(compiled.runtime_executable().serialize(), compiler="libtpu")
+        (folder / "constants.bin").write_bytes(image)
+    hbm = compiled.memory_analysis()
+    return {
+        "chip_ids": [device.id for device in mesh.devices.flat],
+        "kernels": copies.kernels(module),
+        "copies": [dataclasses.asdict(copy) for copy in copies.find(module, _hlo.hlo_module_from_text(lowered_text))],
+        "hbm_bytes": hbm.argument_size_in_bytes
+        + hbm.output_size_in_bytes
+        + hbm.temp_size_in_bytes
+        - hbm.alias_size_in_bytes,
+        "lower_seconds": lowered_seconds,
+        "seconds": seconds,
+    }
+
+
+def handle(request: Path) -> str:
+    """Answer one request. Whatever the compiler raises is told as text; the parent classifies it."""
+    asked = json.loads((request / "request.json").read_text())
+    try:
+        record = compile_program(request, asked)
+    except Exception as error:  # the compiler's errors have many types; all are told
+        record = {"error": f"{type(error).__name__}: {error}"}
+    (request / "compiled.json").write_text(json.dumps(record))
+    return "compiled.json"
+
+
+if __name__ == "__main__":
+    serve(handle)

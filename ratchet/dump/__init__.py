@@ -1,0 +1,1 @@
+"""The compiler's texts and protos, made into typed values. The only room that reads them."""

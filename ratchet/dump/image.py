@@ -1,0 +1,107 @@
+"""Constants that the compiler put into a program of its own accord, such as the routing tables of collectives.
+
+They are in no text: their bytes lie in the compiled executable, ``compiled.runtime_executable().serialize()``, and
+where each begins is told by the dump of the pass :data:`OFFSETS_PASS`. The format of the executable is not documented;
+what is read of it here was found in libtpu 0.0.42.1 and 0.0.51, and anything else is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+from ratchet.dump.bundles import Allocation
+from ratchet.dump.dumps import TOP
+from ratchet.values.status import Refusal, Status
+
+OFFSETS_PASS = "final-top-level-llo"
+"""Ask for it with ``dump_flags(folder, extra_passes=(OFFSETS_PASS,))``."""
+
+_TAGS = ("deduplicated constant", "constant literal")
+_OFFSET = re.compile(rf"(?m)^ *(#allocation\w+) \[.*, offset = (0x[0-9a-f]+|\d+), tag = '(?:{'|'.join(_TAGS)})'\]$")
+_VARINT, _BYTES = 0, 2  # wire types of protocol buffers
+_PROGRAM, _CONSTANTS = 1, 2  # kinds of segments
+
+
+def is_constant(allocation: Allocation) -> bool:
+    """Whether a piece of HBM holds a constant that the compiler made."""
+    return allocation.space == "hbm" and allocation.tag in _TAGS
+
+
+def constant_segment(executable: bytes, *, compiler: str) -> bytes:
+    """The bytes of all such constants, ``b""`` if the program has none.
+
+    The executable holds, in whatever container, one message that tells the segments of the program's image (kind,
+    offset, size) and then the image itself. It is found by its beginning and by its sizes, which have to agree.
+
+    Raises:
+        Refusal: SCHEDULE_UNKNOWN unless exactly one such message is found.
+    """
+    found: list[bytes] = []
+    start = executable.find(b"\x08\x01\x12")
+    while start >= 0:
+        with contextlib.suppress(IndexError, ValueError):  # else these bytes mean something else
+            found.append(_constants_of(executable, start + 2))
+        start = executable.find(b"\x08\x01\x12", start + 1)
+    if len(found) != 1:
+        raise Refusal(
+            Status.SCHEDULE_UNKNOWN,
+            f"the executable of {compiler} holds {len(found)} program images where one was expected: a new format.",
+        )
+    return found[0]
+
+
+def _constants_of(data: bytes, position: int) -> bytes:
+    segments: dict[int, tuple[int, int]] = {}
+    while data[position] == 0x12:  # field 2: a segment
+        size, position = _varint(data, position + 1)
+        fields = _fields(data[position : position + size])
+        position += size
+        extent = fields.get(3)
+        if isinstance(extent, bytes) and isinstance(kind := fields.get(1), int):
+            place = _fields(extent)
+            begin, length = place.get(1, 0), place.get(2, 0)
+            if not isinstance(begin, int) or not isinstance(length, int):
+                raise ValueError
+            segments[kind] = (begin, length)
+    if data[position] != 0x1A or _PROGRAM not in segments:  # field 3: the image
+        raise ValueError
+    size, position = _varint(data, position + 1)
+    if size != max(sum(segment) for segment in segments.values()) or position + size > len(data):
+        raise ValueError
+    begin, length = segments.get(_CONSTANTS, (0, 0))
+    return data[position + begin : position + begin + length]
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, position
+
+
+def _fields(data: bytes) -> dict[int, int | bytes]:
+    found: dict[int, int | bytes] = {}
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
+        value, position = _varint(data, position)
+        if key & 7 == _VARINT:
+            found[key >> 3] = value
+        elif key & 7 == _BYTES and position + value <= len(data):
+            found[key >> 3] = data[position : position + value]
+            position += value
+        else:
+            raise ValueError
+    return found
+
+
+def constant_offsets(dump_dir: Path) -> dict[str, int]:
+    """Where in the segment each constant of the top level begins, by the name of its allocation."""
+    texts = [path.read_text() for path in dump_dir.glob(f"*-{TOP}-*-{OFFSETS_PASS}.txt")]
+    return {name: int(offset, 0) for text in texts for name, offset in _OFFSET.findall(text)}

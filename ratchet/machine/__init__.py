@@ -1,0 +1,1 @@
+"""The schedule machine: executes a compiled program's scalar control flow, DMAs and sync flags."""

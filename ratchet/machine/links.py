@@ -1,0 +1,154 @@
+"""The links between the chips of a slice (ICI): who is whose neighbour, and when bytes arrive.
+
+Each link carries one direction and serves its messages first in, first out. A message to a chip that is no neighbour
+goes along the first axis, then along the second, and passes through: the second link begins one hop after the first.
+
+**Never calibrated.** No published timing resolves single messages, so these are the two numbers of the literature, and
+whatever a program spends on its links has no error that anybody measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ratchet.chips import Chip
+from ratchet.machine.dma import GRANULE_BYTES, Ends
+from ratchet.values import LinkUse
+from ratchet.values.status import Refusal, Status
+
+KEPT = 20_000
+"""Messages kept one by one at each end of a run, over all links; the others are counted only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ici:
+    """The interconnect of one slice."""
+
+    shape: tuple[int, ...]
+    """Chips along each axis; neighbouring ids differ along the first one. No wraparound."""
+    link_bytes_per_s: float
+    """Per link and direction."""
+    hop_s: float
+    """From a message's last byte on a link until the next chip has it, the DMA engine's own latency included."""
+    source: str
+
+    @property
+    def chips(self) -> int:
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+    def coordinates(self, chip: int) -> tuple[int, ...]:
+        """Place of a chip along each axis."""
+        found = []
+        for length in self.shape:
+            chip, place = divmod(chip, length)
+            found.append(place)
+        return tuple(found)
+
+    def path(self, source: int, target: int) -> tuple[int, ...]:
+        """The chips that a message passes, both ends included: axis after axis."""
+        here, there = list(self.coordinates(source)), self.coordinates(target)
+        strides = (1, *itertools.accumulate(self.shape, lambda a, b: a * b))
+        path = [source]
+        for axis, goal in enumerate(there):
+            while here[axis] != goal:
+                here[axis] += 1 if goal > here[axis] else -1
+                path.append(sum(place * stride for place, stride in zip(here, strides, strict=False)))
+        return tuple(path)
+
+    def links(self) -> list[tuple[int, int]]:
+        """All links, each direction on its own."""
+        pairs = itertools.permutations(range(self.chips), 2)
+        return [pair for pair in pairs if len(self.path(*pair)) == 2]
+
+
+# 45 GB/s and about 1 us: "How to Scale Your Model", TPU chapter. Agrees with published v5e sums over 8 chips: 87 GB/s
+# for large arrays, which is two links at once, and 6 us for 8 bytes. No wraparound below 16 chips: Google's v5e pages.
+_KNOWN = {
+    "v5e": Ici(
+        shape=(2, 2),
+        link_bytes_per_s=45e9,
+        hop_s=1e-6,
+        source="the Scaling Book's 45 GB/s per link and direction and 1 us per hop; not calibrated",
+    )
+}
+
+
+def ici_for(chip: Chip) -> Ici:
+    """The smallest slice of a chip. Raises Refusal USAGE for a chip whose links are not described."""
+    if chip.name not in _KNOWN:
+        raise Refusal(Status.USAGE, f"no slice of {chip.name} is described; known: {', '.join(_KNOWN)}. Choose one.")
+    return _KNOWN[chip.name]
+
+
+class Message(NamedTuple):
+    """One copy between two chips, or one signal of a semaphore (0 bytes). Times in cycles."""
+
+    source: int
+    target: int
+    path: tuple[int, ...]
+    size_bytes: int
+    issued: int
+    begin: float
+    """When the first link took it."""
+    left: float
+    """When its last byte left the source: the source's semaphore moves."""
+    arrival: float
+    """When its last byte has arrived: the target's semaphore moves."""
+
+
+class Links:
+    """All links of a slice during one run. Messages have to be sent in the order of their time."""
+
+    def __init__(self, ici: Ici, clock_hz: float) -> None:
+        self._ici = ici
+        self._cycles_per_byte = clock_hz / ici.link_bytes_per_s
+        self.hop_cycles = ici.hop_s * clock_hz
+        self._free = dict.fromkeys(ici.links(), 0.0)
+        self._bytes = dict.fromkeys(self._free, 0)
+        self._messages = dict.fromkeys(self._free, 0)
+        self.log = Ends(KEPT)
+
+    def send(self, now: int, ready: float, source: int, target: int, granules: int) -> Message:
+        """Puts a message of ``granules`` x 32 B on its way.
+
+        Args:
+            now: cycle at which it was issued.
+            ready: cycle from which its bytes can be had from the source's memory.
+            source: chip.
+            target: another chip.
+            granules: 0 for a signal, which takes no bandwidth.
+        """
+        path = self._ici.path(source, target)
+        busy = granules * GRANULE_BYTES * self._cycles_per_byte
+        begin = left = at = 0.0
+        for number, link in enumerate(itertools.pairwise(path)):
+            at = max(at if number else max(ready, now), self._free[link] if granules else 0.0)
+            if granules:
+                self._free[link] = at + busy
+                self._bytes[link] += granules * GRANULE_BYTES
+            self._messages[link] += 1
+            if not number:
+                begin, left = at, at + busy
+            at += self.hop_cycles
+        message = Message(source, target, path, granules * GRANULE_BYTES, now, begin, left, at + busy)
+        self.log.add(message)
+        return message
+
+    def use(self) -> Sequence[LinkUse]:
+        """What went over each link."""
+        return tuple(
+            LinkUse(
+                source_chip=link[0],
+                target_chip=link[1],
+                bytes=size,
+                messages=self._messages[link],
+                busy_cycles=round(size * self._cycles_per_byte),
+            )
+            for link, size in self._bytes.items()
+        )

@@ -1,0 +1,438 @@
+"""The schedule machine: executes a compiled program's scalar control flow, DMAs and sync flags -> Timeline.
+
+Time is counted in bundles: one address of the post-register-allocation listing is one cycle, and only waits for
+DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Timeline.not_modelled``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import re
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from ratchet.account.timeline import OpRun, Record, build
+from ratchet.chips import Chip
+from ratchet.chips.constants import constants_for
+from ratchet.dump.dumps import TOP, Dumps
+from ratchet.dump.hlo import HloModule, parse_hlo
+from ratchet.machine.assertions import meaning
+from ratchet.machine.dma import Ends, Memory
+from ratchet.machine.inputs import Inputs, ScalarInputs, operand_unknown
+from ratchet.machine.known import WORDS_PER_GRANULE, KnownMemory
+from ratchet.machine.places import GRANULES_PER_ADDRESS
+from ratchet.machine.programs import Programs, Unit
+from ratchet.machine.steps import Steps
+from ratchet.machine.unknown import UndecidedBranch, Unknown, UnknownSteers
+from ratchet.machine.words import Words
+from ratchet.values import Timeline
+from ratchet.values.status import Refusal, Status
+
+_FLAG = (1 << 13) - 1
+"""Bits of a sync flag's number; above them stands the core on chips that have two."""
+_TO_A_CHIP = 1 << 14
+"""Bit of a DMA's overrides that sends it to another chip; above it stands the core on chips that have two."""
+
+SUBLANES = 8
+"""Rows of 512 B that one vector store reaches."""
+
+PATIENCE = 200_000_000
+"""Basic blocks that a program may execute before the machine calls it endless."""
+PATIENCE_UNDECIDED = 5_000_000
+"""The same where branches on unknown values are all taken one way, which may never end."""
+
+
+def run(
+    dump_dir: Path,
+    *,
+    hlo_text: str,
+    chip: Chip,
+    compiler: str,
+    scalar_inputs: ScalarInputs | None = None,
+    detail: bool = False,
+) -> Timeline:
+    """Models one run of a compiled program.
+
+    Args:
+        dump_dir: holds what the compiler wrote under :func:`ratchet.dump.dumps.dump_flags`, for this program alone.
+        hlo_text: the optimised HLO, ``compiled.as_text()``; printed with large constants where a kernel's scalar
+            prefetch operands are constants of the program.
+        chip: what it was compiled for.
+        compiler: version of the compiler, for messages and for the timeline.
+        scalar_inputs: real values of arrays that steer control flow (scalar prefetch, dynamic grid bounds): by number
+            of the entry parameter, or, where XLA computes them first, by ``"name:i"``, operand ``i`` of HLO
+            instruction ``name``. Shapes and dtypes as in the compiled program.
+        detail: keep many more single grid steps in the spans.
+
+    Raises:
+        Refusal: SCHEDULE_UNKNOWN for anything that the machine does not know, DEADLOCK for a wait that can never
+            end, OUT_OF_BOUNDS and MEMORY_HAZARD where an assertion fails that the compiler planted.
+    """
+    hlo = parse_hlo(hlo_text)
+    partitions = partitions_of(hlo_text)
+    if partitions > 1:
+        raise Refusal(
+            Status.USAGE,
+            f"the program was compiled for {partitions} chips: run it with ratchet.machine.slice.run_slice.",
+        )
+    given = scalar_inputs or {}
+    with without_collections():
+        programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler)
+        try:
+            record = Machine(programs, hlo, chip, compiler, given).execute()
+        except UndecidedBranch:
+            record = _slower_way(programs, hlo, chip, compiler, given)
+        return build(record, chip=chip, compiler=compiler, detail=detail)
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """No garbage collection meanwhile: a listing is made of small tuples by the hundred thousand, none in a cycle."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def partitions_of(hlo_text: str) -> int:
+    """For how many chips a program was compiled, by the first line of its optimised HLO."""
+    match = re.search(r"num_partitions=(\d+)", hlo_text.partition("\n")[0])
+    return int(match.group(1)) if match else 1
+
+
+def _slower_way(programs: Programs, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs) -> Record:
+    """Bounds a program that branches on what vector code computes: all such branches one way, then the other."""
+    records = []
+    for way in (True, False):
+        machine = Machine(programs, hlo, chip, compiler, scalar_inputs, take_undecided=way)
+        records.append(machine.execute())
+    fast, slow = sorted(records, key=lambda record: record.cycles)
+    return replace(slow, not_modelled=(undecided(fast.cycles, slow.cycles, chip), *slow.not_modelled))
+
+
+def undecided(fast_cycles: int, slow_cycles: int, chip: Chip) -> str:
+    """What is said of a program whose branches on computed values were taken both ways."""
+    both = " and ".join(f"{cycles / chip.clock_hz * 1e3:.4g} ms" for cycles in (fast_cycles, slow_cycles))
+    return f"branches on computed values: taking all or none of them makes {both}, the slower is reported"
+
+
+class Machine(Words):
+    """One run of one program. The generated code calls its public methods."""
+
+    of_chip: Mapping[str, int] = {}
+    """Start-up values of scalar memory that differ between the chips of a slice, by tag."""
+
+    def __init__(
+        self,
+        programs: Programs,
+        hlo: HloModule,
+        chip: Chip,
+        compiler: str,
+        scalar_inputs: ScalarInputs,
+        *,
+        take_undecided: bool | None = None,
+    ) -> None:
+        self._hlo = hlo
+        self._chip = chip
+        self._compiler = compiler
+        self._programs = programs
+        self._places = programs.places
+        self._units: dict[str, Unit] = {}
+        self._by_call: dict[str, tuple[str, Unit]] = {}
+        self._stack: list[Unit] = []
+        self._calls: list[tuple[str, tuple[object, ...]]] = []
+        self._steps = Steps()
+        self._op_runs = Ends(20_000)
+        self._op_cycles: dict[str, list[int]] = {}
+        self._not_modelled: set[str] = set()
+        self._memory = Memory(chip, constants_for(chip), self._deadlock)
+        self._known = KnownMemory()
+        self.smem: dict[int, object] = {}
+        self.unwritten = Unknown("a register that nothing wrote on this path")
+        self._take_undecided = take_undecided
+        self.patience = itertools.repeat(None, PATIENCE if take_undecided is None else PATIENCE_UNDECIDED)
+        self._inputs = Inputs(hlo, scalar_inputs, self._known)
+
+    def execute(self) -> Record:
+        """Runs the program from its top level; returns what happened, for :func:`ratchet.account.timeline.build`."""
+        cycles = self._run_unit(self._unit(TOP), 0, ())
+        return Record(
+            cycles=cycles,
+            units={name: (unit.translated, unit.is_kernel) for name, unit in self._units.items()},
+            op_cycles={name: (runs, total) for name, (runs, total) in self._op_cycles.items()},
+            op_runs=self._op_runs,
+            opcodes={name: op.opcode for name, op in self._hlo.ops.items()},
+            unit_of_op={name: unit.name for name, unit in self._by_call.values()},
+            steps=self._steps,
+            memory=self._memory,
+            flag_name=self._places.flag_name,
+            not_modelled=tuple(sorted(self._not_modelled)),
+        )
+
+    # --- preparation ---
+
+    def _unit(self, name: str) -> Unit:
+        unit = self._units.get(name)
+        if unit is None:
+            unit = self._units[name] = self._programs.unit(name)
+            for address, allocation in self._places.fixed_smem.items():
+                value = self._places.start_up_value(allocation, self._inputs.output, self.of_chip)
+                if value is not None:
+                    self.smem.setdefault(address, value)
+        return unit
+
+    def _run_unit(self, unit: Unit, now: int, arguments: tuple[object, ...]) -> int:
+        self._stack.append(unit)
+        try:
+            end = unit.translated.run(now, arguments, self, unit.translated.counts)
+        except UnknownSteers as error:
+            raise self._refuse(
+                self._address_of(unit, error.__traceback__),
+                f"control flow or an address depends on {error}, which the machine does not know",
+                unit,
+            ) from None
+        except (UnboundLocalError, NameError) as error:
+            raise self._refuse(
+                self._address_of(unit, error.__traceback__), f"a register is read before it is written ({error})", unit
+            ) from None
+        except KeyError as error:
+            word = error.args[0]
+            known = self._places.fixed_smem.get(word) if isinstance(word, int) else None
+            what = f"the runtime's {known.tag!r}" if known else f"scalar memory word {word!r}, never written"
+            raise self._refuse(self._address_of(unit, error.__traceback__), f"a load from {what}", unit) from None
+        self._stack.pop()
+        return end
+
+    # --- called by generated code: control ---
+
+    def call(self, note: str, now: int, arguments: tuple[object, ...]) -> int:
+        """Runs the program that an ``inlined_call`` or ``call`` names in its comment; returns the cycle after it."""
+        found = self._by_call.get(note)
+        if found is None:
+            name = note.strip("<>") if note.startswith("<") else note.partition(" = ")[0].strip().lstrip("%")
+            name = f"<{name}>" if note.startswith("<") else name
+            if not name:
+                raise self._refuse(0, f"a call whose target is not told: {note!r}", self._stack[-1])
+            found = self._by_call[note] = (name, self._unit(self._programs.resolve(name)))
+        name, unit = found
+        if unit.is_kernel or self._known:
+            arguments = self._give_operands(name, unit, arguments)
+        self._calls.append((name, arguments))
+        if unit.is_kernel:
+            self._steps.kernel(unit.name, unit.translated).begin(now, self._memory.hbm_busy_cycles)
+        end = self._run_unit(unit, now, arguments)
+        if unit.is_kernel:
+            self._steps.kernel(unit.name, unit.translated).end(end, self._memory.hbm_busy_cycles)
+        self._calls.pop()
+        total = self._op_cycles.setdefault(name, [0, 0])
+        total[0] += 1
+        total[1] += end - now
+        self._op_runs.add(OpRun(name, now, end))
+        return end
+
+    def _give_operands(self, name: str, unit: Unit, arguments: tuple[object, ...]) -> tuple[object, ...]:
+        given = list(arguments)
+        for number, (space, kind) in unit.operands.items():
+            words = self._inputs.operand_words(name, number) if kind == "input" else None
+            where = given[number]
+            if words is not None:
+                if not space:
+                    given[number] = words[0]
+                elif space == "smem" and isinstance(where, int):
+                    self.smem.update({where + i: word for i, word in enumerate(words)})
+                elif isinstance(where, int):
+                    self._known.write(space, where * GRANULES_PER_ADDRESS, words)
+            elif not space and unit.is_kernel and isinstance(where, Unknown) and not where.given:
+                given[number] = operand_unknown(name, number)
+            elif kind == "output" and space in ("hbm", "vmem") and isinstance(where, int):
+                self._known.forget(space, where * GRANULES_PER_ADDRESS, 1)
+        return tuple(given)
+
+    def at_loop_head(self, now: int) -> None:
+        """The pipeline loop of a kernel begins another iteration."""
+        unit = self._stack[-1]
+        if unit.is_kernel:
+            self._steps.kernel(unit.name, unit.translated).head(now, self._memory.hbm_busy_cycles)
+
+    def decide(self, condition: Unknown, is_loop: bool) -> bool:
+        """Which way a branch goes whose condition is not known. The length of a loop has no bound."""
+        if condition.given or is_loop:
+            raise UnknownSteers(condition.origin)
+        if self._take_undecided is None:
+            raise UndecidedBranch
+        return self._take_undecided
+
+    def check(self, failed: object, message: str, address: int) -> None:
+        """An assertion that the compiler planted; it stops the program if ``failed``."""
+        if isinstance(failed, Unknown):
+            self._not_modelled.add("assertions on values that vector code computes: they are taken to hold")
+        if failed is not True:
+            return
+        status, words = meaning(message)
+        raise Refusal(
+            status,
+            f"{self._where(address)}: the program would stop here with {' '.join(message.split())[:300]!r}. "
+            f"That is an assertion of the compiler's: {words}.",
+        )
+
+    def not_modelled(self, opcode: str, address: int) -> None:
+        raise self._refuse(address, f"`{opcode}` is reached, which only runs while the hardware is traced")
+
+    def lost_patience(self) -> None:
+        raise self._refuse(0, f"more than {PATIENCE} basic blocks were executed: the program does not seem to end")
+
+    # --- called by generated code: memory ---
+
+    def wait(self, now: int, flag: int, least: int, address: int) -> int:
+        until = self._memory.wait(now, flag, least, address)
+        if until > now:
+            self._steps.waited(self._stack[-1].name, address, flag, until - now)
+        return until
+
+    def dma(
+        self,
+        now: int,
+        source: str,
+        start: object,
+        target: str,
+        stop: object,
+        granules: int,
+        flag: int,
+        strides: object,
+        address: int,
+    ) -> None:
+        if isinstance(granules, Unknown):
+            raise UnknownSteers(granules.origin)  # the length of a copy has no bound
+        self._memory.start(now, source, target, granules, flag)
+        if target == "smem" or self._known:
+            self._move(source, start, target, stop, granules, strides)
+
+    def general_dma(
+        self,
+        now: int,
+        source: str,
+        start: object,
+        target: str,
+        stop: object,
+        granules: int,
+        flag: int,
+        source_flag: int,
+        overrides: int,
+        address: int,
+    ) -> None:
+        """A DMA that may tell its source too when it has read all of it (flag 0 is a dummy)."""
+        if overrides & _TO_A_CHIP:
+            raise self._refuse(address, "a copy to another chip in a program for one chip")
+        self.dma(now, source, start, target, stop, granules, flag, "unknown", address)
+        if source_flag & _FLAG:
+            raise self._refuse(address, "a general DMA that signals its source")
+
+    def _move(self, source: str, start: object, target: str, stop: object, granules: int, strides: object) -> None:
+        """Follows known contents through a DMA."""
+        if not isinstance(stop, int):
+            self._anywhere(target, stop)
+            return
+        words = None
+        if isinstance(start, int) and strides is None:
+            if source == "smem":
+                words = [
+                    self.smem.get(start + i, Unknown("scalar memory")) for i in range(granules * WORDS_PER_GRANULE)
+                ]
+            else:
+                words = self._known.read(source, start, granules)
+        if target == "smem":
+            if words is None:
+                words = [self._unknown_contents(source, start)] * (granules * WORDS_PER_GRANULE)
+            self.smem.update(zip(range(stop, stop + len(words)), words, strict=True))
+        elif words is not None:
+            self._known.write(target, stop, words)
+        else:
+            self._known.forget(target, stop, granules)
+
+    def _anywhere(self, space: str, where: object) -> None:
+        """A DMA into ``space`` at an address that is not known: it may have overwritten anything there."""
+        if space == "smem" and isinstance(where, Unknown):
+            raise UnknownSteers(where.origin)
+        self._known.forget_all(space)
+
+    def _unknown_contents(self, space: str, start: object) -> Unknown:
+        """What a copy to scalar memory brings, traced to the operand or parameter that it is."""
+        name, arguments = self._calls[-1] if self._calls else ("", ())
+        for number, where in enumerate(arguments):
+            if isinstance(where, int) and where * GRANULES_PER_ADDRESS == start:
+                return operand_unknown(name, number)
+        return Unknown(f"{space} contents copied to scalar memory at {start}", given=True)
+
+    def peek_vmem(self, where: object, address: int) -> object:
+        """First element of a vector load, if its value is known."""
+        if isinstance(where, int):
+            words = self._known.read("vmem", where * GRANULES_PER_ADDRESS, 1)
+            if words is not None:
+                return words[0]
+        return Unknown(f"a vector load at bundle {address:#x} of {self._stack[-1].translated.listing.file}")
+
+    def stored(self, where: object) -> None:
+        """A vector store of up to ``SUBLANES`` rows: what was known there is not any more."""
+        if not self._known:
+            return
+        if isinstance(where, int):
+            self._known.forget("vmem", where * GRANULES_PER_ADDRESS, SUBLANES * GRANULES_PER_ADDRESS)
+        else:
+            self._known.forget_all("vmem")
+
+    def unknown(self, address: int) -> object:
+        return Unknown(f"a vector result moved to a scalar at bundle {address:#x} of "
+                       f"{self._stack[-1].translated.listing.file}")  # fmt: skip
+
+    def flag_add(self, now: int, flag: int, amount: int) -> None:
+        self._memory.add(flag, amount)
+
+    def flag_set(self, now: int, flag: int, value: int) -> None:
+        self._memory.set(now, flag, value)
+
+    def signal(self, now: int, word: int, amount: int, address: int) -> None:
+        """Adds to a sync flag of another chip."""
+        raise self._refuse(address, "a signal to another chip in a program for one chip")
+
+    def flag_value(self, now: int, flag: int) -> int:
+        return self._memory.value(now, flag)
+
+    def parameter(self, number: int) -> int:
+        """Address of an entry parameter."""
+        return self._inputs.parameters[number]
+
+    # --- failures ---
+
+    def _deadlock(self, flag: int, value: int, least: int, address: int) -> Refusal:
+        return Refusal(
+            Status.DEADLOCK,
+            f"{self._where(address)} waits for {self._places.flag_name(flag)} to reach {least}, "
+            f"but it stands at {value} and nothing is on its way: a copy is waited for that was never started.",
+        )
+
+    def _where(self, address: int) -> str:
+        unit = self._stack[-1]
+        listing = unit.translated.listing
+        sources = [n for i in listing.bundles[address] for n in i.notes if n.startswith("loc(")]
+        source = f", {sources[0]}" if sources else ""
+        return f"{listing.file} bundle {address:#x}{source} ({self._compiler})"
+
+    def _refuse(self, address: int, why: str, unit: Unit | None = None) -> Refusal:
+        file = (unit or self._stack[-1]).translated.listing.file
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} bundle {address:#x} ({self._compiler}): {why}.")
+
+    @staticmethod
+    def _address_of(unit: Unit, trace: TracebackType | None) -> int:
+        """Bundle address of the innermost line of the unit's generated code in a traceback."""
+        name = unit.translated.run.__code__.co_filename
+        lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == name]
+        line = lines[-1] if lines else None
+        return unit.translated.addresses[line - 1] if line else 0

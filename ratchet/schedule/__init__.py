@@ -1,1 +1,0 @@
-"""The schedule machine: a compiled program in, its modelled timeline out."""

@@ -1,0 +1,50 @@
+"""The frozen values on the arrows between the rooms: one file per arrow. Imports nothing of ours.
+
+Units are in the field names. Bytes are bytes, not KiB; cycles are cycles of the TensorCore clock.
+"""
+
+from ratchet.values.artefact import ArraySpec, Artefact, Mesh
+from ratchet.values.blame import Blame, LineCost, Loss, RegionCost, StepKind
+from ratchet.values.parity import Parity
+from ratchet.values.program import Copy, Footprint, Program, VmemBuffer
+from ratchet.values.row import Decision, Row
+from ratchet.values.samples import Launch, Paired, Samples
+from ratchet.values.status import Refusal, Status
+from ratchet.values.timeline import LinkUse, OpCost, Span, Timeline
+from ratchet.values.verdict import MEASURED, SCHEMA_VERSION, Against, Band, Claim, Conditions, Score, Step, Verdict
+
+__all__ = [
+    "MEASURED",
+    "SCHEMA_VERSION",
+    "Against",
+    "ArraySpec",
+    "Artefact",
+    "Band",
+    "Blame",
+    "Claim",
+    "Conditions",
+    "Copy",
+    "Decision",
+    "Footprint",
+    "Launch",
+    "LineCost",
+    "LinkUse",
+    "Loss",
+    "Mesh",
+    "OpCost",
+    "Paired",
+    "Parity",
+    "Program",
+    "Refusal",
+    "RegionCost",
+    "Row",
+    "Samples",
+    "Score",
+    "Span",
+    "Status",
+    "Step",
+    "StepKind",
+    "Timeline",
+    "Verdict",
+    "VmemBuffer",
+]

@@ -1,0 +1,59 @@
+"""What leaves a candidate's process: bytes and a validated record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArraySpec:
+    """Shape and dtype of one array, e.g. ``(16384, 128)`` and ``"bfloat16"``."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mesh:
+    """The chips that a program is sharded over, and how its inputs lie on them. Without axes: one chip."""
+
+    axes: tuple[tuple[str, int], ...] = ()
+    """Names and sizes, outermost first."""
+    inputs: tuple[tuple[tuple[str, ...], ...], ...] = ()
+    """Per input and dimension: the axes that the dimension is split over. What is missing at an end is whole."""
+
+    @property
+    def chips(self) -> int:
+        return math.prod(size for _, size in self.axes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artefact:
+    """All that leaves the candidate's process: bytes and a validated record. No Python of the candidate's."""
+
+    kernel_name: str
+    problem_description: str
+    flops: int
+    """The file's own ``compute_flops()``; only compared with the frozen problem."""
+    tiling_meta: Mapping[str, object]
+    """The author's claims, as plain JSON."""
+    inputs: tuple[ArraySpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    mesh: Mesh = Mesh()
+    """As ``get_tiling_meta()`` declares it; the frozen problem has to agree."""
+    program: bytes
+    """``jax.export`` artefact for one platform, source locations kept."""
+    platform: str = "tpu"
+    """``tpu``, ``cpu`` or ``cuda``."""
+    reference_sha256: str
+    """Digest of the file's reference, as a location-free exported program."""
+    inputs_sha256: str
+    """Digest of the file's input generator, likewise."""
+    jail: str
+    """``""`` if the file-system jail held, else what is missing, in words."""
+    seconds: float

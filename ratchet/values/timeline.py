@@ -1,0 +1,95 @@
+"""The modelled run of a compiled program. Cycles are those of the TensorCore clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ratchet.values.blame import Blame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Something that lasts, on a lane of the modelled timeline."""
+
+    lane: str
+    """``Steps``, ``XLA Ops``, ``DMA in``, ``DMA out``, ``DMA wait``, or a unit such as ``MXU``."""
+    name: str
+    start_cycles: int
+    end_cycles: int
+    attributes: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpCost:
+    """One HLO instruction of the entry computation."""
+
+    name: str
+    opcode: str
+    executions: int
+    cycles: int
+    """All executions together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkUse:
+    """What went over one link between two chips, in one direction, during one run."""
+
+    source_chip: int
+    target_chip: int
+    bytes: int
+    messages: int
+    """Copies and semaphore signals."""
+    busy_cycles: int
+    """Cycles in which the link carried bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """The modelled run of one compiled program on one chip.
+
+    Of a program on a slice it is the run of the slowest chip, with all chips in ``chips`` and the links in ``links``.
+    """
+
+    chip: str
+    compiler: str
+    clock_hz: float
+    cycles: int
+    executed_bundles: int
+    """Bundles issued, empty ones included; ``cycles - executed_bundles`` is time spent waiting."""
+    empty_bundles: int
+    """Executed bundles that hold no instruction: dependency latency."""
+    dma_wait_cycles: int
+    slot_issues: Mapping[str, int]
+    """Executed instructions per issue slot: MXU XLU VALU VPOP EUP VLOAD VSTORE SALU, FILL and SPILL."""
+    slot_capacity: Mapping[str, int]
+    """Slots per bundle for each of them."""
+    mxu_busy_cycles: int
+    """Cycles in which the matrix units are occupied, averaged over the units."""
+    hbm_read_bytes: int
+    hbm_write_bytes: int
+    grid_steps: int
+    """Executions of the kernels' pipeline loop bodies."""
+    ops: tuple[OpCost, ...]
+    spans: tuple[Span, ...]
+    losses: tuple[str, ...]
+    """What costs most, in words, largest first."""
+    not_modelled: tuple[str, ...]
+    """What is left out for this very program, in words."""
+    chip_index: int = 0
+    """Which chip of the slice this is, by the compiler's logical id."""
+    ici_bytes: int = 0
+    """Bytes that this chip sent to others, counted once however many links they crossed."""
+    ici_wait_cycles: int = 0
+    """Part of ``dma_wait_cycles``: waiting for what another chip sends, or for what is on its way to one."""
+    launch_cycles: int = 0
+    """Cycles at the beginning in which the chips of a slice meet and compare what each was asked to run."""
+    chips: tuple[Timeline, ...] = ()
+    """Every chip of the slice, in order; empty for a program on one chip."""
+    links: tuple[LinkUse, ...] = ()
+    blame: Blame | None = None
+    """Where every cycle went, by source line, region and kind of grid step."""
+
+    @property
+    def latency_ms(self) -> float:
+        return self.cycles / self.clock_hz * 1e3

@@ -1,0 +1,129 @@
+"""What the judge says of one kernel file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.values.parity import Parity
+from ratchet.values.program import Copy, Footprint
+from ratchet.values.samples import Paired, Samples
+from ratchet.values.status import Status
+from ratchet.values.timeline import Timeline
+
+SCHEMA_VERSION = 1
+"""Version of the JSON document that ``--json`` prints (``ratchet/verdict.schema.json``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """Where the measured latency of a modelled program is expected, 9 times in 10."""
+
+    bound_by: str
+    """``compute``, ``dma latency`` or ``bandwidth``: errors differ by what bounds a program."""
+    low_ms: float
+    high_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """The numbers of a kernel that passed. Only a PASS verdict has one."""
+
+    score: float
+    """``util_pct * 100 / latency_ms``, as published."""
+    latency_ms: float
+    util_pct: float
+    """Share of the roofline reached: the larger of compute and compulsory traffic over the latency."""
+    tflops: float
+    """Useful FLOPs per second, 1e12."""
+    regime: str
+    """``compute-bound`` or ``memory-bound``, by the problem's arithmetic intensity; ``ici-bound`` where the busiest
+    link between chips needs more time than either."""
+    bw_util_pct: float
+    """Compulsory bytes over the latency, as a share of HBM bandwidth."""
+    ici_util_pct: float = 0.0
+    """Bytes that the program sent over its busiest link over the latency, as a share of that link's bandwidth."""
+    wait_ms: float = 0.0
+    """Part of the latency in which nothing is issued, because a DMA or another chip is waited for. Modelled only."""
+    band: Band | None = None
+    """How far the model may be off; beside a measured latency as well, where both are known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of a verdict, visible to the user."""
+
+    name: str
+    status: Status
+    seconds: float
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One claim of ``get_tiling_meta()`` beside what the compiler and the schedule say."""
+
+    what: str
+    claimed: str
+    found: str
+    agrees: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What must be equal before two numbers may be compared."""
+
+    evaluator: str
+    """``v5e-model`` (modelled), or ``tpu``, ``gpu``, ``cpu`` (measured)."""
+    chip: str
+    compiler: str
+    seal: str
+    """Digest of the judge's files."""
+    problem: str
+    """Digest of the frozen problem."""
+
+
+MEASURED = ("tpu", "gpu", "cpu")
+"""The evaluators that time a device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Against:
+    """The incumbent that a measured candidate is timed beside."""
+
+    kernel: Path
+    """Its file, as HEAD has it."""
+    test: int
+    """How many comparisons the ledger has seen, this one included: the error budget is shared by all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the judge says of one kernel file. It cannot carry a score unless it is a PASS."""
+
+    status: Status
+    reason: str
+    """One or two lines: what was got, what was wanted, what to do."""
+    kernel: str
+    """Path of the kernel file relative to the repository root."""
+    kernel_name: str
+    conditions: Conditions
+    score: Score | None
+    steps: tuple[Step, ...]
+    footprint: Footprint | None = None
+    copies: tuple[Copy, ...] = ()
+    parity: Parity | None = None
+    timeline: Timeline | None = None
+    samples: Samples | None = None
+    paired: Paired | None = None
+    """Measured beside the incumbent: which of the two is faster."""
+    claims: tuple[Claim, ...] = ()
+    losses: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader must know: audit findings and what the model leaves out."""
+    source_sha256: str
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if (self.score is not None) != (self.status is Status.PASS):
+            raise ValueError(f"a {self.status.name} verdict and score={self.score} do not go together")
