@@ -15,7 +15,6 @@ from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.compiler import compile as compiling
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.seal import seal, sealed_paths
-from ratchet.loop import export as exporting
 from ratchet.loop import log
 from ratchet.loop.experiment import Outcome, judge_only, run_experiment
 from ratchet.measure import devices
@@ -36,8 +35,6 @@ BLAME = "blame.txt"
 """The blame table of an experiment, beside its dumps."""
 KERNEL = "kernel.py"
 """The kernel file that is judged where none is named."""
-EXPORTED = ("kernels", "pallas_flash/kernels")
-"""Where kernel files for any shape lie, and where their modules go."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -314,21 +311,6 @@ def _rebuild(_options: argparse.Namespace) -> int:
     return Status.PASS.exit_code
 
 
-def _export(options: argparse.Namespace) -> int:
-    root = _root()
-    files = [_kernel(file) for file in options.files] or sorted((root / EXPORTED[0]).glob("*.py"))
-    if not files or not all(file.is_relative_to(root) for file in files):
-        raise Refusal(Status.NOT_FOUND, f"nothing to export: name kernel files inside {root}")
-    folder = options.to or root / EXPORTED[1]
-    if not folder.is_dir():
-        raise Refusal(Status.NOT_FOUND, f"there is no folder {folder}: make it, or leave --to out for {EXPORTED[1]}")
-    made = {file.name: exporting.export(root, file.relative_to(root).as_posix(), draft=options.draft) for file in files}
-    for name, data in made.items():
-        (folder / name).write_bytes(data)
-        print(f"{folder / name}: {len(data)} bytes")
-    return Status.PASS.exit_code
-
-
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": _run,
     "prepare": _prepare,
@@ -337,7 +319,6 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "verify": _verify,
     "rebuild": _rebuild,
     "fidelity": _fidelity,
-    "export": _export,
 }
 EXPERIMENTS = ("run", "prepare")
 """Their exit codes tell what was recorded; that of the others, whether they could print what they were asked for."""

@@ -22,7 +22,6 @@ _COMMANDS = {
     "verify": "check that ledger and git agree and nothing was edited",
     "rebuild": "write results.tsv anew from git",
     "fidelity": "measured over modelled latency, of the rows that have both",
-    "export": "make the modules of pallas_flash from kernels/",
 }
 _EXPERIMENT = "options of an experiment"
 _WANTED = (
@@ -97,10 +96,6 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     _judging(group)
     made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
-    export = made["export"]
-    export.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: kernels/*.py")
-    export.add_argument("--to", type=Path, metavar="FOLDER", help="default: pallas_flash/kernels")
-    export.add_argument("--draft", action="store_true", help="also what no row has judged; the module says so")
     told = run.format_help().partition(f"{_EXPERIMENT}:")[2]
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
     parser.epilog = f"{_EXPERIMENT}:{told}\nexit codes:\n" + "\n".join(codes)

@@ -298,7 +298,6 @@ def test_a_kernel_that_is_not_there(space):
     before = space.state()
     refused(space.ratchet("x", "--kernel", "nowhere.py"), Status.NOT_FOUND)
     refused(space.ratchet("show", "no-such-experiment"), Status.NOT_FOUND)
-    assert "no folder nowhere" in refused(space.ratchet("export", "kernel.py", "--to", "nowhere"), Status.NOT_FOUND)
     assert space.state() == before
 
 

@@ -60,7 +60,7 @@ def test_whether_json_is_asked_for(given: list[str], asked: bool) -> None:
     assert options.asks_for_json(given) == asked
 
 
-@pytest.mark.parametrize("word", ["log", "show", "verify", "rebuild", "fidelity", "export", "run", "help"])
+@pytest.mark.parametrize("word", ["log", "show", "verify", "rebuild", "fidelity", "run", "help"])
 def test_a_command_behind_its_options_is_no_message(word: str) -> None:
     message = refused("--kernel", "k.py", word)
     assert f"./ratchet.sh {'--help' if word == 'help' else word}`" in message
@@ -68,7 +68,7 @@ def test_a_command_behind_its_options_is_no_message(word: str) -> None:
     assert options.ratchet(["run", word]).message == word
 
 
-@pytest.mark.parametrize("given", [("show",), ("log", "extra"), ("verify", "--json"), ("export", "--no-such")])
+@pytest.mark.parametrize("given", [("show",), ("log", "extra"), ("verify", "--json"), ("log", "--no-such")])
 def test_an_error_names_the_commands_own_help(given: tuple[str, ...]) -> None:
     assert refused(*given).endswith(f"see ./ratchet.sh {given[0]} --help")
 
@@ -82,7 +82,7 @@ def test_help_has_every_option_of_an_experiment(capsys: pytest.CaptureFixture[st
     assert codes == sorted(status.exit_code for status in Status)
 
 
-@pytest.mark.parametrize("command", ["log", "show", "verify", "rebuild", "fidelity", "export"])
+@pytest.mark.parametrize("command", ["log", "show", "verify", "rebuild", "fidelity"])
 def test_help_of_a_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
     assert helped(capsys, command).startswith(f"usage: ./ratchet.sh {command} [-h]")
 

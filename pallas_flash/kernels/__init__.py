@@ -1,1 +1,1 @@
-"""Kernels, made from the ratcheted files in ``kernels/`` by ``./ratchet.sh export``. Not edited here."""
+"""Kernels for any shape. Each file is also a kernel file that the ratchet judges: ``./ratchet.sh --kernel FILE``."""

@@ -1,4 +1,10 @@
-"""The kernels of the package are those of the ledger, and fit the shapes they are asked for."""
+"""The kernels of the package are kernel files that the ratchet judges, and fit the shapes they are asked for."""
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -6,17 +12,44 @@ from hypothesis import strategies as st
 
 from pallas_flash import BackwardBlocks, Config, ForwardBlocks
 from pallas_flash.config import Shape, fit_backward, fit_forward, one_pass, round_up, table_tile
+from ratchet.candidate.contract import SYMBOLS, check_source, check_symbols
+from ratchet.candidate.problem import decode, lock_path
 from ratchet.child import PACKAGE_ROOT
-from ratchet.loop.export import export
 
-KERNELS = sorted((PACKAGE_ROOT / "kernels").glob("*.py"))
+LINE = "\n# ---- the problem that the ratchet judges ----\n"
+KERNELS = sorted(p for p in (PACKAGE_ROOT / "pallas_flash" / "kernels").glob("*.py") if p.stem != "__init__")
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda path: path.stem)
-def test_exporting_again_gives_the_bytes_of_the_package(kernel):
-    """And a row of the ledger judged them: a draft is refused here."""
-    made = PACKAGE_ROOT / "pallas_flash" / "kernels" / kernel.name
-    assert export(PACKAGE_ROOT, f"kernels/{kernel.name}") == made.read_bytes()
+def test_a_module_of_the_package_is_a_kernel_file_with_a_frozen_problem(kernel):
+    check_source(kernel.read_bytes(), kernel.name)
+    module = importlib.import_module(f"pallas_flash.kernels.{kernel.stem}")
+    check_symbols(vars(module))
+    problem = decode(lock_path(kernel).read_bytes(), "the lock")
+    assert (problem.kernel_name, problem.description) == (module.KERNEL_NAME, module.PROBLEM_DESCRIPTION)
+    assert problem.flops == module.compute_flops()
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda path: path.stem)
+def test_the_kernel_for_any_shape_knows_nothing_of_the_shape_that_is_judged(kernel):
+    above, line, below = kernel.read_text().partition(LINE)
+    assert line
+    top = ast.parse(below).body
+    bound = {node.name for node in top if isinstance(node, ast.FunctionDef)}
+    bound |= {n.id for node in top if isinstance(node, ast.Assign) for t in node.targets for n in ast.walk(t)
+              if isinstance(n, ast.Name)}  # fmt: skip
+    assert bound >= SYMBOLS.keys()
+    assert not bound & {node.id for node in ast.walk(ast.parse(above)) if isinstance(node, ast.Name)}
+
+
+def test_importing_the_package_starts_no_backend():
+    """The problems in the kernels' modules are inert: an array made at import would ask for this platform."""
+    program = "import jax, pallas_flash; print('imported', flush=True); jax.numpy.zeros(1)"
+    environment = {**os.environ, "JAX_PLATFORMS": "nowhere"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=PACKAGE_ROOT, env=environment, check=False, capture_output=True, text=True)
+    assert done.stdout == "imported\n", done.stderr
+    assert "nowhere" in done.stderr, "an array does ask for it"
 
 
 LENGTHS = st.integers(1, 70_000)
