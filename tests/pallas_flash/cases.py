@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pallas_flash import BackwardBlocks, Config, ForwardBlocks, dense
+from pallas_flash import BackwardBlocks, Config, ForwardBlocks
 
 SMALL = Config(
     forward=ForwardBlocks(block_q=128, chunk_kv=256, block_kv=128, rows=128, strip=128, unroll=1),
@@ -130,26 +130,6 @@ class Case:
         with jax.enable_x64(True):
             found = jax.jit(all_of)(*(jnp.asarray(np.asarray(x, np.float64)) for x in self.operands))
             return [np.asarray(x) for x in found]
-
-    def native(self, operands: list[jax.Array]) -> list[np.ndarray]:
-        """The same in the operands' dtype, as plain XLA computes the formulas that every flash attention uses.
-
-        Autodiff would be no floor: it does not lose what the difference of a product and its row sum cancels.
-        """
-
-        def all_of(q, k, v, do):
-            settings = {"scale": self.scale, "softcap": self.row["softcap"]}
-            out, lse = dense.forward(q, k, v, jnp.asarray(self.allowed), **settings)
-            di = jnp.sum(out.astype(jnp.float32) * do.astype(jnp.float32), axis=-1)
-            return out, lse, *dense.backward(q, k, v, do, lse, di, jnp.asarray(self.allowed), **settings)
-
-        return [np.asarray(x) for x in jax.jit(all_of)(*operands)]
-
-    def nudged(self) -> list[jax.Array]:
-        """The operands with one element in ten moved by one unit in the last place."""
-        rng = np.random.default_rng(1)
-        eps = float(jnp.finfo(self.operands[0].dtype).eps)
-        return [x * jnp.asarray(1 + eps * (rng.random(x.shape) < 0.1), x.dtype) for x in self.operands]
 
 
 def numbered() -> Iterator[tuple[str, dict[str, Any]]]:
