@@ -1,6 +1,7 @@
 """The operator against float64, for every pair of its options, and under JAX's transformations."""
 
 import dataclasses
+import functools
 import itertools
 
 import jax
@@ -17,6 +18,8 @@ TABLE = dict(numbered())
 OUTPUTS = ("out", "lse", "dq", "dk", "dv")
 ULPS = 8.0
 """Units in the last place of its terms that an element may be off. The kernels lose less than 1, in the whole table."""
+QUICKLY = {"xla_backend_optimization_level": 0}
+"""Compiling takes most of these tests' time, and running next to none."""
 
 
 def test_the_table_holds_every_pair_of_two_options():
@@ -41,7 +44,7 @@ def test_values_and_gradients_are_as_exact_as_the_precision_allows(name, monkeyp
         found = attention(*inputs, **case.arguments, return_residuals=case.row["residuals"], config=SMALL)
         return found if case.row["residuals"] else (found, jnp.zeros(found.shape[:3]))
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=QUICKLY)
     def all_of(q, k, v, do):
         (out, lse), pull = jax.vjp(attend, q, k, v)
         return out, lse, *pull((do, jnp.zeros_like(lse)))
