@@ -2,8 +2,8 @@
 
     python -m benchmarks.compiled OUT FILE...
 
-writes ``OUT/<stem>/`` for every file: the dumps and ``optimized.hlo``. A process of its own, because the compiler takes
-its flags once.
+writes ``OUT/<stem>/`` for every file: the dumps and ``optimized.hlo.pb``. A process of its own, because the compiler
+takes its flags once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from ratchet.dump.dumps import dump_flags
+from ratchet.dump.files import OPTIMIZED, dump_flags
 
 
 def main() -> None:
@@ -51,7 +51,8 @@ def main() -> None:
         target.mkdir()
         for path in dumps.iterdir():
             path.rename(target / path.name)
-        (target / "optimized.hlo").write_text(compiled.as_text())
+        module = compiled.runtime_executable().hlo_modules()[0]
+        (target / OPTIMIZED).write_bytes(module.as_serialized_hlo_module_proto())
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.table import show
 from ratchet.chips import V5E
-from ratchet.dump.dumps import dump_flags
+from ratchet.dump.files import OPTIMIZED, dump_flags, load_hlo
 from ratchet.dump.image import OFFSETS_PASS, constant_segment
 from ratchet.machine.links import ici_for
 from ratchet.machine.slice import run_slice
@@ -36,14 +36,14 @@ AROUND = ("copy", "")
 """Opcodes of what stands around a collective: copies, and the top level itself."""
 
 
-def compiled(folder: Path, name: str, shape: tuple[int, int], dumps: Path) -> tuple[str, bytes]:
-    """Compiles one program for the slice into ``folder``; returns its HLO and its constants."""
+def compiled(folder: Path, name: str, shape: tuple[int, int], dumps: Path) -> bytes:
+    """Compiles one program for the slice into ``folder``; returns its constants."""
     import jax
     import numpy as np
     from jax.experimental import topologies
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    from tests.schedule.slice_programs import CHIP_IDS, PROGRAMS
+    from tests.machine.slice_programs import CHIP_IDS, PROGRAMS
 
     topology = topologies.get_topology_desc(platform="tpu", topology_name=V5E.topology)
     mesh = Mesh(np.array([topology.devices[i] for i in CHIP_IDS]), ("x",))
@@ -55,7 +55,9 @@ def compiled(folder: Path, name: str, shape: tuple[int, int], dumps: Path) -> tu
     program: Any = jax.jit(sharded).lower(argument).compile()
     for dump in dumps.iterdir():
         dump.rename(folder / dump.name)
-    return program.as_text(), constant_segment(program.runtime_executable().serialize(), compiler="libtpu")
+    executable = program.runtime_executable()
+    (folder / OPTIMIZED).write_bytes(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
+    return constant_segment(executable.serialize(), compiler="libtpu")
 
 
 def row(name: str, shape: tuple[int, int], timeline: Timeline) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def main() -> None:
             ALLOW_MULTIPLE_LIBTPU_LOAD="1",
             LIBTPU_INIT_ARGS=" ".join(dump_flags(dumps, extra_passes=(OFFSETS_PASS,))),
         )
-        from tests.schedule.slice_programs import CHIP_IDS
+        from tests.machine.slice_programs import CHIP_IDS
 
         compiler = f"libtpu {importlib.metadata.version('libtpu')}"
         sizes = [(rows_, 128) for rows_ in (ROWS[1:3] if options.quick else ROWS)]
@@ -108,9 +110,9 @@ def main() -> None:
         for number, (program, shape) in enumerate(cases):
             folder = Path(name) / str(number)
             folder.mkdir()
-            hlo_text, constants = compiled(folder, program, shape, dumps)
+            constants = compiled(folder, program, shape, dumps)
             timeline = run_slice(
-                folder, hlo_text=hlo_text, chip=V5E, compiler=compiler, constants=constants, chip_ids=CHIP_IDS
+                folder, hlo=load_hlo(folder), chip=V5E, compiler=compiler, constants=constants, chip_ids=CHIP_IDS
             )
             rows.append(row(program, shape, timeline))
     show(f"four chips, modelled with {compiler}; links: {ici_for(V5E).source}", rows, json_file=options.json)

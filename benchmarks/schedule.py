@@ -22,8 +22,7 @@ from benchmarks.verdict import with_blocks
 from prepare import ROOT
 from ratchet.account.timeline import build
 from ratchet.chips import V5E
-from ratchet.dump.dumps import TOP, Dumps
-from ratchet.dump.hlo import parse_hlo
+from ratchet.dump.files import TOP, Dumps, load_hlo
 from ratchet.machine.machine import Machine, without_collections
 from ratchet.machine.programs import Programs
 
@@ -36,7 +35,7 @@ def seconds(folder: Path) -> dict[str, Any]:
     """One program, phase by phase."""
     with without_collections():
         marks = [time.process_time()]
-        hlo = parse_hlo((folder / "optimized.hlo").read_text())
+        hlo = load_hlo(folder)
         dumps = Dumps(folder, hlo, "installed")
         names = [name for name in dumps.names if name == TOP or name in hlo.ops or name.startswith("<")]
         listings = [dumps.load(name) for name in names]

@@ -14,7 +14,7 @@ from benchmarks.attention.worker_names import COMPILER, DUMP_FOLDER, WORKER
 from ratchet.child import PACKAGE_ROOT, Child, Limits
 from ratchet.chips import V5E
 from ratchet.compiler.compile import compiler_version
-from ratchet.dump.dumps import dump_flags
+from ratchet.dump.files import dump_flags
 
 STORE = PACKAGE_ROOT / ".ratchet" / "attention"
 LIMITS = Limits(seconds=600, memory_bytes=14 << 30)

@@ -17,14 +17,14 @@ import jax
 import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from benchmarks.attention.programs import build
 from benchmarks.attention.values import rms_errors
 from benchmarks.attention.worker_names import COMPILER, DUMP_FOLDER
 from ratchet.child import serve
 from ratchet.chips import V5E
-from ratchet.dump.hlo import array_types, literal, parse_hlo
+from ratchet.dump.files import OPTIMIZED, load_hlo
+from ratchet.dump.hlo import HloModule
 from ratchet.dump.memory import footprint
 from ratchet.machine.machine import run
 
@@ -50,19 +50,15 @@ def compiled_figures(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
     peak = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
     if recipe.get("memory_only"):
         return {"peak_bytes": peak, "temp_bytes": memory.temp_size_in_bytes}
-    printing = _hlo.HloPrintOptions()
-    printing.print_large_constants = True  # a kernel's scalar prefetch operands may be constants
-    text = compiled.runtime_executable().hlo_modules()[0].to_string(printing)
-    text = re.sub(r'"body":"[^"]*"', '"body":""', text)
-    (folder / "optimized.hlo").write_text(text)
+    module = compiled.runtime_executable().hlo_modules()[0]
+    (folder / OPTIMIZED).write_bytes(module.as_serialized_hlo_module_proto())
+    hlo = load_hlo(folder)
     (folder / "schedule").mkdir()
     for dump in dumps.iterdir():
         if _WANTED.search(dump.name) and "schedule-analysis_" not in dump.name:
             shutil.move(dump, folder / "schedule" / dump.name)
-    timeline = run(
-        folder / "schedule", hlo_text=text, chip=V5E, compiler=os.environ[COMPILER], scalar_inputs=repeated(text)
-    )
-    used = footprint(folder, V5E, hbm_bytes=peak)
+    timeline = run(folder / "schedule", hlo=hlo, chip=V5E, compiler=os.environ[COMPILER], scalar_inputs=repeated(hlo))
+    used = footprint(hlo, folder / "schedule", V5E, hbm_bytes=peak)
     return {
         "ms": timeline.latency_ms,
         "mxu_pct": 100 * timeline.mxu_busy_cycles / timeline.cycles,
@@ -80,16 +76,16 @@ def compiled_figures(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def repeated(hlo_text: str) -> dict[int | str, np.ndarray]:
+def repeated(hlo: HloModule) -> dict[int | str, np.ndarray]:
     """Operands that XLA makes by repeating one integer, which the machine does not follow: a full mask's tables."""
-    hlo, found = parse_hlo(hlo_text), {}
+    found: dict[int | str, np.ndarray] = {}
     for op in hlo.entry_ops():
         for number, operand in enumerate(op.operands if op.opcode == "custom-call" else ()):
             made_by = hlo.origin(operand) if operand in hlo.ops else op
             if made_by.opcode == "broadcast" and hlo.ops[made_by.operands[0]].opcode == "constant":
-                value = literal(hlo.ops[made_by.operands[0]])
+                value = hlo.ops[made_by.operands[0]].literal
                 if value is not None and value.dtype.kind in "iu":
-                    shape = array_types(hlo.ops[operand].type_text)[0].shape
+                    shape = hlo.ops[operand].types[0].shape
                     found[f"{op.name}:{number}"] = np.full(shape, value)
     return found
 

@@ -14,7 +14,6 @@ from benchmarks.published.tape import Tape, record
 from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import CHIPS
 from ratchet.compiler.compile import compiler_version
-from ratchet.dump.hlo import array_types, parse_hlo
 
 _FIT_ALONE = ("constants.py", "band.py")
 """Files of the schedule room that no tape depends on."""
@@ -40,7 +39,7 @@ def tape_of(case: Case, program: Program, *, fresh: bool = False) -> Tape:
         return Tape.load(file)
     _, tape = record(
         program.folder / "schedule",
-        hlo_text=program.hlo_text,
+        hlo=program.hlo,
         chip=CHIPS[case.chip],
         compiler=compiler_version(),
         scalar_inputs=scalar_inputs(program),
@@ -56,8 +55,8 @@ def scalar_inputs(program: Program) -> dict[int | str, np.ndarray]:
     stored = program.scalars()
     if not stored:
         return {}
-    ops = parse_hlo(program.hlo_text).ops
-    kernels = [op for op in ops.values() if "tpu_custom_call" in op.attributes]
+    ops = program.hlo.ops
+    kernels = [op for op in ops.values() if op.is_kernel]
     found: dict[int | str, np.ndarray] = {}
     for name, values in stored.items():
         if name.isdigit():
@@ -65,6 +64,6 @@ def scalar_inputs(program: Program) -> dict[int | str, np.ndarray]:
             continue
         number = int(name.partition(":")[2])
         for kernel in kernels:
-            wanted = array_types(ops[kernel.operands[number]].type_text)[0].shape
+            wanted = ops[kernel.operands[number]].types[0].shape
             found[f"{kernel.name}:{number}"] = values.reshape(wanted)
     return found

@@ -23,7 +23,8 @@ from benchmarks.published.cases import Case
 from ratchet.child import PACKAGE_ROOT, Child, Limits
 from ratchet.chips import CHIPS
 from ratchet.compiler.compile import classify, compiler_version
-from ratchet.dump.dumps import dump_flags
+from ratchet.dump.files import dump_flags, load_hlo
+from ratchet.dump.hlo import HloModule
 from ratchet.values.status import Status
 
 STORE = PACKAGE_ROOT / ".ratchet" / "fidelity"
@@ -140,13 +141,13 @@ class Program:
 
     @property
     def folder(self) -> Path:
-        """Holds ``optimized.hlo`` and ``schedule/``."""
+        """Holds ``optimized.hlo.pb`` and ``schedule/``."""
         return self._store / "programs" / str(self._record["key"])
 
     @property
-    def hlo_text(self) -> str:
-        """The optimised HLO, large constants included."""
-        return (self.folder / "optimized.hlo").read_text()
+    def hlo(self) -> HloModule:
+        """The optimised HLO."""
+        return load_hlo(self.folder)
 
     @property
     def identity(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ratchet.chips import Chip
 from ratchet.chips.constants import Constants
+from ratchet.dump.hlo import HloModule
 from ratchet.machine import machine
 from ratchet.machine.dma import Memory
 from ratchet.machine.inputs import ScalarInputs
@@ -114,12 +115,12 @@ def _deadlock(flag: int, value: int, least: int, address: int) -> Exception:
 
 
 def record(
-    dump_dir: Path, *, hlo_text: str, chip: Chip, compiler: str, scalar_inputs: ScalarInputs
+    dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs
 ) -> tuple[Timeline, Tape]:
     """Runs the schedule machine once. Raises Refusal as :func:`ratchet.machine.machine.run` does."""
     _Recorder.made.clear()
     with mock.patch.object(machine, "Memory", _Recorder):
-        timeline = machine.run(dump_dir, hlo_text=hlo_text, chip=chip, compiler=compiler, scalar_inputs=scalar_inputs)
+        timeline = machine.run(dump_dir, hlo=hlo, chip=chip, compiler=compiler, scalar_inputs=scalar_inputs)
     # A program that is bounded is run twice, and the slower run is reported.
     memory = next(m for m in _Recorder.made if m.wait_cycles == timeline.dma_wait_cycles and m.last <= timeline.cycles)
     slots = {f"slot_{name}": float(count) for name, count in timeline.slot_issues.items()}

@@ -18,13 +18,13 @@ import jax
 import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from benchmarks.published.build import NotBuilt, build
 from benchmarks.published.cases import Array, Case, parse_array
 from benchmarks.published.store import COMPILER, DUMP_FOLDER
 from ratchet.child import serve
 from ratchet.chips import CHIPS
+from ratchet.dump.files import OPTIMIZED
 
 _WANTED = re.compile(
     r"-(packed-bundles-post-ra|post-bundle-packing-post-ra|final_hlo-static-per-bundle-utilization)\.txt$"
@@ -86,9 +86,7 @@ def _compile(lowered: Any, folder: Path, dumps: Path) -> None:
     else:
         record = {}
         module = compiled.runtime_executable().hlo_modules()[0]
-        options = _hlo.HloPrintOptions()
-        options.print_large_constants = True  # a kernel's scalar prefetch operands may be constants
-        (folder / "optimized.hlo").write_text(re.sub(r'"body":"[^"]*"', '"body":""', module.to_string(options)))
+        (folder / OPTIMIZED).write_bytes(module.as_serialized_hlo_module_proto())
         (folder / "schedule").mkdir()
         for dump in dumps.iterdir():
             if _WANTED.search(dump.name) and "schedule-analysis_" not in dump.name:

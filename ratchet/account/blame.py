@@ -7,7 +7,6 @@ own line, or, where the compiler's pipeline waits, to the windows that are waite
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -18,8 +17,9 @@ import numpy as np
 from ratchet.account.shares import ISSUE_SLOTS, Cell, Shares, whole
 from ratchet.account.sources import PIPELINE, Place
 from ratchet.chips.units import CAPACITY, SLOTS
-from ratchet.dump.bundles import Listing
-from ratchet.dump.dumps import TOP
+from ratchet.dump.files import TOP
+from ratchet.dump.instruction import Address, Register, Value
+from ratchet.dump.listing import Listing
 from ratchet.machine.steps import Part
 from ratchet.values.blame import LineCost, RegionCost, StepKind
 
@@ -249,9 +249,6 @@ def step_kinds(record: Record, shares: Mapping[str, Shares]) -> tuple[StepKind, 
 
 # --- what is waited for ---
 
-_WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d+)")
-_NAME = re.compile(r"#allocation\w+")
-_VALUE = re.compile(r"%(s\w+?)_")
 _ADDRESS_STEPS = 8
 """How far an address is followed back to the allocation that it lies in."""
 
@@ -261,37 +258,38 @@ class _Windows:
 
     def __init__(self, listing: Listing) -> None:
         self._bundles = listing.bundles
-        self._made = {i.dest.partition("_")[0]: i for bundle in listing.bundles for i in bundle if i.dest[0] == "s"}
+        self._made = {i.makes: i for bundle in listing.bundles for i in bundle if i.makes[0] == "s"}
         found: dict[str, set[str]] = {}
         for bundle in listing.bundles:
             for instruction in bundle:
-                if instruction.opcode[:4] != "dma." or "dst_syncflagno=" not in instruction.operands:
+                if instruction.opcode[:4] != "dma.":
                     continue
-                ends = dict(re.findall(r"(\w+)=(\[[^\]]*\]|%\w+)", instruction.operands))
-                flag = self._allocation(ends.get("dst_syncflagno", ""))
-                buffer = listing.allocations.get(self._allocation(ends.get("vmem", "")))
-                window = _WINDOW.search(buffer.tag) if buffer else None
-                if flag and window is not None:
-                    found.setdefault(flag, set()).add(" ".join(window.groups()))
+                flag = self._allocation(instruction.named("dst_syncflagno"))
+                buffer = listing.allocations.get(self._allocation(instruction.named("vmem")))
+                if flag and buffer is not None and buffer.window is not None:
+                    found.setdefault(flag, set()).add(f"{buffer.window.kind} {buffer.window.number}")
         self._of_flag = {flag: f"waits for window {', '.join(sorted(own))}" for flag, own in found.items()}
 
-    def _allocation(self, operand: str) -> str:
+    def _allocation(self, operand: Value | None) -> str:
         """The allocation that an address is made from, or ``""``."""
-        for _ in range(_ADDRESS_STEPS):
-            named = _NAME.search(operand)
-            if named is not None:
-                return named.group()
-            value = _VALUE.search(operand)
-            if value is None or value.group(1) not in self._made:
-                return ""
-            operand = self._made[value.group(1)].operands
+        if isinstance(operand, Address):
+            if operand.allocation:
+                return operand.allocation
+            operand = operand.registers[0] if operand.registers else None
+        maker = self._made.get(operand.name) if isinstance(operand, Register) else None
+        for _ in range(_ADDRESS_STEPS - 1):
+            if maker is None:
+                break
+            if maker.form.allocations:
+                return maker.form.allocations[0]
+            maker = self._made.get(next((value for value in maker.reads if value[0] == "s"), ""))
         return ""
 
     def place(self, address: int, where: Sequence[Place]) -> Place:
         """The place of a wait: its line, else the windows that arrive on its flag, else the pipeline."""
         for instruction, place in zip(self._bundles[address], where, strict=True):
             if instruction.opcode.startswith(("dma.done.wait", "vwait")):
-                flag = self._allocation(re.sub(r"\(!?%p\w+\),?", "", instruction.operands).partition(",")[0])
+                flag = self._allocation(instruction.operands[0].value)
                 return Place(self._of_flag[flag], 0) if not place.line and flag in self._of_flag else place
         return Place(PIPELINE, 0)
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from ratchet.account.sources import Place, places, reads_of, stalls
 from ratchet.chips.units import CAPACITY, SLOTS, is_vector_code, mxu_cycles, slots, unit_number, xlu_cycles
-from ratchet.dump.bundles import Instruction, Listing
+from ratchet.dump.instruction import Instruction
+from ratchet.dump.listing import Listing
 from ratchet.values.status import Refusal, Status
 
 Key = TypeVar("Key", bound=Hashable)
@@ -64,19 +65,20 @@ class _Uses:
         opcode = instruction.opcode
         if opcode.startswith("int_to_ptr"):  # the only one whose slot its registers decide
             return self._find(instruction, address)
-        key = (opcode, "_spill" in instruction.operands)
+        key = (opcode, instruction.form.spill)
         if key not in self._known:
             self._known[key] = self._find(instruction, address)
         return self._known[key]
 
     def _find(self, instruction: Instruction, address: int) -> _Use | None:
         opcode = instruction.opcode
-        classes, products = slots(*instruction[:3]), mxu_cycles(opcode)
+        classes = slots(opcode, spill=instruction.form.spill, moves=instruction.moves)
+        products = mxu_cycles(opcode)
         if classes is None or products is None:
             raise Refusal(
                 Status.SCHEDULE_UNKNOWN,
                 f"{self._listing.file} bundle {address:#x} ({self._compiler}): "
-                f"`{opcode} {instruction.operands[:120]}`: which unit this occupies is not known. "
+                f"`{str(instruction)[:140]}`: which unit this occupies is not known. "
                 "The schedule machine does not guess: report it, or write the kernel without it.",
             )
         if not classes:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ratchet.chips.units import is_vector_code, slots
-from ratchet.dump.bundles import Instruction
+from ratchet.dump.instruction import Instruction, Source
 from ratchet.machine.translate import DELAY_SLOTS
 
 PIPELINE = "pipeline code of the compiler"
@@ -30,8 +30,6 @@ UNKNOWN = "?"
 BRANCH = "branch"
 """Unit of a stall in the delay slots of a branch."""
 
-_LOCATION = re.compile(r'"([^"]*)":(\d+):')
-_VALUE = re.compile(r"%([a-z]*\d+)")
 _UNIT = re.compile(r"(mxu|xlu)\d")
 _EVIDENCE = 3
 """How often a shortest distance must be seen before it says anything."""
@@ -58,19 +56,14 @@ class Stall(NamedTuple):
     """Who is blamed, in equal shares; more than one only where the next bundle is blamed."""
 
 
-def place_of(notes: Sequence[str]) -> Place | None:
-    """The source line that an instruction's notes tell, or None. Folders are left out of the file's name."""
-    for note in notes:
-        if note.startswith("loc("):
-            match = _LOCATION.search(note)
-            if match is not None:
-                return Place(match.group(1).replace("\\", "/").rpartition("/")[2], int(match.group(2)))
-    return None
+def place_of(source: Source | None) -> Place | None:
+    """The source line of an annotation, or None. Folders are left out of the file's name."""
+    return Place(source.file.replace("\\", "/").rpartition("/")[2], source.line) if source else None
 
 
 def unit_of(instruction: Instruction) -> str:
     """The unit that an instruction is booked under: its slot class, with spills and fills apart."""
-    classes = slots(*instruction[:3]) or ()
+    classes = slots(instruction.opcode, spill=instruction.form.spill, moves=instruction.moves) or ()
     for name in ("SPILL", "FILL", "EUP"):
         if name in classes:
             return name
@@ -79,12 +72,7 @@ def unit_of(instruction: Instruction) -> str:
 
 def reads_of(bundles: Sequence[tuple[Instruction, ...]]) -> Reads:
     """The values that every instruction reads: ``v3400`` for ``%v3400_v28``, whatever register holds it."""
-    find = _VALUE.findall
-    return [[find(instruction.operands) for instruction in bundle] for bundle in bundles]
-
-
-def _value(dest: str) -> str:
-    return dest.partition("_")[0]
+    return [[instruction.reads for instruction in bundle] for bundle in bundles]
 
 
 def places(
@@ -93,19 +81,19 @@ def places(
     """The place of every instruction, bundle by bundle. With ``elsewhere`` everything is there: an op of XLA's."""
     if elsewhere is not None:
         return [[elsewhere] * len(bundle) for bundle in bundles]
-    memo: dict[tuple[str, ...], Place | None] = {}
+    memo: dict[int, Place | None] = {}
     found: list[list[Place | None]] = []
     lost: dict[str, Where] = {}
     for address, bundle in enumerate(bundles):
         row: list[Place | None] = []
         for number, instruction in enumerate(bundle):
-            notes = instruction.notes
-            if notes not in memo:
-                memo[notes] = place_of(notes)
-            place = memo[notes]
+            notes = instruction.notes  # one object for all instructions with the same comments
+            if id(notes) not in memo:
+                memo[id(notes)] = place_of(notes.source)
+            place = memo[id(notes)]
             row.append(place)
             if place is None and is_vector_code(instruction.opcode):
-                lost[_value(instruction.dest)] = (address, number)
+                lost[instruction.makes] = (address, number)
         found.append(row)
     if lost:
         _from_readers(bundles, reads, found, lost)
@@ -130,7 +118,7 @@ def _from_readers(
         for number, values in enumerate(reads[address]):
             place = row[number]
             if place is None:
-                value = _value(bundles[address][number].dest)
+                value = bundles[address][number].makes
                 if value in reader and value in lost:
                     place = row[number] = reader[value]
             if place is not None and place.line:
@@ -152,7 +140,7 @@ def _from_makers(
         value: (address, number)
         for address, bundle in enumerate(bundles)
         for number, instruction in enumerate(bundle)
-        if (value := _value(instruction.dest)) in wanted
+        if (value := instruction.makes) in wanted
     }
     for address, number in rest:
         for value in reversed(reads[address][number]):  # the stored value stands last
@@ -208,7 +196,7 @@ def stalls(
             for number, instruction in enumerate(bundle):
                 opcode = instruction.opcode
                 kind, key = _KINDS[opcode]
-                made[_value(instruction.dest)] = (address, number, kind)
+                made[instruction.makes] = (address, number, kind)
                 if key:
                     issued[key] = (address, number, kind)
         if last > empty_from:
@@ -291,7 +279,7 @@ def _products(bundles: Sequence[tuple[Instruction, ...]], first: int, last: int)
             unit = opcode[opcode.index("mxu") :]
             if opcode.startswith("vmatmul"):
                 pushed.setdefault(unit, []).append((address, number))
-            elif opcode.startswith("vpop") and not instruction.operands:
+            elif opcode.startswith("vpop") and not instruction.reads:
                 popped.setdefault(unit, []).append((address, number))
     found = {}
     for unit, results in popped.items():

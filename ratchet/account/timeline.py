@@ -46,14 +46,9 @@ class Record:
     """What happened in each grid step, and where was waited."""
     memory: Memory
     flag_name: Callable[[int], str]
+    op_of_flag: Callable[[int], str]
+    """The asynchronous op of the entry computation whose end a sync flag signals, or ``""``."""
     not_modelled: tuple[str, ...]
-
-    def op_of_flag(self, flag: int) -> str:
-        """The asynchronous op of the entry computation whose end a sync flag tells, or ``""``."""
-        name = self.flag_name(flag)
-        if "(output of " not in name or "-start" not in name:
-            return ""
-        return name.partition("(output of ")[2].partition("@")[0].replace("-start", "-done")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,11 +106,17 @@ def is_vector_code(opcode: str) -> bool:
     return (opcode[0] == "v" and opcode not in _SCALAR_SIDE) or opcode in ("set.rngseed", "vsetiar.raw.iar0")
 
 
-def slots(opcode: str, dest: str, operands: str) -> tuple[str, ...] | None:
-    """The slot classes that one instruction is counted under, or None if the opcode is not known."""
-    if opcode.startswith("int_to_ptr") and not operands.endswith("_" + dest.rpartition("_")[2]):
-        return ("SALU",)  # into another register: a move
-    return slots_of(opcode, "_spill" in operands)
+def slots(opcode: str, *, spill: bool, moves: bool) -> tuple[str, ...] | None:
+    """The slot classes that one instruction is counted under, or None if the opcode is not known.
+
+    Args:
+        opcode: of the instruction.
+        spill: whether it touches a spill slot.
+        moves: whether its result is in another register than its last operand.
+    """
+    if opcode.startswith("int_to_ptr") and moves:
+        return ("SALU",)
+    return slots_of(opcode, spill)
 
 
 @cache

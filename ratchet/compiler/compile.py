@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ratchet.child import Child, Ending, Limits
 from ratchet.chips import Chip
-from ratchet.dump import memory
+from ratchet.dump import overflow
 from ratchet.values import Artefact, Copy, Mesh, Program
 from ratchet.values.status import Refusal, Status
 
@@ -37,7 +37,7 @@ def compiler_version() -> str:
 
 def start(workdir: Path, chip: Chip) -> Child:
     """Start a compiler process for one chip. It can answer several requests; each is a fresh compile."""
-    from ratchet.dump.dumps import dump_flags  # imports numpy, which `log` and a refusal need not wait for
+    from ratchet.dump.files import dump_flags  # imports numpy, which `log` and a refusal need not wait for
     from ratchet.dump.image import OFFSETS_PASS
 
     compiler_version()
@@ -53,7 +53,7 @@ def start(workdir: Path, chip: Chip) -> Child:
             "TPU_WORKER_ID": "0",
             # Two processes collide on libtpu's lock file without it.
             "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-            "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=(memory.ALLOCATIONS_PASS, OFFSETS_PASS))),
+            "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=(overflow.ALLOCATIONS_PASS, OFFSETS_PASS))),
             DUMP_FOLDER: str(dumps),
         },
     )
@@ -68,6 +68,9 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE``, ``COMPILE_FAILED``, ``COMPILER_CRASHED``, ``COMPILE_TIMEOUT``
         or ``INFRASTRUCTURE``.
     """
+    from ratchet.dump import copies, memory  # these import numpy
+    from ratchet.dump.files import LOWERED, load_hlo
+
     if artefact.mesh.chips > 1:
         _check_slice(artefact.mesh, chip)
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,13 +94,14 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         )
     if "error" in record:
         raise classify(record["error"], folder / "schedule")
+    hlo = load_hlo(folder)
     return Program(
         chip=chip.name,
         compiler=compiler_version(),
         dump_dir=folder,
-        footprint=memory.footprint(folder, chip, hbm_bytes=record["hbm_bytes"]),
-        copies=tuple(Copy(**entry) for entry in record["copies"]),
-        kernels=tuple(record["kernels"]),
+        footprint=memory.footprint(hlo, folder / "schedule", chip, hbm_bytes=record["hbm_bytes"]),
+        copies=copies.find(hlo, load_hlo(folder, LOWERED)),
+        kernels=hlo.kernels(),
         chip_ids=tuple(record["chip_ids"]),
         seconds=ending.seconds,
     )
@@ -154,9 +158,9 @@ def classify(error: str, schedule: Path | None = None) -> Refusal:
     if "lockfile" in text or "libtpu_lockfile" in text:
         return Refusal(Status.INFRASTRUCTURE, f"libtpu could not be opened, try again: {short}")
     if "CompileTimeScopedVmemOom" in text or re.search(r"memory space vmem|exceed memory .*space=vmem", text):
-        return Refusal(Status.VMEM_OVERFLOW, memory.overflow_message(error, schedule))
+        return Refusal(Status.VMEM_OVERFLOW, overflow.overflow_message(error, schedule))
     if "memory space hbm" in text or "on HBM" in text or "HBM capacity" in text:
-        return Refusal(Status.HBM_OVERFLOW, memory.hbm_message(error))
+        return Refusal(Status.HBM_OVERFLOW, overflow.hbm_message(error))
     if "UnprovenMemoryAccessAlignment" in text or "last two dimensions" in text:
         return Refusal(Status.UNALIGNED_BLOCK, short)
     if "Unimplemented primitive" in text:

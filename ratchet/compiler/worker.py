@@ -1,14 +1,13 @@
 """The child process that holds the TPU compiler. Compiles exported programs ahead of time, one request each.
 
-A request's folder holds ``kernel.bin`` and ``request.json``; the answer leaves ``compiled.json``,
-``optimized.hlo``, ``lowered.hlo``, ``stablehlo.mlir`` and ``schedule/`` there, and ``constants.bin`` for a program on
-several chips: the routing tables of its collectives. The compiler may abort the
+A request's folder holds ``kernel.bin`` and ``request.json``; the answer leaves ``compiled.json``, ``stablehlo.mlir``,
+``optimized.hlo`` and ``lowered.hlo`` (for people as text, for the judge as protos in ``.pb``) and ``schedule/`` there,
+and ``constants.bin`` for a program on several chips: the routing tables of its collectives. The compiler may abort the
 process: the parent sees that no answer came.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -27,7 +26,8 @@ from jaxlib import _hlo  # type: ignore[attr-defined]
 from ratchet.child import serve
 from ratchet.chips import CHIPS
 from ratchet.compiler.compile import DUMP_FOLDER
-from ratchet.dump import copies, memory
+from ratchet.dump import overflow
+from ratchet.dump.files import LOWERED, OPTIMIZED
 from ratchet.dump.image import constant_segment
 
 _DEVICES: dict[str, Sequence[Any]] = {}
@@ -86,26 +86,24 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         schedule.mkdir()
         for dump in dumps.iterdir():
             shutil.move(dump, schedule / dump.name)
-        for dump in schedule.glob(f"*{memory.ALLOCATIONS_SUFFIX}"):
-            os.truncate(dump, min(dump.stat().st_size, memory.HEADER_BYTES))  # more is never read
-    for dump in schedule.glob(f"*{memory.ALLOCATIONS_SUFFIX}"):
+        for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
+            os.truncate(dump, min(dump.stat().st_size, overflow.HEADER_BYTES))  # more is never read
+    for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
         dump.unlink()  # only an overflow is told from them
     seconds = time.monotonic() - start
-    lowered_text = lowered.as_text(dialect="hlo")
-    (folder / "lowered.hlo").write_text(lowered_text)
+    (folder / "lowered.hlo").write_text(lowered.as_text(dialect="hlo"))
+    (folder / LOWERED).write_bytes(lowered.compiler_ir(dialect="hlo").as_serialized_hlo_module_proto())
     module = compiled.runtime_executable().hlo_modules()[0]
     printing = _hlo.HloPrintOptions()
     printing.print_large_constants = True  # grid bounds and page tables steer control flow
     (folder / "optimized.hlo").write_text(module.to_string(printing))
-    (folder / "optimized.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())
+    (folder / OPTIMIZED).write_bytes(module.as_serialized_hlo_module_proto())
     if mesh.size > 1:
         image = constant_segment(compiled.runtime_executable().serialize(), compiler="libtpu")
         (folder / "constants.bin").write_bytes(image)
     hbm = compiled.memory_analysis()
     return {
         "chip_ids": [device.id for device in mesh.devices.flat],
-        "kernels": copies.kernels(module),
-        "copies": [dataclasses.asdict(copy) for copy in copies.find(module, _hlo.hlo_module_from_text(lowered_text))],
         "hbm_bytes": hbm.argument_size_in_bytes
         + hbm.output_size_in_bytes
         + hbm.temp_size_in_bytes

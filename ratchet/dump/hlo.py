@@ -1,133 +1,43 @@
-"""The optimised HLO text, as far as the schedule machine needs it: names, types, and which ops are identical."""
+"""A compiled program's HLO as values, read from its serialised proto: nothing in a name or a string can add to it."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
 import math
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-_ITEM_BITS = {
-    "pred": 8, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s16": 16, "u16": 16, "bf16": 16, "f16": 16,
-    "s32": 32, "u32": 32, "f32": 32, "s64": 64, "u64": 64, "f64": 64,
-    "f8e4m3fn": 8, "f8e5m2": 8, "f8e4m3b11fnuz": 8,
+from ratchet.dump.layout import STEERING, ArrayType
+from ratchet.dump.proto import parse_module
+from ratchet.values.status import Refusal, Status
+
+KERNEL = "tpu_custom_call"
+"""Target of the custom call that is a Mosaic kernel."""
+
+HOST_OPCODES = frozenset({"infeed", "outfeed", "send", "send-done", "recv", "recv-done"})
+_HOST_TARGETS = ("callback", "Callback", "host_compute", "xla_ffi")
+
+_DTYPES = {
+    1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16", 11: "f32",
+    12: "f64", 14: "opaque", 15: "c64", 16: "bf16", 17: "token", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn", 21: "s4",
+    22: "u4", 23: "f8e4m3b11fnuz", 24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4",
+    30: "s1", 31: "u1", 32: "f4e2m1fn", 33: "f8e8m0fnu", 34: "buffer",
 }  # fmt: skip
+"""Numbers of OpenXLA's ``PrimitiveType``."""
+_TUPLE = 13
 
+_LITERALS = {"pred": "preds", "s8": "s8s", "u8": "u8s", "s16": "s16s", "u16": "u16s", "s32": "s32s", "u32": "u32s",
+             "f32": "f32s"}  # fmt: skip
+"""Field of a literal by dtype."""
 
-@dataclass(frozen=True, kw_only=True)
-class ArrayType:
-    """``bf16[16384,128]{1,0:T(8,128)(2,1)S(1)}``, taken apart."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    minor_to_major: tuple[int, ...]
-    tiles: tuple[tuple[int, ...], ...]
-    space: int
-
-    @property
-    def item_bits(self) -> int:
-        return _ITEM_BITS.get(self.dtype, 32)
-
-    @property
-    def may_steer(self) -> bool:
-        """Whether the scalar unit can branch on its elements."""
-        return self.dtype in _STEERING
-
-    @property
-    def padded_bytes(self) -> int:
-        """Size as laid out, tile padding included."""
-        physical = [self.shape[d] for d in reversed(self.minor_to_major)]
-        if self.tiles:
-            tile = self.tiles[0]
-            physical = [1] * (len(tile) - len(physical)) + physical
-            for i in range(1, len(tile) + 1):
-                physical[-i] = -(-physical[-i] // tile[-i]) * tile[-i]
-        return max(4, math.prod(physical) * self.item_bits // 8)
-
-
-_TYPE = re.compile(r"(\w+)\[([\d,]*)\](?:\{([\d,]*)(?::((?:T(?:\([\d,*]+\))+)?)[^}]*?(?:S\((\d+)\))?[^}]*)?\})?")
-
-
-def array_types(text: str) -> list[ArrayType]:
-    """All array types in ``text``, in order: one for an array, several for a tuple."""
-    found = []
-    for dtype, dims, order, tiles, space in _TYPE.findall(text):
-        shape = tuple(int(d) for d in dims.split(",") if d)
-        minor = tuple(int(d) for d in order.split(",") if d) or tuple(reversed(range(len(shape))))
-        parsed = tuple(
-            tuple(1 if d == "*" else int(d) for d in tile.split(",")) for tile in re.findall(r"\(([\d,*]+)\)", tiles)
-        )
-        found.append(ArrayType(dtype=dtype, shape=shape, minor_to_major=minor, tiles=parsed, space=int(space or 0)))
-    return found
-
-
-def lay_out(values: np.ndarray, array: ArrayType) -> list[int]:
-    """``values`` as the compiler lays them out: signed 32-bit words, tile padding as zeros.
-
-    Raises:
-        ValueError: if ``values`` has another shape than ``array``.
-    """
-    if values.shape != array.shape:
-        raise ValueError(f"values have shape {values.shape}, the compiled program wants {array.shape}")
-    physical = np.transpose(values, tuple(reversed(array.minor_to_major))) if values.ndim else values.reshape(1)
-    for tile in array.tiles:  # each cuts the innermost dimensions that the one before it left: T(512)(128)(4,1)
-        while physical.ndim < len(tile):
-            physical = np.expand_dims(physical, 0)
-        padding = [(0, 0)] * (physical.ndim - len(tile))
-        padding += [(0, -n % t) for n, t in zip(physical.shape[-len(tile) :], tile, strict=True)]
-        physical = np.pad(physical, padding)
-        outer = physical.shape[: physical.ndim - len(tile)]
-        split: list[int] = []
-        for n, t in zip(physical.shape[-len(tile) :], tile, strict=True):
-            split += [n // t, t]
-        physical = physical.reshape(*outer, *split)
-        base = len(outer)
-        order = [*range(base), *range(base, base + 2 * len(tile), 2), *range(base + 1, base + 2 * len(tile), 2)]
-        physical = physical.transpose(order)
-    raw = np.ascontiguousarray(physical).tobytes()
-    raw += b"\0" * (-len(raw) % 32)
-    return [int(word) for word in np.frombuffer(raw, dtype="<i4")]
-
-
-def rearranged(values: np.ndarray, source: ArrayType, target: ArrayType) -> np.ndarray | None:
-    """What a ``bitcast`` from ``source`` to ``target`` makes of ``values``: the same bytes, read in another layout.
-
-    None for elements of less than 32 bits in another shape or layout, which share words.
-    """
-    if (source.shape, source.minor_to_major) == (target.shape, target.minor_to_major):
-        return values
-    if source.item_bits != 32 or target.item_bits != 32:
-        return None
-    numbers = [1 + np.arange(math.prod(t.shape), dtype=np.int32).reshape(t.shape) for t in (source, target)]
-    places = zip(*(lay_out(number, t) for number, t in zip(numbers, (source, target), strict=True)), strict=False)
-    found = np.zeros(math.prod(target.shape), values.dtype)
-    for of_source, of_target in places:  # 0 is padding
-        if of_source and of_target:
-            found[of_target - 1] = values.flat[of_source - 1]
-    return found.reshape(target.shape)
-
-
-def literal(op: HloOp) -> np.ndarray | None:
-    """Values of a constant, if the text holds them (large ones are printed as ``{...}`` unless asked for)."""
-    array = array_types(op.type_text)[0]
-    words = op.operands[0].replace("true", "1").replace("false", "0").replace("{", " ").replace("}", " ")
-    dtype = _STEERING.get(array.dtype)
-    if op.opcode != "constant" or dtype is None:
-        return None
-    number = float if array.dtype == "f32" else int
-    try:
-        values = np.array([number(word) for word in words.replace(",", " ").split()], dtype)
-    except ValueError:
-        return None
-    return values.reshape(array.shape) if values.size == math.prod(array.shape) else None
-
-
-_STEERING: dict[str, type[np.generic]] = {
-    "pred": np.bool_, "s8": np.int8, "u8": np.uint8, "s16": np.int16, "u16": np.uint16,
-    "s32": np.int32, "u32": np.uint32, "f32": np.float32,
-}  # fmt: skip
+_NOT_COMPUTED = ("name", "metadata", "id", "operand_ids", "control_predecessor_ids", "called_computation_ids",
+                 "sharding", "frontend_attributes", "literal")  # fmt: skip
+"""Fields of an instruction that do not change what it computes, or are compared in another way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,11 +46,46 @@ class HloOp:
 
     name: str
     opcode: str
-    type_text: str
+    """``fusion``, ``custom-call``, ``copy-start``…"""
+    types: tuple[ArrayType, ...]
+    """One for an array, one per leaf for a tuple."""
+    is_tuple: bool
     operands: tuple[str, ...]
-    attributes: str
+    """Names."""
     computation: str
     is_root: bool
+    called: tuple[str, ...] = ()
+    """Computations: the body of a fusion, of a loop…"""
+    parameter: int | None = None
+    """Of a parameter: its number."""
+    target: str = ""
+    """Of a custom call: what is called."""
+    backend_config: bytes = b""
+    """JSON; ``b""`` where the compiler wrote none."""
+    op_name: str = ""
+    """What JAX calls the operation that it comes from; for messages only."""
+    literal: np.ndarray | None = field(default=None, compare=False)
+    """Of a constant: its values if they may steer, else None."""
+    identity: bytes = field(default=b"", repr=False)
+    """All else that it computes by, serialised."""
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether this is a Mosaic kernel."""
+        return self.opcode == "custom-call" and self.target == KERNEL
+
+    @property
+    def calls_host(self) -> bool:
+        """Whether it exchanges data with the host or runs code there."""
+        return self.opcode in HOST_OPCODES or any(part in self.target for part in _HOST_TARGETS)
+
+    @functools.cached_property
+    def config(self) -> Mapping[str, Any]:
+        """``backend_config``, decoded. Raises ValueError for one that is no JSON object."""
+        found = json.loads(self.backend_config or b"{}")
+        if not isinstance(found, dict):
+            raise ValueError(f"the backend_config of {self.name} is no JSON object")
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,19 +95,51 @@ class HloModule:
     ops: Mapping[str, HloOp]
     entry: str
     """Name of the entry computation."""
+    device_ids: tuple[int, ...] = (0,)
+    """The device at each place of the mesh that it was compiled for."""
+    aliases: tuple[tuple[tuple[int, ...], int], ...] = ()
+    """Results that share memory with a parameter: index of the result in the output tuple, number of the parameter."""
 
-    def entry_ops(self) -> list[HloOp]:
-        return [op for op in self.ops.values() if op.computation == self.entry]
+    @functools.cached_property
+    def by_computation(self) -> Mapping[str, Sequence[HloOp]]:
+        """Instructions of each computation, in order."""
+        found: dict[str, list[HloOp]] = {}
+        for op in self.ops.values():
+            found.setdefault(op.computation, []).append(op)
+        return found
+
+    @functools.cached_property
+    def _users(self) -> Mapping[str, Sequence[HloOp]]:
+        found: dict[str, list[HloOp]] = {}
+        for op in self.ops.values():
+            for operand in dict.fromkeys(op.operands):
+                found.setdefault(operand, []).append(op)
+        return found
+
+    def users(self, op: HloOp) -> Sequence[HloOp]:
+        """Instructions that read ``op``."""
+        return self._users.get(op.name, ())
+
+    def operands(self, op: HloOp) -> list[HloOp]:
+        """Instructions that ``op`` reads."""
+        return [self.ops[name] for name in op.operands]
+
+    def entry_ops(self) -> Sequence[HloOp]:
+        """Instructions of the entry computation."""
+        return self.by_computation.get(self.entry, ())
+
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the live kernels: the compiler removed whatever does not reach an output."""
+        return tuple(op.name for op in self.ops.values() if op.is_kernel)
 
     def parameters(self) -> list[HloOp]:
         """Parameters of the entry computation in order of their number."""
-        found = [op for op in self.entry_ops() if op.opcode == "parameter"]
-        return sorted(found, key=lambda op: int(op.operands[0]))
+        return sorted((op for op in self.entry_ops() if op.parameter is not None), key=lambda op: op.parameter or 0)
 
     def origin(self, name: str) -> HloOp:
         """The op that ``name`` is an unchanged copy of: itself, a parameter, a constant or what computed it."""
         op = self.ops[name]
-        while op.opcode in ("copy", "copy-start", "copy-done", "bitcast") and op.operands[0] in self.ops:
+        while op.opcode in ("copy", "copy-start", "copy-done", "bitcast"):
             op = self.ops[op.operands[0]]
         return op
 
@@ -172,86 +149,139 @@ class HloModule:
         while op is not self.origin(name):
             before = self.ops[op.operands[0]]
             if op.opcode == "bitcast":
-                found.append((array_types(before.type_text)[0], array_types(op.type_text)[0]))
+                found.append((before.types[0], op.types[0]))
             op = before
         return found[::-1]
 
-    def result_types(self) -> list[ArrayType]:
-        for op in self.entry_ops():
-            if op.is_root:
-                return array_types(op.type_text)
-        return []
+    @property
+    def result(self) -> HloOp:
+        """The root of the entry computation."""
+        return next(op for op in self.entry_ops() if op.is_root)
 
-    def result_is_tuple(self) -> bool:
-        return any(op.is_root and op.type_text.startswith("(") for op in self.entry_ops())
-
-    def fingerprint(self, name: str, depth: int = 0) -> str:
+    def fingerprint(self, name: str) -> str:
         """Equal for ops that compute the same on operands of the same types; the compiler dumps such ops once."""
+        return hashlib.sha256(self._identity(name, depth=0)).hexdigest()
+
+    def _identity(self, name: str, depth: int) -> bytes:
         op = self.ops[name]
-        operand_types = [self.ops[o].type_text if o in self.ops else o for o in op.operands]
-        attributes = re.sub(r", (?:metadata|backend_config|sharding|frontend_attributes|control-predecessors)=\{.*", "",
-                            op.attributes)  # fmt: skip
-        called = re.findall(r"(?:calls|to_apply|body|condition)=%([\w.\-]+)", attributes)
-        attributes = re.sub(r"=%[\w.\-]+", "=", attributes)
-        inside = []
-        if depth < 4:
-            for computation in called:
+        parts = [op.identity, repr(op.types).encode(), *(repr(operand.types).encode() for operand in self.operands(op))]
+        if op.literal is not None:
+            parts.append(op.literal.tobytes())
+        if depth < _DEEPEST:
+            for computation in op.called:
                 local: dict[str, int] = {}
-                for inner in self.ops.values():
-                    if inner.computation == computation:
-                        local[inner.name] = len(local)
-                        places = [str(local.get(o, o)) for o in inner.operands]
-                        inside.append(f"{self.fingerprint(inner.name, depth + 1)}<{','.join(places)}>")
-        return f"{op.opcode}|{op.type_text}|{operand_types}|{attributes}|{';'.join(inside)}"
+                for inner in self.by_computation.get(computation, ()):
+                    local[inner.name] = len(local)
+                    places = [local.get(operand, -1) for operand in inner.operands]
+                    parts.append(self._identity(inner.name, depth + 1) + repr(places).encode())
+        return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).digest()
 
 
-_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{$")
-_OP = re.compile(r"^\s+(ROOT )?%([\w.\-]+) = ")
+_DEEPEST = 4
+"""Computations within computations that are compared."""
 
 
-def parse_hlo(text: str) -> HloModule:
-    """Reads ``compiled.as_text()``. Lines that are no instruction are left out."""
+def read_hlo(data: bytes, *, file: str) -> HloModule:
+    """Reads a serialised ``HloModuleProto``.
+
+    Args:
+        data: the bytes.
+        file: where they are from, for messages.
+
+    Raises:
+        Refusal: SCHEDULE_UNKNOWN for bytes that are no such proto, or one that contradicts itself.
+    """
+
+    def refuse(why: str) -> Refusal:
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} does not read as an HLO module: {why}. Compile again.")
+
+    try:
+        module = parse_module(data)
+    except ValueError as error:
+        raise refuse(str(error)) from None
+    computations = {computation.id: computation.name for computation in module.computations}
     ops: dict[str, HloOp] = {}
-    computation, entry = "", ""
-    for line in text.splitlines():
-        header = _COMPUTATION.match(line)
-        if header:
-            computation = header.group(2)
-            if header.group(1):
-                entry = computation
-            continue
-        match = _OP.match(line)
-        if match is None:
-            continue
-        rest = line[match.end() :]
-        type_text, rest = _type_and_rest(rest)
-        opcode, _, rest = rest.partition("(")
-        inside, attributes = _balanced(rest)
-        inside = re.sub(r"/\*.*?\*/", "", inside)
-        if opcode in ("constant", "parameter"):
-            operands: tuple[str, ...] = (inside.strip(),)  # the literal, or the number
-        else:
-            operands = tuple(re.findall(r"%([\w.\-]+)", inside))
-        ops[match.group(2)] = HloOp(
-            name=match.group(2), opcode=opcode.strip(), type_text=type_text, operands=operands,
-            attributes=attributes, computation=computation, is_root=bool(match.group(1)),
-        )  # fmt: skip
-    return HloModule(ops=ops, entry=entry)
+    for computation in module.computations:
+        names = {instruction.id: instruction.name for instruction in computation.instructions}
+        for instruction in computation.instructions:
+            if instruction.name in ops:
+                raise refuse(f"two instructions are called {instruction.name!r}")
+            try:
+                ops[instruction.name] = _op(instruction, computation, names, computations, refuse)
+            except KeyError as error:
+                raise refuse(f"{instruction.name} refers to number {error}, which there is not") from None
+    entry = computations.get(module.entry_computation_id)
+    if entry is None:
+        raise refuse("it has no entry computation")
+    devices = [devices.ids[0] for devices in module.device_assignment.computations if devices.ids]
+    return HloModule(
+        ops=ops,
+        entry=entry,
+        device_ids=tuple(devices) or (0,),
+        aliases=tuple((tuple(e.output_index), e.parameter_number) for e in module.input_output_alias.entries),
+    )
 
 
-def _type_and_rest(text: str) -> tuple[str, str]:
-    if text.startswith("("):
-        inside, rest = _balanced(text[1:])
-        return f"({inside})", rest.strip()
-    first, _, rest = text.partition(" ")
-    return first, rest
+def _op(
+    message: Any,
+    computation: Any,
+    names: Mapping[int, str],
+    computations: Mapping[int, str],
+    refuse: Callable[[str], Refusal],
+) -> HloOp:
+    opcode = message.opcode
+    types = tuple(_types(message.shape, message.name, refuse))
+    identity = type(message)()
+    identity.CopyFrom(message)
+    for name in _NOT_COMPUTED:
+        identity.ClearField(name)
+    if opcode != "custom-call":  # there it holds the kernel; elsewhere the compiler's own choices
+        identity.ClearField("backend_config")
+    literal = _literal(message.literal, types[0], refuse) if opcode == "constant" and types else None
+    if opcode == "constant" and literal is None:
+        identity.literal.CopyFrom(message.literal)
+    return HloOp(
+        name=message.name,
+        opcode=opcode,
+        types=types,
+        is_tuple=message.shape.element_type == _TUPLE,
+        operands=tuple([names[number] for number in message.operand_ids]),
+        computation=computation.name,
+        is_root=message.id == computation.root_id,
+        called=tuple([computations[number] for number in message.called_computation_ids]),
+        parameter=message.parameter_number if opcode == "parameter" else None,
+        target=message.custom_call_target,
+        backend_config=bytes(message.backend_config),
+        op_name=message.metadata.op_name,
+        literal=literal,
+        identity=identity.SerializeToString(deterministic=True),
+    )
 
 
-def _balanced(text: str) -> tuple[str, str]:
-    """Splits behind the parenthesis that closes one opened before ``text``."""
-    depth = 1
-    for match in re.finditer(r"[()]", text):
-        depth += 1 if match.group() == "(" else -1
-        if depth == 0:
-            return text[: match.start()], text[match.end() :]
-    return text, ""
+def _types(shape: Any, name: str, refuse: Callable[[str], Refusal]) -> list[ArrayType]:
+    if shape.element_type == _TUPLE:
+        return [leaf for part in shape.tuple_shapes for leaf in _types(part, name, refuse)]
+    dtype = _DTYPES.get(shape.element_type)
+    dimensions, layout = tuple(shape.dimensions), shape.layout
+    minor_to_major = tuple(layout.minor_to_major) or tuple(reversed(range(len(dimensions))))
+    if dtype is None or any(d < 0 for d in dimensions) or sorted(minor_to_major) != list(range(len(dimensions))):
+        raise refuse(f"{name} has an impossible type")
+    # A tile dimension that says "combine" is negative there.
+    tiles = tuple(tuple(1 if d < 0 else d for d in tile.dimensions) for tile in layout.tiles)
+    if any(d == 0 for tile in tiles for d in tile):
+        raise refuse(f"{name} has a tile of size 0")
+    return [
+        ArrayType(dtype=dtype, shape=dimensions, minor_to_major=minor_to_major, tiles=tiles, space=layout.memory_space)
+    ]
+
+
+def _literal(literal: Any, array: ArrayType, refuse: Callable[[str], Refusal]) -> np.ndarray | None:
+    """Values of a constant; None for a dtype that cannot steer."""
+    dtype = STEERING.get(array.dtype)
+    if dtype is None:
+        return None
+    raw = getattr(literal, _LITERALS[array.dtype])
+    values = np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")) if isinstance(raw, bytes) else np.array(raw, dtype)
+    if values.size != math.prod(array.shape):
+        return None
+    return values.astype(dtype).reshape(array.shape)

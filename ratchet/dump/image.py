@@ -11,22 +11,18 @@ import contextlib
 import re
 from pathlib import Path
 
-from ratchet.dump.bundles import Allocation
-from ratchet.dump.dumps import TOP
+from ratchet.dump.files import TOP
+from ratchet.dump.outline import CONSTANT_TAGS
 from ratchet.values.status import Refusal, Status
 
 OFFSETS_PASS = "final-top-level-llo"
 """Ask for it with ``dump_flags(folder, extra_passes=(OFFSETS_PASS,))``."""
 
-_TAGS = ("deduplicated constant", "constant literal")
-_OFFSET = re.compile(rf"(?m)^ *(#allocation\w+) \[.*, offset = (0x[0-9a-f]+|\d+), tag = '(?:{'|'.join(_TAGS)})'\]$")
+_OFFSET = re.compile(
+    rf"(?m)^ *(#allocation\w+) \[.*, offset = (0x[0-9a-f]+|\d+), tag = '(?:{'|'.join(CONSTANT_TAGS)})'\]$"
+)
 _VARINT, _BYTES = 0, 2  # wire types of protocol buffers
 _PROGRAM, _CONSTANTS = 1, 2  # kinds of segments
-
-
-def is_constant(allocation: Allocation) -> bool:
-    """Whether a piece of HBM holds a constant that the compiler made."""
-    return allocation.space == "hbm" and allocation.tag in _TAGS
 
 
 def constant_segment(executable: bytes, *, compiler: str) -> bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ratchet.candidate.problem import Problem, array_bytes
+from ratchet.dump.files import load_hlo
+from ratchet.dump.hlo import HloModule
 from ratchet.values import Artefact, Claim, Footprint, Program, Timeline
 from ratchet.values.status import Refusal, Status
 
@@ -15,11 +16,6 @@ TOLERANCE = 0.05
 
 MEETING_BYTES = 8192
 """Traffic of a chip that is no program's: the records that the chips of a slice exchange before it, at most."""
-
-HOST = re.compile(
-    r"\b(?:infeed|outfeed|send|recv)\("
-    r'|custom_call_target="[^"]*(?:callback|Callback|host_compute|xla_ffi)[^"]*"'
-)
 
 
 def program(compiled: Program) -> tuple[tuple[str, ...], str]:
@@ -35,13 +31,21 @@ def program(compiled: Program) -> tuple[tuple[str, ...], str]:
             Status.NOT_A_KERNEL,
             "the compiled program holds no Pallas kernel: kernel_fn is plain XLA, or its kernel's result is not used",
         )
-    host = HOST.search((compiled.dump_dir / "optimized.hlo").read_text())
-    if host is not None:
-        raise Refusal(
-            Status.HOST_CALLBACK, f"the compiled program calls the host ({host[0]:.80}); wanted a kernel alone"
-        )
+    no_host_calls(load_hlo(compiled.dump_dir))
     count = len(compiled.kernels)
     return compiled.kernels, f"{count} live kernel{'s' if count > 1 else ''}: {', '.join(compiled.kernels)}"
+
+
+def no_host_calls(hlo: HloModule) -> None:
+    """Refuse a program that exchanges data with the host or runs code there.
+
+    Raises:
+      Refusal: ``HOST_CALLBACK``.
+    """
+    host = next((op for op in hlo.ops.values() if op.calls_host), None)
+    if host is not None:
+        what = host.target or host.opcode
+        raise Refusal(Status.HOST_CALLBACK, f"the compiled program calls the host ({what:.80}); wanted a kernel alone")
 
 
 def work(problem: Problem, timeline: Timeline) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ratchet.candidate.mesh import part
 from ratchet.chips import Chip
+from ratchet.dump.files import load_hlo
 from ratchet.machine import machine, slice
 from ratchet.values import Mesh, Program, Timeline
 
@@ -23,15 +24,15 @@ def step(
       Refusal: ``SCHEDULE_UNKNOWN``, ``DEADLOCK``, ``OUT_OF_BOUNDS`` or ``MEMORY_HAZARD``.
     """
     schedule = program.dump_dir / "schedule"
-    hlo_text = (program.dump_dir / "optimized.hlo").read_text()
+    hlo = load_hlo(program.dump_dir)
     if mesh.chips == 1:
         timeline = machine.run(
-            schedule, hlo_text=hlo_text, chip=chip, compiler=program.compiler, scalar_inputs=steering, detail=detail
+            schedule, hlo=hlo, chip=chip, compiler=program.compiler, scalar_inputs=steering, detail=detail
         )
     else:
         timeline = slice.run_slice(
             schedule,
-            hlo_text=hlo_text,
+            hlo=hlo,
             chip=chip,
             compiler=program.compiler,
             constants=(program.dump_dir / "constants.bin").read_bytes(),

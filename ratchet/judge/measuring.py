@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,8 @@ from pathlib import Path
 from ratchet.candidate import room
 from ratchet.candidate.platforms import GPU_KERNELS, PLATFORMS
 from ratchet.candidate.problem import Problem
+from ratchet.dump.files import load_hlo
+from ratchet.dump.hlo import HloModule
 from ratchet.judge import audit
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
@@ -39,19 +40,14 @@ def by(evaluator: str) -> str:
     return f"on the {evaluator}" if evaluator in MEASURED else "by the schedule machine"
 
 
-def check_program(platform: str, text: str) -> tuple[str, ...]:
-    """The Pallas kernels in a compiled program, from its HLO text. On a GPU there has to be one.
+def check_program(platform: str, hlo: HloModule) -> tuple[str, ...]:
+    """The Pallas kernels in a compiled program, by their targets. On a GPU there has to be one.
 
     Raises:
       Refusal: ``NOT_A_KERNEL`` or ``HOST_CALLBACK``.
     """
-    host = audit.HOST.search(text)
-    if host is not None:
-        raise Refusal(
-            Status.HOST_CALLBACK, f"the compiled program calls the host ({host[0]:.80}); wanted a kernel alone"
-        )
-    called = re.findall(r' custom-call\(.*?custom_call_target="([^"]*)"', text)
-    found = tuple(dict.fromkeys(name for name in called if name in GPU_KERNELS))
+    audit.no_host_calls(hlo)
+    found = tuple(dict.fromkeys(op.target for op in hlo.ops.values() if op.target in GPU_KERNELS))
     if platform == "cuda" and not found:
         raise Refusal(
             Status.NOT_A_KERNEL,
@@ -107,7 +103,7 @@ class Bench:
             if self.exam.evidence is not None:
                 self.exam.evidence.mkdir(parents=True, exist_ok=True)
                 (self.exam.evidence / HLO).write_text(text)
-            check_program(platform(self.evaluator), text)
+            check_program(platform(self.evaluator), load_hlo(folder / session.CANDIDATE))
             return folder / session.CANDIDATE
 
         return run

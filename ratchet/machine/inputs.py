@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ratchet.dump.hlo import HloModule, array_types, lay_out, literal, rearranged
+from ratchet.dump.hlo import HloModule, HloOp
+from ratchet.dump.layout import lay_out, rearranged
+from ratchet.machine.addresses import GRANULES_PER_ADDRESS, UNIT_BYTES
 from ratchet.machine.known import KnownMemory
-from ratchet.machine.places import GRANULES_PER_ADDRESS, UNIT_BYTES
 from ratchet.machine.unknown import Unknown
 from ratchet.values.status import Refusal, Status
 
@@ -33,17 +34,17 @@ class Inputs:
         self.parameters: list[int] = []
         """Address of every entry parameter."""
         for number, op in enumerate(hlo.parameters()):
-            types = array_types(op.type_text)
+            types = op.types
             where = self._place(sum(t.padded_bytes for t in types))
             self.parameters.append(where)
             if number in scalar_inputs:
-                words = _words(f"entry parameter {number}", scalar_inputs[number], op.type_text)
+                words = _words(f"entry parameter {number}", scalar_inputs[number], op)
                 known.write("hbm", where * GRANULES_PER_ADDRESS, words)
             elif len(types) == 1 and types[0].padded_bytes <= _TRACED_BYTES and types[0].may_steer:
                 origin = Unknown(f"entry parameter {number} (give scalar_inputs[{number}])", given=True)
                 known.write("hbm", where * GRANULES_PER_ADDRESS, [origin] * (types[0].padded_bytes // 4))
-        results = [self._place(t.padded_bytes) for t in hlo.result_types()]
-        if hlo.result_is_tuple():
+        results = [self._place(t.padded_bytes) for t in hlo.result.types]
+        if hlo.result.is_tuple:
             # The program finds the addresses of its results in a table.
             self.output = self._place(_ALIGNMENT)
             table: list[object] = [*results, *[0] * (128 - len(results))]
@@ -70,19 +71,18 @@ class Inputs:
         if op is None or number >= len(op.operands) or op.operands[number] not in self._hlo.ops:
             return None
         operand = self._hlo.ops[op.operands[number]]
-        types = array_types(operand.type_text)
-        if len(types) != 1:
+        if len(operand.types) != 1:
             return None
         values = self._scalar_inputs.get(f"{name}:{number}")
         if values is None:
             origin = self._hlo.origin(operand.name)
             if origin.opcode == "constant":
-                values = literal(origin)
-            elif origin.opcode == "parameter" and origin.computation == self._hlo.entry:
-                values = self._scalar_inputs.get(int(origin.operands[0]))
+                values = origin.literal
+            elif origin.parameter is not None and origin.computation == self._hlo.entry:
+                values = self._scalar_inputs.get(origin.parameter)
             for source, target in self._hlo.bitcasts(operand.name):
                 values = None if values is None else rearranged(np.asarray(values), source, target)
-        return None if values is None else _words(f"operand {number} of {name}", values, operand.type_text)
+        return None if values is None else _words(f"operand {number} of {name}", values, operand)
 
 
 def operand_unknown(name: str, number: int) -> Unknown:
@@ -90,8 +90,9 @@ def operand_unknown(name: str, number: int) -> Unknown:
     return Unknown(f"operand {number} of {name} (give scalar_inputs['{name}:{number}'])", given=True)
 
 
-def _words(what: str, values: np.ndarray, type_text: str) -> list[object]:
+def _words(what: str, values: np.ndarray, op: HloOp) -> list[object]:
+    array = op.types[0]
     try:
-        return list(lay_out(np.asarray(values), array_types(type_text)[0]))
+        return list(lay_out(np.asarray(values), array))
     except ValueError as error:
-        raise Refusal(Status.USAGE, f"scalar_inputs for {what} ({type_text}): {error}.") from None
+        raise Refusal(Status.USAGE, f"scalar_inputs for {what} ({array}): {error}.") from None

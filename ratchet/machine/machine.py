@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-import re
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,13 +18,15 @@ from types import TracebackType
 from ratchet.account.timeline import OpRun, Record, build
 from ratchet.chips import Chip
 from ratchet.chips.constants import constants_for
-from ratchet.dump.dumps import TOP, Dumps
-from ratchet.dump.hlo import HloModule, parse_hlo
+from ratchet.dump.files import TOP, Dumps
+from ratchet.dump.hlo import HloModule
+from ratchet.dump.instruction import Instruction
+from ratchet.dump.listing import MOST_DELAY
+from ratchet.machine.addresses import GRANULES_PER_ADDRESS
 from ratchet.machine.assertions import meaning
 from ratchet.machine.dma import Ends, Memory
 from ratchet.machine.inputs import Inputs, ScalarInputs, operand_unknown
 from ratchet.machine.known import WORDS_PER_GRANULE, KnownMemory
-from ratchet.machine.places import GRANULES_PER_ADDRESS
 from ratchet.machine.programs import Programs, Unit
 from ratchet.machine.steps import Steps
 from ratchet.machine.unknown import UndecidedBranch, Unknown, UnknownSteers
@@ -37,6 +38,9 @@ _FLAG = (1 << 13) - 1
 """Bits of a sync flag's number; above them stands the core on chips that have two."""
 _TO_A_CHIP = 1 << 14
 """Bit of a DMA's overrides that sends it to another chip; above it stands the core on chips that have two."""
+
+MOST_GRANULES = 1 << 32
+"""No copy is larger: memories of a TPU hold fewer granules of 32 B."""
 
 SUBLANES = 8
 """Rows of 512 B that one vector store reaches."""
@@ -50,7 +54,7 @@ PATIENCE_UNDECIDED = 5_000_000
 def run(
     dump_dir: Path,
     *,
-    hlo_text: str,
+    hlo: HloModule,
     chip: Chip,
     compiler: str,
     scalar_inputs: ScalarInputs | None = None,
@@ -59,9 +63,8 @@ def run(
     """Models one run of a compiled program.
 
     Args:
-        dump_dir: holds what the compiler wrote under :func:`ratchet.dump.dumps.dump_flags`, for this program alone.
-        hlo_text: the optimised HLO, ``compiled.as_text()``; printed with large constants where a kernel's scalar
-            prefetch operands are constants of the program.
+        dump_dir: holds what the compiler wrote under :func:`ratchet.dump.files.dump_flags`, for this program alone.
+        hlo: the optimised module.
         chip: what it was compiled for.
         compiler: version of the compiler, for messages and for the timeline.
         scalar_inputs: real values of arrays that steer control flow (scalar prefetch, dynamic grid bounds): by number
@@ -73,8 +76,7 @@ def run(
         Refusal: SCHEDULE_UNKNOWN for anything that the machine does not know, DEADLOCK for a wait that can never
             end, OUT_OF_BOUNDS and MEMORY_HAZARD where an assertion fails that the compiler planted.
     """
-    hlo = parse_hlo(hlo_text)
-    partitions = partitions_of(hlo_text)
+    partitions = len(hlo.device_ids)
     if partitions > 1:
         raise Refusal(
             Status.USAGE,
@@ -100,12 +102,6 @@ def without_collections() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def partitions_of(hlo_text: str) -> int:
-    """For how many chips a program was compiled, by the first line of its optimised HLO."""
-    match = re.search(r"num_partitions=(\d+)", hlo_text.partition("\n")[0])
-    return int(match.group(1)) if match else 1
 
 
 def _slower_way(programs: Programs, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs) -> Record:
@@ -144,7 +140,7 @@ class Machine(Words):
         self._chip = chip
         self._compiler = compiler
         self._programs = programs
-        self._places = programs.places
+        self._addresses = programs.addresses
         self._units: dict[str, Unit] = {}
         self._by_call: dict[str, tuple[str, Unit]] = {}
         self._stack: list[Unit] = []
@@ -173,7 +169,8 @@ class Machine(Words):
             unit_of_op={name: unit.name for name, unit in self._by_call.values()},
             steps=self._steps,
             memory=self._memory,
-            flag_name=self._places.flag_name,
+            flag_name=self._addresses.flag_name,
+            op_of_flag=self._addresses.awaited_op,
             not_modelled=tuple(sorted(self._not_modelled)),
         )
 
@@ -183,8 +180,8 @@ class Machine(Words):
         unit = self._units.get(name)
         if unit is None:
             unit = self._units[name] = self._programs.unit(name)
-            for address, allocation in self._places.fixed_smem.items():
-                value = self._places.start_up_value(allocation, self._inputs.output, self.of_chip)
+            for address, allocation in self._addresses.fixed_smem.items():
+                value = self._addresses.start_up_value(allocation, self._inputs.output, self.of_chip)
                 if value is not None:
                     self.smem.setdefault(address, value)
         return unit
@@ -205,7 +202,7 @@ class Machine(Words):
             ) from None
         except KeyError as error:
             word = error.args[0]
-            known = self._places.fixed_smem.get(word) if isinstance(word, int) else None
+            known = self._addresses.fixed_smem.get(word) if isinstance(word, int) else None
             what = f"the runtime's {known.tag!r}" if known else f"scalar memory word {word!r}, never written"
             raise self._refuse(self._address_of(unit, error.__traceback__), f"a load from {what}", unit) from None
         self._stack.pop()
@@ -213,15 +210,14 @@ class Machine(Words):
 
     # --- called by generated code: control ---
 
-    def call(self, note: str, now: int, arguments: tuple[object, ...]) -> int:
+    def call(self, address: int, index: int, now: int, arguments: tuple[object, ...]) -> int:
         """Runs the program that an ``inlined_call`` or ``call`` names in its comment; returns the cycle after it."""
-        found = self._by_call.get(note)
+        name = self._instruction(address, index).notes.called
+        found = self._by_call.get(name)
         if found is None:
-            name = note.strip("<>") if note.startswith("<") else note.partition(" = ")[0].strip().lstrip("%")
-            name = f"<{name}>" if note.startswith("<") else name
             if not name:
-                raise self._refuse(0, f"a call whose target is not told: {note!r}", self._stack[-1])
-            found = self._by_call[note] = (name, self._unit(self._programs.resolve(name)))
+                raise self._refuse(address, "a call that does not say of what")
+            found = self._by_call[name] = (name, self._unit(self._programs.resolve(name)))
         name, unit = found
         if unit.is_kernel or self._known:
             arguments = self._give_operands(name, unit, arguments)
@@ -270,21 +266,29 @@ class Machine(Words):
             raise UndecidedBranch
         return self._take_undecided
 
-    def check(self, failed: object, message: str, address: int) -> None:
+    def check(self, failed: object, address: int, index: int) -> None:
         """An assertion that the compiler planted; it stops the program if ``failed``."""
         if isinstance(failed, Unknown):
             self._not_modelled.add("assertions on values that vector code computes: they are taken to hold")
         if failed is not True:
             return
-        status, words = meaning(message)
+        notes = self._instruction(address, index).notes
+        status, words = meaning(notes.assertion)
         raise Refusal(
             status,
-            f"{self._where(address)}: the program would stop here with {' '.join(message.split())[:300]!r}. "
+            f"{self._where(address)}: the program would stop here with {' '.join(notes.text.split())[:300]!r}. "
             f"That is an assertion of the compiler's: {words}.",
         )
 
-    def not_modelled(self, opcode: str, address: int) -> None:
+    def not_modelled(self, address: int, index: int) -> None:
+        opcode = self._instruction(address, index).opcode
         raise self._refuse(address, f"`{opcode}` is reached, which only runs while the hardware is traced")
+
+    def delay(self, cycles: int, address: int) -> int:
+        """Cycles that a ``vdelay`` takes, its own bundle included."""
+        if not 0 < cycles <= MOST_DELAY:
+            raise self._refuse(address, f"a delay of {cycles} cycles")
+        return cycles
 
     def lost_patience(self) -> None:
         raise self._refuse(0, f"more than {PATIENCE} basic blocks were executed: the program does not seem to end")
@@ -311,6 +315,8 @@ class Machine(Words):
     ) -> None:
         if isinstance(granules, Unknown):
             raise UnknownSteers(granules.origin)  # the length of a copy has no bound
+        if not 0 <= granules <= MOST_GRANULES:
+            raise self._refuse(address, f"a copy of {granules} granules")
         self._memory.start(now, source, target, granules, flag)
         if target == "smem" or self._known:
             self._move(source, start, target, stop, granules, strides)
@@ -414,16 +420,19 @@ class Machine(Words):
     def _deadlock(self, flag: int, value: int, least: int, address: int) -> Refusal:
         return Refusal(
             Status.DEADLOCK,
-            f"{self._where(address)} waits for {self._places.flag_name(flag)} to reach {least}, "
+            f"{self._where(address)} waits for {self._addresses.flag_name(flag)} to reach {least}, "
             f"but it stands at {value} and nothing is on its way: a copy is waited for that was never started.",
         )
 
     def _where(self, address: int) -> str:
         unit = self._stack[-1]
         listing = unit.translated.listing
-        sources = [n for i in listing.bundles[address] for n in i.notes if n.startswith("loc(")]
-        source = f", {sources[0]}" if sources else ""
-        return f"{listing.file} bundle {address:#x}{source} ({self._compiler})"
+        source = next((i.notes.source for i in listing.bundles[address] if i.notes.source), None)
+        where = f", {source.file}:{source.line}" if source else ""
+        return f"{listing.file} bundle {address:#x}{where} ({self._compiler})"
+
+    def _instruction(self, address: int, index: int) -> Instruction:
+        return self._stack[-1].translated.listing.bundles[address][index]
 
     def _refuse(self, address: int, why: str, unit: Unit | None = None) -> Refusal:
         file = (unit or self._stack[-1]).translated.listing.file

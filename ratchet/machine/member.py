@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ratchet.chips import Chip
-from ratchet.dump.bundles import Listing
-from ratchet.dump.dumps import TOP
+from ratchet.dump.files import TOP
 from ratchet.dump.hlo import HloModule
-from ratchet.dump.image import is_constant
+from ratchet.dump.listing import Listing
+from ratchet.dump.outline import CONSTANT
+from ratchet.machine.addresses import GRANULES_PER_ADDRESS, START_UP, UNIT_BYTES
 from ratchet.machine.dma import Memory
 from ratchet.machine.inputs import ScalarInputs
 from ratchet.machine.known import WORDS_PER_GRANULE
 from ratchet.machine.links import Links
 from ratchet.machine.machine import Machine
-from ratchet.machine.places import GRANULES_PER_ADDRESS, START_UP, UNIT_BYTES
 from ratchet.machine.programs import Programs, Unit
-from ratchet.machine.translate import BRANCH, DELAY_SLOTS
+from ratchet.machine.translate import DELAY_SLOTS
 from ratchet.machine.turns import Turns
 from ratchet.machine.unknown import Unknown
 
@@ -35,9 +35,6 @@ _TO_A_CHIP = (1, 1 + (_CORE_0 << 12))
 
 _DEVICE_TABLE = 1024
 """HBM address of the runtime's table of chips by place in the mesh: below all buffers."""
-
-_LAUNCH_WAITS = ("global-barrier-wait", "enhanced-barrier-wait")
-"""What the compiler calls the waits of the top level before the program proper."""
 
 LAUNCH_CHECK = (
     "the launch check: before the program the chips compare what each was asked to run, which is taken to agree"
@@ -111,12 +108,12 @@ class Member(Machine):
         self._launch_waits = {
             address
             for address, bundle in enumerate(listing.bundles)
-            if any(note in _LAUNCH_WAITS for instruction in bundle for note in instruction.notes)
+            if any(instruction.notes.waits_for_launch for instruction in bundle)
         }
         self._launch_pushes = _pushes_of_launch_check(listing, self._launch_waits)
         for allocation in listing.allocations.values():
-            where = top.places.get(allocation.name, 0) * GRANULES_PER_ADDRESS
-            if is_constant(allocation):
+            where = top.addresses.get(allocation.name, 0) * GRANULES_PER_ADDRESS
+            if allocation.role == CONSTANT:
                 words: list[object] = list(self._shared.constants.get(allocation.name, ()))
                 lacking = Unknown(f"{allocation.name}, a constant of the compiler's (give constants)", given=True)
                 self._known.write("hbm", where, words or [lacking] * (allocation.size_bytes // 4))
@@ -247,7 +244,7 @@ class Member(Machine):
     def unsettled(self) -> dict[str, int]:
         """Sync flags that moved by traffic between chips and are not back at 0: name and value."""
         left = {flag: self._memory.settled(flag) for flag in self.signalled}
-        return {self._places.flag_name(flag): value for flag, value in left.items() if value}
+        return {self._addresses.flag_name(flag): value for flag, value in left.items() if value}
 
     def waiting(self) -> str:
         """What this chip waits for, in words; ``""`` if it does not."""
@@ -257,7 +254,7 @@ class Member(Machine):
         has = self._memory.settled(flag)
         op = self._calls[-1][0] if self._calls else "the top level"
         return (
-            f"in {op} at {self._where(address)} waits for {self._places.flag_name(flag)} to reach {least}; "
+            f"in {op} at {self._where(address)} waits for {self._addresses.flag_name(flag)} to reach {least}; "
             f"it stands at {has}, {least - has} short"
         )
 
@@ -272,8 +269,8 @@ def _pushes_of_launch_check(listing: Listing, waits: set[int]) -> set[int]:
     found: set[int] = set()
     for end, bundle in enumerate(listing.bundles):
         for branch in bundle:
-            match = BRANCH.search(branch.operands) if branch.opcode == "sbr.rel" else None
-            if match and int(match.group(1)) in waits and int(match.group(1)) <= end:
-                loop = range(int(match.group(1)), end + DELAY_SLOTS + 1)
+            target = branch.form.target
+            if target in waits and target <= end:
+                loop = range(target, end + DELAY_SLOTS + 1)
                 found.update(a for a in loop if any(i.opcode == "vpush" for i in listing.bundles[a]))
     return found

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ratchet.dump.bundles import Listing
-from ratchet.dump.dumps import Dumps
+from ratchet.dump.files import Dumps
 from ratchet.dump.hlo import HloModule
+from ratchet.dump.listing import Listing
+from ratchet.machine.addresses import Addresses
 from ratchet.machine.inputs import Inputs
 from ratchet.machine.known import KnownMemory
-from ratchet.machine.places import Places
 from ratchet.machine.translate import Translated, translate
 
 
@@ -24,7 +24,7 @@ class Unit:
     operands: Mapping[int, tuple[str, str]]
     """Per operand: memory space (``""`` for a scalar passed by value) and ``input`` or ``output``."""
     is_kernel: bool
-    places: Mapping[str, int]
+    addresses: Mapping[str, int]
     """Address per allocation, in units of its space."""
 
 
@@ -36,10 +36,10 @@ class Programs:
         self._hlo = hlo
         self._compiler = compiler
         self._units: dict[str, Unit] = {}
-        self.places = Places(Inputs(hlo, {}, KnownMemory()).first_free)
+        self.addresses = Addresses(Inputs(hlo, {}, KnownMemory()).first_free)
 
     def resolve(self, name: str) -> str:
-        """The listing that an HLO instruction runs; see :meth:`ratchet.dump.dumps.Dumps.resolve`."""
+        """The listing that an HLO instruction runs; see :meth:`ratchet.dump.files.Dumps.resolve`."""
         return self._dumps.resolve(name)
 
     def unit(self, name: str) -> Unit:
@@ -54,20 +54,13 @@ class Programs:
         return replace(unit, translated=replace(unit.translated, counts=[0] * len(unit.translated.counts)))
 
     def _make(self, name: str, listing: Listing) -> Unit:
-        places = self.places.add(listing)
-        translated = translate(
-            listing, place=places.__getitem__, compiler=self._compiler, code_name=f"<schedule of {name}>"
-        )
+        addresses = self.addresses.add(listing)
+        translated = translate(listing, addresses=addresses, compiler=self._compiler, code_name=f"<schedule of {name}>")
         operands = {}
         for instruction in itertools.chain.from_iterable(listing.bundles):
-            if instruction.opcode.startswith("inlined_call_operand"):
-                text = instruction.operands
-                number = int(text.partition("index: ")[2].partition(",")[0])
-                space = instruction.opcode.partition(".")[2]
-                operands[number] = (
-                    "" if space.startswith("<no") else space,
-                    text.partition("kind: ")[2].partition(",")[0],
-                )
+            argument = instruction.form.argument
+            if argument is not None:
+                operands[argument.number] = (instruction.space, argument.kind)
         op = self._hlo.ops.get(name)
-        is_kernel = op is not None and "tpu_custom_call" in op.attributes
-        return Unit(name=name, translated=translated, operands=operands, is_kernel=is_kernel, places=places)
+        is_kernel = op is not None and op.is_kernel
+        return Unit(name=name, translated=translated, operands=operands, is_kernel=is_kernel, addresses=addresses)

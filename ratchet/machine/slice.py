@@ -13,13 +13,13 @@ from pathlib import Path
 
 from ratchet.account.timeline import Record, build
 from ratchet.chips import Chip
-from ratchet.dump.dumps import Dumps
-from ratchet.dump.hlo import HloModule, parse_hlo
+from ratchet.dump.files import Dumps
+from ratchet.dump.hlo import HloModule
 from ratchet.dump.image import constant_offsets
 from ratchet.machine.dma import Ends
 from ratchet.machine.inputs import ScalarInputs
 from ratchet.machine.links import Ici, Links, Message, ici_for
-from ratchet.machine.machine import partitions_of, undecided
+from ratchet.machine.machine import undecided
 from ratchet.machine.member import Member, Shared
 from ratchet.machine.programs import Programs
 from ratchet.machine.turns import Turns
@@ -34,7 +34,7 @@ KEPT_SPANS = 400
 def run_slice(
     dump_dir: Path,
     *,
-    hlo_text: str,
+    hlo: HloModule,
     chip: Chip,
     compiler: str,
     constants: bytes = b"",
@@ -47,7 +47,7 @@ def run_slice(
     Args:
         dump_dir: as for :func:`ratchet.machine.machine.run`, with the pass
             :data:`ratchet.dump.image.OFFSETS_PASS` besides.
-        hlo_text: the optimised HLO.
+        hlo: the optimised module.
         chip: what it was compiled for.
         compiler: version of the compiler, for messages and for the timeline.
         constants: what :func:`ratchet.dump.image.constant_segment` finds in the compiled executable; collectives
@@ -64,7 +64,7 @@ def run_slice(
             program or a mesh that does not fill the slice.
     """
     ici = ici_for(chip)
-    partitions = partitions_of(hlo_text)
+    partitions = len(hlo.device_ids)
     given = scalar_inputs or [{}] * ici.chips
     if partitions != ici.chips or sorted(chip_ids) != list(range(ici.chips)) or len(given) != ici.chips:
         raise Refusal(
@@ -72,7 +72,6 @@ def run_slice(
             f"compiled for {partitions} chips, run on ids {list(chip_ids)} with {len(given)} sets of inputs; "
             f"a slice of {chip.name} has the {ici.chips} chips 0 to {ici.chips - 1}: use them all, each once.",
         )
-    hlo = parse_hlo(hlo_text)
     programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler)
     words = {}
     for name, offset in constant_offsets(dump_dir).items():

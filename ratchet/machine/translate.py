@@ -10,12 +10,13 @@ until then. A branch has four delay slots that always execute; its predicate is 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ratchet.dump.bundles import Instruction, Listing
-from ratchet.machine.scalar import ScalarCode, Untranslatable
+from ratchet.dump.instruction import Instruction
+from ratchet.dump.listing import Listing
+from ratchet.machine.emitter import Emitter, Untranslatable
+from ratchet.machine.rules import RULES
 from ratchet.values.status import Refusal, Status
 
 DELAY_SLOTS = 4
@@ -50,26 +51,23 @@ class Translated:
     """Index of the block that heads the pipeline loop over grid steps, if there is one."""
 
 
-def translate(listing: Listing, *, place: Callable[[str], int], compiler: str, code_name: str) -> Translated:
+def translate(listing: Listing, *, addresses: Mapping[str, int], compiler: str, code_name: str) -> Translated:
     """Translates one listing.
 
     Args:
         listing: the parsed program.
-        place: address of an ``#allocation`` in its space's unit (SMEM 4 B words, VMEM and HBM 512 B, sync flags 1).
+        addresses: of each ``#allocation`` in its memory's unit (SMEM 4 B words, VMEM and HBM 512 B, sync flags 1).
         compiler: compiler version, for messages.
         code_name: name of the generated code in tracebacks.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN for an instruction or operand that is not known.
     """
-    return _Translator(listing, place, compiler, code_name).translate()
-
-
-BRANCH = re.compile(r"target bundleno = (\d+) \((0x[0-9a-f]+)\)")
+    return _Translator(listing, addresses, compiler, code_name).translate()
 
 
 class _Translator:
-    def __init__(self, listing: Listing, place: Callable[[str], int], compiler: str, code_name: str) -> None:
+    def __init__(self, listing: Listing, addresses: Mapping[str, int], compiler: str, code_name: str) -> None:
         self.listing = listing
         self.compiler = compiler
         self.code_name = code_name
@@ -77,16 +75,15 @@ class _Translator:
         self.addresses: list[int] = []
         self.address = 0
         self.loop_block: int | None = None
-        self.scalar = ScalarCode(listing.bundles, place)
+        self.emitter = Emitter(listing.bundles, addresses, RULES)
 
     def translate(self) -> Translated:
         bundles = self.listing.bundles
         branches: dict[int, int] = {}
         for address, bundle in enumerate(bundles):
             for instruction in bundle:
-                if instruction.opcode.startswith("sbr"):
-                    self.address = address
-                    branches[address] = self._branch_target(instruction)
+                if instruction.form.target is not None:
+                    branches[address] = instruction.form.target
         blocks = self._find_blocks(branches)
         self.loop_block = self._pipeline_loop(blocks)
         index = {block.start: i for i, block in enumerate(blocks)}
@@ -99,8 +96,8 @@ class _Translator:
         self._dispatch(2, 0, len(blocks), blocks, index, branches)
         self._emit(1, "X.lost_patience()")
         # Behind a branch the compiler may compute on with what it wrote under the other predicate, and drop the result.
-        if self.scalar.maybe:
-            self.lines.insert(1, "\t" + " = ".join(sorted(self.scalar.maybe)) + " = X.unwritten")
+        if self.emitter.maybe:
+            self.lines.insert(1, "\t" + " = ".join(sorted(self.emitter.maybe)) + " = X.unwritten")
             self.addresses.insert(1, 0)
         source = "\n".join(self.lines)
         counts = [0] * len(blocks)
@@ -116,15 +113,6 @@ class _Translator:
         )
 
     # --- control flow ---
-
-    def _branch_target(self, instruction: Instruction) -> int:
-        match = BRANCH.search(instruction.operands)
-        if instruction.opcode != "sbr.rel" or match is None:
-            raise self._refuse(instruction, "a branch of unknown form")
-        target = int(match.group(1))
-        if target > len(self.listing.bundles):
-            raise self._refuse(instruction, "a branch to behind the end: the dump is cut off")
-        return target
 
     def _find_blocks(self, branches: dict[int, int]) -> list[Block]:
         end = len(self.listing.bundles)
@@ -163,7 +151,7 @@ class _Translator:
         self._dispatch(depth + 1, middle, high, blocks, index, branches)
 
     def _block(self, depth: int, number: int, block: Block, index: dict[int, int], branches: dict[int, int]) -> None:
-        self.scalar.begin_block()
+        self.emitter.begin_block()
         self.address = block.start
         self._emit(depth, f"C[{number}] += 1")
         if number == self.loop_block:
@@ -178,9 +166,7 @@ class _Translator:
             if address in branches:
                 target = branches[address]
             try:
-                statements, branches_here = self.scalar.bundle(
-                    bundle, address, address - block.start, branches.get(address)
-                )
+                statements, branches_here = self.emitter.bundle(bundle, address, address - block.start)
             except Untranslatable as error:
                 raise self._refuse(error.args[1], error.args[0]) from None
             conditional |= branches_here
@@ -205,7 +191,7 @@ class _Translator:
     def _pipeline_loop(self, blocks: list[Block]) -> int | None:
         for number, block in enumerate(blocks):
             for instruction in self.listing.bundles[block.start]:
-                if instruction.opcode == "sphi" and any("iteration index, stage" in n for n in instruction.notes):
+                if instruction.opcode == "sphi" and instruction.notes.heads_pipeline:
                     return number
         return None
 
@@ -214,7 +200,7 @@ class _Translator:
         self.addresses.append(self.address)
 
     def _refuse(self, instruction: Instruction | None, why: str) -> Refusal:
-        what = f"`{instruction.opcode} {instruction.operands}`: " if instruction else ""
+        what = f"`{instruction}`: " if instruction else ""
         return Refusal(
             Status.SCHEDULE_UNKNOWN,
             f"{self.listing.file} bundle {self.address:#x} ({self.compiler}): {what[:200]}{why}. "

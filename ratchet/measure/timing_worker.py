@@ -48,16 +48,16 @@ def save_outputs(folder: Path, outputs: Sequence[Any]) -> None:
         np.ascontiguousarray(np.asarray(leaf)).view(np.uint8).tofile(folder / f"output{number}.bin")
 
 
-def compiled(path: Path, name: str, arrays: Sequence[Any]) -> tuple[Callable[[Sequence[Any]], list[Any]], str]:
-    """The exported program at ``path``, compiled for this device as the module ``jit_<name>``, and its HLO text."""
+def compiled(path: Path, name: str, arrays: Sequence[Any]) -> tuple[Callable[[Sequence[Any]], list[Any]], Any]:
+    """The exported program at ``path``, compiled for this device as the module ``jit_<name>``, and its HLO module."""
     program = export.deserialize(bytearray(path.read_bytes()))
 
     def call(*args: Any) -> list[Any]:
         return jax.tree.leaves(program.call(*args))
 
     call.__name__ = name
-    executable = jax.jit(call).lower(*arrays).compile()
-    return lambda given: executable(*given), executable.as_text() or ""
+    executable: Any = jax.jit(call).lower(*arrays).compile()
+    return lambda given: executable(*given), executable.runtime_executable().hlo_modules()[0]
 
 
 def wait(outputs: Sequence[Any]) -> None:
@@ -89,13 +89,14 @@ def launch(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     before: Callable[[], None] | None = None
     opened = time.monotonic()
     for entry in asked["programs"]:
-        call, text = compiled(Path(entry["path"]), entry["name"], sets[0])
+        call, module = compiled(Path(entry["path"]), entry["name"], sets[0])
         program = Timed(name=entry["name"], call=call)
         outputs = warm_up(program, sets, wait)
         if program.digests not in entry["known"]:
             for kind, one in zip(asked["kinds"], outputs, strict=True):
                 save_outputs(folder / program.name / kind, one)
-            (folder / program.name / HLO).write_text(text)
+            (folder / program.name / HLO).write_text(module.to_string())
+            (folder / program.name / f"{HLO}.pb").write_bytes(module.as_serialized_hlo_module_proto())
         before = poison(outputs[0])
         programs.append(program)
         del outputs

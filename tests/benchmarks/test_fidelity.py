@@ -51,7 +51,7 @@ def test_a_tape_replays_to_the_cycle(store: Store, file: Path) -> None:
     chip = CHIPS[case.chip]
     timeline, tape = record(
         program.folder / "schedule",
-        hlo_text=program.hlo_text,
+        hlo=program.hlo,
         chip=chip,
         compiler="test",
         scalar_inputs=scalar_inputs(program),

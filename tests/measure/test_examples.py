@@ -13,6 +13,7 @@ from prepare import ROOT
 from ratchet.candidate import worker
 from ratchet.judge import measuring
 from ratchet.values.status import Refusal, Status
+from tests.hlo_texts import hlo_of
 
 CPU = (ROOT / "examples" / "cpu_attention" / "kernel.py").read_text()
 GPU = (ROOT / "examples" / "gpu_attention" / "kernel.py").read_text()
@@ -71,21 +72,26 @@ def test_the_gpu_example_is_right_in_pallas_interpreter(knobs, monkeypatch):
     assert worst(names_of(GPU, knobs, SEQ=512)) < 0.02
 
 
-CALL = '%1 = f32[8]{0} custom-call(%0), custom_call_target="NAME", metadata={op_name="jit(f)/x"}'
+CALL = '%x = f32[8]{0} parameter(0)\n %y = f32[8]{0} custom-call(%x), custom_call_target="NAME", METADATA'
+DOT = "%a = f32[8]{0} parameter(0)\n ROOT %dot = f32[] dot(%a, %a), lhs_contracting_dims={0}, rhs_contracting_dims={0}"
+
+
+def call(name: str, op_name: str = "jit(f)/x") -> str:
+    return CALL.replace("NAME", name).replace("METADATA", f'metadata={{op_name="{op_name}"}}')
 
 
 def test_compiled_programs_are_asked_for_kernels_and_host_calls():
     for name in ("__gpu$xla.gpu.triton", "mosaic_gpu_v2"):
-        assert measuring.check_program("cuda", CALL.replace("NAME", name)) == (name,)
-    assert measuring.check_program("cpu", "ROOT %dot = f32[8]{0} dot(%a, %b)") == ()
-    spoofed = CALL.replace("NAME", "__cublas$gemm").replace("/x", r"custom-call(custom_call_target=\"mosaic_gpu\"")
+        assert measuring.check_program("cuda", hlo_of(call(name))) == (name,)
+    assert measuring.check_program("cpu", hlo_of(DOT)) == ()
+    spoofed = call("__cublas$gemm", r"custom-call(custom_call_target=\"mosaic_gpu\"")
     for platform, text, status in (
-        ("cuda", "ROOT %dot = f32[8]{0} dot(%a, %b)", Status.NOT_A_KERNEL),
-        ("cuda", CALL.replace("NAME", "__cublas$gemm"), Status.NOT_A_KERNEL),
+        ("cuda", DOT, Status.NOT_A_KERNEL),
+        ("cuda", call("__cublas$gemm"), Status.NOT_A_KERNEL),
         ("cuda", spoofed, Status.NOT_A_KERNEL),
-        ("cpu", CALL.replace("NAME", "xla_ffi_python_cpu_callback"), Status.HOST_CALLBACK),
-        ("cpu", "%1 = (f32[8], token[]) infeed(%0)", Status.HOST_CALLBACK),
+        ("cpu", call("xla_ffi_python_cpu_callback"), Status.HOST_CALLBACK),
+        ("cpu", "%t = token[] after-all()\n %y = ((f32[8]), token[]) infeed(%t)", Status.HOST_CALLBACK),
     ):
         with pytest.raises(Refusal) as caught:
-            measuring.check_program(platform, text)
+            measuring.check_program(platform, hlo_of(text))
         assert caught.value.status is status, text

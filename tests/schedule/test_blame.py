@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from ratchet.account.shares import ISSUE_SLOTS, Shares, whole
 from ratchet.account.sources import BRANCH, NO_LINE, PIPELINE, UNKNOWN, Place, places, reads_of, stalls
 from ratchet.chips.units import slots
-from ratchet.dump.bundles import Instruction, Listing, parse
+from ratchet.dump.instruction import Instruction
+from ratchet.dump.listing import Listing, parse, read_instruction
 from ratchet.values import Timeline
 from ratchet.values.blame import Blame, LineCost
-from tests.schedule.golden_dumps import COMPILERS, PROGRAMS, model, unpack
-from tests.schedule.test_golden import INPUTS, RUNNING
+from tests.machine.golden_dumps import COMPILERS, PROGRAMS, model, unpack
+from tests.machine.test_golden import INPUTS, RUNNING
 
 
 def blamed(compiler: str, program: str, folder: Path) -> tuple[Timeline, Blame]:
@@ -64,7 +65,7 @@ def test_every_vector_instruction_of_a_kernel_has_a_line(compiler: str, tmp_path
     assert not [line for line in blame.lines if line.where == NO_LINE]
     named = [line for line in blame.lines if line.line]
     assert all(re.fullmatch(r"programs\.py:\d+", line.where) for line in named)
-    source = (Path(__file__).parent / "programs.py").read_text().splitlines()
+    source = (Path(__file__).parents[1] / "machine" / "programs.py").read_text().splitlines()
     by_text = {source[line.line - 1].strip(): line for line in named}
     (product,) = [line for text, line in by_text.items() if text.startswith("s = lax.dot_general")]
     (exponentials,) = [line for text, line in by_text.items() if text.startswith("p, scale = jnp.exp")]
@@ -131,7 +132,8 @@ def test_shares_that_do_not_sum_are_refused() -> None:
 
 
 def instruction(opcode: str, line: int, dest: str = "v1_v1", operands: str = "") -> Instruction:
-    return Instruction(opcode, dest, operands, (f'loc("/some/where/k.py":{line}:8 to :9)',) if line else ())
+    note = f' /* loc("/some/where/k.py":{line}:8 to :9) */' if line else ""
+    return read_instruction(f"%{dest} = {opcode} {operands}{note}")
 
 
 bundles = st.lists(
@@ -150,19 +152,19 @@ bundles = st.lists(
 
 @given(bundles, st.integers(0, 10**6))
 def test_every_bundle_is_shared_out_exactly(bundles: list[tuple[Instruction, ...]], times: int) -> None:
-    listing = Listing(file="f", bundles=bundles, regions=[], loop_depth=[], allocations={})
+    listing = Listing(file="f", bundles=bundles, allocations={})
     shares = Shares(listing, [(0, len(bundles))], compiler="c", elsewhere=None)
     executed = shares.times([times])
     assert sum(shares.cycles(executed).values()) == times * len(bundles)
-    occupying = [i for bundle in bundles for i in bundle if slots(*i[:3])]
+    occupying = [i for bundle in bundles for i in bundle if slots(i.opcode, spill=i.form.spill, moves=i.moves)]
     assert sum(sum(own.values()) for own in shares.issues(executed).values()) == times * sum(
-        len(slots(*i[:3]) or ()) for i in occupying
+        len(slots(i.opcode, spill=i.form.spill, moves=i.moves) or ()) for i in occupying
     )
 
 
 def test_the_rule_by_hand() -> None:
     both = (instruction("vadd.f32", 3), instruction("vmul.f32", 3), instruction("vld", 7), instruction("sphi", 9))
-    listing = Listing(file="f", bundles=[both], regions=[], loop_depth=[], allocations={})
+    listing = Listing(file="f", bundles=[both], allocations={})
     found = Shares(listing, [(0, 1)], compiler="c", elsewhere=None).cycles(np.array([6]))
     assert found == {(Place("k.py", 3), "VALU"): 4, (Place("k.py", 7), "VLOAD"): 2}
 

@@ -16,7 +16,8 @@ import pytest
 from ratchet.account.shares import Shares
 from ratchet.chips import V5E
 from ratchet.chips.units import SLOTS
-from ratchet.dump.bundles import parse
+from ratchet.dump.files import load_hlo
+from ratchet.dump.listing import parse
 from ratchet.machine.machine import run
 from ratchet.values import Timeline
 from ratchet.values.blame import Blame, LineCost, Loss
@@ -78,7 +79,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def model(dumps: Path, name: str) -> tuple[Timeline, Blame]:
     folder = dumps / name
-    timeline = run(folder, hlo_text=(folder / "optimized.hlo").read_text(), chip=V5E, compiler="installed")
+    timeline = run(folder, hlo=load_hlo(folder), chip=V5E, compiler="installed")
     assert timeline.blame is not None
     assert sum(line.cycles for line in timeline.blame.lines) == timeline.cycles
     return timeline, timeline.blame

@@ -16,7 +16,7 @@ from ratchet.account.spans import make_spans
 from ratchet.account.timeline import OpRun
 from ratchet.machine.dma import Ends
 from ratchet.values import Span
-from tests.schedule.golden_dumps import COMPILERS, model, unpack
+from tests.machine.golden_dumps import COMPILERS, model, unpack
 
 CYCLES = 10_000
 SPACES = ("hbm", "vmem", "smem")

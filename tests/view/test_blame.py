@@ -14,7 +14,7 @@ from ratchet.values import Timeline
 from ratchet.values.status import Status
 from ratchet.view.blame import blame_text
 from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
-from tests.schedule.golden_dumps import COMPILERS, model, unpack
+from tests.machine.golden_dumps import COMPILERS, model, unpack
 
 from .timelines import timeline as without_blame
 from .timelines import verdict

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.view.xspace import trace_path, write_xspace
-from tests.schedule.golden_dumps import COMPILERS, model, unpack
+from tests.machine.golden_dumps import COMPILERS, model, unpack
 
 from .test_xspace import free_port
 

@@ -1,0 +1,101 @@
+"""Comments of a listing: set aside before anything else is read, and what they say made into values. Pure.
+
+Comments nest. A location holds the name of a source file in quotes, which is read whole: whatever a file is called,
+it neither ends a comment nor begins one. Operand markers (``/*hbm=*/``) become part of the operand (``hbm=``).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ratchet.dump.instruction import NO_NOTES, Notes, Source
+
+BEGIN, END = "\x01", "\x02"
+"""Around the number of a comment that was set aside. The compiler escapes such characters in names."""
+
+_COMMENT = re.compile(r'/\*(\w+=)\*/|/\*( loc\("(?:[^"\\\n]|\\.)*":[\d:to )(]*) \*/|(/\*|\*/)')
+_LOCATION = re.compile(r'loc\("((?:[^"\\\n]|\\.)*)":(\d{1,9})(?::(\d{1,9}))?')
+_CALLED = re.compile(r"%?([\w.\-]+)(?: = |$)|<([\w.\-]+)>$")
+_LAUNCH_WAITS = ("global-barrier-wait", "enhanced-barrier-wait")
+_ASSERTIONS = (("BoundsCheck", "bounds"), ("has a nonzero value upon exit", "semaphore"))
+
+
+class BadComment(ValueError):
+    """A comment that never ends or never began."""
+
+
+def set_aside(body: str) -> tuple[str, list[str]]:
+    """Replaces each outermost comment by a number between :data:`BEGIN` and :data:`END`; returns text and comments.
+
+    Raises:
+        BadComment: for comments that do not pair up.
+    """
+    if BEGIN in body or END in body:
+        raise BadComment("a control character in the text")
+    kept: list[str] = []
+    notes: list[str] = []
+    marks: dict[str, str] = {}
+    depth = 0
+    inner: list[str] = []
+    pieces = _COMMENT.split(body)
+    kept.append(pieces[0])
+    for marker, location, delimiter, text in zip(pieces[1::4], pieces[2::4], pieces[3::4], pieces[4::4], strict=True):
+        if depth:
+            if marker is not None:
+                inner.append(marker)
+            elif location is not None:
+                inner.append(f"/*{location} */")
+            elif delimiter == "/*":
+                depth += 1
+                inner.append(delimiter)
+            else:
+                depth -= 1
+                if depth:
+                    inner.append(delimiter)
+                else:
+                    location = "".join(inner)  # noqa: PLW2901
+                    inner.clear()
+            if depth:
+                inner.append(text)
+                continue
+        elif marker is not None:
+            kept.append(marker)
+            kept.append(text)
+            continue
+        elif delimiter == "/*":
+            depth = 1
+            inner.append(text)
+            continue
+        elif delimiter is not None:
+            raise BadComment("a comment ends that never began")
+        mark = marks.get(location)
+        if mark is None:
+            mark = marks[location] = f"{BEGIN}{len(notes)}{END}"
+            notes.append(location.strip())
+        kept.append(mark)
+        kept.append(text)
+    if depth:
+        raise BadComment("a comment never ends: the dump is cut off")
+    return "".join(kept), notes
+
+
+def read_notes(comments: tuple[str, ...]) -> Notes:
+    """What the comments of one instruction say together."""
+    if not comments:
+        return NO_NOTES
+    called = _CALLED.match(comments[0])
+    text = " ".join(comments)
+    return Notes(
+        source=next((source for comment in comments if (source := read_source(comment))), None),
+        called=(called[1] or f"<{called[2]}>") if called else "",
+        assertion=next((kind for part, kind in _ASSERTIONS if part in text), "unknown"),
+        text=text,
+        heads_pipeline="iteration index, stage" in text,
+        waits_for_launch=any(comment in _LAUNCH_WAITS for comment in comments),
+    )
+
+
+def read_source(comment: str) -> Source | None:
+    """The place that a location names, or None for another comment."""
+    match = _LOCATION.match(comment)
+    return Source(file=match[1], line=int(match[2]), column=int(match[3] or 0)) if match else None

@@ -1,0 +1,124 @@
+"""The compiler's dump files: which flags make it write them, and which file belongs to which HLO instruction."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.dump.hlo import HloModule, read_hlo
+from ratchet.dump.listing import Listing, parse
+from ratchet.values.status import Refusal, Status
+
+_PASSES = ("packed-bundles-post-ra", "post-bundle-packing-post-ra", "final_hlo-static-per-bundle-utilization")
+
+
+def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> list[str]:
+    """Flags for ``LIBTPU_INIT_ARGS`` that make the compiler write what :func:`ratchet.machine.run` reads.
+
+    Only the passes that are read are asked for (about 1 % of a full dump), with source locations, which leave the
+    schedule as it is. One directory holds the dumps of one program. ``extra_passes`` are asked for besides.
+    """
+    return [
+        f"--xla_jf_dump_to={directory}",
+        "--xla_jf_dump_llo_text=true",
+        f"--xla_jf_dump_llo_pass_label_regex=({'|'.join((*_PASSES, *extra_passes))})",
+        "--xla_mosaic_enable_llo_source_annotations=true",
+    ]
+
+
+_LISTING = re.compile(r"^\d+-(?P<name>.+)-\d+-packed-bundles-post-ra\.txt$")
+
+TOP = "TLP"
+"""Name under which the compiler dumps the top-level program."""
+
+
+OPTIMIZED, LOWERED = "optimized.hlo.pb", "lowered.hlo.pb"
+"""Serialised HLO modules beside the dumps: after the compiler's passes, and before them."""
+
+
+def load_hlo(folder: Path, name: str = OPTIMIZED) -> HloModule:
+    """The HLO of a compiled program. Raises Refusal SCHEDULE_UNKNOWN if it cannot be read."""
+    path = folder / name
+    if not path.is_file():
+        raise Refusal(Status.SCHEDULE_UNKNOWN, f"there is no {name} in {folder.name}. Compile again.")
+    return read_hlo(path.read_bytes(), file=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """The three files of one compiled unit."""
+
+    listing: Path
+    outline: Path
+    utilisation: Path | None
+
+
+class Dumps:
+    """Finds and reads the listings of one program."""
+
+    def __init__(self, directory: Path, hlo: HloModule, compiler: str) -> None:
+        self._compiler = compiler
+        self._hlo = hlo
+        self._directory = directory
+        self._files: dict[str, Files] = {}
+        self._listings: dict[str, Listing] = {}
+        everything = sorted(directory.iterdir()) if directory.is_dir() else []
+        by_stem: dict[str, dict[str, Path]] = {}
+        for path in everything:
+            match = re.match(r"^(.*)-\d+-(packed-bundles-post-ra|post-bundle-packing-post-ra|"
+                             r"final_hlo-static-per-bundle-utilization)\.txt$", path.name)  # fmt: skip
+            if match:
+                by_stem.setdefault(match.group(1), {})[match.group(2)] = path
+        for path in everything:
+            match = _LISTING.match(path.name)
+            if match is None or "-schedule-analysis_" in path.name:
+                continue
+            name = match.group("name")
+            beside = by_stem[path.name.rpartition("-packed-bundles-post-ra")[0].rpartition("-")[0]]
+            if name in self._files:
+                raise self._refuse(f"two dumps of {name!r}: give every program a dump directory of its own")
+            if "post-bundle-packing-post-ra" not in beside:
+                raise self._refuse(f"{path.name} lacks its *-post-bundle-packing-post-ra.txt: dump that pass too")
+            self._files[name] = Files(
+                listing=path,
+                outline=beside["post-bundle-packing-post-ra"],
+                utilisation=beside.get("final_hlo-static-per-bundle-utilization"),
+            )
+        if TOP not in self._files:
+            raise self._refuse(
+                f"no *-{TOP}-*-packed-bundles-post-ra.txt. Compile with the flags of ratchet.dump.files.dump_flags"
+            )
+        self._by_fingerprint: dict[str, str] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def files(self, name: str) -> Files:
+        return self._files[name]
+
+    def resolve(self, name: str) -> str:
+        """The dump that holds ``name``: its own, or that of an identical instruction."""
+        if name in self._files:
+            return name
+        if name in self._hlo.ops:
+            if self._by_fingerprint is None:
+                known = [n for n in self._files if n in self._hlo.ops]
+                self._by_fingerprint = {self._hlo.fingerprint(n): n for n in reversed(known)}
+            found = self._by_fingerprint.get(self._hlo.fingerprint(name))
+            if found is not None:
+                return found
+        raise self._refuse(f"the program calls {name!r}, but neither it nor an identical instruction was dumped")
+
+    def load(self, name: str) -> Listing:
+        """The parsed listing of a dump; kept, because a program may have to be run more than once."""
+        if name not in self._listings:
+            files = self._files[name]
+            self._listings[name] = parse(
+                files.listing.read_text(), files.outline.read_text(), file=files.listing.name, compiler=self._compiler
+            )
+        return self._listings[name]
+
+    def _refuse(self, what: str) -> Refusal:
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"schedule dumps in {self._directory.name} ({self._compiler}): {what}.")

@@ -1,0 +1,169 @@
+"""Listing of a compiled program -> bundles of typed instructions. Pure.
+
+The *listing* (``*-packed-bundles-post-ra.txt``) holds VLIW bundles after register allocation: one address per cycle,
+stall cycles as explicit empty bundles. Its outline (:mod:`ratchet.dump.outline`) says where allocations are.
+
+What is not known is refused here by name. Only operands of vector code may stay unread: vector code is timed and
+counted, not executed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ratchet.chips.units import is_vector_code
+from ratchet.dump.comments import BEGIN, END, BadComment, read_notes, set_aside
+from ratchet.dump.instruction import NO_NOTES, Form, Immediate, Instruction, Notes
+from ratchet.dump.operands import REGISTER, read_form
+from ratchet.dump.outline import Allocation, parse_outline
+from ratchet.values.status import Refusal, Status
+
+Bundle = tuple[Instruction, ...]
+
+MOST_DELAY = 1 << 20
+"""Cycles that one ``vdelay`` may take: far above the few hundred of the runtime's own."""
+
+_RECORD = re.compile(r"^ *(0x[0-9a-f]+|0) [A-Z, ]*:(?: >+)?\s+\{(.*)\}([^{}]*)$")
+_HEADER_END = "= control target key end"
+_INSTRUCTION = re.compile(r"%([a-z]*\d+)(?:_([a-z]+\d+))? = ([a-z][\w.\-]*)(?: |$)")
+_Refuse = Callable[[str], Exception]
+
+NO_SPACE = "inlined_call_operand.<no memory space>"
+ARGUMENT = "inlined_call_operand"
+"""First part of the opcode that brings an operand or a result into a listing; behind it, the memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """One compiled program: ``bundles[address]`` are the instructions issued together in one cycle."""
+
+    file: str
+    bundles: Sequence[Bundle]
+    allocations: dict[str, Allocation]
+
+
+def parse(listing: str, outline: str, *, file: str, compiler: str) -> Listing:
+    """Reads one program.
+
+    Args:
+        listing: text of ``*-packed-bundles-post-ra.txt``.
+        outline: text of ``*-post-bundle-packing-post-ra.txt`` of the same program.
+        file: name of the listing, for messages.
+        compiler: version of the compiler that wrote it, for messages.
+
+    Raises:
+        Refusal: SCHEDULE_UNKNOWN if the text is truncated, corrupted or in a form never seen.
+    """
+
+    def refuse(what: str) -> Refusal:
+        return Refusal(
+            Status.SCHEDULE_UNKNOWN,
+            f"{file} ({compiler}): {what}. Compile again with fresh dumps; if it stays, the dump format changed.",
+        )
+
+    _, header, body = listing.partition(_HEADER_END)
+    if not header:
+        raise refuse(f"no line {_HEADER_END!r}: not a bundle listing, or cut off")
+    try:
+        text, comments = set_aside(body.replace(NO_SPACE, ARGUMENT))
+    except BadComment as error:
+        raise refuse(str(error)) from None
+    allocations, expected = parse_outline(outline, file=file, compiler=compiler)
+    reader = _Reader(comments, allocations, refuse)
+    bundles: list[Bundle] = []
+    for line in text.split("\n"):  # only comments hold line breaks, and those are set aside: a bundle is one line
+        if not line.strip():
+            continue
+        match = _RECORD.match(line)
+        if match is None:
+            raise refuse(f"bundle {len(bundles):#x} does not read as a bundle: {line.strip()[:80]!r}")
+        address, inside, _ = match.groups()
+        if int(address, 16) != len(bundles):
+            raise refuse(f"bundle {address} where {len(bundles):#x} was due")
+        bundles.append(reader.bundle(inside, address) if inside else ())
+    if len(bundles) == expected + 1 and all(instruction.form.argument for instruction in bundles[-1]):
+        expected += 1  # a bundle behind the last instruction, there to be fallen or branched to, is in no region
+    if len(bundles) != expected:
+        raise refuse(f"{len(bundles)} bundles, but the compiler's outline says {expected}: the dump is incomplete")
+    if reader.farthest > len(bundles):
+        raise refuse(f"a branch to bundle {reader.farthest:#x}, behind the end: the dump is cut off")
+    return Listing(file=file, bundles=bundles, allocations=allocations)
+
+
+class _Reader:
+    """Reads bundles; each distinct form and set of comments once."""
+
+    def __init__(self, comments: Sequence[str], allocations: Mapping[str, Allocation] | None, refuse: _Refuse) -> None:
+        self._comments = comments
+        self._allocations = allocations
+        self._refuse = refuse
+        self._forms: dict[tuple[str, ...], Form] = {}
+        self._notes: dict[str, Notes] = {"": NO_NOTES}
+        self.farthest = 0
+        """The largest target of a branch."""
+
+    def bundle(self, inside: str, address: str) -> Bundle:
+        return tuple([self.instruction(part, address) for part in inside.split(" ;; ")])
+
+    def instruction(self, part: str, address: str) -> Instruction:
+        text, *marked = part.split(BEGIN)
+        key = ""
+        if marked:
+            # Each piece is the number of a comment, a closing mark, and the text that followed the comment.
+            split = [piece.partition(END) for piece in marked]
+            text += "".join([after for _, _, after in split])
+            key = " ".join([number for number, _, _ in split])
+        notes = self._notes.get(key) or self._read_notes(key)
+        text = text.strip()
+        match = _INSTRUCTION.match(text)
+        if match is None:
+            raise self._refuse(f"bundle {address}: {text[:80]!r} does not read as an instruction")
+        makes, register, opcode = match.groups()
+        pieces = REGISTER.split(text[match.end() :])
+        literals = (opcode, *pieces[::3])
+        form = self._forms.get(literals) or self._read_form(literals, address)
+        return Instruction(opcode, makes, register or "", tuple(pieces[1::3]), tuple(pieces[2::3]), form, notes)
+
+    def _read_notes(self, key: str) -> Notes:
+        notes = self._notes[key] = read_notes(tuple([self._comments[int(number)] for number in key.split(" ")]))
+        return notes
+
+    def _read_form(self, literals: tuple[str, ...], address: str) -> Form:
+        opcode, *pieces = literals
+        form = self._forms[literals] = read_form("%".join(pieces).strip())
+        wrong = "" if is_vector_code(opcode) else self._wrong(opcode, form)
+        if wrong:
+            raise self._refuse(f"bundle {address}: `{opcode} {form.text[:160]}`: {wrong}")
+        self.farthest = max(self.farthest, form.target or 0)
+        return form
+
+    def _wrong(self, opcode: str, form: Form) -> str:
+        """Why a form of scalar code cannot be, or ``""``."""
+        if form.unread:
+            return f"operand {form.unread!r} is of unknown form"
+        if opcode.startswith("sbr") and (opcode != "sbr.rel" or form.target is None):
+            return "a branch of unknown form"
+        if opcode.startswith(ARGUMENT) and form.argument is None:
+            return "an operand without an index"
+        for name in form.allocations:
+            if self._allocations is not None and name not in self._allocations:
+                return f"{name} is not among the allocations of the outline"
+        for name, value in form.operands:
+            if isinstance(value, Immediate):
+                if opcode == "vdelay" and not 0 < value.word <= MOST_DELAY:
+                    return f"a delay of {value.word} cycles"
+                if name.startswith("size_in_granules") and value.word < 0:
+                    return f"a copy of {value.word} granules"
+        return ""
+
+
+def read_instruction(text: str) -> Instruction:
+    """One instruction alone, e.g. ``%v1_v1 = vadd.f32 %v2_v2, %v3_v3 /* loc("k.py":3:8 to :9) */``.
+
+    Raises:
+        ValueError: if it does not read as an instruction.
+    """
+    marked, comments = set_aside(text)
+    return _Reader(comments, None, ValueError).instruction(marked, "0")

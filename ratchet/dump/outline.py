@@ -1,0 +1,125 @@
+"""The outline of a compiled program: where its allocations are and how many bundles its listing has. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ratchet.values.status import Refusal, Status
+
+ROLES = (
+    "rng seed",
+    "chip ID",
+    "core index",
+    "partition id location",
+    "replica id location",
+    "launch barrier id",
+    "program id location",
+    "run id low location",
+    "program descriptor state",
+    "spec success addr",
+    "reloc base",
+    "output ptr",
+    "device assignment ptr",
+)
+"""What the runtime keeps at fixed addresses, by the end of an allocation's tag."""
+
+NULL = "null"
+"""The role of the null pointer, which shares its address with another role."""
+CONSTANT = "constant"
+"""The role of a piece of HBM that holds a constant which the compiler made."""
+
+CONSTANT_TAGS = ("deduplicated constant", "constant literal")
+MOST_BYTES = 1 << 45
+"""No memory of a TPU is larger: an allocation that says so was misread."""
+
+_ALLOCATION = re.compile(
+    r"(?m)^ *(#allocation\w+) \[shape = '[^']*', space=(\w+), size = (0x[0-9a-f]+|\d+)"
+    r"(?:, offset = (0x[0-9a-f]+|\d+))?((?:, \w+)*)(?:, tag = '(.*)')?\]$"
+)
+_ANY_ALLOCATION = re.compile(r"(?m)^ *#allocation\w+ \[")
+_RANGE = re.compile(r"(?m)^ *\$region0:[^$]*?// region range: \[0, (\d+)\)")
+_WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d+)")
+_STARTED = re.compile(r"^output of ([^@]*?)-start([^@]*)(?:@|$)")
+
+
+class Window(NamedTuple):
+    """The window of a kernel that the compiler's pipeline copies."""
+
+    kind: str
+    """``input`` or ``output``."""
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Allocation:
+    """A ``#allocation`` of the outline."""
+
+    name: str
+    space: str
+    """``smem``, ``vmem``, ``hbm``, ``sflag`` or ``cmem``."""
+    size_bytes: int
+    offset_bytes: int | None
+    fixed: bool
+    """True if ``offset_bytes`` is an absolute address, shared with other programs."""
+    tag: str
+    """What the compiler made it for; for messages only."""
+    role: str = ""
+    """One of :data:`ROLES`, :data:`NULL`, :data:`CONSTANT` or ``""``."""
+    window: Window | None = None
+    awaited_op: str = ""
+    """Of a sync flag: the HLO instruction (``copy-done.3``) that waits for it at the top level."""
+
+
+def parse_outline(outline: str, *, file: str, compiler: str) -> tuple[dict[str, Allocation], int]:
+    """Allocations by name, and the number of bundles of the listing.
+
+    Args:
+        outline: text of ``*-post-bundle-packing-post-ra.txt``.
+        file: name of the listing, for messages.
+        compiler: version of the compiler that wrote it, for messages.
+
+    Raises:
+        Refusal: SCHEDULE_UNKNOWN if the text is cut off or has an allocation that cannot be.
+    """
+
+    def refuse(what: str) -> Refusal:
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} ({compiler}): {what}")
+
+    found = {}
+    for name, space, size, offset, flags, tag in _ALLOCATION.findall(outline):
+        allocation = _read(name, space, int(size, 0), int(offset, 0) if offset else None, flags, tag)
+        if max(allocation.size_bytes, allocation.offset_bytes or 0) > MOST_BYTES:
+            raise refuse(f"{name} is said to have {size} bytes at offset {offset or 0}, more than any memory holds.")
+        found[name] = allocation
+    stated = len(_ANY_ALLOCATION.findall(outline))
+    if len(found) != stated:
+        raise refuse(
+            f"{stated} allocations are declared but {len(found)} could be read. "
+            "The outline is cut off: compile again. If it stays, the dump format changed."
+        )
+    match = _RANGE.search(outline)
+    if match is None:
+        raise refuse("the outline beside it has no range for region 0: it is cut off. Compile again.")
+    return found, int(match.group(1))
+
+
+def _read(name: str, space: str, size: int, offset: int | None, flags: str, tag: str) -> Allocation:
+    window, started = _WINDOW.search(tag), _STARTED.search(tag)
+    fixed, role = "fixed_abs" in flags, ""
+    if space == "smem" and fixed:
+        role = NULL if " null" in tag else next((role for role in ROLES if tag.endswith(role)), "")
+    elif space == "hbm" and tag in CONSTANT_TAGS:
+        role = CONSTANT
+    return Allocation(
+        name=name,
+        space=space,
+        size_bytes=size,
+        offset_bytes=offset,
+        fixed=fixed,
+        tag=tag,
+        role=role,
+        window=Window(window[1], int(window[2])) if window else None,
+        awaited_op=f"{started[1]}-done{started[2]}" if started else "",
+    )

@@ -1,0 +1,36 @@
+"""The compiler's own count of busy units and spills per bundle, from a dump of the pass :data:`SUFFIX`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ratchet.values.status import Refusal, Status
+
+SUFFIX = "final_hlo-static-per-bundle-utilization"
+"""Name of the pass, and end of the file's name."""
+
+
+def parse_utilisation(text: str, *, file: str) -> Mapping[str, np.ndarray]:
+    """Counts per bundle (empty ones left out) by column: ``MXU``, ``VALU``, ``FILL``, ``SPILL``…; int64.
+
+    Raises:
+        Refusal: INFRASTRUCTURE for a text of another form.
+    """
+    head, marker, body = text.partition("== UTILIZATION:")
+    header = next((line for line in head.splitlines() if "VLOAD:FILL" in line), None)
+    if header is None or not marker:
+        raise Refusal(Status.INFRASTRUCTURE, f"{file} has no VLOAD:FILL column; is this an unknown compiler?")
+    columns = [column.strip().rpartition(":")[2] for column in header.split(",")]
+    rows, fields = [line for line in body.splitlines() if line.strip()], body.split()
+    if len(fields) != len(rows) * len(columns) or not all(field.isdecimal() for field in fields):
+        raise Refusal(Status.INFRASTRUCTURE, f"{file} has rows that do not fit its VLOAD:FILL header; is it cut off?")
+    counts = np.array(fields, np.int64).reshape(-1, len(columns))
+    return {column: counts[:, number] for number, column in enumerate(columns)}
+
+
+def spills(text: str, *, file: str) -> tuple[int, int]:
+    """Static counts of spill stores and loads. Raises like :func:`parse_utilisation`."""
+    found = parse_utilisation(text, file=file)
+    return int(found["SPILL"].sum()), int(found["FILL"].sum())

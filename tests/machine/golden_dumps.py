@@ -1,0 +1,38 @@
+"""Unpacks golden dumps (written by ``make_golden.py``) and runs the machine on them."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import numpy as np
+
+from ratchet.chips import V5E
+from ratchet.dump.files import load_hlo
+from ratchet.machine.machine import run
+from ratchet.values import Timeline
+
+GOLDEN = Path(__file__).parent / "golden"
+COMPILERS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+PROGRAMS = sorted(path.name.removesuffix(".tar.xz") for path in (GOLDEN / COMPILERS[0]).iterdir())
+
+
+def unpack(compiler: str, program: str, into: Path, *, golden: Path = GOLDEN) -> Path:
+    """The folder with the dumps of one program."""
+    folder = into / compiler / program
+    folder.mkdir(parents=True)
+    with tarfile.open(golden / compiler / f"{program}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def model(folder: Path, scalar_inputs: dict[int | str, np.ndarray] | None = None, *, detail: bool = False) -> Timeline:
+    """The machine's timeline of an unpacked program."""
+    return run(
+        folder,
+        hlo=load_hlo(folder),
+        chip=V5E,
+        compiler=folder.parent.name,
+        scalar_inputs=scalar_inputs,
+        detail=detail,
+    )
