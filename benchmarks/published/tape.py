@@ -18,7 +18,7 @@ from ratchet.chips import Chip
 from ratchet.chips.constants import Constants
 from ratchet.dump.hlo import HloModule
 from ratchet.machine import machine
-from ratchet.machine.dma import Memory
+from ratchet.machine.dma import DmaEngine
 from ratchet.machine.inputs import ScalarInputs
 from ratchet.values import Timeline
 
@@ -26,7 +26,7 @@ _START, _WAIT, _ADD, _SET, _VALUE = range(5)
 _SPACES = ("hbm", "vmem", "smem", "cmem")
 
 
-class _Recorder(Memory):
+class _Recorder(DmaEngine):
     """A memory that writes down what it is asked for. ``last`` is the cycle at which the event before ended."""
 
     made: ClassVar[list[_Recorder]] = []
@@ -78,9 +78,9 @@ class Tape:
         """Modelled cycles of the run with other constants."""
         return self.replay(chip, constants)[0]
 
-    def replay(self, chip: Chip, constants: Constants) -> tuple[int, Memory]:
+    def replay(self, chip: Chip, constants: Constants) -> tuple[int, DmaEngine]:
         """Cycles, and the memory model after the run."""
-        memory = Memory(chip, constants, _deadlock)
+        memory = DmaEngine(chip, constants, _deadlock)
         start, wait, spaces = memory.start, memory.wait, len(_SPACES)
         now = 0
         for kind, gap, a, b, flag in self.events.tolist():
@@ -119,7 +119,7 @@ def record(
 ) -> tuple[Timeline, Tape]:
     """Runs the schedule machine once. Raises Refusal as :func:`ratchet.machine.machine.run` does."""
     _Recorder.made.clear()
-    with mock.patch.object(machine, "Memory", _Recorder):
+    with mock.patch.object(machine, "DmaEngine", _Recorder):
         timeline = machine.run(dump_dir, hlo=hlo, chip=chip, compiler=compiler, scalar_inputs=scalar_inputs)
     # A program that is bounded is run twice, and the slower run is reported.
     memory = next(m for m in _Recorder.made if m.wait_cycles == timeline.dma_wait_cycles and m.last <= timeline.cycles)

@@ -20,7 +20,7 @@ from ratchet.chips.units import CAPACITY, SLOTS
 from ratchet.dump.files import TOP
 from ratchet.dump.instruction import Address, Register, Value
 from ratchet.dump.listing import Listing
-from ratchet.machine.steps import Part
+from ratchet.machine.grid_steps import Part
 from ratchet.values.blame import LineCost, RegionCost, StepKind
 
 if TYPE_CHECKING:

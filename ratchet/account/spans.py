@@ -16,7 +16,7 @@ import numpy as np
 from ratchet.account.shares import Shares
 from ratchet.chips.units import CAPACITY, SLOTS
 from ratchet.machine.dma import Ends
-from ratchet.machine.steps import KernelSteps
+from ratchet.machine.grid_steps import KernelSteps
 from ratchet.values import Span
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from ratchet.account.shares import Shares
 from ratchet.account.spans import make_spans
 from ratchet.chips import Chip
 from ratchet.chips.units import CAPACITY, SLOTS
-from ratchet.machine.dma import GRANULE_BYTES, Ends, Memory
-from ratchet.machine.steps import Steps
+from ratchet.machine.dma import GRANULE_BYTES, DmaEngine, Ends
+from ratchet.machine.grid_steps import GridSteps
 from ratchet.machine.translate import Translated
 from ratchet.values import OpCost, Timeline
 from ratchet.values.blame import Blame
@@ -42,9 +42,9 @@ class Record:
     op_runs: Ends
     opcodes: Mapping[str, str]
     unit_of_op: Mapping[str, str]
-    steps: Steps
+    steps: GridSteps
     """What happened in each grid step, and where was waited."""
-    memory: Memory
+    memory: DmaEngine
     flag_name: Callable[[int], str]
     op_of_flag: Callable[[int], str]
     """The asynchronous op of the entry computation whose end a sync flag signals, or ``""``."""

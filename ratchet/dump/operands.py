@@ -10,7 +10,7 @@ from ratchet.dump.instruction import Argument, Form, Hole, Holed, HoledAccess, H
 REGISTER = re.compile(r"%([a-z]*\d+)(?:_([a-z]+\d+))?")
 """A value, and the register that holds it. Forms have ``%`` in its place."""
 
-_REMARKS = re.compile(r"\[\d+/\d+\]|\[(?:thread|resolvable):\$\w+\]|, region = \d+$")
+_REMARKS = re.compile(r"\[\d+/\d+\](?: \(narrow\))?|\[(?:thread|resolvable):\$\w+\]|, region = \d+$")
 _PREDICATE = re.compile(r"\((!?)(?:(%)(, %)?|([01]))\)")
 _TARGET = re.compile(r"target bundleno = (\d+) \((0x[0-9a-f]+)\)$")
 _ARGUMENT = re.compile(r"\[shape: .*?, index: (\d{1,6}), kind: (\w+), shape index: .*\]$")

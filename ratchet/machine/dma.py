@@ -41,7 +41,7 @@ class Ends:
             self.last.append(item)
 
 
-class Memory:
+class DmaEngine:
     """HBM and on-chip DMA queues and the sync flags that they move."""
 
     def __init__(self, chip: Chip, constants: Constants, deadlock: Callable[[int, int, int, int], Exception]) -> None:

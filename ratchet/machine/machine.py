@@ -23,14 +23,14 @@ from ratchet.dump.hlo import HloModule
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import MOST_DELAY
 from ratchet.machine.addresses import GRANULES_PER_ADDRESS
+from ratchet.machine.arithmetic import Arithmetic
 from ratchet.machine.assertions import meaning
-from ratchet.machine.dma import Ends, Memory
+from ratchet.machine.dma import DmaEngine, Ends
+from ratchet.machine.grid_steps import GridSteps
 from ratchet.machine.inputs import Inputs, ScalarInputs, operand_unknown
 from ratchet.machine.known import WORDS_PER_GRANULE, KnownMemory
 from ratchet.machine.programs import Programs, Unit
-from ratchet.machine.steps import Steps
 from ratchet.machine.unknown import UndecidedBranch, Unknown, UnknownSteers
-from ratchet.machine.words import Words
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal, Status
 
@@ -120,7 +120,7 @@ def undecided(fast_cycles: int, slow_cycles: int, chip: Chip) -> str:
     return f"branches on computed values: taking all or none of them makes {both}, the slower is reported"
 
 
-class Machine(Words):
+class Machine(Arithmetic):
     """One run of one program. The generated code calls its public methods."""
 
     of_chip: Mapping[str, int] = {}
@@ -145,11 +145,11 @@ class Machine(Words):
         self._by_call: dict[str, tuple[str, Unit]] = {}
         self._stack: list[Unit] = []
         self._calls: list[tuple[str, tuple[object, ...]]] = []
-        self._steps = Steps()
+        self._steps = GridSteps()
         self._op_runs = Ends(20_000)
         self._op_cycles: dict[str, list[int]] = {}
         self._not_modelled: set[str] = set()
-        self._memory = Memory(chip, constants_for(chip), self._deadlock)
+        self._memory = DmaEngine(chip, constants_for(chip), self._deadlock)
         self._known = KnownMemory()
         self.smem: dict[int, object] = {}
         self.unwritten = Unknown("a register that nothing wrote on this path")

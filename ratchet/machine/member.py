@@ -16,14 +16,14 @@ from ratchet.dump.hlo import HloModule
 from ratchet.dump.listing import Listing
 from ratchet.dump.outline import CONSTANT
 from ratchet.machine.addresses import GRANULES_PER_ADDRESS, START_UP, UNIT_BYTES
-from ratchet.machine.dma import Memory
+from ratchet.machine.dma import DmaEngine
 from ratchet.machine.inputs import ScalarInputs
+from ratchet.machine.interleaving import Interleaving
 from ratchet.machine.known import WORDS_PER_GRANULE
 from ratchet.machine.links import Links
 from ratchet.machine.machine import Machine
 from ratchet.machine.programs import Programs, Unit
 from ratchet.machine.translate import DELAY_SLOTS
-from ratchet.machine.turns import Turns
 from ratchet.machine.unknown import Unknown
 
 _CHIP = (1 << 14) - 1
@@ -46,7 +46,7 @@ class Shared:
     """What the chips of one slice have in common during a run."""
 
     links: Links
-    turns: Turns
+    turns: Interleaving
     constants: Mapping[str, Sequence[int]]
     """Words of the compiler's own constants, by allocation of the top level."""
     chip_ids: Sequence[int]
@@ -237,7 +237,7 @@ class Member(Machine):
     # --- for the report ---
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> DmaEngine:
         """Queues and sync flags of this chip."""
         return self._memory
 

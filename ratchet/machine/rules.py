@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ratchet.dump.instruction import Operand, Register
+from ratchet.dump.instruction import Immediate, Operand, Register
 from ratchet.dump.listing import ARGUMENT
 from ratchet.machine.emitter import ALIASES, Emitter, Untranslatable
-from ratchet.machine.expressions import EXPRESSIONS
+from ratchet.machine.expressions import EXPRESSIONS, SHIFTS
 
 Rule = Callable[[Emitter], None]
 
@@ -21,6 +21,12 @@ _MEMORIES = ("hbm", "vmem", "smem")
 
 def _expression(code: Emitter, template: str, operands: int) -> None:
     code.assign(template.format(*code.operands(operands)))
+
+
+def _shift(code: Emitter, short: str, long: str) -> None:
+    _, amount = _just(code, 2)
+    known = isinstance(amount.value, Immediate) and 0 <= amount.value.word < 32
+    code.assign((short if known else long).format(*code.operands(2)))
 
 
 def _argument(code: Emitter) -> None:
@@ -185,6 +191,7 @@ def _just(code: Emitter, count: int) -> tuple[Operand, ...]:
 
 RULES: dict[str, Rule] = {
     **{opcode: partial(_expression, template=text, operands=count) for opcode, (text, count) in EXPRESSIONS.items()},
+    **{opcode: partial(_shift, short=short, long=long) for opcode, (short, long) in SHIFTS.items()},
     **{alias: partial(_expression, template="{0}", operands=1) for alias in ALIASES},
     **{f"dma.{a}_to_{b}": partial(_dma, source=a, target=b) for a in _MEMORIES for b in _MEMORIES},
     ARGUMENT: _argument,

@@ -18,11 +18,11 @@ from ratchet.dump.hlo import HloModule
 from ratchet.dump.image import constant_offsets
 from ratchet.machine.dma import Ends
 from ratchet.machine.inputs import ScalarInputs
+from ratchet.machine.interleaving import Interleaving
 from ratchet.machine.links import Ici, Links, Message, ici_for
 from ratchet.machine.machine import undecided
 from ratchet.machine.member import Member, Shared
 from ratchet.machine.programs import Programs
-from ratchet.machine.turns import Turns
 from ratchet.machine.unknown import UndecidedBranch
 from ratchet.values import LinkUse, Span, Timeline
 from ratchet.values.status import Refusal, Status
@@ -110,7 +110,7 @@ class _Slice:
 
     def run(self, *, detail: bool, take_undecided: bool | None = None) -> Timeline:
         links = Links(self.ici, self.chip.clock_hz)
-        turns = Turns(self.ici.chips, links.hop_cycles, lambda: _deadlock(shared))
+        turns = Interleaving(self.ici.chips, links.hop_cycles, lambda: _deadlock(shared))
         shared = Shared(links=links, turns=turns, constants=self.constants, chip_ids=self.chip_ids)
         for number in range(self.ici.chips):
             given = self.scalar_inputs[self.chip_ids.index(number)]

@@ -1,8 +1,8 @@
 """Writes the golden dumps of the installed TPU compiler: ``python -m tests.machine.make_golden``.
 
 One archive per program, ``golden/<libtpu version>/<program>.tar.xz``, with the dumps under neutral names and the
-optimised HLO as a proto. Paths of the machine and the kernels' bytecode are taken out. Run it once per compiler
-version. ``python -m tests.machine.make_golden slice`` writes those of the programs for four chips, ``golden_slice/``. Names of
+optimised HLO as a proto. Paths and bytecode are taken out. Run it once per compiler version.
+``python -m tests.machine.make_golden slice`` writes those of the programs for four chips, ``golden_slice/``. Names of
 programs behind that write these alone.
 """
 

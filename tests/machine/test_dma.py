@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.chips import V5E
 from ratchet.chips.constants import constants_for
-from ratchet.machine.dma import Memory
+from ratchet.machine.dma import DmaEngine
 from ratchet.values.status import Refusal, Status
 
 # 32 B per cycle and granule, so that times can be read off.
@@ -26,8 +26,8 @@ class Stuck(Exception):
     pass
 
 
-def memory() -> Memory:
-    return Memory(V5E, SIMPLE, Stuck)
+def memory() -> DmaEngine:
+    return DmaEngine(V5E, SIMPLE, Stuck)
 
 
 def test_one_copy_takes_its_bytes_and_a_latency() -> None:

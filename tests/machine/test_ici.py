@@ -8,8 +8,8 @@ import pytest
 
 from ratchet.chips import V5E
 from ratchet.dump.image import constant_segment
+from ratchet.machine.interleaving import Interleaving
 from ratchet.machine.links import Ici, Links, ici_for
-from ratchet.machine.turns import Turns
 from ratchet.values.status import Refusal
 
 # One byte per cycle and a hop of 100 cycles, so that times can be read off.
@@ -58,7 +58,7 @@ class Stuck(Exception):
 
 def test_machines_move_in_the_order_of_their_time() -> None:
     order: list[tuple[int, int]] = []
-    turns = Turns(3, 0.0, Stuck)
+    turns = Interleaving(3, 0.0, Stuck)
 
     def work(me: int, times: list[int]) -> None:
         for time in times:
@@ -70,13 +70,13 @@ def test_machines_move_in_the_order_of_their_time() -> None:
 
 
 def test_a_wait_that_nothing_ends_is_told() -> None:
-    turns = Turns(2, 0.0, Stuck)
+    turns = Interleaving(2, 0.0, Stuck)
     with pytest.raises(Stuck):
         turns.run([lambda: turns.until(0, lambda: inf), lambda: None])
 
 
 def test_the_first_failure_ends_all() -> None:
-    turns = Turns(2, 0.0, Stuck)
+    turns = Interleaving(2, 0.0, Stuck)
 
     def fail() -> None:
         turns.before(1, 10)

@@ -140,7 +140,7 @@ class KernelSteps:
         part.hbm_cycles += end.hbm_cycles - start.hbm_cycles
 
 
-class Steps:
+class GridSteps:
     """The recorder of one run of a program."""
 
     def __init__(self) -> None:

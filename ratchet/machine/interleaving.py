@@ -16,7 +16,7 @@ class Abandoned(BaseException):
     """Ends a machine's thread because the run as a whole has failed."""
 
 
-class Turns:
+class Interleaving:
     """The order in which machines move."""
 
     def __init__(self, count: int, lookahead: float, stuck: Callable[[], Exception]) -> None:
