@@ -120,10 +120,7 @@ def judge(
             samples=samples,
             paired=paired,
             claims=claims or (),
-            losses=timeline.losses if timeline else (),
-            notes=tuple(
-                filter(None, [artefact.jail if artefact else "", *(timeline.not_modelled if timeline else ())])
-            ),
+            notes=(artefact.jail,) if artefact and artefact.jail else (),
             source_sha256=hashlib.sha256(source).hexdigest(),
             seconds=steps.seconds,
         )

@@ -23,7 +23,7 @@ from ratchet.values import MEASURED, Against, Conditions, Row, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
 from ratchet.view.blame import blame_text
-from ratchet.view.history import fidelity_table, log_table, show
+from ratchet.view.log import fidelity_table, log_table, show
 from ratchet.view.progress import Progress
 from ratchet.view.streams import Lasting, lasting
 from ratchet.view.terminal import report, result_line

@@ -1,4 +1,4 @@
-"""Losses in words: what costs time, most of it first, and what the run would take at best without it.
+"""Losses: what costs time, most of it first, and what the run would take at best without it. Pure.
 
 One rule gives every ceiling: the cycles that are blamed on the loss vanish, but no region gets shorter than what its
 other resources need (its matrix products, its stores, its transfers…), waits included. What is left is optimistic: it
@@ -7,246 +7,247 @@ takes the rest to fit together as well as before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from ratchet.account.blame import Region
-from ratchet.chips import Chip
+from ratchet.account.stalls import UNKNOWN
 from ratchet.chips.units import CAPACITY
-from ratchet.values.blame import LineCost, Loss, StepKind
+from ratchet.values.blame import LineCost, RegionCost, StepKind
+from ratchet.values.loss import (
+    CrowdedUnit,
+    IdleSteps,
+    LinkWaits,
+    Loss,
+    MatrixBound,
+    Outside,
+    Spills,
+    Stalls,
+    UnitStall,
+    WaitCause,
+    Waits,
+)
+from ratchet.values.place import Place
 
 LEAST_SHARE = 0.005
-"""Losses below this share of the run are not told."""
-BUSY = 0.4
+"""Losses below this share of the run are left out."""
+CROWDED = 0.4
 """From this share of a kernel's cycles on, a unit that is no matrix unit counts as a loss of its own."""
+SATURATED = 0.8
+"""From this share of its time busy on, HBM or a link is waited for because of its bandwidth."""
 RARE = 0.01
 """Kinds of steps below this share of the iterations are the filling and draining of the pipeline."""
 
-_NAMES = {
-    "MXU": "the matrix units",
-    "XLU": "the cross-lane units",
-    "VALU": "the vector ALUs",
-    "VPOP": "the result queues (VPOP)",
-    "EUP": "the transcendental unit",
-    "VLOAD": "the vector-load slots",
-    "VSTORE": "the vector-store slot",
-    "SALU": "scalar code",
-    "HBM": "HBM",
-    "branch": "branches",
-    "?": "results",
-    "FILL": "spilled values",
-}
+_SPILL_OF = {"VSTORE": "SPILL", "VLOAD": "FILL"}
+"""The part of a slot's instructions that spills and loads of spilled values make."""
 
 
 def losses(
-    regions: Sequence[Region],
+    regions: Sequence[RegionCost],
     kinds: Sequence[StepKind],
     *,
     cycles: int,
-    chip: Chip,
-    instances: Mapping[str, int],
+    executions: Mapping[Place, int],
+    link_wait_cycles: int = 0,
+    link_busy_cycles: int = 0,
 ) -> tuple[Loss, ...]:
     """Everything that costs at least half a percent, largest first; what bounds the kernels comes last.
 
     Args:
-        regions: of :func:`ratchet.account.blame.regions`.
+        regions: of :func:`ratchet.account.regions.regions`.
         kinds: of :func:`ratchet.account.blame.step_kinds`.
         cycles: of the whole run.
-        chip: for milliseconds.
-        instances: executions of each op outside kernels, by what its lines are called.
+        executions: how often each op outside kernels ran, by its place.
+        link_wait_cycles: of the run, in which traffic between chips was waited for.
+        link_busy_cycles: for which the busiest link between chips carried bytes.
     """
-    teller = _Teller(regions, cycles, chip)
-    found = [
-        teller.waits(),
-        teller.stalls(),
-        teller.spills(),
-        teller.idle_steps(kinds),
-        *(teller.crowded(unit) for unit in CAPACITY if unit not in ("MXU", "FILL", "SPILL")),
-        *teller.outside(instances),
-    ]
-    told = [loss for loss in found if loss is not None and loss.cycles >= LEAST_SHARE * cycles]
-    bound = teller.bound()
-    return (*sorted(told, key=lambda loss: -loss.cycles), *((bound,) if bound else ()))
+    run = _Run(regions=regions, cycles=cycles)
+    found = [loss for loss in run.kernel_losses(kinds) if loss is not None]
+    found += [_outside(line, cycles, executions.get(line.place, 1)) for line in run.outside]
+    if link_wait_cycles:
+        found.append(_link_waits(link_wait_cycles, link_busy_cycles / cycles, cycles))
+    found = [loss for loss in found if loss.cycles >= LEAST_SHARE * cycles]
+    bound = run.bound()
+    return (*sorted(found, key=lambda loss: -loss.cycles), *((bound,) if bound else ()))
 
 
-class _Teller:
-    def __init__(self, regions: Sequence[Region], cycles: int, chip: Chip) -> None:
-        self.kernels = [region for region in regions if region.listing]
-        self.others = [line for region in regions if not region.listing for line in region.cost.lines]
-        self.cycles = max(1, cycles)
-        self.kernel_cycles = sum(region.cost.cycles for region in self.kernels)
-        self.chip = chip
+def _outside(line: LineCost, cycles: int, executions: int) -> Outside:
+    return Outside(
+        cycles=line.cycles,
+        ceiling_cycles=cycles - line.cycles,
+        place=line.place,
+        executions=executions,
+        waiting=line.wait_cycles == line.cycles,
+    )
 
-    def ms(self, cycles: float) -> str:
-        return f"{cycles / self.chip.clock_hz * 1e3:.3g} ms"
 
-    def share(self, cycles: float) -> str:
-        return _percent(cycles / self.cycles)
+def _link_waits(waited: int, busy: float, cycles: int) -> LinkWaits:
+    return LinkWaits(
+        cycles=waited,
+        ceiling_cycles=cycles - waited,
+        wait_cycles=waited,
+        busiest_link_share=busy,
+        cause=WaitCause.BANDWIDTH if busy > SATURATED else WaitCause.LATENCY,
+    )
 
-    def _loss(self, kind: str, ceilings: Sequence[int], words: str) -> Loss:
-        """A loss by the least cycles that each kernel region would then take."""
-        ceiling = self.cycles - self.kernel_cycles + sum(ceilings)
-        return Loss(
-            kind=kind,
-            cycles=self.cycles - ceiling,
-            ceiling_cycles=ceiling,
-            words=words.replace("AT_BEST", f"at best {self.ms(ceiling)}"),
-        )
 
-    def _busiest(self, without: Mapping[str, Mapping[str, int]] | None = None) -> str:
-        """The unit that needs most of the kernels' cycles."""
-        busy: dict[str, int] = {}
-        for region in self.kernels:
-            own = {**region.cost.busy_cycles, **(without or {}).get(_key(region), {})}
-            for unit, needed in own.items():
-                busy[unit] = busy.get(unit, 0) + needed
-        unit = max(busy, key=lambda name: busy[name])
-        return f"{_NAMES[unit]} ({_percent(busy[unit] / max(1, self.kernel_cycles))} busy)"
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """A run seen as its kernels' regions and the rest."""
 
-    # --- the losses ---
+    regions: Sequence[RegionCost]
+    cycles: int
 
-    def waits(self) -> Loss | None:
-        waited = sum(region.cost.wait_cycles for region in self.kernels)
+    @cached_property
+    def kernels(self) -> Sequence[RegionCost]:
+        return [region for region in self.regions if region.kernel]
+
+    @property
+    def outside(self) -> Iterator[LineCost]:
+        return (line for region in self.regions if not region.kernel for line in region.lines)
+
+    @cached_property
+    def kernel_cycles(self) -> int:
+        """At least 1: shares are of it."""
+        return max(1, sum(region.cycles for region in self.kernels))
+
+    def kernel_losses(self, kinds: Sequence[StepKind]) -> Iterator[Loss | None]:
+        yield self.waits()
+        yield self.stalls()
+        yield self.spills()
+        yield self.idle_steps(kinds)
+        for unit in CAPACITY:
+            if unit not in ("MXU", "FILL", "SPILL"):
+                yield self.crowded(unit)
+
+    def _ceiling(self, least: Iterable[int]) -> dict[str, int]:
+        """Fields of a loss, by the least cycles that each kernel region would then take."""
+        saved = sum(region.cycles for region in self.kernels) - sum(least)
+        return {"cycles": saved, "ceiling_cycles": self.cycles - saved}
+
+    def waits(self) -> Waits | None:
+        waited = sum(region.wait_cycles for region in self.kernels)
         if not waited:
             return None
-        lines = _top([(line.wait_cycles, line.where) for region in self.kernels for line in region.cost.lines])
-        busy = sum(region.cost.busy_cycles["HBM"] for region in self.kernels) / self.kernel_cycles
-        cause = (
-            "HBM bandwidth: read less, or read it once"
-            if busy > 0.8
-            else "latency, not bandwidth: fewer, larger or more deeply buffered copies would hide it"
-        )
-        return self._loss(
-            "waits",
-            [
-                max(region.cost.cycles - region.cost.wait_cycles, *region.cost.busy_cycles.values())
-                for region in self.kernels
-            ],
-            f"{self.share(waited)} of cycles wait for DMAs, most of it {_waiting_for(lines[0][1])} "
-            f"(HBM {_percent(busy)} busy: {cause}); without the waits AT_BEST",
+        busy = sum(region.busy_cycles["HBM"] for region in self.kernels) / self.kernel_cycles
+        least = [max(r.cycles - r.wait_cycles, *r.busy_cycles.values()) for r in self.kernels]
+        return Waits(
+            **self._ceiling(least),
+            wait_cycles=waited,
+            place=_costliest((line.place, line.wait_cycles) for region in self.kernels for line in region.lines),
+            hbm_busy_share=busy,
+            cause=WaitCause.BANDWIDTH if busy > SATURATED else WaitCause.LATENCY,
         )
 
-    def stalls(self) -> Loss | None:
-        empty = sum(region.cost.stall_cycles for region in self.kernels)
+    def stalls(self) -> Stalls | None:
+        empty = sum(region.stall_cycles for region in self.kernels)
         if not empty:
             return None
-        units: dict[str, int] = {}
-        by_line: dict[str, list[tuple[int, str]]] = {}
+        by_unit: Counter[str] = Counter()
         for region in self.kernels:
-            for line in region.cost.lines:
-                for unit, cycles in line.stall_cycles.items():
-                    units[unit] = units.get(unit, 0) + cycles
-                    by_line.setdefault(unit, []).append((cycles, line.where))
-        told = []
-        for cycles, unit in sorted(((cycles, unit) for unit, cycles in units.items() if unit != "?"), reverse=True)[:2]:
-            told.append(f"{self.share(cycles)} for {_NAMES.get(unit, unit)}, most at {_top(by_line[unit])[0][1]}")
-        waiting = f" ({'; '.join(told)})" if told else ""
-        return self._loss(
-            "stalls",
-            [
-                max(
-                    region.cost.cycles - region.cost.stall_cycles,
-                    region.cost.wait_cycles + max(_units(region.cost.busy_cycles).values()),
+            for line in region.lines:
+                by_unit.update(line.stall_cycles)
+        named = [(unit, cycles) for unit, cycles in by_unit.most_common() if unit != UNKNOWN]
+        least = [
+            max(r.cycles - r.stall_cycles, r.wait_cycles + max(_units(r.busy_cycles).values())) for r in self.kernels
+        ]
+        return Stalls(
+            **self._ceiling(least),
+            stall_cycles=empty,
+            units=tuple(
+                UnitStall(
+                    unit=unit,
+                    cycles=cycles,
+                    place=_costliest(
+                        (line.place, line.stall_cycles.get(unit, 0)) for r in self.kernels for line in r.lines
+                    ),
                 )
-                for region in self.kernels
-            ],
-            f"{self.share(empty)} of cycles are empty bundles that wait for results{waiting}: larger blocks or more "
-            "independent work per step would fill them; all filled AT_BEST",
+                for unit, cycles in named[:2]
+            ),
         )
 
-    def spills(self) -> Loss | None:
-        stores = sum(region.slots["SPILL"] for region in self.kernels)
-        fills = sum(region.slots["FILL"] for region in self.kernels)
-        if not stores and not fills:
+    def spills(self) -> Spills | None:
+        stores, loads = self._issues("SPILL"), self._issues("FILL")
+        if not stores and not loads:
             return None
-        without: dict[str, dict[str, int]] = {}
-        ceilings = []
+        busy: Counter[str] = Counter()
+        least = []
         for region in self.kernels:
+            slots = _issues(region)
             spent = sum(
                 line.issue_cycles.get("SPILL", 0) + line.issue_cycles.get("FILL", 0) + line.stall_cycles.get("FILL", 0)
-                for line in region.cost.lines
+                for line in region.lines
             )
-            slots = {"VSTORE": region.slots["VSTORE"] - region.slots["SPILL"]}
-            slots["VLOAD"] = -(-(region.slots["VLOAD"] - region.slots["FILL"]) // CAPACITY["VLOAD"])
-            without[_key(region)] = slots
-            needed = _units({**region.cost.busy_cycles, **slots})
-            ceilings.append(max(region.cost.cycles - spent, region.cost.wait_cycles + max(needed.values())))
-        every = sum(region.slots["VSTORE"] for region in self.kernels)
-        share = every / max(1, self.kernel_cycles)
-        return self._loss(
-            "spills",
-            ceilings,
-            f"{stores:,} spill stores and {fills:,} loads: the store slot is {_percent(share)} busy, without them "
-            f"{_percent((every - stores) / max(1, self.kernel_cycles))}; more than 64 vector registers are alive "
-            f"in a step, smaller pieces of work need fewer; then bound by {self._busiest(without)}: AT_BEST",
+            without = {
+                **region.busy_cycles,
+                "VSTORE": slots["VSTORE"] - slots["SPILL"],
+                "VLOAD": -(-(slots["VLOAD"] - slots["FILL"]) // CAPACITY["VLOAD"]),
+            }
+            busy.update(without)
+            least.append(max(region.cycles - spent, region.wait_cycles + max(_units(without).values())))
+        ((next_unit, next_cycles),) = busy.most_common(1)
+        stored = self._issues("VSTORE")
+        return Spills(
+            **self._ceiling(least),
+            stores=stores,
+            loads=loads,
+            store_slot_share=stored / self.kernel_cycles,
+            store_slot_share_without=(stored - stores) / self.kernel_cycles,
+            next_unit=next_unit,
+            next_unit_share=next_cycles / self.kernel_cycles,
         )
 
-    def idle_steps(self, kinds: Sequence[StepKind]) -> Loss | None:
+    def idle_steps(self, kinds: Sequence[StepKind]) -> IdleSteps | None:
         working = {kind.kernel for kind in kinds if kind.mxu_cycles}
         every = sum(kind.steps for kind in kinds)
         idle = [k for k in kinds if k.kernel in working and not k.mxu_cycles and k.steps >= max(2, RARE * every)]
         if not idle:
             return None
-        spent, steps = sum(kind.cycles for kind in idle), sum(kind.steps for kind in idle)
-        waited = sum(kind.wait_cycles for kind in idle) / max(1, spent)
-        return Loss(
-            kind="idle steps",
+        spent = sum(kind.cycles for kind in idle)
+        return IdleSteps(
             cycles=spent,
             ceiling_cycles=self.cycles - spent,
-            words=f"{steps:,} of {every:,} grid steps do no matrix work and take {self.share(spent)} of cycles "
-            f"({_percent(waited)} of that waiting for DMAs): a grid or an index map without them would be "
-            f"at best {self.ms(self.cycles - spent)}",
+            steps=sum(kind.steps for kind in idle),
+            of_steps=every,
+            wait_share=sum(kind.wait_cycles for kind in idle) / max(1, spent),
         )
 
-    def crowded(self, unit: str) -> Loss | None:
+    def crowded(self, unit: str) -> CrowdedUnit | None:
         """A unit that is no matrix unit and busy much of the time, spills left out."""
-        spilled = {"VSTORE": "SPILL", "VLOAD": "FILL"}.get(unit, "")
-        busy = sum(region.cost.busy_cycles[unit] for region in self.kernels)
+        spilled = _SPILL_OF.get(unit)
+        busy = sum(region.busy_cycles[unit] for region in self.kernels)
         if spilled:
-            busy -= sum(region.slots[spilled] for region in self.kernels) // CAPACITY[unit]
-        if not self.kernel_cycles or busy < BUSY * self.kernel_cycles:
+            busy -= self._issues(spilled) // CAPACITY[unit]
+        if not self.kernels or busy < CROWDED * self.kernel_cycles:
             return None
-        ceilings, where = [], []
+        least = []
         for region in self.kernels:
-            spent = sum(line.issue_cycles.get(unit, 0) for line in region.cost.lines)
-            where += [(line.issue_cycles.get(unit, 0), line.where) for line in region.cost.lines]
-            others = {name: needed for name, needed in _units(region.cost.busy_cycles).items() if name != unit}
-            ceilings.append(max(region.cost.cycles - spent, region.cost.wait_cycles + max(others.values())))
-        return self._loss(
-            "bound",
-            ceilings,
-            f"{_NAMES[unit]} {'are' if _NAMES[unit].endswith('s') else 'is'} {_percent(busy / self.kernel_cycles)} busy"
-            f"{' (spills left out)' if spilled else ''}, most for {_top(where)[0][1]}; without that work AT_BEST",
+            spent = sum(line.issue_cycles.get(unit, 0) for line in region.lines)
+            others = [needed for name, needed in _units(region.busy_cycles).items() if name != unit]
+            least.append(max(region.cycles - spent, region.wait_cycles + max(others)))
+        return CrowdedUnit(
+            **self._ceiling(least),
+            unit=unit,
+            busy_share=busy / self.kernel_cycles,
+            place=_costliest((line.place, line.issue_cycles.get(unit, 0)) for r in self.kernels for line in r.lines),
+            without_spills=bool(spilled),
         )
 
-    def outside(self, instances: Mapping[str, int]) -> list[Loss]:
-        return [self._outside(line, instances.get(line.where, 1)) for line in self.others]
+    def bound(self) -> MatrixBound | None:
+        needed = sum(region.busy_cycles["MXU"] for region in self.kernels)
+        return MatrixBound(cycles=0, ceiling_cycles=needed) if needed else None
 
-    def _outside(self, line: LineCost, times: int) -> Loss:
-        doing = "waiting for " if line.wait_cycles == line.cycles else ""
-        return Loss(
-            kind="outside",
-            cycles=line.cycles,
-            ceiling_cycles=self.cycles - line.cycles,
-            words=f"outside the kernel: {doing}{line.where}{f', {times}x,' if times > 1 else ''} takes "
-            f"{self.ms(line.cycles)}, {self.share(line.cycles)}",
-        )
-
-    def bound(self) -> Loss | None:
-        """What no edit of the schedule gets below: not a loss, and so told last."""
-        needed = sum(region.cost.busy_cycles["MXU"] for region in self.kernels)
-        if not needed:
-            return None
-        return Loss(
-            kind="bound",
-            cycles=0,
-            ceiling_cycles=needed,
-            words=f"the matrix products alone need {self.ms(needed)}: the busiest matrix unit is occupied "
-            f"{self.share(needed)} of the time",
-        )
+    def _issues(self, slot: str) -> int:
+        return sum(_issues(region)[slot] for region in self.kernels)
 
 
-def _key(region: Region) -> str:
-    return f"{region.listing}/{region.cost.name}"
+def _issues(region: RegionCost) -> Counter[str]:
+    """Executed instructions of a region by slot."""
+    found: Counter[str] = Counter()
+    for line in region.lines:
+        found.update(line.issues)
+    return found
 
 
 def _units(busy: Mapping[str, int]) -> dict[str, int]:
@@ -254,17 +255,9 @@ def _units(busy: Mapping[str, int]) -> dict[str, int]:
     return {unit: needed for unit, needed in busy.items() if unit != "HBM"}
 
 
-def _top(pairs: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Sums by name, largest first."""
-    found: dict[str, int] = {}
-    for cycles, name in pairs:
-        found[name] = found.get(name, 0) + cycles
-    return sorted(((cycles, name) for name, cycles in found.items()), reverse=True)
-
-
-def _waiting_for(where: str) -> str:
-    return where.removeprefix("waits ") if where.startswith("waits for ") else f"at {where}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
+def _costliest(costs: Iterable[tuple[Place, int]]) -> Place:
+    """The place with the largest sum, the first of equal ones."""
+    sums: Counter[Place] = Counter()
+    for place, cycles in costs:
+        sums[place] += cycles
+    return max(sums, key=lambda place: sums[place])

@@ -2,27 +2,47 @@
 
 The rule. A bundle is one cycle, and each of its instructions that takes an issue slot gets an equal share of it,
 whatever its line. (Instructions without a slot cost nothing; where a bundle has no others, they share.) An empty bundle
-goes to whoever :func:`ratchet.account.sources.stalls` blames. Shares are kept as fractions, and made whole cycles only
+goes to whoever :func:`ratchet.account.stalls.stalls` blames. Shares are kept as fractions, and made whole cycles only
 when a region is added up, by the largest remainders, so that the parts are never a cycle more or less than the whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from enum import Enum
 from fractions import Fraction
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ratchet.account.sources import Place, places, reads_of, stalls
+from ratchet.account.lines import places
+from ratchet.account.stalls import stalls
 from ratchet.chips.units import CAPACITY, SLOTS, is_vector_code, mxu_cycles, slots, unit_number, xlu_cycles
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Listing
+from ratchet.values.place import Place
 from ratchet.values.status import Refusal, Status
 
 Key = TypeVar("Key", bound=Hashable)
-Cell = tuple[Place, str]
-"""A place and a part: a unit for issuing bundles, ``stall:`` and a unit, ``wait`` or ``delay``."""
+
+
+class Activity(Enum):
+    """What a cycle goes to."""
+
+    ISSUE = "issue"
+    STALL = "stall"
+    WAIT = "wait"
+    DELAY = "delay"
+
+
+class Cell(NamedTuple):
+    """A place and what is done there."""
+
+    place: Place
+    activity: Activity
+    unit: str = ""
+    """The unit that issues or is waited for; ``""`` for a wait and a delay."""
+
 
 ISSUE_SLOTS = sum(capacity for slot, capacity in CAPACITY.items() if slot not in ("FILL", "SPILL"))
 """Slots of one bundle. Fills and spills are loads and stores, counted once more for themselves."""
@@ -107,8 +127,7 @@ class Shares:
         """
         bundles = listing.bundles
         self._blocks = blocks
-        reads = reads_of(bundles)
-        self.where = places(bundles, reads, elsewhere)
+        self.where = places(bundles, elsewhere)
         """Place of every instruction, bundle by bundle."""
         self.slots = np.zeros((len(bundles), len(SLOTS)), np.int64)
         """Instructions per bundle and slot class."""
@@ -133,19 +152,22 @@ class Shares:
                     self.mxu[address, which] += products
                 elif crossing:
                     self.xlu[address, which] += crossing
-                sharers.append(self._cells.setdefault((place, unit), len(self._cells)))
+                sharers.append(self._cell(place, Activity.ISSUE, unit))
                 number = self._places.setdefault(place, len(self._places))
                 for column in columns:
                     issued.append((address, number, column))
             if bundle and not sharers:
-                sharers = [self._cells.setdefault((place, "SALU"), len(self._cells)) for place in self.where[address]]
+                sharers = [self._cell(place, Activity.ISSUE, "SALU") for place in self.where[address]]
             shared += [(address, cell, len(sharers)) for cell in sharers]
-        for stall in stalls(bundles, reads, blocks, self.where):
-            cells = [self._cells.setdefault((place, f"stall:{unit}"), len(self._cells)) for place, unit in stall.blamed]
+        for stall in stalls(bundles, blocks, self.where):
+            cells = [self._cell(place, Activity.STALL, unit) for place, unit in stall.blamed]
             shared += [(a, cell, len(cells)) for a in range(stall.start, stall.end) for cell in cells]
         self._shared = np.array(shared, np.int64).reshape(-1, 3)
         self._issued = np.array(issued, np.int64).reshape(-1, 3)
         np.add.at(self.slots, (self._issued[:, 0], self._issued[:, 2]), 1)
+
+    def _cell(self, place: Place, activity: Activity, unit: str) -> int:
+        return self._cells.setdefault(Cell(place, activity, unit), len(self._cells))
 
     def times(self, counts: Sequence[int]) -> np.ndarray:
         """Executions per bundle, from executions per block."""
@@ -154,6 +176,10 @@ class Shares:
             steps[start] += count
             steps[end] -= count
         return np.cumsum(steps[:-1])
+
+    def slot_issues(self, times: np.ndarray) -> dict[str, int]:
+        """Executed instructions per slot."""
+        return dict(zip(SLOTS, (int(n) for n in times @ self.slots), strict=True))
 
     def empty_slots(self, times: np.ndarray) -> dict[Cell, Fraction]:
         """Issue slots left empty, shared out as the cycles of their bundles are."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,8 @@ from ratchet.account.shares import Shares
 from ratchet.chips.units import CAPACITY, SLOTS
 from ratchet.machine.dma import Ends
 from ratchet.machine.grid_steps import KernelSteps
+from ratchet.machine.record import Record
 from ratchet.values import Span
-
-if TYPE_CHECKING:
-    from ratchet.account.timeline import Record
 
 WINDOW_STEPS = 32
 """Grid steps kept at the beginning, in the middle and at the end of a kernel."""
@@ -229,8 +227,8 @@ def _transfer_spans(record: Record, windows: list[tuple[int, int]]) -> list[Span
     for start, end, flag in waits:
         if gaps.keeps(start):
             name = f"wait {end - start} cycles"
-            said: Attributes = {"for": record.flag_name(flag)}
-            spans.append(Span(lane="DMA wait", name=name, start_cycles=start, end_cycles=end, attributes=said))
+            waited: Attributes = {"for": record.flag_name(flag)}
+            spans.append(Span(lane="DMA wait", name=name, start_cycles=start, end_cycles=end, attributes=waited))
         else:
             gaps.add("DMA wait", start, end, end - start)
     spans += gaps.spans()

@@ -2,53 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from ratchet.account.blame import add_up, place_of_listing, regions, step_kinds
-from ratchet.account.losses import losses
+from ratchet.account.blame import blame
+from ratchet.account.regions import place_of_listing
 from ratchet.account.shares import Shares
 from ratchet.account.spans import make_spans
 from ratchet.chips import Chip
 from ratchet.chips.units import CAPACITY, SLOTS
-from ratchet.machine.dma import GRANULE_BYTES, DmaEngine, Ends
-from ratchet.machine.grid_steps import GridSteps
-from ratchet.machine.translate import Translated
-from ratchet.values import OpCost, Timeline
-from ratchet.values.blame import Blame
+from ratchet.machine.dma import GRANULE_BYTES
+from ratchet.machine.record import Record
+from ratchet.values import LinkUse, OpCost, Timeline
+from ratchet.values.omission import LocalCopies, LongProgram, Omission, Unmodelled
 
 LONG_PROGRAM_BUNDLES = 20_000
 """Programs from this length on may pay for fetching instruction overlays, which nobody has measured."""
-
-
-class OpRun(NamedTuple):
-    """One execution of an HLO op."""
-
-    name: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """What happened in one run."""
-
-    cycles: int
-    units: Mapping[str, tuple[Translated, bool]]
-    """Per listing: its translation with block counts, and whether it is a Pallas kernel."""
-    op_cycles: Mapping[str, tuple[int, int]]
-    """Per HLO op: executions and cycles."""
-    op_runs: Ends
-    opcodes: Mapping[str, str]
-    unit_of_op: Mapping[str, str]
-    steps: GridSteps
-    """What happened in each grid step, and where was waited."""
-    memory: DmaEngine
-    flag_name: Callable[[int], str]
-    op_of_flag: Callable[[int], str]
-    """The asynchronous op of the entry computation whose end a sync flag signals, or ``""``."""
-    not_modelled: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +51,24 @@ def count(shares: Shares, counts: Sequence[int]) -> Counts:
     return Counts(
         bundles=int(times.sum()),
         empty=int(times[shares.empty].sum()),
-        slots=dict(zip(SLOTS, (int(n) for n in times @ shares.slots), strict=True)),
+        slots=shares.slot_issues(times),
         mxu_cycles=int((times @ shares.mxu).sum()),
     )
 
 
-def build(record: Record, *, chip: Chip, compiler: str, detail: bool) -> Timeline:
-    """Puts the timeline together. Raises Refusal for opcodes whose unit is not known."""
+def build(record: Record, *, chip: Chip, compiler: str, detail: bool, links: Sequence[LinkUse] = ()) -> Timeline:
+    """Puts the timeline of one chip together.
+
+    Args:
+        record: of its run.
+        chip: that ran.
+        compiler: version, for messages.
+        detail: keep many more single grid steps in the spans.
+        links: what went over each link of the slice.
+
+    Raises:
+        Refusal: SCHEDULE_UNKNOWN for an opcode whose unit is not known.
+    """
     shares = shares_of(record, compiler=compiler)
     counts = {name: count(shares[name], translated.counts) for name, (translated, _) in record.units.items()}
     total = Counts(
@@ -98,7 +79,6 @@ def build(record: Record, *, chip: Chip, compiler: str, detail: bool) -> Timelin
     )
     memory = record.memory
     steps = sum(_grid_steps(record, name) for name in record.units)
-    blame = _blame(record, shares, chip)
     return Timeline(
         chip=chip.name,
         compiler=compiler,
@@ -115,26 +95,8 @@ def build(record: Record, *, chip: Chip, compiler: str, detail: bool) -> Timelin
         grid_steps=steps,
         ops=_op_costs(record),
         spans=make_spans(record, shares, detail=detail, mxu_per_core=chip.mxu_per_core),
-        losses=tuple(loss.words for loss in blame.losses),
         not_modelled=_not_modelled(record),
-        blame=blame,
-    )
-
-
-def _blame(record: Record, shares: Mapping[str, Shares], chip: Chip) -> Blame:
-    found = regions(record, shares)
-    kinds = step_kinds(record, shares)
-    instances: dict[str, int] = {}
-    for name, (runs, _) in record.op_cycles.items():
-        unit = record.unit_of_op.get(name, name)
-        place = place_of_listing(record, unit) if unit in record.units else None
-        if place is not None:
-            instances[place.file] = instances.get(place.file, 0) + runs
-    return Blame(
-        lines=add_up(found),
-        regions=tuple(region.cost for region in found),
-        steps=kinds,
-        losses=losses(found, kinds, cycles=record.cycles, chip=chip, instances=instances),
+        blame=blame(record, shares, links),
     )
 
 
@@ -157,34 +119,31 @@ def _op_costs(record: Record) -> tuple[OpCost, ...]:
         OpCost(name=name, opcode=record.opcodes.get(name, "runtime"), executions=runs, cycles=cycles)
         for name, (runs, cycles) in record.op_cycles.items()
     ]
+    costs += [
+        OpCost(name=name, opcode=record.opcodes[name], executions=1, cycles=cycles)
+        for name, cycles in _top_level_waits(record).items()
+    ]
     rest = record.cycles - sum(cost.cycles for cost in costs)
-    waits = _top_level_waits(record)
-    for name, cycles in waits.items():
-        costs.append(OpCost(name=name, opcode="copy-done", executions=1, cycles=cycles))
-        rest -= cycles
-    costs.append(OpCost(name="(top level)", opcode="", executions=1, cycles=rest))
+    costs.append(OpCost(name="", opcode="", executions=1, cycles=rest))
     return tuple(sorted(costs, key=lambda cost: -cost.cycles))
 
 
-def _top_level_waits(record: Record) -> dict[str, int]:
+def _top_level_waits(record: Record) -> Mapping[str, int]:
     """Cycles waited per asynchronous op of the entry computation."""
-    found: dict[str, int] = {}
+    waits: Counter[str] = Counter()
     for flag, cycles in record.memory.waited_on.items():
         op = record.op_of_flag(flag)
         if op:
-            found[op] = found.get(op, 0) + cycles
-    return found
+            waits[op] += cycles
+    return waits
 
 
-def _not_modelled(record: Record) -> tuple[str, ...]:
-    found = ["clock throttling under power limits, contention for VMEM ports, the launch from the host"]
+def _not_modelled(record: Record) -> tuple[Omission, ...]:
+    omissions: list[Omission] = [Unmodelled.SURROUNDINGS]
     for name, (translated, _) in record.units.items():
         length = len(translated.listing.bundles)
         if length >= LONG_PROGRAM_BUNDLES:
-            found.append(f"instruction fetches of {name}: {length} bundles is a very long program")
+            omissions.append(LongProgram(program=name, bundles=length))
     if record.memory.local_granules:
-        size = record.memory.local_granules * GRANULE_BYTES
-        found.append(
-            f"measured speed of DMAs between on-chip memories ({size} bytes here): bandwidth and latency assumed"
-        )
-    return (*found, *record.not_modelled)
+        omissions.append(LocalCopies(bytes=record.memory.local_granules * GRANULE_BYTES))
+    return (*omissions, *record.not_modelled)

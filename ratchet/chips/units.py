@@ -171,7 +171,12 @@ def xlu_cycles(opcode: str) -> int:
 
 
 @cache
+def named_unit(opcode: str) -> str:
+    """The matrix or cross-lane unit in an opcode: ``mxu2`` for ``vmatmul.bf16.gmra.mxu2``; ``""`` for none."""
+    match = re.search(r"(?:mxu|xlu)\d", opcode)
+    return match.group() if match else ""
+
+
 def unit_number(opcode: str) -> int:
     """Which of the units of its kind an instruction names: 2 for ``vmatmul.bf16.gmra.mxu2``; 0 if it names none."""
-    match = re.search(r"[mx][xl]u(\d)", opcode)
-    return int(match.group(1)) if match else 0
+    return int(named_unit(opcode)[-1:] or 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from ratchet.values.place import Window
 from ratchet.values.status import Refusal, Status
 
 ROLES = (
@@ -44,14 +44,6 @@ _WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|ou
 _STARTED = re.compile(r"^output of ([^@]*?)-start([^@]*)(?:@|$)")
 
 
-class Window(NamedTuple):
-    """The window of a kernel that the compiler's pipeline copies."""
-
-    kind: str
-    """``input`` or ``output``."""
-    number: int
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Allocation:
     """A ``#allocation`` of the outline."""
@@ -68,6 +60,7 @@ class Allocation:
     role: str = ""
     """One of :data:`ROLES`, :data:`NULL`, :data:`CONSTANT` or ``""``."""
     window: Window | None = None
+    """Which window of a kernel it holds, if any."""
     awaited_op: str = ""
     """Of a sync flag: the HLO instruction (``copy-done.3``) that waits for it at the top level."""
 
@@ -120,6 +113,6 @@ def _read(name: str, space: str, size: int, offset: int | None, flags: str, tag:
         fixed=fixed,
         tag=tag,
         role=role,
-        window=Window(window[1], int(window[2])) if window else None,
+        window=Window(kind=window[1], number=int(window[2])) if window else None,
         awaited_op=f"{started[1]}-done{started[2]}" if started else "",
     )

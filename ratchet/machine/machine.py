@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from ratchet.account.timeline import OpRun, Record, build
+from ratchet.account.timeline import build
 from ratchet.chips import Chip
 from ratchet.chips.constants import constants_for
 from ratchet.dump.files import TOP, Dumps
@@ -30,8 +30,10 @@ from ratchet.machine.grid_steps import GridSteps
 from ratchet.machine.inputs import Inputs, ScalarInputs, operand_unknown
 from ratchet.machine.known import WORDS_PER_GRANULE, KnownMemory
 from ratchet.machine.programs import Programs, Unit
+from ratchet.machine.record import OpRun, Record
 from ratchet.machine.unknown import UndecidedBranch, Unknown, UnknownSteers
 from ratchet.values import Timeline
+from ratchet.values.omission import UndecidedBranches, Unmodelled
 from ratchet.values.status import Refusal, Status
 
 _FLAG = (1 << 13) - 1
@@ -111,13 +113,8 @@ def _slower_way(programs: Programs, hlo: HloModule, chip: Chip, compiler: str, s
         machine = Machine(programs, hlo, chip, compiler, scalar_inputs, take_undecided=way)
         records.append(machine.execute())
     fast, slow = sorted(records, key=lambda record: record.cycles)
-    return replace(slow, not_modelled=(undecided(fast.cycles, slow.cycles, chip), *slow.not_modelled))
-
-
-def undecided(fast_cycles: int, slow_cycles: int, chip: Chip) -> str:
-    """What is said of a program whose branches on computed values were taken both ways."""
-    both = " and ".join(f"{cycles / chip.clock_hz * 1e3:.4g} ms" for cycles in (fast_cycles, slow_cycles))
-    return f"branches on computed values: taking all or none of them makes {both}, the slower is reported"
+    undecided = UndecidedBranches(fast_cycles=fast.cycles, slow_cycles=slow.cycles)
+    return replace(slow, not_modelled=(undecided, *slow.not_modelled))
 
 
 class Machine(Arithmetic):
@@ -148,7 +145,7 @@ class Machine(Arithmetic):
         self._steps = GridSteps()
         self._op_runs = Ends(20_000)
         self._op_cycles: dict[str, list[int]] = {}
-        self._not_modelled: set[str] = set()
+        self._not_modelled: set[Unmodelled] = set()
         self._memory = DmaEngine(chip, constants_for(chip), self._deadlock)
         self._known = KnownMemory()
         self.smem: dict[int, object] = {}
@@ -171,7 +168,7 @@ class Machine(Arithmetic):
             memory=self._memory,
             flag_name=self._addresses.flag_name,
             op_of_flag=self._addresses.awaited_op,
-            not_modelled=tuple(sorted(self._not_modelled)),
+            not_modelled=tuple(one for one in Unmodelled if one in self._not_modelled),
         )
 
     # --- preparation ---
@@ -269,7 +266,7 @@ class Machine(Arithmetic):
     def check(self, failed: object, address: int, index: int) -> None:
         """An assertion that the compiler planted; it stops the program if ``failed``."""
         if isinstance(failed, Unknown):
-            self._not_modelled.add("assertions on values that vector code computes: they are taken to hold")
+            self._not_modelled.add(Unmodelled.COMPUTED_ASSERTIONS)
         if failed is not True:
             return
         notes = self._instruction(address, index).notes

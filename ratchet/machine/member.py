@@ -25,6 +25,7 @@ from ratchet.machine.machine import Machine
 from ratchet.machine.programs import Programs, Unit
 from ratchet.machine.translate import DELAY_SLOTS
 from ratchet.machine.unknown import Unknown
+from ratchet.values.omission import Unmodelled
 
 _CHIP = (1 << 14) - 1
 _FLAG_OF_COPY = (1 << 13) - 1
@@ -35,10 +36,6 @@ _TO_A_CHIP = (1, 1 + (_CORE_0 << 12))
 
 _DEVICE_TABLE = 1024
 """HBM address of the runtime's table of chips by place in the mesh: below all buffers."""
-
-LAUNCH_CHECK = (
-    "the launch check: before the program the chips compare what each was asked to run, which is taken to agree"
-)
 
 
 @dataclass
@@ -122,7 +119,7 @@ class Member(Machine):
                 self._launch_records = range(where, where + records * GRANULES_PER_ADDRESS)
                 record = _row((START_UP["launch barrier id"], START_UP["program descriptor state"]))
                 self._known.write("hbm", where, record * records)
-                self._not_modelled.add(LAUNCH_CHECK)
+                self._not_modelled.add(Unmodelled.LAUNCH_CHECK)
 
     # --- waiting ---
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
-from ratchet.account.timeline import Record, build
+from ratchet.account.timeline import build
 from ratchet.chips import Chip
 from ratchet.dump.files import Dumps
 from ratchet.dump.hlo import HloModule
@@ -20,11 +20,12 @@ from ratchet.machine.dma import Ends
 from ratchet.machine.inputs import ScalarInputs
 from ratchet.machine.interleaving import Interleaving
 from ratchet.machine.links import Ici, Links, Message, ici_for
-from ratchet.machine.machine import undecided
 from ratchet.machine.member import Member, Shared
 from ratchet.machine.programs import Programs
+from ratchet.machine.record import Record
 from ratchet.machine.unknown import UndecidedBranch
 from ratchet.values import LinkUse, Span, Timeline
+from ratchet.values.omission import LinkModel, OpenSemaphore, UndecidedBranches
 from ratchet.values.status import Refusal, Status
 
 KEPT_SPANS = 400
@@ -92,7 +93,8 @@ def run_slice(
     except UndecidedBranch:
         ways = [whole.run(detail=detail, take_undecided=way) for way in (True, False)]
         fast, slow = sorted(ways, key=lambda timeline: timeline.cycles)
-        return replace(slow, not_modelled=(undecided(fast.cycles, slow.cycles, chip), *slow.not_modelled))
+        undecided = UndecidedBranches(fast_cycles=fast.cycles, slow_cycles=slow.cycles)
+        return replace(slow, not_modelled=(undecided, *slow.not_modelled))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,35 +134,18 @@ class _Slice:
         return replace(slowest, chips=tuple(chips), links=use)
 
     def _one(self, member: Member, record: Record, shared: Shared, use: Sequence[LinkUse], detail: bool) -> Timeline:
-        timeline = build(record, chip=self.chip, compiler=self.compiler, detail=detail)
-        waited = member.memory.remote_wait_cycles
-        said = [f"speed and latency of the links between chips: {self.ici.source}"]
-        left = member.unsettled()
-        if left:
-            what = ", ".join(f"{name} at {value}" for name, value in left.items())
-            said.append(f"semaphores between chips that do not end at 0: {what}")
+        timeline = build(record, chip=self.chip, compiler=self.compiler, detail=detail, links=use)
+        open_semaphores = [OpenSemaphore(name=name, value=value) for name, value in member.unsettled().items()]
+        link_model = LinkModel(link_bytes_per_s=self.ici.link_bytes_per_s, hop_s=self.ici.hop_s)
         return replace(
             timeline,
             chip_index=member.number,
             ici_bytes=member.sent_bytes,
-            ici_wait_cycles=waited,
+            ici_wait_cycles=member.memory.remote_wait_cycles,
             launch_cycles=member.launch_cycles,
             spans=(*timeline.spans, *_spans(member, shared.links.log, timeline.cycles, record)),
-            losses=_with_links(timeline, waited, use),
-            not_modelled=(*timeline.not_modelled, *said),
+            not_modelled=(*timeline.not_modelled, link_model, *open_semaphores),
         )
-
-
-def _with_links(timeline: Timeline, waited: int, use: Sequence[LinkUse]) -> tuple[str, ...]:
-    """The losses, with what the links cost before the sentence on waiting in general."""
-    cycles = max(1, timeline.cycles)
-    if waited < 0.005 * cycles:
-        return timeline.losses
-    busy = max(link.busy_cycles for link in use) / cycles
-    cause = "bandwidth of the links" if busy > 0.8 else "hops and the other chips' pace"
-    sentence = f"{waited / cycles:.0%} of cycles wait for traffic between chips (busiest link {busy:.0%} busy): {cause}"
-    place = next((i for i, text in enumerate(timeline.losses) if "wait for DMAs" in text), len(timeline.losses))
-    return (*timeline.losses[:place], sentence, *timeline.losses[place:])
 
 
 def _spans(member: Member, log: Ends, cycles: int, record: Record) -> list[Span]:

@@ -4,8 +4,11 @@ Units are in the field names. Bytes are bytes, not KiB; cycles are cycles of the
 """
 
 from ratchet.values.artefact import ArraySpec, Artefact, Mesh
-from ratchet.values.blame import Blame, LineCost, Loss, RegionCost, StepKind
+from ratchet.values.blame import Blame, LineCost, RegionCost, StepKind
+from ratchet.values.loss import Loss
+from ratchet.values.omission import Omission
 from ratchet.values.parity import Parity
+from ratchet.values.place import Place, SourceLine
 from ratchet.values.program import Copy, Footprint, Program, VmemBuffer
 from ratchet.values.row import Decision, Row
 from ratchet.values.samples import Launch, Paired, Samples
@@ -31,15 +34,18 @@ __all__ = [
     "LinkUse",
     "Loss",
     "Mesh",
+    "Omission",
     "OpCost",
     "Paired",
     "Parity",
+    "Place",
     "Program",
     "Refusal",
     "RegionCost",
     "Row",
     "Samples",
     "Score",
+    "SourceLine",
     "Span",
     "Status",
     "Step",

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ratchet.values.loss import Loss
+from ratchet.values.place import Place
+
+STALLS, WAITS = "stalls", "waits"
+"""What a region may be bound by besides a unit: empty bundles, and waiting for DMAs and semaphores."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LineCost:
     """What one source line costs, or one thing that has no line."""
 
-    where: str
-    """``kernel.py:45``; or in words what has no line there: pipeline code, an HLO op, a DMA waited for."""
-    line: int
-    """0 where ``where`` is no source line."""
+    place: Place
     cycles: int
     issue_cycles: Mapping[str, int]
     """Bundles that issue, shared out, by unit: MXU XLU VALU VPOP EUP VLOAD VSTORE SALU, and SPILL and FILL apart."""
@@ -33,14 +36,6 @@ class LineCost:
     """Issue slots left empty in this line's cycles."""
     spill_stores: int
     spill_loads: int
-
-    @property
-    def main_unit(self) -> str:
-        """Where most of the line's cycles go: a unit, ``waits for XLU``, ``waits for DMA``."""
-        parts = {unit: cycles for unit, cycles in self.issue_cycles.items()}
-        parts |= {"waits" if unit == "?" else f"waits for {unit}": n for unit, n in self.stall_cycles.items()}
-        parts |= {"waits for DMA": self.wait_cycles, "delay": self.delay_cycles}
-        return max(parts, key=lambda name: parts[name])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +55,8 @@ class RegionCost:
     """Least time for which each resource is needed: the busiest matrix and cross-lane unit, instructions over slots
     for the others, and ``HBM`` for the transfers issued here."""
     critical: str
-    """What takes longest of: each unit, ``dependencies`` (stalls), ``DMA waits``; ``HBM`` only where it is busy for
-    more than half of the time, because transfers go on beside everything else."""
+    """What takes longest of: each unit, ``STALLS``, ``WAITS``; ``HBM`` only where it is busy for more than half of the
+    time, because transfers go on beside everything else; ``""`` outside kernels."""
     lines: tuple[LineCost, ...]
     """Costliest first."""
 
@@ -71,6 +66,7 @@ class StepKind:
     """Grid steps that took the same way through the program."""
 
     kernel: str
+    """Name of the kernel's dump; ``""`` for rare kinds of all kernels together."""
     steps: int
     cycles: int
     """All together."""
@@ -83,19 +79,6 @@ class StepKind:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loss:
-    """Something that costs time, and what would be left without it."""
-
-    kind: str
-    """``spills``, ``stalls``, ``waits``, ``idle steps``, ``outside``, ``bound``."""
-    cycles: int
-    """What removing it would save at best: the run's cycles less ``ceiling_cycles``."""
-    ceiling_cycles: int
-    """The run at best if this alone were gone."""
-    words: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Blame:
     """Every cycle of a run, by source line, by region and by kind of grid step."""
 
@@ -104,6 +87,6 @@ class Blame:
     regions: tuple[RegionCost, ...]
     """In order of time, kernel by kernel."""
     steps: tuple[StepKind, ...]
-    """Costliest first; rare ones are put together in a last one with ``kernel`` ``(others)``."""
+    """Costliest first; rare ones are put together in a last one without a ``kernel``."""
     losses: tuple[Loss, ...]
-    """Largest first."""
+    """Largest first; what bounds the kernels last."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ratchet.values.blame import Blame
+from ratchet.values.omission import Omission
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +23,10 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class OpCost:
-    """One HLO instruction of the entry computation."""
+    """One HLO instruction of the entry computation, or the code around all of them."""
 
     name: str
+    """``""`` for the code around all instructions, the top level."""
     opcode: str
     executions: int
     cycles: int
@@ -72,10 +74,10 @@ class Timeline:
     """Executions of the kernels' pipeline loop bodies."""
     ops: tuple[OpCost, ...]
     spans: tuple[Span, ...]
-    losses: tuple[str, ...]
-    """What costs most, in words, largest first."""
-    not_modelled: tuple[str, ...]
-    """What is left out for this very program, in words."""
+    not_modelled: tuple[Omission, ...]
+    """What is left out or assumed for this very program."""
+    blame: Blame
+    """Where every cycle went, by source line, region and kind of grid step, and what costs most."""
     chip_index: int = 0
     """Which chip of the slice this is, by the compiler's logical id."""
     ici_bytes: int = 0
@@ -87,8 +89,6 @@ class Timeline:
     chips: tuple[Timeline, ...] = ()
     """Every chip of the slice, in order; empty for a program on one chip."""
     links: tuple[LinkUse, ...] = ()
-    blame: Blame | None = None
-    """Where every cycle went, by source line, region and kind of grid step."""
 
     @property
     def latency_ms(self) -> float:

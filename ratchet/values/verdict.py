@@ -11,7 +11,7 @@ from ratchet.values.samples import Paired, Samples
 from ratchet.values.status import Status
 from ratchet.values.timeline import Timeline
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the JSON document that ``--json`` prints (``ratchet/verdict.schema.json``)."""
 
 
@@ -118,9 +118,8 @@ class Verdict:
     paired: Paired | None = None
     """Measured beside the incumbent: which of the two is faster."""
     claims: tuple[Claim, ...] = ()
-    losses: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What a reader must know: audit findings and what the model leaves out."""
+    """What a reader must know besides ``timeline.not_modelled``."""
     source_sha256: str
     seconds: float
 

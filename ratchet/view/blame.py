@@ -5,32 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ratchet.values import Timeline
-from ratchet.values.blame import Blame, LineCost, RegionCost, StepKind
+from ratchet.values.blame import STALLS, WAITS, Blame, LineCost, RegionCost, StepKind
+from ratchet.values.place import SourceLine
+from ratchet.view.losses import losses_in_words
+from ratchet.view.places import where
 from ratchet.view.text import clean
 
 _WHERE = 34
 _SOURCE = 60
 _PARTS = 3
-"""Parts of a line's cycles that are told."""
+"""Parts of a line's cycles that are shown."""
 _LEAST = 0.001
 """Lines below this share of the run are put together."""
+_LIMITS = {STALLS: "dependencies", WAITS: "DMA waits"}
+_OTHERS = "(others)"
 
 
 def blame_text(timeline: Timeline, *, title: str, kernel_file: str = "", source: str = "") -> str:
-    """All of ``timeline.blame``, without a final newline; ``""`` where there is none.
+    """All of ``timeline.blame``, without a final newline.
 
     ``source`` is the text of the kernel file and ``kernel_file`` its name: lines are quoted below their costs.
     """
     blame = timeline.blame
-    if blame is None:
-        return ""
     quoted = source.splitlines()
     lines = [
-        f"{clean(title)} (modelled, TPU {timeline.chip}, {clean(timeline.compiler)}): "
+        f"blame of {clean(title)} (modelled, TPU {timeline.chip}, {clean(timeline.compiler)}): "
         f"{timeline.cycles:,} cycles, {timeline.latency_ms:.4f} ms",
         "",
         "losses, largest first",
-        *(f"  {place}. {clean(loss.words)}" for place, loss in enumerate(blame.losses, start=1)),
+        *(f"  {rank}. {sentence}" for rank, sentence in enumerate(losses_in_words(timeline), start=1)),
         "",
         "lines: every cycle is in one row; a bundle is shared equally by its instructions, an empty one goes to what",
         "the next one waits for (? where that is not known); slots are issue slots left empty in the row's cycles",
@@ -40,7 +43,7 @@ def blame_text(timeline: Timeline, *, title: str, kernel_file: str = "", source:
         *_regions(blame.regions),
     ]
     if blame.steps:
-        lines += ["", "grid steps by the way they took through the program", *_steps(blame.steps)]
+        lines += ["", "grid steps by the path they took through the program", *_steps(blame.steps)]
     return "\n".join(lines)
 
 
@@ -71,15 +74,16 @@ def _row(line: LineCost, cycles: int) -> str:
     mostly = ", ".join(f"{part} {parts[part] / max(1, line.cycles):.0%}" for part in largest)
     shares = " ".join(f"{part / cycles:>5.1%}" for part in (issue, stall, line.wait_cycles))
     return (
-        f"  {line.cycles:>11,} {line.cycles / cycles:>5.1%}  {clean(line.where, _WHERE):{_WHERE}} {shares} "
+        f"  {line.cycles:>11,} {line.cycles / cycles:>5.1%}  {clean(where(line.place), _WHERE):{_WHERE}} {shares} "
         f"{line.empty_slots:>12,} {line.spill_stores:>8,} {line.spill_loads:>8,}  {mostly}"
     )
 
 
 def _quote(line: LineCost, quoted: Sequence[str], kernel_file: str) -> str:
-    if not line.line or line.where != f"{kernel_file}:{line.line}" or line.line > len(quoted):
+    place = line.place
+    if not isinstance(place, SourceLine) or place.file != kernel_file or place.line > len(quoted):
         return ""
-    return clean(quoted[line.line - 1].strip(), _SOURCE)
+    return clean(quoted[place.line - 1].strip(), _SOURCE)
 
 
 def _regions(regions: Sequence[RegionCost]) -> Iterator[str]:
@@ -89,7 +93,7 @@ def _regions(regions: Sequence[RegionCost]) -> Iterator[str]:
         units = ", ".join(f"{unit} {needed / cycles:.0%}" for unit, needed in busy if needed)
         named = f"{clean(region.kernel)} {region.name}".strip()
         per_step = f" ({region.cycles / region.steps:,.0f} a step)" if region.steps else ""
-        bound = f"; bound by {region.critical}" if region.critical else ""
+        bound = f"; bound by {_LIMITS.get(region.critical, region.critical)}" if region.critical else ""
         yield (
             f"  {named}: {region.cycles:,} cycles{per_step}, {region.stall_cycles / cycles:.0%} empty, "
             f"{region.wait_cycles / cycles:.0%} waiting for DMAs{f'; busy: {units}' if units else ''}{bound}"
@@ -103,7 +107,7 @@ def _steps(kinds: Sequence[StepKind]) -> Iterator[str]:
             f"{kind.least_cycles:,}–{kind.most_cycles:,}"
         )  # fmt: skip
         yield (
-            f"  {kind.steps:>9,} of {clean(kind.kernel)}: {each} cycles each, {kind.cycles:,} together; matrix units "
-            f"{kind.mxu_cycles / cycles:.0%} busy, {kind.stall_cycles / cycles:.0%} empty, "
+            f"  {kind.steps:>9,} of {clean(kind.kernel) or _OTHERS}: {each} cycles each, {kind.cycles:,} together; "
+            f"matrix units {kind.mxu_cycles / cycles:.0%} busy, {kind.stall_cycles / cycles:.0%} empty, "
             f"{kind.wait_cycles / cycles:.0%} waiting for DMAs"
         )

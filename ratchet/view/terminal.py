@@ -9,10 +9,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Timeline, Verdict
+from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Step, Timeline, Verdict
 from ratchet.values.status import Status
+from ratchet.view.losses import losses_in_words, notes
 from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import change, fixed, kind_of, number, size
+from ratchet.view.words import change, fixed, kind_of, number, reason_beyond, size, summary_beyond
 
 WIDTH = 108
 _LABEL = 12
@@ -91,7 +92,7 @@ def _pairs(
     if verdict.score is None:
         yield from _listed("why", clean_lines(verdict.reason), limit=6)
         failed = [step for step in verdict.steps if step.status is not Status.PASS]
-        yield from _listed("failed step", [f"{s.name} after {s.seconds:.1f} s: {s.summary}" for s in failed], limit=2)
+        yield from _listed("failed step", [_failed(verdict, step) for step in failed], limit=2)
     yield "kernel", f"{verdict.kernel} · {verdict.kernel_name} · sha256 {verdict.source_sha256[:12]}"
     how = "modelled: no device was timed" if kind == "modelled" else "measured on the device"
     device = conditions.chip if conditions.evaluator in ("cpu", "gpu") else f"TPU {conditions.chip}"
@@ -107,13 +108,20 @@ def _pairs(
         yield from _copies(verdict.copies)
     if verdict.parity is not None:
         yield "correctness", _parity(verdict.parity)
-    losses = [f"{place}. {loss}" for place, loss in enumerate(verdict.losses[:_LOSSES], start=1)]
-    yield from _listed("losses", losses, limit=_LOSSES)
+    if verdict.timeline is not None:
+        sentences = losses_in_words(verdict.timeline)[:_LOSSES]
+        yield from _listed("losses", [f"{rank}. {said}" for rank, said in enumerate(sentences, start=1)], limit=_LOSSES)
     wrong = [claim for claim in verdict.claims if not claim.agrees]
     yield from _listed("claims", [f"{c.what}: claimed {c.claimed}, found {c.found}" for c in wrong], limit=3)
-    yield from _listed("notes", verdict.notes, limit=_NOTES)
-    yield "decision", f"{decision}: {reason}" if reason else decision
+    yield from _listed("notes", notes(verdict), limit=_NOTES)
+    why = reason_beyond(verdict, reason)
+    yield "decision", f"{decision}: {why}" if why else decision
     yield "evidence", " · ".join((*evidence, f"commit {commit[:12]}" if commit else f"experiment {id}"))
+
+
+def _failed(verdict: Verdict, step: Step) -> str:
+    summary = summary_beyond(verdict, step)
+    return f"{step.name} after {step.seconds:.1f} s" + (f": {summary}" if summary else "")
 
 
 def _listed(label: str, lines: Sequence[str], *, limit: int) -> Lines:
@@ -172,8 +180,8 @@ def _chips(timeline: Timeline, score: Score | None) -> str:
     busiest = max(timeline.links, key=lambda link: link.bytes, default=None)
     said = [
         f"{len(timeline.chips)}, chip {timeline.chip_index} the slowest",
-        f"{timeline.launch_cycles * us:.1f} us of it are their meeting before the program",
-        f"{timeline.ici_wait_cycles * us:.1f} us waiting for each other, that included",
+        f"{timeline.launch_cycles * us:.1f} us of it are the launch barrier before the program",
+        f"{timeline.ici_wait_cycles * us:.1f} us waiting for each other, the barrier included",
     ]
     if busiest is not None:
         share = f", {score.ici_util_pct:.2f} % of what it can carry" if score else ""

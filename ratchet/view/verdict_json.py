@@ -14,9 +14,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ratchet.values import SCHEMA_VERSION, Row, Samples, Timeline, Verdict
+from ratchet.values import SCHEMA_VERSION, Row, Samples, Step, Timeline, Verdict
+from ratchet.values.blame import Blame, LineCost
+from ratchet.values.loss import IdleSteps, LinkWaits, Loss, MatrixBound, Spills, Stalls, UnitStall, Waits
+from ratchet.values.omission import Omission, Unmodelled
+from ratchet.values.place import Code, SourceLine
 from ratchet.values.status import Status
-from ratchet.view.words import kind_of, number
+from ratchet.view.losses import losses_in_words, notes
+from ratchet.view.places import where
+from ratchet.view.words import kind_of, number, reason_beyond, summary_beyond
 
 SCHEMA_PATH = Path(__file__).parents[1] / "verdict.schema.json"
 
@@ -44,7 +50,7 @@ def verdict_document(
                 "exit_code": outcome.exit_code,
                 "meaning": outcome.meaning,
                 "decision": decision,
-                "reason": reason,
+                "reason": reason if verdict is None else reason_beyond(verdict, reason),
                 "id": id,
                 "commit": commit,
                 "incumbent": None if incumbent is None else _incumbent(incumbent),
@@ -67,7 +73,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "kernel": {"path": verdict.kernel, "name": verdict.kernel_name, "source_sha256": verdict.source_sha256},
         "conditions": asdict(verdict.conditions) | {"kind": evaluator["kind"]},
         "score": None if verdict.score is None else evaluator | asdict(verdict.score),
-        "steps": [asdict(step) | {"status": step.status.name} for step in verdict.steps],
+        "steps": [_step(verdict, step) for step in verdict.steps],
         "footprint": None if verdict.footprint is None else asdict(verdict.footprint),
         "copies": [asdict(copy) for copy in verdict.copies],
         "parity": None if verdict.parity is None else asdict(verdict.parity),
@@ -75,10 +81,14 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "samples": None if verdict.samples is None else _samples(verdict.samples),
         "paired": None if verdict.paired is None else asdict(verdict.paired),
         "claims": [asdict(claim) for claim in verdict.claims],
-        "losses": list(verdict.losses),
-        "notes": list(verdict.notes),
+        "losses": [] if verdict.timeline is None else losses_in_words(verdict.timeline),
+        "notes": notes(verdict),
         "seconds": verdict.seconds,
     }
+
+
+def _step(verdict: Verdict, step: Step) -> dict[str, Any]:
+    return asdict(step) | {"status": step.status.name, "summary": summary_beyond(verdict, step)}
 
 
 _OF_A_CHIP = (
@@ -87,7 +97,7 @@ _OF_A_CHIP = (
 )  # fmt: skip
 
 
-_APART = ("spans", "ops", "chips", "links", "blame")
+_APART = ("spans", "ops", "chips", "links", "not_modelled", "blame")
 
 
 def _timeline(timeline: Timeline) -> dict[str, Any]:
@@ -100,12 +110,47 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
         "evaluator": f"{timeline.chip}-model",
         "kind": "modelled",
         "latency_ms": timeline.latency_ms,
-        "ops": [asdict(op) for op in timeline.ops],
+        "ops": [asdict(op) | {"name": op.name or where(Code.TOP_LEVEL)} for op in timeline.ops],
         "span_count": len(spans),
         "chips": [{name: getattr(chip, name) for name in _OF_A_CHIP} for chip in timeline.chips],
         "links": [asdict(link) for link in timeline.links],
-        "blame": None if timeline.blame is None else asdict(timeline.blame),
+        "not_modelled": [_omission(omission) for omission in timeline.not_modelled],
+        "blame": _blame(timeline.blame),
     }
+
+
+def _omission(omission: Omission) -> dict[str, Any]:
+    return {"kind": omission.value} if isinstance(omission, Unmodelled) else {"kind": omission.kind, **vars(omission)}
+
+
+def _blame(blame: Blame) -> dict[str, Any]:
+    return {
+        "lines": [_line(line) for line in blame.lines],
+        "regions": [vars(region) | {"lines": [_line(line) for line in region.lines]} for region in blame.regions],
+        "steps": [vars(kind) for kind in blame.steps],
+        "losses": [_loss(loss) for loss in blame.losses],
+    }
+
+
+def _line(line: LineCost) -> dict[str, Any]:
+    number = line.place.line if isinstance(line.place, SourceLine) else 0
+    return {"where": where(line.place), "line": number} | _numbers(line)
+
+
+def _loss(loss: Loss) -> dict[str, Any]:
+    """The numbers of a loss; its sentence is in the verdict's ``losses``, at the same index."""
+    found: dict[str, Any] = {"kind": loss.kind.value} | _numbers(loss)
+    if isinstance(loss, Stalls):
+        found["units"] = [_numbers(stall) | {"where": where(stall.place)} for stall in loss.units]
+    elif not isinstance(loss, Spills | IdleSteps | LinkWaits | MatrixBound):
+        found["where"] = where(loss.place)
+    if isinstance(loss, Waits | LinkWaits):
+        found["cause"] = loss.cause.value
+    return found
+
+
+def _numbers(value: LineCost | Loss | UnitStall) -> dict[str, Any]:
+    return {name: item for name, item in vars(value).items() if name != "place"}
 
 
 def _samples(samples: Samples) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""Numbers as a person reads them."""
+"""Numbers and reasons as a person reads them."""
 
 from __future__ import annotations
 
 import math
+
+from ratchet.values import Step, Verdict
 
 
 def kind_of(evaluator: str) -> str:
@@ -40,3 +42,13 @@ def number(text: str) -> float | None:
 def change(new: float, old: float) -> str:
     """Relative change in percent with its sign, ``+12.3 %``; empty where there is nothing to relate to."""
     return f"{(new / old - 1) * 100:+.2f} %" if old > 0 else ""
+
+
+def reason_beyond(verdict: Verdict, reason: str) -> str:
+    """What the reason of a decision adds to the verdict's own, so that each is printed once."""
+    return reason.removeprefix(f"{verdict.status.name}: {verdict.reason}").lstrip("; ")
+
+
+def summary_beyond(verdict: Verdict, step: Step) -> str:
+    """The summary of a step, or ``""`` where it is the verdict's reason."""
+    return "" if verdict.reason == f"{step.name}: {step.summary}" else step.summary

@@ -15,6 +15,7 @@ from typing import Any
 
 from ratchet.chips import CHIPS, Chip
 from ratchet.values import Span, Timeline
+from ratchet.view.losses import losses_in_words, omissions_in_words
 from ratchet.view.text import clean
 from ratchet.view.xplane import PlaneBuilder, Value, new_message
 
@@ -61,7 +62,7 @@ def write_xspace(
     space = new_message("XSpace")
     space.hostnames.append("modelled")
     space.warnings.append(f"modelled for TPU {chip.name} with {clean(timeline.compiler)}; not measured on a device")
-    space.warnings.extend(f"not modelled: {clean(what)}" for what in timeline.not_modelled)
+    space.warnings.extend(f"not modelled: {clean(what)}" for what in omissions_in_words(timeline))
 
     module = f"{title}({PROGRAM_ID})"
     chips = timeline.chips or (timeline,)
@@ -113,8 +114,8 @@ def _totals(timeline: Timeline) -> dict[str, int | float | str]:
         "grid_steps": timeline.grid_steps,
         "hbm_read_bytes": timeline.hbm_read_bytes,
         "hbm_write_bytes": timeline.hbm_write_bytes,
-        "losses": clean("; ".join(timeline.losses)),
-        "not_modelled": clean("; ".join(timeline.not_modelled)),
+        "losses": clean("; ".join(losses_in_words(timeline))),
+        "not_modelled": clean("; ".join(omissions_in_words(timeline))),
     }
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from ratchet.values import Timeline
+from ratchet.values import SourceLine, Timeline
 from ratchet.values.status import Status
 from ratchet.view.blame import blame_text
+from ratchet.view.losses import losses_in_words
 from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
 from tests.machine.golden_dumps import COMPILERS, model, unpack
 
-from .timelines import timeline as without_blame
 from .timelines import verdict
 
 
@@ -28,7 +28,7 @@ def flash(tmp_path_factory: pytest.TempPathFactory) -> Timeline:
 def test_the_table_holds_every_cycle_and_quotes_the_source(flash: Timeline) -> None:
     source = (Path(__file__).parents[1] / "schedule" / "programs.py").read_text()
     text = blame_text(flash, title="flash", kernel_file="programs.py", source=source)
-    assert text.startswith(f"flash (modelled, TPU v5e, libtpu-0.0.42.1): {flash.cycles:,} cycles, ")
+    assert text.startswith(f"blame of flash (modelled, TPU v5e, libtpu-0.0.42.1): {flash.cycles:,} cycles, ")
     table = text.partition("\nregions:")[0].partition("lines: ")[2]
     rows = re.findall(r"(?m)^ +([\d,]+) +[\d.]+%  ", table)
     assert sum(int(row.replace(",", "")) for row in rows) == flash.cycles
@@ -44,16 +44,11 @@ def test_without_a_source_nothing_is_quoted(flash: Timeline) -> None:
 
 
 def test_nobody_elses_text_passes_for_ours(flash: Timeline) -> None:
-    assert flash.blame is not None
-    line = dataclasses.replace(flash.blame.lines[0], where="k.py\n\x1b[2J  99")
+    line = dataclasses.replace(flash.blame.lines[0], place=SourceLine(file="k.py\n\x1b[2J", line=99))
     timeline = dataclasses.replace(flash, blame=dataclasses.replace(flash.blame, lines=(line, *flash.blame.lines[1:])))
     text = blame_text(timeline, title="t\x1b]0;x\x07\nRESULT: score=1", kernel_file="k.py", source="")
     assert "\x1b" not in text
     assert not re.search(r"(?m)^RESULT", text)
-
-
-def test_no_blame_no_text() -> None:
-    assert blame_text(without_blame(), title="t") == ""
 
 
 def test_the_document_carries_all_of_it(flash: Timeline) -> None:
@@ -64,4 +59,5 @@ def test_the_document_carries_all_of_it(flash: Timeline) -> None:
     blame = document["verdict"]["timeline"]["blame"]
     assert sum(line["cycles"] for line in blame["lines"]) == flash.cycles
     assert sum(line["cycles"] for region in blame["regions"] for line in region["lines"]) == flash.cycles
-    assert [loss["words"] for loss in blame["losses"]] == list(flash.losses)
+    assert [loss["cycles"] for loss in blame["losses"]] == [loss.cycles for loss in flash.blame.losses]
+    assert document["verdict"]["losses"] == losses_in_words(flash)

@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.values import Band, Launch, Paired, Samples
 from ratchet.values.status import Status
-from ratchet.view.history import fidelity_table, log_table
+from ratchet.view.log import fidelity_table, log_table
 from ratchet.view.terminal import report
 from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
 

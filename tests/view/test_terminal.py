@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from ratchet.values import Claim, Copy, Step
+from ratchet.values import Claim, Copy, Step, Timeline
+from ratchet.values.omission import LongProgram, OpenSemaphore
 from ratchet.values.status import Status
-from ratchet.view.history import log_table, show
+from ratchet.view.blame import blame_text
+from ratchet.view.log import log_table, show
 from ratchet.view.progress import Progress
 from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change, fixed, kind_of, size
 
-from .timelines import row, verdict
+from .timelines import blame, row, timeline, verdict
 
 # --- the RESULT line and the report ------------------------------------------------------------
 
@@ -52,26 +54,29 @@ def test_report_of_a_kept_kernel() -> None:
         "12 stores, 15 loads",
         "1 injected by the compiler (4.00 MiB)",
         "worst error 0.410 of its allowance",
-        "3. spills: 1 %",
+        "3. 12 spill stores and 15 loads: the store slot is 50% busy, without them 25%",
         "VMEM: claimed 4.0 MiB, found 9.0 MiB",
         "kept: better",
         "hlo_dumps/e1 · profile_data/e1 · commit cccccccccccc",
     ):
         assert said in text
-    assert "a fourth" not in text
+    assert "4. " not in text
     assert "(128, 64)" not in text, "a claim that agrees is not worth a line"
     lines = text.split("\n")
-    assert 18 <= len(lines) <= 24
+    assert 18 <= len(lines) <= 28
     assert max(map(len, lines)) <= 110
 
 
 def test_report_of_a_failure_says_why_and_where() -> None:
-    failed = verdict(Status.VMEM_OVERFLOW, reason="used 40 MiB\nlimit 16 MiB", footprint=None, parity=None, losses=())
-    text = report(failed, decision="reverted", reason="does not compile", id="e1")
+    summary = "used 40 MiB\nlimit 16 MiB"
+    step = Step(name="compile", status=Status.VMEM_OVERFLOW, seconds=1.25, summary=summary)
+    failed = verdict(Status.VMEM_OVERFLOW, reason=f"compile: {summary}", steps=(step,), footprint=None, parity=None)
+    text = report(failed, decision="reverted", reason=f"VMEM_OVERFLOW: compile: {summary}", id="e1")
     assert text.startswith("VMEM_OVERFLOW: ")
-    assert "used 40 MiB\n" in text
-    assert "limit 16 MiB\n" in text
-    assert "failed step  compile after 1.2 s" in text
+    assert "compile: used 40 MiB\n" in text
+    assert "failed step  compile after 1.2 s\n" in text
+    assert "decision     reverted\n" in text
+    assert text.count("limit 16 MiB") == 1
     assert "latency" not in text
 
 
@@ -207,6 +212,12 @@ def test_clean_text_is_one_visible_line(text: str) -> None:
     assert all(line == clean(line) for line in clean_lines(text))
 
 
+def hostile_timeline(text: str) -> Timeline:
+    """One whose every name is ``text``."""
+    omissions = (LongProgram(program=text, bundles=1), OpenSemaphore(name=text, value=1))
+    return replace(timeline(), blame=blame(9000, file=text), compiler=text, not_modelled=omissions)
+
+
 @given(NASTY)
 def test_nothing_from_outside_can_forge_a_line(text: str) -> None:
     claim = Claim(what=text, claimed=text, found=text, agrees=False)
@@ -219,11 +230,12 @@ def test_nothing_from_outside_can_forge_a_line(text: str) -> None:
         steps=(Step(name=text, status=Status.WRONG_VALUES, seconds=1.0, summary=text),),
         claims=(claim,),
         copies=(copy,),
-        losses=(text,),
         notes=(text,),
+        timeline=hostile_timeline(text),
     )
     check(report(bad, decision=text, reason=text, id=text, commit=text, evidence=(text,)))
     check(report(replace(bad, reason="x"), decision="kept", reason=text, id=text))
+    check(blame_text(hostile_timeline(text), title=text, kernel_file=text, source=f"{text}\n" * 9))
     hostile = row(**dict.fromkeys(vars(row()), text))
     check(log_table([hostile, hostile]))
     check(show(hostile))

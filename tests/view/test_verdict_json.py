@@ -6,11 +6,13 @@ import json
 import jsonschema
 import pytest
 
-from ratchet.values import SCHEMA_VERSION, Decision, Parity
+from ratchet.values import SCHEMA_VERSION, Decision, Parity, Step
+from ratchet.values.loss import LossKind
+from ratchet.values.omission import LinkModel, UndecidedBranches, Unmodelled
 from ratchet.values.status import Status
 from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
 
-from .timelines import row, verdict
+from .timelines import row, timeline, verdict
 
 SCHEMA = json.loads(SCHEMA_PATH.read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -52,7 +54,40 @@ def test_a_kept_kernel() -> None:
 def test_every_field_of_a_verdict_is_in_the_document() -> None:
     document = verdict_document(verdict(), outcome=Status.PASS, decision="kept", reason="")
     fields = {field.name for field in dataclasses.fields(verdict())}
-    assert fields - {"kernel_name", "source_sha256"} == set(document["verdict"])  # these two are under kernel
+    # Two are under kernel; the losses are sentences about the timeline.
+    assert (fields - {"kernel_name", "source_sha256"}) | {"losses"} == set(document["verdict"])
+
+
+def test_every_kind_of_loss_and_omission_has_its_numbers_and_a_sentence() -> None:
+    spare = (
+        Unmodelled.LAUNCH_CHECK,
+        UndecidedBranches(fast_cycles=1, slow_cycles=2),
+        LinkModel(link_bytes_per_s=45e9, hop_s=1e-6),
+    )
+    judged = verdict(timeline=dataclasses.replace(timeline(), not_modelled=spare))
+    document = json.loads(dumps(verdict_document(judged, outcome=Status.PASS, decision="kept", reason="")))
+    VALIDATOR.validate(document)
+    losses = document["verdict"]["timeline"]["blame"]["losses"]
+    assert {loss["kind"] for loss in losses} == {kind.value for kind in LossKind}
+    assert losses[0]["where"] == "waits for window input 1"
+    assert losses[1]["units"] == [{"unit": "XLU", "cycles": 656, "where": "kernel.py:3"}]
+    assert len(document["verdict"]["losses"]) == len(losses)
+    assert document["verdict"]["losses"][3].startswith("3 of 8 grid steps do no matrix work")
+    assert [omission["kind"] for omission in document["verdict"]["timeline"]["not_modelled"]] == [
+        "launch check", "undecided branches", "link model",
+    ]  # fmt: skip
+    assert len(document["verdict"]["notes"]) == len(judged.notes) + len(spare)
+
+
+def test_a_reason_is_there_once() -> None:
+    steps = (Step(name="compile", status=Status.VMEM_OVERFLOW, seconds=1.0, summary="used 40 MiB"),)
+    judged = verdict(Status.VMEM_OVERFLOW, reason="compile: used 40 MiB", steps=steps)
+    reason = "VMEM_OVERFLOW: compile: used 40 MiB"
+    for given, left in ((reason, ""), (f"{reason}; the judge is to blame", "the judge is to blame"), ("slow", "slow")):
+        document = verdict_document(judged, outcome=Status.VMEM_OVERFLOW, decision=Decision.REVERTED, reason=given)
+        VALIDATOR.validate(document)
+        assert document["outcome"]["reason"] == left
+        assert dumps(document).count("used 40 MiB") == 1
 
 
 @pytest.mark.parametrize("status", Status)

@@ -1,9 +1,4 @@
-"""Which source line each instruction of a listing belongs to, and what each empty bundle waits for. Pure.
-
-The compiler writes a location behind most vector instructions. Those without one (spills, selects, transcendentals) get
-the line of what they serve: a store that of the instruction whose value it stores, anything else that of the first
-instruction that reads its result, or else that of the one that made its operands. Scalar code without a location is
-the pipeline that the compiler puts around a kernel body.
+"""What each empty bundle of a listing waits for. Pure.
 
 An empty bundle is a cycle in which the next bundle cannot issue yet. What that one waits for is not written down, but
 leaves a trace: the compiler issues it as soon as it can. So an operand that is used at the shortest distance from its
@@ -14,37 +9,23 @@ proves nothing) the empty bundle is blamed on the bundle that issues next, waiti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ratchet.chips.units import is_vector_code, slots
-from ratchet.dump.instruction import Instruction, Source
+from ratchet.account.lines import Where
+from ratchet.chips.units import named_unit, slots
+from ratchet.dump.instruction import Instruction
+from ratchet.dump.listing import Bundle
 from ratchet.machine.translate import DELAY_SLOTS
+from ratchet.values.place import Code, Place
 
-PIPELINE = "pipeline code of the compiler"
-"""Scalar code without a source line: window addresses, DMA starts and waits, loop control."""
-NO_LINE = "vector code without a source line"
 UNKNOWN = "?"
 """Unit of a stall for which no instruction can be named."""
 BRANCH = "branch"
 """Unit of a stall in the delay slots of a branch."""
 
-_UNIT = re.compile(r"(mxu|xlu)\d")
 _EVIDENCE = 3
 """How often a shortest distance must be seen before it says anything."""
-
-Where = tuple[int, int]
-"""Bundle and place in the bundle of an instruction."""
-Reads = Sequence[Sequence[Sequence[str]]]
-"""Values that every instruction reads, bundle by bundle."""
-
-
-class Place(NamedTuple):
-    """A line of a source file; line 0 where there is none, and ``file`` then says what it is."""
-
-    file: str
-    line: int
 
 
 class Stall(NamedTuple):
@@ -56,11 +37,6 @@ class Stall(NamedTuple):
     """Who is blamed, in equal shares; more than one only where the next bundle is blamed."""
 
 
-def place_of(source: Source | None) -> Place | None:
-    """The source line of an annotation, or None. Folders are left out of the file's name."""
-    return Place(source.file.replace("\\", "/").rpartition("/")[2], source.line) if source else None
-
-
 def unit_of(instruction: Instruction) -> str:
     """The unit that an instruction is booked under: its slot class, with spills and fills apart."""
     classes = slots(instruction.opcode, spill=instruction.form.spill, moves=instruction.moves) or ()
@@ -70,93 +46,8 @@ def unit_of(instruction: Instruction) -> str:
     return classes[0] if classes else ""
 
 
-def reads_of(bundles: Sequence[tuple[Instruction, ...]]) -> Reads:
-    """The values that every instruction reads: ``v3400`` for ``%v3400_v28``, whatever register holds it."""
-    return [[instruction.reads for instruction in bundle] for bundle in bundles]
-
-
-def places(
-    bundles: Sequence[tuple[Instruction, ...]], reads: Reads, elsewhere: Place | None = None
-) -> list[list[Place]]:
-    """The place of every instruction, bundle by bundle. With ``elsewhere`` everything is there: an op of XLA's."""
-    if elsewhere is not None:
-        return [[elsewhere] * len(bundle) for bundle in bundles]
-    memo: dict[int, Place | None] = {}
-    found: list[list[Place | None]] = []
-    lost: dict[str, Where] = {}
-    for address, bundle in enumerate(bundles):
-        row: list[Place | None] = []
-        for number, instruction in enumerate(bundle):
-            notes = instruction.notes  # one object for all instructions with the same comments
-            if id(notes) not in memo:
-                memo[id(notes)] = place_of(notes.source)
-            place = memo[id(notes)]
-            row.append(place)
-            if place is None and is_vector_code(instruction.opcode):
-                lost[instruction.makes] = (address, number)
-        found.append(row)
-    if lost:
-        _from_readers(bundles, reads, found, lost)
-        _from_makers(bundles, reads, found, lost)
-    default = Place(PIPELINE, 0), Place(NO_LINE, 0)
-    return [
-        [place or default[is_vector_code(instruction.opcode)] for place, instruction in zip(row, bundle, strict=True)]
-        for row, bundle in zip(found, bundles, strict=True)
-    ]
-
-
-def _from_readers(
-    bundles: Sequence[tuple[Instruction, ...]],
-    reads: Reads,
-    found: list[list[Place | None]],
-    lost: dict[str, Where],
-) -> None:
-    """Backwards, so that a chain of instructions without a line gets that of its end; the first reader wins."""
-    reader: dict[str, Place] = {}
-    for address in range(len(bundles) - 1, -1, -1):
-        row = found[address]
-        for number, values in enumerate(reads[address]):
-            place = row[number]
-            if place is None:
-                value = bundles[address][number].makes
-                if value in reader and value in lost:
-                    place = row[number] = reader[value]
-            if place is not None and place.line:
-                for value in values:
-                    if value in lost:
-                        reader[value] = place
-
-
-def _from_makers(
-    bundles: Sequence[tuple[Instruction, ...]],
-    reads: Reads,
-    found: list[list[Place | None]],
-    lost: dict[str, Where],
-) -> None:
-    """Forwards: stores, and results that nobody with a line reads."""
-    rest = sorted(where for where in lost.values() if found[where[0]][where[1]] is None)
-    wanted = {value for address, number in rest for value in reads[address][number]}
-    made = {
-        value: (address, number)
-        for address, bundle in enumerate(bundles)
-        for number, instruction in enumerate(bundle)
-        if (value := instruction.makes) in wanted
-    }
-    for address, number in rest:
-        for value in reversed(reads[address][number]):  # the stored value stands last
-            where = made.get(value)
-            place = found[where[0]][where[1]] if where else None
-            if place is not None and value[0] != "s":
-                found[address][number] = place
-                break
-
-
-# --- empty bundles ---
-
-
 def stalls(
-    bundles: Sequence[tuple[Instruction, ...]],
-    reads: Reads,
+    bundles: Sequence[Bundle],
     blocks: Sequence[tuple[int, int]],
     where: list[list[Place]],
 ) -> list[Stall]:
@@ -164,7 +55,6 @@ def stalls(
 
     Args:
         bundles: the listing.
-        reads: of :func:`reads_of`.
         blocks: first and last address (exclusive) of the basic blocks: distances across branches mean nothing.
         where: of :func:`places`.
     """
@@ -184,7 +74,7 @@ def stalls(
             if stalled:
                 runs.append((empty_from, address, last))
             empty_from = address + 1
-            found = _distances(bundle, reads[address], address, made, issued, products)
+            found = _distances(bundle, address, made, issued, products)
             for pair, distance, _, _ in found:
                 best = shortest.get(pair)
                 if best is None or distance < best[0]:
@@ -227,10 +117,10 @@ class _Kinds(dict[str, tuple[int, str]]):
         self._numbers: dict[str, int] = {}
 
     def __missing__(self, opcode: str) -> tuple[int, str]:
-        kind = _UNIT.sub(r"\1", opcode)
+        unit = named_unit(opcode)
+        kind = opcode.replace(unit, unit[:-1]) if unit else opcode
         number = self._numbers.setdefault(kind, len(self._numbers))
-        unit = _UNIT.search(opcode)
-        key = unit.group() if unit is not None and not opcode.startswith("vpop") else ""
+        key = "" if opcode.startswith("vpop") else unit
         # Weights are pushed beside the products, by a port of their own.
         self[opcode] = (number, "push " + key if opcode.startswith("vmatpush") else key)
         return self[opcode]
@@ -240,8 +130,7 @@ _KINDS = _Kinds()
 
 
 def _distances(
-    bundle: tuple[Instruction, ...],
-    reads: Sequence[Sequence[str]],
+    bundle: Bundle,
     address: int,
     made: dict[str, tuple[int, int, int]],
     issued: dict[str, tuple[int, int, int]],
@@ -251,7 +140,7 @@ def _distances(
     found: list[_Distance] = []
     for number, instruction in enumerate(bundle):
         kind, key = _KINDS[instruction.opcode]
-        for value in reads[number]:
+        for value in instruction.reads:
             earlier = made.get(value)
             if earlier is not None:
                 found.append((earlier[2] << 20 | kind, address - earlier[0], earlier[0], earlier[1]))
@@ -267,16 +156,16 @@ def _distances(
     return found
 
 
-def _products(bundles: Sequence[tuple[Instruction, ...]], first: int, last: int) -> dict[Where, Where]:
+def _products(bundles: Sequence[Bundle], first: int, last: int) -> dict[Where, Where]:
     """Which matrix product a result popped from a matrix unit belongs to: they leave it in the order of issue."""
     pushed: dict[str, list[tuple[int, int]]] = {}
     popped: dict[str, list[tuple[int, int]]] = {}
     for address in range(first, last):
         for number, instruction in enumerate(bundles[address]):
             opcode = instruction.opcode
-            if "mxu" not in opcode:
+            unit = named_unit(opcode)
+            if not unit.startswith("mxu"):
                 continue
-            unit = opcode[opcode.index("mxu") :]
             if opcode.startswith("vmatmul"):
                 pushed.setdefault(unit, []).append((address, number))
             elif opcode.startswith("vpop") and not instruction.reads:
@@ -291,7 +180,7 @@ def _products(bundles: Sequence[tuple[Instruction, ...]], first: int, last: int)
 
 
 def _blamed(
-    bundles: Sequence[tuple[Instruction, ...]],
+    bundles: Sequence[Bundle],
     where: list[list[Place]],
     start: int,
     next_bundle: int | None,
@@ -304,7 +193,7 @@ def _blamed(
                 if instruction.opcode == "sbr.rel":
                     return ((where[start - back][number], BRANCH),)
     if next_bundle is None:
-        return ((Place(PIPELINE, 0), UNKNOWN),)
+        return ((Code.PIPELINE, UNKNOWN),)
     if bound:
         # Several may bind at once. The longest is named: the compiler may put short ones off until they just fit.
         _, _, (address, number) = max(bound)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -12,20 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.account.shares import ISSUE_SLOTS, Shares, whole
-from ratchet.account.sources import BRANCH, NO_LINE, PIPELINE, UNKNOWN, Place, places, reads_of, stalls
+from ratchet.account.lines import places
+from ratchet.account.shares import ISSUE_SLOTS, Activity, Cell, Shares, whole
+from ratchet.account.stalls import BRANCH, UNKNOWN, stalls
 from ratchet.chips.units import slots
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Listing, parse, read_instruction
 from ratchet.values import Timeline
 from ratchet.values.blame import Blame, LineCost
-from tests.machine.golden_dumps import COMPILERS, PROGRAMS, model, unpack
+from ratchet.values.loss import LossKind
+from ratchet.values.place import Code, Op, SourceLine, Window, Windows
+from tests.machine.golden_dumps import COMPILERS, GOLDEN, PROGRAMS, model, unpack
 from tests.machine.test_golden import INPUTS, RUNNING
 
 
 def blamed(compiler: str, program: str, folder: Path) -> tuple[Timeline, Blame]:
     timeline = model(unpack(compiler, program, folder), INPUTS.get(program))
-    assert timeline.blame is not None
     return timeline, timeline.blame
 
 
@@ -62,17 +63,18 @@ def test_parts_make_the_whole_to_the_cycle(compiler: str, program: str, tmp_path
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_every_vector_instruction_of_a_kernel_has_a_line(compiler: str, tmp_path: Path) -> None:
     _, blame = blamed(compiler, "flash", tmp_path)
-    assert not [line for line in blame.lines if line.where == NO_LINE]
-    named = [line for line in blame.lines if line.line]
-    assert all(re.fullmatch(r"programs\.py:\d+", line.where) for line in named)
-    source = (Path(__file__).parents[1] / "machine" / "programs.py").read_text().splitlines()
-    by_text = {source[line.line - 1].strip(): line for line in named}
+    places = {line.place: line for line in blame.lines}
+    assert Code.VECTOR not in places
+    named = [(place, line) for place, line in places.items() if isinstance(place, SourceLine)]
+    assert {place.file for place, _ in named} == {"programs.py"}
+    source = (GOLDEN.parent / "programs.py").read_text().splitlines()
+    by_text = {source[place.line - 1].strip(): line for place, line in named}
     (product,) = [line for text, line in by_text.items() if text.startswith("s = lax.dot_general")]
     (exponentials,) = [line for text, line in by_text.items() if text.startswith("p, scale = jnp.exp")]
     assert product.issues["MXU"] >= 20 * 32
     assert exponentials.issues["EUP"] >= 20 * 32
-    assert any(line.where == PIPELINE for line in blame.lines)
-    assert any(line.where.startswith("waits for window input") for line in blame.lines)
+    assert Code.PIPELINE in places
+    assert Windows(windows=(Window(kind="input", number=1), Window(kind="input", number=2))) in places
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -91,9 +93,9 @@ def test_steps_are_told_apart_by_their_way(compiler: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_what_is_outside_kernels_is_named(compiler: str, tmp_path: Path) -> None:
     timeline, blame = blamed(compiler, "whole", tmp_path)
-    said = {line.where.partition(" (")[0]: line for line in blame.lines}
+    places = {line.place: line for line in blame.lines}
     ops = {op.name: op for op in timeline.ops}
-    assert said["copy"].cycles == ops["copy"].cycles
+    assert places[Op(name="copy", opcode="copy")].cycles == ops["copy"].cycles
     outside = next(region for region in blame.regions if region.name == "outside")
     kernels = sum(op.cycles for op in timeline.ops if op.name.startswith("_whole"))
     assert outside.cycles == timeline.cycles - kernels
@@ -103,12 +105,11 @@ def test_what_is_outside_kernels_is_named(compiler: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("program", RUNNING)
 def test_losses_are_sorted_and_possible(compiler: str, program: str, tmp_path: Path) -> None:
     timeline, blame = blamed(compiler, program, tmp_path)
-    assert timeline.losses == tuple(loss.words for loss in blame.losses)
     costs = [loss.cycles for loss in blame.losses]
     assert costs == sorted(costs, reverse=True)
     for loss in blame.losses:
         assert 0 <= loss.ceiling_cycles <= timeline.cycles
-        assert loss.kind == "bound" or loss.cycles == timeline.cycles - loss.ceiling_cycles
+        assert loss.kind is LossKind.BOUND or loss.cycles == timeline.cycles - loss.ceiling_cycles
 
 
 # --- the sharing rule ---------------------------------------------------------------------------
@@ -129,6 +130,10 @@ def test_rounding_keeps_the_sum_and_stays_next_to_the_share(parts: list[Fraction
 def test_shares_that_do_not_sum_are_refused() -> None:
     with pytest.raises(ValueError, match="sum to 1/2, not to 1"):
         whole({"a": Fraction(1, 2)}, 1)
+
+
+def at(number: int) -> SourceLine:
+    return SourceLine(file="k.py", line=number)
 
 
 def instruction(opcode: str, line: int, dest: str = "v1_v1", operands: str = "") -> Instruction:
@@ -166,7 +171,7 @@ def test_the_rule_by_hand() -> None:
     both = (instruction("vadd.f32", 3), instruction("vmul.f32", 3), instruction("vld", 7), instruction("sphi", 9))
     listing = Listing(file="f", bundles=[both], allocations={})
     found = Shares(listing, [(0, 1)], compiler="c", elsewhere=None).cycles(np.array([6]))
-    assert found == {(Place("k.py", 3), "VALU"): 4, (Place("k.py", 7), "VLOAD"): 2}
+    assert found == {Cell(at(3), Activity.ISSUE, "VALU"): 4, Cell(at(7), Activity.ISSUE, "VLOAD"): 2}
 
 
 # --- lines and stalls ---------------------------------------------------------------------------
@@ -181,8 +186,8 @@ def test_spills_belong_to_what_they_serve() -> None:
         (instruction("vpop.eup", 8, "v3_v1", "%10"),),
         (instruction("smov", 0, "s4_s4", "1"),),
     ]
-    found = [row[0] for row in places(bundles, reads_of(bundles))]
-    assert found == [Place("k.py", line) for line in (3, 3, 8, 8, 8)] + [Place(PIPELINE, 0)]
+    found = [row[0] for row in places(bundles)]
+    assert found == [at(number) for number in (3, 3, 8, 8, 8)] + [Code.PIPELINE]
 
 
 def reduction(gap: int, number: int) -> list[tuple[Instruction, ...]]:
@@ -194,21 +199,21 @@ def reduction(gap: int, number: int) -> list[tuple[Instruction, ...]]:
 
 def test_an_empty_bundle_waits_for_what_is_used_as_early_as_can_be() -> None:
     bundles = [bundle for number in range(10, 14) for bundle in reduction(8, number)]
-    found = stalls(bundles, reads_of(bundles), [(0, len(bundles))], places(bundles, reads_of(bundles)))
-    assert {stall.blamed for stall in found} == {((Place("k.py", 5), "XLU"),)}
+    found = stalls(bundles, [(0, len(bundles))], places(bundles))
+    assert {stall.blamed for stall in found} == {((at(5), "XLU"),)}
 
 
 def test_a_distance_seen_once_proves_nothing() -> None:
     bundles = reduction(8, 10)
-    (stall,) = stalls(bundles, reads_of(bundles), [(0, len(bundles))], places(bundles, reads_of(bundles)))
-    assert stall.blamed == ((Place("k.py", 6), UNKNOWN),)
+    (stall,) = stalls(bundles, [(0, len(bundles))], places(bundles))
+    assert stall.blamed == ((at(6), UNKNOWN),)
 
 
 def test_unfilled_delay_slots_are_the_branchs() -> None:
     branch = instruction("sbr.rel", 4, "9", "target bundleno = 0 (0x0)")
     bundles = [(branch,), (), (), (), ()]
-    (stall,) = stalls(bundles, reads_of(bundles), [(0, 5)], places(bundles, reads_of(bundles)))
-    assert (stall.start, stall.end, stall.blamed) == (1, 5, ((Place("k.py", 4), BRANCH),))
+    (stall,) = stalls(bundles, [(0, 5)], places(bundles))
+    assert (stall.start, stall.end, stall.blamed) == (1, 5, ((at(4), BRANCH),))
 
 
 # --- units, against the compiler's own count ------------------------------------------------------

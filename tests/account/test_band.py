@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.account import band
-from ratchet.values import Timeline
+from ratchet.values import Blame, Timeline
 
 BANDS = band.Bands(
     width={band.COMPUTE: 0.05, band.LATENCY: 0.1, band.BANDWIDTH: 0.08},
@@ -20,7 +20,8 @@ def timeline(cycles: int = 1_500_000, *, wait: int = 0, read: int = 0, chip: str
     return Timeline(
         chip=chip, compiler="test", clock_hz=1.5e9, cycles=cycles, executed_bundles=cycles - wait, empty_bundles=0,
         dma_wait_cycles=wait, slot_issues={}, slot_capacity={}, mxu_busy_cycles=0, hbm_read_bytes=read,
-        hbm_write_bytes=0, grid_steps=1, ops=(), spans=(), losses=(), not_modelled=(),
+        hbm_write_bytes=0, grid_steps=1, ops=(), spans=(), not_modelled=(),
+        blame=Blame(lines=(), regions=(), steps=(), losses=()),
     )  # fmt: skip
 
 

@@ -1,0 +1,53 @@
+"""Which windows a wait of the compiler's pipeline is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ratchet.dump.instruction import Address, Register, Value
+from ratchet.dump.listing import Listing
+from ratchet.values.place import Code, Place, SourceLine, Window, Windows
+
+_ADDRESS_STEPS = 8
+"""How far an address is followed back to the allocation that it lies in."""
+
+
+class WindowFlags:
+    """The windows of a kernel that the compiler's pipeline copies, by the sync flags that signal their copies."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._bundles = listing.bundles
+        self._made = {i.makes: i for bundle in listing.bundles for i in bundle if i.makes[0] == "s"}
+        found: dict[str, set[Window]] = {}
+        for bundle in listing.bundles:
+            for instruction in bundle:
+                if not instruction.opcode.startswith("dma."):
+                    continue
+                flag = self._allocation(instruction.named("dst_syncflagno"))
+                buffer = listing.allocations.get(self._allocation(instruction.named("vmem")))
+                if flag and buffer is not None and buffer.window is not None:
+                    found.setdefault(flag, set()).add(buffer.window)
+        self._of_flag = {flag: Windows(windows=tuple(sorted(own))) for flag, own in found.items()}
+
+    def _allocation(self, operand: Value | None) -> str:
+        """The allocation that an address is made from, or ``""``."""
+        if isinstance(operand, Address):
+            if operand.allocation:
+                return operand.allocation
+            operand = operand.registers[0] if operand.registers else None
+        maker = self._made.get(operand.name) if isinstance(operand, Register) else None
+        for _ in range(_ADDRESS_STEPS - 1):
+            if maker is None:
+                break
+            if maker.form.allocations:
+                return maker.form.allocations[0]
+            maker = self._made.get(next((value for value in maker.reads if value[0] == "s"), ""))
+        return ""
+
+    def place(self, address: int, where: Sequence[Place]) -> Place:
+        """The place of a wait: its line, else the windows that arrive on its flag, else the pipeline."""
+        for instruction, place in zip(self._bundles[address], where, strict=True):
+            if instruction.opcode.startswith(("dma.done.wait", "vwait")):
+                flag = self._allocation(instruction.operands[0].value)
+                return place if isinstance(place, SourceLine) else self._of_flag.get(flag, place)
+        return Code.PIPELINE

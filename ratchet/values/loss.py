@@ -1,0 +1,149 @@
+"""What costs time in a modelled run, as numbers. The sentences are made in ``view/``.
+
+Shares are fractions of 1. A unit is named as in :class:`ratchet.values.blame.LineCost`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from ratchet.values.place import Place
+
+
+class LossKind(Enum):
+    """The closed set of losses."""
+
+    WAITS = "waits"
+    STALLS = "stalls"
+    SPILLS = "spills"
+    IDLE_STEPS = "idle steps"
+    CROWDED_UNIT = "crowded unit"
+    OUTSIDE = "outside"
+    LINKS = "links"
+    BOUND = "bound"
+
+
+class WaitCause(Enum):
+    """Why DMAs are waited for."""
+
+    BANDWIDTH = "bandwidth"
+    """HBM or the links are busy nearly all the time."""
+    LATENCY = "latency"
+    """They are not: each transfer is waited for on its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ceiling:
+    cycles: int
+    """What removing the loss would save at best: the run's cycles less ``ceiling_cycles``."""
+    ceiling_cycles: int
+    """The run at best if this alone were gone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waits(_Ceiling):
+    """Kernels wait for DMAs."""
+
+    kind: ClassVar = LossKind.WAITS
+    wait_cycles: int
+    place: Place
+    """Where most of it is."""
+    hbm_busy_share: float
+    """Share of the kernels' cycles in which HBM is busy."""
+    cause: WaitCause
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitStall:
+    """Part of the empty bundles: those that wait for one unit."""
+
+    unit: str
+    cycles: int
+    place: Place
+    """The line that most of them wait for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stalls(_Ceiling):
+    """Kernels issue empty bundles, because results are not there yet."""
+
+    kind: ClassVar = LossKind.STALLS
+    stall_cycles: int
+    units: tuple[UnitStall, ...]
+    """The units that most of them wait for, largest first; two at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spills(_Ceiling):
+    """Kernels store vector registers to VMEM and load them again, because too many are alive."""
+
+    kind: ClassVar = LossKind.SPILLS
+    stores: int
+    loads: int
+    store_slot_share: float
+    """Share of the kernels' cycles in which the store slot is used."""
+    store_slot_share_without: float
+    """The same without the spills."""
+    next_unit: str
+    """What would be busiest without the spills: a unit, or ``HBM``."""
+    next_unit_share: float
+    """Share of the kernels' cycles for which it is needed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdleSteps(_Ceiling):
+    """Grid steps of a kernel with matrix products that do none."""
+
+    kind: ClassVar = LossKind.IDLE_STEPS
+    steps: int
+    of_steps: int
+    wait_share: float
+    """Share of their cycles that waits for DMAs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrowdedUnit(_Ceiling):
+    """A unit that does no matrix products is busy much of the time."""
+
+    kind: ClassVar = LossKind.CROWDED_UNIT
+    unit: str
+    busy_share: float
+    """Of the kernels' cycles."""
+    place: Place
+    """What uses it most."""
+    without_spills: bool
+    """Whether ``busy_share`` leaves spills out: they are a loss of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outside(_Ceiling):
+    """Something outside the kernels takes time."""
+
+    kind: ClassVar = LossKind.OUTSIDE
+    place: Place
+    executions: int
+    waiting: bool
+    """Whether all of it is waiting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkWaits(_Ceiling):
+    """A chip of a slice waits for traffic between chips."""
+
+    kind: ClassVar = LossKind.LINKS
+    wait_cycles: int
+    busiest_link_share: float
+    """Share of the run in which the busiest link carries bytes."""
+    cause: WaitCause
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixBound(_Ceiling):
+    """What no edit of the schedule gets below: the products on the busiest matrix unit. No loss, so it comes last."""
+
+    kind: ClassVar = LossKind.BOUND
+
+
+Loss = Waits | Stalls | Spills | IdleSteps | CrowdedUnit | Outside | LinkWaits | MatrixBound

@@ -1,0 +1,66 @@
+"""What the model leaves out or assumes, as values. The sentences are made in ``view/``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+
+class Unmodelled(Enum):
+    """Omissions without a number."""
+
+    SURROUNDINGS = "surroundings"
+    """Clock throttling under power limits, contention for VMEM ports, the launch from the host. In every program."""
+    COMPUTED_ASSERTIONS = "computed assertions"
+    """Assertions on values that vector code computes are taken to hold."""
+    LAUNCH_CHECK = "launch check"
+    """The launch barrier's comparison of what each chip was asked to run is taken to agree."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongProgram:
+    """Instruction fetches of a program so long that they may cost time."""
+
+    kind: ClassVar = "long program"
+    program: str
+    bundles: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalCopies:
+    """DMAs between on-chip memories, whose speed nobody has measured."""
+
+    kind: ClassVar = "local copies"
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndecidedBranches:
+    """Branches on values that vector code computes: all of them taken, then none; the slower run is reported."""
+
+    kind: ClassVar = "undecided branches"
+    fast_cycles: int
+    slow_cycles: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkModel:
+    """The links between chips, whose two numbers are the literature's and were never calibrated."""
+
+    kind: ClassVar = "link model"
+    link_bytes_per_s: float
+    """Per link and direction."""
+    hop_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSemaphore:
+    """A semaphore between chips that does not end at 0."""
+
+    kind: ClassVar = "open semaphore"
+    name: str
+    value: int
+
+
+Omission = Unmodelled | LongProgram | LocalCopies | UndecidedBranches | LinkModel | OpenSemaphore
