@@ -18,7 +18,7 @@ from ratchet.chips.units import CAPACITY, SLOTS
 from ratchet.machine.dma import Ends
 from ratchet.machine.grid_steps import KernelSteps
 from ratchet.machine.record import Record
-from ratchet.values import Span
+from ratchet.values import Span, SpanKind
 
 WINDOW_STEPS = 32
 """Grid steps kept at the beginning, in the middle and at the end of a kernel."""
@@ -40,7 +40,7 @@ Attributes = dict[str, int | float | str]
 def make_spans(record: Record, shares: Mapping[str, Shares], *, detail: bool, mxu_per_core: int) -> tuple[Span, ...]:
     """All spans, by lane."""
     keep = DETAIL_STEPS if detail else WINDOW_STEPS
-    spans: list[Span] = [Span(lane="XLA Modules", name="modelled run", start_cycles=0, end_cycles=record.cycles)]
+    spans: list[Span] = [Span(lane="XLA Modules", kind=SpanKind.RUN, start_cycles=0, end_cycles=record.cycles)]
     spans += _op_spans(record)
     windows: list[tuple[int, int]] = []
     for name, kernel in record.steps.kernels.items():
@@ -71,15 +71,18 @@ def unit_cycles(shares: Shares, counts: Sequence[int], mxu_per_core: int) -> lis
     return [found[lane] for lane in LANES]
 
 
-def _lane_spans(busy: Sequence[float], start: int, end: int, what: str = "") -> list[Span]:
-    """One span per lane that is busy between two cycles, for ``what``."""
+def _lane_spans(busy: Sequence[float], start: int, end: int, *, op: str = "", steps: int = 1) -> list[Span]:
+    """One span per lane that is busy between two cycles, during an op or so many grid steps."""
     spans = []
     for lane, cycles in zip(LANES, busy, strict=True):
         share = cycles / max(1, end - start)
         if share >= LEAST_BUSY:
-            name = f"{what}{share:.0%} {'empty bundles' if lane == 'stalls' else 'busy'}"
-            attributes: Attributes = {"busy_share": round(share, 4)}
-            spans.append(Span(lane=lane, name=name, start_cycles=start, end_cycles=end, attributes=attributes))
+            said: Attributes = {"busy_share": round(share, 4)}
+            if steps > 1:
+                said["steps"] = steps
+            spans.append(
+                Span(lane=lane, kind=SpanKind.BUSY, name=op, start_cycles=start, end_cycles=end, attributes=said)
+            )
     return spans
 
 
@@ -102,10 +105,10 @@ def _op_spans(record: Record) -> list[Span]:
         spans.append(
             Span(
                 lane="XLA Ops",
-                name=f"{left_out} executions (summarised)",
+                kind=SpanKind.SUMMARY,
                 start_cycles=first,
                 end_cycles=max(first, last),
-                attributes={"executions": left_out},
+                attributes={"count": left_out},
             )
         )
     return spans
@@ -121,7 +124,7 @@ def _whole_ops(record: Record, shares: Mapping[str, Shares], mxu_per_core: int) 
             continue
         counts = record.units[unit][0].counts
         busy = unit_cycles(shares[unit], counts, mxu_per_core)
-        spans += _lane_spans([cycles / max(1, counts[0]) for cycles in busy], item.start, item.end, f"{item.name}: ")
+        spans += _lane_spans([cycles / max(1, counts[0]) for cycles in busy], item.start, item.end, op=item.name)
     return spans
 
 
@@ -145,20 +148,34 @@ def _step_spans(
     for low, high in ranges:
         if low > reached:
             start, end, steps = starts[reached], ends[low - 1], low - reached
-            attributes: Attributes = {"steps": steps, "mean_cycles": (end - start) / steps}
-            attributes["wait_cycles"] = sum(kernel.step_waits[reached:low])
-            label = f"steps {reached}–{low - 1} of {name} (summarised)"
-            spans.append(Span(lane="Steps", name=label, start_cycles=start, end_cycles=end, attributes=attributes))
+            said: Attributes = {
+                "first_step": reached,
+                "last_step": low - 1,
+                "steps": steps,
+                "mean_cycles": (end - start) / steps,
+                "wait_cycles": sum(kernel.step_waits[reached:low]),
+            }
+            spans.append(
+                Span(
+                    lane="Steps",
+                    kind=SpanKind.STEPS,
+                    name=name,
+                    start_cycles=start,
+                    end_cycles=end,
+                    attributes=said,
+                )
+            )
             together = np.bincount(paths[reached:low], minlength=len(busy)) @ busy
-            spans += _lane_spans(together.tolist(), start, end, "(summarised) ")
+            spans += _lane_spans(together.tolist(), start, end, steps=steps)
         for i in range(low, high):
             spans.append(
                 Span(
                     lane="Steps",
-                    name=f"step {i} of {name}",
+                    kind=SpanKind.STEP,
+                    name=name,
                     start_cycles=starts[i],
                     end_cycles=ends[i],
-                    attributes={"wait_cycles": kernel.step_waits[i]},
+                    attributes={"step": i, "wait_cycles": kernel.step_waits[i]},
                 )
             )
             spans += _lane_spans(busy[paths[i]].tolist(), starts[i], ends[i])
@@ -191,7 +208,7 @@ class _Gaps:
         return [
             Span(
                 lane=lane,
-                name=f"{number} {'waits' if lane == 'DMA wait' else 'copies'} (summarised)",
+                kind=SpanKind.SUMMARY,
                 start_cycles=start,
                 end_cycles=end,
                 attributes={"count": number, "cycles" if lane == "DMA wait" else "bytes": amount},
@@ -220,24 +237,36 @@ def _transfer_spans(record: Record, windows: list[tuple[int, int]]) -> list[Span
     for issued, begin, done, size, source, target in transfers:
         lane = _lane_of(source, target)
         if gaps.keeps(issued):
-            name, attributes = f"{source}→{target} {size} B", {"bytes": size, "service_start_cycles": begin}
-            spans.append(Span(lane=lane, name=name, start_cycles=issued, end_cycles=done, attributes=attributes))
+            copied: Attributes = {
+                "bytes": size,
+                "source": source,
+                "target": target,
+                "service_start_cycles": begin,
+            }
+            spans.append(Span(lane=lane, kind=SpanKind.COPY, start_cycles=issued, end_cycles=done, attributes=copied))
         else:
             gaps.add(lane, issued, done, size)
     for start, end, flag in waits:
         if gaps.keeps(start):
-            name = f"wait {end - start} cycles"
             waited: Attributes = {"for": record.flag_name(flag)}
-            spans.append(Span(lane="DMA wait", name=name, start_cycles=start, end_cycles=end, attributes=waited))
+            spans.append(
+                Span(lane="DMA wait", kind=SpanKind.WAIT, start_cycles=start, end_cycles=end, attributes=waited)
+            )
         else:
             gaps.add("DMA wait", start, end, end - start)
     spans += gaps.spans()
-    for lane, kept, what in (("DMA in", memory.transfers, "copies"), ("DMA wait", memory.waits, "waits")):
+    for lane, kept in (("DMA in", memory.transfers), ("DMA wait", memory.waits)):
         lost = kept.count - len(kept.first) - len(kept.last)
         if lost:
             # They were issued, in order, between the last one kept before them and the first one after.
-            start, end = kept.first[-1][0], kept.last[0][0]
-            name = f"{lost} more {what}, not kept one by one (summarised)"
-            counted: Attributes = {"count": lost}
-            spans.append(Span(lane=lane, name=name, start_cycles=start, end_cycles=max(start, end), attributes=counted))
+            start, end = kept.first[-1][0], max(kept.first[-1][0], kept.last[0][0])
+            spans.append(
+                Span(
+                    lane=lane,
+                    kind=SpanKind.SUMMARY,
+                    start_cycles=start,
+                    end_cycles=end,
+                    attributes={"count": lost},
+                )
+            )
     return spans

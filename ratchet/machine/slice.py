@@ -24,7 +24,7 @@ from ratchet.machine.member import Member, Shared
 from ratchet.machine.programs import Programs
 from ratchet.machine.record import Record
 from ratchet.machine.unknown import UndecidedBranch
-from ratchet.values import LinkUse, Span, Timeline
+from ratchet.values import LinkUse, Span, SpanKind, Timeline
 from ratchet.values.omission import LinkModel, OpenSemaphore, UndecidedBranches
 from ratchet.values.status import Refusal, Status
 
@@ -157,32 +157,41 @@ def _spans(member: Member, log: Ends, cycles: int, record: Record) -> list[Span]
             found[lane].append(_message_span(lane, message, cycles))
     waits = member.memory.remote_waits
     for start, end, flag in (*waits.first, *waits.last):
-        name = f"wait {end - start} cycles"
-        what = {"for": record.flag_name(flag)}
-        found["ICI wait"].append(Span(lane="ICI wait", name=name, start_cycles=start, end_cycles=end, attributes=what))
+        said = {"for": record.flag_name(flag)}
+        found["ICI wait"].append(
+            Span(lane="ICI wait", kind=SpanKind.WAIT, start_cycles=start, end_cycles=end, attributes=said)
+        )
     spans: list[Span] = []
     for lane, items in found.items():
         left_out = items[KEPT_SPANS:-KEPT_SPANS]
         spans += items[:KEPT_SPANS]
         if left_out:
             start, end = left_out[0].start_cycles, max(span.end_cycles for span in left_out)
-            name = f"{len(left_out)} more (summarised)"
-            spans.append(Span(lane=lane, name=name, start_cycles=start, end_cycles=end))
+            spans.append(
+                Span(
+                    lane=lane,
+                    kind=SpanKind.SUMMARY,
+                    start_cycles=start,
+                    end_cycles=end,
+                    attributes={"count": len(left_out)},
+                )
+            )
         spans += items[max(KEPT_SPANS, len(items) - KEPT_SPANS) :]
     return spans
 
 
 def _message_span(lane: str, message: Message, cycles: int) -> Span:
-    there = f"to chip {message.target}" if lane == "ICI out" else f"from chip {message.source}"
+    other, chip = ("to_chip", message.target) if lane == "ICI out" else ("from_chip", message.source)
     busy = message.left - message.begin
     start, end = (message.begin, message.left) if lane == "ICI out" else (message.arrival - busy, message.arrival)
     return Span(
         lane=lane,
-        name=f"{message.size_bytes} B {there}" if message.size_bytes else f"signal {there}",
+        kind=SpanKind.MESSAGE,
         start_cycles=min(int(start), cycles),
         end_cycles=min(ceil(end), cycles),
         attributes={
             "bytes": message.size_bytes,
+            other: chip,
             "path": "→".join(map(str, message.path)),
             "issued_cycles": message.issued,
             "arrival_cycles": ceil(message.arrival),

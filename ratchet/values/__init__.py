@@ -13,7 +13,7 @@ from ratchet.values.program import Copy, Footprint, Program, VmemBuffer
 from ratchet.values.row import Decision, Row
 from ratchet.values.samples import Launch, Paired, Samples
 from ratchet.values.status import Refusal, Status
-from ratchet.values.timeline import LinkUse, OpCost, Span, Timeline
+from ratchet.values.timeline import LinkUse, OpCost, Span, SpanKind, Timeline
 from ratchet.values.verdict import MEASURED, SCHEMA_VERSION, Against, Band, Claim, Conditions, Score, Step, Verdict
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Score",
     "SourceLine",
     "Span",
+    "SpanKind",
     "Status",
     "Step",
     "StepKind",

@@ -4,9 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from ratchet.values.blame import Blame
 from ratchet.values.omission import Omission
+
+
+class SpanKind(Enum):
+    """What a span shows, with the attributes that say so."""
+
+    NAMED = "named"
+    """An HLO op."""
+    RUN = "run"
+    """The whole run."""
+    STEP = "step"
+    """A grid step of the kernel ``name``: ``step``, ``wait_cycles``."""
+    STEPS = "steps"
+    """Grid steps of the kernel ``name`` together: ``first_step``, ``last_step``, ``steps``, ``mean_cycles``,
+    ``wait_cycles``."""
+    BUSY = "busy"
+    """A unit during an op or step: ``busy_share``; and ``steps`` where it is the mean of so many."""
+    COPY = "copy"
+    """A DMA: ``bytes``, ``source`` and ``target`` memory, ``service_start_cycles``."""
+    WAIT = "wait"
+    """A wait: ``for`` names the sync flag."""
+    MESSAGE = "message"
+    """What went over the links: ``bytes`` (0 for a signal), ``to_chip`` or ``from_chip``, ``path``, and when it was
+    issued and arrived."""
+    SUMMARY = "summary"
+    """``count`` spans of this lane, not shown one by one; their ``bytes`` or ``cycles`` together, where known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +41,9 @@ class Span:
 
     lane: str
     """``Steps``, ``XLA Ops``, ``DMA in``, ``DMA out``, ``DMA wait``, or a unit such as ``MXU``."""
-    name: str
+    kind: SpanKind = SpanKind.NAMED
+    name: str = ""
+    """Of the op or kernel; ``""`` where neither is one."""
     start_cycles: int
     end_cycles: int
     attributes: Mapping[str, int | float | str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from typing import Any
 from ratchet.chips import CHIPS, Chip
 from ratchet.values import Span, Timeline
 from ratchet.view.losses import losses_in_words, omissions_in_words
+from ratchet.view.spans import label
 from ratchet.view.text import clean
 from ratchet.view.xplane import PlaneBuilder, Value, new_message
 
@@ -129,12 +130,13 @@ class _Writer:
         return cycles * 10**12 // round(self.timeline.clock_hz)
 
     def line(self, name: str, spans: Sequence[Span], types: Mapping[str, int], **stats: Value) -> None:
-        """One lane; ``types`` gives the event types by span name, where a plain name will not do."""
+        """One lane; ``types`` gives the event types by label, where a plain one will not do."""
         line = self.plane.line(name, f"{name} {LABEL}", self.picoseconds(self.timeline.cycles))
         for span in spans:
-            kind = types.get(span.name)
+            name = label(span)
+            kind = types.get(name)
             if kind is None:
-                kind = self.plane.event_type(clean(span.name), f"{clean(span.name)} {LABEL}")
+                kind = self.plane.event_type(name, f"{name} {LABEL}")
             start = self.picoseconds(span.start_cycles)
             event = line.events.add(
                 metadata_id=kind, offset_ps=start, duration_ps=self.picoseconds(span.end_cycles) - start
@@ -151,7 +153,7 @@ def _lanes(spans: Sequence[Span]) -> list[tuple[str, list[Span]]]:
     lanes: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         if not 0 <= span.start_cycles <= span.end_cycles:
-            raise ValueError(f"{span.lane} span {span.name!r} runs from {span.start_cycles} to {span.end_cycles}")
+            raise ValueError(f"{span.lane} span {label(span)!r} runs from {span.start_cycles} to {span.end_cycles}")
         if span.lane != _MODULES:  # the whole run, which is written from the timeline's totals
             lanes[_RENAMED.get(span.lane, span.lane)].append(span)
     order = {lane: place for place, lane in enumerate(_FIRST_LANES)}
@@ -188,7 +190,7 @@ def _op_types(plane: PlaneBuilder, timeline: Timeline, flops: int) -> dict[str, 
     spans: dict[str, list[Span]] = defaultdict(list)
     for span in timeline.spans:
         if span.lane in (_OPS, _ASYNC_OPS):
-            spans[span.name].append(span)
+            spans[label(span)].append(span)
     opcodes = {name: str(runs[0].attributes.get("opcode", "")) for name, runs in spans.items()}
     opcodes |= {op.name: op.opcode for op in timeline.ops}
     kernels = {name for name in spans if opcodes.get(name) == "custom-call"} or set(spans)

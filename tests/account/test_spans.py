@@ -62,9 +62,7 @@ def test_no_span_ends_before_it_begins_and_none_is_lost(
     counted = Counter[str]()
     for span in spans:
         assert 0 <= span.start_cycles <= span.end_cycles <= CYCLES
-        counted[span.lane.partition(" ")[2] and span.lane] += int(
-            span.attributes.get("count", span.attributes.get("executions", 1))
-        )
+        counted[span.lane.partition(" ")[2] and span.lane] += int(span.attributes.get("count", 1))
     copies = sum(n for lane, n in counted.items() if lane in ("DMA in", "DMA out", "DMA local"))
     assert (copies, counted["DMA wait"], counted["XLA Ops"]) == (len(transfers), len(waits), len(runs))
 
