@@ -34,7 +34,7 @@ WAIT_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Bands:
-    """What was found on published timings."""
+    """The spread of the model's errors on published timings."""
 
     width: Mapping[str, float]
     """Per regime: the band is the modelled latency divided and multiplied by one plus this."""
@@ -45,10 +45,10 @@ class Bands:
 @functools.cache
 def stored() -> Bands:
     """The table in ``bands.json``."""
-    found = json.loads(FILE.read_text())
+    table = json.loads(FILE.read_text())
     return Bands(
-        width={name: entry["width"] for name, entry in found["regimes"].items()},
-        count={name: entry["count"] for name, entry in found["regimes"].items()},
+        width={name: entry["width"] for name, entry in table["regimes"].items()},
+        count={name: entry["count"] for name, entry in table["regimes"].items()},
     )
 
 

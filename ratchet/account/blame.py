@@ -19,7 +19,7 @@ KINDS = 6
 
 def blame(record: Record, shares: Mapping[str, Shares], links: Sequence[LinkUse]) -> Blame:
     """Where the cycles of a run went, and what costs most. ``links`` is what the slice's links carried, if any."""
-    found = regions(record, shares)
+    parts = regions(record, shares)
     kinds = step_kinds(record, shares)
     executions: Counter[Place] = Counter()
     for name, (runs, _) in record.op_cycles.items():
@@ -28,11 +28,11 @@ def blame(record: Record, shares: Mapping[str, Shares], links: Sequence[LinkUse]
         if place is not None:
             executions[place] += runs
     return Blame(
-        lines=add_up(found),
-        regions=tuple(found),
+        lines=add_up(parts),
+        regions=tuple(parts),
         steps=kinds,
         losses=losses(
-            found,
+            parts,
             kinds,
             cycles=record.cycles,
             executions=executions,

@@ -29,7 +29,7 @@ def places(bundles: Sequence[Bundle], elsewhere: Place | None = None) -> list[li
     if elsewhere is not None:
         return [[elsewhere] * len(bundle) for bundle in bundles]
     line_at: dict[Source | None, SourceLine | None] = {None: None}
-    found: list[list[Place | None]] = []
+    rows: list[list[Place | None]] = []
     lost: dict[str, Where] = {}
     for address, bundle in enumerate(bundles):
         row: list[Place | None] = []
@@ -41,26 +41,26 @@ def places(bundles: Sequence[Bundle], elsewhere: Place | None = None) -> list[li
             row.append(place)
             if place is None and is_vector_code(instruction.opcode):
                 lost[instruction.makes] = (address, number)
-        found.append(row)
+        rows.append(row)
     if lost:
-        _from_readers(bundles, found, lost)
-        _from_makers(bundles, found, lost)
+        _from_readers(bundles, rows, lost)
+        _from_makers(bundles, rows, lost)
     default = Code.PIPELINE, Code.VECTOR
     return [
         [place or default[is_vector_code(instruction.opcode)] for place, instruction in zip(row, bundle, strict=True)]
-        for row, bundle in zip(found, bundles, strict=True)
+        for row, bundle in zip(rows, bundles, strict=True)
     ]
 
 
 def _from_readers(
     bundles: Sequence[Bundle],
-    found: list[list[Place | None]],
+    rows: list[list[Place | None]],
     lost: dict[str, Where],
 ) -> None:
     """Backwards, so that a chain of instructions without a line gets that of its end; the first reader wins."""
     reader: dict[str, Place] = {}
     for address in range(len(bundles) - 1, -1, -1):
-        row = found[address]
+        row = rows[address]
         for number, instruction in enumerate(bundles[address]):
             place = row[number]
             if place is None:
@@ -75,11 +75,11 @@ def _from_readers(
 
 def _from_makers(
     bundles: Sequence[Bundle],
-    found: list[list[Place | None]],
+    rows: list[list[Place | None]],
     lost: dict[str, Where],
 ) -> None:
     """Forwards: stores, and results that nobody with a line reads."""
-    rest = sorted(where for where in lost.values() if found[where[0]][where[1]] is None)
+    rest = sorted(where for where in lost.values() if rows[where[0]][where[1]] is None)
     wanted = {value for address, number in rest for value in bundles[address][number].reads}
     made = {
         value: (address, number)
@@ -88,9 +88,9 @@ def _from_makers(
         if (value := instruction.makes) in wanted
     }
     for address, number in rest:
-        for value in reversed(bundles[address][number].reads):  # the stored value stands last
+        for value in reversed(bundles[address][number].reads):  # the stored value comes last
             where = made.get(value)
-            place = found[where[0]][where[1]] if where else None
+            place = rows[where[0]][where[1]] if where else None
             if place is not None and value[0] != "s":
-                found[address][number] = place
+                rows[address][number] = place
                 break

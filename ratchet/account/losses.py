@@ -63,13 +63,13 @@ def losses(
         link_busy_cycles: for which the busiest link between chips carried bytes.
     """
     run = _Run(regions=regions, cycles=cycles)
-    found = [loss for loss in run.kernel_losses(kinds) if loss is not None]
-    found += [_outside(line, cycles, executions.get(line.place, 1)) for line in run.outside]
+    every = [loss for loss in run.kernel_losses(kinds) if loss is not None]
+    every += [_outside(line, cycles, executions.get(line.place, 1)) for line in run.outside]
     if link_wait_cycles:
-        found.append(_link_waits(link_wait_cycles, link_busy_cycles / cycles, cycles))
-    found = [loss for loss in found if loss.cycles >= LEAST_SHARE * cycles]
+        every.append(_link_waits(link_wait_cycles, link_busy_cycles / cycles, cycles))
+    every = [loss for loss in every if loss.cycles >= LEAST_SHARE * cycles]
     bound = run.bound()
-    return (*sorted(found, key=lambda loss: -loss.cycles), *((bound,) if bound else ()))
+    return (*sorted(every, key=lambda loss: -loss.cycles), *((bound,) if bound else ()))
 
 
 def _outside(line: LineCost, cycles: int, executions: int) -> Outside:
@@ -244,10 +244,10 @@ class _Run:
 
 def _issues(region: RegionCost) -> Counter[str]:
     """Executed instructions of a region by slot."""
-    found: Counter[str] = Counter()
+    issued: Counter[str] = Counter()
     for line in region.lines:
-        found.update(line.issues)
-    return found
+        issued.update(line.issues)
+    return issued
 
 
 def _units(busy: Mapping[str, int]) -> dict[str, int]:

@@ -37,13 +37,15 @@ def place_of_listing(record: Record, name: str) -> Op | Code | None:
 
 def regions(record: Record, shares: Mapping[str, Shares]) -> list[RegionCost]:
     """All regions, in order of time; their cycles sum to the record's."""
-    found: list[RegionCost] = []
+    kernels: list[RegionCost] = []
     for name, (translated, is_kernel) in record.units.items():
         if is_kernel and name in record.steps.kernels:
             windows = WindowFlags(translated.listing)
             parts = record.steps.kernels[name].parts
-            found += [_kernel_region(name, part, parts[part], shares[name], windows) for part in PARTS if part in parts]
-    return [*found, _outside(record, shares, record.cycles - sum(region.cycles for region in found))]
+            kernels += [
+                _kernel_region(name, part, parts[part], shares[name], windows) for part in PARTS if part in parts
+            ]
+    return [*kernels, _outside(record, shares, record.cycles - sum(region.cycles for region in kernels))]
 
 
 def _kernel_region(name: str, part: str, recorded: Part, shares: Shares, windows: WindowFlags) -> RegionCost:

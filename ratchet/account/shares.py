@@ -60,11 +60,11 @@ def whole(shares: Mapping[Key, Fraction], total: int) -> dict[Key, int]:
     """
     if sum(shares.values()) != total:
         raise ValueError(f"shares sum to {sum(shares.values())}, not to {total}")
-    found = {key: int(share // 1) for key, share in shares.items()}
-    missing = total - sum(found.values())
+    rounded = {key: int(share // 1) for key, share in shares.items()}
+    missing = total - sum(rounded.values())
     for key in sorted(shares, key=lambda key: -(shares[key] % 1))[:missing]:
-        found[key] += 1
-    return found
+        rounded[key] += 1
+    return rounded
 
 
 _Use = tuple[str, tuple[int, ...], int, int, int]
@@ -188,15 +188,15 @@ class Shares:
 
     def cycles(self, times: np.ndarray) -> dict[Cell, Fraction]:
         """Cycles per cell, exact; they sum to ``times.sum()``."""
-        found = dict.fromkeys(self._cells, Fraction(0))
+        cycles = dict.fromkeys(self._cells, Fraction(0))
         keys = list(self._cells)
         for sharers in np.unique(self._shared[:, 2]):
             rows = self._shared[self._shared[:, 2] == sharers]
             # Sums of whole numbers far below 2**53: exact in doubles, which is what bincount adds in.
             for cell, total in enumerate(np.bincount(rows[:, 1], weights=times[rows[:, 0]])):
                 if total:
-                    found[keys[cell]] += Fraction(int(total), int(sharers))
-        return {cell: share for cell, share in found.items() if share}
+                    cycles[keys[cell]] += Fraction(int(total), int(sharers))
+        return {cell: share for cell, share in cycles.items() if share}
 
     def issues(self, times: np.ndarray) -> dict[Place, dict[str, int]]:
         """Executed instructions per place and slot."""

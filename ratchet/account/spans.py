@@ -1,7 +1,7 @@
 """Spans of the modelled timeline: the first, some steady and the last grid steps one by one, the rest summarised.
 
-Nothing is dropped silently: what lies between kept windows becomes one labelled span per lane. No span ends before it
-begins or lies outside the run, however transfers overlap.
+Nothing is dropped silently: what is between kept windows becomes one labelled span per lane. No span ends before it
+begins or is outside the run, however transfers overlap.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def make_spans(record: Record, shares: Mapping[str, Shares], *, detail: bool, mx
         if not kernel.starts:
             continue
         busy = np.array([unit_cycles(shares[name], path.counts, mxu_per_core) for path in kernel.paths])
-        found, kept = _step_spans(name, kernel, busy, keep)
-        spans += found
+        own, kept = _step_spans(name, kernel, busy, keep)
+        spans += own
         windows += kept
     spans += _whole_ops(record, shares, mxu_per_core)
     spans += _transfer_spans(record, sorted(windows))
@@ -64,11 +64,11 @@ def unit_cycles(shares: Shares, counts: Sequence[int], mxu_per_core: int) -> lis
     """For how many cycles each lane is busy when the blocks of a listing are executed ``counts`` times."""
     times = shares.times(counts)
     issued = dict(zip(SLOTS, (int(n) for n in times @ shares.slots), strict=True))
-    found = {slot: issued[slot] / CAPACITY[slot] for slot in LANES if slot in CAPACITY}
-    found["MXU"] = int((times @ shares.mxu).sum()) / mxu_per_core
-    found["XLU"] = int((times @ shares.xlu).sum()) / CAPACITY["XLU"]
-    found["stalls"] = int(times[shares.empty].sum())
-    return [found[lane] for lane in LANES]
+    busy = {slot: issued[slot] / CAPACITY[slot] for slot in LANES if slot in CAPACITY}
+    busy["MXU"] = int((times @ shares.mxu).sum()) / mxu_per_core
+    busy["XLU"] = int((times @ shares.xlu).sum()) / CAPACITY["XLU"]
+    busy["stalls"] = int(times[shares.empty].sum())
+    return [busy[lane] for lane in LANES]
 
 
 def _lane_spans(busy: Sequence[float], start: int, end: int, *, op: str = "", steps: int = 1) -> list[Span]:
@@ -77,11 +77,11 @@ def _lane_spans(busy: Sequence[float], start: int, end: int, *, op: str = "", st
     for lane, cycles in zip(LANES, busy, strict=True):
         share = cycles / max(1, end - start)
         if share >= LEAST_BUSY:
-            said: Attributes = {"busy_share": round(share, 4)}
+            attributes: Attributes = {"busy_share": round(share, 4)}
             if steps > 1:
-                said["steps"] = steps
+                attributes["steps"] = steps
             spans.append(
-                Span(lane=lane, kind=SpanKind.BUSY, name=op, start_cycles=start, end_cycles=end, attributes=said)
+                Span(lane=lane, kind=SpanKind.BUSY, name=op, start_cycles=start, end_cycles=end, attributes=attributes)
             )
     return spans
 
@@ -148,7 +148,7 @@ def _step_spans(
     for low, high in ranges:
         if low > reached:
             start, end, steps = starts[reached], ends[low - 1], low - reached
-            said: Attributes = {
+            attributes: Attributes = {
                 "first_step": reached,
                 "last_step": low - 1,
                 "steps": steps,
@@ -162,7 +162,7 @@ def _step_spans(
                     name=name,
                     start_cycles=start,
                     end_cycles=end,
-                    attributes=said,
+                    attributes=attributes,
                 )
             )
             together = np.bincount(paths[reached:low], minlength=len(busy)) @ busy

@@ -63,7 +63,7 @@ def stalls(
     shortest: dict[int, list[int]] = {}  # by pair: least distance and how often it was seen
     for first, last in blocks:
         made: dict[str, tuple[int, int, int]] = {}
-        issued: dict[str, tuple[int, int, int]] = {}
+        issued: dict[Port, tuple[int, int, int]] = {}
         products = _products(bundles, first, last)
         empty_from = first
         for address in range(first, last):
@@ -74,21 +74,21 @@ def stalls(
             if stalled:
                 runs.append((empty_from, address, last))
             empty_from = address + 1
-            found = _distances(bundle, address, made, issued, products)
-            for pair, distance, _, _ in found:
+            distances = _distances(bundle, address, made, issued, products)
+            for pair, distance, _, _ in distances:
                 best = shortest.get(pair)
                 if best is None or distance < best[0]:
                     shortest[pair] = [distance, 1]
                 elif distance == best[0]:
                     best[1] += 1
             if stalled:
-                waiting[address] = found
+                waiting[address] = distances
             for number, instruction in enumerate(bundle):
                 opcode = instruction.opcode
-                kind, key = _KINDS[opcode]
+                kind, port = _KINDS[opcode]
                 made[instruction.makes] = (address, number, kind)
-                if key:
-                    issued[key] = (address, number, kind)
+                if port:
+                    issued[port] = (address, number, kind)
         if last > empty_from:
             runs.append((empty_from, last, last))
     blamed: list[Stall] = []
@@ -105,24 +105,42 @@ def stalls(
 _Distance = tuple[int, int, int, int]
 """A pair of kinds of opcodes, the distance between them, and where the earlier one is."""
 
+
+class Port(NamedTuple):
+    """Where a unit takes instructions."""
+
+    unit: str
+    """``mxu2``."""
+    weights: bool
+    """Weights are pushed beside the products, by a port of their own."""
+
+
 _AFTER = 1 << 40
 """Added to a pair that shares a unit rather than a value."""
 
 
-class _Kinds(dict[str, tuple[int, str]]):
-    """Per opcode: a number for its kind, the same for all units of a kind, and the unit whose turn it waits for."""
+class _Kind(NamedTuple):
+    """What an opcode may wait for."""
+
+    number: int
+    """Of its kind: the same for all units of a kind."""
+    port: Port | None
+    """Where it waits for its turn, if anywhere."""
+
+
+class _Kinds(dict[str, _Kind]):
+    """Kinds by opcode."""
 
     def __init__(self) -> None:
         super().__init__()
         self._numbers: dict[str, int] = {}
 
-    def __missing__(self, opcode: str) -> tuple[int, str]:
+    def __missing__(self, opcode: str) -> _Kind:
         unit = named_unit(opcode)
         kind = opcode.replace(unit, unit[:-1]) if unit else opcode
         number = self._numbers.setdefault(kind, len(self._numbers))
-        key = "" if opcode.startswith("vpop") else unit
-        # Weights are pushed beside the products, by a port of their own.
-        self[opcode] = (number, "push " + key if opcode.startswith("vmatpush") else key)
+        port = Port(unit, opcode.startswith("vmatpush")) if unit and not opcode.startswith("vpop") else None
+        self[opcode] = _Kind(number, port)
         return self[opcode]
 
 
@@ -133,27 +151,27 @@ def _distances(
     bundle: Bundle,
     address: int,
     made: dict[str, tuple[int, int, int]],
-    issued: dict[str, tuple[int, int, int]],
+    issued: dict[Port, tuple[int, int, int]],
     products: dict[Where, Where],
 ) -> list[_Distance]:
     """What the instructions of a bundle may have waited for."""
-    found: list[_Distance] = []
+    distances: list[_Distance] = []
     for number, instruction in enumerate(bundle):
-        kind, key = _KINDS[instruction.opcode]
+        kind, port = _KINDS[instruction.opcode]
         for value in instruction.reads:
             earlier = made.get(value)
             if earlier is not None:
-                found.append((earlier[2] << 20 | kind, address - earlier[0], earlier[0], earlier[1]))
-        if key:
-            for before in (key, key[5:] if key.startswith("push ") else "push " + key):
+                distances.append((earlier[2] << 20 | kind, address - earlier[0], earlier[0], earlier[1]))
+        if port:
+            for before in (port, Port(port.unit, not port.weights)):
                 earlier = issued.get(before)
                 if earlier is not None:
-                    found.append((_AFTER | earlier[2] << 20 | kind, address - earlier[0], earlier[0], earlier[1]))
+                    distances.append((_AFTER | earlier[2] << 20 | kind, address - earlier[0], earlier[0], earlier[1]))
         elif (address, number) in products:
             at, place = products[address, number]
             # All products are alike here: their kinds differ in what they do to weights, not in how long they take.
-            found.append((_AFTER | kind, address - at, at, place))
-    return found
+            distances.append((_AFTER | kind, address - at, at, place))
+    return distances
 
 
 def _products(bundles: Sequence[Bundle], first: int, last: int) -> dict[Where, Where]:
@@ -170,13 +188,13 @@ def _products(bundles: Sequence[Bundle], first: int, last: int) -> dict[Where, W
                 pushed.setdefault(unit, []).append((address, number))
             elif opcode.startswith("vpop") and not instruction.reads:
                 popped.setdefault(unit, []).append((address, number))
-    found = {}
+    product_of: dict[Where, Where] = {}
     for unit, results in popped.items():
         products = pushed.get(unit, ())
         each = len(results) // max(1, len(products))
-        if products and each * len(products) == len(results):  # else a product and its results lie in different blocks
-            found.update({result: products[i // each] for i, result in enumerate(results)})
-    return found
+        if products and each * len(products) == len(results):  # else a product and its results are in different blocks
+            product_of.update({result: products[i // each] for i, result in enumerate(results)})
+    return product_of
 
 
 def _blamed(

@@ -9,7 +9,7 @@ from ratchet.dump.listing import Listing
 from ratchet.values.place import Code, Place, SourceLine, Window, Windows
 
 _ADDRESS_STEPS = 8
-"""How far an address is followed back to the allocation that it lies in."""
+"""How far an address is followed back to the allocation that it is in."""
 
 
 class WindowFlags:
@@ -18,7 +18,7 @@ class WindowFlags:
     def __init__(self, listing: Listing) -> None:
         self._bundles = listing.bundles
         self._made = {i.makes: i for bundle in listing.bundles for i in bundle if i.makes[0] == "s"}
-        found: dict[str, set[Window]] = {}
+        by_flag: dict[str, set[Window]] = {}
         for bundle in listing.bundles:
             for instruction in bundle:
                 if not instruction.opcode.startswith("dma."):
@@ -26,8 +26,8 @@ class WindowFlags:
                 flag = self._allocation(instruction.named("dst_syncflagno"))
                 buffer = listing.allocations.get(self._allocation(instruction.named("vmem")))
                 if flag and buffer is not None and buffer.window is not None:
-                    found.setdefault(flag, set()).add(buffer.window)
-        self._of_flag = {flag: Windows(windows=tuple(sorted(own))) for flag, own in found.items()}
+                    by_flag.setdefault(flag, set()).add(buffer.window)
+        self._of_flag = {flag: Windows(windows=tuple(sorted(own))) for flag, own in by_flag.items()}
 
     def _allocation(self, operand: Value | None) -> str:
         """The allocation that an address is made from, or ``""``."""

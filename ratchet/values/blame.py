@@ -40,10 +40,10 @@ class LineCost:
 
 @dataclass(frozen=True, kw_only=True)
 class RegionCost:
-    """A part of the run: the first, steady and last grid steps of a kernel, or all that lies outside kernels."""
+    """A part of the run: the first, steady and last grid steps of a kernel, or all that is outside kernels."""
 
     kernel: str
-    """Name of the kernel's dump; ``""`` for what lies outside kernels."""
+    """Name of the kernel's dump; ``""`` for what is outside kernels."""
     name: str
     """``first``, ``steady``, ``last``; ``whole`` for a kernel without a loop or with few steps; ``outside``."""
     steps: int

@@ -123,7 +123,7 @@ def _cells(row: Row, before: Row | None) -> tuple[str, ...]:
 
 
 def _change(row: Row, score: float | None, old: float | None) -> str:
-    """Of measured rows the speed-up over the kernel that was timed beside them: two medians tell nothing."""
+    """Of measured rows the speed-up over the kernel that was timed beside them: two medians decide nothing."""
     speedup = number(row.speedup)
     if row.evaluator and kind_of(row.evaluator) == "measured":
         return "" if speedup is None else change(speedup, 1.0)
@@ -131,13 +131,13 @@ def _change(row: Row, score: float | None, old: float | None) -> str:
 
 
 def _layout(table: Sequence[tuple[str, ...]], width: int) -> list[Text]:
-    """Heading and rows, aligned. The mark's column stands first, so no line begins with text from outside."""
+    """Heading and rows, aligned. The mark's column comes first, so no line begins with text from outside."""
     columns = list(zip(*(_HEADINGS, *table), strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
     room = max(20, width - sum(widths[:-1]) - 2 * (len(widths) - 1))  # for the note, which comes last
     lines = []
     for cells in (_HEADINGS, *table):
-        line = Text()  # a Text reads no markup: what stands in a note is only text
+        line = Text()  # a Text reads no markup: a note is only text
         for name, cell, wide in zip(_HEADINGS[:-1], cells[:-1], widths[:-1], strict=True):
             gap = " " * (wide - cell_len(cell))
             line.append(gap + cell + "  " if name in _RIGHT else cell + gap + "  ")

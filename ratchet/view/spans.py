@@ -12,26 +12,28 @@ _SUMMARISED = "(summarised)"
 
 def label(span: Span) -> str:
     """A few words, cleaned: names of ops and kernels are the author's."""
-    name, said = clean(span.name), span.attributes
+    name, given = clean(span.name), span.attributes
     match span.kind:
         case SpanKind.NAMED:
             return name
         case SpanKind.RUN:
             return "modelled run"
         case SpanKind.STEP:
-            return f"step {said['step']} of {name}"
+            return f"step {given['step']} of {name}"
         case SpanKind.STEPS:
-            return f"steps {said['first_step']}–{said['last_step']} of {name} {_SUMMARISED}"
+            return f"steps {given['first_step']}–{given['last_step']} of {name} {_SUMMARISED}"
         case SpanKind.BUSY:
-            whose = f"{name}: " if name else f"{_SUMMARISED} " if "steps" in said else ""
-            return f"{whose}{said['busy_share']:.0%} {'empty bundles' if span.lane == 'stalls' else 'busy'}"
+            whose = f"{name}: " if name else f"{_SUMMARISED} " if "steps" in given else ""
+            return f"{whose}{given['busy_share']:.0%} {'empty bundles' if span.lane == 'stalls' else 'busy'}"
         case SpanKind.COPY:
-            return f"{said['source']}→{said['target']} {said['bytes']} B"
+            return f"{given['source']}→{given['target']} {given['bytes']} B"
         case SpanKind.WAIT:
             return f"wait {span.end_cycles - span.start_cycles} cycles"
         case SpanKind.MESSAGE:
-            what = f"{said['bytes']} B" if said["bytes"] else "signal"
-            return f"{what} to chip {said['to_chip']}" if "to_chip" in said else f"{what} from chip {said['from_chip']}"
+            what = f"{given['bytes']} B" if given["bytes"] else "signal"
+            return (
+                f"{what} to chip {given['to_chip']}" if "to_chip" in given else f"{what} from chip {given['from_chip']}"
+            )
         case SpanKind.SUMMARY:
-            return f"{said['count']} more {_SUMMARISED}"
+            return f"{given['count']} more {_SUMMARISED}"
     assert_never(span.kind)

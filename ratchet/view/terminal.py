@@ -138,7 +138,7 @@ def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
         yield (
             "band",
             f"{fixed(score.band.low_ms)} to {fixed(score.band.high_ms)} ms: 9 of 10 published timings of programs "
-            f"bound by {score.band.bound_by} lay so near · {fixed(score.wait_ms)} ms of it is waiting",
+            f"bound by {score.band.bound_by} were this near · {fixed(score.wait_ms)} ms of it is waiting",
         )
     against = ""
     before = number(incumbent.score) if incumbent else None

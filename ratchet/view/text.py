@@ -1,7 +1,7 @@
 """Untrusted text made fit to print.
 
 Notes, names and reasons come from kernel files, commit messages and compilers. Printed as they are,
-they could move the cursor, hide or reorder what stands beside them, or forge a line of ours.
+they could move the cursor, hide or reorder what is beside them, or forge a line of ours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verdict as one JSON document: what ``--json`` prints, described by ``ratchet/verdict.schema.json``.
 
-A document tells how one turn ended. ``verdict`` is null where nothing was judged. Every number about
-the kernel's speed stands beside its ``evaluator`` and ``kind``: ``modelled`` or ``measured``.
+A document says how one turn ended. ``verdict`` is null where nothing was judged. Every number about
+the kernel's speed is beside its ``evaluator`` and ``kind``: ``modelled`` or ``measured``.
 ``seconds`` are always the judge's own, by the wall clock.
 """
 
@@ -139,14 +139,14 @@ def _line(line: LineCost) -> dict[str, Any]:
 
 def _loss(loss: Loss) -> dict[str, Any]:
     """The numbers of a loss; its sentence is in the verdict's ``losses``, at the same index."""
-    found: dict[str, Any] = {"kind": loss.kind.value} | _numbers(loss)
+    numbers: dict[str, Any] = {"kind": loss.kind.value} | _numbers(loss)
     if isinstance(loss, Stalls):
-        found["units"] = [_numbers(stall) | {"where": where(stall.place)} for stall in loss.units]
+        numbers["units"] = [_numbers(stall) | {"where": where(stall.place)} for stall in loss.units]
     elif not isinstance(loss, Spills | IdleSteps | LinkWaits | MatrixBound):
-        found["where"] = where(loss.place)
+        numbers["where"] = where(loss.place)
     if isinstance(loss, Waits | LinkWaits):
-        found["cause"] = loss.cause.value
-    return found
+        numbers["cause"] = loss.cause.value
+    return numbers
 
 
 def _numbers(value: LineCost | Loss | UnitStall) -> dict[str, Any]:

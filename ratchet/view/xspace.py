@@ -21,7 +21,7 @@ from ratchet.view.text import clean
 from ratchet.view.xplane import PlaneBuilder, Value, new_message
 
 FILE_NAME = "modelled.xplane.pb"
-"""XProf takes what stands before ``.xplane.pb`` for the host's name and shows it."""
+"""XProf takes what is before ``.xplane.pb`` for the host's name and shows it."""
 
 LABEL = "(modelled)"
 PROGRAM_ID = 1
@@ -219,8 +219,8 @@ def _op_types(plane: PlaneBuilder, timeline: Timeline, flops: int) -> dict[str, 
 
 
 def _share_out(total: int, attribute: str, ops: Mapping[str, Sequence[Span]]) -> dict[str, int]:
-    """What each op costs per run: as its spans say, else its share by cycles of what the others leave."""
-    said = {
+    """What each op costs per run: as its spans state, else its share by cycles of what the others leave."""
+    stated = {
         name: sum(int(span.attributes[attribute]) for span in spans)
         for name, spans in ops.items()
         if all(attribute in span.attributes for span in spans)
@@ -228,7 +228,7 @@ def _share_out(total: int, attribute: str, ops: Mapping[str, Sequence[Span]]) ->
     cycles = {
         name: sum(span.end_cycles - span.start_cycles for span in spans)
         for name, spans in ops.items()
-        if name not in said
+        if name not in stated
     }
-    left, whole = max(0, total - sum(said.values())), max(1, sum(cycles.values()))
-    return said | {name: left * mine // whole for name, mine in cycles.items()}
+    left, whole = max(0, total - sum(stated.values())), max(1, sum(cycles.values()))
+    return stated | {name: left * mine // whole for name, mine in cycles.items()}

@@ -237,7 +237,7 @@ def test_busy_units_agree_with_the_compilers_own_count(compiler: str, program: s
         products = "MATMUL" if "MATMUL" in columns else "MXU"
         for units, column, slack in ((shares.mxu, products, 1), (shares.xlu, "XLU", 9 / 8)):
             stated = int(rows[:, columns.index(column)].sum())
-            # What lies in folded bundles is missing there, so it can only be less; issued bundles are all there.
+            # What is in folded bundles is missing there, so it can only be less; issued bundles are all there.
             assert stated <= slack * units.sum()
             if units.sum() > 1000:
                 assert stated >= 0.5 * units.sum()

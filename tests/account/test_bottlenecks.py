@@ -1,4 +1,4 @@
-"""Blame is believed when an edit that removes what it names moves the latency as it said. With the real compiler.
+"""Blame is believed when an edit that removes what it names moves the latency as predicted. With the real compiler.
 
 The naive attention kernel has two different bottlenecks at two block sizes. Each gets one edit.
 """
