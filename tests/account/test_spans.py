@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ratchet.account import spans as module
 from ratchet.account.spans import make_spans
 from ratchet.machine.dma import Ends
-from ratchet.machine.record import OpRun, SyncFlag
+from ratchet.machine.record import OpRun
 from ratchet.values import Span
 from tests.machine.golden_dumps import COMPILERS, model, unpack
 
@@ -37,7 +37,7 @@ def record(transfers: list[tuple[Any, ...]], waits: list[tuple[Any, ...]], runs:
         unit_of_op={},
         units={},
         steps=SimpleNamespace(kernels={}),
-        flag=lambda number: SyncFlag(name=str(number), op=""),
+        flag_name=str,
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ratchet.dump.instruction import Access, Address, Argument, Immediate, Operand, Predicate, Register, Source
 from ratchet.dump.listing import MOST_DELAY, parse, read_instruction
+from ratchet.values.place import Window
 from ratchet.values.status import Refusal, Status
 
 HEADER = "= control target key start\nLB: loop body\n= control target key end\n\n"
@@ -236,6 +237,6 @@ def test_roles_and_windows_of_allocations() -> None:
         "  #allocation5 [shape = 's32[]', space=sflag, size = 0x4, tag = 'output of copy-start.1@{2}']\n",
     )
     found = parse(write([[]]), text, file="f", compiler="c").allocations
-    assert found["#allocation2"].window == ("output", 3)
+    assert found["#allocation2"].window == Window(kind="output", number=3)
     assert [found[f"#allocation{n}"].role for n in (2, 3, 4, 5)] == ["", "chip ID", "", ""]
     assert found["#allocation5"].awaited_op == "copy-done.1"

@@ -26,7 +26,7 @@ def flash(tmp_path_factory: pytest.TempPathFactory) -> Timeline:
 
 
 def test_the_table_holds_every_cycle_and_quotes_the_source(flash: Timeline) -> None:
-    source = (Path(__file__).parents[1] / "schedule" / "programs.py").read_text()
+    source = (Path(__file__).parents[1] / "machine" / "programs.py").read_text()
     text = blame_text(flash, title="flash", kernel_file="programs.py", source=source)
     assert text.startswith(f"blame of flash (modelled, TPU v5e, libtpu-0.0.42.1): {flash.cycles:,} cycles, ")
     table = text.partition("\nregions:")[0].partition("lines: ")[2]
