@@ -48,7 +48,7 @@ def main() -> None:
     if missing or not rows:
         sys.exit(f"{len(missing)} published cases are not compiled here: run `python -m benchmarks.fidelity` first")
     say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731 progress, not the result
-    chips = {name: constants.constants_for(chip) for name, chip in CHIPS.items()}
+    chips = {name: chip.constants for name, chip in CHIPS.items()}
     result = fit(rows, chips, say)
     _show_constants(result)
     held_out = evaluate.cross_validated(rows, lambda group: with_values(chips, result.left_out[group]))

@@ -88,7 +88,7 @@ def _tables(
     timed: list[Timed], overflows: list[tuple[Case, bool]], notes: list[dict[str, Any]]
 ) -> dict[str, list[dict[str, Any]]]:
     data = constants.stored()
-    chips: Chips = {name: constants.constants_for(chip) for name, chip in CHIPS.items()}
+    chips: Chips = {name: chip.constants for name, chip in CHIPS.items()}
     dispatch = data.get("dispatch_ms", {})
     left_out = data.get("left_out", {})
     doubtful = [row for row in timed if row.case.doubtful]

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import show
+from ratchet.account.model import model
 from ratchet.chips import V5E
 from ratchet.dump.files import OPTIMIZED, dump_flags, load_hlo
 from ratchet.dump.image import OFFSETS_PASS, constant_segment
-from ratchet.machine.links import ici_for
-from ratchet.machine.slice import run_slice
 from ratchet.values import Timeline
 
 ROWS = (8, 128, 2048, 32768)
@@ -76,7 +75,7 @@ def row(name: str, shape: tuple[int, int], timeline: Timeline) -> dict[str, Any]
         "whole us": timeline.cycles * us,
         "launch us": max(chip.launch_cycles for chip in timeline.chips) * us,
         "collective us": collective * us,
-        "floor us": FLOOR_SHARDS[name] * size / (2 * ici_for(V5E).link_bytes_per_s) * 1e6,
+        "floor us": FLOOR_SHARDS[name] * size / (2 * V5E.ici.link_bytes_per_s) * 1e6,
         "busiest link %": 100 * min(1.0, busiest / collective),
         "waiting for chips %": 100 * timeline.ici_wait_cycles / timeline.cycles,
         "GB/s out per chip": sent / (collective * us) / 1e3,
@@ -102,8 +101,6 @@ def main() -> None:
             ALLOW_MULTIPLE_LIBTPU_LOAD="1",
             LIBTPU_INIT_ARGS=" ".join(dump_flags(dumps, extra_passes=(OFFSETS_PASS,))),
         )
-        from tests.machine.slice_programs import CHIP_IDS
-
         compiler = f"libtpu {importlib.metadata.version('libtpu')}"
         sizes = [(rows_, 128) for rows_ in (ROWS[1:3] if options.quick else ROWS)]
         cases = [("psum", TINY), *((program, shape) for program in FLOOR_SHARDS for shape in sizes)]
@@ -111,11 +108,9 @@ def main() -> None:
             folder = Path(name) / str(number)
             folder.mkdir()
             constants = compiled(folder, program, shape, dumps)
-            timeline = run_slice(
-                folder, hlo=load_hlo(folder), chip=V5E, compiler=compiler, constants=constants, chip_ids=CHIP_IDS
-            )
+            timeline = model(folder, hlo=load_hlo(folder), chip=V5E, compiler=compiler, constants=constants)
             rows.append(row(program, shape, timeline))
-    show(f"four chips, modelled with {compiler}; links: {ici_for(V5E).source}", rows, json_file=options.json)
+    show(f"four chips, modelled with {compiler}; links: {V5E.ici.source}", rows, json_file=options.json)
 
 
 if __name__ == "__main__":

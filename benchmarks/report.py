@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.chips import V5E
-from ratchet.chips.constants import constants_for
-from ratchet.machine.links import ici_for
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "optimizing-for-the-v5e-memory-hierarchy.md"
@@ -62,7 +60,7 @@ def chip_rows() -> Rows:
     """What the model takes the chip to be."""
     from benchmarks.decode import HBM_SHARE
 
-    fitted, links = constants_for(V5E), ici_for(V5E)
+    fitted, links = V5E.constants, V5E.ici
     return [
         {"quantity": what, "value": value, "source": source}
         for what, value, source in (

@@ -23,8 +23,10 @@ from prepare import ROOT
 from ratchet.account.timeline import build
 from ratchet.chips import V5E
 from ratchet.dump.files import TOP, Dumps, load_hlo
-from ratchet.machine.machine import Machine, without_collections
+from ratchet.machine.machine import Machine
+from ratchet.machine.peers import Alone
 from ratchet.machine.programs import Programs
+from ratchet.machine.run import without_collections
 
 BLOCKS = ((128, 256), (512, 512), (1024, 1024), (2048, 2048), (4096, 2048))
 ROOM = ("dimension_semantics=", "vmem_limit_bytes=110 * 2**20, dimension_semantics=")
@@ -44,7 +46,7 @@ def seconds(folder: Path) -> dict[str, Any]:
         for name in names:
             programs.unit(name)
         marks.append(time.process_time())
-        record = Machine(programs, hlo, V5E, "installed", {}).execute()
+        record = Machine(programs, V5E, {}, Alone()).execute()
         marks.append(time.process_time())
         timeline = build(record, chip=V5E, compiler="installed", detail=False)
         marks.append(time.process_time())

@@ -21,12 +21,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from benchmarks.attention.programs import build
 from benchmarks.attention.values import rms_errors
 from benchmarks.attention.worker_names import COMPILER, DUMP_FOLDER
+from ratchet.account.model import model
 from ratchet.child import serve
 from ratchet.chips import V5E
 from ratchet.dump.files import OPTIMIZED, load_hlo
 from ratchet.dump.hlo import HloModule
 from ratchet.dump.memory import footprint
-from ratchet.machine.machine import run
 
 _WANTED = re.compile(
     r"-(packed-bundles-post-ra|post-bundle-packing-post-ra|final_hlo-static-per-bundle-utilization)\.txt$"
@@ -57,7 +57,9 @@ def compiled_figures(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
     for dump in dumps.iterdir():
         if _WANTED.search(dump.name) and "schedule-analysis_" not in dump.name:
             shutil.move(dump, folder / "schedule" / dump.name)
-    timeline = run(folder / "schedule", hlo=hlo, chip=V5E, compiler=os.environ[COMPILER], scalar_inputs=repeated(hlo))
+    timeline = model(
+        folder / "schedule", hlo=hlo, chip=V5E, compiler=os.environ[COMPILER], scalar_inputs=[repeated(hlo)]
+    )
     used = footprint(hlo, folder / "schedule", V5E, hbm_bytes=peak)
     return {
         "ms": timeline.latency_ms,

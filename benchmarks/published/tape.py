@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 
+from ratchet.account.model import model
 from ratchet.chips import Chip
 from ratchet.chips.constants import Constants
 from ratchet.dump.hlo import HloModule
@@ -117,10 +118,10 @@ def _deadlock(flag: int, value: int, least: int, address: int) -> Exception:
 def record(
     dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs
 ) -> tuple[Timeline, Tape]:
-    """Runs the schedule machine once. Raises Refusal as :func:`ratchet.machine.machine.run` does."""
+    """Runs the schedule machine once. Raises Refusal as :func:`ratchet.account.model.model` does."""
     _Recorder.made.clear()
     with mock.patch.object(machine, "DmaEngine", _Recorder):
-        timeline = machine.run(dump_dir, hlo=hlo, chip=chip, compiler=compiler, scalar_inputs=scalar_inputs)
+        timeline = model(dump_dir, hlo=hlo, chip=chip, compiler=compiler, scalar_inputs=[scalar_inputs])
     # A program that is bounded is run twice, and the slower run is reported.
     memory = next(m for m in _Recorder.made if m.wait_cycles == timeline.dma_wait_cycles and m.last <= timeline.cycles)
     slots = {f"slot_{name}": float(count) for name, count in timeline.slot_issues.items()}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.chips import CHIPS
-from ratchet.chips.constants import Constants, constants_for
+from ratchet.chips.constants import Constants
 from ratchet.values import Band, Timeline
 
 FILE = Path(__file__).with_name("bands.json")
@@ -55,7 +55,7 @@ def stored() -> Bands:
 def hbm_busy_share(timeline: Timeline, constants: Constants | None = None) -> float:
     """Share of the run in which HBM carries bytes, at the fitted share of its bandwidth."""
     chip = CHIPS[timeline.chip]
-    constants = constants or constants_for(chip)
+    constants = constants or chip.constants
     per_cycle = constants.hbm_efficiency * chip.hbm_bytes_per_s / chip.cores / timeline.clock_hz
     cost = timeline.hbm_read_bytes + timeline.hbm_write_bytes * constants.write_cost
     return cost / per_cycle / max(1, timeline.cycles)

@@ -7,7 +7,12 @@ published device timings (see ``docs/architecture.md``). How far each chip's mod
 in ``ratchet/chips/constants.json``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from ratchet.chips.constants import Constants, constants_named
+from ratchet.chips.links import Ici, ici_of
+from ratchet.chips.units import CAPACITY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,26 @@ class Chip:
     def ridge_flops_per_byte(self) -> float:
         """Arithmetic intensity at which compute and HBM bandwidth bound alike."""
         return self.peak_bf16_flops / self.hbm_bytes_per_s
+
+    @property
+    def constants(self) -> Constants:
+        """What was fitted, with its source and spread. Raises Refusal USAGE for a chip that nothing is known of."""
+        return constants_named(self.name)
+
+    @property
+    def achievable_hbm_bytes_per_s(self) -> float:
+        """What DMAs reach of the nominal bandwidth, as fitted."""
+        return self.constants.hbm_efficiency * self.hbm_bytes_per_s
+
+    @property
+    def ici(self) -> Ici:
+        """The links of the smallest slice. Raises Refusal USAGE for a chip whose links are not described."""
+        return ici_of(self.name)
+
+    @property
+    def slot_capacity(self) -> Mapping[str, int]:
+        """Issue slots per bundle by unit; what each opcode occupies is in :mod:`ratchet.chips.units`."""
+        return CAPACITY
 
 
 MiB = 1 << 20

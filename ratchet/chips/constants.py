@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.chips import Chip
 from ratchet.values.status import Refusal, Status
 
 FILE = Path(__file__).with_name("constants.json")
@@ -50,12 +49,12 @@ def constants_of(entry: Mapping[str, Any]) -> Constants:
     return Constants(**{name: field["value"] if isinstance(field, Mapping) else field for name, field in entry.items()})
 
 
-def constants_for(chip: Chip) -> Constants:
-    """Raises Refusal USAGE for a chip that nothing is known of."""
+def constants_named(name: str) -> Constants:
+    """Of a chip by its name. Raises Refusal USAGE for a chip that nothing is known of."""
     chips = stored()["chips"]
-    if chip.name not in chips:
+    if name not in chips:
         raise Refusal(
             Status.USAGE,
-            f"no schedule constants for {chip.name}; known: {', '.join(chips)}. Choose one of those.",
+            f"no schedule constants for {name}; known: {', '.join(chips)}. Choose one of those.",
         )
-    return constants_of(chips[chip.name])
+    return constants_of(chips[name])

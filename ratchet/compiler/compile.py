@@ -115,13 +115,12 @@ def step(artefact: Artefact, chip: Chip, folder: Path, child: Child) -> tuple[Pr
 
 
 def _check_slice(mesh: Mesh, chip: Chip) -> None:
-    from ratchet.machine.links import ici_for
 
-    if mesh.chips != ici_for(chip).chips:
+    if mesh.chips != chip.ici.chips:
         raise Refusal(
             Status.CONTRACT,
             f"get_tiling_meta() declares a mesh of {mesh.chips} chips; a slice of {chip.name} has "
-            f"{ici_for(chip).chips}: use all of them or one",
+            f"{chip.ici.chips}: use all of them or one",
         )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ratchet.account.model import model
 from ratchet.candidate.mesh import part
 from ratchet.chips import Chip
 from ratchet.dump.files import load_hlo
-from ratchet.machine import machine, slice
 from ratchet.values import Mesh, Program, Timeline
 
 
@@ -23,26 +23,22 @@ def step(
     Raises:
       Refusal: ``SCHEDULE_UNKNOWN``, ``DEADLOCK``, ``OUT_OF_BOUNDS`` or ``MEMORY_HAZARD``.
     """
-    schedule = program.dump_dir / "schedule"
-    hlo = load_hlo(program.dump_dir)
-    if mesh.chips == 1:
-        timeline = machine.run(
-            schedule, hlo=hlo, chip=chip, compiler=program.compiler, scalar_inputs=steering, detail=detail
-        )
-    else:
-        timeline = slice.run_slice(
-            schedule,
-            hlo=hlo,
-            chip=chip,
-            compiler=program.compiler,
-            constants=(program.dump_dir / "constants.bin").read_bytes(),
-            chip_ids=program.chip_ids,
-            scalar_inputs=[
-                {number: values[part(mesh, int(number), values.shape, place)] for number, values in steering.items()}
-                for place in range(mesh.chips)
-            ],
-            detail=detail,
-        )
+    constants = program.dump_dir / "constants.bin"
+    timeline = model(
+        program.dump_dir / "schedule",
+        hlo=load_hlo(program.dump_dir),
+        chip=chip,
+        compiler=program.compiler,
+        scalar_inputs=[
+            {
+                key: values if isinstance(key, str) else values[part(mesh, key, values.shape, place)]
+                for key, values in steering.items()
+            }
+            for place in range(mesh.chips)
+        ],
+        constants=constants.read_bytes() if mesh.chips > 1 else b"",
+        detail=detail,
+    )
     return timeline, (
         f"{timeline.latency_ms:.4f} ms modelled, {timeline.cycles:,} cycles, {timeline.grid_steps:,} grid steps"
         + (f"; chip {timeline.chip_index} is the slowest of {mesh.chips}" if timeline.chips else "")

@@ -9,7 +9,6 @@ from typing import Protocol
 from ratchet.account.band import band
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
-from ratchet.machine.links import ici_for
 from ratchet.values import Samples, Score, Timeline
 from ratchet.values.status import Refusal, Status
 
@@ -59,7 +58,7 @@ def floor_ms(flops: int, compulsory_bytes: int, chip: Peak, chips: int = 1) -> f
 def ici_ms(timeline: Timeline, chip: Chip) -> float:
     """The least time for what this program sent over its busiest link, in ms; 0 where nothing was sent."""
     busiest = max((link.bytes for link in timeline.links), default=0)
-    return busiest / ici_for(chip).link_bytes_per_s * 1e3 if busiest else 0.0
+    return busiest / chip.ici.link_bytes_per_s * 1e3 if busiest else 0.0
 
 
 def score(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ratchet.chips.units import is_vector_code
-from ratchet.dump.instruction import Access, Address, Immediate, Instruction, Register, Value
+from ratchet.dump.instruction import Access, Address, Immediate, Instruction, Register, Source, Value
 from ratchet.dump.listing import ARGUMENT, Bundle
 
 NO_EFFECT = frozenset({"compiler-scheduling-barrier", "vtrace", "vsettm", "sfence", "cfence"})
@@ -69,6 +69,16 @@ class _Effect(NamedTuple):
     reads: frozenset[str]
 
 
+class Event(NamedTuple):
+    """Something of the author's that is counted: a copy started, a wait, a branch or a loop's branch back."""
+
+    kind: str
+    """``copy``, ``wait``, ``branch``, ``branch taken``, ``loop`` or ``loop taken``."""
+    source: Source
+    block: int | None
+    """The basic block whose executions are those of the event; None where the event has a counter of its own."""
+
+
 class Emitter:
     """Translates the bundles of one listing, in the order of their addresses within each block.
 
@@ -89,11 +99,15 @@ class Emitter:
         """Memory that a pointer value points to, by value."""
         self.address = self.index = self.offset = 0
         """Bundle, place in the bundle, and cycles since the block began, of the instruction in hand."""
-        self.target: int | None = None
-        """Where the branch in this bundle goes."""
+        self.taken: int | None = None
+        """Event that a branch taken counts as."""
         self.instruction: Instruction
         self.condition: Condition | None = None
         """Under which the instruction in hand happens."""
+        self.block = 0
+        """Number of the basic block in hand."""
+        self.events: list[Event] = []
+        """Events with a source line; the generated code counts those without a block in ``E``."""
         self.captured: set[str] = set()
         """Vector values whose first element may be known."""
         self._addresses = addresses
@@ -232,9 +246,26 @@ class Emitter:
             test = self.condition.plain if self.condition else ""
         self._effects.append(_Effect(statement, test, frozenset(self._reads)))
 
+    def event(self, kind: str) -> None:
+        """Counts the instruction in hand if it has a source line."""
+        source = self.instruction.notes.source
+        if source is None:
+            return
+        if self.condition is None:
+            self.events.append(Event(kind, source, self.block))
+            return
+        self.effect(f"E[{len(self.events)}] += 1")
+        self.events.append(Event(kind, source, None))
+
     def branch(self, condition: Condition) -> None:
         """``B`` becomes whether the branch is taken."""
         self._branches = True
+        source, target = self.instruction.notes.source, self.instruction.form.target
+        self.taken = None
+        if source is not None and target is not None:
+            kind = "loop" if target <= self.address else "branch"
+            self.taken = len(self.events)
+            self.events += [Event(f"{kind} taken", source, None), Event(kind, source, self.block)]
         self.effect(f"B = {condition.value}", "")
         # Only a value that is not known has a class of its own; the machine decides, or refuses.
         is_loop = self.instruction.form.target is not None and self.instruction.form.target <= self.address

@@ -1,25 +1,17 @@
-"""The schedule machine: executes a compiled program's scalar control flow, DMAs and sync flags -> Timeline.
+"""The schedule machine: executes a compiled program's scalar control flow, DMAs and sync flags -> Record.
 
 Time is counted in bundles: one address of the post-register-allocation listing is one cycle, and only waits for
-DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Timeline.not_modelled``.
+DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Record.not_modelled``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import itertools
 import traceback
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 
-from ratchet.account.timeline import build
 from ratchet.chips import Chip
-from ratchet.chips.constants import constants_for
-from ratchet.dump.files import TOP, Dumps
-from ratchet.dump.hlo import HloModule
+from ratchet.dump.files import TOP
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import MOST_DELAY
 from ratchet.machine.addresses import GRANULES_PER_ADDRESS
@@ -29,23 +21,23 @@ from ratchet.machine.dma import DmaEngine, Ends
 from ratchet.machine.grid_steps import GridSteps
 from ratchet.machine.inputs import Inputs, ScalarInputs, operand_unknown
 from ratchet.machine.known import WORDS_PER_GRANULE, KnownMemory
+from ratchet.machine.peers import GeneralDma, Peers
 from ratchet.machine.programs import Programs, Unit
 from ratchet.machine.record import OpRun, Record
 from ratchet.machine.unknown import UndecidedBranch, Unknown, UnknownSteers
-from ratchet.values import Timeline
-from ratchet.values.omission import UndecidedBranches, Unmodelled
+from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Refusal, Status
 
 _FLAG = (1 << 13) - 1
 """Bits of a sync flag's number; above them stands the core on chips that have two."""
-_TO_A_CHIP = 1 << 14
-"""Bit of a DMA's overrides that sends it to another chip; above it stands the core on chips that have two."""
-
 MOST_GRANULES = 1 << 32
 """No copy is larger: memories of a TPU hold fewer granules of 32 B."""
 
 SUBLANES = 8
 """Rows of 512 B that one vector store reaches."""
+
+KEPT_RUNS = 20_000
+"""Executions of HLO ops kept at each end of a run."""
 
 PATIENCE = 200_000_000
 """Basic blocks that a program may execute before the machine calls it endless."""
@@ -53,119 +45,65 @@ PATIENCE_UNDECIDED = 5_000_000
 """The same where branches on unknown values are all taken one way, which may never end."""
 
 
-def run(
-    dump_dir: Path,
-    *,
-    hlo: HloModule,
-    chip: Chip,
-    compiler: str,
-    scalar_inputs: ScalarInputs | None = None,
-    detail: bool = False,
-) -> Timeline:
-    """Models one run of a compiled program.
-
-    Args:
-        dump_dir: holds what the compiler wrote under :func:`ratchet.dump.files.dump_flags`, for this program alone.
-        hlo: the optimised module.
-        chip: what it was compiled for.
-        compiler: version of the compiler, for messages and for the timeline.
-        scalar_inputs: real values of arrays that steer control flow (scalar prefetch, dynamic grid bounds): by number
-            of the entry parameter, or, where XLA computes them first, by ``"name:i"``, operand ``i`` of HLO
-            instruction ``name``. Shapes and dtypes as in the compiled program.
-        detail: keep many more single grid steps in the spans.
-
-    Raises:
-        Refusal: SCHEDULE_UNKNOWN for anything that the machine does not know, DEADLOCK for a wait that can never
-            end, OUT_OF_BOUNDS and MEMORY_HAZARD where an assertion fails that the compiler planted.
-    """
-    partitions = len(hlo.device_ids)
-    if partitions > 1:
-        raise Refusal(
-            Status.USAGE,
-            f"the program was compiled for {partitions} chips: run it with ratchet.machine.slice.run_slice.",
-        )
-    given = scalar_inputs or {}
-    with without_collections():
-        programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler)
-        try:
-            record = Machine(programs, hlo, chip, compiler, given).execute()
-        except UndecidedBranch:
-            record = _slower_way(programs, hlo, chip, compiler, given)
-        return build(record, chip=chip, compiler=compiler, detail=detail)
-
-
-@contextlib.contextmanager
-def without_collections() -> Iterator[None]:
-    """No garbage collection meanwhile: a listing is made of small tuples by the hundred thousand, none in a cycle."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _slower_way(programs: Programs, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs) -> Record:
-    """Bounds a program that branches on what vector code computes: all such branches one way, then the other."""
-    records = []
-    for way in (True, False):
-        machine = Machine(programs, hlo, chip, compiler, scalar_inputs, take_undecided=way)
-        records.append(machine.execute())
-    fast, slow = sorted(records, key=lambda record: record.cycles)
-    undecided = UndecidedBranches(fast_cycles=fast.cycles, slow_cycles=slow.cycles)
-    return replace(slow, not_modelled=(undecided, *slow.not_modelled))
-
-
 class Machine(Arithmetic):
     """One run of one program. The generated code calls its public methods."""
-
-    of_chip: Mapping[str, int] = {}
-    """Start-up values of scalar memory that differ between the chips of a slice, by tag."""
 
     def __init__(
         self,
         programs: Programs,
-        hlo: HloModule,
         chip: Chip,
-        compiler: str,
         scalar_inputs: ScalarInputs,
+        peers: Peers,
         *,
         take_undecided: bool | None = None,
     ) -> None:
-        self._hlo = hlo
-        self._chip = chip
-        self._compiler = compiler
+        """Prepares a run.
+
+        Args:
+            programs: the listings, with the HLO that they were compiled from.
+            chip: that runs.
+            scalar_inputs: what steers, see :func:`ratchet.machine.run.run`.
+            peers: the other chips.
+            take_undecided: which way branches go whose condition vector code computes; None raises
+                :class:`UndecidedBranch` there.
+        """
+        self.smem: dict[int, object] = {}
+        self.unwritten = Unknown("a register that nothing wrote on this path")
+        self.engine = DmaEngine(chip, chip.constants, self._deadlock)
+        """DMA queues and sync flags."""
+        self.known = KnownMemory()
+        """What is known of HBM and VMEM."""
+        self.calls: list[tuple[str, tuple[object, ...]]] = []
+        """HLO instructions that are being executed, innermost last, with their arguments."""
         self._programs = programs
         self._addresses = programs.addresses
+        self._peers = peers
         self._units: dict[str, Unit] = {}
         self._by_call: dict[str, tuple[str, Unit]] = {}
         self._stack: list[Unit] = []
-        self._calls: list[tuple[str, tuple[object, ...]]] = []
         self._steps = GridSteps()
-        self._op_runs = Ends(20_000)
+        self._op_runs = Ends(KEPT_RUNS)
         self._op_cycles: dict[str, list[int]] = {}
         self._not_modelled: set[Unmodelled] = set()
-        self._memory = DmaEngine(chip, constants_for(chip), self._deadlock)
-        self._known = KnownMemory()
-        self.smem: dict[int, object] = {}
-        self.unwritten = Unknown("a register that nothing wrote on this path")
         self._take_undecided = take_undecided
-        self.patience = itertools.repeat(None, PATIENCE if take_undecided is None else PATIENCE_UNDECIDED)
-        self._inputs = Inputs(hlo, scalar_inputs, self._known)
+        self._most_blocks = PATIENCE if take_undecided is None else PATIENCE_UNDECIDED
+        self.patience = itertools.repeat(None, self._most_blocks)
+        self._inputs = Inputs(programs.hlo, scalar_inputs, self.known)
+        peers.attach(self)
 
     def execute(self) -> Record:
-        """Runs the program from its top level; returns what happened, for :func:`ratchet.account.timeline.build`."""
+        """Runs the program from its top level; returns what happened."""
         cycles = self._run_unit(self._unit(TOP), 0, ())
         return Record(
             cycles=cycles,
             units={name: (unit.translated, unit.is_kernel) for name, unit in self._units.items()},
             op_cycles={name: (runs, total) for name, (runs, total) in self._op_cycles.items()},
             op_runs=self._op_runs,
-            opcodes={name: op.opcode for name, op in self._hlo.ops.items()},
+            opcodes={name: op.opcode for name, op in self._programs.hlo.ops.items()},
             unit_of_op={name: unit.name for name, unit in self._by_call.values()},
             steps=self._steps,
-            memory=self._memory,
+            memory=self.engine,
+            chip_index=self._peers.number,
             flag_name=self._addresses.flag_name,
             op_of_flag=self._addresses.awaited_op,
             not_modelled=tuple(one for one in Unmodelled if one in self._not_modelled),
@@ -178,30 +116,36 @@ class Machine(Arithmetic):
         if unit is None:
             unit = self._units[name] = self._programs.unit(name)
             for address, allocation in self._addresses.fixed_smem.items():
-                value = self._addresses.start_up_value(allocation, self._inputs.output, self.of_chip)
+                value = self._addresses.start_up_value(allocation, self._inputs.output, self._peers.start_up)
                 if value is not None:
                     self.smem.setdefault(address, value)
+            if name == TOP:
+                self._peers.begin(unit)
         return unit
 
     def _run_unit(self, unit: Unit, now: int, arguments: tuple[object, ...]) -> int:
         self._stack.append(unit)
         try:
-            end = unit.translated.run(now, arguments, self, unit.translated.counts)
+            end = unit.translated.run(now, arguments, self, unit.translated.counts, unit.translated.event_counts)
         except UnknownSteers as error:
-            raise self._refuse(
+            raise self.refuse(
                 self._address_of(unit, error.__traceback__),
                 f"control flow or an address depends on {error}, which the machine does not know",
                 unit,
             ) from None
         except (UnboundLocalError, NameError) as error:
-            raise self._refuse(
+            raise self.refuse(
                 self._address_of(unit, error.__traceback__), f"a register is read before it is written ({error})", unit
             ) from None
         except KeyError as error:
             word = error.args[0]
             known = self._addresses.fixed_smem.get(word) if isinstance(word, int) else None
             what = f"the runtime's {known.tag!r}" if known else f"scalar memory word {word!r}, never written"
-            raise self._refuse(self._address_of(unit, error.__traceback__), f"a load from {what}", unit) from None
+            raise self.refuse(self._address_of(unit, error.__traceback__), f"a load from {what}", unit) from None
+        except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
+            raise self.refuse(
+                self._address_of(unit, error.__traceback__), f"something that cannot be executed ({error})", unit
+            ) from None
         self._stack.pop()
         return end
 
@@ -213,18 +157,18 @@ class Machine(Arithmetic):
         found = self._by_call.get(name)
         if found is None:
             if not name:
-                raise self._refuse(address, "a call that does not say of what")
+                raise self.refuse(address, "a call that does not say of what")
             found = self._by_call[name] = (name, self._unit(self._programs.resolve(name)))
         name, unit = found
-        if unit.is_kernel or self._known:
+        if unit.is_kernel or self.known:
             arguments = self._give_operands(name, unit, arguments)
-        self._calls.append((name, arguments))
+        self.calls.append((name, arguments))
         if unit.is_kernel:
-            self._steps.kernel(unit.name, unit.translated).begin(now, self._memory.hbm_busy_cycles)
+            self._steps.kernel(unit.name, unit.translated).begin(now, self.engine.hbm_busy_cycles)
         end = self._run_unit(unit, now, arguments)
         if unit.is_kernel:
-            self._steps.kernel(unit.name, unit.translated).end(end, self._memory.hbm_busy_cycles)
-        self._calls.pop()
+            self._steps.kernel(unit.name, unit.translated).end(end, self.engine.hbm_busy_cycles)
+        self.calls.pop()
         total = self._op_cycles.setdefault(name, [0, 0])
         total[0] += 1
         total[1] += end - now
@@ -242,18 +186,18 @@ class Machine(Arithmetic):
                 elif space == "smem" and isinstance(where, int):
                     self.smem.update({where + i: word for i, word in enumerate(words)})
                 elif isinstance(where, int):
-                    self._known.write(space, where * GRANULES_PER_ADDRESS, words)
+                    self.known.write(space, where * GRANULES_PER_ADDRESS, words)
             elif not space and unit.is_kernel and isinstance(where, Unknown) and not where.given:
                 given[number] = operand_unknown(name, number)
             elif kind == "output" and space in ("hbm", "vmem") and isinstance(where, int):
-                self._known.forget(space, where * GRANULES_PER_ADDRESS, 1)
+                self.known.forget(space, where * GRANULES_PER_ADDRESS, 1)
         return tuple(given)
 
     def at_loop_head(self, now: int) -> None:
         """The pipeline loop of a kernel begins another iteration."""
         unit = self._stack[-1]
         if unit.is_kernel:
-            self._steps.kernel(unit.name, unit.translated).head(now, self._memory.hbm_busy_cycles)
+            self._steps.kernel(unit.name, unit.translated).head(now, self.engine.hbm_busy_cycles)
 
     def decide(self, condition: Unknown, is_loop: bool) -> bool:
         """Which way a branch goes whose condition is not known. The length of a loop has no bound."""
@@ -273,27 +217,30 @@ class Machine(Arithmetic):
         status, words = meaning(notes.assertion)
         raise Refusal(
             status,
-            f"{self._where(address)}: the program would stop here with {' '.join(notes.text.split())[:300]!r}. "
+            f"{self.where(address)}: the program would stop here with {' '.join(notes.text.split())[:300]!r}. "
             f"That is an assertion of the compiler's: {words}.",
         )
 
     def not_modelled(self, address: int, index: int) -> None:
         opcode = self._instruction(address, index).opcode
-        raise self._refuse(address, f"`{opcode}` is reached, which only runs while the hardware is traced")
+        raise self.refuse(address, f"`{opcode}` is reached, which only runs while the hardware is traced")
 
     def delay(self, cycles: int, address: int) -> int:
         """Cycles that a ``vdelay`` takes, its own bundle included."""
         if not 0 < cycles <= MOST_DELAY:
-            raise self._refuse(address, f"a delay of {cycles} cycles")
+            raise self.refuse(address, f"a delay of {cycles} cycles")
         return cycles
 
     def lost_patience(self) -> None:
-        raise self._refuse(0, f"more than {PATIENCE} basic blocks were executed: the program does not seem to end")
+        raise self.refuse(0, f"more than {self._most_blocks} basic blocks were executed: the program seems endless")
 
     # --- called by generated code: memory ---
 
     def wait(self, now: int, flag: int, least: int, address: int) -> int:
-        until = self._memory.wait(now, flag, least, address)
+        """Waits until ``flag`` holds at least ``least``; returns the cycle."""
+        self._peers.before_wait(now, flag, least, address)
+        until = self.engine.wait(now, flag, least, address)
+        self._peers.after_wait(self._stack[-1], address, until)
         if until > now:
             self._steps.waited(self._stack[-1].name, address, flag, until - now)
         return until
@@ -313,9 +260,9 @@ class Machine(Arithmetic):
         if isinstance(granules, Unknown):
             raise UnknownSteers(granules.origin)  # the length of a copy has no bound
         if not 0 <= granules <= MOST_GRANULES:
-            raise self._refuse(address, f"a copy of {granules} granules")
-        self._memory.start(now, source, target, granules, flag)
-        if target == "smem" or self._known:
+            raise self.refuse(address, f"a copy of {granules} granules")
+        self.engine.start(now, source, target, granules, flag)
+        if target == "smem" or self.known:
             self._move(source, start, target, stop, granules, strides)
 
     def general_dma(
@@ -332,16 +279,21 @@ class Machine(Arithmetic):
         address: int,
     ) -> None:
         """A DMA that may tell its source too when it has read all of it (flag 0 is a dummy)."""
-        if overrides & _TO_A_CHIP:
-            raise self._refuse(address, "a copy to another chip in a program for one chip")
+        if not 0 <= granules <= MOST_GRANULES:
+            raise self.refuse(address, f"a copy of {granules} granules")
+        copy = GeneralDma(now, source, start, target, stop, granules, flag, source_flag, overrides, address)
+        if self._peers.general_dma(copy):
+            return
         self.dma(now, source, start, target, stop, granules, flag, "unknown", address)
         if source_flag & _FLAG:
-            raise self._refuse(address, "a general DMA that signals its source")
+            raise self.refuse(address, "a general DMA that signals its source")
 
     def _move(self, source: str, start: object, target: str, stop: object, granules: int, strides: object) -> None:
         """Follows known contents through a DMA."""
+        if self._peers.keeps(target, stop):
+            return
         if not isinstance(stop, int):
-            self._anywhere(target, stop)
+            self.forget(target, stop)
             return
         words = None
         if isinstance(start, int) and strides is None:
@@ -350,25 +302,25 @@ class Machine(Arithmetic):
                     self.smem.get(start + i, Unknown("scalar memory")) for i in range(granules * WORDS_PER_GRANULE)
                 ]
             else:
-                words = self._known.read(source, start, granules)
+                words = self.known.read(source, start, granules)
         if target == "smem":
             if words is None:
                 words = [self._unknown_contents(source, start)] * (granules * WORDS_PER_GRANULE)
             self.smem.update(zip(range(stop, stop + len(words)), words, strict=True))
         elif words is not None:
-            self._known.write(target, stop, words)
+            self.known.write(target, stop, words)
         else:
-            self._known.forget(target, stop, granules)
+            self.known.forget(target, stop, granules)
 
-    def _anywhere(self, space: str, where: object) -> None:
+    def forget(self, space: str, where: object) -> None:
         """A DMA into ``space`` at an address that is not known: it may have overwritten anything there."""
         if space == "smem" and isinstance(where, Unknown):
             raise UnknownSteers(where.origin)
-        self._known.forget_all(space)
+        self.known.forget_all(space)
 
     def _unknown_contents(self, space: str, start: object) -> Unknown:
         """What a copy to scalar memory brings, traced to the operand or parameter that it is."""
-        name, arguments = self._calls[-1] if self._calls else ("", ())
+        name, arguments = self.calls[-1] if self.calls else ("", ())
         for number, where in enumerate(arguments):
             if isinstance(where, int) and where * GRANULES_PER_ADDRESS == start:
                 return operand_unknown(name, number)
@@ -377,63 +329,78 @@ class Machine(Arithmetic):
     def peek_vmem(self, where: object, address: int) -> object:
         """First element of a vector load, if its value is known."""
         if isinstance(where, int):
-            words = self._known.read("vmem", where * GRANULES_PER_ADDRESS, 1)
+            words = self.known.read("vmem", where * GRANULES_PER_ADDRESS, 1)
             if words is not None:
                 return words[0]
         return Unknown(f"a vector load at bundle {address:#x} of {self._stack[-1].translated.listing.file}")
 
     def stored(self, where: object) -> None:
         """A vector store of up to ``SUBLANES`` rows: what was known there is not any more."""
-        if not self._known:
+        if not self.known:
             return
         if isinstance(where, int):
-            self._known.forget("vmem", where * GRANULES_PER_ADDRESS, SUBLANES * GRANULES_PER_ADDRESS)
+            self.known.forget("vmem", where * GRANULES_PER_ADDRESS, SUBLANES * GRANULES_PER_ADDRESS)
         else:
-            self._known.forget_all("vmem")
+            self.known.forget_all("vmem")
 
     def unknown(self, address: int) -> object:
+        """A vector result moved to a scalar."""
+        if self._peers.agrees(self._stack[-1], address):
+            return 1
         return Unknown(f"a vector result moved to a scalar at bundle {address:#x} of "
                        f"{self._stack[-1].translated.listing.file}")  # fmt: skip
 
     def flag_add(self, now: int, flag: int, amount: int) -> None:
-        self._memory.add(flag, amount)
+        self.engine.add(flag, amount)
 
     def flag_set(self, now: int, flag: int, value: int) -> None:
-        self._memory.set(now, flag, value)
+        """Sets a sync flag."""
+        self._peers.settle(now)
+        self.engine.set(now, flag, value)
 
     def signal(self, now: int, word: int, amount: int, address: int) -> None:
         """Adds to a sync flag of another chip."""
-        raise self._refuse(address, "a signal to another chip in a program for one chip")
+        self._peers.signal(now, word, amount, address)
 
     def flag_value(self, now: int, flag: int) -> int:
-        return self._memory.value(now, flag)
+        """What a sync flag holds."""
+        self._peers.settle(now)
+        return self.engine.value(now, flag)
 
     def parameter(self, number: int) -> int:
         """Address of an entry parameter."""
         return self._inputs.parameters[number]
 
-    # --- failures ---
+    # --- for peers and messages ---
+
+    def leave_out(self, what: Unmodelled) -> None:
+        """Notes that ``what`` is not modelled in this run."""
+        self._not_modelled.add(what)
+
+    def flag_name(self, flag: int) -> str:
+        """A sync flag in words."""
+        return self._addresses.flag_name(flag)
 
     def _deadlock(self, flag: int, value: int, least: int, address: int) -> Refusal:
         return Refusal(
             Status.DEADLOCK,
-            f"{self._where(address)} waits for {self._addresses.flag_name(flag)} to reach {least}, "
-            f"but it stands at {value} and nothing is on its way: a copy is waited for that was never started.",
+            f"{self.where(address)} waits for {self._addresses.flag_name(flag)} to reach {least}, "
+            f"but it is at {value} and nothing is on its way: a copy is waited for that was never started.",
         )
 
-    def _where(self, address: int) -> str:
+    def where(self, address: int) -> str:
         unit = self._stack[-1]
         listing = unit.translated.listing
         source = next((i.notes.source for i in listing.bundles[address] if i.notes.source), None)
         where = f", {source.file}:{source.line}" if source else ""
-        return f"{listing.file} bundle {address:#x}{where} ({self._compiler})"
+        return f"{listing.file} bundle {address:#x}{where} ({self._programs.compiler})"
 
     def _instruction(self, address: int, index: int) -> Instruction:
         return self._stack[-1].translated.listing.bundles[address][index]
 
-    def _refuse(self, address: int, why: str, unit: Unit | None = None) -> Refusal:
+    def refuse(self, address: int, why: str, unit: Unit | None = None) -> Refusal:
         file = (unit or self._stack[-1]).translated.listing.file
-        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} bundle {address:#x} ({self._compiler}): {why}.")
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} bundle {address:#x} ({self._programs.compiler}): {why}.")
 
     @staticmethod
     def _address_of(unit: Unit, trace: TracebackType | None) -> int:

@@ -33,8 +33,8 @@ class Programs:
 
     def __init__(self, dumps: Dumps, hlo: HloModule, compiler: str) -> None:
         self._dumps = dumps
-        self._hlo = hlo
-        self._compiler = compiler
+        self.hlo = hlo
+        self.compiler = compiler
         self._units: dict[str, Unit] = {}
         self.addresses = Addresses(Inputs(hlo, {}, KnownMemory()).first_free)
 
@@ -51,16 +51,16 @@ class Programs:
         if name not in self._units:
             self._units[name] = self._make(name, self._dumps.load(name))
         unit = self._units[name]
-        return replace(unit, translated=replace(unit.translated, counts=[0] * len(unit.translated.counts)))
+        return replace(unit, translated=unit.translated.fresh())
 
     def _make(self, name: str, listing: Listing) -> Unit:
         addresses = self.addresses.add(listing)
-        translated = translate(listing, addresses=addresses, compiler=self._compiler, code_name=f"<schedule of {name}>")
+        translated = translate(listing, addresses=addresses, compiler=self.compiler, code_name=f"<schedule of {name}>")
         operands = {}
         for instruction in itertools.chain.from_iterable(listing.bundles):
             argument = instruction.form.argument
             if argument is not None:
                 operands[argument.number] = (instruction.space, argument.kind)
-        op = self._hlo.ops.get(name)
+        op = self.hlo.ops.get(name)
         is_kernel = op is not None and op.is_kernel
         return Unit(name=name, translated=translated, operands=operands, is_kernel=is_kernel, addresses=addresses)

@@ -84,6 +84,7 @@ def _call(code: Emitter) -> None:
 
 def _wait(code: Emitter) -> None:
     flag, least = code.operands(2)
+    code.event("wait")
     code.effect(f"T = wait(T + {code.offset}, {flag}, {least}, {code.address}) - {code.offset}")
 
 
@@ -142,6 +143,7 @@ def _dma(code: Emitter, source: str, target: str) -> None:
     strides = "None"
     if "steps_per_stride" in named:
         strides = f"({named['src_stride']}, {named['dst_stride']}, {named['steps_per_stride']})"
+    code.event("copy")
     code.effect(
         f"dma(T + {code.offset}, {source!r}, {named.get(ends[0])}, {target!r}, {named.get(ends[1])}, "
         f"{named['size_in_granules']}, {named['dst_syncflagno']}, {strides}, {code.address})"
@@ -166,6 +168,7 @@ def _general_dma(code: Emitter) -> None:
         if space is None:
             raise Untranslatable(f"a general DMA whose {end} is in an unknown memory")
         spaces.append(space)
+    code.event("copy")
     code.effect(
         f"X.general_dma(T + {code.offset}, {spaces[0]!r}, {named['src']}, {spaces[1]!r}, {named['dst']}, "
         f"{named['size_in_granules']}, {named['dst_syncflagno']}, {named['src_syncflagno']}, "

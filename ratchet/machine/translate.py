@@ -10,18 +10,18 @@ until then. A branch has four delay slots that always execute; its predicate is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Listing
-from ratchet.machine.emitter import Emitter, Untranslatable
+from ratchet.machine.emitter import Emitter, Event, Untranslatable
 from ratchet.machine.rules import RULES
 from ratchet.values.status import Refusal, Status
 
 DELAY_SLOTS = 4
 
-Run = Callable[[int, tuple[object, ...], object, list[int]], int]
+Run = Callable[[int, tuple[object, ...], object, list[int], list[int]], int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +36,31 @@ class Block:
 class Translated:
     """One listing, ready to be executed.
 
-    ``run(T, A, X, C)`` takes the cycle it starts at, the values of its operands, the runtime
-    (:class:`ratchet.machine.machine.Runtime`) and ``counts``, and returns the cycle after its last bundle.
+    ``run(T, A, X, C, E)`` takes the cycle it starts at, the values of its operands, the machine, ``counts`` and
+    ``event_counts``, and returns the cycle after its last bundle.
     """
 
     listing: Listing
     blocks: tuple[Block, ...]
     counts: list[int]
     """Executions per block; ``run`` counts them up."""
+    events: tuple[Event, ...]
+    event_counts: list[int]
+    """Executions per event that has a counter of its own; ``run`` counts them up."""
     run: Run
     addresses: tuple[int, ...]
     """Bundle address per line of the generated code, for messages."""
     loop_block: int | None
     """Index of the block that heads the pipeline loop over grid steps, if there is one."""
+
+    def fresh(self) -> Translated:
+        """The same with all counts at zero."""
+        return replace(self, counts=[0] * len(self.counts), event_counts=[0] * len(self.event_counts))
+
+    def executions(self) -> Iterator[tuple[Event, int]]:
+        """How often each event happened."""
+        for event, own in zip(self.events, self.event_counts, strict=True):
+            yield event, own if event.block is None else self.counts[event.block]
 
 
 def translate(listing: Listing, *, addresses: Mapping[str, int], compiler: str, code_name: str) -> Translated:
@@ -89,7 +101,7 @@ class _Translator:
         index = {block.start: i for i, block in enumerate(blocks)}
         index[len(bundles)] = len(blocks)
 
-        self._emit(0, "def run(T, A, X, C):")
+        self._emit(0, "def run(T, A, X, C, E):")
         self._emit(1, "sm = X.smem; dma = X.dma; wait = X.wait")
         self._emit(1, "b = 0")
         self._emit(1, "for _ in X.patience:")
@@ -107,6 +119,8 @@ class _Translator:
             listing=self.listing,
             blocks=tuple(blocks),
             counts=counts,
+            events=tuple(self.emitter.events),
+            event_counts=[0] * len(self.emitter.events),
             run=scope["run"],
             addresses=tuple(self.addresses),
             loop_block=self.loop_block,
@@ -152,6 +166,7 @@ class _Translator:
 
     def _block(self, depth: int, number: int, block: Block, index: dict[int, int], branches: dict[int, int]) -> None:
         self.emitter.begin_block()
+        self.emitter.block = number
         self.address = block.start
         self._emit(depth, f"C[{number}] += 1")
         if number == self.loop_block:
@@ -184,6 +199,8 @@ class _Translator:
             self._emit(depth, jump)
             return
         self._emit(depth, "if B:")
+        if self.emitter.taken is not None:
+            self._emit(depth + 1, f"E[{self.emitter.taken}] += 1")
         self._emit(depth + 1, jump)
         self._emit(depth, "else:")
         self._emit(depth + 1, following if block.end == total else f"T += {length}; {following}")

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ratchet.account.model import model as model_program
 from ratchet.account.shares import Shares
 from ratchet.chips import V5E
 from ratchet.chips.units import SLOTS
 from ratchet.dump.files import load_hlo
 from ratchet.dump.listing import parse
-from ratchet.machine.machine import run
 from ratchet.values import Timeline
 from ratchet.values.blame import Blame, LineCost
 from ratchet.values.loss import IdleSteps, Stalls, Waits
@@ -80,7 +80,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def model(dumps: Path, name: str) -> tuple[Timeline, Blame]:
     folder = dumps / name
-    timeline = run(folder, hlo=load_hlo(folder), chip=V5E, compiler="installed")
+    timeline = model_program(folder, hlo=load_hlo(folder), chip=V5E, compiler="installed")
     assert sum(line.cycles for line in timeline.blame.lines) == timeline.cycles
     return timeline, timeline.blame
 

@@ -10,7 +10,6 @@ from benchmarks.published.modelled import scalar_inputs, tape_of
 from benchmarks.published.store import Store
 from benchmarks.published.tape import record
 from ratchet.chips import CHIPS
-from ratchet.chips.constants import constants_for
 
 HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"
 ROWS = (
@@ -56,9 +55,9 @@ def test_a_tape_replays_to_the_cycle(store: Store, file: Path) -> None:
         compiler="test",
         scalar_inputs=scalar_inputs(program),
     )
-    assert tape.cycles(chip, constants_for(chip)) == timeline.cycles
+    assert tape.cycles(chip, chip.constants) == timeline.cycles
     assert tape_of(case, program).facts == tape.facts
-    assert tape_of(case, program).cycles(chip, constants_for(chip)) == timeline.cycles
+    assert tape_of(case, program).cycles(chip, chip.constants) == timeline.cycles
 
 
 def test_a_second_run_compiles_nothing(store: Store, file: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ratchet.account.model import model as model_program
 from ratchet.chips import V5E
 from ratchet.dump.files import load_hlo
-from ratchet.machine.machine import run
 from ratchet.values import Timeline
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -28,11 +28,11 @@ def unpack(compiler: str, program: str, into: Path, *, golden: Path = GOLDEN) ->
 
 def model(folder: Path, scalar_inputs: dict[int | str, np.ndarray] | None = None, *, detail: bool = False) -> Timeline:
     """The machine's timeline of an unpacked program."""
-    return run(
+    return model_program(
         folder,
         hlo=load_hlo(folder),
         chip=V5E,
         compiler=folder.parent.name,
-        scalar_inputs=scalar_inputs,
+        scalar_inputs=[scalar_inputs or {}],
         detail=detail,
     )

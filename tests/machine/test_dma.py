@@ -7,13 +7,12 @@ import dataclasses
 import pytest
 
 from ratchet.chips import V5E
-from ratchet.chips.constants import constants_for
 from ratchet.machine.dma import DmaEngine
 from ratchet.values.status import Refusal, Status
 
 # 32 B per cycle and granule, so that times can be read off.
 SIMPLE = dataclasses.replace(
-    constants_for(V5E),
+    V5E.constants,
     hbm_efficiency=32 * V5E.clock_hz / V5E.hbm_bytes_per_s,
     dma_latency_cycles=100,
     write_cost=2.0,
@@ -72,5 +71,5 @@ def test_a_wait_for_nothing_is_a_deadlock() -> None:
 
 def test_unfitted_chip_is_refused() -> None:
     with pytest.raises(Refusal) as refusal:
-        constants_for(dataclasses.replace(V5E, name="v9"))
+        _ = dataclasses.replace(V5E, name="v9").constants
     assert refusal.value.status is Status.USAGE

@@ -1,4 +1,4 @@
-"""Links, turns and the executable's constants, each by itself."""
+"""Links, the order of machines and the executable's constants, each by itself."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from math import inf
 import pytest
 
 from ratchet.chips import V5E
+from ratchet.chips.links import Ici
 from ratchet.dump.image import constant_segment
 from ratchet.machine.interleaving import Interleaving
-from ratchet.machine.links import Ici, Links, ici_for
+from ratchet.machine.links import Links
 from ratchet.values.status import Refusal
 
 # One byte per cycle and a hop of 100 cycles, so that times can be read off.
@@ -24,7 +25,7 @@ def test_a_square_has_eight_links_and_no_diagonals() -> None:
     assert len(SIMPLE.links()) == 8
     assert SIMPLE.path(0, 3) == (0, 1, 3)
     assert SIMPLE.path(2, 1) == (2, 3, 1)
-    assert ici_for(V5E).chips == 4
+    assert V5E.ici.chips == 4
 
 
 def test_one_hop() -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ratchet.account.model import model as model_program
 from ratchet.chips import V5E
 from ratchet.dump.files import load_hlo
-from ratchet.machine.machine import run
-from ratchet.machine.slice import run_slice
 from ratchet.values import Timeline
 from ratchet.values.loss import LinkWaits, WaitCause
 from ratchet.values.omission import OpenSemaphore
@@ -19,7 +19,6 @@ from tests.machine.golden_dumps import unpack
 
 GOLDEN = Path(__file__).parent / "golden_slice"
 COMPILERS = sorted(path.name for path in GOLDEN.iterdir())
-CHIP_IDS = (0, 1, 3, 2)  # as in slice_programs, which needs jax
 SHARD_BYTES = 64 * 128 * 4
 LAUNCH_BYTES = 512
 """What each chip sends to chip 0, and chip 0 to each, before the program."""
@@ -51,9 +50,8 @@ def model(folder: Path, **changes: object) -> Timeline:
         "chip": V5E,
         "compiler": folder.parent.name,
         "constants": (folder / "constants.bin").read_bytes(),
-        "chip_ids": CHIP_IDS,
     }
-    return run_slice(folder, **(arguments | changes))  # type: ignore[arg-type]
+    return model_program(folder, **(arguments | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -130,7 +128,7 @@ def test_a_copy_that_one_chip_does_not_send(compiler: str, tmp_path: Path) -> No
     ) as refusal:
         model(unpack(compiler, "broken_ring", tmp_path, golden=GOLDEN))
     assert refusal.value.status is Status.DEADLOCK
-    assert "to reach 1024; it stands at 0" in refusal.value.message
+    assert "to reach 1024; it is at 0" in refusal.value.message
 
 
 def test_runs_are_the_same_each_time(tmp_path: Path) -> None:
@@ -144,15 +142,11 @@ def test_routing_tables_are_missed(tmp_path: Path) -> None:
     assert refusal.value.status is Status.SCHEDULE_UNKNOWN
 
 
-def test_a_mesh_that_does_not_fill_the_slice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="use them all, each once"):
-        model(unpack(COMPILERS[0], "permute", tmp_path, golden=GOLDEN), chip_ids=(0, 0, 1, 2))
-
-
-def test_one_machine_refuses_a_program_for_four(tmp_path: Path) -> None:
-    folder = unpack(COMPILERS[0], "psum", tmp_path, golden=GOLDEN)
-    with pytest.raises(Refusal, match="run_slice") as refusal:
-        run(folder, hlo=load_hlo(folder), chip=V5E, compiler="c")
+@pytest.mark.parametrize("ids", [(0, 0, 1, 2), (0, 1), (4, 5, 6, 7)])
+def test_a_mesh_that_does_not_fill_the_slice_is_refused(ids: tuple[int, ...], tmp_path: Path) -> None:
+    folder = unpack(COMPILERS[0], "permute", tmp_path, golden=GOLDEN)
+    with pytest.raises(Refusal, match="use them all, each once") as refusal:
+        model(folder, hlo=dataclasses.replace(load_hlo(folder), device_ids=ids))
     assert refusal.value.status is Status.USAGE
 
 

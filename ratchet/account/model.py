@@ -1,0 +1,71 @@
+"""A compiled program -> :class:`ratchet.values.Timeline`: the machine runs it, the account says where cycles went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ratchet.account.link_spans import link_spans
+from ratchet.account.timeline import build
+from ratchet.chips import Chip
+from ratchet.dump.hlo import HloModule
+from ratchet.machine.inputs import ScalarInputs
+from ratchet.machine.record import Record, Run
+from ratchet.machine.run import run, without_collections
+from ratchet.values import Timeline
+
+
+def model(
+    dump_dir: Path,
+    *,
+    hlo: HloModule,
+    chip: Chip,
+    compiler: str,
+    scalar_inputs: Sequence[ScalarInputs] = (),
+    constants: bytes = b"",
+    detail: bool = False,
+) -> Timeline:
+    """Models one run of a compiled program, on one chip or on a slice.
+
+    Args:
+        dump_dir: and the rest: see :func:`ratchet.machine.run.run`.
+        hlo: the optimised module.
+        chip: what it was compiled for.
+        compiler: version of the compiler, for messages and for the timeline.
+        scalar_inputs: values that steer control flow, one set per mesh index or none at all.
+        constants: of the executable of a program for a slice.
+        detail: keep many more single grid steps in the spans.
+
+    Returns:
+        The timeline of the slowest chip; on a slice with that of every chip in ``chips``.
+
+    Raises:
+        Refusal: as the machine, and SCHEDULE_UNKNOWN for an opcode whose unit is not known.
+    """
+    with without_collections():
+        done = run(dump_dir, hlo=hlo, chip=chip, compiler=compiler, scalar_inputs=scalar_inputs, constants=constants)
+        return timeline_of(done, chip=chip, compiler=compiler, detail=detail)
+
+
+def timeline_of(run: Run, *, chip: Chip, compiler: str, detail: bool = False) -> Timeline:
+    """The timeline of a run; see :func:`model`."""
+    undecided = (run.undecided,) if run.undecided else ()
+    if not run.links:
+        timeline = build(run.slowest, chip=chip, compiler=compiler, detail=detail)
+        return replace(timeline, not_modelled=(*undecided, *timeline.not_modelled))
+    chips = tuple(_of_slice(record, run, chip=chip, compiler=compiler, detail=detail) for record in run.chips)
+    slowest = max(chips, key=lambda timeline: timeline.cycles)
+    return replace(slowest, chips=chips, links=run.links, not_modelled=(*undecided, *slowest.not_modelled))
+
+
+def _of_slice(record: Record, run: Run, *, chip: Chip, compiler: str, detail: bool) -> Timeline:
+    timeline = build(record, chip=chip, compiler=compiler, detail=detail, links=run.links)
+    return replace(
+        timeline,
+        chip_index=record.chip_index,
+        ici_bytes=record.sent_bytes,
+        ici_wait_cycles=record.memory.remote_wait_cycles,
+        launch_cycles=record.launch_cycles,
+        spans=(*timeline.spans, *link_spans(record, run.messages)),
+    )
