@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-import re
+from dataclasses import replace
 from pathlib import Path
 
-from ratchet.child import Child, Ending, Limits
+from ratchet.child import Child, Limits
 from ratchet.chips import Chip
+from ratchet.compiler.errors import classify, died
 from ratchet.dump import overflow
 from ratchet.values import Artefact, Copy, Mesh, Program
 from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, decode
 
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
 DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
@@ -65,14 +67,13 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
     Raises:
       Refusal: ``CONTRACT`` for a mesh that is not the whole slice, ``PROBLEM_CHANGED`` for a program that takes or
         gives other arrays than declared, or has them elsewhere, ``VMEM_OVERFLOW``, ``HBM_OVERFLOW``,
-        ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE``, ``COMPILE_FAILED``, ``COMPILER_CRASHED``, ``COMPILE_TIMEOUT``
-        or ``INFRASTRUCTURE``.
+        ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE``, ``COMPILE_FAILED``, ``COMPILER_CRASHED``, ``COMPILE_TIMEOUT``,
+        ``INFRASTRUCTURE``, or what :func:`ratchet.compiler.tokens.tokenise` refuses.
     """
     from ratchet.dump import copies, memory  # these import numpy
     from ratchet.dump.files import LOWERED, load_hlo
 
-    if artefact.mesh.chips > 1:
-        _check_slice(artefact.mesh, chip)
+    _check_mesh(artefact.mesh, chip)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kernel.bin").write_bytes(artefact.program)
     request = {
@@ -85,23 +86,30 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
     (folder / "request.json").write_text(json.dumps(request))
     ending = child.ask(folder, limits)
     if ending.how != "answered":
-        raise _ended(ending, limits)
+        raise died(ending, limits)
     record = json.loads((folder / "compiled.json").read_text())
     if "changed" in record:
         raise Refusal(
             Status.PROBLEM_CHANGED,
             f"the program is not what its kernel file declares: {record['changed']}. Does the file change JAX?",
         )
+    table = folder / "schedule" / TOKENS_FILE
+    tokens = decode(table.read_text()) if table.is_file() else NO_TOKENS
+    if "refused" in record:
+        status, message = record["refused"]
+        raise Refusal(Status[status], message)
     if "error" in record:
-        raise classify(record["error"], folder / "schedule")
+        raise classify(record["error"], folder / "schedule", tokens)
     hlo = load_hlo(folder)
     return Program(
         chip=chip.name,
         compiler=compiler_version(),
         dump_dir=folder,
         footprint=memory.footprint(hlo, folder / "schedule", chip, hbm_bytes=record["hbm_bytes"]),
-        copies=copies.find(hlo, load_hlo(folder, LOWERED)),
-        kernels=hlo.kernels(),
+        copies=tuple(
+            replace(copy, cause=tokens.explain(copy.cause)) for copy in copies.find(hlo, load_hlo(folder, LOWERED))
+        ),
+        kernels=tuple(tokens.name(name) for name in hlo.kernels()),
         chip_ids=tuple(record["chip_ids"]),
         seconds=ending.seconds,
     )
@@ -114,9 +122,13 @@ def step(artefact: Artefact, chip: Chip, folder: Path, child: Child) -> tuple[Pr
     return program, f"{program.compiler} for {many}"
 
 
-def _check_slice(mesh: Mesh, chip: Chip) -> None:
-
-    if mesh.chips != chip.ici.chips:
+def _check_mesh(mesh: Mesh, chip: Chip) -> None:
+    for name, _ in mesh.axes:  # they are the only names of the author's that the compiler reads
+        if not (name.isascii() and name.isidentifier() and len(name) <= 40):
+            raise Refusal(
+                Status.CONTRACT, f"get_tiling_meta() names an axis of the mesh {name!r:.80}; wanted a word of letters"
+            )
+    if mesh.chips > 1 and mesh.chips != chip.ici.chips:
         raise Refusal(
             Status.CONTRACT,
             f"get_tiling_meta() declares a mesh of {mesh.chips} chips; a slice of {chip.name} has "
@@ -132,36 +144,3 @@ def copy_trap(program: Program) -> tuple[tuple[Copy, ...], str]:
     total = sum(c.size_bytes for c in program.copies)
     asked = len(program.copies) - injected
     return program.copies, f"{injected} injected by the compiler, {asked} asked for, {total / (1 << 20):.1f} MiB in all"
-
-
-def _ended(ending: Ending, limits: Limits) -> Refusal:
-    if ending.how == "timeout":
-        return Refusal(Status.COMPILE_TIMEOUT, f"the TPU compiler did not finish in {limits.seconds:.0f} s")
-    if ending.how == "memory":
-        return Refusal(Status.COMPILER_CRASHED, f"the TPU compiler used more than {limits.memory_bytes >> 20} MiB")
-    code = ending.returncode
-    how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    lines = [line.strip() for line in ending.tail.splitlines() if line.strip()]
-    lines = [line for line in lines if not re.match(r"#|@|PC:|\*\*\*|.* RAW: ", line)]  # stack frames and farewells
-    return Refusal(
-        Status.COMPILER_CRASHED,
-        f"the TPU compiler died on this program ({how}); deeply nested control flow and absurd scratch sizes do that"
-        + (f"; it last said: {lines[-1]:.200}" if lines else ""),
-    )
-
-
-def classify(error: str, schedule: Path | None = None) -> Refusal:
-    """Sort the text of a compiler error into a status, with used and wanted amounts where the compiler tells them."""
-    text = " ".join(error.split())
-    short = text.partition(" Please report a bug at")[0][:700]
-    if "lockfile" in text or "libtpu_lockfile" in text:
-        return Refusal(Status.INFRASTRUCTURE, f"libtpu could not be opened, try again: {short}")
-    if "CompileTimeScopedVmemOom" in text or re.search(r"memory space vmem|exceed memory .*space=vmem", text):
-        return Refusal(Status.VMEM_OVERFLOW, overflow.overflow_message(error, schedule))
-    if "memory space hbm" in text or "on HBM" in text or "HBM capacity" in text:
-        return Refusal(Status.HBM_OVERFLOW, overflow.hbm_message(error))
-    if "UnprovenMemoryAccessAlignment" in text or "last two dimensions" in text:
-        return Refusal(Status.UNALIGNED_BLOCK, short)
-    if "Unimplemented primitive" in text:
-        return Refusal(Status.UNSUPPORTED_PRIMITIVE, short)
-    return Refusal(Status.COMPILE_FAILED, short)

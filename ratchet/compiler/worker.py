@@ -4,6 +4,8 @@ A request's folder holds ``kernel.bin`` and ``request.json``; the answer leaves 
 ``optimized.hlo`` and ``lowered.hlo`` (for people as text, for the judge as protos in ``.pb``) and ``schedule/`` there,
 and ``constants.bin`` for a program on several chips: the routing tables of its collectives. The compiler may abort the
 process: the parent sees that no answer came.
+
+What is compiled has the judge's tokens in the place of the author's names; ``schedule/tokens.json`` maps them back.
 """
 
 from __future__ import annotations
@@ -26,9 +28,12 @@ from jaxlib import _hlo  # type: ignore[attr-defined]
 from ratchet.child import serve
 from ratchet.chips import CHIPS
 from ratchet.compiler.compile import DUMP_FOLDER
+from ratchet.compiler.tokens import tokenise
 from ratchet.dump import overflow
 from ratchet.dump.files import LOWERED, OPTIMIZED
 from ratchet.dump.image import constant_segment
+from ratchet.values.status import Refusal
+from ratchet.values.tokens import TOKENS_FILE, encode
 
 _DEVICES: dict[str, Sequence[Any]] = {}
 
@@ -67,8 +72,11 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     dumps = Path(os.environ[DUMP_FOLDER])
     for old in dumps.glob("*"):
         old.unlink()
+    schedule = folder / "schedule"
+    schedule.mkdir()
     start = time.monotonic()
-    program = export.deserialize(bytearray((folder / "kernel.bin").read_bytes()))
+    program, table = tokenise((folder / "kernel.bin").read_bytes())
+    (schedule / TOKENS_FILE).write_text(encode(table))
     (folder / "stablehlo.mlir").write_text(str(program.mlir_module()))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]
@@ -82,8 +90,6 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     try:
         compiled: Any = lowered.compile()
     finally:  # a failed compile leaves dumps too, and they say which buffer was too large
-        schedule = folder / "schedule"
-        schedule.mkdir()
         for dump in dumps.iterdir():
             shutil.move(dump, schedule / dump.name)
         for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
@@ -118,6 +124,8 @@ def handle(request: Path) -> str:
     asked = json.loads((request / "request.json").read_text())
     try:
         record = compile_program(request, asked)
+    except Refusal as refusal:
+        record = {"refused": [refusal.status.name, refusal.message]}
     except Exception as error:  # the compiler's errors have many types; all are told
         record = {"error": f"{type(error).__name__}: {error}"}
     (request / "compiled.json").write_text(json.dumps(record))

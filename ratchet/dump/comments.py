@@ -7,8 +7,10 @@ it neither ends a comment nor begins one. Operand markers (``/*hbm=*/``) become 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ratchet.dump.instruction import NO_NOTES, Notes, Source
+from ratchet.values.tokens import TokenTable
 
 BEGIN, END = "\x01", "\x02"
 """Around the number of a comment that was set aside. The compiler escapes such characters in names."""
@@ -99,3 +101,13 @@ def read_source(comment: str) -> Source | None:
     """The place that a location names, or None for another comment."""
     match = _LOCATION.match(comment)
     return Source(file=match[1], line=int(match[2]), column=int(match[3] or 0)) if match else None
+
+
+def explained(notes: Notes, tokens: TokenTable) -> Notes:
+    """The notes of a program that was compiled with tokens, with its author's place and names in them.
+
+    What the comments mean is decided before: no name of an author's can look like a comment of the compiler's.
+    """
+    place = tokens.source(notes.source.line) if notes.source else None
+    source = Source(file=place[0], line=place[1], column=place[2]) if place else None
+    return replace(notes, source=source, text=tokens.explain(notes.text))

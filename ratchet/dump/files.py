@@ -9,6 +9,7 @@ from pathlib import Path
 from ratchet.dump.hlo import HloModule, read_hlo
 from ratchet.dump.listing import Listing, parse
 from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, decode
 
 _PASSES = ("packed-bundles-post-ra", "post-bundle-packing-post-ra", "final_hlo-static-per-bundle-utilization")
 
@@ -63,6 +64,8 @@ class Dumps:
         self._directory = directory
         self._files: dict[str, Files] = {}
         self._listings: dict[str, Listing] = {}
+        table = directory / TOKENS_FILE
+        self._tokens = decode(table.read_text()) if table.is_file() else NO_TOKENS
         everything = sorted(directory.iterdir()) if directory.is_dir() else []
         by_stem: dict[str, dict[str, Path]] = {}
         for path in everything:
@@ -116,7 +119,11 @@ class Dumps:
         if name not in self._listings:
             files = self._files[name]
             self._listings[name] = parse(
-                files.listing.read_text(), files.outline.read_text(), file=files.listing.name, compiler=self._compiler
+                files.listing.read_text(),
+                files.outline.read_text(),
+                file=files.listing.name,
+                compiler=self._compiler,
+                tokens=self._tokens,
             )
         return self._listings[name]
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ratchet.chips.units import is_vector_code
-from ratchet.dump.comments import BEGIN, END, BadComment, read_notes, set_aside
+from ratchet.dump.comments import BEGIN, END, BadComment, explained, read_notes, set_aside
 from ratchet.dump.instruction import NO_NOTES, Form, Immediate, Instruction, Notes
 from ratchet.dump.operands import REGISTER, read_form
 from ratchet.dump.outline import Allocation, parse_outline
 from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import NO_TOKENS, TokenTable
 
 Bundle = tuple[Instruction, ...]
 
@@ -44,7 +45,7 @@ class Listing:
     allocations: dict[str, Allocation]
 
 
-def parse(listing: str, outline: str, *, file: str, compiler: str) -> Listing:
+def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: TokenTable = NO_TOKENS) -> Listing:
     """Reads one program.
 
     Args:
@@ -52,6 +53,7 @@ def parse(listing: str, outline: str, *, file: str, compiler: str) -> Listing:
         outline: text of ``*-post-bundle-packing-post-ra.txt`` of the same program.
         file: name of the listing, for messages.
         compiler: version of the compiler that wrote it, for messages.
+        tokens: what the source places in the comments stand for, if the program was compiled with tokens.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN if the text is truncated, corrupted or in a form never seen.
@@ -71,7 +73,7 @@ def parse(listing: str, outline: str, *, file: str, compiler: str) -> Listing:
     except BadComment as error:
         raise refuse(str(error)) from None
     allocations, expected = parse_outline(outline, file=file, compiler=compiler)
-    reader = _Reader(comments, allocations, refuse)
+    reader = _Reader(comments, allocations, refuse, tokens)
     bundles: list[Bundle] = []
     for line in text.split("\n"):  # only comments hold line breaks, and those are set aside: a bundle is one line
         if not line.strip():
@@ -95,8 +97,15 @@ def parse(listing: str, outline: str, *, file: str, compiler: str) -> Listing:
 class _Reader:
     """Reads bundles; each distinct form and set of comments once."""
 
-    def __init__(self, comments: Sequence[str], allocations: Mapping[str, Allocation] | None, refuse: _Refuse) -> None:
+    def __init__(
+        self,
+        comments: Sequence[str],
+        allocations: Mapping[str, Allocation] | None,
+        refuse: _Refuse,
+        tokens: TokenTable = NO_TOKENS,
+    ) -> None:
         self._comments = comments
+        self._tokens = tokens
         self._allocations = allocations
         self._refuse = refuse
         self._forms: dict[tuple[str, ...], Form] = {}
@@ -127,8 +136,9 @@ class _Reader:
         return Instruction(opcode, makes, register or "", tuple(pieces[1::3]), tuple(pieces[2::3]), form, notes)
 
     def _read_notes(self, key: str) -> Notes:
-        notes = self._notes[key] = read_notes(tuple([self._comments[int(number)] for number in key.split(" ")]))
-        return notes
+        notes = read_notes(tuple([self._comments[int(number)] for number in key.split(" ")]))
+        self._notes[key] = explained(notes, self._tokens) if self._tokens.sources else notes
+        return self._notes[key]
 
     def _read_form(self, literals: tuple[str, ...], address: str) -> Form:
         opcode, *pieces = literals

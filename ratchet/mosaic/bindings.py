@@ -31,20 +31,14 @@ def parse_kernel(body: bytes) -> KernelModule:
     Raises:
         Refusal: ``CANNOT_VERIFY`` if it is no module, or one of a version or type that these bindings do not know.
     """
-    context = jax_mlir.make_ir_context()
-    tpu.register_dialect(context)
-    with context, ir.Location.unknown():
-        context.allow_unregistered_dialects = True
+    module = mosaic_module(body)
+    with module.context, ir.Location.unknown():
         try:
-            module = ir.Module.parse(body)
             attributes = module.operation.attributes
             version = int(ir.IntegerAttr(attributes["stable_mosaic.version"]).value)
             PassManager.parse("builtin.module(mosaic-serde{serialize=false})").run(module.operation)
         except (ir.MLIRError, ValueError, KeyError) as error:
-            raise Refusal(
-                Status.CANNOT_VERIFY,
-                f"the kernel's Mosaic module cannot be parsed: {str(error)[:300]}; export it with the locked jax",
-            ) from None
+            raise _unreadable(error) from None
         functions = {}
         for op in module.body:
             if op.operation.name != "func.func":
@@ -55,6 +49,29 @@ def parse_kernel(body: bytes) -> KernelModule:
             name = str(attrs["sym_name"])
             functions[name] = Function(name=name, body=_block(op.regions[0], {}), attributes=attrs)
     return KernelModule(version=version, functions=functions)
+
+
+def mosaic_module(body: bytes) -> ir.Module:
+    """The serialised module of a custom call as it is, in a context of its own.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` if it is no module.
+    """
+    context = jax_mlir.make_ir_context()
+    tpu.register_dialect(context)
+    context.allow_unregistered_dialects = True
+    with context, ir.Location.unknown():
+        try:
+            return ir.Module.parse(body)
+        except (ir.MLIRError, ValueError) as error:
+            raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> Refusal:
+    return Refusal(
+        Status.CANNOT_VERIFY,
+        f"the kernel's Mosaic module cannot be parsed: {str(error)[:300]}; export it with the locked jax",
+    )
 
 
 def _block(region: ir.Region, env: dict[ir.Value, Value], around: str = "") -> Block:
@@ -257,5 +274,17 @@ def repack(exported: Any, module: ir.Module, in_avals: Sequence[Any], out_avals:
         platforms=("cpu",),
         mlir_module_serialized=jax_export._module_to_bytecode(module),
         module_kept_var_idx=kept,
+        _get_vjp=None,
+    )
+
+
+def rebuilt(exported: Any, module: ir.Module) -> Any:
+    """The artefact with another module in it that has the same inputs and outputs, both flat, and no name."""
+    return jax_export.dataclasses.replace(
+        exported,
+        fun_name="program",
+        in_tree=jax.tree.structure(((0,) * len(exported.in_avals), {})),
+        out_tree=jax.tree.structure((0,) * len(exported.out_avals)),
+        mlir_module_serialized=jax_export._module_to_bytecode(module),
         _get_vjp=None,
     )

@@ -37,9 +37,9 @@ def test_an_odd_number_of_rows_needs_none_either(compiled):
 def test_a_width_that_is_no_lane_tile_costs_a_copy_per_operand_and_one_of_the_result(compiled, width):
     program = compiled(sum_of_two(width))
     assert moves(program) == [
-        ("relayout", True, "the compiler's, at operand 0 of program.1"),
-        ("relayout", True, "the compiler's, at operand 1 of program.1"),
-        ("relayout", True, "the compiler's, at result 0 of program.1"),
+        ("relayout", True, "the compiler's, at operand 0 of add.3"),
+        ("relayout", True, "the compiler's, at operand 1 of add.3"),
+        ("relayout", True, "the compiler's, at result 0 of add.3"),
     ]
     padded = {c.size_bytes for c in program.copies if "operand" in c.cause and c.kind == "relayout"}
     assert padded == {1024 * 128 * 2}, "rows are padded to 128 lanes"
@@ -50,13 +50,13 @@ def test_a_width_that_is_no_lane_tile_costs_a_copy_per_operand_and_one_of_the_re
 def test_a_transpose_of_the_authors_is_his(compiled):
     kernel = blocked(add, (1024, 128), (256, 128), BF16, inputs=2)
     program = compiled(artefact(lambda q, k: kernel(q, k.T), ((1024, 128), BF16), ((128, 1024), BF16)))
-    assert moves(program) == [("relayout", False, "the author's transpose at operand 1 of program.1")]
+    assert moves(program) == [("relayout", False, "the author's transpose at operand 1 of add.3")]
 
 
 def test_a_transpose_of_the_result_is_the_authors(compiled):
     kernel = blocked(double, (1024, 128), (256, 128), BF16)
     program = compiled(artefact(lambda x: kernel(x).T, ((1024, 128), BF16)))
-    assert moves(program) == [("relayout", False, "the author's transpose at result 0 of program.1")]
+    assert moves(program) == [("relayout", False, "the author's transpose at result 0 of double.3")]
 
 
 def test_copies_inside_fusions_are_seen(compiled):
@@ -88,4 +88,4 @@ def test_a_computation_is_no_copy(compiled):
     kernel = blocked(double, (1024, 128), (256, 128), BF16)
     program = compiled(artefact(lambda x: kernel((x * 2).astype(BF16)), ((1024, 128), F32)))
     assert moves(program) == []
-    assert audit.program(program)[0] == program.kernels == ("program.1",)
+    assert audit.program(program)[0] == program.kernels == ("double.3",)
