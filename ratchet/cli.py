@@ -12,7 +12,7 @@ from pathlib import Path
 from ratchet import options as options_of
 from ratchet.candidate import problem as problems
 from ratchet.chips import CHIPS, V5E, Chip
-from ratchet.compiler import compile as compiling
+from ratchet.compiler.environment import compiler_version
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.seal import seal, sealed_paths
 from ratchet.loop import log
@@ -123,7 +123,7 @@ def conditions(root: Path, kernel_rel: str, evaluator: str = devices.MODEL) -> C
     return Conditions(
         evaluator=evaluator,
         chip=devices.device(evaluator) if measured else V5E.name,
-        compiler=devices.compiler(evaluator) if measured else compiling.compiler_version(),
+        compiler=devices.compiler(evaluator) if measured else compiler_version(),
         seal=seal(root),
         problem=problem.short if problem else "",
     )

@@ -111,7 +111,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
     ("awkward", "importer"),
     [
         ("git", {"ratchet.loop.history"}),
-        ("jaxlib._hlo", {"ratchet.compiler.worker"}),
+        ("jaxlib._hlo", {"ratchet.compiler.inside"}),
         ("google.protobuf", {"ratchet.dump.proto", "ratchet.view.xplane"}),
         ("jaxlib.mlir", {"ratchet.mosaic.bindings"}),
         ("jax._src", {"ratchet.mosaic.bindings", "ratchet.candidate.lines"}),

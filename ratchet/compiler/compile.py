@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
 from dataclasses import replace
 from pathlib import Path
 
 from ratchet.child import Child, Limits
 from ratchet.chips import Chip
+from ratchet.compiler import environment
+from ratchet.compiler.environment import compiler_version
 from ratchet.compiler.errors import classify, died
 from ratchet.dump import overflow
 from ratchet.values import Artefact, Copy, Mesh, Program
@@ -17,48 +17,14 @@ from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, decode
 
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
-DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
 WORKER = "ratchet.compiler.worker"
-
-
-def compiler_version() -> str:
-    """What compiles here, e.g. ``libtpu 0.0.42.1, jax 0.10.2``.
-
-    Raises:
-      Refusal: ``UNSUPPORTED_PLATFORM`` where libtpu is not installed.
-    """
-    try:
-        return f"libtpu {importlib.metadata.version('libtpu')}, jax {importlib.metadata.version('jax')}"
-    except importlib.metadata.PackageNotFoundError as error:
-        raise Refusal(
-            Status.UNSUPPORTED_PLATFORM,
-            f"{error.name} is not installed: the TPU compiler has builds for x86-64 Linux only, this is "
-            f"{platform.system()} {platform.machine()}. `./ratchet.sh log`, `show` and `verify` still work here.",
-        ) from None
 
 
 def start(workdir: Path, chip: Chip) -> Child:
     """Start a compiler process for one chip. It can answer several requests; each is a fresh compile."""
-    from ratchet.dump.files import dump_flags  # imports numpy, which `log` and a refusal need not wait for
     from ratchet.dump.image import OFFSETS_PASS
 
-    compiler_version()
-    dumps = workdir / "dumps"
-    dumps.mkdir(parents=True, exist_ok=True)
-    return Child(
-        WORKER,
-        directory=workdir,
-        environment={
-            "TPU_SKIP_MDS_QUERY": "1",
-            "TPU_ACCELERATOR_TYPE": chip.accelerator_type,
-            "TPU_WORKER_HOSTNAMES": "localhost",
-            "TPU_WORKER_ID": "0",
-            # Two processes collide on libtpu's lock file without it.
-            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-            "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=(overflow.ALLOCATIONS_PASS, OFFSETS_PASS))),
-            DUMP_FOLDER: str(dumps),
-        },
-    )
+    return environment.start(WORKER, workdir, chip, extra_passes=(overflow.ALLOCATIONS_PASS, OFFSETS_PASS))
 
 
 def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits = LIMITS) -> Program:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,34 +20,16 @@ from typing import Any
 import jax
 import numpy as np
 from jax import export
-from jax.experimental import mesh_utils, topologies
 from jax.sharding import Mesh
-from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from ratchet.child import serve
-from ratchet.chips import CHIPS
-from ratchet.compiler.compile import DUMP_FOLDER
+from ratchet.compiler.inside import clear_dumps, mesh_of, move_dumps, optimised, text_of
 from ratchet.compiler.tokens import tokenise
 from ratchet.dump import overflow
 from ratchet.dump.files import LOWERED, OPTIMIZED
 from ratchet.dump.image import constant_segment
 from ratchet.values.status import Refusal
 from ratchet.values.tokens import TOKENS_FILE, encode
-
-_DEVICES: dict[str, Sequence[Any]] = {}
-
-
-def mesh_of(chip: str, axes: Sequence[tuple[str, int]]) -> Mesh:
-    """The first devices of the chip's topology, in the order of ``jax.make_mesh``; without axes one device.
-
-    Opens the TPU compiler on first use.
-    """
-    if chip not in _DEVICES:
-        _DEVICES[chip] = topologies.get_topology_desc(platform="tpu", topology_name=CHIPS[chip].topology).devices
-    names, sizes = [name for name, _ in axes] or ["chip"], [size for _, size in axes] or [1]
-    devices = _DEVICES[chip][: int(np.prod(sizes))]
-    arranged = mesh_utils.create_device_mesh(sizes, devices) if len(devices) > 1 else np.array(devices).reshape(sizes)
-    return Mesh(arranged, names)
 
 
 def changed(program: export.Exported, shardings: Sequence[Any], mesh: Mesh, asked: Mapping[str, Any]) -> str:
@@ -69,9 +50,7 @@ def changed(program: export.Exported, shardings: Sequence[Any], mesh: Mesh, aske
 def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Compile ``folder/kernel.bin``; write texts and schedule dumps to ``folder``."""
     mesh = mesh_of(asked["chip"], asked["axes"])
-    dumps = Path(os.environ[DUMP_FOLDER])
-    for old in dumps.glob("*"):
-        old.unlink()
+    clear_dumps()
     schedule = folder / "schedule"
     schedule.mkdir()
     start = time.monotonic()
@@ -90,8 +69,7 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     try:
         compiled: Any = lowered.compile()
     finally:  # a failed compile leaves dumps too, and they say which buffer was too large
-        for dump in dumps.iterdir():
-            shutil.move(dump, schedule / dump.name)
+        move_dumps(schedule)
         for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
             os.truncate(dump, min(dump.stat().st_size, overflow.HEADER_BYTES))  # more is never read
     for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
@@ -99,10 +77,8 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     seconds = time.monotonic() - start
     (folder / "lowered.hlo").write_text(lowered.as_text(dialect="hlo"))
     (folder / LOWERED).write_bytes(lowered.compiler_ir(dialect="hlo").as_serialized_hlo_module_proto())
-    module = compiled.runtime_executable().hlo_modules()[0]
-    printing = _hlo.HloPrintOptions()
-    printing.print_large_constants = True  # grid bounds and page tables steer control flow
-    (folder / "optimized.hlo").write_text(module.to_string(printing))
+    module = optimised(compiled)
+    (folder / "optimized.hlo").write_text(text_of(module))
     (folder / OPTIMIZED).write_bytes(module.as_serialized_hlo_module_proto())
     if mesh.size > 1:
         image = constant_segment(compiled.runtime_executable().serialize(), compiler="libtpu")

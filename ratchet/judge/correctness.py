@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Limits
-from ratchet.compiler.compile import compiler_version
+from ratchet.compiler.environment import compiler_version
 from ratchet.judge import instances, parity
 from ratchet.values import Artefact, Parity
 from ratchet.values.status import Refusal, Status

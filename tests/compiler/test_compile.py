@@ -8,7 +8,7 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ratchet.compiler import compile as compiling
+from ratchet.compiler.environment import compiler_version
 from ratchet.compiler.errors import classify
 from ratchet.values.status import Refusal, Status
 from tests.judge.programs import artefact, blocked, double, scratch
@@ -176,7 +176,7 @@ def test_a_platform_without_the_compiler_is_told_what_works(monkeypatch, missing
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     with pytest.raises(Refusal) as caught:
-        compiling.compiler_version()
+        compiler_version()
     assert caught.value.status is Status.UNSUPPORTED_PLATFORM
     assert missing in caught.value.message
     assert all(word in caught.value.message for word in ("x86-64 Linux", "log", "show", "verify"))

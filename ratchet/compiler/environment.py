@@ -1,0 +1,74 @@
+"""What a process needs around it to hold the TPU compiler: versions, environment, flags, and the child it runs in.
+
+The only place that knows. The compiler takes its flags once, when it is opened, so one process compiles for one chip.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+from ratchet.child import Child
+from ratchet.chips import Chip
+from ratchet.values.status import Refusal, Status
+
+DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
+"""Environment variable of a compiler process: where the compiler writes its dumps."""
+COMPILER = "RATCHET_COMPILER"
+"""Environment variable of a compiler process: :func:`compiler_version`."""
+
+
+def compiler_version() -> str:
+    """What compiles here, e.g. ``libtpu 0.0.42.1, jax 0.10.2``.
+
+    Raises:
+      Refusal: ``UNSUPPORTED_PLATFORM`` where libtpu is not installed.
+    """
+    try:
+        return f"libtpu {importlib.metadata.version('libtpu')}, jax {importlib.metadata.version('jax')}"
+    except importlib.metadata.PackageNotFoundError as error:
+        raise Refusal(
+            Status.UNSUPPORTED_PLATFORM,
+            f"{error.name} is not installed: the TPU compiler has builds for x86-64 Linux only, this is "
+            f"{platform.system()} {platform.machine()}. `./ratchet.sh log`, `show` and `verify` still work here.",
+        ) from None
+
+
+def environment(chip: Chip, dumps: Path, *, extra_passes: tuple[str, ...] = ()) -> dict[str, str]:
+    """Variables for a process that compiles for ``chip``; dumps of its programs land in ``dumps``.
+
+    ``extra_passes`` names passes to dump besides those that the schedule machine reads.
+    """
+    from ratchet.dump.files import dump_flags  # imports numpy, which `log` and a refusal need not wait for
+
+    return {
+        "JAX_PLATFORMS": "cpu",
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_ACCELERATOR_TYPE": chip.accelerator_type,
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_WORKER_ID": "0",
+        # Two processes collide on libtpu's lock file without it.
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=extra_passes)),
+        DUMP_FOLDER: str(dumps),
+        COMPILER: compiler_version(),
+    }
+
+
+def enter(chip: Chip, dumps: Path, *, extra_passes: tuple[str, ...] = ()) -> None:
+    """Make this process one that compiles for ``chip``: before it imports JAX, and once."""
+    dumps.mkdir(parents=True, exist_ok=True)
+    os.environ.update(environment(chip, dumps, extra_passes=extra_passes))
+
+
+def start(worker: str, workdir: Path, chip: Chip, *, extra_passes: tuple[str, ...] = ()) -> Child:
+    """Start module ``worker`` as a compiler process for one chip. It can answer several requests.
+
+    Raises:
+      Refusal: ``UNSUPPORTED_PLATFORM`` where libtpu is not installed.
+    """
+    dumps = workdir / "dumps"
+    dumps.mkdir(parents=True, exist_ok=True)
+    return Child(worker, directory=workdir, environment=environment(chip, dumps, extra_passes=extra_passes))
