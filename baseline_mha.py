@@ -15,14 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.programs import ROOT, compiled, modelled, of_function, of_source, struct
-from benchmarks.roofline_plot import Point, draw
-from benchmarks.table import show
+from benchmarks.lib.programs import ROOT, compiled, modelled, of_function, of_source, struct
+from benchmarks.lib.roofline_plot import Point, draw
+from benchmarks.lib.table import show
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
 from ratchet.values.status import Refusal, Status
 
-import jax  # isort: skip (benchmarks.programs decides for which platform)
+import jax  # isort: skip (benchmarks.lib.programs decides for which platform)
 import jax.numpy as jnp  # isort: skip
 
 HEADS, HEAD_DIM = 16, 128

@@ -16,23 +16,24 @@ import json
 import sys
 from typing import Any
 
-from benchmarks.published import evaluate
-from benchmarks.published.cases import DEFAULT_FILES, Case, read
-from benchmarks.published.fit import PARAMETERS, Fit, Timed, fit, with_values
-from benchmarks.published.modelled import tape_of
-from benchmarks.published.store import Store
-from benchmarks.table import show
+from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.published import evaluate
+from benchmarks.lib.published.cases import DEFAULT_FILES, Case, read
+from benchmarks.lib.published.fit import PARAMETERS, Fit, Timed, fit, with_values
+from benchmarks.lib.published.kept import program_of, published_programs
+from benchmarks.lib.published.modelled import tape_of
+from benchmarks.lib.table import show
 from ratchet.account import band
 from ratchet.chips import CHIPS, constants
 
 
-def calibration_rows(store: Store) -> tuple[list[Timed], list[Case]]:
+def calibration_rows(programs: ProgramCache) -> tuple[list[Timed], list[Case]]:
     """The cases that constants are fitted on, with their tapes; and those that were never compiled here."""
     rows, missing = [], []
     for case in (case for file in DEFAULT_FILES for case in read(file)):
         if case.status != "ok" or case.doubtful:
             continue
-        program = store.find(case)
+        program = program_of(programs, case)
         if program is None or program.not_built:
             missing.append(case)
         elif not program.error:
@@ -44,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="keep the result as the machine's data")
     options = parser.parse_args()
-    rows, missing = calibration_rows(Store())
+    rows, missing = calibration_rows(published_programs())
     if missing or not rows:
         sys.exit(f"{len(missing)} published cases are not compiled here: run `python -m benchmarks.fidelity` first")
     say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731 progress, not the result

@@ -9,35 +9,23 @@ takes its flags once.
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from pathlib import Path
 
-from ratchet.dump.files import OPTIMIZED, dump_flags
+from ratchet.chips import V5E
+from ratchet.compiler import environment
 
 
 def main() -> None:
     out, *files = (Path(argument) for argument in sys.argv[1:])
-    dumps = out / "dumps"
-    os.environ.update(
-        JAX_PLATFORMS="cpu",
-        TPU_SKIP_MDS_QUERY="1",
-        TPU_ACCELERATOR_TYPE="v5litepod-4",
-        TPU_WORKER_HOSTNAMES="localhost",
-        TPU_WORKER_ID="0",
-        ALLOW_MULTIPLE_LIBTPU_LOAD="1",
-        LIBTPU_INIT_ARGS=" ".join(dump_flags(dumps)),
-    )
+    environment.enter(V5E, out / "dumps")
     import jax
-    import numpy as np
-    from jax.experimental import topologies
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     from ratchet.candidate.lines import keep_lines_apart
+    from ratchet.compiler.inside import clear_dumps, lower, move_dumps, optimised
+    from ratchet.dump.files import OPTIMIZED
 
     keep_lines_apart()
-    topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")
-    sharding = NamedSharding(Mesh(np.array(topology.devices[:1]), ("x",)), PartitionSpec())
     for file in files:
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
@@ -45,14 +33,10 @@ def main() -> None:
         kernel = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(kernel)
         inputs = jax.eval_shape(kernel.generate_inputs, jax.random.key(0))
-        avals = [jax.ShapeDtypeStruct(i.shape, i.dtype, sharding=sharding) for i in inputs]
-        compiled = jax.jit(kernel.kernel_fn).lower(*avals).compile()
-        target = out / file.stem
-        target.mkdir()
-        for path in dumps.iterdir():
-            path.rename(target / path.name)
-        module = compiled.runtime_executable().hlo_modules()[0]
-        (target / OPTIMIZED).write_bytes(module.as_serialized_hlo_module_proto())
+        clear_dumps()
+        compiled = lower(kernel.kernel_fn, inputs, V5E.name).compile()
+        move_dumps(out / file.stem)
+        (out / file.stem / OPTIMIZED).write_bytes(optimised(compiled).as_serialized_hlo_module_proto())
 
 
 if __name__ == "__main__":

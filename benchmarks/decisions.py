@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.table import show
+from benchmarks.lib.table import show
 from prepare import ROOT
 from ratchet.measure import stats
 from ratchet.measure.session import BUDGET_SECONDS, FEWEST

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.programs import ROOT, edited, modelled, of_function, of_source, struct
-from benchmarks.table import show
+from benchmarks.lib.programs import ROOT, edited, modelled, of_function, of_source, struct
+from benchmarks.lib.table import show
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
 from ratchet.values import Timeline

@@ -22,8 +22,8 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from benchmarks.programs import ROOT, edited, names_of, of_function
-from benchmarks.table import show
+from benchmarks.lib.programs import ROOT, edited, names_of, of_function
+from benchmarks.lib.table import show
 from ratchet.candidate import mesh as meshes
 from ratchet.mosaic import run as mosaic
 

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.calibrate import show_coverage, show_ranking
-from benchmarks.published import errors, evaluate
-from benchmarks.published.cases import DEFAULT_FILES, BadCases, Case, read
-from benchmarks.published.evaluate import Prediction
-from benchmarks.published.fit import PARAMETERS, Chips, Timed, with_values
-from benchmarks.published.modelled import tape_of
-from benchmarks.published.store import Store
-from benchmarks.table import show
+from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.published import errors, evaluate
+from benchmarks.lib.published.cases import DEFAULT_FILES, BadCases, Case, read
+from benchmarks.lib.published.evaluate import Prediction
+from benchmarks.lib.published.fit import PARAMETERS, Chips, Timed, with_values
+from benchmarks.lib.published.kept import program_of, published_programs
+from benchmarks.lib.published.modelled import tape_of
+from benchmarks.lib.table import show
 from ratchet.account import band
 from ratchet.chips import CHIPS, constants
 from ratchet.values.status import Refusal, Status
@@ -44,7 +45,7 @@ def main() -> None:
         cases = [case for file in options.cases for case in read(file)]
     except (BadCases, OSError) as error:
         sys.exit(str(error))
-    report = examine(cases, Store(), _progress, fresh=options.fresh)
+    report = examine(cases, published_programs(), _progress, fresh=options.fresh)
     for title, rows in report.items():
         if rows:
             print()
@@ -54,10 +55,10 @@ def main() -> None:
 
 
 def examine(
-    cases: Sequence[Case], store: Store, say: Callable[[str], None], *, fresh: bool = False
+    cases: Sequence[Case], programs: ProgramCache, say: Callable[[str], None], *, fresh: bool = False
 ) -> dict[str, list[dict[str, Any]]]:
     """Everything that is printed: tables by their titles, each a list of rows with equal keys."""
-    store.compile(cases, say)
+    programs.fill((case.recipe for case in cases), say)
     notes: list[dict[str, Any]] = []
     timed: list[Timed] = []
     overflows: list[tuple[Case, bool]] = []
@@ -66,7 +67,7 @@ def examine(
         notes.append({"row": case.number, "kernel": case.kernel, "case": case.label, "what": what, "why": why[:300]})
 
     for case in cases:
-        program = store.find(case)
+        program = program_of(programs, case)
         if program is None or program.not_built:
             note(case, "not built", program.not_built if program else "nothing was compiled")
             continue

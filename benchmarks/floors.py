@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.table import show
+from benchmarks.lib.table import show
 from ratchet.judge import instances, parity
 
 SEQ, DIM = 1024, 128

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import show
+from benchmarks.lib.table import show
 from ratchet.account.model import model
 from ratchet.chips import V5E
-from ratchet.dump.files import OPTIMIZED, dump_flags, load_hlo
+from ratchet.compiler import environment
+from ratchet.dump.files import OPTIMIZED, load_hlo
 from ratchet.dump.image import OFFSETS_PASS, constant_segment
 from ratchet.values import Timeline
 
@@ -35,28 +35,25 @@ AROUND = ("copy", "")
 """Opcodes of what stands around a collective: copies, and the top level itself."""
 
 
-def compiled(folder: Path, name: str, shape: tuple[int, int], dumps: Path) -> bytes:
+def compiled(folder: Path, name: str, shape: tuple[int, int]) -> bytes:
     """Compiles one program for the slice into ``folder``; returns its constants."""
     import jax
     import numpy as np
-    from jax.experimental import topologies
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+    from ratchet.compiler.inside import devices_of, move_dumps, optimised
     from tests.machine.slice_programs import CHIP_IDS, PROGRAMS
 
-    topology = topologies.get_topology_desc(platform="tpu", topology_name=V5E.topology)
-    mesh = Mesh(np.array([topology.devices[i] for i in CHIP_IDS]), ("x",))
+    mesh = Mesh(np.array([devices_of(V5E.name)[i] for i in CHIP_IDS]), ("x",))
     spec = PartitionSpec("x")
     argument: Any = jax.ShapeDtypeStruct(
         (len(CHIP_IDS) * shape[0], shape[1]), np.float32, sharding=NamedSharding(mesh, spec)
     )
     sharded = jax.shard_map(PROGRAMS[name], mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
     program: Any = jax.jit(sharded).lower(argument).compile()
-    for dump in dumps.iterdir():
-        dump.rename(folder / dump.name)
-    executable = program.runtime_executable()
-    (folder / OPTIMIZED).write_bytes(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
-    return constant_segment(executable.serialize(), compiler="libtpu")
+    move_dumps(folder)
+    (folder / OPTIMIZED).write_bytes(optimised(program).as_serialized_hlo_module_proto())
+    return constant_segment(program.runtime_executable().serialize(), compiler="libtpu")
 
 
 def row(name: str, shape: tuple[int, int], timeline: Timeline) -> dict[str, Any]:
@@ -90,24 +87,15 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as name:
-        dumps = Path(name) / "dumps"
-        dumps.mkdir()
-        os.environ.update(
-            JAX_PLATFORMS="cpu",
-            TPU_SKIP_MDS_QUERY="1",
-            TPU_ACCELERATOR_TYPE=V5E.accelerator_type,
-            TPU_WORKER_HOSTNAMES="localhost",
-            TPU_WORKER_ID="0",
-            ALLOW_MULTIPLE_LIBTPU_LOAD="1",
-            LIBTPU_INIT_ARGS=" ".join(dump_flags(dumps, extra_passes=(OFFSETS_PASS,))),
-        )
+        environment.enter(V5E, Path(name) / "dumps", extra_passes=(OFFSETS_PASS,))
+
         compiler = f"libtpu {importlib.metadata.version('libtpu')}"
         sizes = [(rows_, 128) for rows_ in (ROWS[1:3] if options.quick else ROWS)]
         cases = [("psum", TINY), *((program, shape) for program in FLOOR_SHARDS for shape in sizes)]
         for number, (program, shape) in enumerate(cases):
             folder = Path(name) / str(number)
             folder.mkdir()
-            constants = compiled(folder, program, shape, dumps)
+            constants = compiled(folder, program, shape)
             timeline = model(folder, hlo=load_hlo(folder), chip=V5E, compiler=compiler, constants=constants)
             rows.append(row(program, shape, timeline))
     show(f"four chips, modelled with {compiler}; links: {V5E.ici.source}", rows, json_file=options.json)

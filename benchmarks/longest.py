@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attention.store import Store
-from benchmarks.table import show
+from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.table import show
 from ratchet.chips import V5E
 
 STEP = 1024
@@ -26,22 +27,22 @@ _BLOCKS = {"block_q": 512, "block_kv": 512, "rows": 512, "strip": 512}
 CONFIGS: dict[str, dict[str, Any]] = {"ours": {"forward": {**_BLOCKS, "unroll": 1}, "backward": _BLOCKS}, "xla": {}}
 
 
-def figures_of(store: Store, impl: str, seq: int) -> dict[str, Any]:
+def figures_of(programs: ProgramCache, impl: str, seq: int) -> dict[str, Any]:
     """What the compiler says of one length."""
     shape = {"batch": 1, "heads": 16, "kv_heads": 16, "seq": seq, "dim": 128, "causal": True}
     recipe = {"impl": impl, "shape": shape, "grad": True, "config": CONFIGS[impl], "memory_only": True}
-    store.fill([recipe], lambda line: print(f"{seq}: {line}", file=sys.stderr))
-    return store.find(recipe) or {}
+    programs.fill([recipe], lambda line: print(f"{seq}: {line}", file=sys.stderr))
+    return programs.find(recipe) or {}
 
 
-def longest(store: Store, impl: str) -> int:
+def longest(programs: ProgramCache, impl: str) -> int:
     """The largest multiple of STEP that compiles, below MOST."""
     fits, fails = 0, STEP
-    while fails <= MOST and "peak_bytes" in figures_of(store, impl, fails):
+    while fails <= MOST and "peak_bytes" in figures_of(programs, impl, fails):
         fits, fails = fails, 2 * fails
     while fails - fits > STEP:
         middle = (fits + fails) // 2 // STEP * STEP
-        if "peak_bytes" in figures_of(store, impl, middle):
+        if "peak_bytes" in figures_of(programs, impl, middle):
             fits = middle
         else:
             fails = middle
@@ -52,11 +53,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    store, rows = Store(), []
+    programs, rows = attention_programs(), []
     for impl in CONFIGS:
-        seq = longest(store, impl)
-        memory = figures_of(store, impl, seq)
-        over = figures_of(store, impl, seq + STEP)["error"]
+        seq = longest(programs, impl)
+        memory = figures_of(programs, impl, seq)
+        over = figures_of(programs, impl, seq + STEP)["error"]
         rows.append(
             {
                 "impl": impl,

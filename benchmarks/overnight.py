@@ -25,8 +25,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.programs import edited
-from benchmarks.table import show
+from benchmarks.lib.programs import edited
+from benchmarks.lib.table import show
 from prepare import ROOT
 from ratchet.candidate import room
 from ratchet.chips import V5E

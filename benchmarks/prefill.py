@@ -16,19 +16,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attention.cases import FLASH, SPLASH
-from benchmarks.attention.cases import Shape as AttentionShape
-from benchmarks.attention.store import Store
-from benchmarks.models import MODELS, Model
-from benchmarks.programs import modelled, of_function, struct
-from benchmarks.table import show
+from benchmarks.lib.attention.cases import FLASH, SPLASH
+from benchmarks.lib.attention.cases import Shape as AttentionShape
+from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.models import MODELS, Model
+from benchmarks.lib.programs import modelled, of_function, struct
+from benchmarks.lib.table import show
 from pallas_flash import attention
 from ratchet.candidate import mesh as meshes
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
 from ratchet.values import ArraySpec, Mesh
 
-import jax  # isort: skip (benchmarks.programs decides for which platform)
+import jax  # isort: skip (benchmarks.lib.programs decides for which platform)
 import jax.numpy as jnp  # isort: skip
 from jax.sharding import PartitionSpec as P  # isort: skip
 
@@ -82,12 +83,12 @@ def gather_ms(model: Model, context: int, workers: Workers) -> float:
     return _ms(whole, [(1, model.q_heads, context, model.head_dim)], CHIPS, workers)
 
 
-def peer(name: str, shape: AttentionShape, store: Store) -> tuple[float | None, str]:
+def peer(name: str, shape: AttentionShape, programs: ProgramCache) -> tuple[float | None, str]:
     """Latency of the fastest of a peer's settings, and which; None and why not if none compiles."""
     tried = PEERS[name][: 1 if shape.seq >= LONG else None]
     recipes = [{"impl": name, "shape": shape.recipe, "grad": False, "config": config} for config in tried]
-    store.fill(recipes, lambda line: None)
-    known = [(recipe["config"], store.find(recipe) or {"error": "did not end"}) for recipe in recipes]
+    programs.fill(recipes, lambda line: None)
+    known = [(recipe["config"], programs.find(recipe) or {"error": "did not end"}) for recipe in recipes]
     timed = [(figures["ms"], config) for config, figures in known if "ms" in figures]
     if not timed:
         text = " ".join(known[0][1]["error"].split())
@@ -104,9 +105,9 @@ def rows_of(model: Model) -> list[dict[str, Any]]:
         for chips in (1, CHIPS):
             gathered = gather_ms(model, context, workers) if chips > 1 else None
             found.append(("pallas_flash", chips, ours_ms(model, context, chips, workers), gathered, ""))
-    store = Store()
+    programs = attention_programs()
     for name in PEERS:
-        ms, settings = peer(name, shape_of(model, context), store)
+        ms, settings = peer(name, shape_of(model, context), programs)
         found.append((name if name == "xla" else f"jax {name}", 1, ms, None, settings))
     return [row(model, *one) for one in found]
 
@@ -133,7 +134,7 @@ def row(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="the first model only")
+    parser.add_argument("--quick", action="programs_true", help="the first model only")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     rows = [one for model in (MODELS[:1] if options.quick else MODELS) for one in rows_of(model)]

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import show
+from benchmarks.lib.table import show
 from benchmarks.verdict import with_blocks
 from prepare import ROOT
 from ratchet.account.timeline import build

@@ -31,10 +31,10 @@ from typing import Any
 
 import baseline_mha
 from benchmarks import decode, prefill, report, tiles
-from benchmarks.crossover import crossover_rows, plot_crossover
-from benchmarks.models import MODELS, PRICES, Model
-from benchmarks.roofline_plot import Point, draw
-from benchmarks.table import show
+from benchmarks.lib.crossover import crossover_rows, plot_crossover
+from benchmarks.lib.models import MODELS, PRICES, Model
+from benchmarks.lib.roofline_plot import Point, draw
+from benchmarks.lib.table import show
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
 from ratchet.values.status import Refusal

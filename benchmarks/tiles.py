@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attention.cases import MORE_VMEM, SHAPES, Shape
-from benchmarks.attention.store import Store
-from benchmarks.table import show
+from benchmarks.lib.attention.cases import MORE_VMEM, SHAPES, Shape
+from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.table import show
 
 BLOCKS = (128, 256, 512, 1024, 2048)
 DIMS = (64, 96, 128, 192, 256)
@@ -40,9 +40,9 @@ def recipe(impl: str, shape: Shape, config: dict[str, Any]) -> dict[str, Any]:
 
 def figures_of(recipes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each recipe in turn, compiled where it is not known yet."""
-    recipes, store = list(recipes), Store()
-    store.fill(recipes, lambda line: None)
-    return [store.find(one) or {"error": "did not end"} for one in recipes]
+    recipes, programs = list(recipes), attention_programs()
+    programs.fill(recipes, lambda line: None)
+    return [programs.find(one) or {"error": "did not end"} for one in recipes]
 
 
 def block_rows() -> list[dict[str, Any]]:
@@ -63,9 +63,9 @@ def block_rows() -> list[dict[str, Any]]:
                 "MXU busy %": figures["mxu_pct"],
                 "empty bundles %": figures["empty_pct"],
                 "waiting for DMA %": figures["wait_pct"],
-                "store slot %": figures["slots_pct"]["VSTORE"],
+                "programs slot %": figures["slots_pct"]["VSTORE"],
                 "VMEM MiB": figures["vmem_bytes"] / 2**20,
-                "spill stores": figures["spill_stores"],
+                "spill programss": figures["spill_programss"],
                 "HBM MB": figures["hbm_moved_bytes"] / 1e6,
             }
         )

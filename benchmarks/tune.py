@@ -16,11 +16,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.attention.store import Store
-from benchmarks.table import show
+from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.table import show
 from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import V5E
-from ratchet.compiler.compile import compiler_version
+from ratchet.compiler.environment import compiler_version
 
 TABLE = PACKAGE_ROOT / "pallas_flash" / "tuned.json"
 LENGTHS = (2048, 4096, 8192, 16384, 32768)
@@ -50,15 +51,15 @@ def recipe_of(direction: str, blocks: dict[str, int], *, seq: int, dim: int, cau
     return {"impl": "ours", "shape": shape, "grad": direction == "backward", "config": config}
 
 
-def entry_of(store: Store, direction: str, *, seq: int, dim: int, causal: bool) -> dict[str, Any]:
+def entry_of(programs: ProgramCache, direction: str, *, seq: int, dim: int, causal: bool) -> dict[str, Any]:
     """One sweep, best first."""
     tried = list(candidates(direction, seq=seq, dim=dim))
     recipes = [recipe_of(direction, blocks, seq=seq, dim=dim, causal=causal) for blocks in tried]
     name = f"{direction} {seq} x {dim}{' causal' if causal else ''}"
-    store.fill(recipes, lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
+    programs.fill(recipes, lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
     timed = []
     for blocks, recipe in zip(tried, recipes, strict=True):
-        figures = store.find(recipe) or {}
+        figures = programs.find(recipe) or {}
         if "ms" in figures:
             kernels = sum(ms for op, ms in figures["ops"] if f"flash_{direction}" in op)
             timed.append({"blocks": blocks, "kernel_ms": round(kernels, 5)})
@@ -70,20 +71,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seq", type=int, nargs="*", default=LENGTHS)
     parser.add_argument("--dim", type=int, nargs="*", default=DIMS)
-    parser.add_argument("--show", action="store_true", help="print what is there and stop")
+    parser.add_argument("--show", action="programs_true", help="print what is there and stop")
     options = parser.parse_args()
     made_by = {"evaluator": "v5e-model", "chip": V5E.name, "compiler": compiler_version()}
     table = json.loads(TABLE.read_text()) if TABLE.exists() else {**made_by, "entries": []}
     if not options.show:
         if {name: table[name] for name in made_by} != made_by:
             table = {**made_by, "entries": []}
-        store = Store()
+        programs = attention_programs()
         for seq, dim, causal, direction in itertools.product(
             options.seq, options.dim, (True, False), ("forward", "backward")
         ):
             key = {"direction": direction, "seq": seq, "dim": dim, "causal": causal}
             others = [one for one in table["entries"] if any(one[name] != value for name, value in key.items())]
-            entry = entry_of(store, **key)
+            entry = entry_of(programs, **key)
             table["entries"] = sorted(
                 [*others, *([entry] if entry["found"] else [])],
                 key=lambda one: (one["direction"], not one["causal"], one["dim"], one["seq"]),

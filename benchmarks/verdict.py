@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.table import show
+from benchmarks.lib.table import show
 from prepare import ROOT, judge
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers

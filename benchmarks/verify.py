@@ -29,10 +29,10 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import export  # noqa: E402
 
-from benchmarks import verify_cases, verify_peers, verify_small  # noqa: E402
-from benchmarks.interpreted import interpreted  # noqa: E402
-from benchmarks.table import show  # noqa: E402
-from benchmarks.verify_cases import Case  # noqa: E402
+from benchmarks.lib import verify_cases, verify_peers, verify_small  # noqa: E402
+from benchmarks.lib.interpreted import interpreted  # noqa: E402
+from benchmarks.lib.table import show  # noqa: E402
+from benchmarks.lib.verify_cases import Case  # noqa: E402
 from ratchet.mosaic.run import Loaded, load  # noqa: E402
 from ratchet.values.status import Refusal  # noqa: E402
 

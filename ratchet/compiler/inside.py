@@ -22,15 +22,17 @@ from ratchet.dump.files import OPTIMIZED
 _DEVICES: dict[str, Sequence[Any]] = {}
 
 
-def mesh_of(chip: str, axes: Sequence[tuple[str, int]] = ()) -> Mesh:
-    """The first devices of the chip's topology, in the order of ``jax.make_mesh``; without axes one device.
-
-    Opens the TPU compiler on first use.
-    """
+def devices_of(chip: str) -> Sequence[Any]:
+    """The devices of the chip's topology by number. Opens the TPU compiler on first use."""
     if chip not in _DEVICES:
         _DEVICES[chip] = topologies.get_topology_desc(platform="tpu", topology_name=CHIPS[chip].topology).devices
+    return _DEVICES[chip]
+
+
+def mesh_of(chip: str, axes: Sequence[tuple[str, int]] = ()) -> Mesh:
+    """The first devices of the chip's topology, in the order of ``jax.make_mesh``; without axes one device."""
     names, sizes = [name for name, _ in axes] or ["chip"], [size for _, size in axes] or [1]
-    devices = _DEVICES[chip][: int(np.prod(sizes))]
+    devices = devices_of(chip)[: int(np.prod(sizes))]
     arranged = mesh_utils.create_device_mesh(sizes, devices) if len(devices) > 1 else np.array(devices).reshape(sizes)
     return Mesh(arranged, names)
 

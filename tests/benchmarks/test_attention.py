@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from benchmarks.attention.__main__ import best, recipes_of
-from benchmarks.attention.cases import PEERS, SHAPES
-from benchmarks.attention.store import Store
-from benchmarks.attention.worker import repeated
+from benchmarks.attention import best, recipes_of
+from benchmarks.lib.attention.cases import PEERS, SHAPES
+from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.attention.worker import repeated
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -27,14 +27,14 @@ def test_useful_work_is_that_of_the_pairs_that_attend():
 
 
 def test_the_best_of_a_sweep_is_the_fastest_that_compiled(tmp_path):
-    store = Store(tmp_path)
+    programs = attention_programs(tmp_path)
     recipes = recipes_of("flash", "headline", grad=False)
     for recipe, figures in zip(recipes, ({"ms": 2.0}, {"error": "too large"}, {"ms": 1.0}), strict=True):
-        store._file(recipe).write_text(json.dumps({"recipe": recipe, "figures": figures}))
-    found = best(store, recipes)
+        programs.put(recipe, figures)
+    found = best(programs, recipes)
     assert found is not None
     assert found[0] == recipes[2]
-    assert best(Store(tmp_path / "empty"), recipes) is None
+    assert best(attention_programs(tmp_path / "empty"), recipes) is None
 
 
 MODULE = """HloModule m

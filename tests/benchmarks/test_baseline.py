@@ -1,7 +1,7 @@
 """The search for the largest sequence and the roofline plot; neither needs the compiler."""
 
 from baseline_mha import STEP, attention, largest
-from benchmarks.roofline_plot import Point, draw
+from benchmarks.lib.roofline_plot import Point, draw
 from ratchet.chips import V5E
 
 

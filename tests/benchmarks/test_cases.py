@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.published.cases import DEFAULT_FILES, BadCases, parse_array, parse_config, read
-from benchmarks.published.work import grouped_steps, step_flops, work
+from benchmarks.lib.published.cases import DEFAULT_FILES, BadCases, parse_array, parse_config, read
+from benchmarks.lib.published.work import grouped_steps, step_flops, work
 
 HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.published.cases import Case, read
-from benchmarks.published.modelled import tape_of
-from benchmarks.published.store import Store
+from benchmarks.lib.published.cases import Case, read
+from benchmarks.lib.published.kept import program_of, published_programs
+from benchmarks.lib.published.modelled import tape_of
 from ratchet.chips import CHIPS
 from ratchet.values.status import Refusal, Status
 
@@ -32,9 +32,9 @@ def matmul(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def facts(case: Case, folder: Path) -> dict[str, float]:
-    store = Store(folder)
-    store.compile([case], print)
-    program = store.find(case)
+    programs = published_programs(folder)
+    programs.fill([case.recipe], print)
+    program = program_of(programs, case)
     assert program is not None
     return dict(tape_of(case, program, fresh=True).facts)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.decode import SHAPES, Shape, best, row, table_of
-from benchmarks.programs import edited
+from benchmarks.lib.programs import edited
 from ratchet.values import OpCost
 from ratchet.values.status import Refusal, Status
 from tests.view.timelines import timeline

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.published import errors
+from benchmarks.lib.published import errors
 
 POSITIVE = st.floats(0.1, 100)
 

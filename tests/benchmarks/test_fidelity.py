@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.fidelity import examine
-from benchmarks.published.cases import read
-from benchmarks.published.modelled import scalar_inputs, tape_of
-from benchmarks.published.store import Store
-from benchmarks.published.tape import record
+from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.published.cases import read
+from benchmarks.lib.published.kept import program_of, published_programs
+from benchmarks.lib.published.modelled import scalar_inputs, tape_of
+from benchmarks.lib.published.tape import record
 from ratchet.chips import CHIPS
 
 HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"
@@ -21,8 +22,8 @@ ROWS = (
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("fidelity"))
+def programs(tmp_path_factory: pytest.TempPathFactory) -> ProgramCache:
+    return published_programs(tmp_path_factory.mktemp("fidelity"))
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_report(store: Store, file: Path) -> None:
-    report = examine(read(file), store, lambda text: None)
+def test_report(programs: ProgramCache, file: Path) -> None:
+    report = examine(read(file), programs, lambda text: None)
     rows = report["other rows"]
     assert [row["row"] for row in rows] == ["few.csv:2", "few.csv:3"]
     assert all(0 < row["modelled ms"] < 1 for row in rows)
@@ -42,10 +43,10 @@ def test_report(store: Store, file: Path) -> None:
     assert not report["calibration rows, cross-validated"]
 
 
-def test_a_tape_replays_to_the_cycle(store: Store, file: Path) -> None:
+def test_a_tape_replays_to_the_cycle(programs: ProgramCache, file: Path) -> None:
     case = read(file)[0]
-    store.compile([case], lambda text: None)
-    program = store.find(case)
+    programs.compile([case], lambda text: None)
+    program = program_of(programs, case)
     assert program is not None
     chip = CHIPS[case.chip]
     timeline, tape = record(
@@ -60,8 +61,8 @@ def test_a_tape_replays_to_the_cycle(store: Store, file: Path) -> None:
     assert tape_of(case, program).cycles(chip, chip.constants) == timeline.cycles
 
 
-def test_a_second_run_compiles_nothing(store: Store, file: Path) -> None:
-    examine(read(file), store, lambda text: None)
+def test_a_second_run_compiles_nothing(programs: ProgramCache, file: Path) -> None:
+    examine(read(file), programs, lambda text: None)
     said: list[str] = []
-    examine(read(file), Store(store.folder), said.append)
+    examine(read(file), published_programs(programs.folder), said.append)
     assert not said

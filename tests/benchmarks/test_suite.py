@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks import prefill, suite
-from benchmarks.crossover import crossover, crossover_rows, plot_crossover
-from benchmarks.models import MODELS, PRICES
+from benchmarks.lib.crossover import crossover, crossover_rows, plot_crossover
+from benchmarks.lib.models import MODELS, PRICES
 from benchmarks.report import plot_programs
 
 CONTEXTS = (512, 1024, 2048, 4096)

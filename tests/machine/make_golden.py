@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import io
-import os
 import re
 import sys
 import tarfile
@@ -19,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ratchet.chips import V5E
+from ratchet.compiler import environment
 from ratchet.dump.files import OPTIMIZED
 from ratchet.dump.proto import parse_module
 
@@ -30,7 +31,6 @@ GOLDEN_SLICE = Path(__file__).parent / "golden_slice"
 
 def main() -> None:
     """Compiles every program and packs what the machine reads."""
-    from ratchet.dump.files import dump_flags
     from ratchet.dump.image import OFFSETS_PASS
 
     version = f"libtpu-{importlib.metadata.version('libtpu')}"
@@ -38,15 +38,7 @@ def main() -> None:
     wanted = sys.argv[1 + slices :]
     with tempfile.TemporaryDirectory() as name:
         dumps = Path(name) / "dumps"
-        os.environ.update(
-            JAX_PLATFORMS="cpu",
-            TPU_SKIP_MDS_QUERY="1",
-            TPU_ACCELERATOR_TYPE="v5litepod-4",
-            TPU_WORKER_HOSTNAMES="localhost",
-            TPU_WORKER_ID="0",
-            ALLOW_MULTIPLE_LIBTPU_LOAD="1",
-            LIBTPU_INIT_ARGS=" ".join(dump_flags(dumps, extra_passes=(OFFSETS_PASS,) if slices else ())),
-        )
+        environment.enter(V5E, dumps, extra_passes=(OFFSETS_PASS,) if slices else ())
         if slices:
             _compile_slices(dumps, GOLDEN_SLICE / version, wanted)
         else:
@@ -55,32 +47,26 @@ def main() -> None:
 
 def _compile_all(dumps: Path, target: Path, wanted: list[str]) -> None:
     import jax
-    import numpy as np
-    from jax.experimental import topologies
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+    from ratchet.compiler.inside import lower
     from tests.machine.programs import PROGRAMS
 
-    topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")
-    sharding = NamedSharding(Mesh(np.array(topology.devices[:1]), ("x",)), PartitionSpec())
     for name in wanted or PROGRAMS:
         function, shapes = PROGRAMS[name]
-        arguments = [jax.ShapeDtypeStruct(shape, dtype, sharding=sharding) for shape, dtype in shapes]
-        compiled = jax.jit(function).lower(*arguments).compile()
+        compiled = lower(function, [jax.ShapeDtypeStruct(*shape) for shape in shapes], V5E.name).compile()
         _pack(target / f"{name}.tar.xz", {OPTIMIZED: _proto(compiled), **_texts(dumps)})
 
 
 def _compile_slices(dumps: Path, target: Path, wanted: list[str]) -> None:
     import jax
     import numpy as np
-    from jax.experimental import topologies
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+    from ratchet.compiler.inside import devices_of
     from ratchet.dump.image import constant_segment
     from tests.machine.slice_programs import CHIP_IDS, CHIPS, PROGRAMS, SHARD
 
-    topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")
-    mesh = Mesh(np.array([topology.devices[i] for i in CHIP_IDS]), ("x",))
+    mesh = Mesh(np.array([devices_of(V5E.name)[i] for i in CHIP_IDS]), ("x",))
     spec = PartitionSpec("x")
     argument = jax.ShapeDtypeStruct((CHIPS * SHARD[0], SHARD[1]), np.float32, sharding=NamedSharding(mesh, spec))
     for name in wanted or PROGRAMS:

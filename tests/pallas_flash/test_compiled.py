@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks.attention.store import Store
+from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.longest import CONFIGS
 from ratchet.child import PACKAGE_ROOT
 
@@ -13,9 +13,9 @@ def test_no_array_of_queries_by_keys_is_in_hbm(tmp_path):
     length = 16384
     shape = {"batch": 1, "heads": 2, "kv_heads": 1, "seq": length, "dim": 128, "causal": True}
     recipe = {"impl": "ours", "shape": shape, "grad": True, "config": CONFIGS["ours"], "memory_only": True}
-    store = Store(tmp_path)
-    store.fill([recipe], lambda _line: None)
-    figures = store.find(recipe)
+    programs = attention_programs(tmp_path)
+    programs.fill([recipe], lambda _line: None)
+    figures = programs.find(recipe)
     operand = 2 * length * 128 * 2
     assert figures["temp_bytes"] < 4 * operand < length**2 // 4, "not even a quarter of it, in bytes"
     assert figures["peak_bytes"] > 4 * operand

@@ -1,62 +1,41 @@
 """The child process that compiles one program per request for a chip that is not there, and models its run.
 
-A request's folder holds ``request.json``, a recipe of :mod:`benchmarks.attention.programs`; the answer leaves
+A request's folder holds ``request.json``, a recipe of :mod:`benchmarks.lib.attention.programs`; the answer leaves
 ``answer.json`` there: figures, or the error in words.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import shutil
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from jax.experimental import topologies
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from benchmarks.attention.programs import build
-from benchmarks.attention.values import rms_errors
-from benchmarks.attention.worker_names import COMPILER, DUMP_FOLDER
+from benchmarks.lib.attention.programs import build
+from benchmarks.lib.attention.values import rms_errors
+from benchmarks.lib.cache import answer, request_of
 from ratchet.account.model import model
 from ratchet.child import serve
 from ratchet.chips import V5E
-from ratchet.dump.files import OPTIMIZED, load_hlo
+from ratchet.compiler.environment import COMPILER
+from ratchet.compiler.inside import clear_dumps, keep, lower
+from ratchet.dump.files import load_hlo
 from ratchet.dump.hlo import HloModule
 from ratchet.dump.memory import footprint
-
-_WANTED = re.compile(
-    r"-(packed-bundles-post-ra|post-bundle-packing-post-ra|final_hlo-static-per-bundle-utilization)\.txt$"
-)
 
 
 def compiled_figures(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Compile a recipe's program ahead of time; what it occupies and, unless ``memory_only``, its modelled run."""
-    dumps = Path(os.environ[DUMP_FOLDER])
-    for old in dumps.glob("*"):
-        old.unlink()
+    clear_dumps()
     function, avals = build(recipe)
-    options = recipe["config"].get("compiler", {})
-    topology = topologies.get_topology_desc(platform="tpu", topology_name=V5E.topology)
-    mesh = Mesh(np.array(topology.devices[:1]), ("chip",))
-    sharding = NamedSharding(mesh, PartitionSpec())
-    placed = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in avals]
-    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):  # some kernels ask which chip they are lowered for
-        compiled: Any = jax.jit(function).lower(*placed).compile(options)
+    compiled = lower(function, avals, V5E.name).compile(recipe["config"].get("compiler", {}))
     memory = compiled.memory_analysis()
     peak = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
     if recipe.get("memory_only"):
         return {"peak_bytes": peak, "temp_bytes": memory.temp_size_in_bytes}
-    module = compiled.runtime_executable().hlo_modules()[0]
-    (folder / OPTIMIZED).write_bytes(module.as_serialized_hlo_module_proto())
+    keep(compiled, folder)
     hlo = load_hlo(folder)
-    (folder / "schedule").mkdir()
-    for dump in dumps.iterdir():
-        if _WANTED.search(dump.name) and "schedule-analysis_" not in dump.name:
-            shutil.move(dump, folder / "schedule" / dump.name)
     timeline = model(
         folder / "schedule", hlo=hlo, chip=V5E, compiler=os.environ[COMPILER], scalar_inputs=[repeated(hlo)]
     )
@@ -94,15 +73,14 @@ def repeated(hlo: HloModule) -> dict[int | str, np.ndarray]:
 
 def handle(request: Path) -> str:
     """Answer one request."""
-    recipe = json.loads((request / "request.json").read_text())
+    recipe, _ = request_of(request)
     try:
         figures = rms_errors(recipe) if recipe.get("values") else compiled_figures(recipe, request)
-    except Exception as error:  # told as text: a peer may fail in JAX as well as in the compiler
+    except Exception as error:  # reported as text: a peer may fail in JAX as well as in the compiler
         if "lockfile" in str(error):
             raise
         figures = {"error": f"{type(error).__name__}: {error}"[:2000]}
-    (request / "answer.json").write_text(json.dumps(figures))
-    return "answer.json"
+    return answer(request, figures)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attention.cases import PEERS, SEQ, SHAPES, sweep
-from benchmarks.attention.store import Store
-from benchmarks.table import show
+from benchmarks.lib.attention.cases import PEERS, SEQ, SHAPES, sweep
+from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.table import show
 from ratchet.chips import V5E
 
 Recipe = dict[str, Any]
@@ -32,9 +33,9 @@ def recipes_of(impl: str, name: str, *, grad: bool) -> list[Recipe]:
     return [{"impl": impl, "shape": shape, "grad": grad, "config": config} for config in sweep(impl, name, grad=grad)]
 
 
-def best(store: Store, recipes: Sequence[Recipe]) -> tuple[Recipe, dict[str, Any]] | None:
+def best(programs: ProgramCache, recipes: Sequence[Recipe]) -> tuple[Recipe, dict[str, Any]] | None:
     """The fastest of those that compiled."""
-    known = [(recipe, store.find(recipe) or {}) for recipe in recipes]
+    known = [(recipe, programs.find(recipe) or {}) for recipe in recipes]
     timed = [(recipe, figures) for recipe, figures in known if "ms" in figures]
     return min(timed, key=lambda one: one[1]["ms"], default=None)
 
@@ -49,7 +50,7 @@ def row_of(name: str, impl: str, figures: dict[str, Any], error: dict[str, Any],
         "MXU %": round(figures["mxu_pct"], 1),
         "TFLOP/s": round(flops / figures["ms"] * 1e-9, 1),
         "VMEM MiB": round(figures["vmem_bytes"] / 2**20, 1),
-        "spills": figures["spill_stores"],
+        "spills": figures["spill_programss"],
         "HBM MB": round(figures["hbm_moved_bytes"] / 1e6, 1),
         "rms error": f"{error['rms']:.1e}" if "rms" in error else "",
     }
@@ -57,12 +58,12 @@ def row_of(name: str, impl: str, figures: dict[str, Any], error: dict[str, Any],
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--grad", action="store_true", help="forward with backward")
+    parser.add_argument("--grad", action="programs_true", help="forward with backward")
     parser.add_argument("--only", nargs="*", choices=SHAPES, default=list(SHAPES), metavar="SHAPE")
-    parser.add_argument("--sweep", action="store_true", help="print every point of the sweeps")
+    parser.add_argument("--sweep", action="programs_true", help="print every point of the sweeps")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    store, grad = Store(), options.grad
+    programs, grad = attention_programs(), options.grad
     impls = ["ours", *(p for p in PEERS if p != "tokamax" or importlib.util.find_spec("tokamax"))]
     rows, ratios = [], []
     for name in options.only:
@@ -70,20 +71,20 @@ def main() -> None:
         found: dict[str, float] = {}
         for impl in compared:
             recipes = recipes_of(impl, name, grad=grad)
-            store.fill(recipes, lambda line, name=name: print(f"{name}: {line}", file=sys.stderr))  # type: ignore[misc]
+            programs.fill(recipes, lambda line, name=name: print(f"{name}: {line}", file=sys.stderr))  # type: ignore[misc]
             if options.sweep:
                 for recipe in recipes:
-                    figures = store.find(recipe) or {}
+                    figures = programs.find(recipe) or {}
                     print(f"{name:12} {impl:9} {figures.get('ms', figures.get('error', ''))!s:.60} {recipe['config']}")
-            chosen = best(store, recipes)
+            chosen = best(programs, recipes)
             if chosen is None:
-                print(f"{name}: {impl}: {(store.find(recipes[0]) or {}).get('error', '')[:200]}", file=sys.stderr)
+                print(f"{name}: {impl}: {(programs.find(recipes[0]) or {}).get('error', '')[:200]}", file=sys.stderr)
                 continue
             recipe, figures = chosen
             values: Recipe = {**recipe, "values": True}
             if impl != "kernel.py":  # one shape only, which the judge compares
-                store.fill([values], lambda _line: None)
-            rows.append(row_of(name, impl, figures, store.find(values) or {}, grad=grad))
+                programs.fill([values], lambda _line: None)
+            rows.append(row_of(name, impl, figures, programs.find(values) or {}, grad=grad))
             found[impl] = figures["ms"]
         peers = [ms for impl, ms in found.items() if impl in PEERS]
         if peers and "ours" in found:

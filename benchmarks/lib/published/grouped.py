@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.published.build import Built, NotBuilt, aval
-from benchmarks.published.cases import Case
+from benchmarks.lib.published.build import Built, NotBuilt, aval
+from benchmarks.lib.published.cases import Case
 
 
 def build(case: Case) -> Built:

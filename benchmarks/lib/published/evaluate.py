@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.published import errors
-from benchmarks.published.fit import Chips, Timed, modelled_ms
-from benchmarks.published.work import grouped_steps, null_ms, step_flops, work
+from benchmarks.lib.published import errors
+from benchmarks.lib.published.fit import Chips, Timed, modelled_ms
+from benchmarks.lib.published.work import grouped_steps, null_ms, step_flops, work
 from ratchet.account import band
 from ratchet.chips import CHIPS
 from ratchet.loop.compare import Modelled, compare

@@ -27,7 +27,7 @@ from ratchet.judge import latency
 from ratchet.judge.workers import Workers
 from ratchet.values import ArraySpec, Artefact, Mesh, Program, Timeline
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def edited(source: str, **constants: object) -> str:

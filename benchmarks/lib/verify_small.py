@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 
-from benchmarks.verify_cases import Case, normal
+from benchmarks.lib.verify_cases import Case, normal
 
 
 def _fp8() -> Case:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.verify_cases import Case, normal
+from benchmarks.lib.verify_cases import Case, normal
 
 _OPS = "tokamax._src.ops"
 _GROUPS = np.array([100, 0, 300, 112], np.int32)

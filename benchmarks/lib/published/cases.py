@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).resolve().parent.parent / "data"
+DATA = Path(__file__).resolve().parent.parent.parent / "data"
 DEFAULT_FILES = (DATA / "v5e_published_latency.csv", DATA / "v5p_published_attention.csv")
 
 ATTENTION_KERNEL = "tokamax pallas_mosaic_tpu_flash_attention"

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from benchmarks.attention.cases import SEQ
-from benchmarks.attention.programs import avals_of, build
+from benchmarks.lib.attention.cases import SEQ
+from benchmarks.lib.attention.programs import avals_of, build
 from ratchet.mosaic.run import load
 
 

@@ -8,23 +8,24 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.published.cases import Case
-from benchmarks.published.store import Program
-from benchmarks.published.tape import Tape, record
+from benchmarks.lib.published.cases import Case
+from benchmarks.lib.published.kept import Program
+from benchmarks.lib.published.tape import Tape, record
 from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import CHIPS
-from ratchet.compiler.compile import compiler_version
+from ratchet.compiler.environment import compiler_version
 
 _FIT_ALONE = ("constants.py", "band.py")
-"""Files of the schedule room that no tape depends on."""
+"""Files of those rooms that no tape depends on."""
 
 
 @functools.cache
 def _machine_digest() -> str:
     digest = hashlib.sha256(Path(__file__).with_name("tape.py").read_bytes())
-    for path in sorted((PACKAGE_ROOT / "ratchet" / "schedule").glob("*.py")):
-        if path.name not in _FIT_ALONE:
-            digest.update(path.read_bytes())
+    for room in ("dump", "machine", "account", "chips"):
+        for path in sorted((PACKAGE_ROOT / "ratchet" / room).glob("*.py")):
+            if path.name not in _FIT_ALONE:
+                digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.published.cases import Case
-from benchmarks.published.tape import Tape
+from benchmarks.lib.published.cases import Case
+from benchmarks.lib.published.tape import Tape
 from ratchet.chips import CHIPS
 from ratchet.chips.constants import Constants
 

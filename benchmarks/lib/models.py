@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent.parent / "data"
 PRICES: list[dict[str, Any]] = json.loads((DATA / "prices.json").read_text())["prices"]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax
 
-from benchmarks.published.build import Built, NotBuilt, aval
-from benchmarks.published.cases import Case
+from benchmarks.lib.published.build import Built, NotBuilt, aval
+from benchmarks.lib.published.cases import Case
 
 
 def build(case: Case) -> Built:

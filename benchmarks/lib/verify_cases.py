@@ -25,7 +25,7 @@ from jax.experimental.pallas.ops.tpu.ragged_paged_attention import kernel as rag
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
-from benchmarks.programs import edited, names_of
+from benchmarks.lib.programs import edited, names_of
 
 # The package exports a function under the module's own name.
 megablox = importlib.import_module("jax.experimental.pallas.ops.tpu.megablox.gmm")
@@ -259,7 +259,7 @@ def _all_gather() -> Case:
     )
 
 
-_HERE = Path(__file__).parent.parent
+_HERE = Path(__file__).parent.parent.parent
 
 
 def _own(name: str, **constants: int) -> Case:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from benchmarks.published.build import Built, NotBuilt, aval
-from benchmarks.published.cases import Case
+from benchmarks.lib.published.build import Built, NotBuilt, aval
+from benchmarks.lib.published.cases import Case
 
 
 def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, bq: int, bkv: int, flat: bool) -> jax.Array:

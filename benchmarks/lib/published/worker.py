@@ -9,34 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from jax.experimental import topologies
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from benchmarks.published.build import NotBuilt, build
-from benchmarks.published.cases import Array, Case, parse_array
-from benchmarks.published.store import COMPILER, DUMP_FOLDER
+from benchmarks.lib.cache import answer, request_of
+from benchmarks.lib.published.build import NotBuilt, build
+from benchmarks.lib.published.cases import Array, Case, parse_array
 from ratchet.child import serve
-from ratchet.chips import CHIPS
-from ratchet.dump.files import OPTIMIZED
-
-_WANTED = re.compile(
-    r"-(packed-bundles-post-ra|post-bundle-packing-post-ra|final_hlo-static-per-bundle-utilization)\.txt$"
-)
-_MESHES: dict[str, Mesh] = {}
-
-
-def _mesh(chip: str) -> Mesh:
-    if chip not in _MESHES:
-        topology = topologies.get_topology_desc(platform="tpu", topology_name=CHIPS[chip].topology)
-        _MESHES[chip] = Mesh(np.array(topology.devices[:1]), ("chip",))
-    return _MESHES[chip]
+from ratchet.compiler.environment import COMPILER
+from ratchet.compiler.inside import clear_dumps, keep, lower
 
 
 def _case(recipe: dict[str, Any]) -> Case:
@@ -50,21 +34,15 @@ def _case(recipe: dict[str, Any]) -> Case:
 
 def compile_case(recipe: dict[str, Any], programs: Path) -> dict[str, Any]:
     """Lowers, compiles unless that very program has been, and files the dumps under the program's key."""
-    dumps = Path(os.environ[DUMP_FOLDER])
-    for old in dumps.glob("*"):
-        old.unlink()
+    clear_dumps()
     built = build(_case(recipe))
-    mesh = _mesh(recipe["chip"])
-    sharding = NamedSharding(mesh, PartitionSpec())
-    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in built.avals]
-    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):  # some kernels ask which chip they are lowered for
-        lowered: Any = jax.jit(built.function).lower(*avals)
+    lowered = lower(built.function, built.avals, recipe["chip"])
     identity = json.dumps([lowered.as_text(), recipe["chip"], os.environ[COMPILER]])
     key = hashlib.sha256(identity.encode()).hexdigest()[:24]
     scalars = {name: np.asarray(values) for name, values in built.scalars.items()}
     folder = programs / key
     if not (folder / "compiled.json").exists():
-        _compile(lowered, folder, dumps)
+        _compile(lowered, folder)
     record = json.loads((folder / "compiled.json").read_text())
     steering = ""
     if scalars:  # beside the program, by their own digest: one program serves many group sizes
@@ -74,7 +52,7 @@ def compile_case(recipe: dict[str, Any], programs: Path) -> dict[str, Any]:
     return {"key": key, "scalars": steering, **record}
 
 
-def _compile(lowered: Any, folder: Path, dumps: Path) -> None:
+def _compile(lowered: Any, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
@@ -85,26 +63,20 @@ def _compile(lowered: Any, folder: Path, dumps: Path) -> None:
             raise
     else:
         record = {}
-        module = compiled.runtime_executable().hlo_modules()[0]
-        (folder / OPTIMIZED).write_bytes(module.as_serialized_hlo_module_proto())
-        (folder / "schedule").mkdir()
-        for dump in dumps.iterdir():
-            if _WANTED.search(dump.name) and "schedule-analysis_" not in dump.name:
-                shutil.move(dump, folder / "schedule" / dump.name)
+        keep(compiled, folder)
     (folder / "compiled.json").write_text(json.dumps(record))
 
 
 def handle(request: Path) -> str:
     """Answer one request."""
-    asked = json.loads((request / "request.json").read_text())
+    recipe, programs = request_of(request)
     try:
-        record = compile_case(asked["recipe"], Path(asked["programs"]))
+        record = compile_case(recipe, programs)
     except NotBuilt as error:
         record = {"not_built": str(error)}
-    except Exception as error:  # told as text: a published kernel may fail in JAX as well as in the compiler
+    except Exception as error:  # reported as text: a published kernel may fail in JAX as well as in the compiler
         record = {"error": f"{type(error).__name__}: {error}"[:4000]}
-    (request / "answer.json").write_text(json.dumps(record))
-    return "answer.json"
+    return answer(request, record)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.published.builders import builder_of
-from benchmarks.published.cases import Array, Case
+from benchmarks.lib.published.builders import builder_of
+from benchmarks.lib.published.cases import Array, Case
 
 _DTYPES = {"bf16": "bfloat16", "f32": "float32", "f16": "float16", "s8": "int8", "i8": "int8", "int8": "int8",
            "s32": "int32", "i32": "int32", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}  # fmt: skip
@@ -50,6 +50,6 @@ def build(case: Case) -> Built:
     if not module:
         raise NotBuilt(f"no builder for {case.kernel!r}")
     try:
-        return importlib.import_module(f"benchmarks.published.{module}").build(case)
+        return importlib.import_module(f"benchmarks.lib.published.{module}").build(case)
     except ImportError as error:
         raise NotBuilt(f"{error}; install the extra `peers`") from error

@@ -1,0 +1,1 @@
+"""What the benchmarks share. The commands are the modules beside this folder."""

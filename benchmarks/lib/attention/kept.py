@@ -1,0 +1,34 @@
+"""Figures of attention recipes on disk, under ``.ratchet/attention``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+from benchmarks.lib import cache
+from benchmarks.lib.cache import ProgramCache, Recipe
+from ratchet.compiler.environment import compiler_version
+
+OURS = ("pallas_flash/operator.py", "pallas_flash/config.py", "pallas_flash/tables.py", "pallas_flash/kernels/*.py")
+"""What decides a program whose blocks are given."""
+
+
+def attention_programs(folder: Path = cache.ROOT / "attention") -> ProgramCache:
+    """The cache of recipes of :mod:`benchmarks.lib.attention.programs`; records are figures or an ``error``."""
+    try:
+        tokamax = importlib.metadata.version("tokamax")
+    except importlib.metadata.PackageNotFoundError:
+        tokamax = ""
+    # The machine's constants decide, too, but not a benchmark's own wiring.
+    common = cache.digest("ratchet/dump/*.py", "ratchet/machine/*.py", "ratchet/account/*.py", "ratchet/chips/*.*")
+    common += compiler_version()
+    versions = {
+        "ours": common + cache.digest(*OURS),
+        "kernel.py": common + cache.digest("kernel.py"),
+        "tokamax": common + tokamax,
+    }
+
+    def version(recipe: Recipe) -> str:
+        return versions.get(recipe["impl"], common)
+
+    return ProgramCache(folder, worker="benchmarks.lib.attention.worker", version=version)

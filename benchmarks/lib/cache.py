@@ -1,0 +1,122 @@
+"""What became of recipes for programs, on disk: a second run compiles only what has changed.
+
+A recipe is plain JSON. A worker module, in a child that holds the TPU compiler, makes a record of it: figures, an
+``error`` in words, or the ``key`` of a compiled program that it put under ``programs/<key>``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from ratchet.child import PACKAGE_ROOT, Child, Limits
+from ratchet.chips import CHIPS, V5E
+from ratchet.compiler import environment
+
+ROOT = PACKAGE_ROOT / ".ratchet"
+LIMITS = Limits(seconds=600, memory_bytes=14 << 30)
+Recipe = dict[str, Any]
+Record = dict[str, Any]
+
+
+def digest(*patterns: str) -> str:
+    """Of the sources that ``patterns`` match: what decides a record beside its recipe."""
+    whole = hashlib.sha256()
+    for pattern in patterns:
+        for path in sorted(PACKAGE_ROOT.glob(pattern)):
+            whole.update(path.read_bytes())
+    return whole.hexdigest()
+
+
+class ProgramCache:
+    """The records of one kind of recipes.
+
+    Args:
+        folder: where they are kept.
+        worker: module of the child that makes a record; see :func:`request_of` for what it is asked.
+        version: what decides a recipe's record beside the recipe: digests of sources, versions.
+    """
+
+    def __init__(self, folder: Path, *, worker: str, version: Callable[[Recipe], str]) -> None:
+        self.folder = folder
+        self.programs = folder / "programs"
+        self._worker = worker
+        self._version = version
+        self._failed: dict[Path, Record] = {}
+
+    def find(self, recipe: Recipe) -> Record | None:
+        """The record of a recipe, or None if there was never an answer."""
+        file = self._file(recipe)
+        if not file.exists():
+            return self._failed.get(file)
+        record: Record = json.loads(file.read_text())["record"]
+        return None if "key" in record and not (self.programs / record["key"]).is_dir() else record
+
+    def put(self, recipe: Recipe, record: Record) -> None:
+        """Keep the record of a recipe."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self._file(recipe)
+        beside = file.with_suffix(".new")
+        beside.write_text(json.dumps({"recipe": recipe, "record": record}, indent=1) + "\n")
+        beside.replace(file)
+
+    def fill(self, recipes: Iterable[Recipe], say: Callable[[str], None]) -> None:
+        """Makes what is not here, in one child process per chip that is restarted if it dies.
+
+        A child that died, was too slow or too large is an ``error`` for this run and tried again in the next.
+        """
+        missing: dict[str, list[Recipe]] = {}
+        for recipe in recipes:
+            if self.find(recipe) is None:
+                missing.setdefault(recipe.get("chip", V5E.name), []).append(recipe)
+        for chip, group in missing.items():
+            if chip in CHIPS:
+                self._fill(chip, group, say)
+            else:
+                known = f"chip {chip!r} is not known; known: {', '.join(CHIPS)}"
+                self._failed |= {self._file(recipe): {"not_built": known} for recipe in group}
+
+    def _fill(self, chip: str, recipes: list[Recipe], say: Callable[[str], None]) -> None:
+        child: Child | None = None
+        with tempfile.TemporaryDirectory() as name:
+            for number, recipe in enumerate(recipes, 1):
+                if self.find(recipe) is not None:
+                    continue  # the same one came twice
+                if child is None or not child.alive:
+                    child = environment.start(self._worker, Path(name) / f"child{number}", CHIPS[chip])
+                work = Path(name) / str(number)
+                work.mkdir()
+                (work / "request.json").write_text(json.dumps({"recipe": recipe, "programs": str(self.programs)}))
+                ending = child.ask(work, LIMITS)
+                if ending.how == "answered":
+                    self.put(recipe, json.loads((work / "answer.json").read_text()))
+                else:
+                    ended = f"the compiler child ended: {ending.how}; {ending.tail[-300:]}"
+                    self._failed[self._file(recipe)] = {"error": ended}
+                say(f"{number}/{len(recipes)} {chip} {_label(recipe)}: {ending.how} in {ending.seconds:.1f} s")
+            if child is not None:
+                child.close()
+
+    def _file(self, recipe: Recipe) -> Path:
+        key = json.dumps([recipe, self._version(recipe)], sort_keys=True)
+        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+
+
+def _label(recipe: Recipe) -> str:
+    return " ".join(str(recipe[key]) for key in ("impl", "kernel", "arrays", "config") if key in recipe)[:90]
+
+
+def request_of(folder: Path) -> tuple[Recipe, Path]:
+    """Of a worker's request: the recipe, and the folder for compiled programs."""
+    asked = json.loads((folder / "request.json").read_text())
+    return asked["recipe"], Path(asked["programs"])
+
+
+def answer(folder: Path, record: Record) -> str:
+    """Write a worker's record where :class:`ProgramCache` reads it; returns the line to answer with."""
+    (folder / "answer.json").write_text(json.dumps(record))
+    return "answer.json"
