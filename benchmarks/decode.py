@@ -2,10 +2,11 @@
 
     python -m benchmarks.decode [--quick] [--json FILE]
 
-``floor us`` is the cache's bytes at 0.88 of 819 GB/s, shared by the chips of the row; ``x floor`` the whole program
-over it, on four chips with their meeting before the program (``meeting us``, of the chip that ends it last).
-``kernel x floor`` is the kernel on that chip, which waits for the others least: its own part and the combining.
-``best of`` tells which block sizes of a peer were tried. All sequences are full; pages are permuted.
+``floor us`` is the time of the cache's bytes at the bandwidth that DMAs reach (fitted, ``ratchet.chips.constants``) on
+the chips of the row; ``x floor`` the whole program over it, on four chips with their launch barrier before the program
+(``meeting us``, of the chip that ends it last). ``kernel x floor`` is the kernel on that chip, which waits for the
+others least: its own part and the combining. ``best of`` says which block sizes of a peer were tried. All sequences are
+full; pages are permuted.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ import numpy as np
 from benchmarks.lib.programs import ROOT, edited, modelled, of_function, of_source, struct
 from benchmarks.lib.table import show
 from ratchet.chips import V5E
+from ratchet.chips.constants import constants_for
 from ratchet.judge.workers import Workers
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal
 
 import jax.numpy as jnp  # isort: skip
 
-HBM_SHARE = 0.88
-"""Of the published bandwidth, as device timings of the literature fit it."""
 PAGED = ROOT / "examples" / "paged_decode.py"
 HEADLINE = ROOT / "decode_kernel.py"
 
@@ -135,7 +135,7 @@ def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
         3: table_of(shape, 1)[0],
         4: np.arange(shape.batch + 1, dtype=np.int32),
         5: np.array([shape.batch], np.int32),
-        "ragged_paged_attention_kernel.1:3": np.zeros(2, np.int32),  # a constant of its own, which XLA computes
+        "kernel:3": np.zeros(2, np.int32),  # a constant of its own, which XLA computes
     }
     return modelled(of_function(program, avals), workers, steering)
 
@@ -169,7 +169,7 @@ def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> di
     """One line of the table."""
     us = 1e6 / timeline.clock_hz
     chips = timeline.chips or (timeline,)
-    floor = shape.cache_bytes / len(chips) / (HBM_SHARE * V5E.hbm_bytes_per_s) * 1e6
+    floor = shape.cache_bytes / len(chips) / (constants_for(V5E).hbm_efficiency * V5E.hbm_bytes_per_s) * 1e6
     kernel = min(sum(op.cycles for op in chip.ops if op.opcode == "custom-call") for chip in chips) * us
     return {
         "shape": shape.name,

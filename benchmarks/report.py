@@ -58,8 +58,6 @@ def history(ledger: str) -> Rows:
 
 def chip_rows() -> Rows:
     """What the model takes the chip to be."""
-    from benchmarks.decode import HBM_SHARE
-
     fitted, links = V5E.constants, V5E.ici
     return [
         {"quantity": what, "value": value, "source": source}
@@ -67,7 +65,6 @@ def chip_rows() -> Rows:
             ("peak, TFLOP/s in bfloat16", V5E.peak_bf16_flops / 1e12, "vendor"),
             ("HBM, GB/s", V5E.hbm_bytes_per_s / 1e9, "vendor"),
             ("of which DMAs reach, share", fitted.hbm_efficiency, "fitted on published device timings"),
-            ("of which floors of decoding take, share", HBM_SHARE, "`benchmarks.decode`"),
             ("a DMA's latency, us", fitted.dma_latency_cycles / V5E.clock_hz * 1e6, "fitted on the same"),
             ("HBM that a program can have, GiB", V5E.hbm_bytes / 2**30, "compiler"),
             ("VMEM, MiB", V5E.vmem_bytes / 2**20, "vendor's library"),

@@ -4,8 +4,8 @@
 
 Attention alone, all layers of the model: the matrix products around it, sampling and the host are left out, so the
 tokens per second are what attention would allow by itself. Shapes come from ``data/models.json``, prices from
-``data/prices.json`` (each with its source and date). ``x floor`` is over the cache's bytes at 0.88 of 819 GB/s on the
-chips of the row.
+``data/prices.json`` (each with its source and date). ``x floor`` is over the time of the cache's bytes at the
+bandwidth that DMAs reach, on the chips of the row.
 
 At short contexts four chips lose to one, because they meet before the program and, decoding, talk at its end. The
 context from which on they win is found by halving between two powers of two.
@@ -143,7 +143,7 @@ TABLES: dict[str, tuple[str, Callable[[Model], Rows], Callable[[Model], bool] | 
     "decoding": ("decoding, attention of all layers, modelled", decode_rows, lambda _: True),
     "crossover": ("one chip against four, batch 1, one layer, modelled", decode_crossover, lambda m: not m.long),
     "prefill crossover": ("the same for prefill", prefill_crossover, lambda m: not m.long),
-    "floor": ("decoding against the time of its cache at 0.88 of 819 GB/s, modelled", floor_rows, None),
+    "floor": ("decoding against the time of its cache at the bandwidth that DMAs reach, modelled", floor_rows, None),
     "blocks": ("block sizes, 1 head, 16384 x 128, causal, modelled", block_rows, None),
     "dims": ("head dimensions, 8 heads, 4096, causal, modelled", dim_rows, None),
     "limits": ("plain XLA: the longest sequence that fits HBM, 16 heads x 128", limit_rows, None),

@@ -174,6 +174,17 @@ def test_no_file_names_a_machine_or_a_package_host(kind):
     assert found == []
 
 
+def test_one_place_says_what_a_compiler_process_has_around_it():
+    names = ("LIBTPU_INIT_ARGS", "TPU_ACCELERATOR_TYPE", "ALLOW_MULTIPLE_LIBTPU_LOAD")
+    sets = re.compile(rf"""["']?(?:{"|".join(names)})["']?\s*[:=\]]""")
+    found = {
+        str(path.relative_to(HERE))
+        for path in tracked()
+        if path.suffix in (".py", ".sh") and sets.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == {"ratchet/compiler/environment.py"}
+
+
 def test_sealed_and_packaged_rooms_are_those_that_exist():
     rooms = {f"ratchet.{path.parent.name}" for path in (HERE / "ratchet").glob("*/__init__.py")} | {"ratchet"}
     rooms |= {"pallas_flash", "pallas_flash.kernels"}

@@ -23,6 +23,7 @@ from ratchet.candidate import problem as problems
 from ratchet.candidate import room, worker
 from ratchet.chips import V5E
 from ratchet.compiler import compile as compiling
+from ratchet.dump.files import load_hlo
 from ratchet.judge import latency
 from ratchet.judge.workers import Workers
 from ratchet.values import ArraySpec, Artefact, Mesh, Program, Timeline
@@ -87,8 +88,16 @@ def compiled(artefact: Artefact, workers: Workers) -> Program:
 
 
 def modelled(artefact: Artefact, workers: Workers, steering: Mapping[int | str, Any] | None = None) -> Timeline:
-    """The modelled run; ``steering`` are the integer inputs by position. Raises Refusal as the judge does."""
-    return latency.step(compiled(artefact, workers), V5E, artefact.mesh, steering or {})[0]
+    """The modelled run. Raises Refusal as the judge does.
+
+    ``steering`` are the integer inputs by position; by ``"kernel:i"`` what XLA computes for operand ``i`` of a kernel.
+    """
+    program = compiled(artefact, workers)
+    values = dict(steering or {})
+    for operand in [name for name in values if isinstance(name, str)]:
+        number, value = operand.partition(":")[2], values.pop(operand)
+        values |= {f"{kernel}:{number}": value for kernel in load_hlo(program.dump_dir).kernels()}
+    return latency.step(program, V5E, artefact.mesh, values)[0]
 
 
 def struct(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
