@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent.parent
-FOUNDATION = ("ratchet.values", "ratchet.chips")
+FOUNDATION = ("ratchet.values", "ratchet.chips", "ratchet.scalar")
 ABOVE = ("ratchet.loop", "ratchet.view", "ratchet.cli", "ratchet.search", "prepare")
 PURE = (
     "ratchet.loop.decide",
     "ratchet.measure.stats",
+    "ratchet.scalar",
     "ratchet.judge.roofline",
     "ratchet.judge.parity",
     "ratchet.dump.listing",
