@@ -5,7 +5,7 @@
 ``judge`` is loading, compiling and running the program for the first time; ``interpret`` is tracing, compiling and
 running the interpreted twin for the first time; ``cpu`` is CPU seconds of that, ``again`` a second run, ``check`` a
 check for hazards as a verdict makes one: up to three runs, and another translation where there are DMAs. Products of
-f32 operands are exact in both (``ratchet.mosaic.machine.Options``). Where interpret mode itself cannot run a kernel, a
+f32 operands are exact in both (``ratchet.mosaic.executor.Options``). Where interpret mode itself cannot run a kernel, a
 reference without Pallas stands in, which the table says. Measured here and now; other work on the machine shows.
 """
 

@@ -187,7 +187,7 @@ def test_one_place_says_what_a_compiler_process_has_around_it():
 
 
 def test_sealed_and_packaged_rooms_are_those_that_exist():
-    rooms = {f"ratchet.{path.parent.name}" for path in (HERE / "ratchet").glob("*/__init__.py")} | {"ratchet"}
+    rooms = {".".join(path.parent.relative_to(HERE).parts) for path in (HERE / "ratchet").rglob("__init__.py")}
     rooms |= {"pallas_flash", "pallas_flash.kernels"}
     listed = set(re.search(r"^packages = \[(.*)\]", (HERE / "pyproject.toml").read_text(), re.MULTILINE)[1].split(", "))
     assert {name.strip('"') for name in listed} == rooms

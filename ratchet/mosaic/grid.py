@@ -15,12 +15,12 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import jax_dtype
+from ratchet.mosaic.executor import BARRIER, FLAGS, WITNESS, Executor, Options
 from ratchet.mosaic.findings import KINDS, Kind, Site
-from ratchet.mosaic.machine import BARRIER, FLAGS, WITNESS, Machine, Options
 from ratchet.mosaic.memory import Array, Buffer, Index, Slice, Whole, decode, encode, known, take
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.operands import as_kernel_dtype, in_hbm
-from ratchet.mosaic.ops_memory import allocate
+from ratchet.mosaic.ops.memory import allocate
 from ratchet.mosaic.order import Order
 from ratchet.mosaic.rules import RULES, refuse, root_of
 from ratchet.mosaic.signature import Kernel, Operand, Window
@@ -41,27 +41,27 @@ def run_kernel(
         device: Logical id of this device, where several run in lockstep; ``devices`` is how many.
 
     Returns:
-        The results, and the int32 vector of first findings (see ``machine.FLAGS``) with the digests of what was read
-        behind it (see ``machine.WITNESS``).
+        The results, and the int32 vector of first findings (see ``executor.FLAGS``) with the digests of what was read
+        behind it (see ``executor.WITNESS``).
     """
-    machine = Machine(
+    executor = Executor(
         kernel=kernel.module, outputs=len(output_types), options=options, fill=config[1], padding=config[2],
         sites=sites, device=device, devices=devices,
     )  # fmt: skip
-    return _Run(kernel, arrays, output_types, machine=machine, seed=config[0]).run()
+    return _Run(kernel, arrays, output_types, executor=executor, seed=config[0]).run()
 
 
 class _Run:
     def __init__(
         self, kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
-        *, machine: Machine, seed: Array,
+        *, executor: Executor, seed: Array,
     ) -> None:  # fmt: skip
-        self.kernel, self.output_types, self.machine = kernel, output_types, machine
+        self.kernel, self.output_types, self.executor = kernel, output_types, executor
         dynamic = [jnp.asarray(a, jnp.int32).reshape(()) for a in arrays[: kernel.dynamic_bounds]]
         self.inputs = arrays[kernel.dynamic_bounds :]
         feed = iter(dynamic)
         self.bounds: tuple[Index, ...] = tuple(next(feed) if b is None else b for b in kernel.bounds)
-        self.machine.bounds = self.bounds
+        self.executor.bounds = self.bounds
         self.order = Order(kernel=kernel, bounds=self.bounds, seed=seed)
         self.written_roots = {
             root_of(value)
@@ -79,23 +79,23 @@ class _Run:
     # --- memory ---
 
     def _set_up(self) -> None:
-        machine, kernel = self.machine, self.kernel
-        machine.memory[FLAGS] = jnp.full((2 * len(KINDS),), -1, jnp.int32)
-        machine.memory[BARRIER] = jnp.int32(0)
-        machine.memory[WITNESS] = jnp.zeros(machine.options.witness, jnp.int32)
+        executor, kernel = self.executor, self.kernel
+        executor.memory[FLAGS] = jnp.full((2 * len(KINDS),), -1, jnp.int32)
+        executor.memory[BARRIER] = jnp.int32(0)
+        executor.memory[WITNESS] = jnp.zeros(executor.options.witness, jnp.int32)
         for value, array in zip(kernel.prefetch, self.inputs, strict=False):
             dtype = jax_dtype(value.type.dtype)
             buffer = Buffer(name="scalar prefetch", shape=value.type.shape, dtype=dtype, space="smem")
-            machine.memory[buffer] = encode(as_kernel_dtype(array, dtype)).reshape(value.type.shape)
-            machine.values[value] = Whole(buffer)
+            executor.memory[buffer] = encode(as_kernel_dtype(array, dtype)).reshape(value.type.shape)
+            executor.values[value] = Whole(buffer)
         data = self.inputs[len(kernel.prefetch) :]
         for operand in sorted(kernel.operands, key=lambda o: not o.is_output):  # outputs first: inputs may alias them
             self._set_up_operand(operand, data)
         for value in kernel.scratch:
-            machine.values[value] = allocate(machine, value, "scratch")
+            executor.values[value] = allocate(executor, value, "scratch")
 
     def _set_up_operand(self, operand: Operand, data: Sequence[Array]) -> None:
-        machine, kernel, type_ = self.machine, self.kernel, operand.argument.type
+        executor, kernel, type_ = self.executor, self.kernel, operand.argument.type
         if operand.is_output:
             shape, _ = self.output_types[operand.index]
             array = data[operand.alias] if operand.alias is not None else None
@@ -112,14 +112,14 @@ class _Run:
                 space="hbm",
                 is_input=not operand.is_output,
             )
-            machine.memory[buffer] = in_hbm(machine, kernel, operand, shape, array)
+            executor.memory[buffer] = in_hbm(executor, kernel, operand, shape, array)
             whole = Whole(buffer)
         self.whole[operand.is_output, operand.index] = whole
         if operand.window is None:
             if tuple(type_.shape) != tuple(shape):
                 raise refuse(f"an operand of {shape} seen as {type_}", self.kernel.module)
-            machine.values[operand.argument] = whole
-            machine.add_shadows(operand.argument, whole.buffer)
+            executor.values[operand.argument] = whole
+            executor.add_shadows(operand.argument, whole.buffer)
             return
         written = operand.argument in self.written_roots
         if operand.is_output or written or operand.alias is not None:
@@ -130,18 +130,18 @@ class _Run:
                 space=type_.space,
                 is_input=not operand.is_output and operand.alias is None,
             )
-            machine.memory[window] = machine.poison(window.shape, window.dtype)
-            machine.add_shadows(operand.argument, window)
-            machine.values[operand.argument] = Whole(window)
+            executor.memory[window] = executor.poison(window.shape, window.dtype)
+            executor.add_shadows(operand.argument, window)
+            executor.values[operand.argument] = Whole(window)
             (self.output_windows if operand.is_output else self.input_windows).append((operand, operand.window, window))
 
     # --- one step ---
 
     def _starts(self, operand: Operand, window: Window, coordinates: Sequence[Index]) -> list[Index]:
         """Element offsets of this step's block in the padded array; a finding where it leaves the array."""
-        machine = self.machine
-        prefetch = [machine.values[value] for value in self.kernel.prefetch]
-        indices = machine.run_block(window.transform.body, [*coordinates, *prefetch])
+        executor = self.executor
+        prefetch = [executor.values[value] for value in self.kernel.prefetch]
+        indices = executor.run_block(window.transform.body, [*coordinates, *prefetch])
         whole = self.whole[operand.is_output, operand.index]
         bad: Any = False
         starts = []
@@ -159,7 +159,7 @@ class _Run:
         what = "output" if operand.is_output else "input"
         operations = window.transform.body.operations[::-1]
         op = next((op for op in operations if op.location), operations[0])
-        machine.report(
+        executor.report(
             Kind.WINDOW_OUT_OF_BOUNDS, op, bad,
             f"the index map of {what} {operand.index} points a block of {window.shape} outside {whole.shape}",
         )  # fmt: skip
@@ -170,8 +170,8 @@ class _Run:
 
         ``last`` are those of the step before, which had the linear number ``before``, negative for the first step.
         """
-        machine = self.machine
-        machine.step = self.order.linear(coordinates)
+        executor = self.executor
+        executor.step = self.order.linear(coordinates)
         now: list[list[Array]] = []
         previous = iter(last)
         for operand in self.kernel.operands:
@@ -181,19 +181,19 @@ class _Run:
             own = next((w for o, _, w in (*self.input_windows, *self.output_windows) if o is operand), None)
             whole = self.whole[operand.is_output, operand.index]
             if own is None:
-                machine.values[operand.argument] = Slice(_Padded(whole), starts, operand.window.shape)
+                executor.values[operand.argument] = Slice(_Padded(whole), starts, operand.window.shape)
                 continue
             starts = [jnp.asarray(s, jnp.int32) for s in starts]
             moved = jnp.any(jnp.stack(starts) != jnp.stack(next(previous)))
             if operand.is_output:
                 if before is not None:
-                    machine.witness(operand.index, machine.memory[own], step=before, when=moved & (before >= 0))
-                fresh = machine.poison(own.shape, own.dtype)
+                    executor.witness(operand.index, executor.memory[own], step=before, when=moved & (before >= 0))
+                fresh = executor.poison(own.shape, own.dtype)
             else:
-                fresh = take(machine.memory[whole.buffer], starts, own.shape)
-            machine.memory[own] = jnp.where(moved, fresh, machine.memory[own])
+                fresh = take(executor.memory[whole.buffer], starts, own.shape)
+            executor.memory[own] = jnp.where(moved, fresh, executor.memory[own])
             now.append(starts)
-        machine.run_block(self.kernel.main.body, [*coordinates, *(machine.values[v] for v in self._rest())])
+        executor.run_block(self.kernel.main.body, [*coordinates, *(executor.values[v] for v in self._rest())])
         for operand, starts in zip(
             [o for o in self.kernel.operands if any(o is p for p, _, _ in (*self.input_windows, *self.output_windows))],
             now,
@@ -202,8 +202,8 @@ class _Run:
             if operand.is_output:
                 own = next(w for o, _, w in self.output_windows if o is operand)
                 buffer = self.whole[True, operand.index].buffer
-                machine.memory[buffer] = lax.dynamic_update_slice(
-                    machine.memory[buffer], machine.memory[own], starts, allow_negative_indices=False
+                executor.memory[buffer] = lax.dynamic_update_slice(
+                    executor.memory[buffer], executor.memory[own], starts, allow_negative_indices=False
                 )
         return now
 
@@ -214,7 +214,7 @@ class _Run:
 
     def run(self) -> tuple[list[Array], Array]:
         self._set_up()
-        machine = self.machine
+        executor = self.executor
         windows = [
             o for o in self.kernel.operands if any(o is p for p, _, _ in (*self.input_windows, *self.output_windows))
         ]
@@ -231,24 +231,24 @@ class _Run:
             self._loop(steps, never)
             last = self.order.linear(self.order.coordinates(jnp.asarray(steps - 1, jnp.int32)))
         for operand, _, window in self.output_windows:
-            machine.witness(operand.index, machine.memory[window], step=last)
-        machine.step = jnp.int32(-2)
+            executor.witness(operand.index, executor.memory[window], step=last)
+        executor.step = jnp.int32(-2)
         outputs = []
         for i, (shape, dtype) in enumerate(self.output_types):
             whole = self.whole[True, i]
-            array = take(machine.memory[whole.buffer], (0,) * len(shape), shape)
+            array = take(executor.memory[whole.buffer], (0,) * len(shape), shape)
             outputs.append(as_kernel_dtype(decode(array, whole.dtype), dtype))
         self._semaphores_at_rest()
-        machine.flush()
-        return outputs, jnp.concatenate([machine.memory[FLAGS], machine.memory[WITNESS]])
+        executor.flush()
+        return outputs, jnp.concatenate([executor.memory[FLAGS], executor.memory[WITNESS]])
 
     def _loop(self, steps: Index, never: list[list[Array]]) -> None:
-        machine = self.machine
-        roots = {machine.values[root].buffer for root in self.written_roots if root in machine.values}
-        shadows = set(machine.shadows)
+        executor = self.executor
+        roots = {executor.values[root].buffer for root in self.written_roots if root in executor.values}
+        shadows = set(executor.shadows)
         carried = [
             b
-            for b in machine.memory
+            for b in executor.memory
             if b in (FLAGS, WITNESS, BARRIER) or b in shadows or b in roots or b.name.startswith("window of ")
         ]
         carried += [self.whole[True, o.index].buffer for o, _, _ in self.output_windows]
@@ -257,25 +257,25 @@ class _Run:
         def turn(state: tuple[Array, list[list[Array]], list[Array]]) -> tuple[Array, list[list[Array]], list[Array]]:
             step, last, arrays = state
             before = None
-            if machine.options.witness:
+            if executor.options.witness:
                 before = jnp.where(step > 0, self.order.linear(self.order.coordinates(jnp.maximum(step - 1, 0))), -1)
             coordinates = self.order.coordinates(step)
-            now, after = machine.within(carried, arrays, lambda: self._step(coordinates, last, before))
+            now, after = executor.within(carried, arrays, lambda: self._step(coordinates, last, before))
             return step + 1, now, after
 
         _, _, after = lax.while_loop(
-            lambda state: state[0] < steps, turn, (jnp.int32(0), never, [machine.memory[b] for b in carried])
+            lambda state: state[0] < steps, turn, (jnp.int32(0), never, [executor.memory[b] for b in carried])
         )
-        machine.memory.update(zip(carried, after, strict=True))
+        executor.memory.update(zip(carried, after, strict=True))
 
     def _semaphores_at_rest(self) -> None:
-        machine = self.machine
+        executor = self.executor
         for value in self.kernel.scratch:
             if "semaphore" in value.type.dtype:
-                left = machine.memory[machine.ref(value).buffer]
-                starts = (op for op in machine.kernel.operations() if op.name in ("tpu.enqueue_dma", "tpu.sem_signal"))
+                left = executor.memory[executor.ref(value).buffer]
+                starts = (op for op in executor.kernel.operations() if op.name in ("tpu.enqueue_dma", "tpu.sem_signal"))
                 op = next((op for op in starts if value in map(root_of, _writes(op))), None)
-                machine.report(
+                executor.report(
                     Kind.NEVER_WAITED, op, jnp.any(left != 0),
                     "a semaphore is not zero when the kernel ends; what is counted on it begins here",
                 )  # fmt: skip

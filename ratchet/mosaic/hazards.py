@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from ratchet.mosaic.findings import Finding, Kind
+from ratchet.mosaic.result import RunResult
+from ratchet.mosaic.signature import Kernel
 from ratchet.mosaic.witness import first_difference
-
-if TYPE_CHECKING:
-    from ratchet.mosaic.run import Loaded, RunResult
 
 _FILL = 3
 
@@ -26,6 +25,21 @@ _DEPENDS = {
     Kind.ORDER_DEPENDENT: "the order of the parallel grid dimensions",
     Kind.READ_BEFORE_WAIT: "when a DMA arrives: memory is used before the wait for it",
 }
+
+
+class Program(Protocol):
+    """What is executed: see ``run.Loaded``."""
+
+    kernels: list[Kernel]
+
+    @property
+    def covered(self) -> tuple[str, ...]: ...
+
+    def run(
+        self, inputs: Sequence[np.ndarray], *, seed: int = 0, fill: int = 0, padding: int | None = None
+    ) -> RunResult: ...
+
+    def variant(self, *, late_dma: bool = False, witness: bool = False) -> Program: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +51,7 @@ class _Trial:
     late: bool = False
 
 
-def check(program: Loaded, inputs: Sequence[np.ndarray], *, seed: int) -> RunResult:
+def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunResult:
     """Execute the program as ``run`` does, and once more for each thing that must not matter.
 
     Returns:
@@ -84,7 +98,7 @@ def _differing(a: RunResult, b: RunResult) -> tuple[int, tuple[int, ...], int] |
 
 
 def _located(
-    program: Loaded, inputs: Sequence[np.ndarray], trial: _Trial, output: int, at: tuple[int, ...], count: int
+    program: Program, inputs: Sequence[np.ndarray], trial: _Trial, output: int, at: tuple[int, ...], count: int
 ) -> tuple[Finding, float]:
     """The finding of a trial that failed, with the first read that told its executions apart; seconds spent on it."""
     variant = program.variant(late_dma=trial.late, witness=True)

@@ -7,17 +7,17 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import bits, jax_dtype
-from ratchet.mosaic.machine import Machine
+from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.memory import Array, encode
 from ratchet.mosaic.rules import refuse
 from ratchet.mosaic.signature import Kernel, Operand
 from ratchet.values.status import Refusal, Status
 
 
-def in_hbm(machine: Machine, kernel: Kernel, operand: Operand, shape: tuple[int, ...], array: Array | None) -> Array:
+def in_hbm(executor: Executor, kernel: Kernel, operand: Operand, shape: tuple[int, ...], array: Array | None) -> Array:
     """The HBM array of an operand, padded so that every window of a ragged last block is inside."""
     if array is None:
-        array = machine.poison(shape, jax_dtype(operand.argument.type.dtype))
+        array = executor.poison(shape, jax_dtype(operand.argument.type.dtype))
     else:
         array = encode(as_kernel_dtype(array, jax_dtype(operand.argument.type.dtype)))
     windows = [
@@ -34,9 +34,9 @@ def in_hbm(machine: Machine, kernel: Kernel, operand: Operand, shape: tuple[int,
     if not any(low) and not any(high):
         return array
     if any(low) and operand.alias is not None:
-        raise refuse("an aliased operand with padding before it", machine.kernel)
+        raise refuse("an aliased operand with padding before it", executor.kernel)
     padded = tuple(a + dim + b for a, dim, b in zip(low, shape, high, strict=True))
-    padding = machine.poison(padded, jax_dtype(operand.argument.type.dtype), machine.padding)
+    padding = executor.poison(padded, jax_dtype(operand.argument.type.dtype), executor.padding)
     return lax.dynamic_update_slice(padding, array, tuple(low))
 
 

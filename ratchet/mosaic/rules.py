@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ratchet.mosaic.module import KernelModule, Op, Value
 from ratchet.values.status import Refusal, Status
-
-if TYPE_CHECKING:
-    from ratchet.mosaic.machine import Machine
 
 VIEW_OPS = frozenset(
     {
@@ -26,11 +23,15 @@ VIEW_OPS = frozenset(
 """Operations whose result is a view of their first operand."""
 
 
+Run = Callable[[Any, Op], None]
+"""Executes one operation on an ``Executor``."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """How one operation is executed."""
 
-    run: Callable[[Machine, Op], None]
+    run: Run
     attributes: frozenset[str]
     """Attributes it understands; any other is a refusal."""
     writes: Callable[[Op], Iterable[Value]]
@@ -47,10 +48,10 @@ def rule(
     attributes: Sequence[str] = (),
     writes: Callable[[Op], Iterable[Value]] | None = None,
     checks: bool = False,
-) -> Callable[[Callable[[Machine, Op], None]], Callable[[Machine, Op], None]]:
+) -> Callable[[Run], Run]:
     """Register how ``names`` are executed."""
 
-    def register(run: Callable[[Machine, Op], None]) -> Callable[[Machine, Op], None]:
+    def register(run: Run) -> Run:
         for name in names:
             RULES[name] = Rule(
                 run=run, attributes=frozenset(attributes), writes=writes or (lambda op: ()), checks=checks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,35 +13,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
 
-from ratchet.mosaic import hazards, ops_arith, ops_control, ops_dma, ops_memory, ops_pack, ops_vector, splice
+from ratchet.mosaic import hazards, splice
 from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
+from ratchet.mosaic.executor import DEVICES, Options
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
-from ratchet.mosaic.machine import DEVICES, Options
+from ratchet.mosaic.ops import arith, control, dma, memory, pack, vector
+from ratchet.mosaic.result import RunResult
 from ratchet.mosaic.rules import is_remote
 from ratchet.mosaic.signature import Kernel, describe
 from ratchet.mosaic.witness import CELLS
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
 
-RULE_MODULES = (ops_arith, ops_control, ops_dma, ops_memory, ops_pack, ops_vector)
+RULE_MODULES = (arith, control, dma, memory, pack, vector)
 """Importing them fills the table of operations."""
 
 _AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
 """Without it XLA keeps float32 between bfloat16 operations, and a kernel looks better than it is."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """What one execution gave."""
-
-    outputs: tuple[np.ndarray, ...]
-    findings: tuple[Finding, ...]
-    seconds: float
-    replicas: tuple[tuple[np.ndarray, ...], ...] = ()
-    """The outputs as other devices hold them, where the program says that they are the same and they are not."""
-    witness: tuple[np.ndarray, ...] = ()
-    """For each kernel of a variant with ``witness``, the digests of what it read."""
 
 
 class Loaded:
@@ -179,7 +168,7 @@ class Loaded:
         return hazards.check(self, inputs, seed=seed)
 
     def variant(self, *, late_dma: bool = False, witness: bool = False) -> Loaded:
-        """The same program, translated otherwise; made once (see ``machine.Options``)."""
+        """The same program, translated otherwise; made once (see ``executor.Options``)."""
         options = replace(self._options, late_dma=late_dma, witness=CELLS if witness else 0)
         if options not in self._variants:
             self._variants[options] = Loaded(self._original, options)
@@ -210,7 +199,7 @@ def load(tpu_program: bytes, *, f32_matmul_passes: str = "mxu") -> Loaded:
 
     Args:
         tpu_program: A serialised ``jax.export`` artefact for platform ``tpu``.
-        f32_matmul_passes: See ``machine.Options``.
+        f32_matmul_passes: See ``executor.Options``.
 
     Raises:
         Refusal: ``CANNOT_VERIFY`` for an operation, type or attribute that is not known, ``HOST_CALLBACK`` for a

@@ -16,7 +16,7 @@ import numpy as np
 
 from ratchet.mosaic.bindings import ir, lowered_module, lowered_per_device
 from ratchet.mosaic.calls import Call, check_allowed, read_call, target, walk
-from ratchet.mosaic.machine import merge_reports
+from ratchet.mosaic.executor import merge_reports
 from ratchet.mosaic.products import round_operands
 from ratchet.values.status import Refusal, Status
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import is_float, jax_dtype
-from ratchet.mosaic.machine import Machine
+from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.module import Op
 from ratchet.mosaic.rules import refuse, rule
 
@@ -19,27 +19,27 @@ Array = Any
 
 
 @rule("vector.broadcast")
-def _broadcast(machine: Machine, op: Op) -> None:
-    machine.result(op, jnp.broadcast_to(machine[op.operands[0]], op.results[0].type.shape))
+def _broadcast(executor: Executor, op: Op) -> None:
+    executor.result(op, jnp.broadcast_to(executor[op.operands[0]], op.results[0].type.shape))
 
 
 @rule("vector.shape_cast", "tpu.reshape")
-def _shape_cast(machine: Machine, op: Op) -> None:
-    machine.result(op, jnp.asarray(machine[op.operands[0]]).reshape(op.results[0].type.shape))
+def _shape_cast(executor: Executor, op: Op) -> None:
+    executor.result(op, jnp.asarray(executor[op.operands[0]]).reshape(op.results[0].type.shape))
 
 
 @rule("tpu.relayout", "tpu.mask_cast")
-def _same(machine: Machine, op: Op) -> None:
-    machine.result(op, machine[op.operands[0]])
+def _same(executor: Executor, op: Op) -> None:
+    executor.result(op, executor[op.operands[0]])
 
 
 @rule("tpu.iota", attributes=("dimensions",))
-def _iota(machine: Machine, op: Op) -> None:
+def _iota(executor: Executor, op: Op) -> None:
     shape, dims = op.results[0].type.shape, op.attributes["dimensions"]
     out: Array = jnp.zeros(shape, jnp.int32)
     for dim in dims:
         out = out * shape[dim] + lax.broadcasted_iota(jnp.int32, shape, dim)
-    machine.result(op, out.astype(jax_dtype(op.results[0].type.dtype)))
+    executor.result(op, out.astype(jax_dtype(op.results[0].type.dtype)))
 
 
 _REDUCE: dict[str, tuple[Callable[..., Array], Callable[[Array, Array], Array]]] = {
@@ -56,117 +56,119 @@ _REDUCE: dict[str, tuple[Callable[..., Array], Callable[[Array, Array], Array]]]
 
 
 @rule("vector.multi_reduction", attributes=("kind", "reduction_dims"))
-def _multi_reduction(machine: Machine, op: Op) -> None:
+def _multi_reduction(executor: Executor, op: Op) -> None:
     kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
     if kind not in _REDUCE:
-        raise refuse(f"reduction kind {kind} of {op.name}", machine.kernel, op)
+        raise refuse(f"reduction kind {kind} of {op.name}", executor.kernel, op)
     reduce, combine = _REDUCE[kind]
-    x, start = (machine[value] for value in op.operands)
+    x, start = (executor[value] for value in op.operands)
     axes = tuple(op.attributes["reduction_dims"])
     if is_float(np.dtype(x.dtype)) and x.dtype != jnp.float32 and kind in ("add", "mul"):
         # The vector unit sums narrow floats in f32.
         out = combine(start.astype(jnp.float32), reduce(x.astype(jnp.float32), axes)).astype(x.dtype)
     else:
         out = combine(start, reduce(x, axes).astype(x.dtype))
-    machine.result(op, out)
+    executor.result(op, out)
 
 
 @rule("tpu.all_reduce", attributes=("dim", "kind"))
-def _all_reduce(machine: Machine, op: Op) -> None:
-    kind, dim, x = str(op.attributes["kind"]), int(str(op.attributes["dim"])), machine[op.operands[0]]
+def _all_reduce(executor: Executor, op: Op) -> None:
+    kind, dim, x = str(op.attributes["kind"]), int(str(op.attributes["dim"])), executor[op.operands[0]]
     for name, reduce in (("sum", jnp.sum), ("max", jnp.max), ("min", jnp.min)):
         if f"<{name}>" in kind and x.dtype == jnp.float32:
-            machine.result(op, jnp.broadcast_to(reduce(x, dim, keepdims=True), x.shape))
+            executor.result(op, jnp.broadcast_to(reduce(x, dim, keepdims=True), x.shape))
             return
-    raise refuse(f"reduction kind {kind} of {op.name} on {x.dtype}", machine.kernel, op)
+    raise refuse(f"reduction kind {kind} of {op.name} on {x.dtype}", executor.kernel, op)
 
 
 @rule("tpu.reduce_index", attributes=("axis", "kind"))
-def _reduce_index(machine: Machine, op: Op) -> None:
-    kind, axis, x = str(op.attributes["kind"]), int(str(op.attributes["axis"])), machine[op.operands[0]]
+def _reduce_index(executor: Executor, op: Op) -> None:
+    kind, axis, x = str(op.attributes["kind"]), int(str(op.attributes["axis"])), executor[op.operands[0]]
     for name, reduce in (("arg_max", jnp.argmax), ("arg_min", jnp.argmin)):
         if f"<{name}>" in kind:
-            machine.result(op, reduce(x, axis).astype(jax_dtype(op.results[0].type.dtype)))
+            executor.result(op, reduce(x, axis).astype(jax_dtype(op.results[0].type.dtype)))
             return
-    raise refuse(f"reduction kind {kind} of {op.name}", machine.kernel, op)
+    raise refuse(f"reduction kind {kind} of {op.name}", executor.kernel, op)
 
 
 @rule("tpu.transpose", "vector.transpose", attributes=("permutation",))
-def _transpose(machine: Machine, op: Op) -> None:
-    machine.result(op, jnp.transpose(machine[op.operands[0]], op.attributes["permutation"]))
+def _transpose(executor: Executor, op: Op) -> None:
+    executor.result(op, jnp.transpose(executor[op.operands[0]], op.attributes["permutation"]))
 
 
 @rule("tpu.concatenate", attributes=("dimension",))
-def _concatenate(machine: Machine, op: Op) -> None:
-    machine.result(op, jnp.concatenate([machine[value] for value in op.operands], int(str(op.attributes["dimension"]))))
+def _concatenate(executor: Executor, op: Op) -> None:
+    executor.result(
+        op, jnp.concatenate([executor[value] for value in op.operands], int(str(op.attributes["dimension"])))
+    )
 
 
 @rule("tpu.repeat", attributes=("dimension", "times"))
-def _repeat(machine: Machine, op: Op) -> None:
+def _repeat(executor: Executor, op: Op) -> None:
     # Whole copies one after the other, not each element repeated.
     dimension, times = int(str(op.attributes["dimension"])), int(str(op.attributes["times"]))
-    machine.result(op, jnp.concatenate([machine[op.operands[0]]] * times, dimension))
+    executor.result(op, jnp.concatenate([executor[op.operands[0]]] * times, dimension))
 
 
 @rule("vector.extract", attributes=("static_position",))
-def _extract(machine: Machine, op: Op) -> None:
+def _extract(executor: Executor, op: Op) -> None:
     if len(op.operands) != 1:
-        raise refuse("vector.extract at a dynamic position", machine.kernel, op)
-    machine.result(op, machine[op.operands[0]][tuple(op.attributes["static_position"])])
+        raise refuse("vector.extract at a dynamic position", executor.kernel, op)
+    executor.result(op, executor[op.operands[0]][tuple(op.attributes["static_position"])])
 
 
 @rule("vector.extract_strided_slice", attributes=("offsets", "sizes", "strides"))
-def _extract_strided_slice(machine: Machine, op: Op) -> None:
-    x = machine[op.operands[0]]
+def _extract_strided_slice(executor: Executor, op: Op) -> None:
+    x = executor[op.operands[0]]
     index = [
         slice(o, o + n * s, s)
         for o, n, s in zip(op.attributes["offsets"], op.attributes["sizes"], op.attributes["strides"], strict=True)
     ]
-    machine.result(op, x[tuple(index)])
+    executor.result(op, x[tuple(index)])
 
 
 @rule("vector.insert_strided_slice", attributes=("offsets", "strides"))
-def _insert_strided_slice(machine: Machine, op: Op) -> None:
-    value, target = (machine[v] for v in op.operands)
+def _insert_strided_slice(executor: Executor, op: Op) -> None:
+    value, target = (executor[v] for v in op.operands)
     if any(s != 1 for s in op.attributes["strides"]):
-        raise refuse("vector.insert_strided_slice with strides", machine.kernel, op)
-    machine.result(op, lax.dynamic_update_slice(target, value, tuple(op.attributes["offsets"])))
+        raise refuse("vector.insert_strided_slice with strides", executor.kernel, op)
+    executor.result(op, lax.dynamic_update_slice(target, value, tuple(op.attributes["offsets"])))
 
 
 @rule("tpu.dynamic_rotate", attributes=("dimension", "stride", "stride_dimension"))
-def _dynamic_rotate(machine: Machine, op: Op) -> None:
-    x, amount = (machine[value] for value in op.operands)
+def _dynamic_rotate(executor: Executor, op: Op) -> None:
+    x, amount = (executor[value] for value in op.operands)
     dim = int(str(op.attributes["dimension"]))
     stride = op.attributes.get("stride")
     if stride is None or op.attributes.get("stride_dimension") is None:
-        machine.result(op, jnp.roll(x, amount, dim))
+        executor.result(op, jnp.roll(x, amount, dim))
         return
     # Row r along the stride dimension is rotated by amount + r * stride.
     along = int(str(op.attributes["stride_dimension"]))
     rows = lax.broadcasted_iota(jnp.int32, x.shape, along)
     here = lax.broadcasted_iota(jnp.int32, x.shape, dim)
     source = jnp.mod(here - amount - rows * int(str(stride)), x.shape[dim])
-    machine.result(op, jnp.take_along_axis(x, source, dim))
+    executor.result(op, jnp.take_along_axis(x, source, dim))
 
 
 @rule("tpu.dynamic_gather", attributes=("dimensions",))
-def _dynamic_gather(machine: Machine, op: Op) -> None:
-    x, index = (machine[value] for value in op.operands)
+def _dynamic_gather(executor: Executor, op: Op) -> None:
+    x, index = (executor[value] for value in op.operands)
     dims = tuple(op.attributes["dimensions"])
     if len(dims) != 1:
-        raise refuse(f"tpu.dynamic_gather over dimensions {dims}", machine.kernel, op)
-    machine.result(op, jnp.take_along_axis(x, index, dims[0], mode="fill"))
+        raise refuse(f"tpu.dynamic_gather over dimensions {dims}", executor.kernel, op)
+    executor.result(op, jnp.take_along_axis(x, index, dims[0], mode="fill"))
 
 
 @rule("tpu.create_mask")
-def _create_mask(machine: Machine, op: Op) -> None:
+def _create_mask(executor: Executor, op: Op) -> None:
     shape = op.results[0].type.shape
     low, high = op.operands[: len(shape)], op.operands[len(shape) :]
     mask = jnp.ones(shape, bool)
     for dim, (a, b) in enumerate(zip(low, high, strict=True)):
         at = lax.broadcasted_iota(jnp.int32, shape, dim)
-        mask &= (at >= machine[a]) & (at < machine[b])
-    machine.result(op, mask)
+        mask &= (at >= executor[a]) & (at < executor[b])
+    executor.result(op, mask)
 
 
 # --- the matrix unit ----------------------------------------------------------------------------
@@ -180,27 +182,27 @@ _EXACT_INT_TERMS = 1 << 10
     "tpu.matmul",
     attributes=("dimension_numbers", "transpose_lhs", "transpose_rhs", "precision", "transpose_lhs_hint"),
 )
-def _matmul(machine: Machine, op: Op) -> None:
+def _matmul(executor: Executor, op: Op) -> None:
     """``acc + lhs @ rhs``: exact products of the operands as they are stored, accumulated in f32 (or int32).
 
     What the module writes is kept: bf16, int8 and fp8 operands are multiplied exactly. For f32 operands without
     ``precision = fp32`` the matrix unit makes one pass over operands rounded to bf16 (``Options.f32_matmul_passes``).
     """
-    lhs, rhs, acc = (machine[value] for value in op.operands)
+    lhs, rhs, acc = (executor[value] for value in op.operands)
     if op.attributes.get("transpose_lhs") or op.attributes.get("transpose_rhs"):
-        raise refuse("tpu.matmul with a transpose attribute", machine.kernel, op)
+        raise refuse("tpu.matmul with a transpose attribute", executor.kernel, op)
     precision = str(op.attributes.get("precision", ""))
     if precision and "bf16" not in precision and "fp32" not in precision:
-        raise refuse(f"tpu.matmul with precision {precision}", machine.kernel, op)
+        raise refuse(f"tpu.matmul with precision {precision}", executor.kernel, op)
     text = op.attributes.get("dimension_numbers")
     if text is None:
         groups: list[tuple[int, ...]] = [(1,), (0,), (0,), (1,), (0, 0, 1, 1), (), ()]
     else:
         groups = [tuple(int(d) for d in found.split(",") if d.strip()) for found in _DIMENSIONS.findall(str(text))]
         if len(groups) != 7:
-            raise refuse(f"tpu.matmul with dimension numbers {text}", machine.kernel, op)
+            raise refuse(f"tpu.matmul with dimension numbers {text}", executor.kernel, op)
     contract, free, order, batch = (groups[0], groups[1]), (groups[2], groups[3]), groups[4], (groups[5], groups[6])
-    out = _product(machine, lhs, rhs, (contract, batch), precision)
+    out = _product(executor, lhs, rhs, (contract, batch), precision)
     # lax puts batch, then lhs, then rhs dimensions; the module says which operand's dimension comes where.
     natural = [(0, d) for d in batch[0]] + [(0, d) for d in free[0]] + [(1, d) for d in free[1]]
     wanted = list(zip(order[::2], order[1::2], strict=True))
@@ -211,13 +213,13 @@ def _matmul(machine: Machine, op: Op) -> None:
     value = zero.attributes.get("value") if zero is not None and zero.name == "arith.constant" else None
     if not (isinstance(value, np.ndarray) and not np.any(value)):
         out = out + acc.astype(out.dtype)
-    machine.result(op, out.astype(dtype))
+    executor.result(op, out.astype(dtype))
 
 
-def _product(machine: Machine, lhs: Array, rhs: Array, dims: Any, precision: str) -> Array:
+def _product(executor: Executor, lhs: Array, rhs: Array, dims: Any, precision: str) -> Array:
     if not is_float(np.dtype(lhs.dtype)):
         return _integer_product(lhs, rhs, dims)
-    if "fp32" not in precision and machine.options.f32_matmul_passes == "mxu":
+    if "fp32" not in precision and executor.options.f32_matmul_passes == "mxu":
         lhs, rhs = (lax.reduce_precision(x, 8, 7) if x.dtype == jnp.float32 else x for x in (lhs, rhs))
     # In f32 the products of narrow floats are exact; XLA's own narrow products on the CPU are slower and round.
     return lax.dot_general(

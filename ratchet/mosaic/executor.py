@@ -1,6 +1,6 @@
-"""The machine that a kernel's operations act on.
+"""What a kernel's operations act on.
 
-While JAX traces, the machine walks the kernel's operations once; what it leaves behind is a JAX program.
+While JAX traces, the executor walks the kernel's operations once; what it leaves behind is a JAX program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Options:
     """``mxu``: an f32 product without a precision attribute rounds its operands to bf16, as the matrix unit does;
     ``exact``: it does not, as Pallas's interpret mode."""
     late_dma: bool = False
-    """Whether the data of a DMA arrive when it is waited for rather than at once (see ``ops_dma``)."""
+    """Whether the data of a DMA arrive when it is waited for rather than at once (see ``ops.dma``)."""
     witness: int = 0
     """How many digests of what the kernel reads are kept, to tell where two executions part; 0 keeps none."""
 
@@ -60,7 +60,7 @@ DEVICES = "mosaic_devices"
 
 
 @dataclass(kw_only=True)
-class Machine:
+class Executor:
     """State of one kernel while it is translated."""
 
     kernel: KernelModule

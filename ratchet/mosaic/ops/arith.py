@@ -11,7 +11,8 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import bits, is_float, jax_dtype, unsigned
-from ratchet.mosaic.machine import Machine
+from ratchet.mosaic.executor import Executor
+from ratchet.mosaic.memory import bitcast_array
 from ratchet.mosaic.module import Op
 from ratchet.mosaic.rules import refuse, rule
 
@@ -140,32 +141,32 @@ _COMPARE_FLOAT = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 6: "ne"}
 
 
 @rule(*_BINARY, attributes=("fastmath", "overflowFlags", "isExact"))
-def _binary(machine: Machine, op: Op) -> None:
-    a, b = (machine[value] for value in op.operands)
+def _binary(executor: Executor, op: Op) -> None:
+    a, b = (executor[value] for value in op.operands)
     if _folded(a, b) and op.name in _FOLD:
         with np.errstate(over="ignore"):
-            machine.result(op, np.asarray(_FOLD[op.name](a, b)).astype(a.dtype)[()])
+            executor.result(op, np.asarray(_FOLD[op.name](a, b)).astype(a.dtype)[()])
         return
-    machine.result(op, _BINARY[op.name](jnp.asarray(a), jnp.asarray(b)))
+    executor.result(op, _BINARY[op.name](jnp.asarray(a), jnp.asarray(b)))
 
 
 @rule(*_UNARY, attributes=("fastmath",))
-def _unary(machine: Machine, op: Op) -> None:
-    machine.result(op, _UNARY[op.name](jnp.asarray(machine[op.operands[0]])))
+def _unary(executor: Executor, op: Op) -> None:
+    executor.result(op, _UNARY[op.name](jnp.asarray(executor[op.operands[0]])))
 
 
 @rule("arith.constant", attributes=("value",))
-def _constant(machine: Machine, op: Op) -> None:
+def _constant(executor: Executor, op: Op) -> None:
     type_, value = op.results[0].type, op.attributes["value"]
     dtype = jax_dtype(type_.dtype)
     if not isinstance(value, (bool, int, float, np.ndarray)):
-        raise refuse(f"constant {value!s:.60}", machine.kernel, op)
+        raise refuse(f"constant {value!s:.60}", executor.kernel, op)
     if type_.kind == "scalar":
-        machine.result(op, _scalar(value, dtype))
+        executor.result(op, _scalar(value, dtype))
     elif isinstance(value, np.ndarray) and value.size and not any(value.strides):
-        machine.result(op, jnp.full(type_.shape, _scalar(value.flat[0].item(), dtype)))
+        executor.result(op, jnp.full(type_.shape, _scalar(value.flat[0].item(), dtype)))
     else:
-        machine.result(op, jnp.asarray(np.asarray(value).astype(dtype)))
+        executor.result(op, jnp.asarray(np.asarray(value).astype(dtype)))
 
 
 def _scalar(value: Any, dtype: np.dtype) -> Any:
@@ -176,18 +177,18 @@ def _scalar(value: Any, dtype: np.dtype) -> Any:
 
 
 @rule("arith.cmpi", attributes=("predicate",))
-def _cmpi(machine: Machine, op: Op) -> None:
-    a, b = (machine[value] for value in op.operands)
+def _cmpi(executor: Executor, op: Op) -> None:
+    a, b = (executor[value] for value in op.operands)
     name = _COMPARE_INT[int(op.attributes["predicate"])]
     if name.startswith("u"):
         a, b, name = _as_unsigned(jnp.asarray(a)), _as_unsigned(jnp.asarray(b)), name[1:]
     table = _COMPARE_FOLD if _folded(a, b) else _COMPARE
-    machine.result(op, table[name](a, b) if table is _COMPARE_FOLD else table[name](jnp.asarray(a), jnp.asarray(b)))
+    executor.result(op, table[name](a, b) if table is _COMPARE_FOLD else table[name](jnp.asarray(a), jnp.asarray(b)))
 
 
 @rule("arith.cmpf", attributes=("predicate", "fastmath"))
-def _cmpf(machine: Machine, op: Op) -> None:
-    a, b = (jnp.asarray(machine[value]) for value in op.operands)
+def _cmpf(executor: Executor, op: Op) -> None:
+    a, b = (jnp.asarray(executor[value]) for value in op.operands)
     predicate = int(op.attributes["predicate"])
     unordered = jnp.isnan(a) | jnp.isnan(b)
     if predicate in (0, 15):
@@ -202,87 +203,85 @@ def _cmpf(machine: Machine, op: Op) -> None:
         # jnp's comparisons are false on NaN, but for ``!=``.
         out = (out & ~unordered) if ordered and predicate == 6 else out
         out = (out | unordered) if not ordered else out
-    machine.result(op, out)
+    executor.result(op, out)
 
 
 @rule("arith.select")
-def _select(machine: Machine, op: Op) -> None:
-    condition, a, b = (machine[value] for value in op.operands)
+def _select(executor: Executor, op: Op) -> None:
+    condition, a, b = (executor[value] for value in op.operands)
     if _folded(condition):
-        machine.result(op, a if condition else b)
+        executor.result(op, a if condition else b)
     else:
-        machine.result(op, lax.select(condition, *map(jnp.asarray, (a, b))))
+        executor.result(op, lax.select(condition, *map(jnp.asarray, (a, b))))
 
 
 @rule("arith.index_cast", "arith.index_castui")
-def _index_cast(machine: Machine, op: Op) -> None:
-    machine.result(op, machine[op.operands[0]].astype(jax_dtype(op.results[0].type.dtype)))
+def _index_cast(executor: Executor, op: Op) -> None:
+    executor.result(op, executor[op.operands[0]].astype(jax_dtype(op.results[0].type.dtype)))
 
 
 @rule("arith.extsi", "arith.trunci", "arith.extf", "arith.truncf", "arith.sitofp",
       "tpu.extf", "tpu.sitofp", "tpu.truncf",
       attributes=("fastmath", "overflowFlags", "rounding_mode", "roundingmode"))  # fmt: skip
-def _convert(machine: Machine, op: Op) -> None:
-    x, dtype = machine[op.operands[0]], jax_dtype(op.results[0].type.dtype)
+def _convert(executor: Executor, op: Op) -> None:
+    x, dtype = executor[op.operands[0]], jax_dtype(op.results[0].type.dtype)
     mode = str(op.attributes.get("rounding_mode", "to_nearest_even"))
     if "to_nearest_even" not in mode or "roundingmode" in op.attributes:
-        raise refuse(f"{op.name} with rounding mode {mode}", machine.kernel, op)
+        raise refuse(f"{op.name} with rounding mode {mode}", executor.kernel, op)
     if x.dtype == np.dtype(bool) and op.name in ("arith.extsi", "arith.sitofp", "tpu.sitofp"):
         x = -jnp.asarray(x).astype(jnp.int32)  # a one-bit signed integer is 0 or -1
     if op.name == "arith.trunci" and dtype == np.dtype(bool):
         x = x & 1
-    machine.result(op, x.astype(dtype))
+    executor.result(op, x.astype(dtype))
 
 
 @rule("arith.extui", "arith.uitofp", "tpu.uitofp", attributes=("nonNeg", "fastmath", "rounding_mode"))
-def _convert_unsigned(machine: Machine, op: Op) -> None:
-    x, dtype = machine[op.operands[0]], jax_dtype(op.results[0].type.dtype)
+def _convert_unsigned(executor: Executor, op: Op) -> None:
+    x, dtype = executor[op.operands[0]], jax_dtype(op.results[0].type.dtype)
     if "to_nearest_even" not in str(op.attributes.get("rounding_mode", "to_nearest_even")):
-        raise refuse(f"{op.name} with rounding mode {op.attributes['rounding_mode']}", machine.kernel, op)
+        raise refuse(f"{op.name} with rounding mode {op.attributes['rounding_mode']}", executor.kernel, op)
     if x.dtype != np.dtype(bool):
         x = _as_unsigned(jnp.asarray(x))
-    machine.result(op, x.astype(dtype))
+    executor.result(op, x.astype(dtype))
 
 
 @rule("arith.fptosi", "arith.fptoui", "tpu.fptosi", "tpu.fptoui", attributes=("rounding_mode", "fastmath"))
-def _float_to_int(machine: Machine, op: Op) -> None:
+def _float_to_int(executor: Executor, op: Op) -> None:
     # Out-of-range values saturate, as on the vector unit and in XLA.
-    x, dtype = jnp.asarray(machine[op.operands[0]]), jax_dtype(op.results[0].type.dtype)
+    x, dtype = jnp.asarray(executor[op.operands[0]]), jax_dtype(op.results[0].type.dtype)
     mode = str(op.attributes.get("rounding_mode", "towards_zero"))
     if "to_nearest_even" in mode:
         x = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
     elif "towards_zero" not in mode:
-        raise refuse(f"{op.name} with rounding mode {mode}", machine.kernel, op)
+        raise refuse(f"{op.name} with rounding mode {mode}", executor.kernel, op)
     if op.name.endswith("ui"):
-        machine.result(op, lax.bitcast_convert_type(x.astype(unsigned(dtype)), dtype))
+        executor.result(op, lax.bitcast_convert_type(x.astype(unsigned(dtype)), dtype))
     else:
-        machine.result(op, x.astype(dtype))
+        executor.result(op, x.astype(dtype))
 
 
 @rule("arith.bitcast", "tpu.bitcast")
-def _bitcast(machine: Machine, op: Op) -> None:
-    from ratchet.mosaic.memory import bitcast_array
-
-    machine.result(op, bitcast_array(jnp.asarray(machine[op.operands[0]]), jax_dtype(op.results[0].type.dtype)))
+def _bitcast(executor: Executor, op: Op) -> None:
+    executor.result(op, bitcast_array(jnp.asarray(executor[op.operands[0]]), jax_dtype(op.results[0].type.dtype)))
 
 
 @rule("tpu.reciprocal", attributes=("approx", "full_range"))
-def _reciprocal(machine: Machine, op: Op) -> None:
-    x = machine[op.operands[0]]
+def _reciprocal(executor: Executor, op: Op) -> None:
+    x = executor[op.operands[0]]
     if op.attributes.get("approx"):  # how exact the hardware's is, is not published: as JAX computes it elsewhere
         x = lax.reduce_precision(jnp.reciprocal(lax.reduce_precision(x, 8, 7)), 8, 7)
     else:
         x = jnp.reciprocal(x)
-    machine.result(op, x)
+    executor.result(op, x)
 
 
 @rule("math.fma", attributes=("fastmath",))
-def _fma(machine: Machine, op: Op) -> None:
-    a, b, c = (machine[value] for value in op.operands)
-    machine.result(op, a * b + c)
+def _fma(executor: Executor, op: Op) -> None:
+    a, b, c = (executor[value] for value in op.operands)
+    executor.result(op, a * b + c)
 
 
 @rule("math.fpowi", attributes=("fastmath",))
-def _fpowi(machine: Machine, op: Op) -> None:
-    a, b = (machine[value] for value in op.operands)
-    machine.result(op, jax.lax.pow(a, b))
+def _fpowi(executor: Executor, op: Op) -> None:
+    a, b = (executor[value] for value in op.operands)
+    executor.result(op, jax.lax.pow(a, b))

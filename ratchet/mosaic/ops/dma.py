@@ -1,0 +1,234 @@
+"""DMAs and semaphores, on one device and between devices.
+
+A DMA copies when it is started and its semaphore counts bytes; a wait takes its bytes off the count. With
+``Options.late_dma`` the data arrive only when nothing on the semaphore is outstanding any more, and until then the
+destination reads as memory never written: an output that differs then uses data before the wait for them.
+
+Several devices run in lockstep under one named axis. What a device sends to another is delivered at the sender's
+place in the program, or with ``late_dma`` at the receiver's wait; a conditional that holds a remote operation is
+executed under a mask.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.mosaic import dynamic
+from ratchet.mosaic.dtypes import bits
+from ratchet.mosaic.dynamic import DynamicSlice
+from ratchet.mosaic.executor import BARRIER, DEVICES, Executor
+from ratchet.mosaic.findings import Kind
+from ratchet.mosaic.memory import Array, Memory, Ref, Whole, decode, encode, is_recast, put_where
+from ratchet.mosaic.module import Op, Value
+from ratchet.mosaic.ops.memory import segments
+from ratchet.mosaic.rules import refuse, rule
+
+
+def _amount(ref: Ref) -> int:
+    """Bytes a transfer of ``ref`` adds to its semaphore."""
+    return math.prod(ref.shape) * bits(ref.dtype) // 8
+
+
+def _add(executor: Executor, semaphore: Ref, amount: Any) -> Array:
+    """Change a semaphore; its count before."""
+    before = semaphore.load_all(executor.memory)
+    semaphore.store_all(executor.memory, before + jnp.asarray(amount, jnp.int32))
+    return before.reshape(())
+
+
+def _optional(executor: Executor, values: Sequence[Value]) -> Any:
+    return executor[values[0]] if values else None
+
+
+def _start_writes(op: Op) -> list[Value]:
+    _, source_semaphore, target, target_semaphore, *_ = segments(op)
+    return [*source_semaphore, *target, *target_semaphore]
+
+
+@rule(
+    "tpu.enqueue_dma",
+    attributes=("operandSegmentSizes", "priority", "strict_ordering"),
+    writes=_start_writes,
+    checks=True,
+)
+def _enqueue_dma(executor: Executor, op: Op) -> None:
+    (source,), source_semaphore, (target,), target_semaphore, device, core, *rest = segments(op)
+    src, dst = executor.ref(source), executor.ref(target)
+    _one_core(executor, op, core, rest)
+    if isinstance(src, DynamicSlice) or isinstance(dst, DynamicSlice):
+        _enqueue_dynamic(executor, op, src, dst, executor.ref(target_semaphore[0]), remote=bool(device))
+        return
+    if src.shape != dst.shape or src.dtype != dst.dtype:
+        raise refuse(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}", executor.kernel, op)
+    data = src.load_all(executor.memory)
+    executor.witness(op, data)
+    if dst.buffer.is_input:
+        executor.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
+    arrived = executor.ref(target_semaphore[0])
+    if not device or executor.device is None:
+        executor.check_unread(op, dst, (0,) * len(dst.shape), dst.shape)
+        _mark_read(executor, src, arrived)
+        _deliver(executor, dst, arrived, data)
+        _add(executor, arrived, _amount(dst))
+        return
+    # The sender waits for its own copy to have left, the receiver for its arrival.
+    active = jnp.asarray(True if executor.active is None else executor.active)
+    if source_semaphore:
+        left = executor.ref(source_semaphore[0])
+        _mark_read(executor, src, left)
+        _add(executor, left, jnp.where(active, _amount(dst), 0))
+    _send(executor, device[0], active, [dst, arrived], data)
+
+
+def _enqueue_dynamic(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: Ref, *, remote: bool) -> None:
+    """A local DMA of a size that is known only now."""
+    if remote or src.dtype != dst.dtype:
+        raise refuse(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}, remote: {remote}", executor.kernel, op)
+    source, target = dynamic.parts(src), dynamic.parts(dst)
+    executor.report(
+        Kind.SLICE_OUT_OF_BOUNDS, op, dynamic.differ(source, target), "a DMA between slices of different sizes"
+    )
+    if dst.buffer.is_input:
+        executor.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
+    inside, data = dynamic.found(executor.memory, source, target)
+    executor.witness(op, jnp.where(inside, data, jnp.zeros((), data.dtype)))
+    _deliver(executor, target.base, semaphore, data, inside)
+    _add(executor, semaphore, dynamic.amount(target))
+
+
+def _deliver(executor: Executor, dst: Ref, semaphore: Ref, data: Array, where: Array | None = None) -> None:
+    """``data`` reach all of ``dst``, or what ``where`` says; with ``late_dma`` when ``semaphore`` is waited for."""
+    if executor.options.late_dma and executor.is_late(dst.buffer):
+        number = jnp.broadcast_to(_identity(executor, semaphore), dst.shape)
+        for shadow, value in zip(executor.late[dst.buffer], (data, number), strict=True):
+            memory = {dst.buffer: executor.memory[shadow]}
+            _put(memory, dst.with_dtype(shadow.dtype), value, where)
+            executor.memory[shadow] = memory[dst.buffer]
+        data = decode(executor.poison(dst.shape, dst.dtype), dst.dtype)
+    _put(executor.memory, dst, data, where)
+
+
+def _mark_read(executor: Executor, src: Ref, semaphore: Ref) -> None:
+    """With ``late_dma``, ``src`` may be read until ``semaphore`` is waited for."""
+    shadow = executor.read.get(src.buffer)
+    if shadow is None or is_recast(src):
+        return
+    memory, ref = {src.buffer: executor.memory[shadow]}, src.with_dtype(shadow.dtype)
+    bit = _bit(_identity(executor, semaphore))
+    ref.store_all(
+        memory, ref.load_all(memory) | (bit if executor.active is None else jnp.where(executor.active, bit, 0))
+    )
+    executor.memory[shadow] = memory[src.buffer]
+
+
+def _bit(number: Array) -> Array:
+    """A semaphore's bit among those that a source waits for; with more than 31 semaphores some share one."""
+    return lax.shift_left(jnp.int32(1), lax.rem(jnp.asarray(number, jnp.int32), jnp.int32(31)))
+
+
+def _put(memory: Memory, ref: Ref, value: Array, where: Array | None) -> None:
+    if where is None:
+        ref.store_all(memory, value)
+    else:
+        put_where(memory, ref, where, value)
+
+
+def _identity(executor: Executor, semaphore: Ref) -> Array:
+    """A number for one semaphore: its position in its buffer, and which buffer, plus one."""
+    buffer = semaphore.buffer
+    positions = jnp.arange(math.prod(buffer.shape), dtype=jnp.int32).reshape(buffer.shape)
+    at = semaphore.load_all({buffer: positions}).reshape(())
+    return at + executor.semaphore_base(buffer) + 1
+
+
+def _send(executor: Executor, device: Value, active: Array, refs: Sequence[Ref], data: Array | None) -> None:
+    """Deliver ``data`` and its bytes to the same references on another device, as every sender's indices say."""
+    target = jnp.where(active, jnp.asarray(executor[device], jnp.int32), -1)
+    targets = lax.all_gather(target, DEVICES)
+    everyone = [ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), DEVICES)) for ref in refs]
+    payload = lax.all_gather(encode(data), DEVICES) if data is not None else None
+    for sender in range(executor.devices):
+        hit = targets[sender] == executor.device
+        theirs = [ref.map_indices(lambda i, s=sender: i[s]) for ref in everyone]  # type: ignore[misc]
+        if data is not None:
+            dst = theirs[0]
+            _deliver(executor, dst, theirs[1], decode(payload[sender], dst.dtype), hit)  # type: ignore[index]
+            _add(executor, theirs[1], jnp.where(hit, _amount(dst), 0))
+
+
+@rule("tpu.wait_dma2", attributes=("operandSegmentSizes", "strict_ordering"), checks=True,
+      writes=lambda op: [op.operands[0]])  # fmt: skip
+def _wait_dma(executor: Executor, op: Op) -> None:
+    (semaphore,), _, (target,), *_ = segments(op)
+    ref = executor.ref(target)
+    amount = dynamic.amount(ref) if isinstance(ref, DynamicSlice) else _amount(ref)
+    _wait(executor, op, executor.ref(semaphore), amount)
+
+
+def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
+    before = _add(executor, semaphore, -jnp.asarray(amount, jnp.int32))
+    executor.report(Kind.WAIT_WITHOUT_START, op, before < amount, "a wait for more than was started or signalled")
+    if executor.options.late_dma:
+        done = before <= amount
+        number = _identity(executor, semaphore)
+        for buffer, (arriving, owner) in executor.late.items():
+            if buffer not in executor.memory:
+                continue  # allocated in a scope that has ended
+            mine = (executor.memory[owner] == number) & done
+            executor.memory[buffer] = jnp.where(mine, executor.memory[arriving], executor.memory[buffer])
+            executor.memory[owner] = jnp.where(mine, 0, executor.memory[owner])
+        over = jnp.where(done, _bit(number), 0)
+        for shadow in executor.read.values():
+            if shadow in executor.memory:
+                executor.memory[shadow] = executor.memory[shadow] & ~over
+
+
+@rule("tpu.sem_signal", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
+def _sem_signal(executor: Executor, op: Op) -> None:
+    (semaphore,), (amount,), device, core, *rest = segments(op)
+    _one_core(executor, op, core, rest)
+    ref, value = executor.ref(semaphore), jnp.asarray(executor[amount], jnp.int32)
+    if not device or executor.device is None:
+        _add(executor, ref, value)
+        return
+    active = jnp.asarray(True if executor.active is None else executor.active)
+    target = jnp.where(active, jnp.asarray(executor[device[0]], jnp.int32), -1)
+    everyone = ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), DEVICES))
+    targets, values = lax.all_gather(target, DEVICES), lax.all_gather(value, DEVICES)
+    for sender in range(executor.devices):
+        theirs = everyone.map_indices(lambda i, s=sender: i[s])  # type: ignore[misc]
+        _add(executor, theirs, jnp.where(targets[sender] == executor.device, values[sender], 0))
+
+
+@rule("tpu.sem_wait", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
+def _sem_wait(executor: Executor, op: Op) -> None:
+    _wait(executor, op, executor.ref(op.operands[0]), jnp.asarray(executor[op.operands[1]], jnp.int32))
+
+
+@rule("tpu.sem_barrier")
+def _sem_barrier(executor: Executor, op: Op) -> None:
+    executor.result(op, Whole(BARRIER))
+
+
+@rule("tpu.device_id")
+def _device_id(executor: Executor, op: Op) -> None:
+    executor.result(op, np.int32(0) if executor.device is None else executor.device)
+
+
+@rule("tpu.core_id", "tpu.subcore_id")
+def _core_id(executor: Executor, op: Op) -> None:
+    """One core executes everything; parallel steps are independent of which core runs them."""
+    executor.result(op, np.int32(0))
+
+
+def _one_core(executor: Executor, op: Op, core: Sequence[Value], rest: Sequence[Sequence[Value]]) -> None:
+    """Refuse to talk to another core of the same chip, which is not modelled."""
+    ids = [executor[value] for group in (core, *rest) for value in group]
+    if any(not (isinstance(i, np.generic) and int(i) == 0) for i in ids):
+        raise refuse(f"{op.name} to another core", executor.kernel, op)
