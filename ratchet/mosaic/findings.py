@@ -53,6 +53,12 @@ class Kind(Enum):
         "the kernel writes into an input that is not aliased to an output",
     )
 
+    UNDEFINED_SCALAR = (
+        "undefined_scalar",
+        Status.CANNOT_VERIFY,
+        "a scalar is computed whose value on a TPU is not known: a division by zero, a float that no int32 holds",
+    )
+
     def __init__(self, label: str, status: Status, meaning: str) -> None:
         self.label, self.status, self.meaning = label, status, meaning
 

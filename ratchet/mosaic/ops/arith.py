@@ -10,11 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet import scalar
+from ratchet.mosaic import scalars
 from ratchet.mosaic.dtypes import bits, is_float, jax_dtype, unsigned
 from ratchet.mosaic.executor import Executor
+from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.memory import bitcast_array
 from ratchet.mosaic.module import Op
 from ratchet.mosaic.rules import refuse, rule
+from ratchet.scalar import DIVISION_BY_ZERO, NOT_AN_INTEGER
 
 Array = Any
 
@@ -69,19 +73,6 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "math.atan2": jnp.arctan2,
 }
 
-_FOLD: dict[str, Callable[..., Any]] = {
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.maxsi": np.maximum,
-    "arith.minsi": np.minimum,
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.xori": np.bitwise_xor,
-    "arith.divsi": lambda a, b: np.int32(int(a) / int(b)) if abs(int(a)) < 2**50 else np.floor_divide(a, b),
-    "arith.remsi": np.fmod,
-}
-
 _UNARY: dict[str, Callable[[Array], Array]] = {
     "arith.negf": lax.neg,
     "math.exp": lax.exp,
@@ -128,31 +119,41 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "gt": lax.gt,
     "ge": lax.ge,
 }
-_COMPARE_FOLD: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 # Ordered (o*) comparisons are false on NaN, unordered (u*) ones true.
 _COMPARE_FLOAT = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 6: "ne"}
 
 
-@rule(*_BINARY, attributes=("fastmath", "overflowFlags", "isExact"))
+_DIVISIONS = tuple(sorted(scalars.DIVISIONS))
+
+
+@rule(*(set(_BINARY) - scalars.DIVISIONS), attributes=("fastmath", "overflowFlags", "isExact"))
 def _binary(executor: Executor, op: Op) -> None:
     a, b = (executor[value] for value in op.operands)
-    if _folded(a, b) and op.name in _FOLD:
-        with np.errstate(over="ignore"):
-            executor.result(op, np.asarray(_FOLD[op.name](a, b)).astype(a.dtype)[()])
-        return
-    executor.result(op, _BINARY[op.name](jnp.asarray(a), jnp.asarray(b)))
+    value = scalars.fold(op.name, a, b)
+    if value is None:
+        value = scalars.on_floats(op.name, a, b)
+    executor.result(op, _BINARY[op.name](jnp.asarray(a), jnp.asarray(b)) if value is None else value)
+
+
+@rule(*_DIVISIONS, attributes=("isExact",), checks=True)
+def _divide(executor: Executor, op: Op) -> None:
+    a, b = (executor[value] for value in op.operands)
+    if scalars.is_scalar(b, np.int32):
+        executor.report(Kind.UNDEFINED_SCALAR, op, b == 0, DIVISION_BY_ZERO.what)
+    value: Any = scalars.fold(op.name, a, b)
+    if value is None:
+        a, b = jnp.asarray(a), jnp.asarray(b)
+        by_zero = a if op.name.startswith("arith.rem") else jnp.full_like(a, -1)
+        # XLA's compiler dies where it folds a division by zero.
+        value = jnp.where(b == 0, by_zero, _BINARY[op.name](a, jnp.where(b == 0, jnp.ones_like(b), b)))
+    executor.result(op, value)
 
 
 @rule(*_UNARY, attributes=("fastmath",))
 def _unary(executor: Executor, op: Op) -> None:
-    executor.result(op, _UNARY[op.name](jnp.asarray(executor[op.operands[0]])))
+    x = executor[op.operands[0]]
+    value = scalars.on_floats(op.name, x)
+    executor.result(op, _UNARY[op.name](jnp.asarray(x)) if value is None else value)
 
 
 @rule("arith.constant", attributes=("value",))
@@ -180,15 +181,20 @@ def _scalar(value: Any, dtype: np.dtype) -> Any:
 def _cmpi(executor: Executor, op: Op) -> None:
     a, b = (executor[value] for value in op.operands)
     name = _COMPARE_INT[int(op.attributes["predicate"])]
+    if _folded(a, b) and a.dtype == np.int32:
+        holds = scalar.compare_unsigned(name[1:], int(a), int(b)) if name[0] == "u" else scalar.RELATIONS[name](a, b)
+        executor.result(op, np.bool_(holds))
+        return
     if name.startswith("u"):
         a, b, name = _as_unsigned(jnp.asarray(a)), _as_unsigned(jnp.asarray(b)), name[1:]
-    table = _COMPARE_FOLD if _folded(a, b) else _COMPARE
-    executor.result(op, table[name](a, b) if table is _COMPARE_FOLD else table[name](jnp.asarray(a), jnp.asarray(b)))
+    executor.result(op, _COMPARE[name](jnp.asarray(a), jnp.asarray(b)))
 
 
 @rule("arith.cmpf", attributes=("predicate", "fastmath"))
 def _cmpf(executor: Executor, op: Op) -> None:
     a, b = (jnp.asarray(executor[value]) for value in op.operands)
+    if scalars.is_scalar(a, np.float32):
+        a, b = scalars.flushed(a), scalars.flushed(b)
     predicate = int(op.attributes["predicate"])
     unordered = jnp.isnan(a) | jnp.isnan(b)
     if predicate in (0, 15):
@@ -245,15 +251,17 @@ def _convert_unsigned(executor: Executor, op: Op) -> None:
     executor.result(op, x.astype(dtype))
 
 
-@rule("arith.fptosi", "arith.fptoui", "tpu.fptosi", "tpu.fptoui", attributes=("rounding_mode", "fastmath"))
+@rule("arith.fptosi", "arith.fptoui", "tpu.fptosi", "tpu.fptoui", attributes=("rounding_mode", "fastmath"), checks=True)
 def _float_to_int(executor: Executor, op: Op) -> None:
-    # Out-of-range values saturate, as on the vector unit and in XLA.
+    # Out-of-range values saturate in vectors, as in XLA.
     x, dtype = jnp.asarray(executor[op.operands[0]]), jax_dtype(op.results[0].type.dtype)
     mode = str(op.attributes.get("rounding_mode", "towards_zero"))
     if "to_nearest_even" in mode:
         x = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
     elif "towards_zero" not in mode:
         raise refuse(f"{op.name} with rounding mode {mode}", executor.kernel, op)
+    if scalars.is_scalar(x, np.float32):
+        executor.report(Kind.UNDEFINED_SCALAR, op, scalars.leaves_int32(x), NOT_AN_INTEGER.what)
     if op.name.endswith("ui"):
         executor.result(op, lax.bitcast_convert_type(x.astype(unsigned(dtype)), dtype))
     else:
