@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.mosaic.counting import counters
 from ratchet.mosaic.dtypes import is_float, jax_dtype
 from ratchet.mosaic.findings import KINDS, Kind, Site
 from ratchet.mosaic.memory import Array, Buffer, Index, Memory, Ref, encode, is_recast, known
@@ -40,15 +41,31 @@ FLAGS = Buffer(name="findings", shape=(2 * len(KINDS),), dtype=np.dtype(np.int32
 """For each kind of finding the step and the site of the first one, or -1."""
 
 
-def merge_reports(before: Array, now: Array) -> Array:
-    """One report of a kernel that runs more than once: its first findings, and a digest of all digests."""
-    flags = 2 * len(KINDS)
-    none = jnp.repeat(before[:flags:2] < 0, 2)
-    return jnp.concatenate([jnp.where(none, now[:flags], before[:flags]), before[flags:] * 31 + now[flags:]])
-
+COUNTS = Buffer(name="counts of executions", shape=(), dtype=np.dtype(np.int32), space="judge")
+"""The counters of ``counting.counters``."""
 
 WITNESS = Buffer(name="digests of what was read", shape=(), dtype=np.dtype(np.int32), space="judge")
 """With ``Options.witness``: one digest for every grid step and operation that reads, in that order."""
+
+
+def report_of(memory: Memory) -> Array:
+    """int32: first findings, counts of executions, digests of what was read."""
+    return jnp.concatenate([memory[FLAGS], memory[COUNTS], memory[WITNESS]])
+
+
+def merge_reports(before: Array, now: Array, counted: int) -> Array:
+    """One report of a kernel that runs more than once: first findings, sums of ``counted`` counters, digests.
+
+    Before the first run everything is -1.
+    """
+    flags, digests = 2 * len(KINDS), 2 * len(KINDS) + counted
+    none = jnp.repeat(before[:flags:2] < 0, 2)
+    return jnp.concatenate([
+        jnp.where(none, now[:flags], before[:flags]),
+        jnp.maximum(before[flags:digests], 0) + now[flags:digests],
+        before[digests:] * 31 + now[digests:],
+    ])  # fmt: skip
+
 
 BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), space="judge")
 """The semaphore that kernels of all devices share."""
@@ -90,6 +107,8 @@ class Executor:
     """With ``late_dma``, for a source of DMAs that the kernel writes: the semaphores that tell it was read, as bits."""
     _pending: list[tuple[int, int, Any]] = field(default_factory=list)
     """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
+    _counted: list[tuple[int, Any]] = field(default_factory=list)
+    """Counters that were passed and are not in ``COUNTS`` yet, each with the device's part in it."""
     _semaphores: dict[Buffer, int] = field(default_factory=dict)
 
     # --- values ---
@@ -221,14 +240,14 @@ class Executor:
         self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
     ) -> tuple[Any, list[Array]]:
         """Run ``body`` with other contents in ``buffers``; its result and their contents afterwards."""
-        outer, pending = self.memory, self._pending
-        self.memory, self._pending = {**outer, **dict(zip(buffers, arrays, strict=True))}, []
+        outer, pending, counted = self.memory, self._pending, self._counted
+        self.memory, self._pending, self._counted = {**outer, **dict(zip(buffers, arrays, strict=True))}, [], []
         try:
             result = body()
             self.flush()
             return result, [self.memory[buffer] for buffer in buffers]
         finally:
-            self.memory, self._pending = outer, pending
+            self.memory, self._pending, self._counted = outer, pending, counted
 
     def written(self, op: Op) -> list[Buffer]:
         """The buffers from outside that an operation with regions may change, in a fixed order."""
@@ -248,6 +267,8 @@ class Executor:
                 buffers.update(dict.fromkeys(self.shadows))
             if found.checks:
                 buffers[FLAGS] = None
+            if nested in self.counters:
+                buffers[COUNTS] = None
             if self.options.witness and nested in self.readers:
                 buffers[WITNESS] = None
         return list(buffers)
@@ -281,10 +302,30 @@ class Executor:
             bad = jnp.asarray(bad) & self.active
         self._pending.append((KINDS.index(kind), self.sites.index(site), bad))
 
+    @functools.cached_property
+    def counters(self) -> dict[Op, int]:
+        return counters(self.kernel)
+
+    def count(self, op: Op, which: int = 0) -> None:
+        """Count one execution of an operation, or of its body ``which``."""
+        if op in self.counters:
+            self._counted.append((self.counters[op] + which, self.active))
+
     def flush(self) -> None:
-        """Write what was reported since the last time into ``FLAGS``, all at once: each write costs XLA a kernel."""
-        if not self._pending:
-            return
+        """Write what was reported and counted since the last time, all at once: each write costs XLA a kernel."""
+        if self._counted:
+            counts = self.memory[COUNTS]
+            certain = [number for number, active in self._counted if active is None]
+            counts = counts + np.bincount(certain, minlength=counts.shape[0]).astype(np.int32)
+            for number, active in self._counted:
+                if active is not None:
+                    counts = counts.at[number].add(jnp.asarray(active).astype(jnp.int32))
+            self.memory[COUNTS] = counts
+            self._counted.clear()
+        if self._pending:
+            self._flush_findings()
+
+    def _flush_findings(self) -> None:
         site_of: dict[int, Any] = {}
         for kind, number, bad in reversed(self._pending):
             none = site_of.get(kind, np.int32(-1))

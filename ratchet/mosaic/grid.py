@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import jax_dtype
-from ratchet.mosaic.executor import BARRIER, FLAGS, WITNESS, Executor, Options
+from ratchet.mosaic.executor import BARRIER, COUNTS, FLAGS, WITNESS, Executor, Options, report_of
 from ratchet.mosaic.findings import KINDS, Kind, Site
 from ratchet.mosaic.memory import Array, Buffer, Index, Slice, Whole, decode, encode, known, take
 from ratchet.mosaic.module import Op, Value
@@ -29,7 +29,7 @@ from ratchet.mosaic.signature import Kernel, Operand, Window
 def run_kernel(
     kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
     *,
-    config: Array, options: Options, sites: list[Site], device: Array | None = None, devices: int = 1,
+    config: Array, options: Options, sites: list[Site], counted: int, device: Array | None = None, devices: int = 1,
 ) -> tuple[list[Array], Array]:  # fmt: skip
     """Trace the execution of a kernel.
 
@@ -38,24 +38,25 @@ def run_kernel(
         output_types: Shape and dtype of each result.
         config: int32[3], see ``splice.CONFIG_WIDTH``.
         sites: Receives the places where findings are checked.
+        counted: How many counters are reported; at least those of ``counting.counters``.
         device: Logical id of this device, where several run in lockstep; ``devices`` is how many.
 
     Returns:
-        The results, and the int32 vector of first findings (see ``executor.FLAGS``) with the digests of what was read
-        behind it (see ``executor.WITNESS``).
+        The results, and ``executor.report_of`` the run.
     """
     executor = Executor(
         kernel=kernel.module, outputs=len(output_types), options=options, fill=config[1], padding=config[2],
         sites=sites, device=device, devices=devices,
     )  # fmt: skip
-    return _Run(kernel, arrays, output_types, executor=executor, seed=config[0]).run()
+    return _Run(kernel, arrays, output_types, executor=executor, seed=config[0], counted=counted).run()
 
 
 class _Run:
     def __init__(
         self, kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
-        *, executor: Executor, seed: Array,
+        *, executor: Executor, seed: Array, counted: int,
     ) -> None:  # fmt: skip
+        self.counted = counted
         self.kernel, self.output_types, self.executor = kernel, output_types, executor
         dynamic = [jnp.asarray(a, jnp.int32).reshape(()) for a in arrays[: kernel.dynamic_bounds]]
         self.inputs = arrays[kernel.dynamic_bounds :]
@@ -82,6 +83,7 @@ class _Run:
         executor, kernel = self.executor, self.kernel
         executor.memory[FLAGS] = jnp.full((2 * len(KINDS),), -1, jnp.int32)
         executor.memory[BARRIER] = jnp.int32(0)
+        executor.memory[COUNTS] = jnp.zeros(self.counted, jnp.int32)
         executor.memory[WITNESS] = jnp.zeros(executor.options.witness, jnp.int32)
         for value, array in zip(kernel.prefetch, self.inputs, strict=False):
             dtype = jax_dtype(value.type.dtype)
@@ -240,7 +242,7 @@ class _Run:
             outputs.append(as_kernel_dtype(decode(array, whole.dtype), dtype))
         self._semaphores_at_rest()
         executor.flush()
-        return outputs, jnp.concatenate([executor.memory[FLAGS], executor.memory[WITNESS]])
+        return outputs, report_of(executor.memory)
 
     def _loop(self, steps: Index, never: list[list[Array]]) -> None:
         executor = self.executor
@@ -249,7 +251,7 @@ class _Run:
         carried = [
             b
             for b in executor.memory
-            if b in (FLAGS, WITNESS, BARRIER) or b in shadows or b in roots or b.name.startswith("window of ")
+            if b in (FLAGS, COUNTS, WITNESS, BARRIER) or b in shadows or b in roots or b.name.startswith("window of ")
         ]
         carried += [self.whole[True, o.index].buffer for o, _, _ in self.output_windows]
         carried = list(dict.fromkeys(carried))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ratchet.mosaic.findings import Finding
+from ratchet.values.control import ControlFlow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +17,8 @@ class RunResult:
     outputs: tuple[np.ndarray, ...]
     findings: tuple[Finding, ...]
     seconds: float
+    control: ControlFlow = field(default_factory=ControlFlow)
+    """How often the kernels executed what steers; of several devices, the most that one did."""
     replicas: tuple[tuple[np.ndarray, ...], ...] = ()
     """The outputs as other devices hold them, where the program says that they are the same and they are not."""
     witness: tuple[np.ndarray, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Sequence
@@ -13,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
 
-from ratchet.mosaic import hazards, splice
+from ratchet.mosaic import counting, hazards, splice
 from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
-from ratchet.mosaic.executor import DEVICES, Options
+from ratchet.mosaic.executor import DEVICES, Options, merge_reports
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
 from ratchet.mosaic.ops import arith, control, dma, memory, pack, vector
@@ -24,6 +25,7 @@ from ratchet.mosaic.rules import is_remote
 from ratchet.mosaic.signature import Kernel, describe
 from ratchet.mosaic.witness import CELLS
 from ratchet.values import ArraySpec
+from ratchet.values.control import ControlFlow
 from ratchet.values.status import Refusal, Status
 
 RULE_MODULES = (arith, control, dma, memory, pack, vector)
@@ -45,8 +47,11 @@ class Loaded:
         self._options = options
         self._original = exported
         module = stablehlo_of(exported)
-        self._width = 2 * len(KINDS) + options.witness
-        count = splice.splice(module, self._translate, self._width)
+        self._modules = {body: parse_kernel(body) for body in splice.kernel_bodies(module)}
+        self._counted = max(map(counting.width, self._modules.values()), default=0)
+        self._width = 2 * len(KINDS) + self._counted + options.witness
+        merge = functools.partial(merge_reports, counted=self._counted)
+        count = splice.splice(module, self._translate, self._width, merge)
         width = max(count, 1) * self._width
         config = jax.core.ShapedArray((splice.CONFIG_WIDTH,), jnp.int32)
         report = jax.core.ShapedArray((width,), jnp.int32)
@@ -65,7 +70,7 @@ class Loaded:
         return max((kernel.module.version for kernel in self.kernels), default=0)
 
     def _translate(self, number: int, call: splice.Call) -> Any:
-        kernel = describe(call.name, parse_kernel(call.body), len(call.inputs), len(call.outputs), call.aliases)
+        kernel = describe(call.name, self._modules[call.body], len(call.inputs), len(call.outputs), call.aliases)
         sites: list[Site] = []
         self.kernels.append(kernel)
         self._sites.append(sites)
@@ -79,6 +84,7 @@ class Loaded:
                 config=config,
                 options=self._options,
                 sites=sites,
+                counted=self._counted,
                 device=device,
                 devices=devices,
             )
@@ -141,7 +147,8 @@ class Loaded:
             findings=self._findings(by_kernel),
             seconds=time.perf_counter() - start,
             replicas=tuple(others),
-            witness=tuple(row[2 * len(KINDS) :] for row in by_kernel) if self._options.witness else (),
+            control=self._control(by_kernel),
+            witness=tuple(row[2 * len(KINDS) + self._counted :] for row in by_kernel) if self._options.witness else (),
         )
 
     def _place(self, arrays: list[np.ndarray]) -> list[Any]:
@@ -173,6 +180,13 @@ class Loaded:
         if options not in self._variants:
             self._variants[options] = Loaded(self._original, options)
         return self._variants[options]
+
+    def _control(self, report: np.ndarray) -> ControlFlow:
+        first = 2 * len(KINDS)
+        return counting.control_flow(
+            (kernel.module, row[first : first + self._counted])
+            for kernel, row in zip(self.kernels, report, strict=True)
+        )
 
     def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:
         found = []

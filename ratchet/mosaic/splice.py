@@ -16,7 +16,6 @@ import numpy as np
 
 from ratchet.mosaic.bindings import ir, lowered_module, lowered_per_device
 from ratchet.mosaic.calls import Call, check_allowed, read_call, target, walk
-from ratchet.mosaic.executor import merge_reports
 from ratchet.mosaic.products import round_operands
 from ratchet.values.status import Refusal, Status
 
@@ -24,10 +23,13 @@ CONFIG_WIDTH = 3
 """Seed of the order of parallel steps, fill of memory never written, fill of the padding past ragged edges."""
 
 Translate = Callable[[int, Call], Callable[..., tuple[list[Any], Any]]]
-"""Number of the call and the call -> a JAX function ``(config, *operands) -> (results, flags)``."""
+"""Number of the call and the call -> a JAX function ``(config, *operands) -> (results, report)``."""
+
+Merge = Callable[[jax.Array, jax.Array], jax.Array]
+"""What was reported of a call before, and now -> the report of both."""
 
 
-def splice(module: ir.Module, translate: Translate, width: int) -> int:
+def splice(module: ir.Module, translate: Translate, width: int, merge: Merge) -> int:
     """Replace every kernel call of ``module`` in place.
 
     The entry function gains a last argument ``config`` (int32[CONFIG_WIDTH]) and a last result ``report``
@@ -40,12 +42,22 @@ def splice(module: ir.Module, translate: Translate, width: int) -> int:
         Refusal: ``HOST_CALLBACK`` for a call to the host, ``CANNOT_VERIFY`` for another custom call or for a kernel
             in a place that is not known.
     """
-    return _Splicer(module, translate, width).run()
+    return _Splicer(module, translate, width, merge).run()
+
+
+def kernel_bodies(module: ir.Module) -> tuple[bytes, ...]:
+    """The serialised Mosaic modules of a program, each once.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` for a call that cannot be read.
+    """
+    calls = (op for op in walk(module.operation) if target(op) == "tpu_custom_call")
+    return tuple(dict.fromkeys(read_call(op, ()).body for op in calls))
 
 
 class _Splicer:
-    def __init__(self, module: ir.Module, translate: Translate, width: int) -> None:
-        self.module, self.translate, self.one = module, translate, width
+    def __init__(self, module: ir.Module, translate: Translate, width: int, merge: Merge) -> None:
+        self.module, self.translate, self.one, self.merge = module, translate, width, merge
         self.functions = {
             str(ir.StringAttr(op.attributes["sym_name"]).value): op.operation
             for op in module.body
@@ -225,8 +237,8 @@ class _Splicer:
         low, high = number * self.one, (number + 1) * self.one
 
         def function(config: jax.Array, report: jax.Array, *operands: jax.Array) -> tuple[jax.Array, ...]:
-            results, flags = run(config, *operands)
-            return (*results, report.at[low:high].set(merge_reports(report[low:high], flags)))
+            results, now = run(config, *operands)
+            return (*results, report.at[low:high].set(self.merge(report[low:high], now)))
 
         avals = [*(jax.ShapeDtypeStruct((width,), jnp.int32) for width in (CONFIG_WIDTH, self.width)), *call.inputs]
         if call.mesh:

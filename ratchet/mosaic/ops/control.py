@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.mosaic.counting import OTHERWISE, THEN
 from ratchet.mosaic.dtypes import jax_dtype
 from ratchet.mosaic.executor import DEVICES, Executor
 from ratchet.mosaic.module import Op, Value
@@ -32,6 +33,7 @@ def _if(executor: Executor, op: Op) -> None:
     then, otherwise = op.regions
     if isinstance(condition, np.generic):
         block = then if condition else otherwise
+        executor.count(op, THEN if condition else OTHERWISE)
         executor.values.update(zip(op.results, executor.run_block(block), strict=True))
         return
     if executor.has_remote(op):
@@ -39,14 +41,18 @@ def _if(executor: Executor, op: Op) -> None:
         return
     buffers = executor.written(op)
 
-    def branch(block: Any) -> Any:
+    def branch(which: int) -> Any:
+        def body() -> list[Any]:
+            executor.count(op, which)
+            return executor.run_block(op.regions[which])
+
         def run(arrays: list[Any]) -> tuple[list[Any], list[Any]]:
-            out, after = executor.within(buffers, arrays, lambda: executor.run_block(block))
+            out, after = executor.within(buffers, arrays, body)
             return _arrays(out, op.results), after
 
         return run
 
-    out, after = lax.cond(condition, branch(then), branch(otherwise), [executor.memory[b] for b in buffers])
+    out, after = lax.cond(condition, branch(THEN), branch(OTHERWISE), [executor.memory[b] for b in buffers])
     executor.values.update(zip(op.results, out, strict=True))
     executor.memory.update(zip(buffers, after, strict=True))
 
@@ -55,9 +61,10 @@ def _masked_if(executor: Executor, op: Op, condition: Any) -> None:
     """Both branches on every device, each under its mask: devices that send must meet those that receive."""
     outer = executor.active
     results = []
-    for block, taken in zip(op.regions, (condition, ~condition), strict=True):
+    for which, taken in ((THEN, condition), (OTHERWISE, ~condition)):
         executor.active = taken if outer is None else outer & taken
-        results.append(_arrays(executor.run_block(block), op.results))
+        executor.count(op, which)
+        results.append(_arrays(executor.run_block(op.regions[which]), op.results))
     executor.active = outer
     merged = [jnp.where(condition, a, b) for a, b in zip(*results, strict=True)] if op.results else []
     executor.values.update(zip(op.results, merged, strict=True))
@@ -73,6 +80,7 @@ def _for(executor: Executor, op: Op) -> None:
     index = jnp.asarray(low, jax_dtype(op.operands[0].type.dtype))
 
     def turn(values: list[Any]) -> list[Any]:
+        executor.count(op)
         return [values[0] + step, *_arrays(executor.run_block(op.regions[0], values), op.results)]
 
     constant = isinstance(low, np.generic) and isinstance(high, np.generic)
@@ -91,6 +99,7 @@ def _while(executor: Executor, op: Op) -> None:
         return [jnp.asarray(go), *_arrays(out, op.results)]
 
     def turn(values: list[Any]) -> list[Any]:
+        executor.count(op)
         return test(_arrays(executor.run_block(after, values[1:]), op.operands))
 
     first = test(_arrays([executor[value] for value in op.operands], op.operands))

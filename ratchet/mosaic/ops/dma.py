@@ -61,6 +61,7 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
     (source,), source_semaphore, (target,), target_semaphore, device, core, *rest = segments(op)
     src, dst = executor.ref(source), executor.ref(target)
     _one_core(executor, op, core, rest)
+    executor.count(op)
     if isinstance(src, DynamicSlice) or isinstance(dst, DynamicSlice):
         _enqueue_dynamic(executor, op, src, dst, executor.ref(target_semaphore[0]), remote=bool(device))
         return
