@@ -15,7 +15,7 @@ from typing import Any
 
 from jax import export
 
-from ratchet.compiler import kernel_config
+from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.mosaic.calls import target
 from ratchet.values.status import Refusal, Status

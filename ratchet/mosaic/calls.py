@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir
 from ratchet.values.status import Refusal, Status
 
@@ -37,11 +36,15 @@ class Call:
 
 
 def read_call(op: ir.Operation, mesh: Any) -> Call:
-    try:
-        config = json.loads(ir.StringAttr(op.attributes["backend_config"]).value)["custom_call_config"]
-        body = base64.b64decode(config["body"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise Refusal(Status.CANNOT_VERIFY, f"a tpu_custom_call without a readable module: {error}") from None
+    """One kernel call; its configuration is read by the one reader that the compiler's input goes through, too.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` where it is not as the locked jax writes it.
+    """
+    if "backend_config" not in op.attributes:
+        raise Refusal(Status.CANNOT_VERIFY, "a tpu_custom_call without a configuration; export it with the locked jax")
+    body, configuration = kernel_config.read(str(ir.StringAttr(op.attributes["backend_config"]).value))
+    config = configuration["custom_call_config"]
     name = str(ir.StringAttr(op.attributes["kernel_name"]).value) if "kernel_name" in op.attributes else "kernel"
     aliases = {}
     if "output_operand_aliases" in op.attributes:

@@ -11,10 +11,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from ratchet.chips import V5E
-from ratchet.compiler import kernel_config
 from ratchet.compiler.tokens import tokenise
 from ratchet.dump.files import load_hlo
 from ratchet.machine import machine
+from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.mosaic.calls import target, walk
 from ratchet.values.status import Refusal, Status
