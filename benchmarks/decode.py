@@ -23,7 +23,6 @@ import numpy as np
 from benchmarks.lib.programs import ROOT, edited, modelled, of_function, of_source, struct
 from benchmarks.lib.table import show
 from ratchet.chips import V5E
-from ratchet.chips.constants import constants_for
 from ratchet.judge.workers import Workers
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal
@@ -169,7 +168,7 @@ def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> di
     """One line of the table."""
     us = 1e6 / timeline.clock_hz
     chips = timeline.chips or (timeline,)
-    floor = shape.cache_bytes / len(chips) / (constants_for(V5E).hbm_efficiency * V5E.hbm_bytes_per_s) * 1e6
+    floor = shape.cache_bytes / len(chips) / V5E.achievable_hbm_bytes_per_s * 1e6
     kernel = min(sum(op.cycles for op in chip.ops if op.opcode == "custom-call") for chip in chips) * us
     return {
         "shape": shape.name,

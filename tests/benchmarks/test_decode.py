@@ -8,7 +8,6 @@ import pytest
 from benchmarks.decode import SHAPES, Shape, best, row, table_of
 from benchmarks.lib.programs import edited
 from ratchet.chips import V5E
-from ratchet.chips.constants import constants_for
 from ratchet.values import OpCost
 from ratchet.values.status import Refusal, Status
 from tests.view.timelines import timeline
@@ -31,7 +30,7 @@ def test_a_row_by_hand():
     chips = (dataclasses.replace(chip, ops=ops[0]), dataclasses.replace(chip, ops=ops[1], launch_cycles=6000))
     shape = Shape(name="x", batch=2, q_heads=8, kv_heads=2, context=1000)
     found = row(shape, "program", dataclasses.replace(chip, chips=chips))
-    floor = 2 * 2 * 1000 * 128 * 2 * 2 / 2 / (constants_for(V5E).hbm_efficiency * 819e9) * 1e6
+    floor = 2 * 2 * 1000 * 128 * 2 * 2 / 2 / (V5E.constants.hbm_efficiency * 819e9) * 1e6
     assert found["us"] == pytest.approx(100)
     assert found["floor us"] == pytest.approx(floor)
     assert found["x floor"] == pytest.approx(100 / floor)

@@ -10,10 +10,10 @@ from jax import export
 from jax.experimental import pallas as pl
 from jax.experimental.xla_metadata import set_xla_metadata
 
+from ratchet.account.model import model
 from ratchet.chips import V5E
 from ratchet.compiler.tokens import tokenise
 from ratchet.dump.files import load_hlo
-from ratchet.machine import machine
 from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.mosaic.calls import target, walk
@@ -63,7 +63,7 @@ def built(file=PLAIN, *, scope="scope", name="body", metadata=None, call="kernel
 
 def modelled(program):
     folder = program.dump_dir
-    return machine.run(folder / "schedule", hlo=load_hlo(folder), chip=V5E, compiler=program.compiler)
+    return model(folder / "schedule", hlo=load_hlo(folder), chip=V5E, compiler=program.compiler)
 
 
 def cycles(program):
