@@ -29,7 +29,7 @@ FEWEST = 3
 LAUNCHES_PER_PYTHON = 8
 """Launches are forked from one Python that has imported JAX and opened no device; then another is started."""
 LAUNCH_SECONDS = 1.0
-"""What a launch spends on timed calls, at least 30 turns apart."""
+"""What a launch spends on timed calls, at least 30 rounds apart."""
 BUDGET_SECONDS = 120.0
 
 ENVIRONMENT = {

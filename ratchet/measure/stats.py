@@ -44,7 +44,7 @@ def level(test: int) -> float:
 
 
 def difference(candidate: Sequence[float], incumbent: Sequence[float]) -> float:
-    """A launch's log speed-up. Both in the same unit, from the same turns."""
+    """A launch's log speed-up. Both in the same unit, from the same rounds."""
     if not candidate or len(candidate) != len(incumbent):
         raise ValueError(f"{len(candidate)} times against {len(incumbent)}: wanted as many, and at least one")
     return math.log(fastest(incumbent) / fastest(candidate))

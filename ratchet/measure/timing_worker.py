@@ -23,7 +23,7 @@ from jax import export
 
 from ratchet.child import serve
 from ratchet.measure import trace
-from ratchet.measure.turns import Timed, check_clocks, take_turns, warm_up
+from ratchet.measure.rounds import Timed, check_clocks, time_rounds, warm_up
 from ratchet.values.status import Refusal, Status
 
 PADDING_BYTES = 1 << 22
@@ -101,11 +101,11 @@ def launch(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
         programs.append(program)
         del outputs
     ready = time.monotonic()
-    turns = 0
+    rounds = 0
     if asked["seconds"] > 0:
         with trace.recording(folder / "trace", device.platform, deep=False, wanted=trace.times(device.platform)):
-            turns = take_turns(programs, sets, wait=wait, seconds=asked["seconds"], before=before or (lambda: None))
-    device_ns = trace.durations(folder / "trace", [p.name for p in programs], device.platform, turns)
+            rounds = time_rounds(programs, sets, wait=wait, seconds=asked["seconds"], before=before or (lambda: None))
+    device_ns = trace.durations(folder / "trace", [p.name for p in programs], device.platform, rounds)
     for program in programs:
         check_clocks(program.wall_ns, device_ns.get(program.name, []))
     timed = time.monotonic()

@@ -35,21 +35,21 @@ def recording(folder: Path, platform: str, *, deep: bool, wanted: bool) -> Itera
         yield
 
 
-def durations(folder: Path, names: Sequence[str], platform: str, turns: int) -> dict[str, list[int]]:
+def durations(folder: Path, names: Sequence[str], platform: str, rounds: int) -> dict[str, list[int]]:
     """Nanoseconds on the device of every run of the modules ``jit_<name>``, in order; nothing where none are told.
 
     Raises:
       Refusal: ``INVALID`` if a profile was taken and does not show every run.
     """
-    if not times(platform) or not turns:
+    if not times(platform) or not rounds:
         return {}
     found = of_profile(jax.profiler.ProfileData.from_file(str(newest(folder))), names)
     for name in names:
-        if len(found[name]) < turns:
+        if len(found[name]) < rounds:
             raise Refusal(
-                Status.INVALID, f"the profile shows {len(found[name])} runs of the {name}, {turns} were timed"
+                Status.INVALID, f"the profile shows {len(found[name])} runs of the {name}, {rounds} were timed"
             )
-    return {name: found[name][:turns] for name in names}  # those after timing come last
+    return {name: found[name][:rounds] for name in names}  # those after timing come last
 
 
 def newest(folder: Path) -> Path:

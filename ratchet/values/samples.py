@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What one fresh process timed. Times are those of single calls, in order, turn by turn."""
+    """What one fresh process timed. Times are those of single calls, in order, round by round."""
 
     candidate_ms: tuple[float, ...]
     incumbent_ms: tuple[float, ...] = ()

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
-from ratchet.measure.turns import MAX_TURNS, MIN_TURNS, Timed, check_clocks, digest, take_turns, warm_up
+from ratchet.measure.rounds import MAX_ROUNDS, MIN_ROUNDS, Timed, check_clocks, digest, time_rounds, warm_up
 from ratchet.values.status import Refusal, Status
 
 SETS = [[np.arange(4.0) + offset] for offset in range(3)]
@@ -32,7 +32,7 @@ class Clock:
 def timed(call, *, seconds=0.0, sets=SETS, wait=lambda outputs: None, **options):
     program = Timed(name="candidate", call=call)
     warm_up(program, sets, wait)
-    take_turns([program], sets, wait=wait, seconds=seconds, **options)
+    time_rounds([program], sets, wait=wait, seconds=seconds, **options)
     return program
 
 
@@ -51,9 +51,9 @@ def test_an_honest_program_is_timed_at_least_thirty_times():
         clock.now += 1_000_000
         return honest(arrays)
 
-    assert timed(call, clock=clock).wall_ns == [1_000_000] * MIN_TURNS
+    assert timed(call, clock=clock).wall_ns == [1_000_000] * MIN_ROUNDS
     assert len(timed(call, clock=clock, seconds=0.1).wall_ns) == 100
-    assert len(timed(call, clock=clock, seconds=1e9).wall_ns) == MAX_TURNS
+    assert len(timed(call, clock=clock, seconds=1e9).wall_ns) == MAX_ROUNDS
 
 
 def test_two_programs_meet_the_same_inputs_in_both_orders():
@@ -70,8 +70,8 @@ def test_two_programs_meet_the_same_inputs_in_both_orders():
     for program in programs:
         warm_up(program, SETS, lambda outputs: None)
     seen.clear()
-    turns = take_turns(programs, SETS, wait=lambda outputs: None, seconds=0)
-    pairs = list(zip(seen[::2], seen[1::2], strict=True))[:turns]
+    rounds = time_rounds(programs, SETS, wait=lambda outputs: None, seconds=0)
+    pairs = list(zip(seen[::2], seen[1::2], strict=True))[:rounds]
     assert {tuple(name for name, _ in pair) for pair in pairs} == {("one", "other"), ("other", "one")}
     assert all(a[1] == b[1] for a, b in pairs), "both programs of a turn get the same inputs"
     assert all(a[0][1] != b[0][1] for a, b in itertools.pairwise(pairs)), "and the next turn gets others"
@@ -114,7 +114,7 @@ def test_cheat_3_right_for_the_first_calls():
     calls = itertools.count()
     refused(Status.NON_DETERMINISTIC, lambda arrays: honest(arrays) if next(calls) < 10 else [arrays[0] * 0])
     calls = itertools.count()
-    last = 2 * len(SETS) + MIN_TURNS
+    last = 2 * len(SETS) + MIN_ROUNDS
     message = refused(
         Status.NON_DETERMINISTIC, lambda arrays: honest(arrays) if next(calls) < last else [arrays[0] * 0]
     )
@@ -134,7 +134,7 @@ def test_cheat_8_work_that_goes_on_after_the_call_is_on_the_clock():
     def wait(outputs):
         clock.now += 5_000_000
 
-    assert timed(honest, clock=clock, wait=wait).wall_ns == [5_000_000] * MIN_TURNS
+    assert timed(honest, clock=clock, wait=wait).wall_ns == [5_000_000] * MIN_ROUNDS
 
 
 def test_cheat_8_a_call_shorter_than_its_own_work():
@@ -159,7 +159,7 @@ def test_cheat_13_a_stale_buffer():
     program = Timed(name="candidate", call=call)
     warm_up(program, SETS[:1], lambda outputs: None)
     with pytest.raises(Refusal) as caught:
-        take_turns([program], SETS[:1], wait=lambda outputs: None, seconds=0, before=lambda: buffer.fill(np.nan))
+        time_rounds([program], SETS[:1], wait=lambda outputs: None, seconds=0, before=lambda: buffer.fill(np.nan))
     assert caught.value.status is Status.NON_DETERMINISTIC
 
 

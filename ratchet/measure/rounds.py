@@ -1,4 +1,4 @@
-"""The timing loop: programs called turn by turn, every call waited for, and every output checked. One for all devices.
+"""The timing loop: programs called round by round, every call waited for, every output checked. One for all devices.
 
 What is timed is a ``Call``: input arrays in, output arrays out. The loop trusts nothing that it returns: inputs change
 with every call, all leaves have to be there before the clock is read, and outputs have to be those that
@@ -17,7 +17,7 @@ import numpy as np
 
 from ratchet.values.status import Refusal, Status
 
-MIN_TURNS, MAX_TURNS = 30, 2000
+MIN_ROUNDS, MAX_ROUNDS = 30, 2000
 WARM_UP = 2
 """Calls of each program on each set of inputs before anything is timed."""
 
@@ -59,19 +59,19 @@ def warm_up(program: Timed, sets: Sequence[Arrays], wait: Callable[[Arrays], Non
       Refusal: ``NON_DETERMINISTIC`` if a later round returns other bits than the first.
     """
     first: list[Arrays] = []
-    for turn in range(WARM_UP):
+    for number in range(WARM_UP):
         for which, arrays in enumerate(sets):
             outputs = program.call(arrays)
             wait(outputs)
-            if turn == 0:
+            if number == 0:
                 first.append(outputs)
                 program.digests.append(digest(outputs))
             else:
-                _same(program, which, outputs, f"call {turn + 1}")
+                _same(program, which, outputs, f"call {number + 1}")
     return first
 
 
-def take_turns(
+def time_rounds(
     programs: Sequence[Timed],
     sets: Sequence[Arrays],
     *,
@@ -80,20 +80,20 @@ def take_turns(
     before: Callable[[], None] = lambda: None,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> int:
-    """Time ``programs``, already warmed up, turn by turn, for about ``seconds``; returns how many turns there were.
+    """Time ``programs``, already warmed up, round by round, for about ``seconds``; returns the number of rounds.
 
-    Every turn calls each program once on the same set; the set and the order change from turn to turn. ``wait`` returns
-    when all leaves are there; ``before`` runs before each call, outside the clock.
+    Every round calls each program once on the same set; the set and the order change from round to round. ``wait``
+    returns when all leaves are there; ``before`` runs before each call, outside the clock.
 
     Raises:
       Refusal: ``NON_DETERMINISTIC`` if a call returns other bits than the same inputs gave while warming up,
         ``INPUTS_CHANGED`` if inputs are not what they were.
     """
     given = [digest(arrays) for arrays in sets]
-    spent, turns = 0, 0
-    while turns < MIN_TURNS or (turns < MAX_TURNS and spent < seconds * 1e9):
-        which = turns % len(sets)
-        for program in programs if turns % 2 == 0 else reversed(programs):
+    spent, rounds = 0, 0
+    while rounds < MIN_ROUNDS or (rounds < MAX_ROUNDS and spent < seconds * 1e9):
+        which = rounds % len(sets)
+        for program in programs if rounds % 2 == 0 else reversed(programs):
             before()
             start = clock()
             outputs = program.call(sets[which])
@@ -101,9 +101,9 @@ def take_turns(
             elapsed = clock() - start
             program.wall_ns.append(elapsed)
             spent += elapsed
-            _same(program, which, outputs, f"timed call {turns + 1}")
+            _same(program, which, outputs, f"timed call {rounds + 1}")
             del outputs
-        turns += 1
+        rounds += 1
     for program in programs:  # and once more, after the clock has stopped
         for which, arrays in enumerate(sets):
             outputs = program.call(arrays)
@@ -111,7 +111,7 @@ def take_turns(
             _same(program, which, outputs, "a call after timing")
     if [digest(arrays) for arrays in sets] != given:
         raise Refusal(Status.INPUTS_CHANGED, "the inputs are not what they were before timing")
-    return turns
+    return rounds
 
 
 def _same(program: Timed, which: int, outputs: Arrays, when: str) -> None:
