@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.lib.table import show
 from prepare import ROOT, judge
 from ratchet.chips import V5E
+from ratchet.judge.request import Request
 from ratchet.judge.workers import Workers
 from ratchet.values import Conditions, Verdict
 
@@ -34,7 +35,8 @@ def point(root: Path, source: str, bq: int, bkv: int, workers: Workers | None = 
     kernel.write_text(with_blocks(source, bq, bkv))
     conditions = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
     start = time.monotonic()
-    verdict = judge(kernel, root=root, kernel_rel="kernel.py", conditions=conditions, workers=workers)
+    request = Request(kernel=kernel, root=root, kernel_rel="kernel.py", conditions=conditions)
+    verdict = judge(request, workers=workers)
     return verdict, time.monotonic() - start
 
 

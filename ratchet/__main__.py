@@ -1,11 +1,32 @@
 """``python -m ratchet``: what ``./ratchet.sh`` calls."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING
 
 from ratchet.starting import starting
 
 with starting():
     from ratchet.cli import main
 
+if TYPE_CHECKING:
+    from ratchet.judge.request import Request
+    from ratchet.judge.steps import Progress
+    from ratchet.values import Verdict
+
+
+def judge(request: Request, *, progress: Progress | None = None) -> Verdict:
+    """``prepare.judge``, imported when something is judged: `log` answers at once."""
+    with starting():  # NumPy is imported here, and takes an interrupt for an error of its own
+        from prepare import judge as judged
+    return judged(request, progress=progress)
+
+
+def run() -> int:
+    """The console script ``ratchet``."""
+    return main(sys.argv[1:], judge)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -91,14 +91,17 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     group = run.add_argument_group(_EXPERIMENT)
     group.add_argument("--new-problem", action="store_true", help="freeze this file's problem anew, on purpose")
     group.add_argument(
+        "--accept-trade", action="store_true", help="keep a modelled gain that is a trade too near to be ranked"
+    )
+    group.add_argument(
         "--wait", type=_seconds(0), default=0, metavar="SECONDS", help="wait for another experiment to end; default 0"
     )
     _judging(group)
     made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
-    told = run.format_help().partition(f"{_EXPERIMENT}:")[2]
+    experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
-    parser.epilog = f"{_EXPERIMENT}:{told}\nexit codes:\n" + "\n".join(codes)
+    parser.epilog = f"{_EXPERIMENT}:{experiment}\nexit codes:\n" + "\n".join(codes)
     return parser
 
 
@@ -107,7 +110,7 @@ def _judging(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--on",
         choices=(*MEASURED, MODEL),
-        help="time it on this device, or model it; default: a TPU that is found, else v5e-model",
+        help="time it on this device, or model it; default: an attached TPU, else v5e-model",
     )
     parser.add_argument(
         "--budget",

@@ -1,4 +1,4 @@
-"""Measured mode as steps of a verdict: values from the device, and timings beside the incumbent's."""
+"""An attached device as an evaluator: values from the device, and timings beside the incumbent's."""
 
 from __future__ import annotations
 
@@ -13,31 +13,23 @@ from ratchet.candidate.platforms import GPU_KERNELS, PLATFORMS
 from ratchet.candidate.problem import Problem
 from ratchet.dump.files import load_hlo
 from ratchet.dump.hlo import HloModule
-from ratchet.judge import audit
+from ratchet.judge import audit, roofline
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
 from ratchet.measure import devices, session
-from ratchet.values import MEASURED, Against, Artefact, Paired, Parity, Samples
+from ratchet.values import Against, Artefact, Paired, Parity, Samples, Score
 from ratchet.values.status import Refusal, Status
 
-BUDGET_SECONDS = session.BUDGET_SECONDS
 HLO = "optimized.hlo"
 TIMINGS = "timings.json"
 
 
-def platform(evaluator: str) -> str:
-    """What a kernel is exported for."""
-    return PLATFORMS.get(evaluator, "tpu")
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """What launches of a kernel say, and what they say beside the incumbent where there is one."""
 
-
-def modelled(evaluator: str) -> bool:
-    """Whether a verdict holds a modelled latency: with a TPU attached it has both."""
-    return platform(evaluator) == "tpu"
-
-
-def by(evaluator: str) -> str:
-    """What times a kernel, in words."""
-    return f"on the {evaluator}" if evaluator in MEASURED else "by the schedule machine"
+    samples: Samples
+    paired: Paired | None = None
 
 
 def check_program(platform: str, hlo: HloModule) -> tuple[str, ...]:
@@ -47,46 +39,61 @@ def check_program(platform: str, hlo: HloModule) -> tuple[str, ...]:
       Refusal: ``NOT_A_KERNEL`` or ``HOST_CALLBACK``.
     """
     audit.no_host_calls(hlo)
-    found = tuple(dict.fromkeys(op.target for op in hlo.ops.values() if op.target in GPU_KERNELS))
-    if platform == "cuda" and not found:
+    kernels = tuple(dict.fromkeys(op.target for op in hlo.ops.values() if op.target in GPU_KERNELS))
+    if platform == "cuda" and not kernels:
         raise Refusal(
             Status.NOT_A_KERNEL,
             "the compiled program holds no Pallas kernel: kernel_fn is plain XLA, or its kernel's result is not used",
         )
-    return found
+    return kernels
 
 
 @dataclass(kw_only=True)
-class Bench:
-    """The attached device, for one verdict."""
+class Measured:
+    """An ``Evaluator`` that times the attached device, for one verdict."""
 
     evaluator: str
+    """``tpu``, ``gpu`` or ``cpu``."""
     workers: Workers
     exam: Examiner
+    work: Path
+    """Where the compiled text and every timing go."""
+    freeze: bool
+    deep: bool
     budget_s: float = session.BUDGET_SECONDS
     capture: Path | None = None
-    deep: bool = False
-    _device: session.Device | None = field(default=None)
+    against: Against | None = None
+    _rival: Artefact | None = None
+    _device: session.Device | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        if not modelled(self.evaluator):
-            self.exam.compiler = devices.compiler(self.evaluator)
+    @property
+    def platform(self) -> str:
+        return PLATFORMS[self.evaluator]
+
+    @property
+    def timed(self) -> str:
+        return f"on the {self.evaluator}"
+
+    @property
+    def peak(self) -> devices.Peak:
+        return devices.peak(self.evaluator, devices.device(self.evaluator))
 
     @property
     def device(self) -> session.Device:
+        """The processes that run on the device, started when they are first needed."""
         if self._device is None:
             self._device = session.Device(evaluator=self.evaluator, folder=self.workers.folder)
         return self._device
 
-    def check(self, problem: Problem, artefact: Artefact, *, freeze: bool) -> tuple[Parity, str]:
-        """A step of a verdict: the values that the device computes, as ``correctness.Examiner`` judges them.
+    def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:
+        """A step of a verdict: what the device computes, as ``correctness.Examiner`` judges it.
 
         Raises:
           Refusal: also as ``check_program``, before any value is compared.
         """
         if problem.mesh.chips > 1:
             raise Refusal(Status.CONTRACT, f"a mesh is declared; on a {self.evaluator} one device is judged")
-        return self.exam.step(problem, artefact, freeze=freeze, deep=False, execute=self._execute(problem))
+        return self.exam.step(problem, artefact, freeze=self.freeze, deep=False, execute=self._execute(problem))
 
     def _execute(self, problem: Problem) -> Callable[[Path, Path, tuple[str, ...]], Path]:
         def run(binary: Path, inputs: Path, kinds: tuple[str, ...]) -> Path:
@@ -100,28 +107,28 @@ class Bench:
                 }
             )
             text = (folder / session.CANDIDATE / HLO).read_text()
-            if self.exam.evidence is not None:
-                self.exam.evidence.mkdir(parents=True, exist_ok=True)
-                (self.exam.evidence / HLO).write_text(text)
-            check_program(platform(self.evaluator), load_hlo(folder / session.CANDIDATE))
+            self._leave(HLO, text)
+            check_program(self.platform, load_hlo(folder / session.CANDIDATE))
             return folder / session.CANDIDATE
 
         return run
 
     def incumbent(self, against: Against) -> tuple[Artefact, str]:
-        """A step of a verdict: the incumbent's program, exported now and here, as the candidate's was."""
+        """A step of a verdict: the incumbent's program, exported now and here as the candidate's was, to be timed too.
+
+        Raises:
+          Refusal: ``INFRASTRUCTURE``, whatever is wrong with it: it was judged before.
+        """
         source, name = against.kernel.read_bytes(), against.kernel.name
         try:
-            artefact, _ = room.examine(source, name, child=self.workers.candidate(), platform=platform(self.evaluator))
+            self._rival, _ = room.examine(source, name, child=self.workers.candidate(), platform=self.platform)
         except Refusal as refusal:
             raise Refusal(
                 Status.INFRASTRUCTURE, f"HEAD's kernel was judged before and now: {refusal.message}"
             ) from None
-        return artefact, f"HEAD's {name}; comparison {against.test} of this ledger"
+        return self._rival, f"HEAD's {name}; comparison {against.test} of this ledger"
 
-    def step(
-        self, problem: Problem, artefact: Artefact, rival: Artefact | None, against: Against | None
-    ) -> tuple[tuple[Samples, Paired | None], str]:
+    def latency(self, problem: Problem, built: Artefact) -> tuple[Timing, str]:
         """A step of a verdict: launches of the candidate, beside those of the incumbent if there is one.
 
         Raises:
@@ -129,48 +136,42 @@ class Bench:
         """
         if problem.mesh.chips > 1:
             raise Refusal(Status.CONTRACT, "a mesh is declared; timing works on one chip so far")
-        if against is not None and rival is None:
-            raise Refusal(Status.INFRASTRUCTURE, "there is no program of HEAD's kernel to compare with")
-        programs = {session.CANDIDATE: artefact} | ({session.INCUMBENT: rival} if rival is not None else {})
-        paths = {}
-        for name, one in programs.items():
-            paths[name] = self.workers.folder(f"{name}.bin")
-            paths[name].write_bytes(one.program)
         self.exam.prepare(problem, session.KINDS)
         samples, paired = session.Session(
             device=self.device,
             inputs=self.exam.write_inputs(problem, session.KINDS),
             specs=problem.inputs,
             verify=lambda name, kind, outputs: self.exam.check_outputs(problem, kind, outputs, what=f"the {name}"),
-            programs=paths,
-            test=against.test if against else 1,
+            programs=self._programs(built),
+            test=self.against.test if self.against else 1,
             budget_s=self.budget_s,
             capture=self.capture,
             deep=self.deep,
             progress=self.exam.progress,
         ).run()
-        self._write_evidence(samples)
-        said = (
+        self._leave(TIMINGS, json.dumps(dataclasses.asdict(samples), indent=1) + "\n")
+        summary = (
             f"{samples.latency_ms:.4g} ms measured ({samples.clock} clock), {samples.calls} calls in "
             f"{len(samples.launches)} launches"
         )
-        return (samples, paired), said + (f"; {paired.answer}" if paired else "")
+        return Timing(samples=samples, paired=paired), summary + (f"; {paired.answer}" if paired else "")
 
-    def _write_evidence(self, samples: Samples) -> None:
-        """Every timing of every launch, beside the compiler's texts."""
-        if self.exam.evidence is not None:
-            self.exam.evidence.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(dataclasses.asdict(samples), indent=1)
-            (self.exam.evidence / TIMINGS).write_text(text + "\n")
+    def _programs(self, candidate: Artefact) -> dict[str, Path]:
+        """The exported programs as files, by who is timed."""
+        programs = {session.CANDIDATE: candidate} | ({session.INCUMBENT: self._rival} if self._rival else {})
+        paths = {name: self.workers.folder(f"{name}.bin") for name in programs}
+        for name, path in paths.items():
+            path.write_bytes(programs[name].program)
+        return paths
 
-    def peak(self) -> devices.Peak:
-        """What the device can do at most."""
-        return devices.peak(self.evaluator, devices.device(self.evaluator))
+    def score(self, problem: Problem, latency: Timing, *, modelled: Score | None = None) -> tuple[Score, str]:
+        """A step of a verdict: the roofline's share of the measured latency, with the band of ``modelled``."""
+        return roofline.measured(problem, latency.samples, self.peak, modelled)
 
-    @staticmethod
-    def parts(measured: tuple[Samples, Paired | None] | None) -> tuple[Samples | None, Paired | None]:
-        """Both parts of what ``step`` found; nothing where it failed."""
-        return measured or (None, None)
+    def _leave(self, name: str, text: str) -> None:
+        """Leave evidence."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        (self.work / name).write_text(text)
 
     def close(self) -> None:
         if self._device is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import time
+import traceback
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -11,23 +13,30 @@ from ratchet.values.status import Refusal, Status
 
 T = TypeVar("T")
 
+INTERNAL_ERROR = "internal-error.txt"
+"""The evidence of a step that raised what no step may raise: its traceback."""
+
 
 class Progress(Protocol):
-    """Who is told while the judge works."""
+    """What follows the judge's work."""
 
     def step(self, name: str) -> None: ...
     def done(self, name: str, summary: str, seconds: float, ok: bool) -> None: ...
 
 
 class Silent:
-    """Tells nobody."""
+    """A ``Progress`` that says nothing."""
 
     def step(self, name: str) -> None: ...
     def done(self, name: str, summary: str, seconds: float, ok: bool) -> None: ...
 
 
 class Steps:
-    """Runs the steps in order. A step whose needs are missing is left out; one that can run still runs."""
+    """Runs the steps in order. A step whose needs are missing is left out; one that can run still runs.
+
+    Whatever a step raises becomes its status: a refusal its own, trouble of the machine's ``NO_SPACE`` or
+    ``INFRASTRUCTURE``, anything else ``INTERNAL``, with the traceback in ``internal_error``.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -35,32 +44,65 @@ class Steps:
         self.steps: list[Step] = []
         self.status = Status.PASS
         self.reason = ""
+        self.internal_error = ""
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._start
 
+    @property
+    def passed(self) -> bool:
+        """Whether no step failed so far."""
+        return self.status is Status.PASS
+
+    def passing(self, value: T) -> T | None:
+        """``value`` while no step failed, as a need of a step that is worth its time only then."""
+        return value if self.passed else None
+
     def note(self, text: str) -> None:
         """Say what the running step is doing."""
         self._progress.step(text)
 
-    def run(self, name: str, function: Callable[..., tuple[T, str]], *needs: object) -> T | None:
-        """Call ``function(*needs)``, which returns a value and a summary; None if it or a need failed."""
+    def run(self, name: str, function: Callable[..., tuple[T, str]], *needs: object, **settings: object) -> T | None:
+        """Call ``function(*needs, **settings)``, which returns a value and a summary.
+
+        None if it failed, or if a need is None: then it is left out. Settings may be None.
+        """
         if any(need is None for need in needs):
             return None
         self._progress.step(name)
         start = time.monotonic()
+        value, failure, summary = None, Status.PASS, ""
         try:
-            value, summary = function(*needs)
+            value, summary = function(*needs, **settings)
         except Refusal as refusal:
-            self._end(name, refusal.status, refusal.message, start)
-            return None
-        self._end(name, Status.PASS, summary, start)
+            failure, summary = refusal.status, refusal.message
+        except OSError as error:
+            trouble = machine_trouble(error)
+            failure, summary = trouble.status, trouble.message
+        except Exception as error:
+            self.internal_error += f"{name}\n{traceback.format_exc()}\n"
+            failure, summary = Status.INTERNAL, internal(error)
+        self._end(name, failure, summary, start)
         return value
 
     def _end(self, name: str, status: Status, summary: str, start: float) -> None:
         seconds = time.monotonic() - start
         self.steps.append(Step(name=name, status=status, seconds=seconds, summary=summary))
-        if self.status is Status.PASS and status is not Status.PASS:
+        if self.passed and status is not Status.PASS:
             self.status, self.reason = status, f"{name}: {summary}"
         self._progress.done(name, summary, seconds, status is Status.PASS)
+
+
+def machine_trouble(error: OSError) -> Refusal:
+    """What an error of the operating system is to a user."""
+    no_space = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    where = f" ({error.filename})" if error.filename else ""
+    message = f"{error.strerror or error}{where}: free or repair that and run again"
+    return Refusal(Status.NO_SPACE if no_space else Status.INFRASTRUCTURE, message)
+
+
+def internal(error: Exception) -> str:
+    """An unexpected exception in one line."""
+    first = (str(error).strip().splitlines() or ["no message"])[0]
+    return f"{type(error).__name__}: {first:.300}; the traceback is in the evidence, {INTERNAL_ERROR}"

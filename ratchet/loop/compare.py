@@ -24,7 +24,7 @@ TRADE_APART = 0.08
 
 
 @dataclass(frozen=True, kw_only=True)
-class Modelled:
+class ModelledLatency:
     """One modelled latency, in ms."""
 
     latency: float
@@ -45,10 +45,10 @@ class Comparison:
     reason: str
 
 
-def of_score(score: Score) -> Modelled:
+def of_score(score: Score) -> ModelledLatency:
     """A score without a band counts as exact."""
     band = score.band
-    return Modelled(
+    return ModelledLatency(
         latency=score.latency_ms,
         wait=score.wait_ms,
         low=band.low_ms if band else score.latency_ms,
@@ -56,10 +56,10 @@ def of_score(score: Score) -> Modelled:
     )
 
 
-def of_row(row: Row) -> Modelled:
+def of_row(row: Row) -> ModelledLatency:
     """Raises ValueError where the row has no latency."""
     latency = float(row.median_ms)
-    return Modelled(
+    return ModelledLatency(
         latency=latency,
         wait=float(row.wait_ms or 0),
         low=float(row.band_low_ms or latency),
@@ -67,7 +67,7 @@ def of_row(row: Row) -> Modelled:
     )
 
 
-def trade(one: Modelled, other: Modelled) -> float:
+def trade(one: ModelledLatency, other: ModelledLatency) -> float:
     """What is lost on one side, issuing or waiting, as a share of what is won on the other: 0 to 1."""
     issued, wait = one.issued - other.issued, one.wait - other.wait
     most = max(abs(issued), abs(wait))
@@ -76,7 +76,7 @@ def trade(one: Modelled, other: Modelled) -> float:
     return min(abs(issued), abs(wait)) / most
 
 
-def compare(one: Modelled, other: Modelled) -> Comparison:
+def compare(one: ModelledLatency, other: ModelledLatency) -> Comparison:
     """Whether two different latencies of one kernel, modelled under equal conditions, count as the same."""
     if one.high < other.low or other.high < one.low:
         return Comparison(same=False, reason="their bands do not overlap")

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 from ratchet.loop.compare import compare, of_row, of_score
-from ratchet.values import MEASURED, Conditions, Decision, Paired, Row, Verdict
+from ratchet.values import MEASURED, Conditions, Decision, Paired, Row, Score, Verdict
 from ratchet.values.status import Status
 
 _LAST_KERNEL_STATUS = 49  # exit codes above it tell of the judge's own troubles
@@ -21,12 +21,13 @@ class Ruling:
     reason: str
 
 
-def decide(candidate: Verdict, incumbent: Row | None) -> Ruling:
+def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = False) -> Ruling:
     """Decides whether ``candidate`` replaces ``incumbent``, the newest scored row of HEAD's kernel.
 
     ``incumbent`` is None when HEAD has no kernel, or none that passes: then the first PASS is kept.
     A verdict that does not speak of the kernel (the judge's tools failed) is ruled ``judged``: git and
-    the working tree are left alone.
+    the working tree are left alone. ``accept_trade`` keeps a modelled gain that counts as the same because it is a
+    trade (``ratchet/loop/compare.py``); the reason says that it was kept on purpose.
 
     Raises:
         ValueError: both have a score but not under equal conditions (judge the incumbent again first), or
@@ -39,40 +40,47 @@ def decide(candidate: Verdict, incumbent: Row | None) -> Ruling:
     if candidate.score is None:
         reason = f"{candidate.status.name}: {candidate.reason}"
         return Ruling(decision=Decision.REVERTED, status=candidate.status, reason=reason)
-    score = candidate.score.score
-    if not is_possible(score):
-        reason = f"score {score!r} is not a possible number (wanted: finite and above zero)"
+    score = candidate.score
+    if not is_possible(score.score):
+        reason = f"score {score.score!r} is not a possible number (wanted: finite and above zero)"
         return Ruling(decision=Decision.REVERTED, status=Status.INVALID, reason=reason)
     measured = candidate.conditions.evaluator in MEASURED
-    bar = scored(incumbent)
-    if incumbent is None or bar is None:
-        return Ruling(
-            decision=Decision.KEPT,
-            status=Status.PASS,
-            reason=f"the first kernel that passes, score {score:.6g}, {'measured' if measured else 'modelled'}",
-        )
+    if incumbent is None or scored(incumbent) is None:
+        how = "measured" if measured else "modelled"
+        reason = f"the first kernel that passes, score {score.score:.6g}, {how}"
+        return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=reason)
     if differing := differences(candidate.conditions, conditions_of(incumbent)):
         raise ValueError(f"not comparable, these differ: {', '.join(differing)}")
-    if measured:
-        if candidate.paired is None:
-            raise ValueError(
-                f"{candidate.conditions.evaluator} scores are measured: one median against another decides nothing"
-            )
-        return _paired(candidate.paired, incumbent)
-    against = f"row {incumbent.id} at {incumbent.commit[:10]}"
-    times = f"{_milliseconds(incumbent.median_ms)} -> {_milliseconds(candidate.score.latency_ms)} ms, modelled"
-    by = abs(score - bar) / bar * 100
-    if score == bar:
-        reason = f"score {score:.6g} is the same to the last digit as {against}, modelled"
-        return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
-    told = compare(of_score(candidate.score), of_row(incumbent))
-    if told.same:
-        reason = f"score {score:.6g} counts as the same as {bar:.6g} of {against} ({times}): {told.reason}"
-        return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
-    if score > bar:
-        reason = f"score {score:.6g} beats {bar:.6g} of {against} by {by:.3g} % ({times}); {told.reason}"
+    if not measured:
+        return _modelled(score, incumbent, accept_trade=accept_trade)
+    if candidate.paired is None:
+        on = candidate.conditions.evaluator
+        raise ValueError(f"{on} scores are measured: one median against another decides nothing")
+    return _paired(candidate.paired, incumbent)
+
+
+def _modelled(score: Score, incumbent: Row, *, accept_trade: bool) -> Ruling:
+    """The ruling on a modelled score beside that of ``incumbent``, which has one."""
+    new, bar = score.score, float(incumbent.score)
+    against = f"{bar:.6g} of row {incumbent.id} at {incumbent.commit[:10]}"
+    times = f"{_milliseconds(incumbent.median_ms)} -> {_milliseconds(score.latency_ms)} ms, modelled"
+    by = abs(new - bar) / bar * 100
+    if new == bar:
+        return _not_better(f"score {new:.6g} is the same to the last digit as {against}, modelled")
+    comparison = compare(of_score(score), of_row(incumbent))
+    if comparison.same and new > bar and accept_trade:
+        reason = f"score {new:.6g} beats {against} by {by:.3g} % ({times}); a trade, accepted on purpose"
+        return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=f"{reason}: {comparison.reason}")
+    if comparison.same:
+        insist = "; --accept-trade keeps it on purpose" if new > bar else ""
+        return _not_better(f"score {new:.6g} counts as the same as {against} ({times}): {comparison.reason}{insist}")
+    if new > bar:
+        reason = f"score {new:.6g} beats {against} by {by:.3g} % ({times}); {comparison.reason}"
         return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=reason)
-    reason = f"score {score:.6g} is {by:.3g} % below {bar:.6g} of {against} ({times})"
+    return _not_better(f"score {new:.6g} is {by:.3g} % below {against} ({times})")
+
+
+def _not_better(reason: str) -> Ruling:
     return Ruling(decision=Decision.REVERTED, status=Status.NOT_BETTER, reason=reason)
 
 

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ratchet.loop import ledger
-from ratchet.loop.history import ROWS, History, tip_ref
+from ratchet.loop.history import History
 from ratchet.loop.ledger import Addition, writing
+from ratchet.loop.refs import ROWS, tip_ref
 from ratchet.values import Decision, Row
 from ratchet.values.status import Refusal, Status
 
@@ -70,7 +71,7 @@ def record(history: History, row: Row, plan: Plan) -> Enacted:
     path = history.root / ledger.NAME
     data = ledger.load_bytes(path)
     added = ledger.addition(data, row)
-    history.store(added.line.encode())  # before the append: after it, space must not run out
+    history.objects.store(added.line.encode())  # before the append: after it, space must not run out
     pending = _Pending(id=row.id, plan=plan, added=added)
     _save(history, pending)
     try:
@@ -96,14 +97,14 @@ def recover(history: History) -> tuple[str, ...]:
     if pending is None:
         return ()
     row = ledger.parse_row(pending.added.line)
-    branch, head = pending.plan.branch, history.head()
-    if head.branch != branch and history.resolve(branch) is not None:
+    branch, head = pending.plan.branch, history.checks.head()
+    if head.branch != branch and history.refs.resolve(branch) is not None:
         name = branch.removeprefix("refs/heads/")
         message = f"experiment {row.id} on branch {name} was cut off: `git switch {name}` and run again to finish it"
         raise Refusal(Status.OPERATION_UNDER_WAY, message)
     if head.branch != branch:  # its branch is gone, and the ledger with it; git keeps the row
-        blob = history.store(pending.added.line.encode())
-        history.set_refs({ROWS + row.id: blob})
+        blob = history.objects.store(pending.added.line.encode())
+        history.refs.point({ROWS + row.id: blob})
         _clear(history)
         return (f"experiment {row.id} was cut off and its branch is gone; its row is in {ROWS}{row.id}",)
     ledger.write(history.root / ledger.NAME, pending.added)
@@ -121,15 +122,15 @@ def _finish(history: History, pending: _Pending) -> Enacted:
     """All that follows the append; may be repeated."""
     plan = pending.plan
     row = ledger.parse_row(pending.added.line)
-    blob = history.store(pending.added.line.encode())
-    history.set_refs({ROWS + row.id: blob, tip_ref(plan.branch): blob})
+    blob = history.objects.store(pending.added.line.encode())
+    history.refs.point({ROWS + row.id: blob, tip_ref(plan.branch): blob})
     notes: list[str] = []
     if plan.move:
         if not _move(history, pending.id, plan):
             return _correct(history, pending, row)
-        if history.resolve(plan.branch) == plan.new:
+        if history.refs.resolve(plan.branch) == plan.new:
             paths = (plan.kernel, plan.lock, ledger.NAME)
-            if note := history.sync_index(old=plan.old, new=plan.new, paths=paths, judged=_blobs(plan)):
+            if note := history.files.sync_index(old=plan.old, new=plan.new, paths=paths, judged=_blobs(plan)):
                 notes.append(note)
     if plan.restore_kernel or plan.restore_lock:
         notes += _restore(history, plan)
@@ -140,11 +141,11 @@ def _finish(history: History, pending: _Pending) -> Enacted:
 def _move(history: History, name: str, plan: Plan) -> bool:
     """Moves the branch by compare-and-swap; False if it stands elsewhere. True as well if it moved on from ``new``."""
     try:
-        history.move_branch(plan.branch, new=plan.new, old=plan.old, reason=f"ratchet: keep {name}")
+        history.refs.move_branch(plan.branch, new=plan.new, old=plan.old, reason=f"ratchet: keep {name}")
     except Refusal as refusal:
         if refusal.status is not Status.BRANCH_MOVED:
             raise
-        return history.is_ancestor(plan.new, plan.branch)
+        return history.refs.is_ancestor(plan.new, plan.branch)
     return True
 
 
@@ -154,7 +155,7 @@ def _correct(history: History, pending: _Pending, row: Row) -> Enacted:
     reason = f"corrects row {row.id}: the branch had moved from {pending.plan.old[:10]}, so its commit was not kept"
     correction = dataclasses.replace(
         row,
-        id=history.reserve_id(rows[-1].id, row.commit),
+        id=history.refs.reserve_id(rows[-1].id, row.commit),
         decision=Decision.JUDGED,
         reason=reason,
         time=ledger.utc_now(),
@@ -165,19 +166,19 @@ def _correct(history: History, pending: _Pending, row: Row) -> Enacted:
 
 
 def _restore(history: History, plan: Plan) -> list[str]:
-    if history.resolve(plan.branch) != plan.old:
+    if history.refs.resolve(plan.branch) != plan.old:
         return [f"the branch has moved since: {plan.kernel} was left as it is"]
     notes = []
     if plan.restore_kernel:
-        entry = history.entry(plan.old, plan.kernel)
+        entry = history.objects.entry(plan.old, plan.kernel)
         if entry is None:
             notes.append(f"{plan.kernel} is not in HEAD, so there is nothing to go back to: it was left as it is")
-        elif not history.restore(plan.kernel, blob=entry.blob, judged=plan.judged):
+        elif not history.files.restore(plan.kernel, blob=entry.blob, judged=plan.judged):
             notes.append(f"{plan.kernel} was changed while it was judged, so it was left as it is and not restored")
-    if plan.restore_lock and not history.restore(plan.lock, blob=plan.lock_back, judged=plan.lock_now):
+    if plan.restore_lock and not history.files.restore(plan.lock, blob=plan.lock_back, judged=plan.lock_now):
         notes.append(f"{plan.lock} was changed while the kernel was judged, so it was left as it is")
     staged = (plan.kernel, plan.lock) if plan.restore_kernel else (plan.lock,)
-    if note := history.sync_index(old=plan.old, new=plan.old, paths=staged, judged=_blobs(plan)):
+    if note := history.files.sync_index(old=plan.old, new=plan.old, paths=staged, judged=_blobs(plan)):
         notes.append(note)
     return notes
 

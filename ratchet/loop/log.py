@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.loop import journal, ledger
-from ratchet.loop.history import EXPERIMENTS, REPLACED, Head, History, tip_ref
+from ratchet.loop.checks import Head
+from ratchet.loop.history import History
 from ratchet.loop.ledger import REPAIR
+from ratchet.loop.refs import EXPERIMENTS, REPLACED, tip_ref
 from ratchet.loop.workspace import locked
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
@@ -52,7 +54,7 @@ def load(history: History, head: Head) -> tuple[Row, ...]:
     Raises:
         Refusal: LEDGER_BROKEN.
     """
-    tip = history.tip(head.branch)  # before the file, which may grow meanwhile
+    tip = history.refs.tip(head.branch)  # before the file, which may grow meanwhile
     committed = _committed(history, head)
     data = ledger.load_bytes(history.root / ledger.NAME)
     if data is None:
@@ -80,8 +82,8 @@ def last_id(known: tuple[Row, ...]) -> str:
 
 
 def _committed(history: History, head: Head) -> bytes | None:
-    entry = history.entry(head.commit, ledger.NAME)
-    return history.blob(entry.blob) if entry else None
+    entry = history.objects.entry(head.commit, ledger.NAME)
+    return history.objects.blob(entry.blob) if entry else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +105,13 @@ def verify(root: Path, *, evidence: Callable[[str], str] = lambda _id: "") -> tu
     """
     history = History(root)
     try:
-        known = load(history, history.head())
+        known = load(history, history.checks.head())
     except Refusal as refusal:
         if refusal.status is not Status.LEDGER_BROKEN:
             raise
         return (Finding(broken=True, text=refusal.message),)
-    stored, kept = history.row_lines(), history.refs(EXPERIMENTS)
-    missing = history.unresolved([row.commit for row in known] + [row.kernel_blob for row in known])
+    stored, kept = history.refs.row_lines(), history.refs.under(EXPERIMENTS)
+    missing = history.objects.unresolved([row.commit for row in known] + [row.kernel_blob for row in known])
     findings, absent = [], 0
     if cut_off := journal.unfinished(history):
         findings.append(Finding(broken=False, text=f"experiment {cut_off} was cut off: the next run finishes it"))
@@ -124,7 +126,7 @@ def verify(root: Path, *, evidence: Callable[[str], str] = lambda _id: "") -> tu
         if here and kept.get(row.id) != row.commit:
             findings.append(Finding(broken=True, text=f"row {row.id}: {EXPERIMENTS}{row.id} does not name its commit"))
         if not gone:
-            entry = history.entry(row.commit, row.kernel)
+            entry = history.objects.entry(row.commit, row.kernel)
             if entry is None or entry.blob != row.kernel_blob:
                 text = f"row {row.id}: {row.kernel} in commit {row.commit[:10]} is not the kernel that was judged"
                 findings.append(Finding(broken=True, text=text))
@@ -161,7 +163,7 @@ def rebuild(root: Path) -> Rebuilt:
     """
     history = History(root)
     with locked(history.common_dir, message="rebuild", wait_s=0, progress=lambda _: None):
-        head = history.check_ready()
+        head = history.checks.ready()
         committed = _committed(history, head)
         try:
             from_head = len(ledger.parse(committed)) if committed is not None else 0
@@ -178,12 +180,12 @@ def rebuild(root: Path) -> Rebuilt:
         if data != before and (before is not None or len(lines + further) > 1):
             if before is not None:
                 replaced = REPLACED + ledger.new_id()
-                history.set_refs({replaced: history.store(before)})
+                history.refs.point({replaced: history.objects.store(before)})
             _overwrite(path, data)
         if left_out and len(lines) > 1:
-            history.set_refs({tip_ref(head.branch): history.store(lines[-1].encode())})
+            history.refs.point({tip_ref(head.branch): history.objects.store(lines[-1].encode())})
         elif left_out:
-            history.delete_ref(tip_ref(head.branch))
+            history.refs.delete(tip_ref(head.branch))
         notes = journal.recover(history)
         total = len(ledger.read(path))
     return Rebuilt(rows=total, from_head=from_head, left_out=left_out, replaced=replaced, notes=notes)
@@ -194,8 +196,8 @@ def _following(history: History, head: Head, lines: list[str]) -> tuple[list[str
 
     Where no tip is known, rows are followed for as long as just one comes next.
     """
-    stored = history.row_lines().values()
-    tip = history.tip(head.branch)
+    stored = history.refs.row_lines().values()
+    tip = history.refs.tip(head.branch)
     if tip is None:
         successors: dict[str, list[str]] = {}
         for line in stored:

@@ -1,4 +1,4 @@
-"""From a verdict to its row, and which rows tell the score of a kernel. Pure but for the clock."""
+"""From a verdict to its row, and which rows have the score of a kernel. Pure except for the clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from ratchet.loop import ledger
 from ratchet.loop.decide import Ruling, conditions_of, differences, scored
+from ratchet.loop.journal import Plan
 from ratchet.values import MEASURED, Conditions, Row, Verdict
 
 
@@ -13,22 +14,20 @@ def make_row(
     verdict: Verdict,
     ruling: Ruling,
     *,
+    plan: Plan,
     name: str,
-    commit: str,
     parent: str,
-    kernel: str,
-    kernel_blob: str,
     message: str,
     evidence: str,
 ) -> Row:
     """The row of experiment ``name``; numbers in full, so that they can be compared to the last digit.
 
-    ``previous`` is left empty: the ledger fills it in.
+    ``plan`` names the commit, the kernel and its blob. ``previous`` is left empty: the ledger fills it in.
     """
     score, footprint, conditions = verdict.score, verdict.footprint, verdict.conditions
     samples, paired = verdict.samples, verdict.paired
     return Row(
-        commit=commit,
+        commit=plan.new,
         score=repr(score.score) if score else "",
         status=ruling.status.name,
         median_ms=repr(score.latency_ms) if score else "",
@@ -39,8 +38,8 @@ def make_row(
         note=ledger.note(message),
         id=name,
         time=ledger.utc_now(),
-        kernel=kernel,
-        kernel_blob=kernel_blob,
+        kernel=plan.kernel,
+        kernel_blob=plan.judged,
         evaluator=conditions.evaluator,
         chip=conditions.chip,
         compiler=conditions.compiler,
@@ -67,7 +66,7 @@ def make_row(
 
 
 def newest(rows: tuple[Row, ...], *, kernel: str, blob: str, conditions: Conditions | None = None) -> Row | None:
-    """The newest row that tells the score of ``blob``: under ``conditions``, or under any if None."""
+    """The newest row with the score of ``blob``: under ``conditions``, or under any if None."""
     for row in reversed(rows):
         fits = conditions is None or conditions_of(row) == conditions
         if (row.kernel, row.kernel_blob) == (kernel, blob) and scored(row) is not None and fits:
@@ -103,7 +102,7 @@ def baseline_reason(verdict: Verdict, earlier: Row | None) -> str:
 
 
 def no_change_reason(row: Row) -> str:
-    """Why there is nothing to judge: ``row`` tells the score of HEAD's kernel already."""
+    """Why there is nothing to judge: ``row`` has the score of HEAD's kernel already."""
     return (
         f"{row.kernel} is what HEAD has (blob {row.kernel_blob[:10]}), and row {row.id} judged it already: score "
         f"{row.score}, under the same evaluator ({row.evaluator}, {row.chip}), compiler ({row.compiler}), seal "

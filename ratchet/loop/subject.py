@@ -9,7 +9,10 @@ from pathlib import Path
 
 from ratchet.candidate.problem import lock_path
 from ratchet.loop import ledger
-from ratchet.loop.history import EXPERIMENTS, Entry, Head, History
+from ratchet.loop.checks import Head
+from ratchet.loop.history import History
+from ratchet.loop.objects import Entry
+from ratchet.loop.refs import EXPERIMENTS
 from ratchet.values.status import Refusal, Status
 
 NEEDED_BYTES = 1 << 20
@@ -48,8 +51,8 @@ class Subject:
         Raises:
             Refusal: NOT_FOUND, USAGE.
         """
-        committed = self.history.entry(head.commit, self.kernel)
-        entry = self.history.file_entry(self.kernel, committed)
+        committed = self.history.objects.entry(head.commit, self.kernel)
+        entry = self.history.files.entry(self.kernel, committed)
         if entry is None:
             back = f"`git checkout HEAD -- {self.kernel}`, or " if committed else ""
             raise Refusal(Status.NOT_FOUND, f"there is no file {self.kernel}: {back}name another with --kernel")
@@ -57,21 +60,21 @@ class Subject:
 
     def lock_blob(self) -> str | None:
         """The problem lock as it stands in the work tree, stored in git; None if there is none."""
-        entry = self.history.file_entry(self.lock, None)
+        entry = self.history.files.entry(self.lock, None)
         return entry.blob if entry else None
 
     def commit(self, head: Head, entry: Entry, name: str, message: str) -> str:
         """The commit of experiment ``name``: HEAD, the kernel, its problem lock and the ledger so far; with its ref."""
         history = self.history
         files = {self.kernel: entry}
-        lock = history.file_entry(self.lock, history.entry(head.commit, self.lock))
+        lock = history.files.entry(self.lock, history.objects.entry(head.commit, self.lock))
         if lock is not None:
             files[self.lock] = lock
         rows = ledger.load_bytes(history.root / ledger.NAME)
         if rows is not None:
-            files[ledger.NAME] = Entry(mode="100644", blob=history.store(rows))
-        commit = history.commit(parent=head.commit, files=files, message=message)
-        history.set_refs({EXPERIMENTS + name: commit})
+            files[ledger.NAME] = Entry(mode="100644", blob=history.objects.store(rows))
+        commit = history.objects.commit(parent=head.commit, files=files, message=message)
+        history.refs.point({EXPERIMENTS + name: commit})
         return commit
 
     def check_room(self) -> None:

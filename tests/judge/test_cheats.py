@@ -15,6 +15,7 @@ from prepare import judge
 from ratchet.candidate import room
 from ratchet.candidate.problem import encode, lock_path
 from ratchet.child import Limits
+from ratchet.judge.request import Request
 from ratchet.judge.workers import Workers
 from ratchet.values import Conditions
 from ratchet.values.status import Status
@@ -30,7 +31,9 @@ CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="",
 def judged(root, source, workers, **options):
     kernel = root / "kernel.py"
     kernel.write_text(source)
-    return judge(kernel, root=root, kernel_rel="kernel.py", conditions=CONDITIONS, workers=workers, **options)
+    return judge(
+        Request(kernel=kernel, root=root, kernel_rel="kernel.py", conditions=CONDITIONS, **options), workers=workers
+    )
 
 
 def files(root):

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ratchet.candidate.problem import lock_path
 from ratchet.loop import ledger
-from ratchet.loop.experiment import Outcome, run_experiment
+from ratchet.loop.experiment import Idea, run_experiment
+from ratchet.loop.outcome import Outcome
 from ratchet.values import Against, Conditions, Row, Score, Verdict
 from ratchet.values.status import Status
 
@@ -56,6 +57,10 @@ class Stage:
     kernel: str = "kernel.py"
     conditions: Conditions = CONDITIONS
     seal: str = "5ea1"
+    sealed: tuple[str, ...] = ()
+    """Paths of the judge's files."""
+    evidence: Callable[[str], str] = lambda _id: ""
+    """The digest of an experiment's evidence."""
     freezes: bool = False
     """The judge writes a problem lock where there is none."""
     during: Callable[[], None] = lambda: None
@@ -102,28 +107,40 @@ class Stage:
     def rows(self) -> tuple[Row, ...]:
         return ledger.read(self.ledger)
 
-    def judge(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str, against: Against | None = None) -> Verdict:
-        text = kernel_path.read_text()
-        self.judged.append(text)
-        if self.freezes and not self.lock.exists():
-            self.lock.write_text('{"problem": "frozen"}\n')
-        self.during()
-        return verdict_of(text, kernel_rel, self.conditions)
-
-    def run(self, message: str = "an idea", **options: object) -> Outcome:
-        arguments: dict[str, object] = {
-            "root": self.root,
-            "kernel": Path(self.kernel),
-            "message": message,
-            "judge": self.judge,
-            "conditions": lambda _kernel: self.conditions,
-            "seal": lambda: self.seal,
-            **options,
-        }
-        return run_experiment(**arguments)  # type: ignore[arg-type]
+    def run(self, message: str = "an idea", *, idea: Idea | None = None, **options: object) -> Outcome:
+        """One experiment, by the stage's own judge unless another is given."""
+        arguments = {"root": self.root, "kernel": Path(self.kernel), "judge": StageJudge(self), **options}
+        return run_experiment(idea or Idea(message=message), **arguments)  # type: ignore[arg-type]
 
     def status(self) -> list[str]:
         return self.git("status", "--porcelain").splitlines()
 
     def head(self) -> str:
         return self.git("rev-parse", "HEAD")
+
+
+class StageJudge:
+    """A ``Judge`` that reads its verdict from the kernel file."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    def judge(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str, against: Against | None = None) -> Verdict:
+        stage, text = self.stage, kernel_path.read_text()
+        stage.judged.append(text)
+        if stage.freezes and not stage.lock.exists():
+            stage.lock.write_text('{"problem": "frozen"}\n')
+        stage.during()
+        return verdict_of(text, kernel_rel, stage.conditions)
+
+    def conditions(self, kernel_rel: str) -> Conditions:
+        return self.stage.conditions
+
+    def seal(self) -> str:
+        return self.stage.seal
+
+    def sealed_paths(self) -> tuple[str, ...]:
+        return self.stage.sealed
+
+    def evidence(self, evidence_id: str) -> str:
+        return self.stage.evidence(evidence_id)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.loop.compare import Modelled, compare, of_row, of_score, trade
+from ratchet.loop.compare import ModelledLatency, compare, of_row, of_score, trade
 from ratchet.loop.decide import decide
 from ratchet.values import Band, Decision, Score
 from ratchet.values.status import Status
@@ -15,9 +15,9 @@ from tests.loop.test_decide import row, verdict
 TIMES = st.floats(0.001, 100)
 
 
-def modelled(issued: float, wait: float, width: float = 0.06) -> Modelled:
+def modelled(issued: float, wait: float, width: float = 0.06) -> ModelledLatency:
     latency = issued + wait
-    return Modelled(latency=latency, wait=wait, low=latency / (1 + width), high=latency * (1 + width))
+    return ModelledLatency(latency=latency, wait=wait, low=latency / (1 + width), high=latency * (1 + width))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def modelled(issued: float, wait: float, width: float = 0.06) -> Modelled:
         (modelled(1.0, 0.2), modelled(1.4, 0.1), False, "do not overlap"),
     ],
 )
-def test_the_rule(one: Modelled, other: Modelled, same: bool, why: str) -> None:
+def test_the_rule(one: ModelledLatency, other: ModelledLatency, same: bool, why: str) -> None:
     told = compare(one, other)
     assert told.same is same
     assert why in told.reason
@@ -67,9 +67,22 @@ def test_a_trade_within_the_band_is_reverted_and_says_so() -> None:
     traded = decide(replace(verdict(1000.0), score=score(1020.0, 1.98, 0.4)), incumbent)
     assert (traded.decision, traded.status) == (Decision.REVERTED, Status.NOT_BETTER)
     assert "+0.0800 ms of issued cycles against -0.1000 ms of waiting" in traded.reason
+    assert "--accept-trade" in traded.reason
     plain = decide(replace(verdict(1000.0), score=score(1020.0, 1.98, 0.48)), incumbent)
     assert (plain.decision, plain.status) == (Decision.KEPT, Status.PASS)
     assert "nothing is traded" in plain.reason
+
+
+def test_a_trade_is_kept_where_it_is_accepted_on_purpose() -> None:
+    incumbent = replace(
+        row(1000.0), median_ms="2.0", wait_ms="0.5", band_low_ms=repr(2.0 / 1.06), band_high_ms=repr(2.0 * 1.06)
+    )
+    faster = decide(replace(verdict(1000.0), score=score(1020.0, 1.98, 0.4)), incumbent, accept_trade=True)
+    assert (faster.decision, faster.status) == (Decision.KEPT, Status.PASS)
+    assert "a trade, accepted on purpose" in faster.reason
+    slower = decide(replace(verdict(1000.0), score=score(980.0, 2.02, 0.4)), incumbent, accept_trade=True)
+    assert (slower.decision, slower.status) == (Decision.REVERTED, Status.NOT_BETTER), "slower is never kept"
+    assert "--accept-trade" not in slower.reason
 
 
 def test_a_score_and_its_row_are_the_same_numbers() -> None:

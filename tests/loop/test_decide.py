@@ -7,11 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.loop.decide import Ruling, decide, scored
+from ratchet.loop.journal import Plan
 from ratchet.loop.rows import make_row
 from ratchet.values import Conditions, Decision, Row, Score, Verdict
 from ratchet.values.status import Status
 from tests.loop.stage import CONDITIONS
 
+PLAN = Plan(
+    branch="refs/heads/main",
+    old="o",
+    new="c" * 40,
+    kernel="kernel.py",
+    judged="b",
+    lock="l",
+    lock_now=None,
+    lock_back=None,
+)
 NUMBERS = st.floats() | st.floats(1, 1e4) | st.sampled_from([0.0, -1.0, 1000.0, math.nextafter(1000.0, 2000.0)])
 FAILURES = [status for status in Status if status not in (Status.PASS, Status.USAGE) and status.exit_code < 50]
 TROUBLES = [status for status in Status if status.exit_code >= 50 or status is Status.USAGE]
@@ -33,7 +44,7 @@ def row(score: float | None, status: Status = Status.PASS, conditions: Condition
     judged = verdict(score, Status.PASS if score is not None else status, conditions)
     return make_row(
         judged, Ruling(decision=Decision.BASELINE, status=status, reason=""), name="20261121-031500-1a2b",
-        commit="c" * 40, parent="p", kernel="kernel.py", kernel_blob="b", message="m", evidence="",
+        plan=PLAN, parent="p", message="m", evidence="",
     )  # fmt: skip
 
 

@@ -104,11 +104,11 @@ def test_two_at_once_both_come_through(stage: Stage) -> None:
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from tests.loop.stage import Stage\n"
-        "from ratchet.loop.experiment import judge_only\n"
+        "from tests.loop.stage import Stage, StageJudge\n"
+        "from ratchet.loop.judge_only import judge_only\n"
         "stage = Stage(root=Path(sys.argv[1]))\n"
         "for _ in range(3):\n"
-        "    judge_only(root=stage.root, kernel=Path('kernel.py'), judge=stage.judge)\n"
+        "    judge_only(root=stage.root, kernel=Path('kernel.py'), judge=StageJudge(stage))\n"
     )
     command = [sys.executable, "-c", code, str(stage.root)]
     processes = [subprocess.Popen(command, cwd=REPOSITORY) for _ in range(2)]

@@ -412,7 +412,8 @@ def test_verify_finds_what_git_lost(stage: Stage) -> None:
 
 
 def test_verify_says_whose_evidence_changed(stage: Stage) -> None:
-    row = stage.run("baseline", evidence=lambda _id: "0123").row
+    stage.evidence = lambda _id: "0123"
+    row = stage.run("baseline").row
     for there in ("0123", ""):  # as it was; pruned
         assert log.verify(stage.root, evidence=lambda _id, there=there: there) == ()
     (finding,) = log.verify(stage.root, evidence={row.id: "4567"}.__getitem__)

@@ -6,12 +6,12 @@ import math
 import pytest
 
 from ratchet.loop.decide import decide
-from ratchet.loop.history import EXPERIMENTS
+from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons
 from ratchet.measure import stats
 from ratchet.values import Against, Conditions, Decision, Launch, Paired, Samples, Verdict
 from ratchet.values.status import Refusal, Status
-from tests.loop.stage import CONDITIONS, Stage, kernel_text, verdict_of
+from tests.loop.stage import CONDITIONS, Stage, StageJudge, kernel_text, verdict_of
 from tests.loop.test_decide import row, verdict
 
 MEASURED = dataclasses.replace(CONDITIONS, evaluator="cpu", chip="a CPU, 2 cores")
@@ -68,14 +68,14 @@ def test_every_look_draws_on_the_budget() -> None:
     assert comparisons(known, {"b", "interrupted", "another"}) == 3
 
 
-class Bench:
+class Bench(StageJudge):
     """A judge that measures: what the launches say stands in the kernel file as ``GAIN``."""
 
     def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+        super().__init__(stage)
         self.asked: list[tuple[str, int] | None] = []
 
-    def __call__(self, kernel_path, *, kernel_rel, evidence_id, against: Against | None = None) -> Verdict:
+    def judge(self, kernel_path, *, kernel_rel, evidence_id, against: Against | None = None) -> Verdict:
         text = kernel_path.read_text()
         self.asked.append((against.kernel.read_text(), against.test) if against else None)
         if "INTERRUPT" in text:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.loop.experiment import Idea
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
@@ -165,12 +166,14 @@ def test_ignored_files_are_not_dirty(stage: Stage) -> None:
 
 def test_an_edited_judge(stage: Stage) -> None:
     (stage.root / "other.txt").write_text("a lenient judge\n")
-    refused(stage, Status.SEAL_BROKEN, "other.txt", sealed=("other.txt",))
+    stage.sealed = ("other.txt",)
+    refused(stage, Status.SEAL_BROKEN, "other.txt")
 
 
 def test_a_file_of_the_judge_is_no_kernel(stage: Stage) -> None:
     (stage.root / "other.txt").write_text("a lenient judge\n")
-    refused(stage, Status.USAGE, "other.txt is a file of the judge", kernel=Path("other.txt"), sealed=("other.txt",))
+    stage.sealed = ("other.txt",)
+    refused(stage, Status.USAGE, "other.txt is a file of the judge", kernel=Path("other.txt"))
 
 
 def test_a_judge_that_changes_while_it_judges(stage: Stage) -> None:
@@ -222,7 +225,7 @@ def test_a_kernel_elsewhere(stage: Stage, kernel: str) -> None:
 def test_a_verdict_that_says_interrupted(stage: Stage) -> None:
     stage.write('STATUS = "INTERRUPTED"\n')
     with pytest.raises(Refusal) as refusal:
-        stage.run("an idea", new_problem=True)
+        stage.run(idea=Idea(message="an idea", new_problem=True))
     assert refusal.value.status is Status.INTERRUPTED
     assert stage.rows() == ()
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ratchet.loop import ledger, log
-from ratchet.loop.experiment import judge_only
+from ratchet.loop.experiment import Idea
+from ratchet.loop.judge_only import judge_only
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
-from tests.loop.stage import Stage, kernel_text
+from tests.loop.stage import Stage, StageJudge, kernel_text
 
 
 def test_baseline_then_no_change(stage: Stage) -> None:
@@ -217,7 +218,7 @@ def test_the_frozen_problem_changes_only_on_purpose(stage: Stage) -> None:
     stage.git("checkout", "HEAD", "--", stage.lock.name)
     stage.lock.unlink()
     stage.write(kernel_text(10.0))
-    outcome = stage.run("a new problem", new_problem=True)
+    outcome = stage.run(idea=Idea(message="a new problem", new_problem=True))
     assert outcome.decision == Decision.KEPT
     assert outcome.incumbent is None
     assert stage.status() == [" M results.tsv"]
@@ -229,7 +230,7 @@ def test_a_new_problem_that_fails_leaves_the_old_one(stage: Stage) -> None:
     old = stage.lock.read_text()
     stage.write('STATUS = "WEAK_PROBLEM"\n')
     stage.during = lambda: stage.lock.write_text("weak")  # type: ignore[assignment,return-value]
-    outcome = stage.run("a weak problem", new_problem=True)
+    outcome = stage.run(idea=Idea(message="a weak problem", new_problem=True))
     assert outcome.decision == Decision.REVERTED
     assert stage.lock.read_text() == old
     assert stage.read() == kernel_text(1000.0)
@@ -464,7 +465,7 @@ def test_judging_only_leaves_branch_index_and_files_alone(stage: Stage) -> None:
     stage.write(kernel_text(700.0))
     (stage.root / "other.txt").write_text("changed too\n")
     before = stage.head(), stage.status(), stage.git("branch")
-    outcome = judge_only(root=stage.root, kernel=Path("kernel.py"), judge=stage.judge)
+    outcome = judge_only(root=stage.root, kernel=Path("kernel.py"), judge=StageJudge(stage))
     assert (outcome.status, outcome.decision) == (Status.PASS, Decision.JUDGED)
     assert (stage.head(), stage.status()[:2], stage.git("branch")) == before
     (row,) = stage.rows()

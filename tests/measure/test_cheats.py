@@ -1,7 +1,7 @@
 """Cheats against timers, by the whole judge in measured mode, on the CPU.
 
 A file in ``cheats`` is put behind ``examples/cpu_attention/kernel.py``. What ends as PASS is harmless: no Python of a
-kernel file lives where anything is timed or compared. ``test_turns.py`` has the same cheats inside a program, as if
+kernel file lives where anything is timed or compared. ``test_rounds.py`` has the same cheats inside a program, as if
 it could hold them; ``tests/loop/test_measured.py`` has number 25, which is no file's.
 """
 
@@ -12,7 +12,8 @@ import pytest
 
 from prepare import ROOT, judge
 from ratchet.chips import V5E
-from ratchet.judge import measuring
+from ratchet.judge.measured import Measured
+from ratchet.judge.request import Request
 from ratchet.judge.workers import Workers
 from ratchet.measure import session
 from ratchet.values import Against, Conditions
@@ -53,7 +54,9 @@ def briefly(monkeypatch):
 def judged(root, source, workers, **options):
     kernel = root / "kernel.py"
     kernel.write_text(source)
-    return judge(kernel, root=root, kernel_rel="kernel.py", conditions=CONDITIONS, workers=workers, **options)
+    return judge(
+        Request(kernel=kernel, root=root, kernel_rel="kernel.py", conditions=CONDITIONS, **options), workers=workers
+    )
 
 
 def test_an_honest_kernel_is_timed_and_its_values_are_checked(honest):
@@ -106,10 +109,10 @@ def test_timed_values_that_are_wrong_are_refused(honest, workers, monkeypatch):
     """Had a program been right when it was checked and wrong when timed, its outputs would still be compared."""
     root, _ = honest
 
-    def check(self, problem, artefact, *, freeze):
+    def values(self, problem, artefact):
         return self.exam.check_problem(problem), ""
 
-    monkeypatch.setattr(measuring.Bench, "check", check)
+    monkeypatch.setattr(Measured, "values", values)
     verdict = judged(root, edited(BASE, ("rescale = jnp.exp(m - new)", "rescale = jnp.exp(m - new) * 0.9")), workers)
     assert verdict.status in (Status.WRONG_VALUES, Status.NOT_FINITE), verdict.reason
     assert "timed" in verdict.reason

@@ -11,7 +11,7 @@ from jax.experimental import pallas as pl
 
 from prepare import ROOT
 from ratchet.candidate import worker
-from ratchet.judge import measuring
+from ratchet.judge.measured import check_program
 from ratchet.values.status import Refusal, Status
 from tests.hlo_texts import hlo_of
 
@@ -82,8 +82,8 @@ def call(name: str, op_name: str = "jit(f)/x") -> str:
 
 def test_compiled_programs_are_asked_for_kernels_and_host_calls():
     for name in ("__gpu$xla.gpu.triton", "mosaic_gpu_v2"):
-        assert measuring.check_program("cuda", hlo_of(call(name))) == (name,)
-    assert measuring.check_program("cpu", hlo_of(DOT)) == ()
+        assert check_program("cuda", hlo_of(call(name))) == (name,)
+    assert check_program("cpu", hlo_of(DOT)) == ()
     spoofed = call("__cublas$gemm", r"custom-call(custom_call_target=\"mosaic_gpu\"")
     for platform, text, status in (
         ("cuda", DOT, Status.NOT_A_KERNEL),
@@ -93,5 +93,5 @@ def test_compiled_programs_are_asked_for_kernels_and_host_calls():
         ("cpu", "%t = token[] after-all()\n %y = ((f32[8]), token[]) infeed(%t)", Status.HOST_CALLBACK),
     ):
         with pytest.raises(Refusal) as caught:
-            measuring.check_program(platform, hlo_of(text))
+            check_program(platform, hlo_of(text))
         assert caught.value.status is status, text

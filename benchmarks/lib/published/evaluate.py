@@ -14,7 +14,7 @@ from benchmarks.lib.published.fit import Chips, Timed, modelled_ms
 from benchmarks.lib.published.work import grouped_steps, null_ms, step_flops, work
 from ratchet.account import band
 from ratchet.chips import CHIPS
-from ratchet.loop.compare import Modelled, compare
+from ratchet.loop.compare import ModelledLatency, compare
 
 LEAST_WALL_MS = 0.5
 """Wall-clock timings under this say little of the program: the dispatch is most of them."""
@@ -198,12 +198,12 @@ def coverage(predictions: Sequence[Prediction], factors: Mapping[str, float]) ->
     ]
 
 
-def as_modelled(prediction: Prediction, widths: Mapping[str, float]) -> Modelled:
+def as_modelled(prediction: Prediction, widths: Mapping[str, float]) -> ModelledLatency:
     """A prediction as the decision rule sees a score."""
     clock = CHIPS[prediction.row.case.chip].clock_hz
     ms, factor = prediction.device_ms, 1 + widths[prediction.regime]
     issued = prediction.row.tape.facts["executed_bundles"] / clock * 1e3
-    return Modelled(latency=ms, wait=ms - issued, low=ms / factor, high=ms * factor)
+    return ModelledLatency(latency=ms, wait=ms - issued, low=ms / factor, high=ms * factor)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,116 @@
+"""What one verdict is made with: children, a folder for evidence, and the evaluators that its conditions name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ratchet.candidate import room
+from ratchet.candidate.platforms import PLATFORMS
+from ratchet.candidate.problem import Problem, encode
+from ratchet.judge.correctness import Examiner
+from ratchet.judge.evaluator import Evaluator
+from ratchet.judge.evidence import keep
+from ratchet.judge.measured import Measured
+from ratchet.judge.modelled import Modelled
+from ratchet.judge.request import Request
+from ratchet.judge.steps import INTERNAL_ERROR, Steps
+from ratchet.judge.workers import Workers
+from ratchet.measure import devices
+from ratchet.values import MEASURED, Artefact
+from ratchet.values.status import Refusal, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """The tools of one verdict."""
+
+    request: Request
+    source: bytes
+    """The kernel file."""
+    freeze: bool
+    """Whether the file's own problem is frozen, because it has none yet or a new one is wanted."""
+    workers: Workers
+    work: Path
+    """Evidence while judging."""
+    model: Modelled | None
+    """None where nothing is modelled: on a CPU or GPU."""
+    device: Measured | None
+    """None where no device is timed."""
+
+    @property
+    def evaluator(self) -> Evaluator[Any, Any]:
+        """The one whose platform kernels are exported for, and whose values count."""
+        evaluator: Evaluator[Any, Any] | None = self.model or self.device
+        if evaluator is None:
+            raise Refusal(Status.USAGE, f"{self.request.conditions.evaluator} is no evaluator")
+        return evaluator
+
+    @property
+    def timed(self) -> str:
+        """What timed the kernel, in words: the device where there is one."""
+        return (self.device or self.evaluator).timed
+
+    def trace(self) -> tuple[tuple[Artefact, Problem | None], str]:
+        """The first step of a verdict: the kernel file, traced and exported in its jail."""
+        traced = room.step(
+            self.source,
+            self.request.kernel.name,
+            child=self.workers.candidate(),
+            freeze=self.freeze,
+            platform=self.evaluator.platform,
+        )
+        self.workers.prepare_next()
+        return traced
+
+    def record(self, steps: Steps, frozen: Problem | None) -> None:
+        """Write down what is to stay: evidence, and the problem that a kernel which passed was frozen with."""
+        if steps.internal_error:
+            self.work.mkdir(parents=True, exist_ok=True)
+            (self.work / INTERNAL_ERROR).write_text(steps.internal_error)
+        if self.request.evidence is not None and self.work.exists():
+            keep(self.work, self.request.evidence)
+        if steps.passed and frozen is not None:
+            self.request.lock.write_bytes(encode(frozen))
+
+
+@contextlib.contextmanager
+def opened(request: Request, workers: Workers | None, note: Callable[[str], None]) -> Iterator[Bench]:
+    """The bench for ``request``; children are started, unless ``workers`` that somebody keeps are given.
+
+    ``note`` is called with what a running step does.
+    """
+    on = request.conditions.evaluator
+    modelled = PLATFORMS.get(on, "tpu") == "tpu"
+    source = request.kernel.read_bytes()
+    freeze = request.new_problem or not request.lock.exists()
+    with contextlib.ExitStack() as stack:
+        workers = workers or stack.enter_context(Workers(request.chip, compiles=modelled))
+        work = workers.folder("program")
+        compiler = "" if modelled else devices.compiler(on)
+        exam = Examiner(workers=workers, root=request.root, evidence=work, compiler=compiler, progress=note)
+        model = Modelled(chip=request.chip, workers=workers, exam=exam, work=work, freeze=freeze, deep=request.deep)
+        device = Measured(
+            evaluator=on,
+            workers=workers,
+            exam=exam,
+            work=work,
+            freeze=freeze,
+            deep=request.deep,
+            budget_s=request.budget_s,
+            capture=request.capture,
+            against=request.against,
+        )
+        stack.callback(device.close)
+        yield Bench(
+            request=request,
+            source=source,
+            freeze=freeze,
+            workers=workers,
+            work=work,
+            model=model if modelled else None,
+            device=device if on in MEASURED else None,
+        )

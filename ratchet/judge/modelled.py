@@ -1,0 +1,58 @@
+"""The model as an evaluator: the Mosaic module is executed for its values, the compiled schedule for its cycles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.candidate.problem import Problem
+from ratchet.chips import Chip
+from ratchet.compiler import compile as compiling
+from ratchet.judge import latency, roofline
+from ratchet.judge.correctness import Examiner
+from ratchet.judge.workers import Workers
+from ratchet.values import Artefact, Parity, Program, Score, Timeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modelled:
+    """An ``Evaluator`` that needs no device: a TPU is modelled."""
+
+    chip: Chip
+    workers: Workers
+    exam: Examiner
+    work: Path
+    """Where the compiler's texts go."""
+    freeze: bool
+    deep: bool
+
+    @property
+    def platform(self) -> str:
+        return "tpu"
+
+    @property
+    def timed(self) -> str:
+        return "by the schedule machine"
+
+    @property
+    def peak(self) -> Chip:
+        return self.chip
+
+    def compile(self, artefact: Artefact) -> tuple[Program, str]:
+        """A step of a verdict: the program that the TPU compiler makes for this chip."""
+        return compiling.step(artefact, self.chip, self.work, self.workers.compiler)
+
+    def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:
+        """A step of a verdict: what the artefact's own Mosaic module computes, executed on the CPU."""
+        return self.exam.step(problem, artefact, freeze=self.freeze, deep=self.deep)
+
+    def latency(self, problem: Problem, built: Program) -> tuple[Timeline, str]:
+        """A step of a verdict: the schedule machine over the compiled program, on every chip of the problem's mesh."""
+        return latency.step(built, self.chip, problem.mesh, self.exam.steering(problem), detail=self.deep)
+
+    def score(self, problem: Problem, latency: Timeline) -> tuple[Score, str]:
+        """A step of a verdict: the roofline's share of the modelled latency."""
+        return roofline.step(problem, latency, self.chip)
+
+    def close(self) -> None:
+        """Nothing is held that the workers do not hold."""

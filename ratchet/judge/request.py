@@ -1,0 +1,44 @@
+"""What a verdict is asked for: the value that goes from the loop to the judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.candidate.problem import lock_path
+from ratchet.chips import V5E, Chip
+from ratchet.measure.session import BUDGET_SECONDS
+from ratchet.values import Against, Conditions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One kernel file to judge, and how."""
+
+    kernel: Path
+    """The file whose bytes are judged; they do not change meanwhile."""
+    root: Path
+    """Top folder of the repository."""
+    kernel_rel: str
+    """What the file is called in the repository, relative to ``root``. Its problem lock is beside it."""
+    conditions: Conditions
+    """``conditions.evaluator`` says whether the latency is modelled, measured, or both."""
+    chip: Chip = V5E
+    """The chip that the latency is modelled for."""
+    evidence: Path | None = None
+    """Where the compiler's texts and all that was observed go; nowhere if None."""
+    capture: Path | None = None
+    """Measured: where an XProf trace goes."""
+    against: Against | None = None
+    """Measured: the incumbent to time the kernel beside."""
+    budget_s: float = BUDGET_SECONDS
+    """Measured: how long to time beside the incumbent at most, in seconds."""
+    new_problem: bool = False
+    """Freeze this file's problem even where it has one."""
+    deep: bool = False
+    """Execute in a third grid order as well, and keep every step of a window."""
+
+    @property
+    def lock(self) -> Path:
+        """The kernel's problem lock."""
+        return lock_path(self.root / self.kernel_rel)

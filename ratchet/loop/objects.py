@@ -1,0 +1,72 @@
+"""Files and commits as git stores them. Nothing here touches a branch, the user's index or a working file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ratchet.loop.plumbing import Git
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A file as git stores it."""
+
+    mode: str
+    """``100644`` or ``100755``."""
+    blob: str
+
+
+class Objects:
+    """The objects of a repository."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+
+    def entry(self, commit: str, path: str) -> Entry | None:
+        """The file ``path`` in ``commit``, or None if there is no such file."""
+        for record in self._git.output("ls-tree", "-z", "--full-tree", commit, "--", path).split(b"\0"):
+            kind, _, name = record.partition(b"\t")
+            if os.fsdecode(name) == path and kind.startswith(b"100"):
+                mode, _, blob = kind.decode().split(" ")
+                return Entry(mode=mode, blob=blob)
+        return None
+
+    def blob(self, blob: str) -> bytes:
+        """The bytes of a blob."""
+        return self._git.output("cat-file", "blob", blob)
+
+    def store(self, data: bytes) -> str:
+        """Stores ``data`` as it is and returns the blob's hash."""
+        return self._git.line("hash-object", "-w", "--stdin", stdin=data)
+
+    def commit(self, *, parent: str, files: Mapping[str, Entry], message: str) -> str:
+        """A commit on ``parent`` with ``files`` changed; no branch, index or working file is touched."""
+        index = self._git.state_dir / "index"
+        for leftover in (index, index.with_name("index.lock")):
+            leftover.unlink(missing_ok=True)
+        try:
+            self._git.output("read-tree", parent, index=index)
+            self._git.output("update-index", "-z", "--index-info", stdin=index_info(files), index=index)
+            tree = self._git.line("write-tree", index=index)
+        finally:
+            index.unlink(missing_ok=True)
+        text = message.encode("utf-8", "backslashreplace")  # git reads bytes that are not UTF-8 as Latin-1
+        return self._git.line("commit-tree", tree, "-p", parent, "-F", "-", stdin=text)
+
+    def unresolved(self, names: Iterable[str]) -> set[str]:
+        """Those of ``names`` that are not hashes of objects that are here."""
+        names = set(names)
+        asked = [name for name in names if re.fullmatch("[0-9a-f]{40,64}", name)]
+        out = self._git.output("cat-file", "--batch-check", stdin="".join(f"{name}\n" for name in asked).encode())
+        here = {name for name, answer in zip(asked, out.splitlines(), strict=True) if not answer.endswith(b" missing")}
+        return names - here
+
+
+def index_info(files: Mapping[str, Entry]) -> bytes:
+    """Standard input of ``git update-index -z --index-info``: ``files`` by path."""
+    return b"".join(
+        f"{entry.mode} {entry.blob}\t".encode() + os.fsencode(path) + b"\0" for path, entry in files.items()
+    )

@@ -1,0 +1,133 @@
+"""Running git, and nobody else does: its options, its environment, and what its failures are to a user.
+
+Everything is plumbing. No hook runs, and user text reaches git through standard input or as a literal path, never
+through a shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from ratchet.loop.ledger import writing
+from ratchet.values.status import Refusal, Status
+
+_OPTIONS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.safecrlf": "false",
+    "core.fsync": "committed,reference",  # a row must not outlive the commit it names, not even a power cut
+    "core.quotePath": "false",
+    "gc.auto": "0",
+    "i18n.commitEncoding": "UTF-8",
+    "user.useConfigOnly": "true",  # a name guessed from the host is not an identity
+}
+_ENVIRONMENT = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+# Set by a hook or an outer git, these point every git we start at another repository or index.
+_MISLEADING = (
+    "GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_COMMON_DIR GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES "
+    "GIT_NAMESPACE GIT_PREFIX GIT_CEILING_DIRECTORIES GIT_SHALLOW_FILE GIT_GRAFT_FILE GIT_REPLACE_REF_BASE "
+    "GIT_ATTR_SOURCE GIT_GLOB_PATHSPECS GIT_NOGLOB_PATHSPECS GIT_ICASE_PATHSPECS GIT_QUARANTINE_PATH "
+    "GIT_INTERNAL_SUPER_PREFIX GIT_IMPLICIT_WORK_TREE GIT_CONFIG GIT_DEFAULT_HASH GIT_TRACE GIT_INDEX_VERSION"
+).split()
+_FULL_BYTES = 64 << 10
+
+
+class Git:
+    """Git in the repository whose top folder is ``root``.
+
+    Making one removes from this process's environment the variables that point git at another repository.
+
+    Raises:
+        Refusal: NOT_A_REPOSITORY, or INFRASTRUCTURE if there is no git.
+    """
+
+    def __init__(self, root: Path) -> None:
+        for name in _MISLEADING:
+            os.environ.pop(name, None)
+        try:
+            import git
+        except ImportError as error:  # GitPython looks for the executable as it is imported
+            raise Refusal(Status.INFRASTRUCTURE, "git is not installed: install it and run again") from error
+        self.root = Path(os.path.realpath(root))
+        self._command = git.Git(str(self.root))
+        top = self._discover("--show-toplevel")
+        if os.path.realpath(top) != str(self.root):
+            message = f"{root} lies inside the repository {top} but is not its top: `git init` here, or run at the top"
+            raise Refusal(Status.NOT_A_REPOSITORY, message)
+        self.git_dir = Path(self._discover("--absolute-git-dir"))
+        self.common_dir = Path(self.root, self._discover("--git-common-dir"))
+        self.state_dir = self.git_dir / "ratchet"
+        """Ours, per worktree: the journal and scratch files."""
+        with writing(str(self.state_dir)):
+            self.state_dir.mkdir(exist_ok=True)
+
+    def _discover(self, question: str) -> str:
+        code, out, error = self.run("rev-parse", question)
+        if not code:
+            return os.fsdecode(out.removesuffix(b"\n"))
+        if "dubious ownership" in error:
+            what = "belongs to another user and git will not read it"
+            todo = f"`git config --global --add safe.directory '{self.root}'` if you trust it"
+        else:
+            what, todo = f"is not the top of a git work tree ({first_line(error)})", "`git init` and commit first"
+        raise Refusal(Status.NOT_A_REPOSITORY, f"{self.root} {what}: {todo}")
+
+    def run(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> tuple[int, bytes, str]:
+        """Exit code, standard output and standard error of a git command; ``index`` takes the place of the user's."""
+        options = [word for name, value in _OPTIONS.items() for word in ("-c", f"{name}={value}")]
+        environment = _ENVIRONMENT | ({"GIT_INDEX_FILE": str(index)} if index else {})
+        with contextlib.ExitStack() as stack:
+            source = stack.enter_context(tempfile.TemporaryFile()) if stdin else None
+            if source:
+                source.write(stdin)
+                source.seek(0)
+            result = self._command.execute(
+                ["git", *options, *arguments],
+                istream=source,
+                env=environment,
+                with_extended_output=True,
+                with_exceptions=False,
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+                start_new_session=True,  # the terminal's Ctrl-C is for us; git finishes what it began
+            )
+        return cast("tuple[int, bytes, str]", result)
+
+    def output(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> bytes:
+        """Standard output of a git command that has to succeed.
+
+        Raises:
+            Refusal: as ``trouble``.
+        """
+        code, out, error = self.run(*arguments, stdin=stdin, index=index)
+        if code:
+            raise self.trouble(arguments[0], error)
+        return out
+
+    def line(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> str:
+        """``output`` of a command that prints one line."""
+        return self.output(*arguments, stdin=stdin, index=index).decode().removesuffix("\n")
+
+    def trouble(self, command: str, error: str) -> Refusal:
+        """Why a git command failed: NO_SPACE, LEDGER_UNWRITABLE or INFRASTRUCTURE."""
+        full = shutil.disk_usage(self.common_dir).free < _FULL_BYTES  # git does not always say why it could not write
+        if full or "No space left" in error or "quota exceeded" in error:
+            return Refusal(Status.NO_SPACE, f"no space left for git {command}: free some and run again")
+        if "ermission denied" in error or "Read-only file system" in error or "not permitted" in error:
+            return Refusal(Status.LEDGER_UNWRITABLE, f"git {command} cannot write: {first_line(error)}")
+        return Refusal(Status.INFRASTRUCTURE, f"git {command} failed: {first_line(error)}")
+
+
+def first_line(error: str) -> str:
+    """The first line of what git said that holds anything."""
+    return next((line for line in error.splitlines() if line.strip()), "no message")

@@ -1,0 +1,119 @@
+"""The user's working files and index: reading them as git would, and bringing them back to HEAD's."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from ratchet.loop.ledger import NAME as LEDGER
+from ratchet.loop.ledger import sync_folder, writing
+from ratchet.loop.objects import Entry, Objects, index_info
+from ratchet.loop.plumbing import Git, first_line
+from ratchet.values.status import Refusal, Status
+
+_INDEX_PATIENCE_S = 2.0
+
+
+class WorkTree:
+    """The working files of a repository, and its index."""
+
+    def __init__(self, git: Git, objects: Objects) -> None:
+        self._git = git
+        self._objects = objects
+
+    def entry(self, path: str, head: Entry | None) -> Entry | None:
+        """Stores the working tree's file ``path`` as ``git add`` would; None if there is no such file.
+
+        Raises:
+            Refusal: USAGE if it is not a regular file.
+        """
+        try:
+            status = os.lstat(self._git.root / path)
+            if not stat.S_ISREG(status.st_mode):
+                raise Refusal(Status.USAGE, f"{path} is not a regular file: name the file itself")
+            data = (self._git.root / path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from error
+        trusted = self._git.run("config", "--type=bool", "core.fileMode")[1].strip() != b"false"
+        executable = status.st_mode & stat.S_IXUSR if trusted or head is None else head.mode == "100755"
+        blob = self._git.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=data)
+        return Entry(mode="100755" if executable else "100644", blob=blob)
+
+    def sync_index(self, *, old: str, new: str, paths: Iterable[str], judged: Iterable[str] = ()) -> str | None:
+        """Brings the user's index from ``old`` to ``new`` for ``paths``; anything else staged there is left alone.
+
+        ``judged`` are further blobs that may be replaced. Returns what to do by hand if the index is locked.
+        """
+        wanted: dict[str, Entry] = {}
+        removed = Entry(mode="0", blob="0" * len(new))
+        for path in paths:
+            before, after = self._objects.entry(old, path), self._objects.entry(new, path)
+            staged = self._staged(path)
+            known = {staged and staged.blob} <= {before and before.blob, after and after.blob, *judged}
+            if staged != after and (known or path == LEDGER):  # the ledger only grows: HEAD has what was staged
+                wanted[path] = after or removed
+        deadline = time.monotonic() + _INDEX_PATIENCE_S
+        while wanted:
+            code, _, error = self._git.run("update-index", "-z", "--index-info", stdin=index_info(wanted))
+            if not code:
+                # Plumbing such as diff-index compares file times first: let it find them up to date.
+                self._git.run("update-index", "-q", "--refresh")
+                break
+            if "index.lock" not in error or time.monotonic() > deadline:
+                return f"the index is locked ({first_line(error)}); afterwards run `git reset -q -- {' '.join(wanted)}`"
+            time.sleep(0.1)
+        return None
+
+    def _staged(self, path: str) -> Entry | None:
+        out = self._git.output("ls-files", "-s", "-z", "--", path)
+        fields = out.partition(b"\t")[0].decode().split()
+        return Entry(mode=fields[0], blob=fields[1]) if fields else None
+
+    def restore(self, path: str, *, blob: str | None, judged: str | None) -> bool:
+        """Brings the file ``path`` back to ``blob`` (None: no file), if its content is still ``judged``.
+
+        Returns False, and changes nothing, if the file holds something else by now.
+        """
+        target = self._git.root / path
+        spare = target.with_name(f".{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}.ratchet")
+        with writing(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            spare.unlink()  # of a run that was killed here
+        now = self.entry(path, None)
+        here = now.blob if now else None
+        if here == blob:
+            return True
+        if here != judged:
+            return False
+        with writing(path):
+            if blob is None:
+                target.unlink()
+            else:
+                data = self._git.output("cat-file", "--filters", f"--path={path}", blob)
+                self._replace(target, spare, data)
+            sync_folder(target.parent)
+        return True
+
+    @staticmethod
+    def _replace(target: Path, spare: Path, data: bytes) -> None:
+        """Write beside and rename, keeping mode and owner."""
+        status = target.stat() if target.exists() else None
+        try:
+            with open(spare, "wb") as file:
+                if status:
+                    os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+                    with contextlib.suppress(PermissionError):
+                        os.fchown(file.fileno(), status.st_uid, status.st_gid)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(spare, target)
+        except OSError:
+            spare.unlink(missing_ok=True)
+            raise

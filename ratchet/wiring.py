@@ -1,0 +1,167 @@
+"""The judge of a repository, as the loop calls it: ``prepare.judge``, its conditions, its seal and its evidence."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ratchet.candidate import problem as problems
+from ratchet.chips import CHIPS, V5E, Chip
+from ratchet.compiler import compile as compiling
+from ratchet.judge import evidence as evidence_room
+from ratchet.judge.request import Request
+from ratchet.judge.seal import seal, sealed_paths
+from ratchet.judge.steps import INTERNAL_ERROR, Progress, internal
+from ratchet.measure import devices
+from ratchet.values import MEASURED, Against, Conditions, Verdict
+from ratchet.values.status import Refusal, Status
+from ratchet.view.blame import blame_text
+from ratchet.view.xspace import trace_path, write_xspace
+
+DUMPS, TRACES = evidence_room.FOLDERS
+BLAME = "blame.txt"
+"""The blame table of an experiment, beside its dumps."""
+IGNORE = "*\n!README.md\n"
+"""Of an evidence folder, git keeps what it says about itself."""
+
+
+class JudgeFunction(Protocol):
+    """``prepare.judge``."""
+
+    def __call__(self, request: Request, *, progress: Progress | None = None) -> Verdict: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositoryJudge:
+    """The ``Judge`` of the repository whose top is ``root``; ``evaluator`` is one that is there."""
+
+    root: Path
+    function: JudgeFunction
+    evaluator: str
+    budget_s: float
+    deep: bool
+    new_problem: bool
+    progress: Progress
+
+    def conditions(self, kernel_rel: str) -> Conditions:
+        """What a kernel would be judged under now.
+
+        Raises:
+          Refusal: ``UNSUPPORTED_PLATFORM`` where there is no such device or compiler.
+        """
+        problem = problems.read(problems.lock_path(self.root / kernel_rel))
+        measured = self.evaluator in MEASURED
+        return Conditions(
+            evaluator=self.evaluator,
+            chip=devices.device(self.evaluator) if measured else V5E.name,
+            compiler=devices.compiler(self.evaluator) if measured else compiling.compiler_version(),
+            seal=self.seal(),
+            problem=problem.short if problem else "",
+        )
+
+    def seal(self) -> str:
+        """Digest of the files that a verdict follows from."""
+        return seal(self.root)
+
+    def sealed_paths(self) -> Collection[str]:
+        """Files that may not differ from HEAD."""
+        return sealed_paths(self.root)
+
+    def evidence(self, evidence_id: str) -> str:
+        """Digest of an experiment's evidence."""
+        return evidence_room.digest(self.root, evidence_id)
+
+    def judge(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str, against: Against | None = None) -> Verdict:
+        """The verdict, with the blame table and the modelled run's trace beside its evidence.
+
+        Anything unexpected is a verdict ``INTERNAL``, so that the turn has its row.
+        """
+        make_folders(self.root)
+        request = Request(
+            kernel=kernel_path,
+            root=self.root,
+            kernel_rel=kernel_rel,
+            conditions=self.conditions(kernel_rel),
+            chip=self._chip(),
+            evidence=self.root / DUMPS / evidence_id,
+            capture=self.root / TRACES / evidence_id / "measured",
+            against=against,
+            budget_s=self.budget_s,
+            new_problem=self.new_problem,
+            deep=self.deep,
+        )
+        try:
+            verdict = self.function(request, progress=self.progress)
+            write_views(verdict, request, trace_path(self.root / TRACES, evidence_id))
+        except (Refusal, OSError):
+            raise
+        except Exception as error:
+            return internal_error(request, error)
+        return verdict
+
+    def _chip(self) -> Chip:
+        """The chip that is modelled: the attached one where a TPU is timed."""
+        return CHIPS[devices.device(self.evaluator)] if self.evaluator == "tpu" else V5E
+
+
+def evaluator(asked: str | None) -> str:
+    """What judges: what was asked for, or else a TPU that is attached, or else the model.
+
+    Raises:
+      Refusal: ``UNSUPPORTED_PLATFORM`` where there is no such device, or its limits are not known.
+    """
+    chosen = asked or devices.preferred()
+    if chosen in MEASURED:
+        devices.peak(chosen, devices.device(chosen))
+    return chosen
+
+
+def make_folders(root: Path) -> None:
+    """The folders for evidence, ignored by git. What is there already is left as it is."""
+    for name in (DUMPS, TRACES):
+        folder = root / name
+        folder.mkdir(exist_ok=True)
+        if not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text(IGNORE)
+
+
+def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
+    """The blame table and the trace of what was modelled; nothing where nothing was."""
+    timeline, dumps = verdict.timeline, request.evidence
+    if timeline is None or dumps is None:
+        return
+    name, source = request.kernel.name, request.kernel.read_text(errors="replace")
+    table = blame_text(timeline, title=verdict.kernel_name, kernel_file=name, source=source)
+    (dumps / BLAME).write_text(table + "\n")
+    proto = dumps / "optimized.hlo.pb"
+    problem = problems.read(request.lock)
+    write_xspace(
+        timeline,
+        trace,
+        title=verdict.kernel_name,
+        flops=problem.flops if problem else 0,
+        hlo_module=proto.read_bytes() if proto.exists() else None,
+    )
+
+
+def internal_error(request: Request, error: Exception) -> Verdict:
+    """The verdict where the judge itself failed outside its steps; the traceback is evidence."""
+    if request.evidence is not None:
+        request.evidence.mkdir(parents=True, exist_ok=True)
+        with (request.evidence / INTERNAL_ERROR).open("a") as file:
+            file.write("".join(traceback.format_exception(error)))
+    return Verdict(
+        status=Status.INTERNAL,
+        reason=internal(error),
+        kernel=request.kernel_rel,
+        kernel_name="",
+        conditions=dataclasses.replace(request.conditions),
+        score=None,
+        steps=(),
+        source_sha256="",
+        seconds=0.0,
+    )
