@@ -14,7 +14,7 @@ from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.compiler import compile as compiling
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.request import Request
-from ratchet.judge.seal import seal, sealed_paths
+from ratchet.judge.seal import protected_paths, seal
 from ratchet.judge.steps import INTERNAL_ERROR, Progress, internal
 from ratchet.measure import devices
 from ratchet.values import MEASURED, Against, Conditions, Verdict
@@ -67,9 +67,9 @@ class RepositoryJudge:
         """Digest of the files that a verdict follows from."""
         return seal(self.root)
 
-    def sealed_paths(self) -> Collection[str]:
+    def protected_paths(self) -> Collection[str]:
         """Files that may not differ from HEAD."""
-        return sealed_paths(self.root)
+        return protected_paths(self.root)
 
     def evidence(self, evidence_id: str) -> str:
         """Digest of an experiment's evidence."""

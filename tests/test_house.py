@@ -3,16 +3,27 @@
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent.parent
+from ratchet.judge.seal import SEALED_ROOMS
+from tests.imports import HERE, MODULES, closure, importers, imports_of
+
 FOUNDATION = ("ratchet.values", "ratchet.chips", "ratchet.scalar")
-ABOVE = ("ratchet.loop", "ratchet.view", "ratchet.cli", "ratchet.search", "prepare")
+ABOVE = (
+    "ratchet.loop",
+    "ratchet.view",
+    "ratchet.cli",
+    "ratchet.wiring",
+    "ratchet.options",
+    "ratchet.search",
+    "prepare",
+)
+COMMAND_LINE = {"ratchet.cli", "ratchet.wiring"}
 PURE = (
     "ratchet.loop.decide",
+    "ratchet.loop.compare",
     "ratchet.measure.stats",
     "ratchet.scalar",
     "ratchet.judge.roofline",
@@ -27,53 +38,19 @@ PURE = (
 NOT_PURE = ("os", "sys", "time", "datetime", "random", "secrets", "subprocess", "pathlib", "tempfile", "socket")
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(HERE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports_of(tree: ast.AST) -> Iterator[str]:
-    """Every module that a file imports, wherever the statement stands, and every name from one."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, "imports are absolute here"
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def package() -> dict[str, tuple[Path, ast.AST]]:
-    paths = [*sorted((HERE / "ratchet").rglob("*.py")), HERE / "prepare.py"]
-    return {module_name(path): (path, ast.parse(path.read_bytes())) for path in paths}
-
-
-MODULES = package()
-IMPORTS = {name: set(imports_of(tree)) for name, (_, tree) in MODULES.items()}
-
-
-def importers(*wanted: str) -> set[str]:
-    """Modules that import one of ``wanted`` or something below it."""
-    return {
-        name
-        for name, imported in IMPORTS.items()
-        if any(one == want or one.startswith(want + ".") for one in imported for want in wanted)
-    }
-
-
 def test_the_package_is_read():
     assert len(MODULES) > 40
     assert "ratchet.judge.parity" in MODULES
-    assert "ratchet.judge.parity" in IMPORTS["ratchet.judge.values_worker"]
+    assert "ratchet.judge.parity" in MODULES["ratchet.judge.values_worker"].imports
 
 
-@pytest.mark.parametrize("name", FOUNDATION)
+@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith(FOUNDATION)])
 def test_the_foundation_imports_no_room(name):
-    ours = {one for one in IMPORTS[name] if one.split(".")[0] in ("ratchet", "prepare")}
+    ours = {one for one in MODULES[name].imports if one.split(".")[0] in ("ratchet", "prepare")}
     assert all(one.startswith(FOUNDATION) for one in ours), ours
 
 
-@pytest.mark.parametrize("room", ["account", "candidate", "compiler", "dump", "judge", "machine", "measure", "mosaic"])
+@pytest.mark.parametrize("room", SEALED_ROOMS)
 def test_what_judges_knows_nothing_of_the_loop(room):
     inside = {name for name in MODULES if name.startswith(f"ratchet.{room}")}
     assert not inside & importers(*ABOVE)
@@ -81,7 +58,7 @@ def test_what_judges_knows_nothing_of_the_loop(room):
 
 def test_only_the_command_line_imports_the_view():
     outside = {name for name in importers("ratchet.view") if not name.startswith("ratchet.view")}
-    assert outside == {"ratchet.cli"}
+    assert outside == COMMAND_LINE
 
 
 def test_the_view_imports_the_foundation_alone():
@@ -90,19 +67,25 @@ def test_the_view_imports_the_foundation_alone():
     assert not inside & importers(*(f"ratchet.{room}" for room in rooms))
 
 
+def test_the_loop_imports_no_room_that_judges_except_the_candidates():
+    inside = {name for name in MODULES if name.startswith("ratchet.loop")}
+    rooms = [room for room in SEALED_ROOMS if room not in ("candidate", "values", "chips")]
+    assert not inside & importers("ratchet.view", *(f"ratchet.{room}" for room in rooms))
+
+
 def test_nothing_imports_the_command_line():
     assert importers("ratchet.cli") == {"prepare", "ratchet.__main__"}
-    prepare = MODULES["prepare"][1]
+    prepare = MODULES["prepare"].tree
     top = ast.Module(body=[node for node in prepare.body if not isinstance(node, ast.If)], type_ignores=[])
     assert not any(name.startswith("ratchet.cli") for name in imports_of(top)), "only where it is run as a program"
 
 
 @pytest.mark.parametrize("name", PURE)
 def test_what_is_pure_reads_no_clock_and_no_file(name):
-    assert not {one.split(".")[0] for one in IMPORTS[name]} & set(NOT_PURE)
+    assert not {one.split(".")[0] for one in MODULES[name].imports} & set(NOT_PURE)
     calls = {
         node.func.id
-        for node in ast.walk(MODULES[name][1])
+        for node in ast.walk(MODULES[name].tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert not calls & {"open", "input", "print"}
@@ -111,27 +94,23 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
 @pytest.mark.parametrize(
     ("awkward", "importer"),
     [
-        ("git", {"ratchet.loop.history"}),
+        ("git", {"ratchet.loop.plumbing"}),
         ("jaxlib._hlo", {"ratchet.compiler.inside"}),
         ("google.protobuf", {"ratchet.dump.proto", "ratchet.view.xplane"}),
         ("jaxlib.mlir", {"ratchet.mosaic.bindings"}),
         ("jax._src", {"ratchet.mosaic.bindings", "ratchet.candidate.lines"}),
         ("sandlock", {"ratchet.candidate.worker"}),
+        ("filelock", {"ratchet.loop.workspace"}),
         ("pandas", set()),
     ],
 )
 def test_an_awkward_dependency_has_one_importer(awkward, importer):
-    assert importers(awkward) <= importer
+    assert importers(awkward) == importer
 
 
 def test_jax_is_only_in_processes_of_its_own():
     """The process that decides imports no JAX: it starts quickly, and nothing in it can be patched by a kernel."""
-    reached, waiting = set(), ["ratchet.__main__", "prepare"]
-    while waiting:
-        name = waiting.pop()
-        if name in MODULES and name not in reached:
-            reached.add(name)
-            waiting += IMPORTS[name]
+    reached = closure("ratchet.__main__", "prepare", without="")
     assert "ratchet.judge.correctness" in reached
     assert not reached & importers("jax", "jaxlib")
 
@@ -144,10 +123,11 @@ def test_only_the_candidates_worker_executes_a_kernel_file():
             for node in ast.walk(tree)
         )
 
-    found = {name for name, (_, tree) in MODULES.items() if name.startswith("ratchet") and executes(tree)}
-    assert found - {"ratchet.candidate.worker"} <= {"ratchet.machine.translate"}, (
-        "of programs that it translated itself, the schedule machine makes Python"
-    )
+    executing = {name for name, module in MODULES.items() if name.startswith("ratchet") and executes(module.tree)}
+    assert executing == {
+        "ratchet.candidate.worker",
+        "ratchet.machine.translate",  # makes Python of the programs that it translated itself
+    }
     assert importers("ratchet.candidate.worker") == set(), "it is started as a process and never imported"
 
 

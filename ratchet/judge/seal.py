@@ -1,26 +1,75 @@
-"""The judge's seal: one digest over every file that a verdict depends on."""
+"""The judge's seal: one digest over every file that a verdict follows from, and over no other.
+
+The rule: a file is **sealed** if changing it can change a verdict. That is ``prepare.py``, the rooms that it calls and
+what they are built on, the constants beside them, and what decides which packages run (``requirements.lock`` and what
+installs it). A row carries the seal, and rows of different seals are not compared: a changed judge starts a new series.
+What shows a verdict (``view/``), keeps it (``loop/``) or parses the command line cannot change one, and is not sealed;
+nor are the rules of lint and types in ``pyproject.toml``.
+
+**Protected** are all files that an experiment runs through, the sealed ones among them: ``loop/`` decides what is kept,
+``view/`` says so. They must equal HEAD while an experiment runs, and no kernel file may be one of them. A committed
+change of theirs starts no series: scores stay comparable, and git shows who changed which rule of keeping when.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-SEALED_FILES = ("prepare.py", "ratchet.sh", "environment.sh", "pyproject.toml", "requirements.lock")
-SEALED_FOLDER = "ratchet"
-SEALED_SUFFIXES = (".py", ".json")
-
-
-def sealed_paths(root: Path) -> tuple[str, ...]:
-    """The judge's files, relative to the repository root, sorted."""
-    inside = (p for p in (root / SEALED_FOLDER).rglob("*") if p.suffix in SEALED_SUFFIXES and p.is_file())
-    files = [p.relative_to(root).as_posix() for p in inside if "__pycache__" not in p.parts]
-    return tuple(sorted([*files, *(name for name in SEALED_FILES if (root / name).is_file())]))
+PACKAGE = "ratchet"
+SUFFIXES = (".py", ".json")
+SEALED_ROOMS = (
+    "account",
+    "candidate",
+    "chips",
+    "compiler",
+    "dump",
+    "judge",
+    "machine",
+    "measure",
+    "mosaic",
+    "values",
+)
+"""Folders of the package that a verdict is computed in."""
+OTHER_ROOMS = ("loop", "view")
+"""Folders of the package that no verdict follows from."""
+SEALED_FILES = (
+    "prepare.py",
+    "requirements.lock",
+    "environment.sh",
+    "ratchet/__init__.py",
+    "ratchet/bootstrap.py",
+    "ratchet/child.py",
+    "ratchet/starting.py",
+)
+PROTECTED_FILES = (*SEALED_FILES, "ratchet.sh", "pyproject.toml")
 
 
 def seal(root: Path) -> str:
-    """SHA-256 over paths and contents of the judge's files, first 16 hex digits."""
+    """SHA-256 over paths and contents of the sealed files, first 16 hex digits. Line ends do not count."""
     whole = hashlib.sha256()
     for path in sealed_paths(root):
         content = (root / path).read_bytes().replace(b"\r\n", b"\n")
         whole.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
     return whole.hexdigest()[:16]
+
+
+def sealed_paths(root: Path) -> tuple[str, ...]:
+    """The files that a verdict follows from, relative to the repository root, sorted."""
+    inside = (path for room in SEALED_ROOMS for path in _below(root, root / PACKAGE / room))
+    return tuple(sorted({*inside, *_present(root, SEALED_FILES)}))
+
+
+def protected_paths(root: Path) -> tuple[str, ...]:
+    """The files that must equal HEAD while an experiment runs, relative to the repository root, sorted."""
+    return tuple(sorted({*_below(root, root / PACKAGE), *_present(root, PROTECTED_FILES)}))
+
+
+def _below(root: Path, folder: Path) -> list[str]:
+    """The package's files in a folder and those below it."""
+    files = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    return [path.relative_to(root).as_posix() for path in files if "__pycache__" not in path.parts]
+
+
+def _present(root: Path, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if (root / name).is_file()]

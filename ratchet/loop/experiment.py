@@ -86,7 +86,7 @@ def run_experiment(
         for line in finished:
             progress(line)
         subject = Subject.of(history, kernel)
-        if subject.kernel in judge.sealed_paths():
+        if subject.kernel in judge.protected_paths():
             raise Refusal(Status.USAGE, f"{subject.kernel} is a file of the judge: name a kernel file with --kernel")
         tools = Tools(subject=subject, judge=judge, seal=judge.seal(), interrupts=interrupts, progress=progress)
         return _Turn(idea=idea, tools=tools).run()
@@ -110,7 +110,7 @@ class _Turn:
         subject, history = self.subject, self.history
         head = history.checks.head()
         allowed = (subject.kernel, ledger.NAME, subject.lock)
-        history.checks.clean(allowed=allowed, sealed=self.tools.judge.sealed_paths())
+        history.checks.clean(allowed=allowed, sealed=self.tools.judge.protected_paths())
         standing = Standing(head=head, rows=log.load(history, head))
         self._check_lock(head)
         subject.check_room()

@@ -26,7 +26,7 @@ class Judge(Protocol):
     def seal(self) -> str:
         """Digest of the files that a verdict follows from, asked before and after judging."""
 
-    def sealed_paths(self) -> Collection[str]:
+    def protected_paths(self) -> Collection[str]:
         """The judge's files, relative to the repository's top: a change there is SEAL_BROKEN and not DIRTY."""
 
     def evidence(self, evidence_id: str) -> str:

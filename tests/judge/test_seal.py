@@ -1,32 +1,99 @@
-"""The judge's seal moves with every file that a verdict depends on, and with no other."""
+"""The judge's seal moves with every file that a verdict follows from, and with no other."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from ratchet.judge.seal import SEALED_FILES, seal, sealed_paths
+from ratchet.judge.seal import OTHER_ROOMS, SEALED_FILES, SEALED_ROOMS, protected_paths, seal, sealed_paths
+from tests.imports import MODULES, closure
 
 HERE = Path(__file__).resolve().parents[2]
+CHILDREN = (
+    "ratchet.candidate.worker",
+    "ratchet.compiler.worker",
+    "ratchet.judge.values_worker",
+    "ratchet.measure.timing_worker",
+)
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    """This repository's own files that are protected."""
+    root = tmp_path_factory.mktemp("tree")
+    for name in protected_paths(HERE):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(HERE / name, root / name)
+    return root
 
 
 @pytest.fixture
-def tree(tmp_path):
-    for name in (*SEALED_FILES, "ratchet/a.py", "ratchet/judge/b.py", "ratchet/verdict.schema.json", "kernel.py"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(f"{name}\nline\n".encode())
-    return tmp_path
+def tree(copied):
+    """The same, as it was before each test."""
+    before = {name: (copied / name).read_bytes() for name in protected_paths(copied)}
+    yield copied
+    for name in protected_paths(copied):
+        if name not in before:
+            (copied / name).unlink()
+    for name, content in before.items():
+        (copied / name).write_bytes(content)
 
 
-def test_every_sealed_file_counts(tree):
+def edit(path: Path, text: str = "\n# changed\n") -> None:
+    path.write_text(path.read_text() + text)
+
+
+def test_the_seal_covers_all_that_a_verdict_is_computed_by():
+    """What ``prepare.judge`` imports, wherever the statement is, and what the children import that it starts."""
+    reached = closure("prepare", *CHILDREN, without="ratchet.cli")
+    assert "ratchet.judge.parity" in reached
+    sealed = set(sealed_paths(HERE))
+    assert {MODULES[name].path.relative_to(HERE).as_posix() for name in reached} <= sealed
+
+
+def test_every_room_is_sealed_or_not_on_purpose():
+    rooms = {path.parent.name for path in (HERE / "ratchet").glob("*/__init__.py")}
+    assert rooms == {*SEALED_ROOMS, *OTHER_ROOMS}
+    assert not set(SEALED_ROOMS) & set(OTHER_ROOMS)
+    assert all((HERE / name).is_file() for name in SEALED_FILES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "prepare.py",
+        "requirements.lock",
+        "ratchet/child.py",
+        "ratchet/judge/parity.py",
+        "ratchet/judge/seal.py",
+        "ratchet/chips/constants.json",
+        "ratchet/candidate/contract.py",
+        "ratchet/measure/stats.py",
+    ],
+)
+def test_what_can_change_a_verdict_changes_the_seal(tree, name):
     before = seal(tree)
+    edit(tree / name)
     assert len(before) == 16
-    assert len(sealed_paths(tree)) == len(SEALED_FILES) + 3
-    for name in sealed_paths(tree):
-        content = (tree / name).read_bytes()
-        (tree / name).write_bytes(content + b"#")
-        assert seal(tree) != before, name
-        (tree / name).write_bytes(content)
+    assert seal(tree) != before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ratchet/view/terminal.py", "ratchet/loop/decide.py", "ratchet/cli.py", "ratchet/options.py", "ratchet.sh"],
+)
+def test_what_shows_or_keeps_a_verdict_is_protected_and_leaves_the_seal(tree, name):
+    before = seal(tree)
+    edit(tree / name)
+    assert seal(tree) == before
+    assert name in protected_paths(tree)
+
+
+def test_a_rule_of_lint_starts_no_series(tree):
+    before = seal(tree)
+    project = tree / "pyproject.toml"
+    project.write_text(project.read_text().replace("[tool.ruff]\n", '[tool.ruff]\nextend-exclude = ["docs"]\n'))
+    assert "extend-exclude" in project.read_text()
     assert seal(tree) == before
 
 
@@ -35,31 +102,31 @@ def test_a_file_that_comes_goes_or_is_renamed_counts(tree):
     (tree / "ratchet/judge/new.py").write_text("")
     assert seal(tree) != before
     (tree / "ratchet/judge/new.py").unlink()
-    (tree / "ratchet/a.py").rename(tree / "ratchet/c.py")
+    assert seal(tree) == before
+    (tree / "ratchet/judge/parity.py").rename(tree / "ratchet/judge/parities.py")
     assert seal(tree) != before
-    (tree / "ratchet/c.py").rename(tree / "ratchet/a.py")
+    (tree / "ratchet/judge/parities.py").rename(tree / "ratchet/judge/parity.py")
     (tree / "prepare.py").unlink()
     assert seal(tree) != before
 
 
 def test_content_does_not_move_between_files(tree):
     before = seal(tree)
-    a, b = tree / "ratchet/a.py", tree / "ratchet/judge/b.py"
-    first, second = a.read_bytes(), b.read_bytes()
-    a.write_bytes(second)
-    b.write_bytes(first)
+    one, other = tree / "ratchet/judge/parity.py", tree / "ratchet/judge/audit.py"
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
     assert seal(tree) != before
 
 
-def test_what_does_not_judge_does_not_count(tree):
+def test_what_is_no_source_does_not_count(tree):
     before = seal(tree)
-    (tree / "kernel.py").write_text("changed")
-    (tree / "results.tsv").write_text("rows")
-    cache = tree / "ratchet" / "__pycache__"
-    cache.mkdir()
+    cache = tree / "ratchet" / "judge" / "__pycache__"
+    cache.mkdir(exist_ok=True)
     (cache / "a.cpython-311.pyc").write_text("")
     (cache / "a.py").write_text("")
-    (tree / "ratchet" / "notes.txt").write_text("")
+    (tree / "ratchet" / "judge" / "notes.txt").write_text("")
+    (tree / "kernel.py").write_text("changed")
     assert seal(tree) == before
 
 
@@ -70,8 +137,5 @@ def test_a_checkout_with_other_line_ends_has_the_same_seal(tree):
     assert seal(tree) == before
 
 
-def test_what_this_repository_seals():
-    sealed = sealed_paths(HERE)
-    assert set(SEALED_FILES) <= set(sealed)
-    assert {"ratchet/judge/parity.py", "ratchet/candidate/contract.py", "ratchet/cli.py"} <= set(sealed)
-    assert not any(name.startswith(("tests/", "docs/")) or name == "kernel.py" for name in sealed)
+def test_neither_tests_nor_kernels_are_protected():
+    assert not any(name.startswith(("tests/", "docs/")) or name == "kernel.py" for name in protected_paths(HERE))

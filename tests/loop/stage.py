@@ -139,7 +139,7 @@ class StageJudge:
     def seal(self) -> str:
         return self.stage.seal
 
-    def sealed_paths(self) -> tuple[str, ...]:
+    def protected_paths(self) -> tuple[str, ...]:
         return self.stage.sealed
 
     def evidence(self, evidence_id: str) -> str:
