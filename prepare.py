@@ -2,7 +2,7 @@
 
     python prepare.py [--kernel FILE] [--on DEVICE] [--deep] [--json]
 
-judges a kernel file as it stands, without touching the branch, and appends a row to results.tsv.
+judges the kernel file of the work tree, without touching the branch, and appends a row to results.tsv.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Child:
     def __enter__(self) -> Child:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

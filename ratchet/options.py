@@ -66,7 +66,9 @@ def ratchet(given: Sequence[str]) -> argparse.Namespace:
 
 def prepare(given: Sequence[str]) -> argparse.Namespace:
     """What ``prepare.py`` was asked to do. Raises as ``ratchet`` does."""
-    parser = _Parser(prog="prepare.py", description="Judge a kernel file as it stands; git's branch is left alone.")
+    parser = _Parser(
+        prog="prepare.py", description="Judge the kernel file of the work tree; git's branch is left alone."
+    )
     _judging(parser)
     return parser.parse_args(given)
 

@@ -360,11 +360,6 @@ def wait_for(process, text):
     raise AssertionError("".join(read))
 
 
-def descendants(pid):
-    listed = subprocess.run(["ps", "-eo", "pid=,sid="], check=True, capture_output=True, text=True).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if int(line.split()[1]) == pid]
-
-
 def test_ctrl_c_while_judging_leaves_all_as_it_was(space):
     space.edit(BETTER)
     before = space.state()

@@ -26,25 +26,25 @@ class Peak(Protocol):
 
 def measured(problem: Problem, samples: Samples, peak: Peak, modelled: Score | None) -> tuple[Score, str]:
     """A step of a verdict: the score of a measured latency, in words, with the model's band where there is one."""
-    found = score(problem.flops, problem.compulsory_bytes, samples.latency_ms, peak)
+    result = score(problem.flops, problem.compulsory_bytes, samples.latency_ms, peak)
     floor = floor_ms(problem.flops, problem.compulsory_bytes, peak)
-    said = f"{found.util_pct:.2f} % of the roofline, {found.regime}; its floor is {floor:.4g} ms"
+    summary = f"{result.util_pct:.2f} % of the roofline, {result.regime}; its floor is {floor:.4g} ms"
     if modelled is not None and modelled.band is not None:
-        found, low, high = replace(found, band=modelled.band), modelled.band.low_ms, modelled.band.high_ms
+        result, low, high = replace(result, band=modelled.band), modelled.band.low_ms, modelled.band.high_ms
         if not low <= samples.latency_ms <= high:
-            said += f"; measured outside the model's band of {low:.4g} to {high:.4g} ms"
-    return found, said
+            summary += f"; measured outside the model's band of {low:.4g} to {high:.4g} ms"
+    return result, summary
 
 
 def step(problem: Problem, timeline: Timeline, chip: Chip) -> tuple[Score, str]:
     """A step of a verdict: the score of a modelled latency, in words."""
     chips, ici = problem.mesh.chips, ici_ms(timeline, chip)
-    found = score(problem.flops, problem.compulsory_bytes, timeline.latency_ms, chip, chips=chips, ici_ms=ici)
+    result = score(problem.flops, problem.compulsory_bytes, timeline.latency_ms, chip, chips=chips, ici_ms=ici)
     wait_ms = timeline.dma_wait_cycles / timeline.clock_hz * 1e3
-    found = replace(found, wait_ms=wait_ms, band=band(timeline))
+    result = replace(result, wait_ms=wait_ms, band=band(timeline))
     floor = floor_ms(problem.flops, problem.compulsory_bytes, chip, chips)
-    said = f"{found.util_pct:.2f} % of the roofline, {found.regime}; its floor is {floor:.4f} ms"
-    return found, said + (f" on {chips} chips, that of its busiest link {ici:.4f} ms" if chips > 1 else "")
+    summary = f"{result.util_pct:.2f} % of the roofline, {result.regime}; its floor is {floor:.4f} ms"
+    return result, summary + (f" on {chips} chips, that of its busiest link {ici:.4f} ms" if chips > 1 else "")
 
 
 def floor_ms(flops: int, compulsory_bytes: int, chip: Peak, chips: int = 1) -> float:

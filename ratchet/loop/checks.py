@@ -99,8 +99,8 @@ class Checks:
         out = self._git.output(
             "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=none"
         )
-        found = (os.fsdecode(record) for record in out.split(b"\0") if record)
-        return tuple(Difference(code=record[:2], path=record[3:]) for record in found)
+        records = (os.fsdecode(record) for record in out.split(b"\0") if record)
+        return tuple(Difference(code=record[:2], path=record[3:]) for record in records)
 
     def clean(self, *, allowed: Iterable[str], sealed: Iterable[str] = ()) -> None:
         """Raises:
@@ -108,11 +108,11 @@ class Checks:
             of them belongs to the judge; OPERATION_UNDER_WAY if an allowed path has an unresolved conflict.
         """
         allowed, sealed = set(allowed), set(sealed)
-        found = self.differences()
-        if conflicts := [d.path for d in found if d.path in allowed and d.code in _CONFLICTS]:
+        differences = self.differences()
+        if conflicts := [d.path for d in differences if d.path in allowed and d.code in _CONFLICTS]:
             message = f"{conflicts[0]} has an unresolved conflict: resolve it and `git add` it, then run again"
             raise Refusal(Status.OPERATION_UNDER_WAY, message)
-        others = [difference for difference in found if difference.path not in allowed]
+        others = [difference for difference in differences if difference.path not in allowed]
         if touched := [difference.path for difference in others if difference.path in sealed]:
             message = (
                 f"the judge differs from HEAD: {', '.join(touched)}; `git checkout HEAD -- FILE`, or commit the change"

@@ -1,4 +1,4 @@
-"""Whether two modelled latencies of one kernel may be told apart. Pure.
+"""Whether two modelled latencies of one kernel differ by more than the model can err. Pure.
 
 The model has no noise, but an error. Where the bands of two latencies do not overlap, they differ. Where they do, the
 kind of the difference decides. Most of the model's error is common to two versions of a kernel; what differs is how

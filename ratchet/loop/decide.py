@@ -87,7 +87,7 @@ def _not_better(reason: str) -> Ruling:
 _ANSWERS = {
     "faster": (Decision.KEPT, Status.PASS, "faster than"),
     "not faster": (Decision.REVERTED, Status.NOT_BETTER, "not faster than"),
-    "cannot tell": (Decision.REVERTED, Status.CANNOT_TELL, "not to be told from"),
+    "cannot tell": (Decision.REVERTED, Status.CANNOT_TELL, "not distinguishable from"),
 }
 
 

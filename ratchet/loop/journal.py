@@ -139,7 +139,7 @@ def _finish(history: History, pending: _Pending) -> Enacted:
 
 
 def _move(history: History, name: str, plan: Plan) -> bool:
-    """Moves the branch by compare-and-swap; False if it stands elsewhere. True as well if it moved on from ``new``."""
+    """Moves the branch by compare-and-swap; False if it is elsewhere. True as well if it moved on from ``new``."""
     try:
         history.refs.move_branch(plan.branch, new=plan.new, old=plan.old, reason=f"ratchet: keep {name}")
     except Refusal as refusal:

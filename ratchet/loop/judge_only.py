@@ -1,4 +1,4 @@
-"""Judging the kernel file as it stands: a row is appended, and branch, index and work tree are left alone."""
+"""Judging the kernel file of the work tree: a row is appended, and branch, index and work tree are left alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def judge_only(
     judge: Judge,
     progress: Callable[[str], None] = lambda _line: None,
 ) -> Outcome:
-    """Judges the kernel file as it stands and appends a row with the decision ``judged``.
+    """Judges the kernel file of the work tree and appends a row with the decision ``judged``.
 
     The judged bytes get a commit under ``refs/ratchet/experiments``, so that the row's hash resolves. The repository
     is locked while the row is written and not while judging.

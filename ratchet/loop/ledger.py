@@ -52,7 +52,7 @@ def utc_now() -> str:
 def new_id(last: str = "", now: datetime | None = None) -> str:
     """An experiment id such as ``20261121-031500-1a2b``: UTC time and four hex digits, sorting after ``last``.
 
-    Safe as a file and ref name. When the clock stands still or goes back, the digits count on from ``last``.
+    Safe as a file and ref name. When the clock stops or goes back, the digits count on from ``last``.
     """
     stamp = (now or datetime.now(UTC)).strftime(_ID_TIME)
     if stamp > last[: len(stamp)]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,13 +35,13 @@ def find(root: Path, name: str) -> Row:
         Refusal: NOT_FOUND, also where ``name`` fits several ids; LEDGER_BROKEN.
     """
     known = rows(root)
-    found = [row for row in known if name and row.id.startswith(name)]
-    exact = [row for row in found if row.id == name]
+    fitting = [row for row in known if name and row.id.startswith(name)]
+    exact = [row for row in fitting if row.id == name]
     commits = [row for row in known if len(name) >= 4 and row.commit.startswith(name)]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    if found:
-        message = f"{name!r} fits {len(found)} rows, from {found[0].id} to {found[-1].id}: give more of the id"
+    if len(exact or fitting) == 1:
+        return (exact or fitting)[0]
+    if fitting:
+        message = f"{name!r} fits {len(fitting)} rows, from {fitting[0].id} to {fitting[-1].id}: give more of the id"
         raise Refusal(Status.NOT_FOUND, message)
     if commits:
         return commits[-1]
@@ -61,7 +61,7 @@ def load(history: History, head: Head) -> tuple[Row, ...]:
         if committed is not None or tip is not None:
             raise Refusal(Status.LEDGER_BROKEN, f"{ledger.NAME} is missing, but git knows of rows: {REPAIR}")
         return ()
-    found = ledger.parse(data)
+    known = ledger.parse(data)
     if committed is not None and not data.startswith(committed):
         there, here = committed.split(b"\n"), data.split(b"\n")
         number = next((n for n, (a, b) in enumerate(zip(there, here, strict=False), 1) if a != b), len(here))
@@ -69,11 +69,11 @@ def load(history: History, head: Head) -> tuple[Row, ...]:
         raise Refusal(Status.LEDGER_BROKEN, message)
     if tip is not None and tip not in ledger.lines_of(data):
         name = ledger.parse_row(tip).id
-        what = "was edited" if any(row.id == name for row in found) else "is missing: the ledger was cut off"
+        what = "was edited" if any(row.id == name for row in known) else "is missing: the ledger was cut off"
         raise Refusal(
             Status.LEDGER_BROKEN, f"{ledger.NAME}: the row {name}, the last written on this branch, {what}; {REPAIR}"
         )
-    return found
+    return known
 
 
 def last_id(known: tuple[Row, ...]) -> str:
@@ -98,7 +98,7 @@ class Finding:
 def verify(root: Path, *, evidence: Callable[[str], str] = lambda _id: "") -> tuple[Finding, ...]:
     """What is wrong with the history of the repository at ``root``; nothing if it is whole. Changes nothing.
 
-    ``evidence`` is the digest of what lies on the disk of an experiment's evidence now, ``""`` where nothing does.
+    ``evidence`` is the digest of an experiment's evidence as it is on the disk now, ``""`` where there is none.
 
     Raises:
         Refusal: NOT_A_REPOSITORY, NO_COMMIT, DETACHED_HEAD.
@@ -110,35 +110,53 @@ def verify(root: Path, *, evidence: Callable[[str], str] = lambda _id: "") -> tu
         if refusal.status is not Status.LEDGER_BROKEN:
             raise
         return (Finding(broken=True, text=refusal.message),)
-    stored, kept = history.refs.row_lines(), history.refs.under(EXPERIMENTS)
-    missing = history.objects.unresolved([row.commit for row in known] + [row.kernel_blob for row in known])
-    findings, absent = [], 0
+    stored = _Stored(
+        history=history,
+        lines=history.refs.row_lines(),
+        commits=history.refs.under(EXPERIMENTS),
+        missing=history.objects.unresolved([row.commit for row in known] + [row.kernel_blob for row in known]),
+    )
+    findings = []
     if cut_off := journal.unfinished(history):
         findings.append(Finding(broken=False, text=f"experiment {cut_off} was cut off: the next run finishes it"))
     for row in known:
-        here = row.id in stored
-        gone = row.commit in missing or row.kernel_blob in missing
-        absent += gone and not here
-        if here and gone:
-            findings.append(Finding(broken=True, text=f"row {row.id}: commit {row.commit} does not resolve"))
-        if here and stored[row.id] != ledger.format_row(row):
-            findings.append(Finding(broken=True, text=f"row {row.id} differs from the row that git holds"))
-        if here and kept.get(row.id) != row.commit:
-            findings.append(Finding(broken=True, text=f"row {row.id}: {EXPERIMENTS}{row.id} does not name its commit"))
-        if not gone:
-            entry = history.objects.entry(row.commit, row.kernel)
-            if entry is None or entry.blob != row.kernel_blob:
-                text = f"row {row.id}: {row.kernel} in commit {row.commit[:10]} is not the kernel that was judged"
-                findings.append(Finding(broken=True, text=text))
+        findings += [Finding(broken=True, text=f"row {row.id}{text}") for text in stored.contradictions(row)]
         if row.evidence and evidence(row.id) not in ("", row.evidence):
-            text = (
-                f"row {row.id}: the evidence on the disk is not what the judge left, some of it was changed or removed"
-            )
-            findings.append(Finding(broken=False, text=text))
-    if absent:
+            text = "the evidence on the disk is not what the judge left, some of it was changed or removed"
+            findings.append(Finding(broken=False, text=f"row {row.id}: {text}"))
+    if absent := sum(stored.is_gone(row) and row.id not in stored.lines for row in known):
         text = f"{absent} of {len(known)} rows came with the clone, without their commits; to have them: `{FETCH}`"
         findings.append(Finding(broken=False, text=text))
     return tuple(findings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """What git holds of the rows: lines and commits by id, and the hashes that do not resolve."""
+
+    history: History
+    lines: Mapping[str, str]
+    commits: Mapping[str, str]
+    missing: Collection[str]
+
+    def is_gone(self, row: Row) -> bool:
+        """Whether the commit or the kernel of a row is not here."""
+        return row.commit in self.missing or row.kernel_blob in self.missing
+
+    def contradictions(self, row: Row) -> Iterator[str]:
+        """What of a row is not as git has it, to follow ``row <id>``."""
+        here, gone = row.id in self.lines, self.is_gone(row)
+        if here and gone:
+            yield f": commit {row.commit} does not resolve"
+        if here and self.lines[row.id] != ledger.format_row(row):
+            yield " differs from the row that git holds"
+        if here and self.commits.get(row.id) != row.commit:
+            yield f": {EXPERIMENTS}{row.id} does not name its commit"
+        if gone:
+            return
+        entry = self.history.objects.entry(row.commit, row.kernel)
+        if entry is None or entry.blob != row.kernel_blob:
+            yield f": {row.kernel} in commit {row.commit[:10]} is not the kernel that was judged"
 
 
 @dataclass(frozen=True, kw_only=True)

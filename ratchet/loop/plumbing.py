@@ -62,7 +62,7 @@ class Git:
         self._command = git.Git(str(self.root))
         top = self._discover("--show-toplevel")
         if os.path.realpath(top) != str(self.root):
-            message = f"{root} lies inside the repository {top} but is not its top: `git init` here, or run at the top"
+            message = f"{root} is inside the repository {top} but is not its top: `git init` here, or run at the top"
             raise Refusal(Status.NOT_A_REPOSITORY, message)
         self.git_dir = Path(self._discover("--absolute-git-dir"))
         self.common_dir = Path(self.root, self._discover("--git-common-dir"))

@@ -31,7 +31,7 @@ class Subject:
         """The kernel file at ``kernel``, absolute or relative to the top. Links in its folders are followed.
 
         Raises:
-            Refusal: USAGE if it lies outside the work tree or is no kernel file.
+            Refusal: USAGE if it is outside the work tree or is no kernel file.
         """
         root = history.root
         path = Path(os.path.abspath(root / kernel))
@@ -46,7 +46,7 @@ class Subject:
         return lock_path(Path(self.kernel)).as_posix()
 
     def entry(self, head: Head) -> Entry:
-        """The kernel file as it stands in the work tree, stored in git.
+        """The kernel file of the work tree, stored in git.
 
         Raises:
             Refusal: NOT_FOUND, USAGE.
@@ -59,7 +59,7 @@ class Subject:
         return entry
 
     def lock_blob(self) -> str | None:
-        """The problem lock as it stands in the work tree, stored in git; None if there is none."""
+        """The problem lock of the work tree, stored in git; None if there is none."""
         entry = self.history.files.entry(self.lock, None)
         return entry.blob if entry else None
 

@@ -122,14 +122,14 @@ def compiler(evaluator: str) -> str:
 
 
 def _installed(*names: str) -> list[str]:
-    found = []
+    present = []
     for name in names:
         try:
             importlib.metadata.version(name)
-            found.append(name)
+            present.append(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return present
 
 
 def peak(evaluator: str, name: str) -> Peak:

@@ -42,14 +42,14 @@ def digest(arrays: Arrays) -> str:
     Raises:
       Refusal: ``WRONG_SHAPE`` for what is no array.
     """
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for leaf in arrays:
         array = np.asarray(leaf)
         if array.dtype == object:
             raise Refusal(Status.WRONG_SHAPE, f"an output is {type(leaf).__name__}, wanted a concrete array")
-        found.update(f"{array.dtype.name}{array.shape}".encode())
-        found.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
-    return found.hexdigest()
+        sha.update(f"{array.dtype.name}{array.shape}".encode())
+        sha.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return sha.hexdigest()
 
 
 def warm_up(program: Timed, sets: Sequence[Arrays], wait: Callable[[Arrays], None]) -> list[Arrays]:

@@ -61,7 +61,7 @@ class Device:
         """One launch: the record that its process left, and the folder of its outputs.
 
         Raises:
-          Refusal: what the launch found, or ``CANNOT_VERIFY`` if it crashed, hung or ran out of memory.
+          Refusal: what the launch ended with, or ``CANNOT_VERIFY`` if it crashed, hung or ran out of memory.
         """
         if self._child is None or not self._child.alive or self._served >= LAUNCHES_PER_PYTHON:
             self.close()

@@ -124,7 +124,7 @@ def conclude(differences: Sequence[float], *, test: int, samples: int, seconds: 
       differences: One log speed-up per launch.
       test: How many comparisons the ledger has seen, this one included.
       samples: Timed calls of each program.
-      seconds: What the launches took, from which it is told how long it would take to tell.
+      seconds: What the launches took, from which follows how long a decision would take.
     """
     if not differences:
         raise ValueError("no launch: wanted at least one")

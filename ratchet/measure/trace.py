@@ -36,20 +36,20 @@ def recording(folder: Path, platform: str, *, deep: bool, wanted: bool) -> Itera
 
 
 def durations(folder: Path, names: Sequence[str], platform: str, rounds: int) -> dict[str, list[int]]:
-    """Nanoseconds on the device of every run of the modules ``jit_<name>``, in order; nothing where none are told.
+    """Nanoseconds on the device of every run of the modules ``jit_<name>``, in order; none without a profile.
 
     Raises:
       Refusal: ``INVALID`` if a profile was taken and does not show every run.
     """
     if not times(platform) or not rounds:
         return {}
-    found = of_profile(jax.profiler.ProfileData.from_file(str(newest(folder))), names)
+    runs = of_profile(jax.profiler.ProfileData.from_file(str(newest(folder))), names)
     for name in names:
-        if len(found[name]) < rounds:
+        if len(runs[name]) < rounds:
             raise Refusal(
-                Status.INVALID, f"the profile shows {len(found[name])} runs of the {name}, {rounds} were timed"
+                Status.INVALID, f"the profile shows {len(runs[name])} runs of the {name}, {rounds} were timed"
             )
-    return {name: found[name][:rounds] for name in names}  # those after timing come last
+    return {name: runs[name][:rounds] for name in names}  # those after timing come last
 
 
 def newest(folder: Path) -> Path:
@@ -58,19 +58,19 @@ def newest(folder: Path) -> Path:
     Raises:
       Refusal: ``INFRASTRUCTURE`` if there is none.
     """
-    found = sorted(folder.rglob("*.xplane.pb"))
-    if not found:
+    captures = sorted(folder.rglob("*.xplane.pb"))
+    if not captures:
         raise Refusal(Status.INFRASTRUCTURE, f"the profiler left no .xplane.pb in {folder.name}")
-    return found[-1]
+    return captures[-1]
 
 
 def of_profile(profile: jax.profiler.ProfileData, names: Sequence[str]) -> dict[str, list[int]]:
     """Durations, ns, of the runs of each module in a profile, by time of start. The first device's plane counts."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     planes = sorted((p for p in profile.planes if p.name.startswith("/device:")), key=lambda p: p.name)
     for line in (line for plane in planes[:1] for line in plane.lines if line.name == MODULES):
         for event in line.events:
             match = re.match(r"jit_(\w+?)(?:\(|\.\d|$)", event.name)
-            if match and match[1] in found:
-                found[match[1]].append((event.start_ns, event.duration_ns))
-    return {name: [round(duration) for _, duration in sorted(runs)] for name, runs in found.items()}
+            if match and match[1] in runs:
+                runs[match[1]].append((event.start_ns, event.duration_ns))
+    return {name: [round(duration) for _, duration in sorted(timed)] for name, timed in runs.items()}

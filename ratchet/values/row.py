@@ -18,7 +18,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of the ledger. All text, as it stands in the file; ``""`` where there is no number."""
+    """One row of the ledger. All text, as in the file; ``""`` where there is no number."""
 
     commit: str
     score: str

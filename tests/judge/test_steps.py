@@ -1,0 +1,73 @@
+"""The steps of a verdict: the first failure decides, what cannot run is left out, and nothing raises through."""
+
+import errno
+
+import pytest
+
+from ratchet.judge.steps import Silent, Steps
+from ratchet.values.status import Refusal, Status
+
+
+def doubled(number: int, *, by: int = 2) -> tuple[int, str]:
+    return number * by, f"{number} times {by}"
+
+
+def raises(error: Exception) -> tuple[None, str]:
+    raise error
+
+
+def test_a_step_returns_its_value_and_leaves_its_summary():
+    steps = Steps(Silent())
+    assert steps.run("double", doubled, 3, by=4) == 12
+    (step,) = steps.steps
+    assert (step.name, step.status, step.summary) == ("double", Status.PASS, "3 times 4")
+    assert steps.passed
+    assert steps.reason == ""
+
+
+def test_a_step_without_its_needs_is_left_out():
+    steps = Steps(Silent())
+    assert steps.run("double", doubled, None) is None
+    assert steps.steps == []
+    assert steps.passed
+
+
+def test_the_first_failure_decides_and_later_steps_still_run():
+    steps = Steps(Silent())
+    assert steps.passing("worth it") == "worth it"
+    assert steps.run("one", raises, Refusal(Status.CONTRACT, "no symbol")) is None
+    assert steps.run("two", raises, Refusal(Status.INVALID, "too fast")) is None
+    assert steps.run("three", doubled, 1) == 2
+    assert [step.status for step in steps.steps] == [Status.CONTRACT, Status.INVALID, Status.PASS]
+    assert (steps.status, steps.reason) == (Status.CONTRACT, "one: no symbol")
+    assert steps.passing("worth it") is None
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), RecursionError(), KeyError("s9\nand more")])
+def test_what_no_step_may_raise_is_an_internal_error_in_one_line(error):
+    steps = Steps(Silent())
+    assert steps.run("schedule", raises, error) is None
+    assert steps.status is Status.INTERNAL
+    assert type(error).__name__ in steps.reason
+    assert "\n" not in steps.reason
+    assert "Traceback" in steps.internal_error
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(errno.ENOSPC, Status.NO_SPACE), (errno.EDQUOT, Status.NO_SPACE), (errno.EIO, Status.INFRASTRUCTURE)],
+)
+def test_trouble_of_the_machine_is_no_bug(number, status):
+    steps = Steps(Silent())
+    steps.run("compile", raises, OSError(number, "no luck", "dump.txt"))
+    assert steps.status is status
+    assert "no luck (dump.txt)" in steps.reason
+    assert steps.internal_error == ""
+
+
+def test_an_interrupt_goes_through():
+    def interrupted() -> tuple[None, str]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Steps(Silent()).run("compile", interrupted)

@@ -1,0 +1,99 @@
+"""The judge as the loop calls it: whatever goes wrong while judging, the turn has its row."""
+
+import pytest
+
+from prepare import judge
+from ratchet.judge import audit
+from ratchet.judge.request import Request
+from ratchet.judge.steps import Silent
+from ratchet.loop import log
+from ratchet.values import Conditions, Decision
+from ratchet.values.status import Refusal, Status
+from ratchet.wiring import RepositoryJudge, evaluator, make_folders
+from tests.kernels import ATTENTION
+from tests.loop.stage import Stage
+
+
+def repository_judge(stage: Stage, function) -> RepositoryJudge:
+    return RepositoryJudge(
+        root=stage.root,
+        function=function,
+        evaluator="v5e-model",
+        budget_s=1.0,
+        deep=False,
+        new_problem=False,
+        progress=Silent(),
+    )
+
+
+def test_a_judge_that_fails_unexpectedly_leaves_a_row_and_its_traceback(tmp_path):
+    stage = Stage.new(tmp_path / "repository")
+    (stage.root / ".gitignore").write_text("hlo_dumps/\nprofile_data/\n")
+    stage.git("commit", "-qam", "ignore evidence")
+
+    def fails(request, *, progress=None):
+        raise ZeroDivisionError("integer modulo by zero")
+
+    outcome = stage.run("baseline", judge=repository_judge(stage, fails))
+    assert outcome.status is Status.INTERNAL
+    (row,) = stage.rows()
+    assert (row.status, row.decision, row.score) == ("INTERNAL", Decision.BASELINE, "")
+    assert "ZeroDivisionError: integer modulo by zero" in row.reason
+    text = (stage.root / "hlo_dumps" / row.id / "internal-error.txt").read_text()
+    assert "Traceback" in text
+    assert "in fails" in text
+    assert row.evidence
+    assert log.verify(stage.root) == ()
+
+
+def test_a_step_that_fails_unexpectedly_is_a_verdict(tmp_path, monkeypatch):
+    def fails(program):
+        raise ZeroDivisionError("integer modulo by zero")
+
+    monkeypatch.setattr(audit, "program", fails)
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text(ATTENTION)
+    conditions = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
+    evidence = tmp_path / "evidence"
+    verdict = judge(
+        Request(kernel=kernel, root=tmp_path, kernel_rel="kernel.py", conditions=conditions, evidence=evidence)
+    )
+    assert verdict.status is Status.INTERNAL, verdict.reason
+    assert verdict.reason.startswith("kernel: ZeroDivisionError: integer modulo by zero")
+    assert verdict.score is None
+    assert [step.name for step in verdict.steps if step.status is not Status.PASS] == ["kernel"]
+    assert [step.name for step in verdict.steps] == [
+        "contract", "problem", "compile", "memory", "copies", "kernel", "correctness", "schedule", "roofline", "audit",
+    ]  # fmt: skip
+    assert "Traceback" in (evidence / "internal-error.txt").read_text()
+    assert not (tmp_path / "kernel.py.lock.json").exists()
+
+
+def test_a_refusal_and_trouble_of_the_machine_go_through(tmp_path):
+    stage = Stage.new(tmp_path / "repository")
+    for error in (Refusal(Status.NO_SPACE, "full"), OSError(5, "broken")):
+
+        def fails(request, *, progress=None, error=error):
+            raise error
+
+        with pytest.raises(type(error)):
+            repository_judge(stage, fails).judge(stage.root / "kernel.py", kernel_rel="kernel.py", evidence_id="one")
+
+
+def test_folders_for_evidence_are_ignored_and_keep_their_page(tmp_path):
+    stage = Stage.new(tmp_path / "repository")
+    make_folders(stage.root)
+    (stage.root / "hlo_dumps" / "README.md").write_text("what is here\n")
+    (stage.root / "hlo_dumps" / "one").mkdir()
+    (stage.root / "hlo_dumps" / "one" / "blame.txt").write_text("cycles\n")
+    make_folders(stage.root)
+    (stage.root / ".gitignore").write_text("")
+    status = stage.git("status", "--porcelain", "--untracked-files=all").splitlines()
+    assert sorted(status) == [" M .gitignore", "?? hlo_dumps/README.md"]
+
+
+def test_a_device_that_is_not_there_is_refused_at_once(monkeypatch):
+    monkeypatch.setattr("ratchet.measure.devices.gpu", lambda: "")
+    with pytest.raises(Refusal, match="no GPU is attached"):
+        evaluator("gpu")
+    assert evaluator("v5e-model") == "v5e-model"
