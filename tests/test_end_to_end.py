@@ -24,7 +24,8 @@ from tests.workspaces import BETTER, HERE, WORSE, Workspace, last_line
 
 SCHEMA = json.loads((HERE / "ratchet" / "verdict.schema.json").read_text())
 RESULT = re.compile(
-    r"RESULT: score=(\d+\.?\d*) latency=(\d+\.\d+)ms util=(\d+\.\d+)% tflops=(\d+\.\d+) decision=([a-z-]+)"
+    r"RESULT: score=(\d+\.?\d*) latency=(\d+\.\d+)ms util=(\d+\.\d+)% tflops=(\d+\.\d+)"
+    r" decision=([a-z-]+)(?: status=([A-Z_]+))?"
 )
 NO_RESULT = re.compile(r"RESULT: score=none latency=none util=none tflops=none decision=([a-z-]+) status=([A-Z_]+)")
 
@@ -86,7 +87,7 @@ def refused(done, status):
 def test_baseline_passes_with_one_row_and_evidence(judged):
     space, done = judged
     assert done.returncode == 0, done.stderr
-    score, latency, util, _, decision = RESULT.fullmatch(last_line(done)).groups()
+    score, latency, util, _, decision, _ = RESULT.fullmatch(last_line(done)).groups()
     assert decision == "baseline"
     assert float(score) == pytest.approx(float(util) * 100 / float(latency), rel=0.01)
     (row,) = space.rows()
@@ -279,7 +280,9 @@ def test_other_files_that_changed_are_listed(space):
     assert found["outcome"]["status"] == "DIRTY"
 
 
-@pytest.mark.parametrize("name", ["ratchet/judge/parity.py", "prepare.py", "ratchet.sh", "environment.sh"])
+@pytest.mark.parametrize(
+    "name", ["ratchet/judge/parity.py", "ratchet/loop/decide.py", "prepare.py", "ratchet.sh", "environment.sh"]
+)
 def test_an_edited_judge_file_breaks_the_seal(space, name):
     space.edit(BETTER)
     with (space.root / name).open("a") as file:

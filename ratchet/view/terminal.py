@@ -29,8 +29,9 @@ def result_line(score: Score | None, *, decision: str, status: Status) -> str:
 
     ``RESULT: score=1234.5 latency=2.5000ms util=30.25% tflops=59.50 decision=kept``
 
-    Without a score the four numbers are ``none`` and the status follows:
+    The status follows where it is not PASS. Without a score the four numbers are ``none``:
 
+    ``RESULT: score=63.156 latency=7.4321ms util=4.69% tflops=9.25 decision=reverted status=NOT_BETTER``
     ``RESULT: score=none latency=none util=none tflops=none decision=reverted status=WRONG_VALUES``
     """
     decision = "-".join(clean(decision).split()) or "none"
@@ -39,6 +40,7 @@ def result_line(score: Score | None, *, decision: str, status: Status) -> str:
     return (
         f"RESULT: score={fixed(score.score)} latency={fixed(score.latency_ms)}ms "
         f"util={score.util_pct:.2f}% tflops={score.tflops:.2f} decision={decision}"
+        + ("" if status is Status.PASS else f" status={status.name}")
     )
 
 

@@ -30,6 +30,10 @@ def test_result_line_with_and_without_a_score() -> None:
         == "RESULT: score=1234.5 latency=2.5000ms util=30.25% tflops=59.50 decision=kept"
     )
     assert (
+        result_line(verdict().score, decision="reverted", status=Status.NOT_BETTER)
+        == "RESULT: score=1234.5 latency=2.5000ms util=30.25% tflops=59.50 decision=reverted status=NOT_BETTER"
+    )
+    assert (
         result_line(None, decision="reverted", status=Status.WRONG_VALUES)
         == "RESULT: score=none latency=none util=none tflops=none decision=reverted status=WRONG_VALUES"
     )
