@@ -1,10 +1,10 @@
 """The judge's seal: one digest over every file that a verdict follows from, and over no other.
 
-The rule: a file is **sealed** if changing it can change a verdict. That is ``prepare.py``, the rooms that it calls and
-what they are built on, the constants beside them, and what decides which packages run (``requirements.lock`` and what
-installs it). A row carries the seal, and rows of different seals are not compared: a changed judge starts a new series.
-What shows a verdict (``view/``), keeps it (``loop/``) or parses the command line cannot change one, and is not sealed;
-nor are the rules of lint and types in ``pyproject.toml``.
+The rule: a file is **sealed** if changing it can change a verdict. That is ``prepare.py``, the package with constants
+beside its modules, and what decides which packages run (``requirements.lock`` and what installs it). Left out is what
+shows a verdict (``view/``), keeps it (``loop/``) or parses the command line: it cannot change one. So are the rules of
+lint and types in ``pyproject.toml``. A new file of the package is sealed until it is left out here on purpose. A row
+carries the seal, and rows of different seals are not compared: a changed judge starts a new series.
 
 **Protected** are all files that an experiment runs through, the sealed ones among them: ``loop/`` decides what is kept,
 ``view/`` says so. They must equal HEAD while an experiment runs, and no kernel file may be one of them. A committed
@@ -18,30 +18,19 @@ from pathlib import Path
 
 PACKAGE = "ratchet"
 SUFFIXES = (".py", ".json")
-SEALED_ROOMS = (
-    "account",
-    "candidate",
-    "chips",
-    "compiler",
-    "dump",
-    "judge",
-    "machine",
-    "measure",
-    "mosaic",
-    "values",
+NO_VERDICT = (
+    "ratchet/loop/",
+    "ratchet/view/",
+    "ratchet/search/",
+    "ratchet/__main__.py",
+    "ratchet/cli.py",
+    "ratchet/library.py",
+    "ratchet/options.py",
+    "ratchet/wiring.py",
+    "ratchet/verdict.schema.json",
 )
-"""Folders of the package that a verdict is computed in."""
-OTHER_ROOMS = ("loop", "view")
-"""Folders of the package that no verdict follows from."""
-SEALED_FILES = (
-    "prepare.py",
-    "requirements.lock",
-    "environment.sh",
-    "ratchet/__init__.py",
-    "ratchet/bootstrap.py",
-    "ratchet/child.py",
-    "ratchet/starting.py",
-)
+"""Folders and files of the package that no verdict follows from."""
+SEALED_FILES = ("prepare.py", "requirements.lock", "environment.sh")
 PROTECTED_FILES = (*SEALED_FILES, "ratchet.sh", "pyproject.toml")
 
 
@@ -56,7 +45,7 @@ def seal(root: Path) -> str:
 
 def sealed_paths(root: Path) -> tuple[str, ...]:
     """The files that a verdict follows from, relative to the repository root, sorted."""
-    inside = (path for room in SEALED_ROOMS for path in _below(root, root / PACKAGE / room))
+    inside = (path for path in _below(root, root / PACKAGE) if not path.startswith(NO_VERDICT))
     return tuple(sorted({*inside, *_present(root, SEALED_FILES)}))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.judge.seal import OTHER_ROOMS, SEALED_FILES, SEALED_ROOMS, protected_paths, seal, sealed_paths
+from ratchet.judge.seal import protected_paths, seal, sealed_paths
 from tests.imports import MODULES, closure
 
 HERE = Path(__file__).resolve().parents[2]
@@ -51,11 +51,11 @@ def test_the_seal_covers_all_that_a_verdict_is_computed_by():
     assert {MODULES[name].path.relative_to(HERE).as_posix() for name in reached} <= sealed
 
 
-def test_every_room_is_sealed_or_not_on_purpose():
-    rooms = {path.parent.name for path in (HERE / "ratchet").glob("*/__init__.py")}
-    assert rooms == {*SEALED_ROOMS, *OTHER_ROOMS}
-    assert not set(SEALED_ROOMS) & set(OTHER_ROOMS)
-    assert all((HERE / name).is_file() for name in SEALED_FILES)
+def test_a_new_file_of_the_package_is_sealed(tree):
+    before = seal(tree)
+    (tree / "ratchet" / "new_room").mkdir(exist_ok=True)
+    (tree / "ratchet" / "new_room" / "one.py").write_text("")
+    assert seal(tree) != before
 
 
 @pytest.mark.parametrize(
