@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports import HERE, MODULES, closure, importers, imports_of
+from tests.imports import HERE, MODULES, circles, closure, importers, imports_of
 
 FOUNDATION = ("ratchet.values", "ratchet.chips", "ratchet.scalar")
 ABOVE = (
@@ -43,6 +43,11 @@ def test_the_package_is_read():
     assert len(MODULES) > 40
     assert "ratchet.judge.parity" in MODULES
     assert "ratchet.judge.parity" in MODULES["ratchet.judge.values_worker"].imports
+
+
+def test_no_module_imports_what_imports_it():
+    """Wherever the statement is: late imports and those for type checkers count too."""
+    assert circles() == []
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.startswith(FOUNDATION)])
