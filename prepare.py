@@ -58,6 +58,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
         parity = steps.run("correctness", bench.evaluator.values, problem, artefact)
 
         timeline = steps.run("schedule", Modelled.latency, model, problem, program)
+        steps.run("control", Modelled.control, model, program, timeline, parity)
         modelled = steps.run("roofline", Modelled.score, model, problem, timeline)
         claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)
 

@@ -10,6 +10,7 @@ from ratchet.account.link_spans import link_spans
 from ratchet.account.timeline import build
 from ratchet.chips import Chip
 from ratchet.dump.hlo import HloModule
+from ratchet.machine.control import control_flow
 from ratchet.machine.inputs import ScalarInputs
 from ratchet.machine.record import Record, Run
 from ratchet.machine.run import run, without_collections
@@ -53,7 +54,8 @@ def timeline_of(run: Run, *, chip: Chip, compiler: str, detail: bool = False) ->
     undecided = (run.undecided,) if run.undecided else ()
     if not run.links:
         timeline = build(run.slowest, chip=chip, compiler=compiler, detail=detail)
-        return replace(timeline, not_modelled=(*undecided, *timeline.not_modelled))
+        control = control_flow(run, run.slowest)
+        return replace(timeline, not_modelled=(*undecided, *timeline.not_modelled), control=control)
     chips = tuple(_of_slice(record, run, chip=chip, compiler=compiler, detail=detail) for record in run.chips)
     slowest = max(chips, key=lambda timeline: timeline.cycles)
     return replace(slowest, chips=chips, links=run.links, not_modelled=(*undecided, *slowest.not_modelled))
@@ -68,4 +70,5 @@ def _of_slice(record: Record, run: Run, *, chip: Chip, compiler: str, detail: bo
         ici_wait_cycles=record.memory.remote_wait_cycles,
         launch_cycles=record.launch_cycles,
         spans=(*timeline.spans, *link_spans(record, run.messages)),
+        control=control_flow(run, record),
     )

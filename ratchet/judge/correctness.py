@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,8 @@ from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Limits
 from ratchet.compiler.environment import compiler_version
 from ratchet.judge import instances, parity
-from ratchet.values import Artefact, Parity
+from ratchet.values import Artefact, Parity, control
+from ratchet.values.control import ControlFlow
 from ratchet.values.status import Refusal, Status
 
 LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
@@ -101,6 +102,8 @@ class Examiner:
     """What compiles the program, where it is not the TPU's."""
     progress: Callable[[str], None] = lambda text: None
     limits: Limits = LIMITS
+    executed: ControlFlow = field(default_factory=ControlFlow)
+    """Which way the candidate went on the random inputs, whose steering values are those of a modelled run."""
 
     def _cache(self, problem: Problem) -> Path:
         """References belong to a problem, to the code that made them, and to the secret that their inputs came from."""
@@ -223,6 +226,8 @@ class Examiner:
                 done.append(f"repeat: {answer['message']}")
         finally:
             self._write_evidence(artefact, answers)
+        if "control" in answers["random"]:
+            self.executed = control.decode(answers["random"]["control"])
         return Parity(
             checks=tuple(done),
             worst_error=max(answers[kind]["worst"] for kind in kinds),

@@ -8,7 +8,7 @@ from pathlib import Path
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
-from ratchet.judge import latency, roofline
+from ratchet.judge import control, latency, roofline
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
 from ratchet.values import Artefact, Parity, Program, Score, Timeline
@@ -49,6 +49,10 @@ class Modelled:
     def latency(self, problem: Problem, built: Program) -> tuple[Timeline, str]:
         """A step of a verdict: the schedule machine over the compiled program, on every chip of the problem's mesh."""
         return latency.step(built, self.chip, problem.mesh, self.exam.steering(problem), detail=self.deep)
+
+    def control(self, program: Program, timeline: Timeline, _parity: Parity) -> tuple[int, str]:
+        """A step of a verdict: whether the schedule machine went the way of the executed module, once that is right."""
+        return control.step(self.exam.executed, timeline, compiling.tokens_of(program))
 
     def score(self, problem: Problem, latency: Timeline) -> tuple[Score, str]:
         """A step of a verdict: the roofline's share of the modelled latency."""

@@ -23,9 +23,12 @@ from jax import export
 
 from ratchet.candidate.problem import Problem, decode
 from ratchet.child import serve
+from ratchet.compiler.tokens import tokenise
 from ratchet.judge import instances, parity
 from ratchet.mosaic import run as mosaic
+from ratchet.values import control
 from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import TokenTable
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -35,7 +38,7 @@ class Values:
 
     def __init__(self) -> None:
         self._programs: dict[tuple[bytes, bool], Any] = {}
-        self._candidate: tuple[str, Any] | None = None
+        self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
         self._random_outputs: Arrays = []
         self._made: tuple[object, Arrays] = (None, [])
 
@@ -94,15 +97,22 @@ class Values:
         """Run the candidate's program on one instance and compare. Returns the answer as plain JSON."""
         digest = hashlib.sha256(program).hexdigest()
         if self._candidate is None or self._candidate[0] != digest:
-            self._candidate, self._random_outputs = (digest, mosaic.load(program)), []
+            self._candidate, self._random_outputs = (digest, *_loaded(program)), []
         exact, floors = self.reference(problem, kind, secret, cache)
-        loaded, arrays = self._candidate[1], self.inputs(problem, kind, secret)
+        (_, loaded, tokens), arrays = self._candidate, self.inputs(problem, kind, secret)
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
-        result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=order)
-        about = {"module_version": loaded.module_version, "operations": loaded.covered}
+        try:
+            result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=order)
+        except Refusal as refusal:
+            raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
+        about = {
+            "module_version": loaded.module_version,
+            "operations": loaded.covered,
+            "control": control.encode(result.control),
+        }
         answer = self._compare(problem, kind, secret, exact, floors, cache=cache, result=result, order=order)
-        return answer | about
+        return answer | about | {"message": tokens.explain(answer["message"])}
 
     def _compare(
         self,
@@ -204,6 +214,20 @@ class Values:
                 "wanted the useful FLOPs",
             )
         return _told(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")
+
+
+def _loaded(program: bytes) -> tuple[mosaic.Loaded, TokenTable]:
+    """The program with the tokens that the compiler gets, translated; what the tokens stand for."""
+    try:
+        exported, tokens = tokenise(program)
+    except Refusal:
+        raise
+    except Exception as error:  # flatbuffers raises nearly anything on corrupt bytes
+        raise mosaic.unreadable(error) from None
+    try:
+        return mosaic.Loaded(exported, mosaic.Options()), tokens
+    except Refusal as refusal:
+        raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
 
 
 def _reference_flops(problem: Problem) -> float:

@@ -222,8 +222,12 @@ def load(tpu_program: bytes, *, f32_matmul_passes: str = "mxu") -> Loaded:
     try:
         exported = export.deserialize(bytearray(tpu_program))
     except Exception as error:  # flatbuffers raises nearly anything on corrupt bytes
-        raise Refusal(Status.CANNOT_VERIFY, f"the artefact cannot be read: {type(error).__name__}: {error}") from None
+        raise unreadable(error) from None
     return Loaded(exported, Options(f32_matmul_passes=f32_matmul_passes))
+
+
+def unreadable(error: Exception) -> Refusal:
+    return Refusal(Status.CANNOT_VERIFY, f"the artefact cannot be read: {type(error).__name__}: {error}")
 
 
 def _as_held(output: Any) -> list[np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,3 +17,17 @@ class ControlFlow:
     """Turns of a loop."""
     copies: Mapping[str, int] = field(default_factory=dict)
     """DMAs started."""
+
+
+def encode(flow: ControlFlow) -> dict[str, Any]:
+    """As plain JSON."""
+    return {name: dict(getattr(flow, name)) for name in ("branches", "loops", "copies")}
+
+
+def decode(record: Mapping[str, Any]) -> ControlFlow:
+    """Reads what :func:`encode` wrote."""
+    return ControlFlow(
+        branches={place: (int(then), int(otherwise)) for place, (then, otherwise) in record["branches"].items()},
+        loops={place: int(turns) for place, turns in record["loops"].items()},
+        copies={place: int(starts) for place, starts in record["copies"].items()},
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ratchet.values.blame import Blame
+from ratchet.values.control import ControlFlow
 from ratchet.values.omission import Omission
 
 
@@ -117,6 +118,8 @@ class Timeline:
     chips: tuple[Timeline, ...] = ()
     """Every chip of the slice, in order; empty for a program on one chip."""
     links: tuple[LinkUse, ...] = ()
+    control: ControlFlow | None = None
+    """Which way the kernels went; None where branches on computed values were taken one way."""
 
     @property
     def latency_ms(self) -> float:
