@@ -17,6 +17,7 @@ from ratchet.dump.files import load_hlo
 from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.mosaic.calls import target, walk
+from ratchet.mosaic.run import load
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable, decode, encode
 from tests.judge.programs import artefact, blocked, double
@@ -222,9 +223,11 @@ def other_body(text):
         lambda text: "{}",
     ],
 )
-def test_a_kernel_with_a_second_reading_is_refused(change):
+@pytest.mark.parametrize("read", [tokenise, load])
+def test_a_kernel_with_a_second_reading_is_refused(change, read):
+    """By the compiler room and by the value executor, from one reader."""
     with pytest.raises(Refusal, match="configuration of a tpu_custom_call") as caught:
-        tokenise(with_config(change))
+        read(with_config(change))
     assert caught.value.status is Status.CANNOT_VERIFY
 
 

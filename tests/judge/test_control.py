@@ -15,11 +15,22 @@ from ratchet.chips import V5E
 from ratchet.compiler.tokens import tokenise
 from ratchet.judge import control, latency
 from ratchet.mosaic.run import Loaded, Options
+from ratchet.scalar import Undefined
 from ratchet.values import Artefact, Mesh, Program, Timeline
 from ratchet.values.control import ControlFlow, decode, encode
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
-from tests.judge.expressions import FLOATS, INTEGERS, OPERATIONS, WIDTH, Expression, kernel, rows, steps
+from tests.judge.expressions import (
+    FLOATS,
+    INTEGERS,
+    OPERATIONS,
+    WIDTH,
+    Expression,
+    defined,
+    kernel,
+    rows,
+    steps,
+)  # fmt: skip
 from tests.judge.programs import artefact
 
 FLOW = ControlFlow(branches={"t:1": (3, 5)}, loops={"t:2": 12}, copies={"t:3": 4, "t:4": 0})
@@ -107,6 +118,23 @@ def test_machine_and_executor_take_the_same_branches(kind: str, compiled: Compil
     words = steps(expressions, 256, seed=0)
     assert len(words) > 100
     assert compare(expressions, words, compiled) >= len(expressions)
+
+
+@pytest.mark.parametrize(("expression", "words", "what"), [
+    (("below", ("to float", 2), ("float add", 3, 4)), (0, 0, 0, 1, 1), "denormals are flushed"),
+    (("below", 3, 4), (0, 0, 0, 1, 2), "denormals are flushed"),
+    (("remainder", 0, 1), (7, 0, 0, 0, 0), "a division by zero"),
+    (("to integer", 3), (0, 0, 0, 0x4F32D05E, 0), "no int32"),
+])  # fmt: skip
+def test_the_machine_refuses_what_an_undefined_scalar_steers(
+    expression: Expression, words: tuple[int, ...], what: str, compiled: Compile
+) -> None:
+    assert isinstance(defined(expression, words), Undefined)
+    made = artefact(kernel([expression], 1), ((WIDTH,), np.int32))
+    program = compiled(made)
+    with pytest.raises(Refusal, match=what) as caught:
+        latency.step(program, V5E, Mesh(), {0: np.array(words, np.int32)})
+    assert caught.value.status is Status.SCHEDULE_UNKNOWN
 
 
 def _expressions(kind: str, depth: int) -> st.SearchStrategy[Expression]:
