@@ -97,6 +97,16 @@ def target(op: ir.Operation) -> str:
     return str(ir.StringAttr(op.attributes["call_target_name"]).value)
 
 
+def kernel_bodies(module: ir.Module) -> tuple[bytes, ...]:
+    """The serialised Mosaic modules of a program, each once.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` for a call that cannot be read.
+    """
+    calls = (op for op in walk(module.operation) if target(op) == "tpu_custom_call")
+    return tuple(dict.fromkeys(read_call(op, ()).body for op in calls))
+
+
 def check_allowed(op: ir.Operation) -> None:
     """Refuse an operation of the program around the kernels that talks to the host or that no CPU executes.
 

@@ -20,6 +20,7 @@ from ratchet.mosaic.dtypes import is_float, jax_dtype
 from ratchet.mosaic.findings import KINDS, Kind, Site
 from ratchet.mosaic.memory import Array, Buffer, Index, Memory, Ref, encode, is_recast, known
 from ratchet.mosaic.module import Block, KernelModule, Op, Value
+from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS
 from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, refuse, root_of
 from ratchet.mosaic.witness import digest, places
 
@@ -35,36 +36,6 @@ class Options:
     """Whether the data of a DMA arrive when it is waited for rather than at once (see ``ops.dma``)."""
     witness: int = 0
     """How many digests of what the kernel reads are kept, to tell where two executions part; 0 keeps none."""
-
-
-FLAGS = Buffer(name="findings", shape=(2 * len(KINDS),), dtype=np.dtype(np.int32), space="judge")
-"""For each kind of finding the step and the site of the first one, or -1."""
-
-
-COUNTS = Buffer(name="counts of executions", shape=(), dtype=np.dtype(np.int32), space="judge")
-"""The counters of ``counting.counters``."""
-
-WITNESS = Buffer(name="digests of what was read", shape=(), dtype=np.dtype(np.int32), space="judge")
-"""With ``Options.witness``: one digest for every grid step and operation that reads, in that order."""
-
-
-def report_of(memory: Memory) -> Array:
-    """int32: first findings, counts of executions, digests of what was read."""
-    return jnp.concatenate([memory[FLAGS], memory[COUNTS], memory[WITNESS]])
-
-
-def merge_reports(before: Array, now: Array, counted: int) -> Array:
-    """One report of a kernel that runs more than once: first findings, sums of ``counted`` counters, digests.
-
-    Before the first run everything is -1.
-    """
-    flags, digests = 2 * len(KINDS), 2 * len(KINDS) + counted
-    none = jnp.repeat(before[:flags:2] < 0, 2)
-    return jnp.concatenate([
-        jnp.where(none, now[:flags], before[:flags]),
-        jnp.maximum(before[flags:digests], 0) + now[flags:digests],
-        before[digests:] * 31 + now[digests:],
-    ])  # fmt: skip
 
 
 BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), space="judge")

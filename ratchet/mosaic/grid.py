@@ -15,13 +15,14 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.dtypes import jax_dtype
-from ratchet.mosaic.executor import BARRIER, COUNTS, FLAGS, WITNESS, Executor, Options, report_of
+from ratchet.mosaic.executor import BARRIER, Executor, Options
 from ratchet.mosaic.findings import KINDS, Kind, Site
 from ratchet.mosaic.memory import Array, Buffer, Index, Slice, Whole, decode, encode, known, take
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.operands import as_kernel_dtype, in_hbm
 from ratchet.mosaic.ops.memory import allocate
 from ratchet.mosaic.order import Order
+from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS, report_of
 from ratchet.mosaic.rules import RULES, refuse, root_of
 from ratchet.mosaic.signature import Kernel, Operand, Window
 
@@ -42,7 +43,7 @@ def run_kernel(
         device: Logical id of this device, where several run in lockstep; ``devices`` is how many.
 
     Returns:
-        The results, and ``executor.report_of`` the run.
+        The results, and ``report.report_of`` the run.
     """
     executor = Executor(
         kernel=kernel.module, outputs=len(output_types), options=options, fill=config[1], padding=config[2],

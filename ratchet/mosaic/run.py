@@ -16,10 +16,12 @@ from jax import export, lax
 
 from ratchet.mosaic import counting, hazards, splice
 from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
-from ratchet.mosaic.executor import DEVICES, Options, merge_reports
+from ratchet.mosaic.calls import kernel_bodies
+from ratchet.mosaic.executor import DEVICES, Options
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
 from ratchet.mosaic.ops import arith, control, dma, memory, pack, vector
+from ratchet.mosaic.report import merge_reports
 from ratchet.mosaic.result import RunResult
 from ratchet.mosaic.rules import is_remote
 from ratchet.mosaic.signature import Kernel, describe
@@ -47,7 +49,7 @@ class Loaded:
         self._options = options
         self._original = exported
         module = stablehlo_of(exported)
-        self._modules = {body: parse_kernel(body) for body in splice.kernel_bodies(module)}
+        self._modules = {body: parse_kernel(body) for body in kernel_bodies(module)}
         self._counted = max(map(counting.width, self._modules.values()), default=0)
         self._width = 2 * len(KINDS) + self._counted + options.witness
         merge = functools.partial(merge_reports, counted=self._counted)

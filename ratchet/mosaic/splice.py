@@ -45,16 +45,6 @@ def splice(module: ir.Module, translate: Translate, width: int, merge: Merge) ->
     return _Splicer(module, translate, width, merge).run()
 
 
-def kernel_bodies(module: ir.Module) -> tuple[bytes, ...]:
-    """The serialised Mosaic modules of a program, each once.
-
-    Raises:
-        Refusal: ``CANNOT_VERIFY`` for a call that cannot be read.
-    """
-    calls = (op for op in walk(module.operation) if target(op) == "tpu_custom_call")
-    return tuple(dict.fromkeys(read_call(op, ()).body for op in calls))
-
-
 class _Splicer:
     def __init__(self, module: ir.Module, translate: Translate, width: int, merge: Merge) -> None:
         self.module, self.translate, self.one, self.merge = module, translate, width, merge
