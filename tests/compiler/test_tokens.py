@@ -18,6 +18,7 @@ from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.mosaic.calls import target, walk
 from ratchet.mosaic.run import load
+from ratchet.values.place import SourceLine
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable, decode, encode
 from tests.judge.programs import artefact, blocked, double
@@ -116,7 +117,7 @@ def test_nothing_in_a_name_is_executed(compiled, plain, tmp_path):
 def test_blame_names_the_authors_file_and_line(compiled):
     program = compiled(built())
     timeline = modelled(program)
-    assert "kernel.py:7" in [line.where for line in timeline.blame.lines]
+    assert SourceLine(file="kernel.py", line=7) in [line.place for line in timeline.blame.lines]
     assert program.kernels[0].startswith("kernel.")
 
 
