@@ -1,0 +1,90 @@
+"""Grouped matrix product: each row of x bfloat16[2048, 1024] times its group's matrix of w bfloat16[8, 1024, 1024].
+
+The rows are sorted by group, sizes int32[8] says how many rows each has. A tile of rows at the edge of a group belongs
+to two of them or more. XLA computes where groups begin and end, and scalar prefetch carries it into the kernel. The
+MXUs bound it if each matrix is read about once and no tile is multiplied by a matrix that none of its rows needs: this
+start walks all groups for each tile, skips the products, but fetches the matrices. First mutation to try: a table of
+the (group, tile) pairs that have rows in common, and a grid that walks it.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+KERNEL_NAME = "grouped_matmul"
+PROBLEM_DESCRIPTION = "bfloat16[2048, 1024] times one of eight bfloat16[1024, 1024] by row, rows sorted by group"
+
+M, K, N, GROUPS = 2048, 1024, 1024, 8
+
+BM = 512
+
+
+def _multiply(edges, x_ref, w_ref, o_ref):
+    i, g = pl.program_id(0), pl.program_id(1)
+    first, end = edges[g], edges[g + 1]
+
+    @pl.when((first < (i + 1) * BM) & (end > i * BM))
+    def _rows():
+        row = i * BM + jax.lax.broadcasted_iota(jnp.int32, (BM, N), 0)
+        product = jnp.dot(x_ref[...], w_ref[0], preferred_element_type=jnp.float32).astype(o_ref.dtype)
+        o_ref[...] = jnp.where((row >= first) & (row < end), product, o_ref[...])
+
+
+def kernel_fn(x, w, sizes):
+    """x bfloat16[M, K], w bfloat16[GROUPS, K, N], sizes int32[GROUPS] that add up to M -> bfloat16[M, N]."""
+    edges = jnp.pad(jnp.cumsum(sizes), (1, 0))
+    return pl.pallas_call(
+        _multiply,
+        out_shape=jax.ShapeDtypeStruct((M, N), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(M // BM, GROUPS),
+            in_specs=[
+                pl.BlockSpec((BM, K), lambda i, g, edges: (i, 0)),
+                pl.BlockSpec((1, K, N), lambda i, g, edges: (g, 0, 0)),
+            ],
+            out_specs=pl.BlockSpec((BM, N), lambda i, g, edges: (i, 0)),
+        ),
+    )(edges, x, w)
+
+
+def reference_fn(x, w, sizes):
+    """The same in plain jax.numpy: every product, of which each row keeps that of its group."""
+    group = jnp.sum(jnp.arange(M)[:, None] >= jnp.cumsum(sizes), axis=1)
+    products = jnp.einsum("mk,gkn->gmn", x, w, preferred_element_type=jnp.float32)
+    return jnp.take_along_axis(products, group[None, :, None], axis=0)[0].astype(x.dtype)
+
+
+def generate_inputs(key):
+    """Standard normal x and w; seven cuts anywhere make eight groups, empty ones among them now and then."""
+    x, w, cuts = jax.random.split(key, 3)
+    cuts = jnp.sort(jax.random.randint(cuts, (GROUPS - 1,), 0, M + 1, jnp.int32))
+    return (
+        jax.random.normal(x, (M, K), jnp.bfloat16),
+        jax.random.normal(w, (GROUPS, K, N), jnp.bfloat16),
+        jnp.diff(cuts, prepend=0, append=M).astype(jnp.int32),
+    )
+
+
+def compute_flops():
+    """Useful FLOPs: each row times one matrix."""
+    return 2 * M * K * N
+
+
+def get_tiling_meta():
+    """What the author believes about buffers and traffic."""
+    return {
+        "grid": [M // BM, GROUPS],
+        "buffers": [
+            {"name": "x", "size_bytes": BM * K * 2, "double_buffered": True},
+            {"name": "w", "size_bytes": K * N * 2, "double_buffered": True},
+            {"name": "o", "size_bytes": BM * N * 2, "double_buffered": True},
+        ],
+        "inputs": [
+            {"name": "x", "size_bytes": M * K * 2, "re_reads": 1},
+            {"name": "w", "size_bytes": GROUPS * K * N * 2, "re_reads": M // BM},
+        ],
+        "outputs": [{"name": "o", "size_bytes": M * N * 2, "re_reads": 1}],
+        "vreg_estimate_bytes": BM * N * 4,
+    }
