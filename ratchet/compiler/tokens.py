@@ -64,13 +64,20 @@ class _Tokens:
 
     def __init__(self) -> None:
         self._sources: list[Source | None] = []
+        self._around: list[int] = []
         self._names: dict[str, str] = {}
         self._known: dict[str, dict[str, str]] = {}
 
-    def place(self, location: ir.Location) -> ir.Location:
-        """The next operation's place."""
+    def place(self, location: ir.Location, around: int) -> ir.Location:
+        """The next operation's place, inside of operation ``around``."""
         self._sources.append(_source(location))
+        self._around.append(around)
         return ir.Location.file(SOURCE_FILE, len(self._sources) - 1, 1)
+
+    @property
+    def latest(self) -> int:
+        """Number of the latest operation; -1 before the first."""
+        return len(self._sources) - 1
 
     def name(self, kind: str, text: str) -> str:
         """The token of a name: the same for the same name of a kind."""
@@ -81,7 +88,7 @@ class _Tokens:
         return known[text]
 
     def table(self) -> TokenTable:
-        return TokenTable(sources=tuple(self._sources), names=dict(self._names))
+        return TokenTable(sources=tuple(self._sources), around=tuple(self._around), names=dict(self._names))
 
 
 def _source(location: Any) -> Source | None:
@@ -131,9 +138,10 @@ class _Rewriter:
                 name = str(ir.StringAttr(op.attributes["sym_name"]).value)
                 self._symbols[name] = name if name == "main" else self.tokens.name("f", name)
 
-    def _operation(self, op: ir.Operation) -> None:
+    def _operation(self, op: ir.Operation, around: int = -1) -> None:
         _word(op.name, "an operation")
-        op.location = self.location(op)
+        op.location = self.location(op, around)
+        own = self.tokens.latest
         for name in list(op.attributes):
             _word(name, "an attribute")
             before = op.attributes[name]
@@ -150,11 +158,11 @@ class _Rewriter:
                     argument.set_location(ir.Location.unknown())
                     self._type(argument.type)
                 for view in block.operations:
-                    self._operation(view.operation)
+                    self._operation(view.operation, own)
 
-    def location(self, op: ir.Operation) -> ir.Location:
+    def location(self, op: ir.Operation, around: int) -> ir.Location:
         """The token of an operation's place."""
-        return self.tokens.place(op.location)
+        return self.tokens.place(op.location, around)
 
     def attribute(self, op: ir.Operation, name: str, attribute: ir.Attribute) -> ir.Attribute | None:
         """What ``attribute`` becomes; None if it goes."""
@@ -218,7 +226,7 @@ class _Program(_Rewriter):
         super().__init__(tokens)
         self._bodies: dict[bytes, bytes] = {}
 
-    def location(self, op: ir.Operation) -> ir.Location:
+    def location(self, op: ir.Operation, around: int) -> ir.Location:
         """Place, scope and a word that XLA makes its own names of: which kernel it is, or what kind of operation."""
         scope = _scope(op.location)
         if "kernel_name" in op.attributes:
@@ -226,7 +234,7 @@ class _Program(_Rewriter):
         else:
             word = op.name.rpartition(".")[2]
         name = f"{self.tokens.name('op', scope)}/{word}" if scope else word
-        return ir.Location.name(name, super().location(op))
+        return ir.Location.name(name, super().location(op, around))
 
     def _kernel_token(self, name: str) -> str:
         return self.tokens.name("kernel", name)

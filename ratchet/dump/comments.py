@@ -108,6 +108,7 @@ def explained(notes: Notes, tokens: TokenTable) -> Notes:
 
     What the comments mean is decided before: no name of an author's can look like a comment of the compiler's.
     """
-    place = tokens.source(notes.source.line) if notes.source else None
-    source = Source(file=place[0], line=place[1], column=place[2]) if place else None
+    operation = notes.source.line if notes.source else -1
+    place = tokens.source(operation)
+    source = Source(file=place[0], line=place[1], column=place[2], operation=operation) if place else None
     return replace(notes, source=source, text=tokens.explain(notes.text))

@@ -140,6 +140,8 @@ class Source:
     file: str
     line: int
     column: int
+    operation: int | None = None
+    """Number of the tokenised program's operation; None where it was compiled as its author wrote it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

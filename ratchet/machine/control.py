@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ratchet.dump.instruction import Source
 from ratchet.machine.record import Record, Run
 from ratchet.values.control import ControlFlow
+from ratchet.values.tokens import SOURCE_FILE
 
 
 def control_flow(run: Run, record: Record) -> ControlFlow | None:
@@ -20,15 +20,11 @@ def control_flow(run: Run, record: Record) -> ControlFlow | None:
         return None
     executed: dict[str, Counter[str]] = {kind: Counter() for kind in ("branch", "branch taken", "loop", "copy")}
     for (source, kind), times in record.executions().items():
-        if kind in executed:
-            executed[kind][_place(source)] += times
+        if kind in executed and source.operation is not None:
+            executed[kind][f"{SOURCE_FILE}:{source.operation}"] += times
     taken = executed["branch taken"]
     return ControlFlow(
         branches={place: (times - taken[place], taken[place]) for place, times in executed["branch"].items()},
         loops=dict(executed["loop"]),
         copies=dict(executed["copy"]),
     )
-
-
-def _place(source: Source) -> str:
-    return f"{source.file}:{source.line}"

@@ -25,6 +25,8 @@ class TokenTable:
 
     sources: tuple[Source | None, ...] = ()
     """Per operation, by number; None for an operation without a source place."""
+    around: tuple[int, ...] = ()
+    """Per operation, the number of the one that it is inside of; -1 for the outermost."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Token of a kernel, function, operation or message to what the author called it."""
 
@@ -41,7 +43,9 @@ class TokenTable:
         """``text`` of the compiler, say an error, with the author's names and places in it."""
 
         def source(match: re.Match[str]) -> str:
-            place = self.source(int(match[1]))
+            operation = int(match[1])
+            while (place := self.source(operation)) is None and 0 <= operation < len(self.around):
+                operation = self.around[operation]
             return "{}:{}:{}".format(*place) if place else "a place without a source line"
 
         return _NAME.sub(lambda match: self.names.get(match[1], match[1]), _SOURCE.sub(source, text))
@@ -53,7 +57,7 @@ NO_TOKENS = TokenTable()
 
 def encode(table: TokenTable) -> str:
     """The table as JSON text."""
-    return json.dumps({"sources": table.sources, "names": dict(table.names)})
+    return json.dumps({"sources": table.sources, "around": table.around, "names": dict(table.names)})
 
 
 def decode(text: str) -> TokenTable:
@@ -61,5 +65,6 @@ def decode(text: str) -> TokenTable:
     record = json.loads(text)
     return TokenTable(
         sources=tuple((str(s[0]), int(s[1]), int(s[2])) if s else None for s in record["sources"]),
+        around=tuple(map(int, record["around"])),
         names={str(token): str(name) for token, name in record["names"].items()},
     )

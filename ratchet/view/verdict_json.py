@@ -97,7 +97,7 @@ _OF_A_CHIP = (
 )  # fmt: skip
 
 
-_APART = ("spans", "ops", "chips", "links", "not_modelled", "blame")
+_APART = ("spans", "ops", "chips", "links", "not_modelled", "blame", "control")
 
 
 def _timeline(timeline: Timeline) -> dict[str, Any]:

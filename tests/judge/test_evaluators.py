@@ -24,6 +24,7 @@ MODELLED = [
     "kernel",
     "correctness",
     "schedule",
+    "control",
     "roofline",
     "audit",
 ]

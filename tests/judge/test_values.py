@@ -259,7 +259,7 @@ def test_a_find_names_the_place_in_the_kernel_file(refusal):
         "attention", ("lambda i, j: (j, 0)),\n        ],", "lambda i, j: (j + 1, 0)),\n        ],")
     ).message
     assert "window_out_of_bounds" in message
-    assert re.search(r"in grid step \(0, 3\) at kernel.py:\d+\]", message)
+    assert re.search(r"in grid step \(0, 3\) at kernel.py:\d+:\d+\]", message)
 
 
 def test_evidence_says_what_was_executed_and_found(exam, problems, tmp_path, monkeypatch):
@@ -294,7 +294,7 @@ def test_carrying_a_value_across_parallel_steps_is_found(refusal):
     found = refusal("attention", *edits)
     assert found.status is Status.MEMORY_HAZARD
     assert "order_of_parallel_steps" in found.message
-    assert re.search(r"\[vector.load in grid step \(1, 0\) at kernel.py:\d+\]", found.message)
+    assert re.search(r"\[vector.load in grid step \(1, 0\) at kernel.py:\d+:\d+\]", found.message)
 
 
 # --- problems -----------------------------------------------------------------------------------
