@@ -58,9 +58,9 @@ def row_of(name: str, impl: str, figures: dict[str, Any], error: dict[str, Any],
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--grad", action="programs_true", help="forward with backward")
+    parser.add_argument("--grad", action="store_true", help="forward with backward")
     parser.add_argument("--only", nargs="*", choices=SHAPES, default=list(SHAPES), metavar="SHAPE")
-    parser.add_argument("--sweep", action="programs_true", help="print every point of the sweeps")
+    parser.add_argument("--sweep", action="store_true", help="print every point of the sweeps")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     programs, grad = attention_programs(), options.grad

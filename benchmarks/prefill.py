@@ -134,7 +134,7 @@ def row(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="programs_true", help="the first model only")
+    parser.add_argument("--quick", action="store_true", help="the first model only")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     rows = [one for model in (MODELS[:1] if options.quick else MODELS) for one in rows_of(model)]

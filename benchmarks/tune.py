@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seq", type=int, nargs="*", default=LENGTHS)
     parser.add_argument("--dim", type=int, nargs="*", default=DIMS)
-    parser.add_argument("--show", action="programs_true", help="print what is there and stop")
+    parser.add_argument("--show", action="store_true", help="print what is there and stop")
     options = parser.parse_args()
     made_by = {"evaluator": "v5e-model", "chip": V5E.name, "compiler": compiler_version()}
     table = json.loads(TABLE.read_text()) if TABLE.exists() else {**made_by, "entries": []}
