@@ -5,7 +5,6 @@ For benchmarks only: what is ours needs no jail, so it is traced in this process
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import sys
@@ -102,7 +101,3 @@ def modelled(artefact: Artefact, workers: Workers, steering: Mapping[int | str, 
 
 def struct(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(shape), dtype)
-
-
-def renamed(artefact: Artefact, name: str) -> Artefact:
-    return dataclasses.replace(artefact, kernel_name=name)

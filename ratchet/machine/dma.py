@@ -20,9 +20,6 @@ GRANULE_BYTES = 32
 KEPT = 50_000
 """DMAs and waits kept at each end of a run for the timeline; those between are counted, not kept."""
 
-Transfer = tuple[int, int, int, int, str, str]
-"""Issue cycle, start of service, cycle of completion, bytes, source and target space."""
-
 
 class Ends:
     """The first and the last of a long sequence, and how many there were."""

@@ -6,7 +6,6 @@ A recipe is a plain dictionary, so that it can travel to a child process and be 
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -155,9 +154,3 @@ IMPLEMENTATIONS: dict[str, Callable[[Recipe, Recipe, bool], Attention]] = {
     "tokamax": tokamax,
     "xla": xla,
 }
-
-
-@functools.cache
-def has_tokamax() -> bool:
-    """Whether the extra ``peers`` is installed."""
-    return importlib.util.find_spec("tokamax") is not None

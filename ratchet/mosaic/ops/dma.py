@@ -42,10 +42,6 @@ def _add(executor: Executor, semaphore: Ref, amount: Any) -> Array:
     return before.reshape(())
 
 
-def _optional(executor: Executor, values: Sequence[Value]) -> Any:
-    return executor[values[0]] if values else None
-
-
 def _start_writes(op: Op) -> list[Value]:
     _, source_semaphore, target, target_semaphore, *_ = segments(op)
     return [*source_semaphore, *target, *target_semaphore]
