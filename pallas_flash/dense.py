@@ -35,7 +35,7 @@ def forward(
     return out.astype(q.dtype), lse
 
 
-def backward(
+def backward(  # noqa: PLR0913, PLR0917 - the operands of the gradient, in the order in which the kernel takes them
     q: jax.Array, k: jax.Array, v: jax.Array, do: jax.Array, lse: jax.Array, di: jax.Array, allowed: jax.Array,
     *, scale: float, softcap: float | None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip

@@ -41,7 +41,7 @@ class Plan:
     without_tpu: str
 
 
-def attention(
+def attention(  # noqa: PLR0913 - a public operator: every option is a keyword with a default
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
@@ -122,27 +122,33 @@ def attention(
 
 
 def _findings(q: Any, k: Any, v: Any, segment_ids: Any, softcap: float | None) -> list[str]:
-    found = []
+    findings = []
     if not (q.ndim == k.ndim == v.ndim == 4):
         return [f"q, k, v have {q.ndim}, {k.ndim}, {v.ndim} dimensions, wanted [batch, heads, length, dim] each"]
     if k.shape != v.shape:
-        found.append(f"k is {list(k.shape)} and v is {list(v.shape)}, wanted the same")
+        findings.append(f"k is {list(k.shape)} and v is {list(v.shape)}, wanted the same")
     if k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
-        found.append(f"q is {list(q.shape)} and k is {list(k.shape)}, wanted the same batch and dim")
+        findings.append(f"q is {list(q.shape)} and k is {list(k.shape)}, wanted the same batch and dim")
     if q.shape[1] % k.shape[1]:
-        found.append(f"{q.shape[1]} heads on {k.shape[1]} key heads, wanted a multiple")
+        findings.append(f"{q.shape[1]} heads on {k.shape[1]} key heads, wanted a multiple")
     if q.shape[3] not in HEAD_DIMS:
-        found.append(f"dim is {q.shape[3]}, wanted one of {', '.join(map(str, HEAD_DIMS))}")
+        findings.append(f"dim is {q.shape[3]}, wanted one of {', '.join(map(str, HEAD_DIMS))}")
     if not (q.dtype == k.dtype == v.dtype and q.dtype.name in DTYPES):
-        found.append(f"dtypes are {q.dtype}, {k.dtype}, {v.dtype}, wanted one of {', '.join(DTYPES)} for all")
+        findings.append(f"dtypes are {q.dtype}, {k.dtype}, {v.dtype}, wanted one of {', '.join(DTYPES)} for all")
     if softcap is not None and not softcap > 0:
-        found.append(f"softcap is {softcap}, wanted a positive number")
-    if segment_ids is not None:
-        pair = segment_ids if isinstance(segment_ids, tuple) else (segment_ids, segment_ids)
-        for ids, operand, name in zip(pair, (q, k), ("queries", "keys"), strict=True):
-            if ids.shape != (operand.shape[0], operand.shape[2]):
-                found.append(f"segment_ids of the {name} are {list(ids.shape)}, wanted [batch, {name}]")
-    return found
+        findings.append(f"softcap is {softcap}, wanted a positive number")
+    return findings + _findings_of_ids(q, k, segment_ids)
+
+
+def _findings_of_ids(q: Any, k: Any, segment_ids: Any) -> list[str]:
+    if segment_ids is None:
+        return []
+    pair = segment_ids if isinstance(segment_ids, tuple) else (segment_ids, segment_ids)
+    return [
+        f"segment_ids of the {name} are {list(ids.shape)}, wanted [batch, {name}]"
+        for ids, operand, name in zip(pair, (q, k), ("queries", "keys"), strict=True)
+        if ids.shape != (operand.shape[0], operand.shape[2])
+    ]
 
 
 def _padded(x: jax.Array, axis: int, multiple: int, value: float = 0) -> jax.Array:
@@ -153,7 +159,7 @@ def _padded(x: jax.Array, axis: int, multiple: int, value: float = 0) -> jax.Arr
 
 
 def _ids(ids: Ids, q_multiple: int, kv_multiple: int) -> Ids:
-    """Padded with ids that meet nothing but by the key bound's leave."""
+    """Padded with ids that equal none of the other side's."""
     return None if ids is None else (_padded(ids[0], 1, q_multiple, -1), _padded(ids[1], 1, kv_multiple, -2))
 
 
@@ -176,8 +182,8 @@ def _tables(plan: Plan, ids: Ids, *, q_len: int, kv_len: int, transposed: bool) 
 
 def _dense_allowed(plan: Plan, ids: Ids) -> jax.Array:
     q, k = np.arange(plan.pattern.q_len)[:, None], np.arange(plan.pattern.kv_len)[None, :]
-    found = jnp.asarray(allowed(plan.pattern, plan.mask, q, k))[None, None]
-    return found if ids is None else found & (ids[0][:, None, :, None] == ids[1][:, None, None, :])
+    attends = jnp.asarray(allowed(plan.pattern, plan.mask, q, k))[None, None]
+    return attends if ids is None else attends & (ids[0][:, None, :, None] == ids[1][:, None, None, :])
 
 
 def _by_platform(plan: Plan, kernel: Callable[..., Any], plain: Callable[..., Any], *operands: Any) -> Any:
@@ -197,17 +203,17 @@ def _forward(plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array, ids: Ids, lse
         k, v = _padded(k, 2, blocks.chunk_kv), _padded(v, 2, blocks.chunk_kv)
         ids = _ids(ids, blocks.block_q, blocks.chunk_kv)
         tables = _tables(plan, ids, q_len=q.shape[2], kv_len=k.shape[2], transposed=False)
-        found = flash_forward(
+        result = flash_forward(
             q, k, v, pattern=plan.pattern, blocks=blocks, scale=plan.scale, softcap=plan.softcap, ids=ids,
             tables=tables, lse=lse, interpret=interpret,
         )  # fmt: skip
         if not lse:
-            return (found[:, :, :q_len],)
-        return found[0][:, :, :q_len], found[1][:, :, 0, :q_len]
+            return (result[:, :, :q_len],)
+        return result[0][:, :, :q_len], result[1][:, :, 0, :q_len]
 
     def plain(q: jax.Array, k: jax.Array, v: jax.Array, ids: Ids) -> tuple[jax.Array, ...]:
-        found = dense.forward(q, k, v, _dense_allowed(plan, ids), scale=plan.scale, softcap=plan.softcap)
-        return found if lse else found[:1]
+        result = dense.forward(q, k, v, _dense_allowed(plan, ids), scale=plan.scale, softcap=plan.softcap)
+        return result if lse else result[:1]
 
     out = _by_platform(plan, kernel, plain, q, k, v, ids)
     return out[0], out[1] if lse else None
@@ -244,13 +250,13 @@ def _attend_backward(plan: Plan, saved: Any, cotangent: Any) -> tuple[Any, ...]:
         base2 = _padded(base2, 2, blocks.chunk_q, NO_KEYS)
         k, v = _padded(k, 2, blocks.chunk_kv), _padded(v, 2, blocks.chunk_kv)
         tables = _tables(plan, ids, q_len=q.shape[2], kv_len=k.shape[2], transposed=True)
-        found: tuple[jax.Array, ...] = ()
+        results: tuple[jax.Array, ...] = ()
         for gradients in ("all",) if plan.one_pass else ("q", "kv"):
-            found += flash_backward(
+            results += flash_backward(
                 q, k, v, do, base2, di, pattern=pattern, blocks=blocks, scale=plan.scale, softcap=plan.softcap,
                 ids=ids, tables=tables, gradients=gradients, interpret=interpret,
             )  # fmt: skip
-        dq, dk, dv = found
+        dq, dk, dv = results
         return dq[:, :, :q_len], dk[:, :, :kv_len], dv[:, :, :kv_len]
 
     def plain(*operands: Any) -> tuple[jax.Array, ...]:

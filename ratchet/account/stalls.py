@@ -58,45 +58,17 @@ def stalls(
         blocks: first and last address (exclusive) of the basic blocks: distances across branches mean nothing.
         where: of :func:`places`.
     """
-    runs: list[tuple[int, int, int]] = []  # first, after the last, end of the block
-    waiting: dict[int, list[_Distance]] = {}
-    shortest: dict[int, list[int]] = {}  # by pair: least distance and how often it was seen
+    history = _History()
     for first, last in blocks:
-        made: dict[str, tuple[int, int, int]] = {}
-        issued: dict[Port, tuple[int, int, int]] = {}
-        products = _products(bundles, first, last)
-        empty_from = first
-        for address in range(first, last):
-            bundle = bundles[address]
-            if not bundle:
-                continue
-            stalled = address > empty_from
-            if stalled:
-                runs.append((empty_from, address, last))
-            empty_from = address + 1
-            distances = _distances(bundle, address, made, issued, products)
-            for pair, distance, _, _ in distances:
-                best = shortest.get(pair)
-                if best is None or distance < best[0]:
-                    shortest[pair] = [distance, 1]
-                elif distance == best[0]:
-                    best[1] += 1
-            if stalled:
-                waiting[address] = distances
-            for number, instruction in enumerate(bundle):
-                opcode = instruction.opcode
-                kind, port = _KINDS[opcode]
-                made[instruction.makes] = (address, number, kind)
-                if port:
-                    issued[port] = (address, number, kind)
-        if last > empty_from:
-            runs.append((empty_from, last, last))
+        history.read(bundles, first, last)
     blamed: list[Stall] = []
-    for start, end, last in runs:
+    for start, end, last in history.runs:
         bound = [
-            (distance, shortest[pair][1], (address, number))
-            for pair, distance, address, number in (waiting[end] if end < last else ())
-            if distance == shortest[pair][0] and shortest[pair][1] >= _EVIDENCE and distance > end - start
+            (distance, history.shortest[pair][1], (address, number))
+            for pair, distance, address, number in (history.waiting[end] if end < last else ())
+            if distance == history.shortest[pair][0]
+            and history.shortest[pair][1] >= _EVIDENCE
+            and distance > end - start
         ]
         blamed.append(Stall(start, end, _blamed(bundles, where, start, end if end < last else None, bound)))
     return blamed
@@ -113,6 +85,50 @@ class Port(NamedTuple):
     """``mxu2``."""
     weights: bool
     """Weights are pushed beside the products, by a port of their own."""
+
+
+class _History:
+    """Runs of empty bundles, and the distances between instructions that depend on each other."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, int, int]] = []
+        """First address, the one after the last, end of the block."""
+        self.waiting: dict[int, list[_Distance]] = {}
+        """Distances of the bundles behind empty ones, by address."""
+        self.shortest: dict[int, list[int]] = {}
+        """By pair: the least distance, and how often it was seen."""
+
+    def read(self, bundles: Sequence[Bundle], first: int, last: int) -> None:
+        """Adds one basic block."""
+        made: dict[str, tuple[int, int, int]] = {}
+        issued: dict[Port, tuple[int, int, int]] = {}
+        products = _products(bundles, first, last)
+        empty_from = first
+        for address in range(first, last):
+            bundle = bundles[address]
+            if not bundle:
+                continue
+            distances = _distances(bundle, address, made, issued, products)
+            self._shorten(distances)
+            if address > empty_from:
+                self.runs.append((empty_from, address, last))
+                self.waiting[address] = distances
+            empty_from = address + 1
+            for number, instruction in enumerate(bundle):
+                kind, port = _KINDS[instruction.opcode]
+                made[instruction.makes] = (address, number, kind)
+                if port:
+                    issued[port] = (address, number, kind)
+        if last > empty_from:
+            self.runs.append((empty_from, last, last))
+
+    def _shorten(self, distances: Sequence[_Distance]) -> None:
+        for pair, distance, _, _ in distances:
+            best = self.shortest.get(pair)
+            if best is None or distance < best[0]:
+                self.shortest[pair] = [distance, 1]
+            elif distance == best[0]:
+                best[1] += 1
 
 
 _AFTER = 1 << 40

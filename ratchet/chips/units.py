@@ -61,6 +61,9 @@ _VECTOR_HEADS: dict[str, str] = {
     "vmneg": "VLOAD",
     "vmpackc": "VLOAD",  # or on a vector-ALU slot
     "vrng": "VLOAD",
+    "set": "VSTORE",
+    "vsetrngseed": "VSTORE",
+    "vsetiar": "VSTORE",
     "vphi": "",
     "vmphi": "",
 }
@@ -87,9 +90,11 @@ _SCALAR_SIDE = {
     "vsettm": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
 }
 
+_SPILL_SLOTS = {"VLOAD": ("VLOAD", "FILL"), "VSTORE": ("VSTORE", "SPILL")}
+
 _NO_SLOT = {"compiler-scheduling-barrier", "sphi", "pphi", "vphi", "vmphi"}
 
-# Plain vector arithmetic: one VALU slot. The list is what was met, or is named beside it in the same dumps.
+# Plain vector arithmetic: one VALU slot. The list is what dumps held, or is named beside it in the same dumps.
 _VALU = re.compile(
     r"v(add|sub|mul|max|min|and|or|xor|not|shl|shll|shr|shrl|shra|sel|mov|cmp|cmask|cmsk|class|cvt|pack|unpack|clz|pcnt"
     r"|ceil|floor|round|trunc|abs|neg|laneseq|stv|weird|c|nez|rsb|mac|fma|clamps-f32|broadcast|smul|ftz|combine|shift"
@@ -128,6 +133,10 @@ def slots_of(opcode: str, spill: bool) -> tuple[str, ...] | None:
         return ()
     if not is_vector_code(opcode):
         return ("SALU",)
+    return _vector_slots(opcode, spill)
+
+
+def _vector_slots(opcode: str, spill: bool) -> tuple[str, ...] | None:
     head, _, _ = opcode.partition(".")
     if ".xlane." in opcode and head != "vpop":
         return ("XLU",)
@@ -135,15 +144,11 @@ def slots_of(opcode: str, spill: bool) -> tuple[str, ...] | None:
         return ("VALU",)  # within a lane: `vrot.slane`, `vperm.slane`
     if head in _VECTOR_HEADS:
         slot = _VECTOR_HEADS[head]
-        if spill and slot == "VLOAD":
-            return ("VLOAD", "FILL")
-        if spill and slot == "VSTORE":
-            return ("VSTORE", "SPILL")
+        if spill and slot in _SPILL_SLOTS:
+            return _SPILL_SLOTS[slot]
         return (slot,) if slot else ()
     if head in _EUP:
         return ("VALU", "EUP")
-    if head in ("set", "vsetrngseed", "vsetiar"):
-        return ("VSTORE",)
     return ("VALU",) if _VALU.fullmatch(opcode) else None
 
 

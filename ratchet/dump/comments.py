@@ -26,7 +26,7 @@ class BadComment(ValueError):
     """A comment that never ends or never began."""
 
 
-def set_aside(body: str) -> tuple[str, list[str]]:
+def set_aside(body: str) -> tuple[str, list[str]]:  # noqa: C901, PLR0912 - one pass over megabytes, one state
     """Replaces each outermost comment by a number between :data:`BEGIN` and :data:`END`; returns text and comments.
 
     Raises:

@@ -74,6 +74,17 @@ def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: Token
         raise refuse(str(error)) from None
     allocations, expected = parse_outline(outline, file=file, compiler=compiler)
     reader = _Reader(comments, allocations, refuse, tokens)
+    bundles = _bundles(text, reader, refuse)
+    if len(bundles) == expected + 1 and all(instruction.form.argument for instruction in bundles[-1]):
+        expected += 1  # a bundle behind the last instruction, there to be fallen or branched to, is in no region
+    if len(bundles) != expected:
+        raise refuse(f"{len(bundles)} bundles, but the compiler's outline says {expected}: the dump is incomplete")
+    if reader.farthest > len(bundles):
+        raise refuse(f"a branch to bundle {reader.farthest:#x}, behind the end: the dump is cut off")
+    return Listing(file=file, bundles=bundles, allocations=allocations)
+
+
+def _bundles(text: str, reader: _Reader, refuse: _Refuse) -> list[Bundle]:
     bundles: list[Bundle] = []
     for line in text.split("\n"):  # only comments hold line breaks, and those are set aside: a bundle is one line
         if not line.strip():
@@ -85,13 +96,7 @@ def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: Token
         if int(address, 16) != len(bundles):
             raise refuse(f"bundle {address} where {len(bundles):#x} was due")
         bundles.append(reader.bundle(inside, address) if inside else ())
-    if len(bundles) == expected + 1 and all(instruction.form.argument for instruction in bundles[-1]):
-        expected += 1  # a bundle behind the last instruction, there to be fallen or branched to, is in no region
-    if len(bundles) != expected:
-        raise refuse(f"{len(bundles)} bundles, but the compiler's outline says {expected}: the dump is incomplete")
-    if reader.farthest > len(bundles):
-        raise refuse(f"a branch to bundle {reader.farthest:#x}, behind the end: the dump is cut off")
-    return Listing(file=file, bundles=bundles, allocations=allocations)
+    return bundles
 
 
 class _Reader:

@@ -114,7 +114,7 @@ class Values:
         answer = self._compare(problem, kind, secret, exact, floors, cache=cache, result=result, order=order)
         return answer | about | {"message": tokens.explain(answer["message"])}
 
-    def _compare(
+    def _compare(  # noqa: PLR0913 - what one instance and one execution of it are
         self,
         problem: Problem,
         kind: str,

@@ -113,7 +113,7 @@ class Emitter:
         self._addresses = addresses
         self._rules = rules
         self._known: dict[str, set[str]] = {}
-        """Values that a physical register may hold, as far as the current block tells."""
+        """Values that a physical register may hold, as far as the current block shows."""
         self._pushed: set[str] = set()
         """Vector values that are pushed to the scalar side."""
         for instruction in (i for bundle in bundles for i in bundle):
@@ -161,6 +161,11 @@ class Emitter:
                 except Untranslatable as error:
                     raise Untranslatable(str(error), self.instruction) from None
         statements = self._statements()
+        self._remember(aliases)
+        return statements, self._branches
+
+    def _remember(self, aliases: Sequence[Instruction]) -> None:
+        """Which values registers may hold behind the bundle."""
         for register, value, certain in self._writes:
             if certain:
                 self._known[register] = {value}
@@ -169,7 +174,6 @@ class Emitter:
         for instruction in aliases:
             if instruction.register in self._known:
                 self._known[instruction.register].add(instruction.makes)
-        return statements, self._branches
 
     # --- what rules use ---
 

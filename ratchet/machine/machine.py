@@ -245,7 +245,7 @@ class Machine(Arithmetic):
             self._steps.waited(self._stack[-1].name, address, flag, until - now)
         return until
 
-    def dma(
+    def dma(  # noqa: PLR0913, PLR0917 - called by generated code, with one argument for each operand
         self,
         now: int,
         source: str,
@@ -265,7 +265,7 @@ class Machine(Arithmetic):
         if target == "smem" or self.known:
             self._move(source, start, target, stop, granules, strides)
 
-    def general_dma(
+    def general_dma(  # noqa: PLR0913, PLR0917 - called by generated code, with one argument for each operand
         self,
         now: int,
         source: str,

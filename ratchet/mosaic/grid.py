@@ -27,7 +27,7 @@ from ratchet.mosaic.rules import RULES, refuse, root_of
 from ratchet.mosaic.signature import Kernel, Operand, Window
 
 
-def run_kernel(
+def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what the program adds to them
     kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
     *,
     config: Array, options: Options, sites: list[Site], counted: int, device: Array | None = None, devices: int = 1,

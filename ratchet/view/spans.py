@@ -10,7 +10,7 @@ from ratchet.view.text import clean
 _SUMMARISED = "(summarised)"
 
 
-def label(span: Span) -> str:
+def label(span: Span) -> str:  # noqa: PLR0911 - one return for each kind of span
     """A few words, cleaned: names of ops and kernels are the author's."""
     name, given = clean(span.name), span.attributes
     match span.kind:

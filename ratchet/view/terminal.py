@@ -44,7 +44,7 @@ def result_line(score: Score | None, *, decision: str, status: Status) -> str:
     )
 
 
-def report(
+def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to it
     verdict: Verdict,
     *,
     decision: str,
