@@ -57,8 +57,8 @@ def largest(fit: Callable[[int], int]) -> tuple[int, int]:
     good, needs, bad = 0, 0, LARGEST
     while bad - good > STEP:
         middle = (good + bad) // 2 // STEP * STEP
-        found = fit(middle)
-        good, needs, bad = (middle, found, bad) if found else (good, needs, middle)
+        fitting = fit(middle)
+        good, needs, bad = (middle, fitting, bad) if fitting else (good, needs, middle)
     return good, needs
 
 
@@ -101,12 +101,12 @@ def points(workers: Workers) -> list[Point]:
             ("plain XLA, decode, one chip", one_query, decoding.flops),
             ("decode_kernel.py, four chips", decoder, decoding.flops),
         ]
-    found = []
+    measured = []
     for name, artefact, flops in programs:
         timeline = modelled(artefact, workers)
         chips = timeline.chips or (timeline,)
         moved = sum(chip.hbm_read_bytes + chip.hbm_write_bytes for chip in chips)
-        found.append(
+        measured.append(
             Point(
                 name=name,
                 latency_ms=timeline.latency_ms,
@@ -114,7 +114,7 @@ def points(workers: Workers) -> list[Point]:
                 flops_per_s=flops / len(chips) / (timeline.latency_ms / 1e3),
             )
         )
-    return found
+    return measured
 
 
 def main() -> None:
@@ -128,7 +128,7 @@ def main() -> None:
         show(title, limits(workers), json_file=options.json)
         if options.quick:
             return
-        found = points(workers)
+        curve = points(workers)
     show(
         "the same roofline for all (modelled)",
         [
@@ -139,10 +139,10 @@ def main() -> None:
                 "useful TFLOP/s per chip": point.flops_per_s / 1e12,
                 "% of the roof above it": 100 * point.flops_per_s / point.roof(V5E),
             }
-            for point in found
+            for point in curve
         ],
     )
-    print(f"plot: {draw(found, V5E, options.plot)}")
+    print(f"plot: {draw(curve, V5E, options.plot)}")
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def main() -> None:
     rows, ratios = [], []
     for name in options.only:
         compared = ["kernel.py", *impls] if name == "headline" and not grad else impls
-        found: dict[str, float] = {}
+        latencies: dict[str, float] = {}
         for impl in compared:
             recipes = recipes_of(impl, name, grad=grad)
             programs.fill(recipes, lambda line, name=name: print(f"{name}: {line}", file=sys.stderr))  # type: ignore[misc]
@@ -85,10 +85,10 @@ def main() -> None:
             if impl != "kernel.py":  # one shape only, which the judge compares
                 programs.fill([values], lambda _line: None)
             rows.append(row_of(name, impl, figures, programs.find(values) or {}, grad=grad))
-            found[impl] = figures["ms"]
-        peers = [ms for impl, ms in found.items() if impl in PEERS]
-        if peers and "ours" in found:
-            ratios.append((name, min(peers) / found["ours"], min(peers) / found.get("kernel.py", math.inf)))
+            latencies[impl] = figures["ms"]
+        peers = [ms for impl, ms in latencies.items() if impl in PEERS]
+        if peers and "ours" in latencies:
+            ratios.append((name, min(peers) / latencies["ours"], min(peers) / latencies.get("kernel.py", math.inf)))
     what = "forward and backward" if grad else "forward"
     title = f"attention {what}, modelled for {V5E.name}; rms error to float64: one key head, at most {SEQ} keys"
     show(title, rows, json_file=options.json)

@@ -4,7 +4,7 @@
 
 Reads what ``python -m benchmarks.fidelity`` compiled and recompiles nothing. Prints the old and the new value of each
 constant with its spread (a jackknife over the kernels and sources), the bands with their coverage, and how often pairs
-of one kernel are ranked right, by the kinds of pairs that the decision rule tells apart. ``--write`` puts them into
+of one kernel are ranked right, by the kinds of pairs that the decision rule distinguishes. ``--write`` puts them into
 ``ratchet/chips/constants.json`` and ``bands.json``.
 """
 

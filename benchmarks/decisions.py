@@ -157,15 +157,16 @@ def spreads(recording: Recording) -> list[dict[str, Any]]:
     """How launches differ, by what is taken from each."""
     rows = []
     for name, choice in CHOICES.items():
-        found = np.array([math.log(choice(one[1]) / choice(one[0])) for one in recording.launches])
+        differences = np.array([math.log(choice(one[1]) / choice(one[0])) for one in recording.launches])
         rows.append(
             {
                 "a launch's time is": name,
-                "differences, centre %": 100 * float(np.median(found)),
-                "spread % (1.48 MAD)": 148.26 * float(np.median(np.abs(found - np.median(found)))),
-                "standard deviation %": 100 * float(found.std()),
-                "off by over 5 %, % of launches": 100 * float((np.abs(found - np.median(found)) > 0.05).mean()),
-                "next launch's correlation": float(np.corrcoef(found[:-1], found[1:])[0, 1]),
+                "differences, centre %": 100 * float(np.median(differences)),
+                "spread % (1.48 MAD)": 148.26 * float(np.median(np.abs(differences - np.median(differences)))),
+                "standard deviation %": 100 * float(differences.std()),
+                "off by over 5 %, % of launches": 100
+                * float((np.abs(differences - np.median(differences)) > 0.05).mean()),
+                "next launch's correlation": float(np.corrcoef(differences[:-1], differences[1:])[0, 1]),
             }
         )
     within = [np.log(one[0]).std() for one in recording.launches]

@@ -4,7 +4,7 @@
 
 ``floor us`` is the time of the cache's bytes at the bandwidth that DMAs reach (fitted, ``ratchet.chips.constants``) on
 the chips of the row; ``x floor`` the whole program over it, on four chips with their launch barrier before the program
-(``meeting us``, of the chip that ends it last). ``kernel x floor`` is the kernel on that chip, which waits for the
+(``launch us``, of the chip that ends it last). ``kernel x floor`` is the kernel on that chip, which waits for the
 others least: its own part and the combining. ``best of`` says which block sizes of a peer were tried. All sequences are
 full; pages are permuted.
 """
@@ -141,20 +141,20 @@ def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
 
 def best(peer: Callable[..., Timeline], shape: Shape, keys: Sequence[int], workers: Workers) -> tuple[Timeline, str]:
     """The fastest of some block sizes, in keys; what cannot be compiled or modelled is named."""
-    found: list[tuple[Timeline, int]] = []
+    modelled: list[tuple[Timeline, int]] = []
     failed: list[tuple[int, Refusal]] = []
     for size in keys:
         pages = size // shape.page
         if pages < 1 or shape.context // shape.page % pages:
             continue
         try:
-            found.append((peer(shape, pages, workers), size))
+            modelled.append((peer(shape, pages, workers), size))
         except Refusal as refusal:
             failed.append((size, refusal))
-    if not found:
+    if not modelled:
         raise failed[0][1]
-    timeline, size = min(found, key=lambda pair: pair[0].cycles)
-    tried = ", ".join(str(each) for _, each in found)
+    timeline, size = min(modelled, key=lambda pair: pair[0].cycles)
+    tried = ", ".join(str(each) for _, each in modelled)
     return timeline, f"{size} of {tried} keys" + "".join(f"; {n}: {refusal.status.name}" for n, refusal in failed)
 
 
@@ -180,7 +180,7 @@ def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> di
         "us": timeline.cycles * us,
         "floor us": floor,
         "x floor": timeline.cycles * us / floor,
-        "meeting us": max(chip.launch_cycles for chip in chips) * us,
+        "launch us": max(chip.launch_cycles for chip in chips) * us,
         "kernel x floor": kernel / floor,
         "tokens/s": shape.batch / (timeline.cycles * us) * 1e6,
         "best of": best_of,

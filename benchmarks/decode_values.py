@@ -2,7 +2,7 @@
 
     python -m benchmarks.decode_values [--quick] [--json FILE]
 
-The same cache is laid out for one chip and for four, each with a page table of its own, permuted; what lies behind a
+The same cache is laid out for one chip and for four, each with a page table of its own, permuted; what is behind a
 sequence's last key is NaN. The programs are executed as the judge executes them, on one virtual CPU device and on four.
 ``error`` is the largest difference from float64 over the root mean square of that sequence's output; ``plain XLA`` is
 the reference in bfloat16. All differences are of outputs rounded to bfloat16 (one unit is 0.004 to 0.008).

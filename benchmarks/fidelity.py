@@ -190,13 +190,13 @@ def _mean(measured: Sequence[float], modelled: Sequence[float | None]) -> str:
 def _overflow_table(overflows: Sequence[tuple[Case, bool]]) -> list[dict[str, Any]]:
     if not overflows:
         return []
-    published = [(case, found) for case, found in overflows if case.status == "vmem_oom"]
-    invented = [case for case, found in overflows if found and case.status != "vmem_oom"]
-    wrong = [case.number for case, found in published if not found] + [case.number for case in invented]
+    published = [(case, reproduced) for case, reproduced in overflows if case.status == "vmem_oom"]
+    invented = [case for case, reproduced in overflows if reproduced and case.status != "vmem_oom"]
+    wrong = [case.number for case, reproduced in published if not reproduced] + [case.number for case in invented]
     return [
         {
             "published": len(published),
-            "reproduced": sum(found for _, found in published),
+            "reproduced": sum(reproduced for _, reproduced in published),
             "invented": len(invented),
             "wrong rows": " ".join(wrong),
         }

@@ -3,7 +3,7 @@
     python -m benchmarks.ici [--quick] [--json FILE]
 
 ``collective us`` is the instruction's time on the chip that enters it last; ``whole us`` is the program, with the
-meeting of the chips before it (``launch us``) and the copies around the collective. ``floor us`` is what has to leave
+launch barrier before it (``launch us``) and the copies around the collective. ``floor us`` is what has to leave
 each chip over its two links of 45 GB/s. Nothing here was calibrated: the published figures beside it are for 8 chips
 or more (the Scaling Book: sums of large arrays at about 87 GB/s, of 8 bytes in about 6 us).
 """
@@ -32,7 +32,7 @@ TINY = (1, 2)
 # Shards that have to leave each of four chips; what passes through a chip on its way counts for that chip too.
 FLOOR_SHARDS = {"ring": 3.0, "all_gather": 3.0, "psum": 1.5, "scatter": 0.75, "all_to_all": 1.0, "permute": 1.0}
 AROUND = ("copy", "")
-"""Opcodes of what stands around a collective: copies, and the top level itself."""
+"""Opcodes of what is around a collective: copies, and the top level itself."""
 
 
 def compiled(folder: Path, name: str, shape: tuple[int, int]) -> bytes:

@@ -83,9 +83,9 @@ def turn(root: Path, message: str, budget: float) -> int:
 def proposals(source: str, generator: random.Random) -> list[tuple[str, Any]]:
     """One round of the sweep: every other value of every knob."""
     now = knobs_of(source)
-    found = [(name, value) for name, values in KNOBS.items() for value in values if value != now[name]]
-    generator.shuffle(found)
-    return found
+    changes = [(name, value) for name, values in KNOBS.items() for value in values if value != now[name]]
+    generator.shuffle(changes)
+    return changes
 
 
 def history(root: Path, number: int, experiments: int, budget: float) -> None:
@@ -105,9 +105,9 @@ def history(root: Path, number: int, experiments: int, budget: float) -> None:
         code = turn(root, f"experiment: {name} = {value}", budget)
         done += 1
         last = ledger.read(root / ledger.NAME)[-1]
-        told = f"{float(last.speedup):.3f} in {last.launches} launches" if last.speedup else ""
+        gain = f"{float(last.speedup):.3f} in {last.launches} launches" if last.speedup else ""
         print(
-            f"history {number}, {done}: {name} = {value}: {last.status} (exit {code}) {told}, "
+            f"history {number}, {done}: {name} = {value}: {last.status} (exit {code}) {gain}, "
             f"{time.monotonic() - start:.0f} s",
             flush=True,
         )
@@ -139,7 +139,7 @@ def beside(one: str, other: str, workers: Workers, exam: Examiner) -> list[float
         device.close()
 
 
-def told(differences: list[float]) -> str:
+def with_interval(differences: list[float]) -> str:
     """Estimate and 95 % interval of a speed-up."""
     low, high = (math.exp(bound) for bound in stats.interval(differences))
     return f"{math.exp(stats.centre(differences)):.3f} ({low:.3f} to {high:.3f})"
@@ -175,8 +175,8 @@ def main() -> None:
                         "cannot tell": ends["CANNOT_TELL"],
                         "knobs": " ".join(f"{name}={value}" for name, value in knobs_of(final).items()),
                         "product of kept": math.prod(gains),
-                        "over the start, re-measured": told(beside(final, start, workers, exam)),
-                        "over history 1": "" if number == 1 else told(beside(final, finals[0], workers, exam)),
+                        "over the start, re-measured": with_interval(beside(final, start, workers, exam)),
+                        "over history 1": "" if number == 1 else with_interval(beside(final, finals[0], workers, exam)),
                     }
                 )
     show(f"histories on {devices.cpu()}, measured (95 %)", rows, json_file=options.json)

@@ -100,16 +100,16 @@ def peer(name: str, shape: AttentionShape, programs: ProgramCache) -> tuple[floa
 
 def rows_of(model: Model) -> list[dict[str, Any]]:
     """All programs at a model's context, with what they come to per second and per dollar."""
-    context, found = model.context, []
+    context, measured = model.context, []
     with Workers(V5E, keep=False) as workers:
         for chips in (1, CHIPS):
             gathered = gather_ms(model, context, workers) if chips > 1 else None
-            found.append(("pallas_flash", chips, ours_ms(model, context, chips, workers), gathered, ""))
+            measured.append(("pallas_flash", chips, ours_ms(model, context, chips, workers), gathered, ""))
     programs = attention_programs()
     for name in PEERS:
         ms, settings = peer(name, shape_of(model, context), programs)
-        found.append((name if name == "xla" else f"jax {name}", 1, ms, None, settings))
-    return [row(model, *one) for one in found]
+        measured.append((name if name == "xla" else f"jax {name}", 1, ms, None, settings))
+    return [row(model, *one) for one in measured]
 
 
 def row(

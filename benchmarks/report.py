@@ -2,7 +2,7 @@
 
     python -m benchmarks.report
 
-Puts the tables of ``docs/figures/suite.json`` into the document, without computing anything. A table stands between
+Puts the tables of ``docs/figures/suite.json`` into the document, without computing anything. A table is between
 ``<!-- table: NAME: COLUMN, COLUMN -->`` and ``<!-- end -->``; ``NAME[KEY=VALUE]`` takes the rows that have the value.
 """
 

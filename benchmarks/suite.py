@@ -7,7 +7,7 @@ tokens per second are what attention would allow by itself. Shapes come from ``d
 ``data/prices.json`` (each with its source and date). ``x floor`` is over the time of the cache's bytes at the
 bandwidth that DMAs reach, on the chips of the row.
 
-At short contexts four chips lose to one, because they meet before the program and, decoding, talk at its end. The
+At short contexts four chips lose to one, because of the launch barrier and, decoding, of communication at the end. The
 context from which on they win is found by halving between two powers of two.
 
 Also here, because ``docs/optimizing-for-the-v5e-memory-hierarchy.md`` shows them: block sizes and head dimensions
@@ -66,13 +66,13 @@ def decode_rows(model: Model) -> Rows:
     with Workers(V5E, keep=False) as workers:
         for batch in (1, 8):
             shape = shape_of(model, model.context, batch, 4)
-            found = [decode.row(shape, "paged_decode", decode.ours(shape, chips, workers)) for chips in (1, 4)]
+            timed = [decode.row(shape, "paged_decode", decode.ours(shape, chips, workers)) for chips in (1, 4)]
             for name, peer in decode.PEERS.items():
                 try:
-                    found.append(decode.row(shape, name, *decode.best(peer, shape, PEER_KEYS[name], workers)))
+                    timed.append(decode.row(shape, name, *decode.best(peer, shape, PEER_KEYS[name], workers)))
                 except Refusal as refusal:
                     print(f"{model.name}, batch {batch}, {name}: {refusal.status.name}: {refusal.message[:200]}")
-            rows += [_per_model(model, shape, one) for one in found]
+            rows += [_per_model(model, shape, one) for one in timed]
     return rows
 
 
@@ -94,10 +94,10 @@ def _per_model(model: Model, shape: decode.Shape, one: dict[str, Any]) -> dict[s
 
 def floor_rows(_model: Model) -> Rows:
     """Ours at the shapes of ``benchmarks.decode``, against the floor."""
-    keys = ("shape", "batch", "heads", "context", "program", "chips", "us", "x floor", "meeting us", "kernel x floor")
+    keys = ("shape", "batch", "heads", "context", "program", "chips", "us", "x floor", "launch us", "kernel x floor")
     with Workers(V5E, keep=False) as workers:
-        found = [one for shape in decode.SHAPES for one in decode.rows_of(shape, workers, peers=False)]
-    return [{key: one[key] for key in keys} for one in found]
+        timed = [one for shape in decode.SHAPES for one in decode.rows_of(shape, workers, peers=False)]
+    return [{key: one[key] for key in keys} for one in timed]
 
 
 def decode_crossover(model: Model) -> Rows:
@@ -174,11 +174,11 @@ def compute(
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn, max_tasks_per_child=1) as pool:
         pieces = {name: [pool.submit(_piece, name, model) for model in own] for name, own in wanted.items()}
-        found = {name: [piece.result() for piece in own] for name, own in pieces.items()}
+        results = {name: [piece.result() for piece in own] for name, own in pieces.items()}
     tables = {
-        name: [row for piece in own if not isinstance(piece, str) for row in piece] for name, own in found.items()
+        name: [row for piece in own if not isinstance(piece, str) for row in piece] for name, own in results.items()
     }
-    return tables, [piece for own in found.values() for piece in own if isinstance(piece, str)]
+    return tables, [piece for own in results.values() for piece in own if isinstance(piece, str)]
 
 
 def main() -> None:

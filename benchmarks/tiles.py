@@ -4,7 +4,7 @@
 
 jax's ``flash_attention`` fetches a block of keys for every grid step; ``pallas_flash`` keeps keys and values of a head
 in VMEM and walks them in a loop. Both over square blocks. Then ``pallas_flash`` over the head dimension, 8 heads of
-4096: what of the time lies outside the kernel, where XLA pads and copies.
+4096: what of the time is spent outside the kernel, where XLA pads and copies.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def block_rows() -> list[dict[str, Any]]:
     """One row per program and block size."""
     tried = [(impl, block) for impl in ("jax flash", "pallas_flash") for block in BLOCKS]
     config = {"jax flash": ("flash", flash), "pallas_flash": ("ours", ours)}
-    found = figures_of(recipe(config[impl][0], SHAPES["headline"], config[impl][1](block)) for impl, block in tried)
+    timings = figures_of(recipe(config[impl][0], SHAPES["headline"], config[impl][1](block)) for impl, block in tried)
     rows = []
-    for (impl, block), figures in zip(tried, found, strict=True):
+    for (impl, block), figures in zip(tried, timings, strict=True):
         row: dict[str, Any] = {"program": impl, "block": block}
         if "error" in figures:
             rows.append({**row, "ms": None, "note": "does not compile: " + " ".join(figures["error"].split())[:60]})

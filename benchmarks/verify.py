@@ -6,7 +6,7 @@
 running the interpreted twin for the first time; ``cpu`` is CPU seconds of that, ``again`` a second run, ``check`` a
 check for hazards as a verdict makes one: up to three runs, and another translation where there are DMAs. Products of
 f32 operands are exact in both (``ratchet.mosaic.executor.Options``). Where interpret mode itself cannot run a kernel, a
-reference without Pallas stands in, which the table says. Measured here and now; other work on the machine shows.
+reference without Pallas is used instead, which the table says. Measured here and now; other work on the machine shows.
 """
 
 from __future__ import annotations
@@ -123,21 +123,21 @@ def row(case: Case) -> dict[str, Any]:
     )
 
 
-def _line(name: str, verdict: str, **found: Any) -> dict[str, Any]:
+def _line(name: str, verdict: str, **values: Any) -> dict[str, Any]:
     return {
         "kernel": name,
         "values": verdict,
-        "difference": found.get("apart"),
-        "judge s": found.get("judge"),
-        "cpu s": found.get("judge_cpu"),
-        "again s": found.get("again"),
-        "check s": found.get("check"),
-        "interpret s": found.get("interpret"),
-        "interpret cpu s": found.get("interpret_cpu"),
-        "interpret again s": found.get("interpret_again"),
-        "against": found.get("against"),
-        "operations": found.get("operations"),
-        "covered": list(found.get("covered", ())),
+        "difference": values.get("apart"),
+        "judge s": values.get("judge"),
+        "cpu s": values.get("judge_cpu"),
+        "again s": values.get("again"),
+        "check s": values.get("check"),
+        "interpret s": values.get("interpret"),
+        "interpret cpu s": values.get("interpret_cpu"),
+        "interpret again s": values.get("interpret_again"),
+        "against": values.get("against"),
+        "operations": values.get("operations"),
+        "covered": list(values.get("covered", ())),
     }
 
 

@@ -15,7 +15,7 @@ RESIDENT_BYTES = 48 << 20
 ONE_PASS_BYTES = 76 << 20
 """VMEM given to the queries of a key head in a backward pass of one pass."""
 TABLE_ENTRIES = 1 << 17
-"""Tiles that a table may list: it lies in scalar memory, of which TPU v5e has 1 MiB."""
+"""Tiles that a table may list: it is in scalar memory, of which TPU v5e has 1 MiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ def fit_forward(blocks: ForwardBlocks, shape: Shape, tile: int | None) -> Forwar
     if tile is not None:
         block_q = block_kv = unit = tile
     else:
-        # A narrow band is wasted on wide blocks: what lies outside it is computed, too.
+        # A narrow band is wasted on wide blocks: what is outside it is computed, too.
         most = blocks.block_q if span is None else min(blocks.block_q, max(256, round_up(span, 256)))
         block_q = even(shape.q_len, most)
         widest = blocks.block_kv if span is None else min(blocks.block_kv, max(256, round_up(span // 2, 256)))

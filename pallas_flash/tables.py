@@ -20,7 +20,7 @@ Lazy = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask that can be told from others, so that its tables are made once."""
+    """A mask that can be compared with others, so that its tables are made once."""
 
     rule: Lazy = field(compare=False)
     identity: Any
@@ -58,14 +58,14 @@ class Tiles:
 
 def allowed(pattern: Pattern, mask: Mask | None, q: np.ndarray, k: np.ndarray) -> np.ndarray:
     """Which pairs attend; ``q`` is [n, 1] and ``k`` is [1, m]."""
-    found = np.broadcast_to(k < pattern.kv_len, (q.shape[0], k.shape[1])).copy()
+    attends = np.broadcast_to(k < pattern.kv_len, (q.shape[0], k.shape[1])).copy()
     if pattern.left is not None:
-        found &= k - q >= -pattern.left
+        attends &= k - q >= -pattern.left
     if pattern.right is not None:
-        found &= k - q <= pattern.right
+        attends &= k - q <= pattern.right
     if mask is not None:
-        found &= np.asarray(mask.rule(q, k), bool)
-    return found
+        attends &= np.asarray(mask.rule(q, k), bool)
+    return attends
 
 
 @functools.lru_cache(maxsize=32)
@@ -85,14 +85,14 @@ def tiles_of(pattern: Pattern, mask: Mask | None, tile: int) -> Tiles:
             ):
                 continue
             k = np.arange(j * tile, min((j + 1) * tile, pattern.kv_len))[None, :]
-            found = allowed(pattern, mask, q, k)
-            if not found.any():
+            attends = allowed(pattern, mask, q, k)
+            if not attends.any():
                 continue
-            whole = found.all() and k.shape[1] == tile
+            whole = attends.all() and k.shape[1] == tile
             states[i, j] = FULL if whole else PARTIAL
             if mask is not None and not whole:
                 padded = np.zeros((tile, tile), np.int8)
-                padded[: found.shape[0], : found.shape[1]] = found
+                padded[: attends.shape[0], : attends.shape[1]] = attends
                 key = padded.tobytes()
                 if key not in known:
                     known[key] = len(stack)
@@ -121,6 +121,6 @@ def with_documents(tiles: Tiles, q_ids: jax.Array, kv_ids: jax.Array, tile: int)
     apart = (q_high[:, :, None] < k_low[:, None, :]) | (k_high[:, None, :] < q_low[:, :, None])
     one = (q_low == q_high)[:, :, None] & (k_low == k_high)[:, None, :] & (q_low[:, :, None] == k_low[:, None, :])
     states = jnp.asarray(tiles.states).reshape(1, q_low.shape[1], k_low.shape[1])
-    met = jnp.where((states == FULL) & one, FULL, PARTIAL)
-    found = jnp.where(apart | (states == SKIP), SKIP, met)
-    return found.reshape(found.shape[0], -1).astype(jnp.int32)
+    overlapping = jnp.where((states == FULL) & one, FULL, PARTIAL)
+    combined = jnp.where(apart | (states == SKIP), SKIP, overlapping)
+    return combined.reshape(combined.shape[0], -1).astype(jnp.int32)

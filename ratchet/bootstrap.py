@@ -31,9 +31,9 @@ def call(*command: str | Path) -> None:
 
 def find_uv(venv: Path) -> Path | str:
     """uv from the PATH, else one of our own beside the environment's packages."""
-    found = shutil.which("uv")
-    if found:
-        return found
+    path = shutil.which("uv")
+    if path:
+        return path
     own = venv / "uv"
     if not (own / "bin" / "uv").exists():
         say("fetching uv")

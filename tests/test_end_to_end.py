@@ -1,6 +1,6 @@
 """The product as it is used: the real commands in a real repository, with the real compiler.
 
-The repository lies in a path with a space and a letter beyond ASCII, and every command is called from elsewhere.
+The repository is in a path with a space and a letter beyond ASCII, and every command is called from elsewhere.
 """
 
 import json
@@ -395,7 +395,7 @@ def test_ctrl_c_while_it_starts_is_one_line(space, imported):
 
 
 def test_a_second_run_is_refused_or_waits(space):
-    """The first one fails early, and does not move before the others were told of it."""
+    """The first one fails early, and does not move before the others know of it."""
     space.edit(("jnp.exp(", "jnp.no_such_function("))
     first = space.start(str(space.root / "ratchet.sh"), "the first one")
     wait_for(first, "] contract")

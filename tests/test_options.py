@@ -43,8 +43,8 @@ def test_seconds_that_will_do() -> None:
 def test_how_a_message_is_given(given: tuple[str, ...]) -> None:
     """An option has one spelling: whether a refusal has to be JSON is asked before the options are read."""
     message = refused(*given)
-    for told in ('./ratchet.sh "message" [options]', "in quotes", "begins with a dash goes last, after --"):
-        assert told in message
+    for words in ('./ratchet.sh "message" [options]', "in quotes", "begins with a dash goes last, after --"):
+        assert words in message
 
 
 @pytest.mark.parametrize("message", ["-idea", "--json", "log", "-x=3 y", "$(touch pwned)", "a\nb"])

@@ -107,14 +107,14 @@ def test_another_lock_installs_again(tree):
 
 def test_two_at_once_make_it_once(tree):
     first, second = tree.start(UV_SECONDS="2"), tree.start(UV_SECONDS="2")
-    told = [process.communicate(timeout=120) for process in (first, second)]
-    assert [first.returncode, second.returncode] == [0, 0], told
+    outputs = [process.communicate(timeout=120) for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], outputs
     assert len(tree.syncs()) == 1
-    assert any("another process is making the environment" in err for _, err in told)
-    assert told[0][0] == told[1][0]
+    assert any("another process is making the environment" in err for _, err in outputs)
+    assert outputs[0][0] == outputs[1][0]
 
 
-def test_what_failed_is_told_and_tried_again(tree):
+def test_what_failed_is_reported_and_tried_again(tree):
     failed = tree.run(UV_FAILS="1")
     assert failed.returncode == bootstrap.FAILED
     assert "Is a package index reachable" in failed.stderr
@@ -182,15 +182,15 @@ def test_too_little_space_is_said_before_anything_is_fetched(tree, monkeypatch, 
     assert not (tree.root / ".venv").exists()
 
 
-def test_a_platform_without_the_compiler_is_told_what_works(tree, monkeypatch, capfd):
+def test_a_platform_without_the_compiler_says_what_works(tree, monkeypatch, capfd):
     for name, value in tree.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(bootstrap.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(bootstrap.platform, "machine", lambda: "arm64")
     assert bootstrap.main(tree.root) == 0
-    told = capfd.readouterr().err
-    assert "no build for Darwin arm64" in told
-    assert "`log`, `show` and `verify` work" in told
+    outputs = capfd.readouterr().err
+    assert "no build for Darwin arm64" in outputs
+    assert "`log`, `show` and `verify` work" in outputs
 
 
 @pytest.mark.parametrize("script", ["ratchet.sh", "test.sh"])

@@ -31,9 +31,9 @@ def crossover_rows(
             known[context, chips] = us(context, chips)
         return known[context, chips]
 
-    meets = crossover(lambda context: latency(context, 4) >= latency(context, 1), contexts)
+    crossing = crossover(lambda context: latency(context, 4) >= latency(context, 1), contexts)
     rows = []
-    for context in sorted({*contexts, *((meets,) if meets else ())}):
+    for context in sorted({*contexts, *((crossing,) if crossing else ())}):
         one, four = latency(context, 1), latency(context, 4)
         rows.append(
             {
@@ -42,7 +42,7 @@ def crossover_rows(
                 "one chip us": one,
                 "four chips us": four,
                 "times as fast": one / four,
-                "four win from": meets,
+                "four win from": crossing,
             }
         )
     return rows

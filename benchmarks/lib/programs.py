@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def edited(source: str, **constants: object) -> str:
-    """A kernel file with other constants; each has to stand at the beginning of exactly one line."""
+    """A kernel file with other constants; each has to be at the beginning of exactly one line."""
     for name, value in constants.items():
         source, count = re.subn(rf"(?m)^{name} = .*", f"{name} = {value}", source)
         if count != 1:

@@ -1,4 +1,4 @@
-"""How far a modelled latency may be from the measured one. Pure but for its table.
+"""How far a modelled latency may be from the measured one. Pure, except for its table.
 
 The table, ``bands.json`` beside this file, comes from the errors of the model on published timings, each predicted by
 constants that were fitted without the timings of its own kernel: ``python -m benchmarks.calibrate`` writes it. Errors

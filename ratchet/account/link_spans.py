@@ -15,19 +15,19 @@ KEPT_SPANS = 400
 
 def link_spans(record: Record, messages: Ends) -> list[Span]:
     """Lanes of one chip: what it sent, what reached it, and its waits for others."""
-    found: dict[str, list[Span]] = {"ICI out": [], "ICI in": [], "ICI wait": []}
+    by_lane: dict[str, list[Span]] = {"ICI out": [], "ICI in": [], "ICI wait": []}
     for message in (*messages.first, *messages.last):
         if record.chip_index in (message.source, message.target):
             lane = "ICI out" if message.source == record.chip_index else "ICI in"
-            found[lane].append(_message_span(lane, message, record.cycles))
+            by_lane[lane].append(_message_span(lane, message, record.cycles))
     waits = record.memory.remote_waits
     for start, end, flag in (*waits.first, *waits.last):
         said = {"for": record.flag_name(flag)}
-        found["ICI wait"].append(
+        by_lane["ICI wait"].append(
             Span(lane="ICI wait", kind=SpanKind.WAIT, start_cycles=start, end_cycles=end, attributes=said)
         )
     spans: list[Span] = []
-    for lane, items in found.items():
+    for lane, items in by_lane.items():
         left_out = items[KEPT_SPANS:-KEPT_SPANS]
         spans += items[:KEPT_SPANS]
         if left_out:

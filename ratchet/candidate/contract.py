@@ -55,37 +55,37 @@ def check_source(source: bytes, name: str) -> None:
 
 
 def _findings(tree: ast.AST) -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = []
+    findings: list[tuple[int, str]] = []
     modules = _imported_names(tree)
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Import):
-            found += [(line, f"import of {a.name}") for a in node.names if not _import_allowed(a.name)]
+            findings += [(line, f"import of {a.name}") for a in node.names if not _import_allowed(a.name)]
         elif isinstance(node, ast.ImportFrom):
             base = "." * node.level + (node.module or "")
-            found += [
+            findings += [
                 (line, f"import of {base}.{a.name}")
                 for a in node.names
                 if node.level or a.name == "*" or not (_import_allowed(base) and _import_allowed(f"{base}.{a.name}"))
             ]
         elif isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
-            found.append((line, f"use of {node.id}"))
+            findings.append((line, f"use of {node.id}"))
         elif isinstance(node, ast.Name) and _is_dunder(node.id):
-            found.append((line, f"access to {node.id}"))
+            findings.append((line, f"access to {node.id}"))
         elif isinstance(node, ast.Attribute) and (_is_dunder(node.attr) or node.attr == "_src"):
-            found.append((line, f"access to .{node.attr}"))
+            findings.append((line, f"access to .{node.attr}"))
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
             root = _root_name(node)
             if root in modules:
-                found.append((line, f"write to an attribute of the imported {root}"))
+                findings.append((line, f"write to an attribute of the imported {root}"))
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
             and node.func.id in ("setattr", "delattr", "getattr")
             and not (len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and node.func.id == "getattr")
         ):
-            found.append((line, f"{node.func.id} with a computed name or as a write"))
-    return found
+            findings.append((line, f"{node.func.id} with a computed name or as a write"))
+    return findings
 
 
 def _imported_names(tree: ast.AST) -> set[str]:

@@ -1,4 +1,4 @@
-"""The mesh that ``get_tiling_meta()`` declares: read, written as plain JSON, and what of an array lies on which chip.
+"""The mesh that ``get_tiling_meta()`` declares: read, written as plain JSON, and its parts of an array.
 
     "mesh": {"chip": 4},
     "input_shardings": [[], [None, "chip"], [None, "chip"]],
@@ -51,13 +51,13 @@ def _refusal(wrong: Sequence[str]) -> Refusal:
 def _split(entry: object) -> tuple[tuple[str, ...], ...] | None:
     if not isinstance(entry, list | tuple):
         return None
-    found = []
+    axes_of_each = []
     for item in entry:
         names = [] if item is None else [item] if isinstance(item, str) else item
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             return None
-        found.append(tuple(names))
-    return tuple(found)
+        axes_of_each.append(tuple(names))
+    return tuple(axes_of_each)
 
 
 def _disagreements(split: Sequence[Sequence[str]], spec: ArraySpec, axes: Mapping[str, int]) -> list[str]:
@@ -82,16 +82,16 @@ def plain(mesh: Mesh) -> dict[str, object]:
 
 
 def part(mesh: Mesh, number: int, shape: Sequence[int], place: int) -> tuple[slice, ...]:
-    """What of input ``number`` lies on the chip at ``place`` of the mesh (row-major): one slice per dimension."""
+    """The part of input ``number`` on the chip at ``place`` of the mesh (row-major): one slice per dimension."""
     at: dict[str, int] = {}
     for name, size in reversed(mesh.axes):
         place, at[name] = divmod(place, size)
     sizes = dict(mesh.axes)
     split = mesh.inputs[number] if number < len(mesh.inputs) else ()
-    found = []
+    slices = []
     for dimension, size in enumerate(shape):
         count, index = 1, 0
         for name in split[dimension] if dimension < len(split) else ():
             count, index = count * sizes[name], index * sizes[name] + at[name]
-        found.append(slice(index * size // count, (index + 1) * size // count))
-    return tuple(found)
+        slices.append(slice(index * size // count, (index + 1) * size // count))
+    return tuple(slices)

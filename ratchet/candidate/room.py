@@ -50,7 +50,7 @@ def examine(
         raise _ended(ending, name, limits)
     record = _read_record(workdir, name)
     if "status" in record:
-        raise _told(record, name)
+        raise _refusal_of(record, name)
     if record.get("platform") != platform:
         raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
     return _artefact(record, workdir, name, ending.seconds), _frozen(record, workdir, name) if freeze else None
@@ -90,7 +90,7 @@ def _read_record(workdir: Path, name: str) -> dict[str, Any]:
     return record
 
 
-def _told(record: Mapping[str, Any], name: str) -> Refusal:
+def _refusal_of(record: Mapping[str, Any], name: str) -> Refusal:
     status = Status.__members__.get(str(record.get("status")))
     if status is None or not 10 <= status.exit_code < 40:
         return Refusal(Status.IMPORT_FAILED, f"{name} left a record with the status {record.get('status')!r:.60}")

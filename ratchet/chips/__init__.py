@@ -3,7 +3,7 @@
 Sources: [cloud] Google Cloud TPU documentation, v5e system architecture; [book] "How to Scale Your
 Model" (the Scaling Book), TPU chapter; [tpu_info] ``jax.experimental.pallas.tpu`` device
 information; [compiler] the error texts and dump headers of libtpu; [fit] fitted by this project on
-published device timings (see ``docs/architecture.md``). How far each chip's modelled latencies were checked is told
+published device timings (see ``docs/architecture.md``). How far each chip's modelled latencies were checked is said
 in ``ratchet/chips/constants.json``.
 """
 

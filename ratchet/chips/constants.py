@@ -40,8 +40,8 @@ class Constants:
 @functools.cache
 def stored() -> Mapping[str, Any]:
     """The whole of ``constants.json``: values with spread, and what was fitted beside them."""
-    found: Mapping[str, Any] = json.loads(FILE.read_text())
-    return found
+    document: Mapping[str, Any] = json.loads(FILE.read_text())
+    return document
 
 
 def constants_of(entry: Mapping[str, Any]) -> Constants:

@@ -33,11 +33,11 @@ class Ici:
 
     def coordinates(self, chip: int) -> tuple[int, ...]:
         """Place of a chip along each axis."""
-        found = []
+        route = []
         for length in self.shape:
             chip, place = divmod(chip, length)
-            found.append(place)
-        return tuple(found)
+            route.append(place)
+        return tuple(route)
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """The chips that a message passes, both ends included: axis after axis."""

@@ -195,12 +195,12 @@ class _Rewriter:
         return attribute
 
     def _entries(self, attribute: ir.DictAttr) -> dict[str, ir.Attribute]:
-        found = {}
+        attributes = {}
         for entry in attribute:  # type: ignore[attr-defined]
             _word(entry.name, "an attribute")
             if (value := self._rewritten(entry.name, entry.attr)) is not None:
-                found[entry.name] = value
-        return found
+                attributes[entry.name] = value
+        return attributes
 
     def _symbol(self, name: str) -> str:
         return self._symbols[name] if name in self._symbols else _word(name, "a symbol")

@@ -34,17 +34,17 @@ from ratchet.values.tokens import TOKENS_FILE, encode
 
 def changed(program: export.Exported, shardings: Sequence[Any], mesh: Mesh, asked: Mapping[str, Any]) -> str:
     """What an artefact's program takes, where and what it gives that its record says otherwise, in words, or ``""``."""
-    found = []
+    differences = []
     for what, avals in (("inputs", program.in_avals), ("outputs", program.out_avals)):
         got = [[list(a.shape), np.dtype(a.dtype).name] for a in avals]
         if got != asked[what]:
-            found.append(f"its {what} are {got}, declared as {asked[what]}")
+            differences.append(f"its {what} are {got}, declared as {asked[what]}")
     for number, (sharding, aval) in enumerate(zip(shardings, program.in_avals, strict=True)):
         splits = asked["splits"][number] if number < len(asked["splits"]) else []
         declared = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*map(tuple, splits)))
         if not sharding.is_equivalent_to(declared, len(aval.shape)):
-            found.append(f"input {number} lies on the chips as {sharding.spec}, declared as {declared.spec}")
-    return "; ".join(found)
+            differences.append(f"input {number} is on the chips as {sharding.spec}, declared as {declared.spec}")
+    return "; ".join(differences)
 
 
 def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
             os.truncate(dump, min(dump.stat().st_size, overflow.HEADER_BYTES))  # more is never read
     for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
-        dump.unlink()  # only an overflow is told from them
+        dump.unlink()  # only an overflow is read from them
     seconds = time.monotonic() - start
     (folder / "lowered.hlo").write_text(lowered.as_text(dialect="hlo"))
     (folder / LOWERED).write_bytes(lowered.compiler_ir(dialect="hlo").as_serialized_hlo_module_proto())
@@ -96,13 +96,13 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def handle(request: Path) -> str:
-    """Answer one request. Whatever the compiler raises is told as text; the parent classifies it."""
+    """Answer one request. Whatever the compiler raises is returned as text; the parent classifies it."""
     asked = json.loads((request / "request.json").read_text())
     try:
         record = compile_program(request, asked)
     except Refusal as refusal:
         record = {"refused": [refusal.status.name, refusal.message]}
-    except Exception as error:  # the compiler's errors have many types; all are told
+    except Exception as error:  # the compiler's errors have many types; all are returned
         record = {"error": f"{type(error).__name__}: {error}"}
     (request / "compiled.json").write_text(json.dumps(record))
     return "compiled.json"

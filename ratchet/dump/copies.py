@@ -26,12 +26,12 @@ def find(optimized: HloModule, lowered: HloModule) -> tuple[Copy, ...]:
         lowered: HLO module before them: what the author wrote.
     """
     asked = _asked_operands(lowered)
-    found = []
+    copies = []
     for op in optimized.entry_ops():
         kind = _kind(optimized, op)
         if kind is not None:
             injected, cause = _cause(optimized, op, asked)
-            found.append(
+            copies.append(
                 Copy(
                     instruction=op.name,
                     kind=kind,
@@ -40,7 +40,7 @@ def find(optimized: HloModule, lowered: HloModule) -> tuple[Copy, ...]:
                     cause=cause,
                 )
             )
-    return tuple(found)
+    return tuple(copies)
 
 
 def _kind(module: HloModule, op: HloOp) -> str | None:

@@ -109,9 +109,9 @@ class Dumps:
             if self._by_fingerprint is None:
                 known = [n for n in self._files if n in self._hlo.ops]
                 self._by_fingerprint = {self._hlo.fingerprint(n): n for n in reversed(known)}
-            found = self._by_fingerprint.get(self._hlo.fingerprint(name))
-            if found is not None:
-                return found
+            unit = self._by_fingerprint.get(self._hlo.fingerprint(name))
+            if unit is not None:
+                return unit
         raise self._refuse(f"the program calls {name!r}, but neither it nor an identical instruction was dumped")
 
     def load(self, name: str) -> Listing:

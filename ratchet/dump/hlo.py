@@ -82,10 +82,10 @@ class HloOp:
     @functools.cached_property
     def config(self) -> Mapping[str, Any]:
         """``backend_config``, decoded. Raises ValueError for one that is no JSON object."""
-        found = json.loads(self.backend_config or b"{}")
-        if not isinstance(found, dict):
+        config = json.loads(self.backend_config or b"{}")
+        if not isinstance(config, dict):
             raise ValueError(f"the backend_config of {self.name} is no JSON object")
-        return found
+        return config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,18 +103,18 @@ class HloModule:
     @functools.cached_property
     def by_computation(self) -> Mapping[str, Sequence[HloOp]]:
         """Instructions of each computation, in order."""
-        found: dict[str, list[HloOp]] = {}
+        members: dict[str, list[HloOp]] = {}
         for op in self.ops.values():
-            found.setdefault(op.computation, []).append(op)
-        return found
+            members.setdefault(op.computation, []).append(op)
+        return members
 
     @functools.cached_property
     def _users(self) -> Mapping[str, Sequence[HloOp]]:
-        found: dict[str, list[HloOp]] = {}
+        users: dict[str, list[HloOp]] = {}
         for op in self.ops.values():
             for operand in dict.fromkeys(op.operands):
-                found.setdefault(operand, []).append(op)
-        return found
+                users.setdefault(operand, []).append(op)
+        return users
 
     def users(self, op: HloOp) -> Sequence[HloOp]:
         """Instructions that read ``op``."""
@@ -145,13 +145,13 @@ class HloModule:
 
     def bitcasts(self, name: str) -> list[tuple[ArrayType, ArrayType]]:
         """The bitcasts between ``origin(name)`` and ``name`` in order of execution: from which type to which."""
-        found, op = [], self.ops[name]
+        changes, op = [], self.ops[name]
         while op is not self.origin(name):
             before = self.ops[op.operands[0]]
             if op.opcode == "bitcast":
-                found.append((before.types[0], op.types[0]))
+                changes.append((before.types[0], op.types[0]))
             op = before
-        return found[::-1]
+        return changes[::-1]
 
     @property
     def result(self) -> HloOp:

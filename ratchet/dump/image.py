@@ -1,7 +1,7 @@
 """Constants that the compiler put into a program of its own accord, such as the routing tables of collectives.
 
 They are in no text: their bytes lie in the compiled executable, ``compiled.runtime_executable().serialize()``, and
-where each begins is told by the dump of the pass :data:`OFFSETS_PASS`. The format of the executable is not documented;
+where each begins is in the dump of the pass :data:`OFFSETS_PASS`. The format of the executable is not documented;
 what is read of it here was found in libtpu 0.0.42.1 and 0.0.51, and anything else is refused.
 """
 
@@ -28,24 +28,24 @@ _PROGRAM, _CONSTANTS = 1, 2  # kinds of segments
 def constant_segment(executable: bytes, *, compiler: str) -> bytes:
     """The bytes of all such constants, ``b""`` if the program has none.
 
-    The executable holds, in whatever container, one message that tells the segments of the program's image (kind,
+    The executable holds, in whatever container, one message that lists the segments of the program's image (kind,
     offset, size) and then the image itself. It is found by its beginning and by its sizes, which have to agree.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN unless exactly one such message is found.
     """
-    found: list[bytes] = []
+    images: list[bytes] = []
     start = executable.find(b"\x08\x01\x12")
     while start >= 0:
         with contextlib.suppress(IndexError, ValueError):  # else these bytes mean something else
-            found.append(_constants_of(executable, start + 2))
+            images.append(_constants_of(executable, start + 2))
         start = executable.find(b"\x08\x01\x12", start + 1)
-    if len(found) != 1:
+    if len(images) != 1:
         raise Refusal(
             Status.SCHEDULE_UNKNOWN,
-            f"the executable of {compiler} holds {len(found)} program images where one was expected: a new format.",
+            f"the executable of {compiler} holds {len(images)} program images where one was expected: a new format.",
         )
-    return found[0]
+    return images[0]
 
 
 def _constants_of(data: bytes, position: int) -> bytes:
@@ -82,19 +82,19 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _fields(data: bytes) -> dict[int, int | bytes]:
-    found: dict[int, int | bytes] = {}
+    fields: dict[int, int | bytes] = {}
     position = 0
     while position < len(data):
         key, position = _varint(data, position)
         value, position = _varint(data, position)
         if key & 7 == _VARINT:
-            found[key >> 3] = value
+            fields[key >> 3] = value
         elif key & 7 == _BYTES and position + value <= len(data):
-            found[key >> 3] = data[position : position + value]
+            fields[key >> 3] = data[position : position + value]
             position += value
         else:
             raise ValueError
-    return found
+    return fields
 
 
 def constant_offsets(dump_dir: Path) -> dict[str, int]:

@@ -215,11 +215,11 @@ class Instruction(NamedTuple):
 
     def named(self, name: str) -> Value | None:
         """The operand of that name, the last one if there are several; None if there is none."""
-        found = None
+        last = None
         for own, value in self.form.operands:
             if own == name:
-                found = value
-        return None if found is None else self._filled(found)
+                last = value
+        return None if last is None else self._filled(last)
 
     def __str__(self) -> str:
         pieces = self.form.text.split("%")

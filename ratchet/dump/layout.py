@@ -95,8 +95,8 @@ def rearranged(values: np.ndarray, source: ArrayType, target: ArrayType) -> np.n
         return None
     numbers = [1 + np.arange(math.prod(t.shape), dtype=np.int32).reshape(t.shape) for t in (source, target)]
     places = zip(*(lay_out(number, t) for number, t in zip(numbers, (source, target), strict=True)), strict=False)
-    found = np.zeros(math.prod(target.shape), values.dtype)
+    result = np.zeros(math.prod(target.shape), values.dtype)
     for of_source, of_target in places:  # 0 is padding
         if of_source and of_target:
-            found[of_target - 1] = values.flat[of_source - 1]
-    return found.reshape(target.shape)
+            result[of_target - 1] = values.flat[of_source - 1]
+    return result.reshape(target.shape)

@@ -18,7 +18,7 @@ _ALLOCATION = re.compile(r"#allocation\w+")
 _NUMBER = r"-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan|\d+)"
 _OPERAND = re.compile(
     rf"(?:(?P<name>\w+)=)?(?:"
-    rf"(?P<register>%)(?: \[#allocation\w+\])?"  # behind it, the allocation that the address lies in
+    rf"(?P<register>%)(?: \[#allocation\w+\])?"  # behind it, the allocation that the address is in
     rf"|(?P<number>{_NUMBER})(?: \[#allocation\w+\])?"
     rf"|\[(?P<address>#allocation[^\[\]:]*)\]"
     rf"|\[(?P<space>[sv]mem):\[(?P<inside>[^\[\]]*)\](?P<rows>[^\[\]]*)\]"
@@ -69,7 +69,7 @@ def read_form(text: str) -> Form:
 
 
 def _operands(text: str) -> list[tuple[str, Holed]]:
-    found: list[tuple[str, Holed]] = []
+    operands: list[tuple[str, Holed]] = []
     position = hole = 0
     while True:
         position = _SEPARATOR.match(text, position).end()  # type: ignore[union-attr]  # it may be empty
@@ -78,12 +78,12 @@ def _operands(text: str) -> list[tuple[str, Holed]]:
             position += 1
             continue
         if position == len(text):
-            return found
+            return operands
         match = _OPERAND.match(text, position)
         if match is None:
-            found.append(("", Unread(text[position:].replace("\0", "%"))))
-            return found
-        found.append((match["name"] or "", _value(match, hole)))
+            operands.append(("", Unread(text[position:].replace("\0", "%"))))
+            return operands
+        operands.append((match["name"] or "", _value(match, hole)))
         hole += match[0].count("%")
         position = match.end()
 

@@ -80,22 +80,22 @@ def parse_outline(outline: str, *, file: str, compiler: str) -> tuple[dict[str, 
     def refuse(what: str) -> Refusal:
         return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} ({compiler}): {what}")
 
-    found = {}
+    allocations = {}
     for name, space, size, offset, flags, tag in _ALLOCATION.findall(outline):
         allocation = _read(name, space, int(size, 0), int(offset, 0) if offset else None, flags, tag)
         if max(allocation.size_bytes, allocation.offset_bytes or 0) > MOST_BYTES:
             raise refuse(f"{name} is said to have {size} bytes at offset {offset or 0}, more than any memory holds.")
-        found[name] = allocation
+        allocations[name] = allocation
     stated = len(_ANY_ALLOCATION.findall(outline))
-    if len(found) != stated:
+    if len(allocations) != stated:
         raise refuse(
-            f"{stated} allocations are declared but {len(found)} could be read. "
+            f"{stated} allocations are declared but {len(allocations)} could be read. "
             "The outline is cut off: compile again. If it stays, the dump format changed."
         )
     match = _RANGE.search(outline)
     if match is None:
         raise refuse("the outline beside it has no range for region 0: it is cut off. Compile again.")
-    return found, int(match.group(1))
+    return allocations, int(match.group(1))
 
 
 def _read(name: str, space: str, size: int, offset: int | None, flags: str, tag: str) -> Allocation:

@@ -1,4 +1,4 @@
-"""Messages of the compiler about too little memory, in one line. Pure but for the dumps of a failed compile."""
+"""Messages of the compiler about too little memory, in one line. Pure, except for the dumps of a failed compile."""
 
 from __future__ import annotations
 

@@ -32,5 +32,5 @@ def parse_utilisation(text: str, *, file: str) -> Mapping[str, np.ndarray]:
 
 def spills(text: str, *, file: str) -> tuple[int, int]:
     """Static counts of spill stores and loads. Raises like :func:`parse_utilisation`."""
-    found = parse_utilisation(text, file=file)
-    return int(found["SPILL"].sum()), int(found["FILL"].sum())
+    counts = parse_utilisation(text, file=file)
+    return int(counts["SPILL"].sum()), int(counts["FILL"].sum())

@@ -37,7 +37,7 @@ def heaviest_buffers(text: str, *, file: str) -> tuple[VmemBuffer, ...]:
         raise Refusal(Status.INFRASTRUCTURE, f"{file} does not read as a VMEM report: {error!r}.") from None
     outside = buffers_of(breakdowns.pop(_OUTSIDE, ()))
     inside = [buffers_of(allocations) for allocations in breakdowns.values()]
-    return max((found for found in inside if found), key=total_bytes, default=outside)
+    return max((report for report in inside if report), key=total_bytes, default=outside)
 
 
 def total_bytes(buffers: Iterable[VmemBuffer]) -> int:

@@ -79,9 +79,9 @@ def step(executed: ControlFlow, timeline: Timeline, tokens: TokenTable) -> tuple
     modelled = of_chips(timeline)
     if modelled is None:
         return 0, "not compared: branches depend on computed values, and the machine took them all one way"
-    found = differences(executed, modelled)
-    if found:
-        raise Refusal(Status.CONTROL_FLOW_DIFFERS, "; ".join(_words(one, tokens) for one in found[:3]))
+    apart = differences(executed, modelled)
+    if apart:
+        raise Refusal(Status.CONTROL_FLOW_DIFFERS, "; ".join(_words(one, tokens) for one in apart[:3]))
     branches = len(set(executed.branches) & set(modelled.branches))
     loops = len(set(executed.loops) & set(modelled.loops))
     compared = branches + loops + len(executed.copies)

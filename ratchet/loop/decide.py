@@ -9,7 +9,7 @@ from ratchet.loop.compare import compare, of_row, of_score
 from ratchet.values import MEASURED, Conditions, Decision, Paired, Row, Score, Verdict
 from ratchet.values.status import Status
 
-_LAST_KERNEL_STATUS = 49  # exit codes above it tell of the judge's own troubles
+_LAST_KERNEL_STATUS = 49  # exit codes above it are the judge's own troubles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +103,10 @@ def _paired(paired: Paired, incumbent: Row) -> Ruling:
         f"probability of {paired.level:.2g}"
     )
     if status is Status.CANNOT_TELL and (paired.more_launches is None or paired.more_seconds is None):
-        reason += "; launches like these would never tell"
+        reason += "; launches like these would never decide it"
     elif status is Status.CANNOT_TELL and paired.more_seconds is not None:
         reason += (
-            f"; about {paired.more_launches} launches more would tell if they are like these: "
+            f"; about {paired.more_launches} launches more would decide it if they are like these: "
             f"--budget {math.ceil(paired.seconds + paired.more_seconds)}"
         )
     return Ruling(decision=decision, status=status, reason=reason)

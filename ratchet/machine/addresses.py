@@ -48,7 +48,7 @@ class Addresses:
 
     def add(self, listing: Listing) -> dict[str, int]:
         """Address per allocation name of ``listing``, in units of its space."""
-        found = {}
+        addresses = {}
         for allocation in listing.allocations.values():
             unit = UNIT_BYTES.get(allocation.space)
             if unit is None:
@@ -60,11 +60,11 @@ class Addresses:
             else:
                 address = self._next[allocation.space]
                 self._next[allocation.space] += -(-allocation.size_bytes // unit)
-            found[allocation.name] = address
+            addresses[allocation.name] = address
             if allocation.space == "sflag":
                 size = max(1, allocation.size_bytes // unit)
                 self._flags.append((address, address + size, listing.file, allocation))
-        return found
+        return addresses
 
     def flag(self, number: int) -> tuple[Allocation, int, str] | None:
         """A sync flag as the allocation that it belongs to, its index in that and the listing; None for no one's."""
@@ -75,17 +75,17 @@ class Addresses:
 
     def flag_name(self, number: int) -> str:
         """A sync flag in words: the allocation it belongs to and what the compiler made that for."""
-        found = self.flag(number)
-        if found is None:
+        known = self.flag(number)
+        if known is None:
             return f"flag {number}"
-        allocation, index, file = found
+        allocation, index, file = known
         which = f"[{index}]" if allocation.size_bytes >= 2 * UNIT_BYTES["sflag"] else ""
         return f"{allocation.name}{which} of {file} ({allocation.tag or 'no tag'})"
 
     def awaited_op(self, number: int) -> str:
         """The asynchronous op of the entry computation whose end a sync flag signals, or ``""``."""
-        found = self.flag(number)
-        return found[0].awaited_op if found else ""
+        known = self.flag(number)
+        return known[0].awaited_op if known else ""
 
     def start_up_value(self, allocation: Allocation, output: int, of_chip: Mapping[str, int]) -> int | None:
         """What the runtime stored there before the program started, or None if nothing is known.

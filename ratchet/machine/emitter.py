@@ -179,10 +179,10 @@ class Emitter:
 
     def operands(self, count: int) -> list[str]:
         """All operands as expressions. Raises Untranslatable unless there are ``count``."""
-        found = self.instruction.operands
-        if len(found) != count:
-            raise Untranslatable(f"{len(found)} operands where {count} were expected")
-        return [self.operand(operand.value) for operand in found]
+        operands = self.instruction.operands
+        if len(operands) != count:
+            raise Untranslatable(f"{len(operands)} operands where {count} were expected")
+        return [self.operand(operand.value) for operand in operands]
 
     def operand(self, value: Value) -> str:
         """An operand as an expression."""

@@ -93,11 +93,11 @@ class Interleaving:
             self._await_baton(me)
 
     def _earliest(self, me: int) -> tuple[int, float]:
-        found, earliest = me, inf
+        first, earliest = me, inf
         for number, event in enumerate(self._next):
             if number != me and (time := event()) < earliest:
-                found, earliest = number, time
-        return found, earliest
+                first, earliest = number, time
+        return first, earliest
 
     def _await_baton(self, me: int) -> None:
         self._batons[me].acquire()

@@ -37,6 +37,6 @@ class KnownMemory:
         for s, start, words in self._ranges:
             skip = (granule - start) * WORDS_PER_GRANULE
             if s == space and 0 <= skip < len(words):
-                found = words[skip : skip + count]
-                return found + [Unknown(f"{space} behind a known array")] * (count - len(found))
+                held = words[skip : skip + count]
+                return held + [Unknown(f"{space} behind a known array")] * (count - len(held))
         return None

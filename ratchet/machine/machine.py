@@ -29,7 +29,7 @@ from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Refusal, Status
 
 _FLAG = (1 << 13) - 1
-"""Bits of a sync flag's number; above them stands the core on chips that have two."""
+"""Bits of a sync flag's number; above them is the core on chips that have two."""
 MOST_GRANULES = 1 << 32
 """No copy is larger: memories of a TPU hold fewer granules of 32 B."""
 
@@ -154,12 +154,12 @@ class Machine(Arithmetic):
     def call(self, address: int, index: int, now: int, arguments: tuple[object, ...]) -> int:
         """Runs the program that an ``inlined_call`` or ``call`` names in its comment; returns the cycle after it."""
         name = self._instruction(address, index).notes.called
-        found = self._by_call.get(name)
-        if found is None:
+        called = self._by_call.get(name)
+        if called is None:
             if not name:
                 raise self.refuse(address, "a call that does not say of what")
-            found = self._by_call[name] = (name, self._unit(self._programs.resolve(name)))
-        name, unit = found
+            called = self._by_call[name] = (name, self._unit(self._programs.resolve(name)))
+        name, unit = called
         if unit.is_kernel or self.known:
             arguments = self._give_operands(name, unit, arguments)
         self.calls.append((name, arguments))
@@ -278,7 +278,7 @@ class Machine(Arithmetic):
         overrides: int,
         address: int,
     ) -> None:
-        """A DMA that may tell its source too when it has read all of it (flag 0 is a dummy)."""
+        """A DMA that may signal its source too when it has read all of it (flag 0 is a dummy)."""
         if not 0 <= granules <= MOST_GRANULES:
             raise self.refuse(address, f"a copy of {granules} granules")
         copy = GeneralDma(now, source, start, target, stop, granules, flag, source_flag, overrides, address)

@@ -9,7 +9,7 @@ from ratchet.machine.programs import Unit
 from ratchet.values.status import Refusal
 
 _TO_A_CHIP = 1 << 14
-"""Bit of a DMA's overrides that sends it to another chip; above it stands the core on chips that have two."""
+"""Bit of a DMA's overrides that sends it to another chip; above it is the core on chips that have two."""
 
 
 class GeneralDma(NamedTuple):

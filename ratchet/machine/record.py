@@ -56,11 +56,11 @@ class Record:
         Kinds are those of :class:`ratchet.machine.emitter.Event`: copies started, waits, branches and how many of them
         were taken, loops (ends of an iteration) and how many of them went on.
         """
-        found: Counter[tuple[Source, str]] = Counter()
+        executions: Counter[tuple[Source, str]] = Counter()
         for translated, is_kernel in self.units.values():
             for event, times in translated.executions() if is_kernel else ():
-                found[event.source, event.kind] += times
-        return found
+                executions[event.source, event.kind] += times
+        return executions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,19 +177,19 @@ def _general_dma(code: Emitter) -> None:
 
 
 def _named(code: Emitter) -> dict[str, str]:
-    found: dict[str, str] = {}
+    named: dict[str, str] = {}
     for name, value in code.instruction.operands:
         if not name:
             raise Untranslatable(f"a DMA operand {value!r} without a name")
-        found[f"{name}_2" if name in found else name] = code.operand(value)
-    return found
+        named[f"{name}_2" if name in named else name] = code.operand(value)
+    return named
 
 
 def _just(code: Emitter, count: int) -> tuple[Operand, ...]:
-    found = code.instruction.operands
-    if len(found) != count:
-        raise Untranslatable(f"{len(found)} operands where {count} were expected")
-    return found
+    operands = code.instruction.operands
+    if len(operands) != count:
+        raise Untranslatable(f"{len(operands)} operands where {count} were expected")
+    return operands
 
 
 RULES: dict[str, Rule] = {

@@ -30,7 +30,7 @@ _FLAG_OF_COPY = (1 << 13) - 1
 _FLAG_OF_SIGNAL = (1 << 14) - 1
 _CORE_0 = 2
 _TO_A_CHIP = (1, 1 + (_CORE_0 << 12))
-"""What may stand above the chip in a copy's overrides."""
+"""What may be above the chip in a copy's overrides."""
 
 _DEVICE_TABLE = 1024
 """HBM address of the runtime's table of chips by place in the mesh: below all buffers."""
@@ -214,11 +214,11 @@ def _row(words: Sequence[int | None]) -> list[object]:
 
 def _pushes_of_launch_check(listing: Listing, waits: set[int]) -> set[int]:
     """Addresses at which a loop that begins with such a wait moves what it compared to the scalar side."""
-    found: set[int] = set()
+    addresses: set[int] = set()
     for end, bundle in enumerate(listing.bundles):
         for branch in bundle:
             target = branch.form.target
             if target in waits and target <= end:
                 loop = range(target, end + DELAY_SLOTS + 1)
-                found.update(a for a in loop if any(i.opcode == "vpush" for i in listing.bundles[a]))
-    return found
+                addresses.update(a for a in loop if any(i.opcode == "vpush" for i in listing.bundles[a]))
+    return addresses

@@ -134,7 +134,7 @@ class _Translator:
         for address, target in branches.items():
             leaders.add(target)
             leaders.add(min(address + DELAY_SLOTS + 1, end))
-        # Where the compiler's loop header label stands alone is a target too, so nothing more is needed.
+        # Where the compiler's loop header label is alone is a target too, so nothing more is needed.
         leaders.discard(end)
         ordered = sorted(leaders)
         blocks = []

@@ -11,7 +11,7 @@ class UnknownSteers(Exception):
 
 
 class UndecidedBranch(Exception):
-    """A branch hangs on an unknown value, and nobody said which way to go."""
+    """A branch depends on an unknown value, and nobody said which way to go."""
 
 
 class Unknown:

@@ -105,7 +105,7 @@ def answer(differences: Sequence[float], level: float) -> str:
 
 
 def launches_to_tell(differences: Sequence[float], level: float) -> int | None:
-    """How many launches more would tell, if they are like these; None where these point nowhere."""
+    """How many launches more would decide, if they are like these; None where these point nowhere."""
     if len(differences) < 2:
         return None
     needs = []

@@ -141,7 +141,7 @@ def answer(folder: Path) -> None:
 
 
 def handle(request: Path) -> str:
-    """Answer one request in a process of its own; an empty request only tells that the imports are done."""
+    """Answer one request in a process of its own; an empty request only says that the imports are done."""
     if not (request / "request.json").exists():
         return "ready"
     forked = os.fork()

@@ -16,7 +16,7 @@ MODULES = "XLA Modules"
 
 
 def times(platform: str) -> bool:
-    """Whether this kind of device tells its own times in a profile. Read for TPUs only: see docs/tpu-day-one.md."""
+    """Whether this kind of device reports its own times in a profile. Read for TPUs only: see docs/tpu-day-one.md."""
     return platform == "tpu"
 
 

@@ -110,8 +110,8 @@ def _op(op: ir.Operation, env: dict[ir.Value, Value], around: str) -> Op:
 
 
 def _location(location: ir.Location) -> str:
-    found = _LOCATION.search(str(location))
-    return f"{found[1]}:{found[2]}" if found else ""
+    match = _LOCATION.search(str(location))
+    return f"{match[1]}:{match[2]}" if match else ""
 
 
 def _element(type_: ir.Type) -> str:
@@ -187,7 +187,7 @@ def lowered_per_device(
 ) -> ir.Module:
     """Like ``lowered_module``, for a function that one device of ``mesh`` runs and that may use its axes by name.
 
-    What stands inside ``shard_map`` becomes the entry. ``channel`` numbers its collectives apart from others.
+    What is inside ``shard_map`` becomes the entry. ``channel`` numbers its collectives apart from others.
     """
     names, sizes = [name for name, _ in mesh], [size for _, size in mesh]
     nowhere = jax.sharding.PartitionSpec()

@@ -19,7 +19,7 @@ _HARMLESS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One ``tpu_custom_call`` as it stands in the program."""
+    """One ``tpu_custom_call`` as it is in the program."""
 
     name: str
     body: bytes
@@ -30,7 +30,7 @@ class Call:
     """Operand number to result number."""
     has_communication: bool
     skips_barrier: bool
-    """Whether the compiler was told not to let the devices meet before the kernel."""
+    """Whether the kernel asked the compiler for no barrier of the devices before it."""
     mesh: tuple[tuple[str, int], ...]
     """Axes of the mesh the call is sharded over by hand, and their sizes."""
 
@@ -108,13 +108,13 @@ def kernel_bodies(module: ir.Module) -> tuple[bytes, ...]:
 
 
 def check_allowed(op: ir.Operation) -> None:
-    """Refuse an operation of the program around the kernels that talks to the host or that no CPU executes.
+    """Refuse an operation of the program around the kernels that calls the host or that no CPU executes.
 
     Raises:
         Refusal: ``HOST_CALLBACK`` or ``CANNOT_VERIFY``.
     """
     if op.name in ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"):
-        raise Refusal(Status.HOST_CALLBACK, f"the program talks to the host ({op.name}); a kernel may not")
+        raise Refusal(Status.HOST_CALLBACK, f"the program calls the host ({op.name}); a kernel may not")
     name = target(op)
     if not name or name == "tpu_custom_call" or name in _HARMLESS:
         return

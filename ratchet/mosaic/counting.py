@@ -18,15 +18,15 @@ _COUNTERS = {"scf.if": 2, "scf.for": 1, "scf.while": 1, "tpu.enqueue_dma": 1}
 
 def counters(kernel: KernelModule) -> dict[Op, int]:
     """Number of the first counter of each operation that has some. Index maps have none: they run ahead of steps."""
-    found, number = {}, 0
+    first_of, number = {}, 0
     for function in kernel.functions.values():
         if "tpu.core_type" not in function.attributes:
             continue
         for op in (op for outer in function.body.operations for op in outer.walk()):
             if op.name in _COUNTERS:
-                found[op] = number
+                first_of[op] = number
                 number += _COUNTERS[op.name]
-    return found
+    return first_of
 
 
 def width(kernel: KernelModule) -> int:

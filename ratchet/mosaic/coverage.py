@@ -13,7 +13,7 @@ from ratchet.mosaic.run import RULE_MODULES
 _REFUSED = (
     "Random numbers of the hardware (`tpu.prng_*`), SparseCore kernels, slices of dynamic size but in a local",
     "DMA, transfers to another core of the same chip, sorting and scans, assertions, and remote transfers in a loop",
-    "inside a conditional. What a semaphore stands at (`tpu.sem_read`): it hangs on when copies and signals arrive,",
+    "inside a conditional. The count of a semaphore (`tpu.sem_read`): it depends on when copies and signals arrive,",
     "and here they arrive at once.",
 )
 

@@ -21,9 +21,7 @@ class DynamicSlice(Ref):
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        raise Refusal(
-            Status.CANNOT_VERIFY, "a slice of dynamic size for anything but a local DMA is nothing that can be executed"
-        )
+        raise Refusal(Status.CANNOT_VERIFY, "a slice of dynamic size cannot be executed, except for a local DMA")
 
     def squeezed(self, kept: Sequence[int]) -> DynamicSlice:
         """The same elements without the dimensions that are not ``kept``, of each of which it has one."""
@@ -62,7 +60,7 @@ def differ(a: DynamicSlice, b: DynamicSlice) -> Array:
     return jnp.any(jnp.stack([jnp.asarray(x, jnp.int32) != jnp.asarray(y, jnp.int32) for x, y in pairs]))
 
 
-def found(memory: Memory, source: DynamicSlice, target: DynamicSlice) -> tuple[Array, Array]:
+def copied(memory: Memory, source: DynamicSlice, target: DynamicSlice) -> tuple[Array, Array]:
     """A copy of one slice into another: what it changes of the target's base (bool, to be broadcast), and to what.
 
     Every element of the base is looked up, so a copy costs as much as the whole base.

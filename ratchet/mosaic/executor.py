@@ -35,7 +35,7 @@ class Options:
     late_dma: bool = False
     """Whether the data of a DMA arrive when it is waited for rather than at once (see ``ops.dma``)."""
     witness: int = 0
-    """How many digests of what the kernel reads are kept, to tell where two executions part; 0 keeps none."""
+    """How many digests of what the kernel reads are kept, to say where two executions part; 0 keeps none."""
 
 
 BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), space="judge")
@@ -56,7 +56,7 @@ class Executor:
     fill: Array
     """int32 scalar: which pattern memory starts with; 0 is NaN."""
     padding: Array
-    """int32 scalar: the same for what lies past the ragged edges of inputs."""
+    """int32 scalar: the same for what is past the ragged edges of inputs."""
     values: dict[Value, Any] = field(default_factory=dict)
     """What each SSA value is: a JAX array, a numpy scalar (constant) or a ``Ref``."""
     memory: Memory = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Executor:
     late: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)
     """With ``late_dma``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
     read: dict[Buffer, Buffer] = field(default_factory=dict)
-    """With ``late_dma``, for a source of DMAs that the kernel writes: the semaphores that tell it was read, as bits."""
+    """With ``late_dma``, for a source of DMAs that the kernel writes: the semaphores that show it was read, as bits."""
     _pending: list[tuple[int, int, Any]] = field(default_factory=list)
     """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
     _counted: list[tuple[int, Any]] = field(default_factory=list)
@@ -168,8 +168,8 @@ class Executor:
     @property
     def shadows(self) -> list[Buffer]:
         """What ``late_dma`` keeps beside the buffers, as far as it is allocated now."""
-        found = [buffer for pair in self.late.items() for buffer in (pair[0], *pair[1])]
-        return [buffer for buffer in (*found, *self.read.values()) if buffer in self.memory]
+        late = [buffer for pair in self.late.items() for buffer in (pair[0], *pair[1])]
+        return [buffer for buffer in (*late, *self.read.values()) if buffer in self.memory]
 
     def semaphore_base(self, buffer: Buffer) -> int:
         """Number of the first semaphore of a buffer of them, unique in the kernel."""
@@ -183,28 +183,28 @@ class Executor:
         for op in block.operations:
             if op.name in TERMINATORS:
                 return [self.values[value] for value in op.operands]
-            found = RULES.get(op.name)
-            if found is None:
+            rule = RULES.get(op.name)
+            if rule is None:
                 raise refuse(f"operation {op.name}", self.kernel, op)
-            unknown = set(op.attributes) - found.attributes
+            unknown = set(op.attributes) - rule.attributes
             if unknown:
                 raise refuse(f"attribute {sorted(unknown)} of operation {op.name}", self.kernel, op)
             if self.active is None or self.has_remote(op):
-                found.run(self, op)
+                rule.run(self, op)
             else:
-                self._run_masked(found, op)
+                self._run_masked(rule, op)
         return []
 
-    def _run_masked(self, found: Rule, op: Op) -> None:
+    def _run_masked(self, rule: Rule, op: Op) -> None:
         """Run an operation on every device, keeping what it wrote only where the branch is taken."""
         before = dict(self.memory)
-        found.run(self, op)
+        rule.run(self, op)
         for buffer, array in self.memory.items():
             if buffer in before and array is not before[buffer]:
                 self.memory[buffer] = jnp.where(self.active, array, before[buffer])
 
     def has_remote(self, op: Op) -> bool:
-        """Whether anything inside talks to another device."""
+        """Whether anything inside communicates with another device."""
         return self.device is not None and any(map(is_remote, op.walk()))
 
     def within(
@@ -225,10 +225,10 @@ class Executor:
         inner = {value for nested in op.walk() for value in nested.results}
         buffers: dict[Buffer, None] = {}
         for nested in op.walk():
-            found = RULES.get(nested.name)
-            if found is None:
+            rule = RULES.get(nested.name)
+            if rule is None:
                 continue
-            for value in found.writes(nested):
+            for value in rule.writes(nested):
                 root = root_of(value)
                 if root.owner is not None and root.owner.name == "tpu.sem_barrier":
                     buffers[BARRIER] = None
@@ -236,7 +236,7 @@ class Executor:
                     buffers[self.ref(root).buffer] = None
             if nested.name in DMA_OPS:
                 buffers.update(dict.fromkeys(self.shadows))
-            if found.checks:
+            if rule.checks:
                 buffers[FLAGS] = None
             if nested in self.counters:
                 buffers[COUNTS] = None
@@ -308,8 +308,8 @@ class Executor:
         new: Any = jnp.full(flags.shape, -1, jnp.int32)
         for kind, site in site_of.items():
             pair = lax.select(position % 2 == 0, *(lax.broadcast_in_dim(x, flags.shape, ()) for x in (step, site)))
-            found = lax.broadcast_in_dim(lax.ge(site, np.int32(0)), flags.shape, ())
-            new = lax.select(found & (position // 2 == kind), pair, new)
+            is_site = lax.broadcast_in_dim(lax.ge(site, np.int32(0)), flags.shape, ())
+            new = lax.select(is_site & (position // 2 == kind), pair, new)
         self.memory[FLAGS] = lax.select(lax.eq(flags, np.int32(-1)), new, flags)
 
     def check_bounds(

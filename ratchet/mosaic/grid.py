@@ -292,5 +292,5 @@ class _Padded(Whole):
 
 
 def _writes(op: Op) -> list[Value]:
-    found = RULES.get(op.name)
-    return list(found.writes(op)) if found else []
+    rule = RULES.get(op.name)
+    return list(rule.writes(op)) if rule else []

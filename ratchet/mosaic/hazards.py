@@ -52,10 +52,10 @@ class _Trial:
 
 
 def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunResult:
-    """Execute the program as ``run`` does, and once more for each thing that must not matter.
+    """Execute the program as ``run`` does, and once more for each thing that has to make no difference.
 
     Returns:
-        The outputs of the plain execution; its findings, or else the first thing that did matter; the seconds of all.
+        The outputs of the plain execution; its findings, or else the first thing that made one; the seconds of all.
     """
     first = program.run(inputs)
     if first.findings:
@@ -100,22 +100,22 @@ def _differing(a: RunResult, b: RunResult) -> tuple[int, tuple[int, ...], int] |
 def _located(
     program: Program, inputs: Sequence[np.ndarray], trial: _Trial, output: int, at: tuple[int, ...], count: int
 ) -> tuple[Finding, float]:
-    """The finding of a trial that failed, with the first read that told its executions apart; seconds spent on it."""
+    """The finding of a trial that failed, with the first read in which its executions differ; seconds spent on it."""
     variant = program.variant(late_dma=trial.late, witness=True)
     plain = variant.run(inputs)
     seconds = plain.seconds
     message = f"output {output} depends on {_DEPENDS[trial.kind]}; it differs in {count} elements, the first {list(at)}"
-    # What lies past the ragged edge of an input is read and dropped by many sound kernels: only if nothing else
-    # tells the executions apart may it be what the output depends on.
+    # What is past the ragged edge of an input is read and dropped by many sound kernels: only if nothing else
+    # distinguishes the executions may it be what the output depends on.
     for padding in (0, _FILL) if "fill" in trial.changed else (0,):
         changed = variant.run(inputs, **{**trial.changed, "padding": padding})
         seconds += changed.seconds
         for kernel, a, b in zip(program.kernels, plain.witness, changed.witness, strict=True):
-            found = first_difference(kernel.module, kernel.outputs, a, b)
-            if found is None:
+            difference = first_difference(kernel.module, kernel.outputs, a, b)
+            if difference is None:
                 continue
-            place, step = found
-            past = " (what lies past the ragged edge of an input)" if padding else ""
+            place, step = difference
+            past = " (what is past the ragged edge of an input)" if padding else ""
             if isinstance(place, int):
                 operation, location = f"write-back of output {place}", ""
             else:

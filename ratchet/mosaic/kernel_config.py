@@ -57,10 +57,10 @@ def write(body: bytes, config: Mapping[str, Any]) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a key is repeated")
-    return found
+    return fields
 
 
 def _no_constant(word: str) -> float:

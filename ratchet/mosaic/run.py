@@ -63,7 +63,7 @@ class Loaded:
 
     @property
     def covered(self) -> tuple[str, ...]:
-        """Names of the operations met in the kernels, sorted."""
+        """Names of the operations of the kernels, sorted."""
         return tuple(sorted({op.name for kernel in self.kernels for op in kernel.module.operations()}))
 
     @property
@@ -92,14 +92,18 @@ class Loaded:
             )
 
         devices = math.prod(size for _, size in call.mesh)
-        talks = {"tpu.device_id", "tpu.sem_barrier"} & {op.name for op in kernel.module.operations()}
-        if call.skips_barrier and "tpu.sem_barrier" not in talks and any(map(is_remote, kernel.module.operations())):
+        own_barrier = {"tpu.device_id", "tpu.sem_barrier"} & {op.name for op in kernel.module.operations()}
+        if (
+            call.skips_barrier
+            and "tpu.sem_barrier" not in own_barrier
+            and any(map(is_remote, kernel.module.operations()))
+        ):
             raise Refusal(
                 Status.MEMORY_HAZARD,
-                f"kernel {call.name} writes into other chips without having met them: it skips the compiler's barrier "
+                f"kernel {call.name} writes into other chips without a barrier before: it skips the compiler's barrier "
                 "(skip_device_barrier) and has none of its own (pltpu.get_barrier_semaphore)",
             )
-        if not call.mesh or not (call.has_communication or talks):
+        if not call.mesh or not (call.has_communication or own_barrier):
             return one
 
         def run(config: Any, *operands: Any) -> Any:
@@ -123,7 +127,7 @@ class Loaded:
             inputs: One array per input, of the declared shape and dtype.
             seed: Order of the steps of parallel grid dimensions: 0 is lexicographic, others are scattered.
             fill: What unwritten memory holds: 0 is NaN (an odd number for integers), others are other numbers.
-            padding: The same for what lies past the ragged edges of inputs; ``fill`` unless it is given.
+            padding: The same for what is past the ragged edges of inputs; ``fill`` unless it is given.
 
         Raises:
             Refusal: ``USAGE`` if the inputs do not match, ``INFRASTRUCTURE`` if this process has too few devices.
@@ -191,14 +195,14 @@ class Loaded:
         )
 
     def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:
-        found = []
+        findings = []
         for kernel, sites, flags in zip(self.kernels, self._sites, report, strict=True):
             for i in range(len(KINDS)):
                 step, site = int(flags[2 * i]), int(flags[2 * i + 1])
                 if site < 0:
                     continue
                 at = sites[site]
-                found.append(
+                findings.append(
                     Finding(
                         kind=at.kind,
                         operation=at.operation,
@@ -207,7 +211,7 @@ class Loaded:
                         message=f"kernel {kernel.name}: {at.message}",
                     )
                 )
-        return tuple(found)
+        return tuple(findings)
 
 
 def load(tpu_program: bytes, *, f32_matmul_passes: str = "mxu") -> Loaded:

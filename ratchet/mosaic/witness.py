@@ -1,4 +1,4 @@
-"""Digests of what a kernel reads, step by step, so that two executions can be compared and the place told where
+"""Digests of what a kernel reads, step by step, so that two executions can be compared and the place named where
 they part.
 """
 
@@ -28,7 +28,7 @@ def places(kernel: KernelModule, outputs: int) -> list[Op | int]:
 
 
 def digest(value: Array) -> Array:
-    """int32 scalar that changes with the bits of ``value`` and where they stand."""
+    """int32 scalar that changes with the bits of ``value`` and where they are."""
     if is_float(np.dtype(value.dtype)):
         value = lax.bitcast_convert_type(value, unsigned(np.dtype(value.dtype)))
     words = (lax.bitcast_convert_type(value, jnp.int32) if bits(value.dtype) == 32 else value.astype(jnp.int32)).ravel()

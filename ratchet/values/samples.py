@@ -77,5 +77,5 @@ class Paired:
     seconds: float
     """What the launches took."""
     more_launches: int | None = None
-    """``cannot tell``: how many more would tell, if they are like these; None where these point nowhere."""
+    """``cannot tell``: how many more would decide it, if they are like these; None where these point nowhere."""
     more_seconds: float | None = None

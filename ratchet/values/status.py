@@ -88,7 +88,7 @@ class Status(Enum):
 
 
 class Refusal(Exception):
-    """A failure with a status of its own, told to the user in one or two lines.
+    """A failure with a status of its own, shown to the user in one or two lines.
 
     ``message`` says what was got, what was wanted and what to do.
     """

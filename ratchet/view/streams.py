@@ -65,8 +65,8 @@ def lasting() -> Iterator[Lasting]:
             # Takes the lowest free number, this one: else a file of ours would, and be written to as a stream.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     before = sys.stdout, sys.stderr
-    found = (stream or os.fdopen(number, "w", closefd=False) for number, stream in enumerate(before, 1))
-    sys.stdout, sys.stderr = (Lasting(stream) for stream in found)  # type: ignore[assignment]
+    streams = (stream or os.fdopen(number, "w", closefd=False) for number, stream in enumerate(before, 1))
+    sys.stdout, sys.stderr = (Lasting(stream) for stream in streams)  # type: ignore[assignment]
     try:
         yield sys.stdout  # type: ignore[misc]
     finally:

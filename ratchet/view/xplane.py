@@ -69,7 +69,7 @@ _MESSAGES: dict[str, tuple[tuple[str, int, int | str, bool], ...]] = {
     ),
     "HloProto": (("hlo_module", 1, _BYTES, False),),
 }
-# proto3 leaves a plain zero out but writes a oneof member that is zero; XProf tells the two apart.
+# proto3 leaves a plain zero out but writes a oneof member that is zero; XProf distinguishes the two.
 _ONEOFS = {"XEvent": ("data", ("offset_ps",)), "XStat": ("value", tuple(f[0] for f in _MESSAGES["XStat"][1:]))}
 
 

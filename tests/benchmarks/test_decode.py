@@ -35,7 +35,7 @@ def test_a_row_by_hand():
     assert found["floor us"] == pytest.approx(floor)
     assert found["x floor"] == pytest.approx(100 / floor)
     assert found["kernel x floor"] == pytest.approx(96 / floor), "of the chip that came last"
-    assert found["meeting us"] == pytest.approx(4)
+    assert found["launch us"] == pytest.approx(4)
     assert found["tokens/s"] == pytest.approx(20_000)
 
 

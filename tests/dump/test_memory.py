@@ -1,4 +1,4 @@
-"""VMEM, spills and HBM, as the compiler tells them."""
+"""VMEM, spills and HBM, as the compiler reports them."""
 
 import jax
 import jax.numpy as jnp

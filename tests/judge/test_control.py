@@ -56,7 +56,7 @@ def test_what_the_compiler_unrolled_or_split_is_none() -> None:
 
 
 def timeline(*flows: ControlFlow | None) -> Timeline:
-    """A run of as many chips, of which only control flow is told."""
+    """A run of as many chips, of which only control flow is given."""
     empty: dict[str, Any] = dict.fromkeys(Timeline.__dataclass_fields__, 0)
     chips = [Timeline(**{**empty, "chips": (), "control": flow}) for flow in flows]
     return replace(chips[0], chips=tuple(chips) if len(chips) > 1 else ())

@@ -77,7 +77,7 @@ def test_a_chips_probe_finds_what_random_inputs_do_not(exam, problem, monkeypatc
 
 
 def test_the_mesh_belongs_to_the_problem(problem):
-    """Sharding the heads instead of the keys would spare the chips all talk."""
+    """Sharding the heads instead of the keys would spare the chips all communication."""
     assert decode(encode(problem), "lock") == problem
     other, _ = examined(edited(SPLIT, ('[None, "chip"], [None, "chip"]', '["chip"], ["chip"]')))
     with pytest.raises(Refusal, match="mesh and input_shardings") as caught:
@@ -90,7 +90,7 @@ def test_a_program_that_has_its_inputs_elsewhere_than_declared_is_refused(worker
     artefact, _ = examined(SPLIT)
     whole = dataclasses.replace(artefact.mesh, inputs=((), (), ()))
     lies = {
-        "input 1 lies on the chips as .*'chip'.*, declared as PartitionSpec\\(\\)|declared as P\\(\\)": {"mesh": whole},
+        "input 1 is on the chips as .*'chip'.*, declared as PartitionSpec\\(\\)|declared as P\\(\\)": {"mesh": whole},
         "its outputs are .*bfloat16.*, declared as .*float32": {
             "outputs": tuple(dataclasses.replace(spec, dtype="float32") for spec in artefact.outputs)
         },
@@ -124,7 +124,7 @@ def modelled(workers, source) -> Timeline:
     return latency.step(program, V5E, problem.mesh, {})[0]
 
 
-def test_the_slowest_chip_decides_and_the_meeting_before_the_program_counts(workers, problem):
+def test_the_slowest_chip_decides_and_the_launch_barrier_counts(workers, problem):
     timeline = modelled(workers, SPLIT)
     assert len(timeline.chips) == 4
     assert timeline.cycles == max(chip.cycles for chip in timeline.chips)
@@ -160,9 +160,9 @@ def test_what_another_chip_sends_is_not_there_before_the_wait_for_it(exam, monke
 
 def test_a_kernel_that_writes_into_chips_it_has_not_met_is_refused(exam):
     start = REMOTE.index("        barrier = pltpu")
-    meeting = REMOTE[start : REMOTE.index("        copies = [", start)]
+    barrier = REMOTE[start : REMOTE.index("        copies = [", start)]
     skips = ("collective_id=0, has_side_effects=True", "has_side_effects=True, skip_device_barrier=True")
-    artefact, problem = examined(edited(REMOTE, (meeting, ""), skips))
+    artefact, problem = examined(edited(REMOTE, (barrier, ""), skips))
     with pytest.raises(Refusal, match="skip_device_barrier") as caught:
         exam.check(problem, artefact)
     assert caught.value.status is Status.MEMORY_HAZARD

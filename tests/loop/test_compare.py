@@ -34,9 +34,9 @@ def modelled(issued: float, wait: float, width: float = 0.06) -> ModelledLatency
     ],
 )
 def test_the_rule(one: ModelledLatency, other: ModelledLatency, same: bool, why: str) -> None:
-    told = compare(one, other)
-    assert told.same is same
-    assert why in told.reason
+    comparison = compare(one, other)
+    assert comparison.same is same
+    assert why in comparison.reason
 
 
 @given(TIMES, TIMES, TIMES, TIMES)

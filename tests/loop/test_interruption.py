@@ -87,8 +87,8 @@ def test_a_second_run_is_told_by_whom(stage: Stage, tmp_path: Path) -> None:
         with pytest.raises(Refusal) as refusal:
             stage.run("impatient")
         assert refusal.value.status is Status.BUSY
-        for told in (f"process {process.pid}", "the slow one", "since"):
-            assert told in refusal.value.message
+        for words in (f"process {process.pid}", "the slow one", "since"):
+            assert words in refusal.value.message
         lines: list[str] = []
         threading.Timer(0.5, process.kill).start()
         outcome = stage.run("patient", wait_s=30, progress=lines.append)

@@ -158,14 +158,14 @@ def test_a_broken_ledger_is_refused_and_rebuilt(three_rows: Stage, tmp_path: Pat
     stage = Stage(root=tmp_path / "repository")
     shutil.copytree(three_rows.root, stage.root)
     whole = stage.ledger.read_bytes()
-    change, told = FAULTS[fault]
+    change, reported = FAULTS[fault]
     edit(stage, change)
     broken = stage.ledger.read_bytes()
     stage.write(kernel_text(5000.0))
     with pytest.raises(Refusal) as refusal:
         stage.run("better")
     assert refusal.value.status is Status.LEDGER_BROKEN
-    assert told in refusal.value.message
+    assert reported in refusal.value.message
     assert "rebuild" in refusal.value.message
     assert stage.ledger.read_bytes() == broken
     assert stage.read() == kernel_text(5000.0)

@@ -23,8 +23,8 @@ def paired(differences, test=1) -> Paired:
     return stats.conclude(differences, test=test, samples=600, seconds=40.0)
 
 
-def measured(told: Paired | None, score: float = 1000.0, conditions: Conditions = MEASURED) -> Verdict:
-    return dataclasses.replace(verdict(score, conditions=conditions), paired=told, samples=SAMPLES)
+def measured(answer: Paired | None, score: float = 1000.0, conditions: Conditions = MEASURED) -> Verdict:
+    return dataclasses.replace(verdict(score, conditions=conditions), paired=answer, samples=SAMPLES)
 
 
 def test_faster_is_kept_whatever_the_medians_say() -> None:
@@ -40,14 +40,14 @@ def test_not_faster_is_reverted_whatever_the_medians_say() -> None:
 
 
 def test_cannot_tell_reverts_and_says_how_long_it_would_take() -> None:
-    told = paired([0.02, 0.0, 0.015, 0.01, -0.003, 0.012])
-    ruling = decide(measured(told), row(1000.0, conditions=MEASURED))
+    answer = paired([0.02, 0.0, 0.015, 0.01, -0.003, 0.012])
+    ruling = decide(measured(answer), row(1000.0, conditions=MEASURED))
     assert (ruling.decision, ruling.status) == (Decision.REVERTED, Status.CANNOT_TELL)
-    assert f"{told.more_launches} launches more would tell" in ruling.reason
-    assert f"--budget {math.ceil(40 + told.more_seconds)}" in ruling.reason
+    assert f"{answer.more_launches} launches more would decide it" in ruling.reason
+    assert f"--budget {math.ceil(40 + answer.more_seconds)}" in ruling.reason
     nowhere = decide(measured(paired([0.3, -0.3] * 3)), row(1000.0, conditions=MEASURED))
     assert nowhere.status is Status.CANNOT_TELL
-    assert "would never tell" in nowhere.reason
+    assert "would never decide it" in nowhere.reason
 
 
 def test_the_first_that_passes_needs_no_comparison() -> None:
@@ -81,9 +81,9 @@ class Bench(StageJudge):
         if "INTERRUPT" in text:
             raise KeyboardInterrupt
         gain = float(text.partition("GAIN = ")[2].split()[0]) if "GAIN" in text else 0.0
-        told = paired([gain] * 24, against.test) if against else None
+        answer = paired([gain] * 24, against.test) if against else None
         judged = verdict_of(text, kernel_rel, MEASURED)
-        return dataclasses.replace(judged, samples=SAMPLES, paired=told)
+        return dataclasses.replace(judged, samples=SAMPLES, paired=answer)
 
 
 def test_a_history_of_measured_experiments(stage: Stage) -> None:

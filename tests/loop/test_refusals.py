@@ -12,12 +12,12 @@ from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
 
-def refused(stage: Stage, status: Status, *told: str, message: str = "an idea", **options: object) -> None:
+def refused(stage: Stage, status: Status, *expected: str, message: str = "an idea", **options: object) -> None:
     before = snapshot(stage)
     with pytest.raises(Refusal) as refusal:
         stage.run(message, **options)
     assert refusal.value.status is status, refusal.value.message
-    for words in told:
+    for words in expected:
         assert words in refusal.value.message
     assert stage.judged == []
     assert snapshot(stage) == before

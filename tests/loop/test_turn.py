@@ -32,8 +32,8 @@ def test_baseline_then_no_change(stage: Stage) -> None:
     again = stage.run("baseline")
     assert again.status is Status.NO_CHANGE
     assert again.row == row
-    for told in (row.id, "1000.0", "v5e-model", "libtpu 1 / jax 1", "5ea1", "9b0b"):
-        assert told in again.reason
+    for expected in (row.id, "1000.0", "v5e-model", "libtpu 1 / jax 1", "5ea1", "9b0b"):
+        assert expected in again.reason
     assert len(stage.rows()) == len(stage.judged) == 1
 
 

@@ -143,7 +143,7 @@ def _deadlock(x: jax.Array) -> jax.Array:
 
 
 def _computed(x: jax.Array) -> jax.Array:
-    """A branch that hangs on a value which vector code computes."""
+    """A branch that depends on a value which vector code computes."""
 
     def body(x, o):  # type: ignore[no-untyped-def]
         largest = jnp.max(x[...])
@@ -160,7 +160,7 @@ def _computed(x: jax.Array) -> jax.Array:
 
 
 def _endless(x: jax.Array) -> jax.Array:
-    """A loop of XLA's whose length hangs on a computed value."""
+    """A loop of XLA's whose length depends on a computed value."""
     return lax.while_loop(lambda x: x.sum() < 1e3, lambda x: x * 2, x)
 
 

@@ -55,7 +55,7 @@ def _ring(x: jax.Array, silent: int = -1) -> jax.Array:
 
 
 def _barrier(x: jax.Array) -> jax.Array:
-    """Every chip tells every chip, itself too, and waits for all."""
+    """Every chip signals every chip, itself too, and waits for all."""
 
     def body(x, o):  # type: ignore[no-untyped-def]
         barrier = pltpu.get_barrier_semaphore()

@@ -92,12 +92,12 @@ def executable(constants: bytes, program: bytes, *, size: int | None = None) -> 
     image = constants + program
     code = bytes([8, 1, 16, 1, 0x1A, 4, 8, len(constants), 16, len(program)])
     data = bytes([8, 2, 16, 1, 0x1A, 2, 16, len(constants)])
-    told = len(image) if size is None else size
+    stated = len(image) if size is None else size
     return (
         b"box\x08\x01\x12junk"
         + bytes([8, 1, 0x12, len(code)]) + code
         + bytes([0x12, len(data)]) + data
-        + bytes([0x1A, told]) + image + b"more"
+        + bytes([0x1A, stated]) + image + b"more"
     )  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def test_semaphores_and_bytes_balance(compiler: str, program: str, tmp_path: Pat
         lanes = {lane: [s for s in chip.spans if s.lane == lane] for lane in ("ICI out", "ICI in")}
         sent, arrived = (sum(int(s.attributes["bytes"]) for s in spans) for spans in lanes.values())
         assert sent == chip.ici_bytes
-        # Every chip gets as much as it sends in these programs, but for the launch: chip 0 sends to three.
+        # Every chip gets as much as it sends in these programs, except for the launch: chip 0 sends to three.
         launch = 3 * LAUNCH_BYTES if chip.chip_index == 0 else LAUNCH_BYTES
         assert arrived - sent == (LAUNCH_BYTES if chip.chip_index else 3 * LAUNCH_BYTES) - launch
 

@@ -56,7 +56,7 @@ def test_an_honest_program_is_timed_at_least_thirty_times():
     assert len(timed(call, clock=clock, seconds=1e9).wall_ns) == MAX_ROUNDS
 
 
-def test_two_programs_meet_the_same_inputs_in_both_orders():
+def test_two_programs_get_the_same_inputs_in_both_orders():
     seen = []
 
     def named(name):

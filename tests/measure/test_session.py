@@ -50,17 +50,17 @@ def timing(device, verified=None, *, beside=True, **options):
 
 def test_it_ends_as_soon_as_it_is_known(tmp_path):
     device = Scripted(tmp_path, ms=1.0)
-    samples, told = timing(device, test=1).run()
-    assert told.answer == "faster"
-    assert told.launches == len(samples.launches) == len(device.asked) == 6, "1.9 to the sixth is above 1/0.025"
-    assert told.speedup == pytest.approx(2.0)
+    samples, paired = timing(device, test=1).run()
+    assert paired.answer == "faster"
+    assert paired.launches == len(samples.launches) == len(device.asked) == 6, "1.9 to the sixth is above 1/0.025"
+    assert paired.speedup == pytest.approx(2.0)
     assert timing(Scripted(tmp_path, ms=1.0), test=30).run()[1].launches == 16
     assert timing(Scripted(tmp_path, ms=4.0), test=30).run()[1].answer == "not faster"
 
 
 def test_it_ends_when_the_time_is_over(tmp_path):
-    _, told = timing(Scripted(tmp_path, ms=1.0), test=1, budget_s=0.0).run()
-    assert (told.answer, told.launches) == ("cannot tell", session.FEWEST)
+    _, paired = timing(Scripted(tmp_path, ms=1.0), test=1, budget_s=0.0).run()
+    assert (paired.answer, paired.launches) == ("cannot tell", session.FEWEST)
 
 
 def test_both_places_are_drawn(tmp_path):
@@ -73,8 +73,8 @@ def test_both_places_are_drawn(tmp_path):
 
 def test_a_kernel_alone_is_timed_a_fixed_number_of_times(tmp_path):
     device = Scripted(tmp_path)
-    samples, told = timing(device, beside=False, capture=tmp_path / "trace").run()
-    assert told is None
+    samples, paired = timing(device, beside=False, capture=tmp_path / "trace").run()
+    assert paired is None
     assert len(samples.launches) == session.ALONE
     assert [bool(request["capture"]) for request in device.asked] == [True] + [False] * (session.ALONE - 1)
 

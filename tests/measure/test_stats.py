@@ -132,20 +132,20 @@ def test_the_interval_holds_the_truth_at_all_times_at_once():
 def test_cannot_tell_says_how_long_it_would_take():
     generator = random.Random(5)
     seen = [generator.gauss(0.01, 0.012) for _ in range(10)]
-    told = stats.conclude(seen, test=10, samples=300, seconds=20.0)
-    assert told.answer == CANNOT_TELL
-    assert told.low < 1.0 < told.high
-    assert 5 < told.more_launches < 300
-    assert told.more_seconds == pytest.approx(2.0 * told.more_launches)
+    conclusion = stats.conclude(seen, test=10, samples=300, seconds=20.0)
+    assert conclusion.answer == CANNOT_TELL
+    assert conclusion.low < 1.0 < conclusion.high
+    assert 5 < conclusion.more_launches < 300
+    assert conclusion.more_seconds == pytest.approx(2.0 * conclusion.more_launches)
     wide = stats.conclude([0.3, -0.3] * 3, test=1, samples=6, seconds=1.0)
     assert wide.answer == CANNOT_TELL
-    assert wide.more_launches is None, "launches like these never tell"
+    assert wide.more_launches is None, "launches like these never decide it"
 
 
 def test_conclusions_carry_what_a_row_needs():
-    told = stats.conclude([0.05] * 20, test=3, samples=600, seconds=10.0)
-    assert (told.answer, told.launches, told.samples, told.test) == (FASTER, 20, 600, 3)
-    assert told.speedup == pytest.approx(math.exp(0.05))
-    assert told.level == stats.level(3)
-    assert told.more_launches is None
-    assert 1.04 < told.low <= told.speedup <= told.high < 1.06
+    conclusion = stats.conclude([0.05] * 20, test=3, samples=600, seconds=10.0)
+    assert (conclusion.answer, conclusion.launches, conclusion.samples, conclusion.test) == (FASTER, 20, 600, 3)
+    assert conclusion.speedup == pytest.approx(math.exp(0.05))
+    assert conclusion.level == stats.level(3)
+    assert conclusion.more_launches is None
+    assert 1.04 < conclusion.low <= conclusion.speedup <= conclusion.high < 1.06

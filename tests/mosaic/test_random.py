@@ -80,7 +80,7 @@ def build(recipe: Recipe, interpret: bool = False) -> Callable[..., Any]:
     wide = jnp.int32 if recipe.dtype == "int32" else jnp.float32
 
     def kernel(x: Any, o: Any) -> None:
-        # What lies past a ragged edge is undefined, so rows there must not reach the others.
+        # What is past a ragged edge is undefined, so rows there must not reach the others.
         row = pl.program_id(0) * 16 + jax.lax.broadcasted_iota(jnp.int32, x.shape, 0)
         value = jnp.where(row < recipe.rows, x[...].astype(wide), jnp.zeros((), wide))
         for step in recipe.steps:

@@ -135,7 +135,7 @@ def test_without_a_tpu_the_default_refuses():
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         ({"q": (1, 3, 160, 64)}, "3 heads on 2 key heads"),
         ({"q": (1, 2, 160, 80)}, "dim is 80"),
@@ -143,9 +143,9 @@ def test_without_a_tpu_the_default_refuses():
         ({"q": (2, 160, 64)}, "3, 4, 4 dimensions"),
     ],
 )
-def test_operands_that_do_not_fit_are_named(changed, told):
+def test_operands_that_do_not_fit_are_named(changed, reported):
     shapes = {name: (1, 2, 160, 64) for name in "qkv"} | changed
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=reported):
         attention(**{name: jnp.zeros(shape) for name, shape in shapes.items()})
 
 

@@ -20,13 +20,13 @@ LAUNCHES = tuple(
     for ms in (1.5, 1.4, 1.6)
 )
 SAMPLES = Samples(evaluator="cpu", device="cpu", launches=LAUNCHES, seconds=7.5)
-TOLD = Paired(
+PAIRED = Paired(
     answer="cannot tell", speedup=1.3333, low=0.0, high=float("inf"), launches=3, samples=9, test=4, level=0.0025,
     log_evidence=1.5, seconds=7.5, more_launches=9, more_seconds=22.5,
 )  # fmt: skip
 
 
-def measured(*, timeline=None, paired=TOLD, evaluator="cpu", chip="EPYC, 2 cores"):
+def measured(*, timeline=None, paired=PAIRED, evaluator="cpu", chip="EPYC, 2 cores"):
     judged = verdict(timeline=timeline, samples=SAMPLES, paired=paired)
     return dataclasses.replace(
         judged, conditions=dataclasses.replace(judged.conditions, evaluator=evaluator, chip=chip)
@@ -34,7 +34,7 @@ def measured(*, timeline=None, paired=TOLD, evaluator="cpu", chip="EPYC, 2 cores
 
 
 def text_of(judged):
-    return report(judged, decision="reverted", reason="not to be told from row x", id="e1")
+    return report(judged, decision="reverted", reason="not distinguishable from row x", id="e1")
 
 
 def test_the_report_says_what_was_timed_and_how():
@@ -64,14 +64,14 @@ def test_where_they_disagree_by_more_than_the_band_it_is_said(low, high, outside
 
 
 def test_device_times_are_used_where_every_launch_has_them():
-    told = [dataclasses.replace(one, candidate_device_ms=(1.0, 1.1, 1.2)) for one in LAUNCHES]
-    assert dataclasses.replace(SAMPLES, launches=tuple(told)).clock == "device"
-    assert dataclasses.replace(SAMPLES, launches=tuple(told)).latency_ms == 1.1
-    assert dataclasses.replace(SAMPLES, launches=(*told[:2], LAUNCHES[2])).clock == "wall"
+    timed = [dataclasses.replace(one, candidate_device_ms=(1.0, 1.1, 1.2)) for one in LAUNCHES]
+    assert dataclasses.replace(SAMPLES, launches=tuple(timed)).clock == "device"
+    assert dataclasses.replace(SAMPLES, launches=tuple(timed)).latency_ms == 1.1
+    assert dataclasses.replace(SAMPLES, launches=(*timed[:2], LAUNCHES[2])).clock == "wall"
     assert SAMPLES.latency_ms == 1.5
 
 
-@pytest.mark.parametrize("paired", [None, TOLD, dataclasses.replace(TOLD, answer="faster", low=1.1, high=1.5)])
+@pytest.mark.parametrize("paired", [None, PAIRED, dataclasses.replace(PAIRED, answer="faster", low=1.1, high=1.5)])
 def test_the_document_holds_every_timing(paired):
     document = verdict_document(measured(paired=paired), outcome=Status.CANNOT_TELL, decision="reverted", reason="r")
     document = json.loads(dumps(document))

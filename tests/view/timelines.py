@@ -136,7 +136,7 @@ def timeline(steps: int = 8, step_cycles: int = 1000) -> Timeline:
 
 
 def verdict(status: Status = Status.PASS, **changes: object) -> Verdict:
-    """A complete verdict; a PASS one unless told otherwise."""
+    """A complete verdict; a PASS one unless stated otherwise."""
     passed = status is Status.PASS
     values: dict[str, object] = {
         "status": status,
@@ -198,5 +198,5 @@ def verdict(status: Status = Status.PASS, **changes: object) -> Verdict:
 
 
 def row(**values: str) -> Row:
-    """A ledger row, empty but for the given columns."""
+    """A ledger row, empty except for the given columns."""
     return Row(**({field.name: "" for field in dataclasses.fields(Row)} | values))

@@ -52,7 +52,7 @@ def ours(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
 
 
 def kernel(_shape: Recipe, _config: Recipe, _grad: bool) -> Attention:
-    """``kernel.py`` as it stands: one head, one shape."""
+    """``kernel.py`` as it is: one head, one shape."""
     path = Path(__file__).parent.parent.parent.parent / "kernel.py"
     spec = importlib.util.spec_from_file_location("headline_kernel", path)
     assert spec is not None

@@ -59,7 +59,7 @@ def compiled_figures(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def repeated(hlo: HloModule) -> dict[int | str, np.ndarray]:
     """Operands that XLA makes by repeating one integer, which the machine does not follow: a full mask's tables."""
-    found: dict[int | str, np.ndarray] = {}
+    arrays: dict[int | str, np.ndarray] = {}
     for op in hlo.entry_ops():
         for number, operand in enumerate(op.operands if op.opcode == "custom-call" else ()):
             made_by = hlo.origin(operand) if operand in hlo.ops else op
@@ -67,8 +67,8 @@ def repeated(hlo: HloModule) -> dict[int | str, np.ndarray]:
                 value = hlo.ops[made_by.operands[0]].literal
                 if value is not None and value.dtype.kind in "iu":
                     shape = hlo.ops[operand].types[0].shape
-                    found[f"{op.name}:{number}"] = np.full(shape, value)
-    return found
+                    arrays[f"{op.name}:{number}"] = np.full(shape, value)
+    return arrays
 
 
 def handle(request: Path) -> str:

@@ -1,4 +1,4 @@
-"""Published timings: rows of the files in ``benchmarks/data`` -> cases. Pure but for reading the file.
+"""Published timings: rows of the files in ``benchmarks/data`` -> cases. Pure, except that it reads the file.
 
 Two forms are read. Matmul-like rows have columns ``source kernel lhs rhs group_sizes config status ms timer jax trust``
 and were timed on a v5e; attention rows have ``chip q k v mask soft_cap precision config ms ms_min ms_max source``.
@@ -56,7 +56,7 @@ class Case:
 
     @property
     def family(self) -> str:
-        """Cases of one family differ in sizes only, and share whatever its source did not tell."""
+        """Cases of one family differ in sizes only, and share whatever its source left out."""
         return self.source.split("@")[0].split(" (")[0].split(" data/")[0].strip()
 
     @property
@@ -154,10 +154,10 @@ def parse_array(text: str) -> Array:
 
 def parse_config(text: str) -> dict[str, str]:
     """Reads ``bm=128 bk=256``; anything else is kept as words of its own."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     rest = text
     for match in re.finditer(r"(\w+)=(\S+)", text):
-        found[match.group(1)] = match.group(2)
+        options[match.group(1)] = match.group(2)
         rest = rest.replace(match.group(0), " ", 1)
     words = " ".join(rest.split())
-    return {**found, words: ""} if words else found
+    return {**options, words: ""} if words else options

@@ -82,15 +82,15 @@ def cross_validated(rows: Sequence[Timed], chips_without: Callable[[str], Chips]
         rows: the calibration rows.
         chips_without: constants fitted without a group.
     """
-    found: dict[int, Prediction] = {}
+    predictions: dict[int, Prediction] = {}
     for group in sorted({row.group for row in rows}):
         # A source may have several kernels, and one wall-clock constant: predict them all, keep the group's.
         source = {row.case.family for row in rows if row.group == group}
         which = [i for i, row in enumerate(rows) if row.case.family in source]
         for i, prediction in zip(which, predict([rows[i] for i in which], chips_without(group)), strict=True):
             if rows[i].group == group:
-                found[i] = prediction
-    return [found[i] for i in range(len(rows))]
+                predictions[i] = prediction
+    return [predictions[i] for i in range(len(rows))]
 
 
 def _regime(row: Timed, chips: Chips, ms: float) -> str:
@@ -154,13 +154,13 @@ def band_table(predictions: Iterable[Prediction], factors: Mapping[str, float]) 
     ``factors`` widen each: see :func:`inflation`.
     """
     kept = [p for p in predictions if p.says_much]
-    found = {}
+    widths = {}
     for name in band.REGIMES:
         own = [p.log_ratio for p in kept if p.regime == name]
         if own:
-            found[name] = (factors[name] * band.width_for(own), len(own))
-    widest = max(width for width, _ in found.values())
-    return {name: found.get(name, (widest, 0)) for name in band.REGIMES}
+            widths[name] = (factors[name] * band.width_for(own), len(own))
+    widest = max(width for width, _ in widths.values())
+    return {name: widths.get(name, (widest, 0)) for name in band.REGIMES}
 
 
 def inflation(predictions: Sequence[Prediction]) -> dict[str, float]:

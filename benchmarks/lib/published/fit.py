@@ -165,5 +165,5 @@ class _Problem:
         start = np.concatenate([self.origin, np.full(len(self.sources), 0.2)])
         scale = np.concatenate([sigma, np.full(len(self.sources), 0.02)])
         # A soft loss: a wall clock has outliers that say nothing of the machine.
-        found = least_squares(residuals, start, x_scale=scale, loss="soft_l1").x
-        return found[:count], dict(zip(self.sources, found[count:].tolist(), strict=True))
+        solution = least_squares(residuals, start, x_scale=scale, loss="soft_l1").x
+        return solution[:count], dict(zip(self.sources, solution[count:].tolist(), strict=True))

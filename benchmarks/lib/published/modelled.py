@@ -58,13 +58,13 @@ def scalar_inputs(program: Program) -> dict[int | str, np.ndarray]:
         return {}
     ops = program.hlo.ops
     kernels = [op for op in ops.values() if op.is_kernel]
-    found: dict[int | str, np.ndarray] = {}
+    arrays: dict[int | str, np.ndarray] = {}
     for name, values in stored.items():
         if name.isdigit():
-            found[int(name)] = values
+            arrays[int(name)] = values
             continue
         number = int(name.partition(":")[2])
         for kernel in kernels:
             wanted = ops[kernel.operands[number]].types[0].shape
-            found[f"{kernel.name}:{number}"] = values.reshape(wanted)
-    return found
+            arrays[f"{kernel.name}:{number}"] = values.reshape(wanted)
+    return arrays

@@ -1,6 +1,6 @@
 """One modelled run as a tape of its DMAs and waits, so that other constants can be tried without running it again.
 
-What a program does never hangs on how long its DMAs take, only when: between two events the same bundles pass. So a
+What a program does never depends on how long its DMAs take, only when: between two events the same bundles pass. So a
 tape holds the events with the cycles between them, and replaying it calls the machine's own memory model.
 """
 
@@ -66,7 +66,7 @@ class _Recorder(DmaEngine):
 
 @dataclass(frozen=True, kw_only=True)
 class Tape:
-    """The events of one run, and what of its timeline hangs on no constant."""
+    """The events of one run, and what of its timeline depends on no constant."""
 
     events: np.ndarray
     """One row per event: kind, cycles since the event before ended, two arguments, sync flag."""

@@ -39,7 +39,7 @@ def null_ms(chip: Chip, *, steps: int, hbm_bytes: int, flops: float) -> float:
 
 
 def step_flops(case: Case) -> float | None:
-    """FLOPs of one full grid step, by the case's block sizes; None where they are not told."""
+    """FLOPs of one full grid step, by the case's block sizes; None where they are not given."""
     config, shape = case.config, case.arrays[0].shape
     if "tile_m" in config:
         sizes = _grouped_sizes(case)

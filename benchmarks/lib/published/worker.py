@@ -57,7 +57,7 @@ def _compile(lowered: Any, folder: Path) -> None:
     folder.mkdir(parents=True)
     try:
         compiled: Any = lowered.compile()
-    except Exception as error:  # the compiler's errors have many types; all are told
+    except Exception as error:  # the compiler's errors have many types; all are reported
         record = {"error": f"{type(error).__name__}: {error}"[:4000]}
         if "lockfile" in record["error"]:
             raise

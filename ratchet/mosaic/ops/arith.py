@@ -206,7 +206,7 @@ def _cmpf(executor: Executor, op: Op) -> None:
     else:
         ordered = predicate <= 6
         out = _COMPARE[_COMPARE_FLOAT[predicate if ordered else predicate - 7]](a, b)
-        # jnp's comparisons are false on NaN, but for ``!=``.
+        # jnp's comparisons are false on NaN, except ``!=``.
         out = (out & ~unordered) if ordered and predicate == 6 else out
         out = (out | unordered) if not ordered else out
     executor.result(op, out)

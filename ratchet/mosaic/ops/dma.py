@@ -93,7 +93,7 @@ def _enqueue_dynamic(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: 
     )
     if dst.buffer.is_input:
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
-    inside, data = dynamic.found(executor.memory, source, target)
+    inside, data = dynamic.copied(executor.memory, source, target)
     executor.witness(op, jnp.where(inside, data, jnp.zeros((), data.dtype)))
     _deliver(executor, target.base, semaphore, data, inside)
     _add(executor, semaphore, dynamic.amount(target))
@@ -225,7 +225,7 @@ def _core_id(executor: Executor, op: Op) -> None:
 
 
 def _one_core(executor: Executor, op: Op, core: Sequence[Value], rest: Sequence[Sequence[Value]]) -> None:
-    """Refuse to talk to another core of the same chip, which is not modelled."""
+    """Refuse to signal another core of the same chip, which is not modelled."""
     ids = [executor[value] for group in (core, *rest) for value in group]
     if any(not (isinstance(i, np.generic) and int(i) == 0) for i in ids):
         raise refuse(f"{op.name} to another core", executor.kernel, op)

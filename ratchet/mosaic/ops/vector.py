@@ -198,7 +198,7 @@ def _matmul(executor: Executor, op: Op) -> None:
     if text is None:
         groups: list[tuple[int, ...]] = [(1,), (0,), (0,), (1,), (0, 0, 1, 1), (), ()]
     else:
-        groups = [tuple(int(d) for d in found.split(",") if d.strip()) for found in _DIMENSIONS.findall(str(text))]
+        groups = [tuple(int(d) for d in group.split(",") if d.strip()) for group in _DIMENSIONS.findall(str(text))]
         if len(groups) != 7:
             raise refuse(f"tpu.matmul with dimension numbers {text}", executor.kernel, op)
     contract, free, order, batch = (groups[0], groups[1]), (groups[2], groups[3]), groups[4], (groups[5], groups[6])
