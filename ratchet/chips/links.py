@@ -33,11 +33,11 @@ class Ici:
 
     def coordinates(self, chip: int) -> tuple[int, ...]:
         """Place of a chip along each axis."""
-        route = []
+        places = []
         for length in self.shape:
             chip, place = divmod(chip, length)
-            route.append(place)
-        return tuple(route)
+            places.append(place)
+        return tuple(places)
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """The chips that a message passes, both ends included: axis after axis."""

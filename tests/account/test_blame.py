@@ -78,7 +78,7 @@ def test_every_vector_instruction_of_a_kernel_has_a_line(compiler: str, tmp_path
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_steps_are_told_apart_by_their_way(compiler: str, tmp_path: Path) -> None:
+def test_steps_are_distinguished_by_their_way(compiler: str, tmp_path: Path) -> None:
     """20 of 32 steps compute (causal); the pipeline has two iterations more, which fill and drain it."""
     timeline, blame = blamed(compiler, "flash", tmp_path)
     working = [kind for kind in blame.steps if kind.mxu_cycles]

@@ -129,7 +129,7 @@ def test_without_the_reduction_the_latency_moves_as_was_said(dumps: Path) -> Non
     assert after.cycles == pytest.approx(stalls.ceiling_cycles, rel=0.12)
 
 
-def test_lines_of_equal_operations_are_told_apart(dumps: Path) -> None:
+def test_lines_of_equal_operations_are_distinguished(dumps: Path) -> None:
     """JAX lowers the stores of m and l, which are alike, once; each must keep its own line."""
     _, blame = model(dumps, "tall")
     stores = ("m_ref[...] = jnp.full_like", "l_ref[...] = jnp.zeros_like", "l_ref[...] = rescale", "m_ref[...] = m_new")

@@ -8,6 +8,7 @@ from benchmarks.attention import best, recipes_of
 from benchmarks.lib.attention.cases import PEERS, SHAPES
 from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.lib.attention.worker import repeated
+from tests.hlo_texts import hlo_of
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -50,6 +51,6 @@ ENTRY %main (x: f32[8,128]) -> f32[8,128] {
 """
 
 
-def test_tables_that_xla_repeats_are_told():
-    found = repeated(MODULE)
+def test_tables_that_xla_repeats_are_known():
+    found = repeated(hlo_of(MODULE))
     assert {name: values.tolist() for name, values in found.items()} == {"kernel:0": [[[2, 2], [2, 2]]]}

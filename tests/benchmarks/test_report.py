@@ -25,7 +25,7 @@ def test_a_column_that_is_not_there_is_an_error():
         report.rendered("<!-- table: t: a, d -->\n<!-- end -->", TABLES)
 
 
-def test_numbers_of_prose_are_told_from_those_of_code_and_tables():
+def test_numbers_of_prose_are_distinguished_from_those_of_code_and_tables():
     text = "At 2.5 and 1,024 of 12. `python 9.9` [x](500.md)\n<!-- table: t: a -->\n| 7.7 |\n<!-- end -->\n"
     assert list(report.prose_numbers(text)) == ["2.5", "1024"]
     assert "7.7" in report.table_numbers(text)

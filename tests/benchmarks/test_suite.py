@@ -23,7 +23,7 @@ def test_the_crossover_is_found_to_the_step(threshold):
     assert all(context % 256 == 0 for context in asked)
 
 
-def test_a_crossover_outside_is_told():
+def test_a_crossover_outside_is_reported():
     assert crossover(lambda _: True, CONTEXTS) is None
     assert crossover(lambda _: False, CONTEXTS) == 512
 

@@ -46,7 +46,7 @@ def test_what_is_no_mesh_is_refused(changes, said):
     assert said in caught.value.message
 
 
-def test_all_disagreements_are_told_at_once():
+def test_all_disagreements_are_reported_at_once():
     with pytest.raises(Refusal, match=r"no axis 'a'.*no axis 'b'"):
         read(DECLARED | {"input_shardings": [["a"], ["b"]]}, INPUTS)
 

@@ -166,7 +166,7 @@ def test_errors_that_only_some_programs_cause(text, status):
 
 
 @pytest.mark.parametrize("missing", ["libtpu", "jax"])
-def test_a_platform_without_the_compiler_is_told_what_works(monkeypatch, missing):
+def test_a_platform_without_the_compiler_says_what_works(monkeypatch, missing):
     real = importlib.metadata.version
 
     def version(name):

@@ -122,7 +122,7 @@ def test_what_a_name_says_adds_nothing() -> None:
         ("%t = token[] after-all()\n %o = token[] outfeed(%x, %t)", True),
     ],
 )
-def test_calls_of_the_host_are_told_by_opcode_and_target(lines: str, calls: bool) -> None:
+def test_calls_of_the_host_are_known_by_opcode_and_target(lines: str, calls: bool) -> None:
     module = hlo_of(f"%x = f32[] parameter(0)\n {lines}")
     assert any(op.calls_host for op in module.ops.values()) == calls
 

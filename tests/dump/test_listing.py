@@ -141,7 +141,7 @@ def test_operands_are_values(text: str, values: list[object]) -> None:
     ("text", "whole"),
     [("[vmem:[%s3_s0 + $0x8] sm:$0xff]", True), ("[vmem:[%s3_s0 + $0x8] ss:$2 sm:$0xff]", False)],
 )
-def test_a_load_with_a_stride_is_told_from_one_of_rows_side_by_side(text: str, whole: bool) -> None:
+def test_a_load_with_a_stride_is_distinguished_from_one_of_rows_side_by_side(text: str, whole: bool) -> None:
     assert one(f"%v9_v9 = vld {text}").operands == (Operand("", Access("vmem", Address("", 8, (R3,)), whole)),)
 
 

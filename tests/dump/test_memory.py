@@ -37,7 +37,7 @@ def test_spills_are_counted(compiled):
     assert any(buffer.name == "register spills" for buffer in large.vmem_buffers)
 
 
-def test_a_raised_limit_is_told(compiled):
+def test_a_raised_limit_is_reported(compiled):
     parameters = pltpu.CompilerParams(vmem_limit_bytes=64 * MIB)
     kernel = blocked(double, (8192, 1024), (2048, 1024), compiler_params=parameters)
     found = compiled(artefact(kernel, ((8192, 1024), jnp.float32))).footprint

@@ -103,7 +103,7 @@ def test_register_spills_are_no_claim_of_the_authors(layernorm):
         ({"hbm_write_bytes": 2 * PROBLEM_BYTES}, "HBM writes"),
     ],
 )
-def test_a_claim_that_disagrees_is_told_with_both_numbers(layernorm, values, named):
+def test_a_claim_that_disagrees_is_reported_with_both_numbers(layernorm, values, named):
     artefact, problem = layernorm
     found, said = audit.step(artefact, problem, footprint(("x", 1 << 20), ("o", 1 << 20)), timeline(**values))
     wrong = [claim for claim in found if not claim.agrees]

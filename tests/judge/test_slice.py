@@ -110,7 +110,7 @@ def test_a_mesh_that_is_no_slice_is_refused(workers):
     assert caught.value.status is Status.CONTRACT
 
 
-def test_a_kernel_without_its_mesh_is_told_so():
+def test_a_kernel_without_its_mesh_is_refused():
     source = edited(SPLIT, ('        "mesh": {"chip": CHIPS},\n', ""), ('[[], [None, "chip"], [None, "chip"]]', "[]"))
     with pytest.raises(Refusal) as caught:
         examined(source)

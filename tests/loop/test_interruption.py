@@ -80,7 +80,7 @@ def test_interrupted_while_judging(stage: Stage, tmp_path: Path, sent: signal.Si
     assert stage.run("again").decision == Decision.KEPT
 
 
-def test_a_second_run_is_told_by_whom(stage: Stage, tmp_path: Path) -> None:
+def test_a_second_run_is_refused_with_the_owner(stage: Stage, tmp_path: Path) -> None:
     stage.write(kernel_text(1500.0))
     process = slow_run(stage, tmp_path / "started")
     try:

@@ -172,7 +172,9 @@ def test_a_fresh_clone_judges_head_here_and_says_whether_it_reproduces(stage: St
     assert log.verify(clone.root) == ()
 
 
-def test_a_clone_without_the_commits_of_its_rows_is_told_apart_from_a_broken_one(stage: Stage, tmp_path: Path) -> None:
+def test_a_clone_without_the_commits_of_its_rows_is_distinguished_from_a_broken_one(
+    stage: Stage, tmp_path: Path
+) -> None:
     stage.run("baseline")
     stage.write(kernel_text(5.0))
     stage.run("reverted")

@@ -70,7 +70,7 @@ def test_machines_move_in_the_order_of_their_time() -> None:
     assert order == sorted(order)
 
 
-def test_a_wait_that_nothing_ends_is_told() -> None:
+def test_a_wait_that_nothing_ends_is_reported() -> None:
     turns = Interleaving(2, 0.0, Stuck)
     with pytest.raises(Stuck):
         turns.run([lambda: turns.until(0, lambda: inf), lambda: None])

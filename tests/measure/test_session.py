@@ -107,7 +107,7 @@ def test_a_refusal_in_a_later_launch_ends_it(tmp_path):
     assert len(device.asked) == 4
 
 
-def test_a_launch_that_crashes_is_told(tmp_path):
+def test_a_launch_that_crashes_is_reported(tmp_path):
     """A real process: the program is no program."""
     count = iter(range(10))
     device = Device(evaluator="cpu", folder=lambda name: tmp_path / f"{next(count)}-{name}")

@@ -32,7 +32,7 @@ class FakeProfile:
         self.planes = planes
 
 
-def test_runs_are_told_apart_by_module_and_ordered_by_time():
+def test_runs_are_distinguished_by_module_and_ordered_by_time():
     found = trace.of_profile(
         profile(
             ("XLA Ops", [("jit_candidate(1)", 0, 99)]),
