@@ -72,11 +72,11 @@ def decode_rows(model: Model) -> Rows:
                     timed.append(decode.row(shape, name, *decode.best(peer, shape, PEER_KEYS[name], workers)))
                 except Refusal as refusal:
                     print(f"{model.name}, batch {batch}, {name}: {refusal.status.name}: {refusal.message[:200]}")
-            rows += [_per_model(model, shape, one) for one in timed]
+            rows += [per_model(model, shape, one) for one in timed]
     return rows
 
 
-def _per_model(model: Model, shape: decode.Shape, one: dict[str, Any]) -> dict[str, Any]:
+def per_model(model: Model, shape: decode.Shape, one: dict[str, Any]) -> dict[str, Any]:
     per_s = shape.batch / (one["us"] * model.layers) * 1e6
     return {
         "model": model.name,

@@ -7,8 +7,6 @@ DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Rec
 from __future__ import annotations
 
 import itertools
-import traceback
-from types import TracebackType
 
 from ratchet.chips import Chip
 from ratchet.dump.files import TOP
@@ -124,27 +122,28 @@ class Machine(Arithmetic):
         return unit
 
     def _run_unit(self, unit: Unit, now: int, arguments: tuple[object, ...]) -> int:
+        address_of = unit.translated.address_of
         self._stack.append(unit)
         try:
             end = unit.translated.run(now, arguments, self, unit.translated.counts, unit.translated.event_counts)
         except UnknownSteers as error:
             raise self.refuse(
-                self._address_of(unit, error.__traceback__),
+                address_of(error.__traceback__),
                 f"control flow or an address depends on {error}, which the machine does not know",
                 unit,
             ) from None
         except (UnboundLocalError, NameError) as error:
             raise self.refuse(
-                self._address_of(unit, error.__traceback__), f"a register is read before it is written ({error})", unit
+                address_of(error.__traceback__), f"a register is read before it is written ({error})", unit
             ) from None
         except KeyError as error:
             word = error.args[0]
             known = self._addresses.fixed_smem.get(word) if isinstance(word, int) else None
             what = f"the runtime's {known.tag!r}" if known else f"scalar memory word {word!r}, never written"
-            raise self.refuse(self._address_of(unit, error.__traceback__), f"a load from {what}", unit) from None
+            raise self.refuse(address_of(error.__traceback__), f"a load from {what}", unit) from None
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
             raise self.refuse(
-                self._address_of(unit, error.__traceback__), f"something that cannot be executed ({error})", unit
+                address_of(error.__traceback__), f"something that cannot be executed ({error})", unit
             ) from None
         self._stack.pop()
         return end
@@ -401,11 +400,3 @@ class Machine(Arithmetic):
     def refuse(self, address: int, why: str, unit: Unit | None = None) -> Refusal:
         file = (unit or self._stack[-1]).translated.listing.file
         return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} bundle {address:#x} ({self._programs.compiler}): {why}.")
-
-    @staticmethod
-    def _address_of(unit: Unit, trace: TracebackType | None) -> int:
-        """Bundle address of the innermost line of the unit's generated code in a traceback."""
-        name = unit.translated.run.__code__.co_filename
-        lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == name]
-        line = lines[-1] if lines else None
-        return unit.translated.addresses[line - 1] if line else 0

@@ -10,8 +10,10 @@ until then. A branch has four delay slots that always execute; its predicate is 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import TracebackType
 
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Listing
@@ -61,6 +63,13 @@ class Translated:
         """How often each event happened."""
         for event, own in zip(self.events, self.event_counts, strict=True):
             yield event, own if event.block is None else self.counts[event.block]
+
+    def address_of(self, trace: TracebackType | None) -> int:
+        """Bundle address of the innermost line of the generated code in a traceback."""
+        name = self.run.__code__.co_filename
+        lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == name]
+        line = lines[-1] if lines else None
+        return self.addresses[line - 1] if line else 0
 
 
 def translate(listing: Listing, *, addresses: Mapping[str, int], compiler: str, code_name: str) -> Translated:

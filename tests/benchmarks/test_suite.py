@@ -68,7 +68,7 @@ def test_decoding_by_hand():
     shape = suite.shape_of(model, 8192, 8, 4)
     assert shape.cache_bytes == 8 * 8192 * 8 * 128 * 2 * 2
     one = {"program": "x", "chips": 4, "us": 200.0, "x floor": 1.0}
-    row = suite._per_model(model, shape, one)
+    row = suite.per_model(model, shape, one)
     assert row["tokens/s"] == pytest.approx(8 / (200e-6 * 32))
     assert row["% of HBM bandwidth"] == pytest.approx(100 * shape.cache_bytes / 4 / 819e9 / 200e-6)
 
