@@ -21,11 +21,10 @@ def main() -> None:
     environment.enter(V5E, out / "dumps")
     import jax
 
-    from ratchet.candidate.lines import keep_lines_apart
+    from ratchet.candidate.lines import lines_apart
     from ratchet.compiler.inside import clear_dumps, lower, move_dumps, optimised
     from ratchet.dump.files import OPTIMIZED
 
-    keep_lines_apart()
     for file in files:
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
@@ -34,7 +33,9 @@ def main() -> None:
         spec.loader.exec_module(kernel)
         inputs = jax.eval_shape(kernel.generate_inputs, jax.random.key(0))
         clear_dumps()
-        compiled = lower(kernel.kernel_fn, inputs, V5E.name).compile()
+        with lines_apart():
+            lowered = lower(kernel.kernel_fn, inputs, V5E.name)
+        compiled = lowered.compile()
         move_dumps(out / file.stem)
         (out / file.stem / OPTIMIZED).write_bytes(optimised(compiled).as_serialized_hlo_module_proto())
 

@@ -25,8 +25,7 @@ from jax import export
 
 from ratchet.candidate import contract
 from ratchet.candidate import mesh as meshes
-from ratchet.candidate.lines import keep_lines_apart
-from ratchet.candidate.platforms import GPU_KERNELS
+from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_of
 from ratchet.candidate.problem import specs
 from ratchet.candidate.promote import in_float64
 from ratchet.child import PACKAGE_ROOT, serve
@@ -57,10 +56,6 @@ def confine(workdir: Path, memory_bytes: int) -> str:
     return ""
 
 
-_CALLS_BACK = "the platform for the specified backend"
-"""Of what JAX says when a callback is lowered for a TPU where there is none."""
-
-
 @contextlib.contextmanager
 def blame(status: Status, path: Path, doing: str) -> Iterator[None]:
     """Turn whatever the kernel file raises, ``SystemExit`` included, into a refusal with its line number."""
@@ -71,28 +66,8 @@ def blame(status: Status, path: Path, doing: str) -> Iterator[None]:
     except MemoryError as error:
         raise Refusal(Status.OUT_OF_MEMORY, f"{doing}: {str(error) or 'MemoryError'}") from None
     except BaseException as error:
-        raise Refusal(_classify(error, status), f"{_location(error, path)}{doing}: {_first_line(error)}") from None
-
-
-def _classify(error: BaseException, fallback: Status) -> Status:
-    text = str(error)
-    if fallback is not Status.LOWERING_FAILED:
-        return fallback
-    if "last two dimensions" in text and "block" in text.lower():
-        return Status.UNALIGNED_BLOCK
-    if "Unimplemented primitive in Pallas TPU lowering" in text:
-        return Status.UNSUPPORTED_PRIMITIVE
-    if _CALLS_BACK in text:
-        return Status.HOST_CALLBACK
-    return fallback
-
-
-def _first_line(error: BaseException) -> str:
-    if _CALLS_BACK in str(error):
-        return "it calls the host (pure_callback, io_callback, debug.print or debug.callback), which a kernel may not"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    detail = " ".join(lines)[:600]
-    return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
+        decided = status_of(error) if status is Status.LOWERING_FAILED else status
+        raise Refusal(decided, f"{_location(error, path)}{doing}: {in_one_line(error)}") from None
 
 
 def _location(error: BaseException, path: Path) -> str:
@@ -122,17 +97,6 @@ def _arrays(tree: Any, what: str) -> list[Any]:
 
 def _specs(avals: Any) -> list[dict[str, Any]]:
     return [{"shape": list(a.shape), "dtype": jnp.dtype(a.dtype).name} for a in avals]
-
-
-def exported(function: Callable[..., Any], avals: Any, platform: str) -> export.Exported:
-    """``function``, outputs flattened to a list, exported for one platform."""
-
-    def program(*args: Any) -> list[Any]:
-        return jax.tree.leaves(function(*args))
-
-    # It is read by this very version of JAX, so promises about other versions are not needed.
-    kernels = [export.DisabledSafetyCheck.custom_call(name) for name in GPU_KERNELS] if platform == "cuda" else []
-    return export.export(jax.jit(program), platforms=(platform,), disabled_checks=kernels)(*avals)
 
 
 @contextlib.contextmanager
@@ -208,16 +172,13 @@ def export_kernel(
         with blame(Status.LOWERING_FAILED, path, "kernel_fn"):
             return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)
     mesh = mesh or Mesh()
-    device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
-    names, sizes = [name for name, _ in mesh.axes], [size for _, size in mesh.axes]
-    ambient = jax.sharding.AbstractMesh(tuple(sizes), tuple(names), abstract_device=device)
-    if mesh.chips > 1:
-        shardings = [jax.sharding.NamedSharding(ambient, jax.sharding.PartitionSpec(*split)) for split in mesh.inputs]
-        avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(avals, shardings, strict=True)]
-    keep_lines_apart()
-    with blame(Status.LOWERING_FAILED, path, "kernel_fn"), jax.sharding.use_abstract_mesh(ambient):
+    with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh) as ambient:
+        if mesh.chips > 1:
+            splits = [jax.sharding.PartitionSpec(*split) for split in mesh.inputs]
+            placed = [jax.sharding.NamedSharding(ambient, split) for split in splits]
+            avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(avals, placed, strict=True)]
         # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
-        return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, "tpu")
+        return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals)
 
 
 def handle(request: Path) -> str:

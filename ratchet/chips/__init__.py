@@ -22,6 +22,8 @@ class Chip:
     name: str
     topology: str
     """Topology name for ahead-of-time compilation: the smallest slice that is offered."""
+    device_kind: str
+    """What JAX calls the device: a kernel that asks which chip it is lowered for gets this name."""
     accelerator_type: str
     """Value of ``TPU_ACCELERATOR_TYPE`` while compiling for it."""
     clock_hz: float
@@ -67,6 +69,7 @@ MiB = 1 << 20
 V5E = Chip(
     name="v5e",
     topology="v5e:2x2",
+    device_kind="TPU v5 lite",  # [tpu_info]
     accelerator_type="v5litepod-4",
     clock_hz=1.5e9,  # [book]; 197e12 / (4 * 128 * 128 * 2) = 1.503e9
     peak_bf16_flops=197e12,  # [cloud]
@@ -83,6 +86,7 @@ V5E = Chip(
 V5P = Chip(
     name="v5p",
     topology="v5p:2x2x1",
+    device_kind="TPU v5",  # [tpu_info]
     accelerator_type="v5p-8",
     clock_hz=1.75e9,  # [book]; 459e12 / (2 * 4 * 128 * 128 * 2) = 1.751e9
     peak_bf16_flops=459e12,  # [cloud]
@@ -101,6 +105,7 @@ V5P = Chip(
 V4 = Chip(
     name="v4",
     topology="v4:2x2x1",
+    device_kind="TPU v4",  # [tpu_info]
     accelerator_type="v4-8",
     clock_hz=1.05e9,  # [book]; 275e12 / (2 * 4 * 128 * 128 * 2) = 1.049e9
     peak_bf16_flops=137.5e12,  # [cloud] 275e12 per chip
@@ -117,6 +122,7 @@ V4 = Chip(
 V6E = Chip(
     name="v6e",
     topology="v6e:2x2",
+    device_kind="TPU v6 lite",  # [tpu_info]
     accelerator_type="v6e-4",
     clock_hz=1.75e9,  # 918e12 / (2 * 16 * 256 * 256 * 2 / 8): a product of 16 rows every 8 cycles [compiler]
     peak_bf16_flops=918e12,  # [cloud]
@@ -133,6 +139,7 @@ V6E = Chip(
 TPU7X = Chip(
     name="tpu7x",
     topology="tpu7x:2x2x1",
+    device_kind="TPU7x",  # [tpu_info]
     accelerator_type="tpu7x-8",
     clock_hz=2.2e9,  # 1153.5e12 / (2 * 16 * 256 * 256 * 2 / 8), as for v6e
     peak_bf16_flops=1153.5e12,  # [cloud] 2307e12 per chip
