@@ -14,6 +14,7 @@ from ratchet.judge.steps import machine_trouble
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.judge_only import judge_only
+from ratchet.loop.ledger import NAME
 from ratchet.loop.outcome import Outcome
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
@@ -218,7 +219,9 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _fidelity(_options: argparse.Namespace) -> int:
-    print(fidelity_table(log.rows(_root())))
+    from ratchet.loop import table  # pandas takes a second to import, which `log` need not wait for
+
+    print(fidelity_table(table.fidelities(table.read(_root() / NAME))))
     return Status.PASS.exit_code
 
 

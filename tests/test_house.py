@@ -105,7 +105,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("jax._src", {"ratchet.mosaic.bindings", "ratchet.candidate.lines"}),
         ("sandlock", {"ratchet.candidate.worker"}),
         ("filelock", {"ratchet.loop.workspace"}),
-        ("pandas", set()),
+        ("pandas", {"ratchet.loop.table"}),
     ],
 )
 def test_an_awkward_dependency_has_one_importer(awkward, importer):

@@ -5,6 +5,7 @@ Units are in the field names. Bytes are bytes, not KiB; cycles are cycles of the
 
 from ratchet.values.artefact import ArraySpec, Artefact, Mesh
 from ratchet.values.blame import Blame, LineCost, RegionCost, StepKind
+from ratchet.values.fidelity import Fidelity
 from ratchet.values.loss import Loss
 from ratchet.values.omission import Omission
 from ratchet.values.parity import Parity
@@ -28,6 +29,7 @@ __all__ = [
     "Conditions",
     "Copy",
     "Decision",
+    "Fidelity",
     "Footprint",
     "Launch",
     "LineCost",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import statistics
 import textwrap
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ratchet.values import Decision, Row
+from ratchet.values import Decision, Fidelity, Row
 from ratchet.values.status import Status
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change, fixed, kind_of, number
@@ -55,25 +56,18 @@ def _kernel_table(rows: Sequence[Row], *, terminal: bool, width: int) -> str:
     return capture.get().rstrip("\n")
 
 
-def fidelity_table(rows: Sequence[Row]) -> str:
+def fidelity_table(rows: Sequence[Fidelity]) -> str:
     """Measured over modelled latency, of every row that has both, and how the ratio spreads."""
-    lines, ratios = [], []
-    for row in rows:
-        measured, modelled = number(row.median_ms), number(row.modelled_ms)
-        if measured is None or not modelled:
-            continue
-        ratios.append(measured / modelled)
-        low, high = number(row.band_low_ms), number(row.band_high_ms)
-        outside = low is not None and high is not None and not low <= measured <= high
-        lines.append(
-            f"{clean(row.id, 24):<22} {clean(row.chip, 12):<8} {fixed(measured):>10} ms measured "
-            f"{fixed(modelled):>10} ms modelled  ratio {ratios[-1]:.3f}{'  outside the band' if outside else ''}"
-        )
-    if not ratios:
+    if not rows:
         return "No row has both latencies: they come from judging with a TPU attached (`--on tpu`)."
-    ratios.sort()
-    middle = ratios[len(ratios) // 2]
-    return "\n".join([*lines, f"{len(ratios)} rows, ratio {ratios[0]:.3f} to {ratios[-1]:.3f}, middle {middle:.3f}"])
+    lines = [
+        f"{clean(row.id, 24):<22} {clean(row.chip, 12):<8} {fixed(row.measured_ms):>10} ms measured "
+        f"{fixed(row.modelled_ms):>10} ms modelled  ratio {row.ratio:.3f}{'  outside the band' * row.outside_band}"
+        for row in rows
+    ]
+    ratios = [row.ratio for row in rows]
+    spread = f"{min(ratios):.3f} to {max(ratios):.3f}, median {statistics.median(ratios):.3f}"
+    return "\n".join([*lines, f"{len(rows)} rows, ratio {spread}"])
 
 
 def show(row: Row, *, width: int = WIDTH) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,15 +72,6 @@ def test_readers_of_csv_see_the_same_columns(rows: list[Row]) -> None:
 
 def _quoted(one: Row) -> bool:
     return any('"' in ledger.escape(getattr(one, column)) for column in ledger.COLUMNS[:-1])
-
-
-def test_pandas_reads_it(tmp_path: Path) -> None:
-    path = tmp_path / ledger.NAME
-    ledger.append(path, row(id="1", note='"a quote that never ends\tand a tab', score="1.5"))
-    ledger.append(path, row(id="2", note="plain", score="2.5"))
-    table = pandas.read_csv(path, sep="\t")
-    assert list(table.columns) == list(ledger.COLUMNS)
-    assert list(table["score"]) == [1.5, 2.5]
 
 
 def test_the_first_nine_columns_are_the_published_ones() -> None:

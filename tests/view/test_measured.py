@@ -6,7 +6,7 @@ import json
 import jsonschema
 import pytest
 
-from ratchet.values import Band, Launch, Paired, Samples
+from ratchet.values import Band, Fidelity, Launch, Paired, Samples
 from ratchet.values.status import Status
 from ratchet.view.log import fidelity_table, log_table
 from ratchet.view.terminal import report
@@ -83,17 +83,16 @@ def test_the_document_holds_every_timing(paired):
 
 
 def test_fidelity_is_the_ratio_of_rows_that_have_both():
-    assert fidelity_table([row(median_ms="2.0", modelled_ms="")]).startswith("No row has both")
+    assert fidelity_table([]).startswith("No row has both")
     rows = [
-        row(id="a", median_ms="2.2", modelled_ms="2.0", band_low_ms="1.8", band_high_ms="2.3"),
-        row(id="b", median_ms="3.0", modelled_ms="2.0", band_low_ms="1.8", band_high_ms="2.3"),
-        row(id="c", median_ms="", modelled_ms=""),
+        Fidelity(id="a", chip="v5e", measured_ms=2.2, modelled_ms=2.0, outside_band=False),
+        Fidelity(id="b", chip="v5e", measured_ms=3.0, modelled_ms=2.0, outside_band=True),
     ]
     first, second, last = fidelity_table(rows).splitlines()
     assert "ratio 1.100" in first
     assert "outside" not in first
     assert second.endswith("ratio 1.500  outside the band")
-    assert last.startswith("2 rows, ratio 1.100 to 1.500")
+    assert last == "2 rows, ratio 1.100 to 1.500, median 1.300"
 
 
 def test_two_medians_are_never_set_beside_each_other():
