@@ -1,3 +1,60 @@
-"""pallas-ratchet: a judge and a ratchet for Pallas TPU kernels."""
+"""pallas-ratchet: a judge and a ratchet for Pallas TPU kernels.
+
+As a library, without a TPU: compile any JAX function for a TPU with Google's compiler, model its latency, execute its
+values. Arrays are anything that ``jax.jit`` takes, pytrees and ``jax.ShapeDtypeStruct`` included.
+
+>>> import jax.numpy as jnp
+>>> from jax.experimental import pallas as pl
+>>> import ratchet
+>>> def double(x_ref, o_ref):
+...     o_ref[...] = 2 * x_ref[...]
+>>> x, block = jnp.ones((1024, 256)), pl.BlockSpec((128, 256), lambda i: (i, 0))
+>>> kernel = pl.pallas_call(double, out_shape=x, grid=8, in_specs=[block], out_specs=block)
+>>> program = ratchet.compile(kernel, x, chip="v5e")
+>>> timeline = ratchet.model(program)
+>>> timeline.grid_steps, timeline.latency_ms < 0.01
+(8, True)
+>>> result = ratchet.execute(kernel, x)
+>>> result.outputs[0][0, :2].tolist(), result.findings
+([2.0, 2.0], ())
+
+``judge_kernel`` judges a kernel file as ``./ratchet.sh`` does, ``ledger`` reads ``results.tsv`` as a DataFrame. What
+cannot be done is a ``Refusal`` with a ``Status`` and a message of one or two lines. All names in ``__all__`` are
+public, and no others.
+"""
+
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+__all__ = [
+    "Program",
+    "Refusal",
+    "RunResult",
+    "Status",
+    "Timeline",
+    "Verdict",
+    "compile",
+    "execute",
+    "export",
+    "judge_kernel",
+    "ledger",
+    "model",
+]
+
+if TYPE_CHECKING:
+    from ratchet.library import compile, execute, export, judge_kernel, ledger, model
+    from ratchet.mosaic.result import RunResult
+    from ratchet.values import Program, Refusal, Status, Timeline, Verdict
+else:  # hidden from type checkers, which would accept any name
+
+    def __getattr__(name: str) -> object:
+        """The public names, imported when one is first used: every child process imports this package."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+        from ratchet import library
+
+        return getattr(library, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -75,20 +75,24 @@ class RepositoryJudge:
         """Digest of an experiment's evidence."""
         return evidence_room.digest(self.root, evidence_id)
 
-    def judge(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str, against: Against | None = None) -> Verdict:
+    def judge(
+        self, kernel_path: Path, *, kernel_rel: str, evidence_id: str = "", against: Against | None = None
+    ) -> Verdict:
         """The verdict, with the blame table and the modelled run's trace beside its evidence.
 
-        Anything unexpected is a verdict ``INTERNAL``, so that the turn has its row.
+        Without an ``evidence_id`` nothing is kept. Anything unexpected is a verdict ``INTERNAL``, so that the turn has
+        its row.
         """
-        make_folders(self.root)
+        if evidence_id:
+            make_folders(self.root)
         request = Request(
             kernel=kernel_path,
             root=self.root,
             kernel_rel=kernel_rel,
             conditions=self.conditions(kernel_rel),
             chip=self._chip(),
-            evidence=self.root / DUMPS / evidence_id,
-            capture=self.root / TRACES / evidence_id / "measured",
+            evidence=self.root / DUMPS / evidence_id if evidence_id else None,
+            capture=self.root / TRACES / evidence_id / "measured" if evidence_id else None,
             against=against,
             budget_s=self.budget_s,
             new_problem=self.new_problem,
@@ -96,7 +100,8 @@ class RepositoryJudge:
         )
         try:
             verdict = self.function(request, progress=self.progress)
-            write_views(verdict, request, trace_path(self.root / TRACES, evidence_id))
+            if evidence_id:
+                write_views(verdict, request, trace_path(self.root / TRACES, evidence_id))
         except (Refusal, OSError):
             raise
         except Exception as error:

@@ -14,6 +14,7 @@ ABOVE = (
     "ratchet.loop",
     "ratchet.view",
     "ratchet.cli",
+    "ratchet.library",
     "ratchet.wiring",
     "ratchet.options",
     "ratchet.search",
@@ -82,6 +83,10 @@ def test_nothing_imports_the_command_line():
     prepare = MODULES["prepare"].tree
     top = ast.Module(body=[node for node in prepare.body if not isinstance(node, ast.If)], type_ignores=[])
     assert not any(name.startswith("ratchet.cli") for name in imports_of(top)), "only where it is run as a program"
+
+
+def test_only_the_package_itself_imports_the_library():
+    assert importers("ratchet.library") == {"ratchet"}
 
 
 @pytest.mark.parametrize("name", PURE)

@@ -1,0 +1,245 @@
+"""What ``import ratchet`` gives: programs compiled, modelled and executed from Python; kernel files judged; the ledger.
+
+JAX is imported when a function is traced or executed, pandas when the ledger is read.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ratchet.child import PACKAGE_ROOT
+from ratchet.chips import CHIPS, V5E, Chip
+from ratchet.compiler import compile as compiling
+from ratchet.judge import latency
+from ratchet.judge.steps import Silent
+from ratchet.measure.session import BUDGET_SECONDS
+from ratchet.mosaic.result import RunResult
+from ratchet.values import ArraySpec, Artefact, Mesh, Program, Refusal, Status, Timeline, Verdict
+from ratchet.wiring import RepositoryJudge, evaluator
+
+if TYPE_CHECKING:
+    from ratchet.loop.table import DataFrame
+
+Function = Callable[..., Any]
+
+
+def export(function: Function, *arrays: Any, chip: str = V5E.name) -> bytes:
+    """``function`` traced and lowered for one TPU, in this process. JAX's settings stay as they are.
+
+    Args:
+        function: anything that ``jax.jit`` takes.
+        arrays: its positional arguments: arrays, ``jax.ShapeDtypeStruct``s, or pytrees of them.
+        chip: the chip that kernels see when they ask.
+
+    Returns:
+        A serialised ``jax.export`` program for platform ``tpu``, whose inputs and outputs are the leaves in order.
+
+    Raises:
+        Refusal: ``USAGE`` for a chip that is not known; what was raised while tracing and lowering, as
+            ``LOWERING_FAILED``, ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE`` or ``HOST_CALLBACK``, its cause kept.
+    """
+    import jax
+
+    from ratchet.candidate import exporting
+
+    known = _chip(chip)
+    try:
+        leaves, tree = jax.tree.flatten(jax.eval_shape(lambda *given: given, *arrays))
+        with exporting.for_tpu(chip=known):
+            program = exporting.exported(lambda *given: function(*jax.tree.unflatten(tree, given)), leaves)
+        return bytes(program.serialize())
+    except Exception as error:
+        raise Refusal(exporting.status_of(error), f"cannot export: {exporting.in_one_line(error)}") from error
+
+
+def compile(program: Function | bytes, *arrays: Any, chip: str = V5E.name, folder: str | Path | None = None) -> Program:
+    """Compile for one chip with Google's TPU compiler, in a child process that takes a few seconds to start.
+
+    Args:
+        program: a function, exported with ``arrays`` first, or what :func:`export` returned, without ``arrays``.
+        arrays: see :func:`export`.
+        chip: one of ``v5e``, ``v5p``, ``v4``, ``v6e``, ``tpu7x``.
+        folder: where the compiler's output goes, empty or new; by default a temporary folder that is removed with the
+            returned value.
+
+    Returns:
+        The program's memory and copies; ``dump_dir`` is the folder.
+
+    Raises:
+        Refusal: as :func:`export`; ``USAGE`` for a folder that is in use or bytes with arrays; ``COMPILE_FAILED``,
+            ``VMEM_OVERFLOW`` and what else :func:`ratchet.compiler.compile.compile_artefact` refuses.
+    """
+    known = _chip(chip)
+    artefact = _artefact(_exported(program, arrays, chip))
+    if folder is not None:
+        where = Path(folder).resolve()
+        if where.exists() and (not where.is_dir() or any(where.iterdir())):
+            raise Refusal(Status.USAGE, f"{folder} is in use, wanted a folder that is empty or new")
+        return _compiled(artefact, known, where)
+    where = Path(tempfile.mkdtemp(prefix="ratchet-"))
+    try:
+        compiled = _compiled(artefact, known, where)
+    except BaseException:
+        shutil.rmtree(where, ignore_errors=True)
+        raise
+    weakref.finalize(compiled, shutil.rmtree, where, ignore_errors=True)
+    return compiled
+
+
+def model(program: Program, *, scalars: Mapping[int, Any] | None = None) -> Timeline:
+    """Run the schedule machine over a compiled program.
+
+    Args:
+        program: of :func:`compile`, for one chip; its folder still exists.
+        scalars: values of inputs that loops and branches depend on, by position: arrays of the input's shape and dtype.
+
+    Returns:
+        The modelled run: ``latency_ms``, ``blame`` by source line and unit, and what was not modelled.
+
+    Raises:
+        Refusal: ``SCHEDULE_UNKNOWN``, ``DEADLOCK``, ``OUT_OF_BOUNDS``, ``MEMORY_HAZARD``; ``USAGE`` for other scalars;
+            ``NOT_FOUND`` where the folder was removed.
+    """
+    import numpy as np
+
+    if not program.dump_dir.is_dir():
+        raise Refusal(Status.NOT_FOUND, f"{program.dump_dir} was removed: keep the Program, or compile it to a folder")
+    given: dict[int | str, Any] = {position: np.asarray(values) for position, values in (scalars or {}).items()}
+    return latency.step(program, _chip(program.chip), Mesh(), given)[0]
+
+
+def execute(program: Function | bytes, *arrays: Any) -> RunResult:
+    """Execute a TPU program's values on this machine's CPU, and again with what must not matter changed.
+
+    Args:
+        program: a function, exported with ``arrays`` first, or what :func:`export` returned.
+        arrays: the inputs; of a function, pytrees too.
+
+    Returns:
+        ``outputs``, NumPy arrays of the program's own dtypes in the order of its leaves, and ``findings``: hazards and
+        accesses out of bounds, with operation, grid step and source line. What has a finding has no reliable outputs.
+
+    Raises:
+        Refusal: as :func:`export`; ``CANNOT_VERIFY`` for an operation that is not known, ``USAGE`` for other inputs.
+    """
+    import jax
+    import numpy as np
+
+    from ratchet.mosaic import run
+
+    exported = program if isinstance(program, bytes) else export(program, *arrays)
+    with jax.default_device(jax.devices("cpu")[0]):
+        leaves = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(arrays)]
+        return run.load(exported).check(leaves)
+
+
+def judge_kernel(
+    kernel: str | Path, *, on: str | None = None, deep: bool = False, budget_s: float = BUDGET_SECONDS
+) -> Verdict:
+    """Judge a kernel file as ``./ratchet.sh`` does, without a row, a commit or evidence.
+
+    A kernel file without a frozen problem that passes gets one, beside it.
+
+    Args:
+        kernel: the kernel file, with its seven symbols.
+        on: ``tpu``, ``gpu`` or ``cpu`` to measure, ``v5e-model`` to model; by default an attached TPU, else the model.
+        deep: execute in a third grid order as well.
+        budget_s: measured: how long to time at most, in seconds.
+
+    Returns:
+        The verdict; whatever is wrong with the kernel is its ``status`` and ``reason``.
+
+    Raises:
+        Refusal: ``NOT_FOUND`` without such a file or outside a checkout of pallas-ratchet, ``UNSUPPORTED_PLATFORM``,
+            ``NO_SPACE``, ``LEDGER_UNWRITABLE``.
+    """
+    path = Path(kernel).resolve()
+    if not path.is_file():
+        raise Refusal(Status.NOT_FOUND, f"{kernel} is no file, wanted a kernel file")
+    try:
+        from prepare import judge
+    except ModuleNotFoundError:
+        message = f"prepare.py is not on the path: judging needs a checkout of pallas-ratchet, not {PACKAGE_ROOT}"
+        raise Refusal(Status.NOT_FOUND, message) from None
+    own = RepositoryJudge(
+        root=PACKAGE_ROOT,
+        function=judge,
+        evaluator=evaluator(on),
+        budget_s=budget_s,
+        deep=deep,
+        new_problem=False,
+        progress=Silent(),
+    )
+    inside = path.is_relative_to(PACKAGE_ROOT)
+    return own.judge(path, kernel_rel=(path.relative_to(PACKAGE_ROOT) if inside else path).as_posix())
+
+
+def ledger(path: str | Path = "results.tsv") -> DataFrame:
+    """The ledger as a DataFrame, one row per experiment, oldest first, its chain of hashes verified.
+
+    Returns:
+        Columns as in the file, units in their names. Numbers are Float64 and Int64, ``time`` is UTC, the others are
+        text; what is empty in the file is NA.
+
+    Raises:
+        Refusal: ``NOT_FOUND``, ``LEDGER_BROKEN``.
+    """
+    from ratchet.loop import table
+
+    if not Path(path).is_file():
+        raise Refusal(Status.NOT_FOUND, f"{path} is no file, wanted a ledger such as results.tsv")
+    return table.read(Path(path))
+
+
+def _chip(name: str) -> Chip:
+    if name not in CHIPS:
+        raise Refusal(Status.USAGE, f"{name!r} is no chip that is known, wanted one of {', '.join(CHIPS)}")
+    return CHIPS[name]
+
+
+def _exported(program: Function | bytes, arrays: tuple[Any, ...], chip: str) -> bytes:
+    if not isinstance(program, bytes):
+        return export(program, *arrays, chip=chip)
+    if arrays:
+        raise Refusal(Status.USAGE, "an exported program has its shapes: give no arrays")
+    return program
+
+
+def _artefact(program: bytes) -> Artefact:
+    """What the compiler room takes, of a program that no kernel file describes."""
+    from jax import export as jax_export
+
+    try:
+        exported = jax_export.deserialize(bytearray(program))
+    except Exception as error:  # flatbuffers raises nearly anything on corrupt bytes
+        raise Refusal(Status.USAGE, f"the program cannot be read: {type(error).__name__}: {error}") from None
+    if exported.nr_devices != 1 or tuple(exported.platforms) != ("tpu",):
+        what = f"{exported.nr_devices} devices of {', '.join(exported.platforms)}"
+        raise Refusal(Status.USAGE, f"the program is for {what}, wanted one for platform tpu on one device")
+    inputs, outputs = (
+        tuple(ArraySpec(shape=tuple(one.shape), dtype=one.dtype.name) for one in avals)
+        for avals in (exported.in_avals, exported.out_avals)
+    )
+    return Artefact(
+        kernel_name="",
+        problem_description="",
+        flops=0,
+        tiling_meta={},
+        inputs=inputs,
+        outputs=outputs,
+        program=program,
+        reference_sha256="",
+        inputs_sha256="",
+        jail="",
+        seconds=0.0,
+    )
+
+
+def _compiled(artefact: Artefact, chip: Chip, folder: Path) -> Program:
+    with tempfile.TemporaryDirectory(prefix="ratchet-") as work, compiling.start(Path(work), chip) as child:
+        return compiling.compile_artefact(artefact, chip, folder, child)
