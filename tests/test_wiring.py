@@ -63,8 +63,8 @@ def test_a_step_that_fails_unexpectedly_is_a_verdict(tmp_path, monkeypatch):
     assert verdict.score is None
     assert [step.name for step in verdict.steps if step.status is not Status.PASS] == ["kernel"]
     assert [step.name for step in verdict.steps] == [
-        "contract", "problem", "compile", "memory", "copies", "kernel", "correctness", "schedule", "control", "roofline",
-        "audit",
+        "contract", "problem", "compile", "memory", "copies", "kernel", "correctness", "schedule", "control",
+        "roofline", "audit",
     ]  # fmt: skip
     assert "Traceback" in (evidence / "internal-error.txt").read_text()
     assert not (tmp_path / "kernel.py.lock.json").exists()

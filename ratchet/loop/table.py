@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pandas as pd
-from pandas import DataFrame as DataFrame
 
 from ratchet.loop import ledger
 from ratchet.values import Fidelity, Row
 from ratchet.values.status import Refusal, Status
+
+DataFrame: TypeAlias = pd.DataFrame
 
 FLOATS = (
     "score median_ms util_pct tflops bw_util_pct wait_ms band_low_ms band_high_ms modelled_ms "
