@@ -160,8 +160,8 @@ class _Run:
             bad = outside if bad is False else bad | outside
             starts.append(start)
         what = "output" if operand.is_output else "input"
-        operations = window.transform.body.operations[::-1]
-        op = next((op for op in operations if op.location), operations[0])
+        *computing, end = window.transform.body.operations  # constants and the end have no place in the source
+        op = next((op for op in reversed(computing) if not op.name.endswith("constant")), end)
         executor.report(
             Kind.WINDOW_OUT_OF_BOUNDS, op, bad,
             f"the index map of {what} {operand.index} points a block of {window.shape} outside {whole.shape}",
