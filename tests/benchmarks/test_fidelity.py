@@ -45,7 +45,7 @@ def test_report(programs: ProgramCache, file: Path) -> None:
 
 def test_a_tape_replays_to_the_cycle(programs: ProgramCache, file: Path) -> None:
     case = read(file)[0]
-    programs.compile([case], lambda text: None)
+    programs.fill([case.recipe], lambda text: None)
     program = program_of(programs, case)
     assert program is not None
     chip = CHIPS[case.chip]
