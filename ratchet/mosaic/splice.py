@@ -1,6 +1,6 @@
 """Puts CPU code in the place of every ``tpu_custom_call`` of an exported program.
 
-The program's own StableHLO stays as it is, but for the operands of float32 products (see ``products``). Two values are
+The program's own StableHLO stays as it is, except the operands of float32 products (see ``products``). Two values are
 threaded through it to every kernel and back: ``config`` (how memory starts and in which order parallel steps run) and
 ``report`` (the first findings of every kernel).
 """
