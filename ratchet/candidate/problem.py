@@ -13,15 +13,15 @@ import hashlib
 import importlib.metadata
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ratchet.candidate import mesh as meshes
 from ratchet.values import ArraySpec, Artefact, Mesh
 from ratchet.values.status import Refusal, Status
 
-LOCK_VERSION = 1
+LOCK_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,13 @@ class Problem:
     reference_program: bytes
     """``inputs -> outputs`` in the problem's own dtypes."""
     reference64_program: bytes
-    """``inputs -> outputs`` in float64; needs x64 enabled."""
+    """``inputs -> outputs`` in float64, then what honest arithmetic may lose in each; needs x64 enabled."""
+    mixed_axes: tuple[tuple[int, ...], ...] = ()
+    """For each input the axes along which the reference mixes its elements."""
+    output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
+    """How each output lies on the chips, as ``Mesh.inputs`` says it of inputs; None where that is open."""
+    work: Mapping[str, object] = field(default_factory=dict)
+    """What no program can avoid: see ``work.Work``, as plain JSON."""
 
     @property
     def compulsory_bytes(self) -> int:
@@ -85,6 +91,9 @@ def encode(problem: Problem) -> bytes:
         "inputs": [{"shape": list(s.shape), "dtype": s.dtype} for s in problem.inputs],
         "outputs": [{"shape": list(s.shape), "dtype": s.dtype} for s in problem.outputs],
         **meshes.plain(problem.mesh),
+        "output_shardings": plain_splits(problem.output_splits),
+        "mixed_axes": [list(axes) for axes in problem.mixed_axes],
+        "work": dict(problem.work),
         "flops": problem.flops,
         "jax_version": problem.jax_version,
         "reference_sha256": problem.reference_sha256,
@@ -120,6 +129,9 @@ def decode(data: bytes, name: str) -> Problem:
             inputs_program=base64.b64decode(document["inputs_program"], validate=True),
             reference_program=base64.b64decode(document["reference_program"], validate=True),
             reference64_program=base64.b64decode(document["reference64_program"], validate=True),
+            mixed_axes=axes_of(document["mixed_axes"], inputs),
+            output_splits=splits(document["output_shardings"]),
+            work=dict(document["work"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, Refusal) as error:
         raise Refusal(
@@ -172,6 +184,44 @@ def specs(entries: object) -> tuple[ArraySpec, ...]:
     return tuple(found)
 
 
+def axes_of(entries: object, inputs: Sequence[ArraySpec]) -> tuple[tuple[int, ...], ...]:
+    """Mixed axes from plain JSON.
+
+    Raises:
+      ValueError: unless they are one list of axes for each input.
+    """
+    if not isinstance(entries, list) or len(entries) != len(inputs):
+        raise ValueError(f"mixed_axes is {entries!r:.80}, wanted one list for each of {len(inputs)} inputs")
+    for axes, spec in zip(entries, inputs, strict=True):
+        if not isinstance(axes, list) or not all(type(a) is int and 0 <= a < len(spec.shape) for a in axes):
+            raise ValueError(f"mixed_axes: {axes!r:.80} are no axes of {spec}")
+    return tuple(tuple(axes) for axes in entries)
+
+
+def splits(entries: object) -> tuple[tuple[tuple[str, ...], ...] | None, ...]:
+    """Output shardings from plain JSON.
+
+    Raises:
+      ValueError: unless each is null or a list of null, or a list of axis names.
+    """
+    if not isinstance(entries, list):
+        raise ValueError(f"output_shardings is {entries!r:.80}, wanted a list")
+    found: list[tuple[tuple[str, ...], ...] | None] = []
+    for entry in entries:
+        dimensions = [[] if names is None else names for names in entry] if isinstance(entry, list) else None
+        if entry is not None and dimensions is None:
+            raise ValueError(f"not a sharding: {entry!r:.80}")
+        if not all(isinstance(names, list) and all(isinstance(n, str) for n in names) for names in dimensions or []):
+            raise ValueError(f"not a sharding: {entry!r:.80}")
+        found.append(None if dimensions is None else tuple(map(tuple, dimensions)))
+    return tuple(found)
+
+
+def plain_splits(found: Sequence[tuple[tuple[str, ...], ...] | None]) -> list[object]:
+    """Output shardings as plain JSON."""
+    return [None if one is None else [list(names) or None for names in one] for one in found]
+
+
 def check_unchanged(artefact: Artefact, problem: Problem, jax_version: str) -> None:
     """Refuse a candidate whose own copy of the problem differs from the frozen one, naming every difference.
 
@@ -184,6 +234,10 @@ def check_unchanged(artefact: Artefact, problem: Problem, jax_version: str) -> N
         "compute_flops()": (artefact.flops, problem.flops),
         "input shapes": (" ".join(map(str, artefact.inputs)), " ".join(map(str, problem.inputs))),
         "mesh and input_shardings": (str(meshes.plain(artefact.mesh)), str(meshes.plain(problem.mesh))),
+        "where the outputs lie": (
+            str(plain_splits(artefact.output_splits)),
+            str(plain_splits(problem.output_splits)),
+        ),
         "reference_fn": (artefact.reference_sha256[:12], problem.reference_sha256[:12]),
         "generate_inputs": (artefact.inputs_sha256[:12], problem.inputs_sha256[:12]),
     }

@@ -1,8 +1,8 @@
-"""Evaluate a JAX function in float64 whatever dtypes it was written in.
+"""Evaluate a JAX function in float64, together with what honest arithmetic may lose in it.
 
 The reference of a problem is written in the problem's own dtypes. Judging needs the exact answer, so the
 traced function is evaluated again with every floating-point value widened: casts to a narrower float become
-casts to float64, and a product's accumulator likewise.
+casts to float64, and a product's accumulator likewise. Beside each value goes its loss (``rounding.Value``).
 """
 
 from __future__ import annotations
@@ -15,45 +15,58 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from ratchet.candidate.rounding import Value, apply, eps_of, is_float, settled, wide
+
 _INLINED = ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 _REFUSED = ("bitcast_convert_type", "pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callback")
 
 
-def _is_float(dtype: Any) -> bool:
-    return jnp.issubdtype(dtype, jnp.floating)
-
-
 def _widen(value: Any) -> Any:
-    return jnp.asarray(value, jnp.float64) if _is_float(jnp.result_type(value)) else value
+    dtype = jnp.result_type(value)
+    return jnp.asarray(value, wide(dtype)) if is_float(dtype) else value
 
 
-def in_float64(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
+def with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
     """``function`` traced at ``avals``, as a function of the same inputs that computes in float64.
 
-    Call the result with x64 enabled. It returns the flat list of outputs, floats as float64.
+    Call the result with x64 enabled. It returns the flat list of outputs, floats as float64, then for each of them
+    its loss: float64 of the output's shape, the standard deviation of what honest arithmetic loses before the output
+    itself is rounded. For integers and booleans it is by how much they may legitimately differ.
 
     Raises:
       NotImplementedError: for an operation whose meaning depends on the width of a float.
     """
-    closed = jax.make_jaxpr(function)(*avals)
+    with jax.enable_x64(False):  # as it is traced for the reference in its own dtypes
+        closed = jax.make_jaxpr(function)(*avals)
 
     def widened(*args: Any) -> list[Any]:
-        return _evaluate(closed.jaxpr, closed.consts, [_widen(a) for a in args])
+        values = [Value(v=_widen(a), exact=True) for a in args]
+        outputs = _evaluate(closed.jaxpr, closed.consts, values)
+        return [output.v for output in outputs] + [settled(output) for output in outputs]
 
     return widened
 
 
-def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    values: dict[Any, Any] = {}
+def in_float64(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
+    """As ``with_losses``, the outputs alone."""
+    both = with_losses(function, *avals)
 
-    def read(atom: Any) -> Any:
-        return (
-            _widen(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
-            if isinstance(atom, core.Literal)
-            else values[atom]
-        )
+    def widened(*args: Any) -> list[Any]:
+        found = both(*args)
+        return found[: len(found) // 2]
 
-    values.update(zip(jaxpr.constvars, map(_widen, consts), strict=True))
+    return widened
+
+
+def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:
+    values: dict[Any, Value] = {}
+
+    def read(atom: Any) -> Value:
+        if isinstance(atom, core.Literal):
+            return Value(v=_widen(np.asarray(atom.val, getattr(atom.aval, "dtype", None))), exact=True, spread=True)
+        return values[atom]
+
+    values.update(zip(jaxpr.constvars, (Value(v=_widen(c), exact=True) for c in consts), strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
     for equation in jaxpr.eqns:
         outputs = _apply(equation, [read(atom) for atom in equation.invars])
@@ -61,50 +74,89 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[An
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _apply(equation: Any, inputs: list[Any]) -> list[Any]:
-    name, params = equation.primitive.name, dict(equation.params)
+def _apply(equation: Any, inputs: list[Value]) -> list[Value]:
+    name, params = equation.primitive.name, equation.params
     if name in _REFUSED:
         raise NotImplementedError(f"the reference uses {name}, which has no meaning in float64")
     if name in _INLINED:
         inner = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
         return _call(inner, inputs)
-    if name == "reduce_precision":
-        return inputs
     if name == "scan":
         return _scan(params, inputs)
     if name == "while":
         return _while(params, inputs)
     if name == "cond":
-        branches = [lambda *args, b=branch: _call(b, list(args)) for branch in params["branches"]]
-        return list(jax.lax.switch(inputs[0], branches, *inputs[1:]))
-    for key in ("new_dtype", "preferred_element_type", "dtype"):
-        if params.get(key) is not None and _is_float(params[key]):
-            params[key] = jnp.dtype("float64")
-    result = equation.primitive.bind(*inputs, **params)
-    return list(result) if equation.primitive.multiple_results else [result]
+        return _cond(params, inputs)
+    return apply(equation, inputs)
 
 
-def _call(closed: Any, inputs: list[Any]) -> list[Any]:
-    return _evaluate(getattr(closed, "jaxpr", closed), getattr(closed, "consts", ()), inputs)
+def _call(closed: Any, inputs: Sequence[Value]) -> list[Value]:
+    return _evaluate(getattr(closed, "jaxpr", closed), getattr(closed, "consts", ()), list(inputs))
 
 
-def _scan(params: dict[str, Any], inputs: list[Any]) -> list[Any]:
+class _Static:
+    """What of the values that leave a loop's body is known while it is traced: all but the arrays."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[float, bool]] = []
+
+    def arrays(self, values: Sequence[Value]) -> list[tuple[Any, Any]]:
+        """The arrays to carry. Of several traces the least exact counts."""
+        now = [(value.eps, value.exact) for value in values]
+        before = self.known or now
+        self.known = [(max(a, c), b and d) for (a, b), (c, d) in zip(before, now, strict=True)]
+        return [(value.v, settled(value, own=False)) for value in values]
+
+    def values(self, arrays: Sequence[tuple[Any, Any]]) -> list[Value]:
+        return [
+            Value(v=v, s=None if exact else s, eps=eps, exact=exact)
+            for (v, s), (eps, exact) in zip(arrays, self.known, strict=True)
+        ]
+
+
+def _carried(avals: Sequence[Any], state: Sequence[tuple[Any, Any]]) -> list[Value]:
+    """What a loop carries is rounded to its own dtype in every turn."""
+    return [Value(v=v, s=s, eps=eps_of(aval.dtype)) for aval, (v, s) in zip(avals, state, strict=True)]
+
+
+def _pairs(values: Sequence[Value]) -> list[tuple[Any, Any]]:
+    return [(value.v, settled(value, own=False)) for value in values]
+
+
+def _scan(params: Any, inputs: list[Value]) -> list[Value]:
     n_consts, n_carry = params["num_consts"], params["num_carry"]
     consts, carry, xs = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
+    avals, ys_known = params["jaxpr"].in_avals[n_consts : n_consts + n_carry], _Static()
+    lost = [x.s for x in xs if x.s is not None]
 
-    def body(state: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-        outputs = _call(params["jaxpr"], [*consts, *state, *x])
-        return outputs[:n_carry], outputs[n_carry:]
+    def body(state: Any, sliced: Any) -> Any:
+        parts, losses = list(sliced[0]), iter(sliced[1])
+        here = [
+            Value(v=v, s=None if x.s is None else next(losses), eps=x.eps, exact=x.exact)
+            for v, x in zip(parts, xs, strict=True)
+        ]
+        outputs = _call(params["jaxpr"], [*consts, *_carried(avals, state), *here])
+        return _pairs(outputs[:n_carry]), ys_known.arrays(outputs[n_carry:])
 
-    final, ys = jax.lax.scan(body, carry, xs, length=params["length"], reverse=params["reverse"])
-    return [*final, *ys]
+    options = {"length": params["length"], "reverse": params["reverse"]}
+    final, ys = jax.lax.scan(body, _pairs(carry), ([x.v for x in xs], lost), **options)
+    return [*_carried(avals, final), *ys_known.values(ys)]
 
 
-def _while(params: dict[str, Any], inputs: list[Any]) -> list[Any]:
+def _while(params: Any, inputs: list[Value]) -> list[Value]:
     n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts, state = inputs[:n_cond], inputs[n_cond : n_cond + n_body], inputs[n_cond + n_body :]
-    return jax.lax.while_loop(
-        lambda s: _call(params["cond_jaxpr"], [*cond_consts, *s])[0],
-        lambda s: _call(params["body_jaxpr"], [*body_consts, *s]),
-        state,
+    avals = params["body_jaxpr"].in_avals[n_body:]
+    final = jax.lax.while_loop(
+        lambda s: _call(params["cond_jaxpr"], [*cond_consts, *_carried(avals, s)])[0].v,
+        lambda s: _pairs(_call(params["body_jaxpr"], [*body_consts, *_carried(avals, s)])),
+        _pairs(state),
     )
+    return _carried(avals, final)
+
+
+def _cond(params: Any, inputs: list[Value]) -> list[Value]:
+    which, *operands = inputs
+    known = _Static()
+    branches = [lambda b=branch: known.arrays(_call(b, operands)) for branch in params["branches"]]
+    return known.values(jax.lax.switch(which.v, branches))

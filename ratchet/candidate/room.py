@@ -129,11 +129,22 @@ def _artefact(record: Mapping[str, Any], workdir: Path, name: str, seconds: floa
             inputs_sha256=_text(record, "inputs_sha256"),
             jail=_text(record, "jail"),
             seconds=seconds,
+            output_splits=problem.splits(record["output_shardings"]),
         )
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise Refusal(
             Status.IMPORT_FAILED, f"{name} left an incomplete record ({error}); wanted a complete one"
         ) from None
+
+
+def _work(given: object) -> dict[str, object]:
+    """Counts alone: kinds of products with FLOPs, and bytes."""
+    if not isinstance(given, dict) or set(given) != {"products", "input_bytes", "output_bytes"}:
+        raise ValueError(f"work is {given!r:.80}")
+    numbers = [*given["products"].values(), *given["input_bytes"], *given["output_bytes"]]
+    if not all(type(n) is int and n >= 0 for n in numbers) or not all(isinstance(k, str) for k in given["products"]):
+        raise ValueError(f"work holds {numbers!r:.80}")
+    return given
 
 
 def _frozen(record: Mapping[str, Any], workdir: Path, name: str) -> problem.Problem:
@@ -152,6 +163,9 @@ def _frozen(record: Mapping[str, Any], workdir: Path, name: str) -> problem.Prob
             inputs_program=_blob(workdir, "inputs.bin"),
             reference_program=_blob(workdir, "reference.bin"),
             reference64_program=_blob(workdir, "reference64.bin"),
+            mixed_axes=problem.axes_of(record["mixed_axes"], inputs),
+            output_splits=problem.splits(record["output_shardings"]),
+            work=_work(record["work"]),
         )
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise Refusal(

@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,9 +26,12 @@ from jax import export
 
 from ratchet.candidate import contract
 from ratchet.candidate import mesh as meshes
-from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_of
+from ratchet.candidate.axes import mixed_axes
+from ratchet.candidate.lines import keep_lines_apart
+from ratchet.candidate.platforms import GPU_KERNELS
 from ratchet.candidate.problem import specs
-from ratchet.candidate.promote import in_float64
+from ratchet.candidate.promote import with_losses
+from ratchet.candidate.work import work_of
 from ratchet.child import PACKAGE_ROOT, serve
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
@@ -143,12 +147,17 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> di
             Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
         )
     (out / "kernel.bin").write_bytes(kernel.serialize())
+    found: dict[str, Any] = {}
     if freeze:
         (out / "inputs.bin").write_bytes(generator.serialize())
         (out / "reference.bin").write_bytes(reference.serialize())
         with blame(Status.CONTRACT, path, "reference_fn in float64"), without_locations(), jax.enable_x64(True):
-            exact = exported(in_float64(module.reference_fn, *avals), avals, "cpu")
+            exact = exported(with_losses(module.reference_fn, *avals), avals, "cpu")
             (out / "reference64.bin").write_bytes(exact.serialize())
+        found = {
+            "mixed_axes": mixed_axes(module.reference_fn, *avals),
+            "work": asdict(work_of(module.reference_fn, *avals)),
+        }
     return {
         "kernel_name": module.KERNEL_NAME,
         "problem_description": module.PROBLEM_DESCRIPTION,
@@ -161,7 +170,26 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> di
         "reference_sha256": digest(reference),
         "inputs_sha256": digest(generator),
         "jax_version": jax.__version__,
+        "output_shardings": output_shardings(kernel),
+        **found,
     }
+
+
+def output_shardings(program: export.Exported) -> list[Any]:
+    """How a program on several chips leaves its outputs: for each dimension the axes of the mesh that split it.
+
+    None for a program on one chip, and where the program does not say.
+    """
+    if program.nr_devices == 1:
+        return [None] * len(program.out_avals)
+    found: list[Any] = []
+    for aval, sharding in zip(program.out_avals, program._out_named_shardings, strict=True):
+        if sharding is None:
+            found.append(None)
+            continue
+        entries = [[n] if isinstance(n, str) else list(n or []) for n in sharding.spec]
+        found.append([names or None for names in entries] + [None] * (len(aval.shape) - len(entries)))
+    return found
 
 
 def export_kernel(

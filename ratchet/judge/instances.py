@@ -1,9 +1,11 @@
 """The inputs that a kernel is checked on: random, probed and mixed. Pure numpy, given the problem's random inputs.
 
 A problem is any function of arrays, so the structure is put on top of its own inputs in a way that needs no
-knowledge of it: rows of the longest axis are scaled, repeated, rounded or spiked. Integer inputs (lengths, page
-tables) stay as generated. Every choice follows from the judge's secret, but for what steers a modelled run:
-that anyone may know, so a kernel is checked on it too.
+knowledge of it: rows are scaled, repeated, rounded or spiked. All that is known of the problem are the axes along which
+it mixes elements: a spike belongs there, where a sum or a lookup has to notice it, and stripes beside them, where each
+answer is made of one structure. Integer inputs (lengths, page tables) and booleans stay as generated. Every choice
+follows from the judge's secret, except for what steers a modelled run: that anyone may know, so a kernel is checked on
+it too.
 """
 
 from __future__ import annotations
@@ -34,10 +36,6 @@ def kinds(mesh: Mesh) -> tuple[str, ...]:
 SCALARS = 1024
 """An input of float32 or narrow integers with at most so many elements may be scalars, by which a kernel branches."""
 PROBED_ROWS = 4
-NUDGES = {"mixed": 8}
-"""How often an instance's inputs are nudged for its floors, where not once. A row of ``mixed`` can hang on one product:
-what a rounding does to it is a single random draw, small by luck in one row of a few hundred. ``python -m
-benchmarks.floors`` prints how many secrets refuse honest arithmetic with fewer."""
 STRIPES = 64
 SPIKE = 24.0
 DOMINATING = 6.0
@@ -76,8 +74,19 @@ def steered(
     return [public[number] if number in taken else array for number, array in enumerate(inputs)]
 
 
-def _long_axis(array: np.ndarray[Any, Any]) -> int:
-    return int(np.argmax(array.shape))
+Axes = Sequence[Sequence[int]]
+"""For each input the axes along which the problem mixes its elements."""
+
+
+def spiked_axis(shape: Sequence[int], mixed: Sequence[int] = ()) -> int:
+    """The axis to spike rows of: the longest of those that are mixed, else the longest."""
+    return max(mixed or range(len(shape)), key=lambda axis: shape[axis])
+
+
+def striped_axis(shape: Sequence[int], mixed: Sequence[int] = ()) -> int:
+    """The axis to cut into stripes: the longest that is not mixed, where there is one, else the longest."""
+    beside = [axis for axis in range(len(shape)) if axis not in mixed and shape[axis] > 1]
+    return max(beside or range(len(shape)), key=lambda axis: shape[axis])
 
 
 def probed_rows(length: int, generator: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -87,7 +96,11 @@ def probed_rows(length: int, generator: np.random.Generator) -> np.ndarray[Any, 
 
 
 def probe(
-    inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, mesh: Mesh | None = None, place: int = 0
+    inputs: Sequence[np.ndarray[Any, Any]],
+    generator: np.random.Generator,
+    mesh: Mesh | None = None,
+    place: int = 0,
+    axes: Axes = (),
 ) -> list[np.ndarray[Any, Any]]:
     """Each float input with ``PROBED_ROWS`` rows made large: whatever depends on them has to move.
 
@@ -98,23 +111,29 @@ def probe(
     parts = [part(mesh, number, array.shape, place) for number, array in enumerate(inputs)]
     split = [array[own].size < array.size for array, own in zip(inputs, parts, strict=True)]
     changed = []
-    for array, own, is_split in zip(inputs, parts, split, strict=True):
-        new = np.array(array)
+    for number, (array, own, is_split) in enumerate(zip(inputs, parts, split, strict=True)):
+        new, along = np.array(array), axes[number] if axes else ()
         if is_float(array) and array.ndim and array.size > 1 and (is_split or not any(split)):
-            view = np.moveaxis(new[own], _long_axis(new[own]), 0)
+            view = np.moveaxis(new[own], spiked_axis(new[own].shape, along), 0)
             for row in probed_rows(len(view), generator):
                 view[row] = (np.asarray(view[row], np.float32) * SPIKE).astype(new.dtype)
         changed.append(new)
     return changed
 
 
-def mixed(inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator) -> list[np.ndarray[Any, Any]]:
-    """Each float input cut into stripes of different structure, with one dominating row in every stripe."""
+def mixed(
+    inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, axes: Axes = ()
+) -> list[np.ndarray[Any, Any]]:
+    """Each float input cut into stripes of different structure, with one dominating row in every stripe.
+
+    Where stripes are beside what is mixed, a few rows along that dominate as well.
+    """
     changed = []
-    for array in inputs:
-        new = np.array(array)
+    for number, array in enumerate(inputs):
+        new, along = np.array(array), axes[number] if axes else ()
         if is_float(array) and array.ndim and array.size > 1:
-            view = np.moveaxis(new, _long_axis(new), 0)
+            stripes = striped_axis(new.shape, along)
+            view = np.moveaxis(new, stripes, 0)
             edges = np.unique(np.linspace(0, len(view), STRIPES + 1).astype(int))
             structures = generator.permutation(len(edges) - 1) % len(_STRUCTURES)
             for structure, a, b in zip(structures, edges, edges[1:], strict=False):
@@ -122,8 +141,13 @@ def mixed(inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator
                 dominating = generator.integers(0, b - a)
                 row = block[dominating] * DOMINATING
                 block = np.array(_STRUCTURES[structure](block))
-                block[dominating] = row
+                if b - a > 1:
+                    block[dominating] = row
                 view[a:b] = block.astype(new.dtype)
+            if along and stripes not in along:
+                view = np.moveaxis(new, spiked_axis(new.shape, along), 0)
+                for place in probed_rows(len(view), generator):
+                    view[place] = (np.asarray(view[place], np.float32) * DOMINATING).astype(new.dtype)
         changed.append(new)
     return changed
 
@@ -140,20 +164,3 @@ _STRUCTURES = (
     lambda block: np.round(block * 2),  # exact small integers
     lambda block: block * 0,
 )
-
-
-def nudge(inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator) -> list[np.ndarray[Any, Any]]:
-    """Each float input with one element in ten moved by one unit in the last place, up or down.
-
-    In root mean square that is 0.32 units, what one rounding of the inputs does (0.29). A kernel that answers
-    exactly for inputs this close is as good as their dtype allows.
-    """
-    changed = []
-    for array in inputs:
-        if not is_float(array):
-            changed.append(array)
-            continue
-        direction = generator.choice([-1, 0, 1], p=[0.05, 0.9, 0.05], size=array.shape)
-        limit = np.where(direction > 0, np.inf, -np.inf).astype(array.dtype)
-        changed.append(np.where(direction == 0, array, np.nextafter(array, limit)).astype(array.dtype))
-    return changed

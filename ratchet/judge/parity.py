@@ -1,10 +1,19 @@
-"""Compares outputs with the exact reference, against the floor that the problem's precision allows. Pure numpy.
+"""Compares outputs with the exact reference, against what honest arithmetic may lose. Pure numpy.
 
-The floor has three parts, none of them a tolerance that somebody chose: what plain XLA loses in the problem's own
-dtypes, what one rounding of the inputs is worth, and one rounding of the output. A row (all but the
-last axis) may be off by
-``ROW`` times its own floor, one element by ``ELEMENT`` times it, and the whole array by ``WHOLE`` times in root
-mean square.
+Every element has two scales of its own, and neither is a tolerance that somebody chose: ``h``, half a unit in the last
+place of the exact value in the output's dtype, and its loss ``s``, the standard deviation of what all roundings before
+that add up to (``ratchet.candidate.rounding``). Rounding the exact value costs at most ``h``; what an answer is off
+beyond that is its *excess*, and that is what its arithmetic lost before the last rounding.
+
+======== =============================================================================================
+element  an error of ``2 h + ELEMENT s``
+row      an excess of ``ROW (s + GUARD h)`` in root mean square, over the last axis and over every slice
+whole    an excess of ``WHOLE (s + GUARD h)`` in root mean square
+gain     a common factor: ``GAIN s + COMMON h`` per element, and ``DRAW`` times what chance makes of it
+======== =============================================================================================
+
+So the exact value rounded once reaches half of the limit, in any problem. What rounds twice to the output's dtype does
+not pass, unless the reference rounds there too: its loss holds that.
 """
 
 from __future__ import annotations
@@ -17,12 +26,21 @@ import numpy as np
 
 from ratchet.values.status import Status
 
-ROW = 4.0
+Array = np.ndarray[Any, Any]
+
 ELEMENT = 16.0
+"""Losses that one element may be off. Of millions of draws of a normal distribution none is further than six; the rest
+is for a kernel whose formula has two or three roundings for each one of the reference."""
+ROW = 4.0
 WHOLE = 2.0
-LUCKY = 0.01
-MOST = 0.05
-"""No row is granted more than this share of its size because of other rows."""
+GUARD = 1 / 64
+"""What a kernel may lose before its last rounding is at least that of six more bits than the output has."""
+GAIN = 1.5
+COMMON = 1 / 16
+"""A common factor of all elements may be off by so many ``h``: four more bits."""
+DRAW = 8.0
+ENOUGH = 4096
+"""Elements from which a common factor can be told from chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,54 +52,50 @@ class Comparison:
     rms: float
     """Error in root mean square over the reference's."""
     floor_rms: float
-    """The floor likewise."""
+    """What the precision costs, likewise: the loss and one rounding of the output."""
     message: str
+    criterion: str = ""
 
 
-def row_rms(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def is_float(dtype: Any) -> bool:
+    """Whether a numpy dtype holds floats, the extended ones included."""
+    return np.dtype(dtype).kind == "f" or np.dtype(dtype).name.startswith(("bfloat", "float"))
+
+
+def row_rms(array: Array) -> Array:
     """Root mean square over the last axis, kept as an axis of length 1."""
     return np.sqrt(np.mean(np.square(array), axis=-1, keepdims=True)) if array.ndim else np.abs(array)
 
 
-def floor_of(
-    exact: np.ndarray[Any, Any], native: np.ndarray[Any, Any], nudged: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
-    """Row-wise floor of an output, float64, last axis of length 1.
+def half_unit(exact: Array, dtype: Any) -> Array:
+    """Half a unit in the last place of ``exact`` in ``dtype``, float64; 0 for integers.
 
-    What a row loses to a rounding is a random draw, and where one large term decides the row it is a single draw for
-    the whole row: it can be small by luck. So each row is granted at least what all but ``LUCKY`` of the rows of this
-    output lose, in proportion to its size.
+    Below the smallest normal number it is half of that: TPUs and CPUs flush what is smaller to zero.
+    """
+    if not is_float(dtype):
+        return np.zeros(exact.shape)
+    info = ml_dtypes.finfo(dtype)
+    _, exponent = np.frexp(np.where(np.isfinite(exact), exact, 0.0))
+    return np.maximum(np.ldexp(1.0, exponent - 2 - info.nmant), float(info.tiny) / 2)
+
+
+def rounded(exact: Array, dtype: Any) -> Array:
+    """``exact`` rounded once, as ``dtype``. float16 and narrower go through float32, which holds all their ties."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return exact.astype(dtype)
+
+
+def compare(got: Array, exact: Array, loss: Array) -> Comparison:
+    """Compare one output. Elements where the reference itself is not finite have only to be not finite as well.
 
     Args:
-      exact: The reference in float64.
-      native: The reference in the problem's dtypes, on the same inputs.
-      nudged: The same on inputs moved by as much as a rounding.
+      got: The answer, in the problem's dtype.
+      exact: The reference in float64 (integers and booleans as they are).
+      loss: Per element, float64: see ``rounding.Value``. Infinite where nothing is asked.
     """
-    wide, moved = native.astype(np.float64), nudged.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        lost, sensitivity = row_rms(_finite(wide - exact)), row_rms(_finite(moved - wide))
-    rounding = float(ml_dtypes.finfo(native.dtype).eps) if _is_float(native) else 0.0
-    underflow = float(ml_dtypes.finfo(native.dtype).tiny) if _is_float(native) else 0.0
-    magnitude = row_rms(_finite(exact))
-    here = magnitude > underflow
-    typical = np.quantile((np.hypot(lost, sensitivity))[here] / magnitude[here], 1 - LUCKY) if here.any() else 0.0
-    least = np.minimum(typical, MOST) * magnitude
-    return np.sqrt(np.maximum(lost**2 + sensitivity**2, least**2) + (rounding * magnitude / 2) ** 2) + underflow
-
-
-def _finite(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def _is_float(array: np.ndarray[Any, Any]) -> bool:
-    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
-
-
-def compare(got: np.ndarray[Any, Any], exact: np.ndarray[Any, Any], floor: np.ndarray[Any, Any]) -> Comparison:
-    """Compare one output. Elements where the reference itself is not finite have only to be not finite as well."""
-    wide = got.astype(np.float64)
+    wide, exact = got.astype(np.float64), exact.astype(np.float64)
     finite = np.isfinite(exact)
-    bad = finite & ~np.isfinite(wide)
+    bad = finite & ~np.isfinite(wide) & np.isfinite(loss)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         return Comparison(
@@ -91,38 +105,171 @@ def compare(got: np.ndarray[Any, Any], exact: np.ndarray[Any, Any], floor: np.nd
             floor_rms=0.0,
             message=f"{int(bad.sum())} of {bad.size} elements are {wide[where]} where the reference is finite, "
             f"the first at {list(where)}",
+            criterion="finite",
         )
-    error = np.where(finite, np.abs(np.where(finite, wide, 0) - np.where(finite, exact, 0)), 0.0)
-    error = np.where(~finite & np.isfinite(wide), np.inf, error)
-    tiny = np.finfo(np.float64).tiny
-    magnitude = float(np.sqrt(np.mean(np.where(finite, exact, 0) ** 2))) + tiny
-    whole, whole_floor = float(np.sqrt(np.mean(error**2))), float(np.sqrt(np.mean(floor**2)))
-    rows = row_rms(error) / (ROW * floor + tiny)
-    elements = error / (ELEMENT * floor + tiny)
-    worst = max(float(rows.max()), float(elements.max()), whole / (WHOLE * whole_floor + tiny))
-    where = tuple(int(i) for i in np.unravel_index(int(np.argmax(elements)), error.shape))
-    message = (
-        f"error {whole / magnitude:.2e} of the reference in root mean square, plain XLA's floor is "
-        f"{whole_floor / magnitude:.2e}; worst element {list(where)}: got {wide[where]:.6g}, wanted {exact[where]:.6g}"
-    )
+    asked = finite & np.isfinite(loss)
+    clean = np.where(asked, exact, 0.0)
+    error = np.where(asked, np.abs(np.where(asked, wide, 0.0) - clean), 0.0)
+    error = np.where(~finite & np.isfinite(wide) & np.isfinite(loss), np.inf, error)
+    s, h = np.where(asked, loss, 0.0), half_unit(clean, got.dtype)
+    ratios = _integers(error, s) if not is_float(got.dtype) else _floats(got, clean, error, s, h)
+    criterion = max(ratios, key=lambda name: ratios[name][0])
+    worst, place = ratios[criterion]
+    magnitude = float(np.sqrt(np.mean(clean**2))) + np.finfo(np.float64).tiny
+    whole = float(np.sqrt(np.mean(error**2)))
+    floor = float(np.sqrt(np.mean(np.square(s) + np.square(h) / 3)))
     return Comparison(
         status=Status.PASS if worst <= 1.0 else Status.WRONG_VALUES,
         worst=worst,
         rms=whole / magnitude,
-        floor_rms=whole_floor / magnitude,
-        message=message,
+        floor_rms=floor / magnitude,
+        criterion=criterion,
+        message=_message(criterion, worst, place, (wide, exact, s, h), whole / magnitude, floor / magnitude),
     )
 
 
-def insensitive(
-    before: np.ndarray[Any, Any],
-    after: np.ndarray[Any, Any],
-    exact_before: np.ndarray[Any, Any],
-    exact_after: np.ndarray[Any, Any],
-    floor: np.ndarray[Any, Any],
-) -> int:
-    """Rows that stand still although the reference moves by far more than its floor."""
+Ratios = dict[str, tuple[float, tuple[int, ...]]]
+"""Per criterion: the error over its allowance, and the element to name."""
+
+
+def _at(array: Array) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(array)), array.shape)) if array.size else ()
+
+
+def _most(array: Array) -> float:
+    return float(array.max()) if array.size else 0.0
+
+
+def _integers(error: Array, s: Array) -> Ratios:
+    """An integer is right, or off by as much as a rounding before it decides."""
+    over = np.where(error > np.floor(s + 0.5), np.where(s >= 0.5, error / np.maximum(s, 0.5), np.inf), 0.0)
+    over = np.where((over > 0) & (over <= 1), np.inf, over)
+    return {"integer": (_most(over), _at(over))}
+
+
+def _floats(got: Array, exact: Array, error: Array, s: Array, h: Array) -> Ratios:
+    elements = error / (2 * h + ELEMENT * s)
+    excess = np.square(np.maximum(error - h, 0.0) / (s + GUARD * h))
+    found: Ratios = {"element": (_most(elements), _at(elements))}
+    axes = tuple(range(error.ndim))
+    groups = {"row": axes[-1:]} | {f"slice of axis {k}": tuple(a for a in axes if a != k) for k in axes[:-1]}
+    for name, over in groups.items():
+        if not over:
+            continue
+        count = int(np.prod([error.shape[axis] for axis in over]))
+        means = np.sqrt(np.mean(excess, axis=over, keepdims=True)) / np.hypot(ROW, ELEMENT / np.sqrt(max(count, 1)))
+        found[name] = (_most(means), _worst_of(excess, means))
+    mean = float(np.sqrt(np.mean(excess))) if excess.size else 0.0
+    found["whole"] = (mean / np.hypot(WHOLE, ELEMENT / np.sqrt(max(error.size, 1))), _at(excess))
+    found |= _gains(got, exact, s, h)
+    return found
+
+
+def _worst_of(excess: Array, means: Array) -> tuple[int, ...]:
+    """The worst element of the worst group."""
+    group = means == _most(means)
+    return _at(np.where(group, excess, -1.0))
+
+
+def _gains(got: Array, exact: Array, s: Array, h: Array) -> Ratios:
+    """A common factor of the whole and of every slice: what is off from the rounded exact value, along that.
+
+    A rounding whose tie a loss decides says nothing, and is left out. Where few values are distinct their roundings are
+    not independent, and nothing can be said.
+    """
+    if exact.size < ENOUGH or np.unique(exact.ravel()[:: max(1, exact.size // ENOUGH)]).size < ENOUGH // 4:
+        return {}
+    apart = got.astype(np.float64) - rounded(exact, got.dtype).astype(np.float64)
+    apart = np.where(np.isfinite(apart), apart, 0.0)
+    apart = np.where((np.abs(got.astype(np.float64) - exact) <= h + 4 * s) & (s < h / 8), 0.0, apart)
+    along, granted, chance = apart * exact, (GAIN * s + COMMON * h) * np.abs(exact), np.square(apart * exact)
+    found: Ratios = {}
+    axes = tuple(range(exact.ndim))
+    groups = {"gain": axes} | {f"gain of axis {k}": tuple(a for a in axes if a != k) for k in axes}
+    for name, over in groups.items():
+        if not over or np.prod([exact.shape[axis] for axis in over]) < ENOUGH:
+            continue
+        limit = np.sum(granted, axis=over, keepdims=True) + DRAW * np.sqrt(np.sum(chance, axis=over, keepdims=True))
+        ratio = np.abs(np.sum(along, axis=over, keepdims=True)) / (limit + np.finfo(np.float64).tiny)
+        found[name] = (_most(ratio), _worst_of(np.abs(along), ratio))
+    return found
+
+
+_SAID = {
+    "element": "one element is off",
+    "row": "a row is off as a whole",
+    "whole": "the output is off as a whole",
+    "gain": "the output is off by a common factor",
+    "integer": "an integer is wrong",
+}
+
+
+def _message(
+    criterion: str, worst: float, place: tuple[int, ...], arrays: tuple[Array, ...], whole: float, floor: float
+) -> str:
+    wide, exact, s, h = (float(array[place]) for array in arrays)
+    kind, _, axis = criterion.partition(" of axis ")
+    said = _SAID.get(criterion) or (
+        f"the slice at {place[int(axis)]} of axis {axis} is off "
+        + ("as a whole" if kind == "slice" else "by a common factor")
+    )
+    times = f"{worst:.3g} times" if np.isfinite(worst) else "beyond all of"
+    return (
+        f"{said}, {times} what is allowed; {list(place)}: got {_digits(wide, exact)}, wanted {_digits(exact, wide)}, "
+        f"where the loss is {s:.3g} and a rounding {h:.3g} (error {whole:.2e} of the reference in root mean square, "
+        f"its precision costs {floor:.2e})"
+    )
+
+
+def _digits(value: float, other: float) -> str:
+    """As many digits as it takes to tell the two apart, at least six."""
+    for digits in range(6, 18):
+        if f"{value:.{digits}g}" != f"{other:.{digits}g}" or value == other:
+            return f"{value:.{digits}g}"
+    return f"{value:.17g}"
+
+
+MARGIN = 2.0
+"""The native reference has to reach no more than the limit over this."""
+WIDEST = 8.0
+OVERFLOWN = 0.5
+OTHERS = 0.001
+"""Shares of the elements of which nothing is asked: where the native reference overflows, or has another integer."""
+
+
+def fitted(native: Array, exact: Array, loss: Array) -> tuple[Array, float]:
+    """The loss with which the native reference passes with a margin, and how much larger it had to be made.
+
+    That is 1.0 where the analysis holds. It is for operations whose implementation loses more than a rounding or two.
+    """
     with np.errstate(invalid="ignore"):
-        wanted = row_rms(np.nan_to_num(exact_after - exact_before))
-        moved = row_rms(np.nan_to_num(after.astype(np.float64) - before.astype(np.float64)))
-    return int(np.sum((wanted > 20 * ROW * floor) & (moved < 0.1 * wanted)))
+        wide, exact = native.astype(np.float64), exact.astype(np.float64)
+        odd = ~np.isfinite(wide) & np.isfinite(exact)
+        if not is_float(native.dtype):
+            odd = np.abs(wide - exact) > np.floor(loss + 0.5)
+    if odd.size and odd.mean() > (OVERFLOWN if is_float(native.dtype) else OTHERS):
+        return loss, np.inf
+    loss, times = np.where(odd, np.inf, loss), 1.0
+    for _ in range(4):
+        reached = compare(native, exact, loss * times).worst * MARGIN
+        if reached <= 1.0:
+            break
+        times *= max(reached, 1.1)
+    return loss * times, times
+
+
+def insensitive(
+    before: Array,
+    after: Array,
+    exact_before: Array,
+    exact_after: Array,
+    loss: Array,
+) -> int:
+    """Rows that do not move although the reference moves by far more than its precision."""
+    if not is_float(before.dtype):
+        return 0
+    with np.errstate(invalid="ignore"):
+        wanted = row_rms(np.nan_to_num(exact_after - exact_before, posinf=0.0, neginf=0.0))
+        moved = row_rms(np.nan_to_num(after.astype(np.float64) - before.astype(np.float64), posinf=0.0, neginf=0.0))
+        floor = row_rms(np.nan_to_num(np.hypot(loss, half_unit(exact_after, after.dtype)), posinf=0.0))
+    return int(np.sum((wanted > 80 * floor) & (moved < 0.1 * wanted)))

@@ -54,6 +54,8 @@ class Artefact:
     """Digest of the file's reference, as a location-free exported program."""
     inputs_sha256: str
     """Digest of the file's input generator, likewise."""
+    output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
+    """How the program leaves each output on the chips, as ``Mesh.inputs``; None where it does not say."""
     jail: str
     """``""`` if the file-system jail held, else what is missing, in words."""
     seconds: float

@@ -1,0 +1,201 @@
+"""The work that a problem cannot avoid: what its reference multiplies, by dtype and precision, and what it touches.
+
+Found from the jaxpr. What is gathered or sliced from an input counts as what is taken, not as all of it, and an input
+that is updated in place as the update. A loop of unknown length counts once, so that all of it is a lower bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+PASSES = {"DEFAULT": 1, "HIGH": 3, "HIGHEST": 6}
+"""Passes of a bfloat16 matrix unit over a product of float32 operands."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What any program for a problem has to do, on all chips together."""
+
+    products: Mapping[str, int]
+    """FLOPs of products (two per multiplication) by what is multiplied: ``bf16``, ``int8``, ``int4``, ``f8``, ``f16``
+    or ``f32x1``, ``f32x3``, ``f32x6`` by passes; ``f32x6`` for ``HIGHEST``."""
+    input_bytes: tuple[int, ...]
+    """Bytes touched of each input."""
+    output_bytes: tuple[int, ...]
+    """Bytes written of each output."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.input_bytes) + sum(self.output_bytes)
+
+    def pass_flops(self, *, int8_speed: float = 1.0) -> float:
+        """FLOPs in passes of the bfloat16 unit: float32 by its passes, int8 at ``int8_speed`` times bfloat16's peak."""
+        each = {"f32x3": 3.0, "f32x6": 6.0, "int8": 1 / int8_speed, "int4": 1 / int8_speed}
+        return sum(each.get(kind, 1.0) * flops for kind, flops in self.products.items())
+
+
+def work_of(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Work:
+    """The work of ``function`` at ``avals``."""
+    jaxpr = jax.make_jaxpr(function)(*avals).jaxpr
+    count = _Count()
+    aliases: dict[Any, int] = {var: n for n, var in enumerate(jaxpr.invars)}
+    _walk(jaxpr, aliases, 1, count)
+    for var in jaxpr.outvars:  # handed through, so read as a whole
+        if not isinstance(var, core.Literal) and var in aliases and var not in count.updated:
+            count.everything.add(aliases[var])
+    sizes = [(_bytes(v.aval), math.prod(v.aval.shape)) for v in jaxpr.invars]
+    inputs = [
+        size if n in count.everything or not elements else min(size, count.taken.get(n, 0) * size // elements)
+        for n, (size, elements) in enumerate(sizes)
+    ]
+    outputs = [
+        min(_bytes(v.aval), 0 if isinstance(v, core.Literal) else count.updated.get(v, _bytes(v.aval)))
+        for v in jaxpr.outvars
+    ]
+    return Work(products=count.products, input_bytes=tuple(inputs), output_bytes=tuple(outputs))
+
+
+@dataclass(kw_only=True)
+class _Count:
+    products: dict[str, int] = field(default_factory=dict)
+    taken: dict[int, int] = field(default_factory=dict)
+    """Elements taken from an input by slices and gathers."""
+    everything: set[int] = field(default_factory=set)
+    """Inputs that something uses as a whole."""
+    updated: dict[Any, int] = field(default_factory=dict)
+    """Variables that are an input with some places written: the bytes of these."""
+
+
+def _bytes(aval: Any) -> int:
+    dtype = jnp.dtype(aval.dtype)
+    bits = 4 if dtype.name in ("int4", "uint4", "float4_e2m1fn") else 8 * dtype.itemsize
+    return -(-math.prod(aval.shape) * bits // 8)
+
+
+_SAME = frozenset("convert_element_type reshape transpose squeeze expand_dims copy stop_gradient rev".split())
+_TAKES = frozenset("slice dynamic_slice gather".split())
+_UPDATES = {"dynamic_update_slice": 1, "scatter": 2, "scatter-add": 2, "scatter_add": 2}
+
+
+def _walk(jaxpr: Any, aliases: dict[Any, int], times: int, count: _Count) -> list[Any]:
+    """Counts the equations. ``aliases``: variables that are an input, elements moved or converted at most."""
+
+    def alias(atom: Any) -> int | None:
+        return None if isinstance(atom, core.Literal) else aliases.get(atom)
+
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        inner = _inner(equation)
+        if inner:
+            _enter(equation, inner, aliases, times, count)
+            continue
+        if name in ("dot_general", "conv_general_dilated"):
+            kind, flops = _product(equation)
+            count.products[kind] = count.products.get(kind, 0) + times * flops
+        for place, atom in enumerate(equation.invars):
+            of = alias(atom)
+            if of is None:
+                continue
+            if name in _SAME:
+                aliases[equation.outvars[0]] = of
+            elif place == 0 and name in _TAKES:
+                taken = times * math.prod(equation.outvars[0].aval.shape)
+                count.taken[of] = count.taken.get(of, 0) + taken
+            elif place == 0 and name in _UPDATES:
+                update = equation.invars[_UPDATES[name]]
+                before = count.updated.get(atom, 0)
+                count.updated[equation.outvars[0]] = before + times * _bytes(update.aval)
+                aliases[equation.outvars[0]] = of
+                if "add" in name:
+                    count.taken[of] = count.taken.get(of, 0) + times * math.prod(update.aval.shape)
+            else:
+                count.everything.add(of)
+    return jaxpr.outvars
+
+
+def _inner(equation: Any) -> list[Any]:
+    """The jaxprs that an equation runs, each with its operands aligned to the end of its own."""
+    params = equation.params
+    if equation.primitive.name in _UPDATES or equation.primitive.name.startswith("scatter"):
+        return []
+    if equation.primitive.name == "while":
+        return [params["body_jaxpr"]]
+    if equation.primitive.name == "cond":
+        return list(params["branches"])
+    return [params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params][:1]
+
+
+def _enter(equation: Any, inner: Sequence[Any], aliases: dict[Any, int], times: int, count: _Count) -> None:
+    name = equation.primitive.name
+    often = times * (equation.params["length"] if name == "scan" else 1)
+    results = []
+    for closed in inner:
+        jaxpr = getattr(closed, "jaxpr", closed)
+        operands = equation.invars[-len(jaxpr.invars) :] if jaxpr.invars else []
+        own = _Count(updated={}) if len(inner) > 1 else count
+        inside = {
+            var: aliases[atom]
+            for var, atom in zip(jaxpr.invars, operands, strict=True)
+            if not isinstance(atom, core.Literal) and atom in aliases
+        }
+        if name == "scan":  # what it walks over is read once, whole
+            first = equation.params["num_consts"]
+            for var in jaxpr.invars[first:]:
+                if var in inside:
+                    count.everything.add(inside.pop(var))
+        _walk(jaxpr, inside, often, own)
+        results.append(own)
+        if name not in ("scan", "while", "cond"):
+            for outer, var in zip(equation.outvars, jaxpr.outvars, strict=True):
+                if not isinstance(var, core.Literal) and var in inside:
+                    aliases[outer] = inside[var]
+                    if var in own.updated:
+                        count.updated[outer] = own.updated[var]
+        else:
+            for var in jaxpr.outvars:
+                if not isinstance(var, core.Literal) and var in inside:
+                    own.everything.add(inside[var])
+    if len(inner) > 1:
+        _cheapest(results, count)
+
+
+def _cheapest(branches: Sequence[_Count], count: _Count) -> None:
+    """Of several branches the least of each."""
+    for kind in set.intersection(*(set(branch.products) for branch in branches)):
+        count.products[kind] = count.products.get(kind, 0) + min(branch.products[kind] for branch in branches)
+    count.everything |= set.intersection(*(branch.everything for branch in branches))
+
+
+def _product(equation: Any) -> tuple[str, int]:
+    a, b = (v.aval for v in equation.invars)
+    out = math.prod(equation.outvars[0].aval.shape)
+    if equation.primitive.name == "dot_general":
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        terms = math.prod(a.shape[axis] for axis in contracted)
+    else:
+        numbers = equation.params["dimension_numbers"]
+        terms = math.prod(b.shape) // b.shape[numbers.rhs_spec[0]]
+    return _kind(equation, a.dtype, b.dtype), 2 * out * terms
+
+
+def _kind(equation: Any, *dtypes: Any) -> str:
+    """By the wider operand: the matrix unit converts the other to it."""
+    name = max((jnp.dtype(dtype).name for dtype in dtypes), key=lambda n: (_bits(n), n))
+    if name == "float32":
+        asked = equation.params["precision"]
+        asked = asked[0] if isinstance(asked, tuple) else asked
+        return f"f32x{PASSES.get(getattr(asked, 'name', str(asked)), 1)}"
+    short = {"bfloat16": "bf16", "float16": "f16", "uint8": "int8", "uint4": "int4"}
+    return short.get(name, "f8" if name.startswith("float8") else name)
+
+
+def _bits(name: str) -> int:
+    digits = "".join(c for c in name.partition("_")[0] if c.isdigit())
+    return int(digits) if digits else 8
