@@ -1,0 +1,61 @@
+"""Honest: the gradient of layer normalisation for its input, float32."""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+KERNEL_NAME = "layernorm_backward"
+PROBLEM_DESCRIPTION = "gradient of layer normalisation, float32[256, 512]"
+
+N, D, B = 256, 512, 64
+
+
+def _row(width=D):
+    return pl.BlockSpec((B, width), lambda i: (i, 0))
+
+
+def _all(*shape):
+    return pl.BlockSpec(shape, lambda i: (0,) * len(shape))
+
+
+def _kernel(x, g, dy, dx):
+    c = x[...] - jnp.mean(x[...], axis=1, keepdims=True)
+    r = jax.lax.rsqrt(jnp.mean(c * c, axis=1, keepdims=True) + 1e-6)
+    n, d = c * r, dy[...] * g[...]
+    dx[...] = r * (d - jnp.mean(d, axis=1, keepdims=True) - n * jnp.mean(d * n, axis=1, keepdims=True))
+
+
+def kernel_fn(x, g, dy):
+    return pl.pallas_call(
+        _kernel,
+        out_shape=jax.ShapeDtypeStruct((N, D), jnp.float32),
+        grid=(N // B,),
+        in_specs=[_row(), _all(1, D), _row()],
+        out_specs=_row(),
+    )(x, g, dy)
+
+
+def _forward(x, g):
+    c = x - jnp.mean(x, axis=1, keepdims=True)
+    return c * jax.lax.rsqrt(jnp.mean(c * c, axis=1, keepdims=True) + 1e-6) * g
+
+
+def reference_fn(x, g, dy):
+    return jax.vjp(lambda x: _forward(x, g), x)[1](dy)[0]
+
+
+def generate_inputs(key):
+    a, b, c = jax.random.split(key, 3)
+    return (
+        jax.random.normal(a, (N, D), jnp.float32),
+        1 + 0.2 * jax.random.normal(b, (1, D), jnp.float32),
+        jax.random.normal(c, (N, D), jnp.float32),
+    )
+
+
+def compute_flops():
+    return 9 * N * D
+
+
+def get_tiling_meta():
+    return {"grid": [N // B], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

@@ -1,0 +1,62 @@
+"""Honest: layer normalisation with gain and bias, bfloat16 in and out, float32 inside."""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+KERNEL_NAME = "layernorm_gain"
+PROBLEM_DESCRIPTION = "layer normalisation of bfloat16[256, 1024] with gain and bias"
+
+N, D, B = 256, 1024, 64
+
+
+def _row(width=D):
+    return pl.BlockSpec((B, width), lambda i: (i, 0))
+
+
+def _all(*shape):
+    return pl.BlockSpec(shape, lambda i: (0,) * len(shape))
+
+
+def _normalise(x, g, b):
+    x = x.astype(jnp.float32)
+    c = x - jnp.mean(x, axis=1, keepdims=True)
+    n = c * jax.lax.rsqrt(jnp.mean(c * c, axis=1, keepdims=True) + 1e-6)
+    return (n * g.astype(jnp.float32) + b.astype(jnp.float32)).astype(jnp.bfloat16)
+
+
+def _kernel(x, g, b, o):
+    o[...] = _normalise(x[...], g[...], b[...])
+
+
+def kernel_fn(x, g, b):
+    return pl.pallas_call(
+        _kernel,
+        out_shape=jax.ShapeDtypeStruct((N, D), jnp.bfloat16),
+        grid=(N // B,),
+        in_specs=[_row(), _all(1, D), _all(1, D)],
+        out_specs=_row(),
+    )(x, g, b)
+
+
+def reference_fn(x, g, b):
+    x = x.astype(jnp.float32)
+    mean = x.mean(1, keepdims=True)
+    variance = x.var(1, keepdims=True)
+    y = (x - mean) / jnp.sqrt(variance + 1e-6) * g.astype(jnp.float32) + b.astype(jnp.float32)
+    return y.astype(jnp.bfloat16)
+
+
+def generate_inputs(key):
+    a, b, c = jax.random.split(key, 3)
+    gain = 1 + 0.2 * jax.random.normal(b, (1, D), jnp.float32)
+    bias = 0.1 * jax.random.normal(c, (1, D), jnp.bfloat16)
+    return jax.random.normal(a, (N, D), jnp.bfloat16), gain.astype(jnp.bfloat16), bias
+
+
+def compute_flops():
+    return 5 * N * D
+
+
+def get_tiling_meta():
+    return {"grid": [N // B], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}
