@@ -12,6 +12,8 @@ from typing import Any
 import jax
 from jax.extend import core
 
+from ratchet.candidate.rounding import ELEMENTWISE
+
 Axis = tuple[int, int]
 """(input, dimension)."""
 Labels = tuple[frozenset[Axis], ...]
@@ -61,7 +63,7 @@ def _step(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]
     rule = _RULES.get(name)
     if rule is not None:
         return rule(equation, labels, found)
-    if len(outs) == 1 and all(_spans(v.aval.shape, outs[0]) for v in equation.invars):
+    if name in ELEMENTWISE:
         here = [
             tuple(x if size > 1 else frozenset() for x, size in zip(one, v.aval.shape, strict=True))
             for one, v in zip(labels, equation.invars, strict=True)
@@ -71,11 +73,6 @@ def _step(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]
     for one in labels:  # not known: it may mix anything
         found.update(_union(*one))
     return [tuple(frozenset() for _ in shape) for shape in outs]
-
-
-def _spans(shape: Sequence[int], whole: Sequence[int]) -> bool:
-    """Whether an operand is taken element by element: it has the result's shape, or 1 for some of its dimensions."""
-    return not shape or (len(shape) == len(whole) and all(m in (1, n) for m, n in zip(shape, whole, strict=True)))
 
 
 def _scan(params: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:

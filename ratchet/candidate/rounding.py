@@ -157,11 +157,7 @@ def _rule(*names: str) -> Any:
 
 
 def _elementwise(equation: Any) -> bool:
-    shape = equation.outvars[0].aval.shape
-    if any(hasattr(p, "jaxpr") or hasattr(p, "eqns") for p in equation.params.values()):
-        return False
-    shapes = [a.aval.shape for a in equation.invars if a.aval.shape]
-    return all(len(s) == len(shape) and all(m in (1, n) for m, n in zip(s, shape, strict=True)) for s in shapes)
+    return equation.primitive.name in ELEMENTWISE
 
 
 # --- places: the same numbers elsewhere -----------------------------------------------------------
@@ -327,6 +323,15 @@ def _exponential(node: Node, inputs: list[Value]) -> Value:
     wide = jnp.expm1(spread)
     return replace(_own(node, out, jnp.square(_no_nan(out * wide)), inputs), spread=x.spread)
 
+
+ELEMENTWISE = frozenset(
+    "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp "
+    "convert_element_type cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt imag integer_pow is_finite "
+    "le lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma population_count pow real rem round "
+    "rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh xor "
+    "copy stop_gradient reduce_precision clz conj complex igamma igammac le_to lt_to eq_to".split()
+)
+"""Operations whose every element is of the elements at the same place."""
 
 _SMOOTH = frozenset(
     "log log1p expm1 tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh sqrt rsqrt cbrt logistic erf erfc "

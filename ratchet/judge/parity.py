@@ -80,9 +80,16 @@ def half_unit(exact: Array, dtype: Any) -> Array:
 
 
 def rounded(exact: Array, dtype: Any) -> Array:
-    """``exact`` rounded once, as ``dtype``. float16 and narrower go through float32, which holds all their ties."""
+    """``exact`` rounded once, as ``dtype``. Narrow ones go through a float32 rounded to odd."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return exact.astype(dtype)
+        if not is_float(dtype) or np.dtype(dtype).itemsize >= 4:
+            return exact.astype(dtype)
+        narrow = np.atleast_1d(exact.astype(np.float32))
+        back = narrow.astype(np.float64)
+        narrow = np.where(np.abs(back) > np.abs(exact), np.nextafter(narrow, np.float32(0)), narrow)
+        odd = np.isfinite(exact) & (narrow.astype(np.float64) != exact)
+        sticky = (narrow.view(np.int32) | odd.astype(np.int32)).view(np.float32)
+        return sticky.reshape(exact.shape).astype(dtype)
 
 
 def compare(got: Array, exact: Array, loss: Array) -> Comparison:
@@ -93,6 +100,8 @@ def compare(got: Array, exact: Array, loss: Array) -> Comparison:
       exact: The reference in float64 (integers and booleans as they are).
       loss: Per element, float64: see ``rounding.Value``. Infinite where nothing is asked.
     """
+    if not exact.size:
+        return Comparison(status=Status.PASS, worst=0.0, rms=0.0, floor_rms=0.0, message="it has no elements")
     wide, exact = got.astype(np.float64), exact.astype(np.float64)
     finite = np.isfinite(exact)
     bad = finite & ~np.isfinite(wide) & np.isfinite(loss)
@@ -113,8 +122,11 @@ def compare(got: Array, exact: Array, loss: Array) -> Comparison:
     error = np.where(~finite & np.isfinite(wide) & np.isfinite(loss), np.inf, error)
     s, h = np.where(asked, loss, 0.0), half_unit(clean, got.dtype)
     ratios = _integers(error, s) if not is_float(got.dtype) else _floats(got, clean, error, s, h)
-    criterion = max(ratios, key=lambda name: ratios[name][0])
-    worst, place = ratios[criterion]
+    worst = max(ratio for ratio, _ in ratios.values())
+    # One element that is off is said before what it does to its row.
+    local = ratios.get("element", (0.0, ()))[0] > 1
+    criterion = "element" if local else max(ratios, key=lambda name: ratios[name][0])
+    times, place = ratios[criterion]
     magnitude = float(np.sqrt(np.mean(clean**2))) + np.finfo(np.float64).tiny
     whole = float(np.sqrt(np.mean(error**2)))
     floor = float(np.sqrt(np.mean(np.square(s) + np.square(h) / 3)))
@@ -124,7 +136,7 @@ def compare(got: Array, exact: Array, loss: Array) -> Comparison:
         rms=whole / magnitude,
         floor_rms=floor / magnitude,
         criterion=criterion,
-        message=_message(criterion, worst, place, (wide, exact, s, h), whole / magnitude, floor / magnitude),
+        message=_message(criterion, times, place, (wide, exact, s, h), whole / magnitude, floor / magnitude),
     )
 
 

@@ -20,7 +20,7 @@ def arrays(rows=1024, width=128, dtype=BF16):
     return [generator(9).normal(size=(rows, width)).astype(dtype)]
 
 
-@pytest.mark.parametrize("make", [instances.probe, instances.mixed, instances.nudge])
+@pytest.mark.parametrize("make", [instances.probe, instances.mixed])
 def test_the_same_secret_gives_the_same_and_the_originals_stay(make):
     original = arrays()
     kept = original[0].copy()
@@ -32,7 +32,7 @@ def test_the_same_secret_gives_the_same_and_the_originals_stay(make):
     assert np.isfinite(first[0].astype(np.float32)).all()
 
 
-@pytest.mark.parametrize("make", [instances.probe, instances.mixed, instances.nudge])
+@pytest.mark.parametrize("make", [instances.probe, instances.mixed])
 def test_integers_stay_as_generated(make):
     lengths = np.arange(64, dtype=np.int32)
     assert make([lengths], generator())[0].tobytes() == lengths.tobytes()
@@ -67,19 +67,42 @@ def test_mixed_holds_every_structure():
     assert any(same), "equal rows"
 
 
-def test_a_nudge_is_one_unit_in_the_last_place():
-    (array,) = arrays()
-    (nudged,) = instances.nudge([array], generator())
-    moved = nudged != array
-    assert 0.05 < moved.mean() < 0.15
-    step = np.abs(nudged.view(np.int16).astype(int) - array.view(np.int16).astype(int))
-    assert set(np.unique(step)) == {0, 1}
+def test_a_probe_spikes_along_what_is_mixed():
+    array = np.ones((512, 64), np.float32)
+    (probed,) = instances.probe([array], generator(), axes=[[1]])
+    assert len(np.unique(np.argwhere(probed != array)[:, 1])) == instances.PROBED_ROWS
+    assert (probed != array).any(axis=1).all(), "every row has to notice"
+
+
+def test_stripes_are_beside_what_is_mixed_and_a_few_columns_dominate():
+    array = generator(9).normal(size=(64, 1024)).astype(np.float32)
+    (mixed,) = instances.mixed([array], generator(), [[1]])
+    size = np.sqrt(np.median(np.square(mixed.astype(np.float64)), axis=1))
+    assert (size == 0).any()
+    assert ((size > 0) & (size < 0.01)).any(), "a row made of tiny values alone: where an epsilon shows"
+    assert (size > instances.LARGE / 3).any()
+    columns = np.sqrt(np.mean(np.square(mixed[size > 0.1]), axis=0))
+    assert np.sum(columns > 3 * np.median(columns)) >= instances.PROBED_ROWS - 1
+
+
+def test_no_structure_makes_a_negative_zero():
+    (mixed,) = instances.mixed(arrays(rows=512), generator())
+    zeros = mixed.astype(np.float32) == 0
+    assert zeros.any()
+    assert not np.signbit(mixed.astype(np.float32)[zeros]).any()
+
+
+def test_tables_are_inputs_that_no_key_changes():
+    x, other, table = (np.full((8, 128), fill, np.float32) for fill in (1, 2, 3))
+    ids = np.arange(8, dtype=np.int32)
+    assert instances.tables([x, table, ids], [other, table, ids]) == [1]
+    assert instances.tables([table], [table]) == [], "nothing would be left to change"
 
 
 @given(shape=st.lists(st.integers(1, 9), min_size=0, max_size=4), seed=st.integers(0, 99))
 def test_any_shape(shape, seed):
     original = [np.ones(shape, np.float32), np.ones(shape, np.int8)]
-    for make in (instances.probe, instances.mixed, instances.nudge):
+    for make in (instances.probe, instances.mixed):
         for before, after in zip(original, make(original, generator(seed)), strict=True):
             assert (after.shape, after.dtype) == (before.shape, before.dtype)
 

@@ -1,0 +1,36 @@
+"""Honest: two arrays beside each other, padded with zeros below."""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+KERNEL_NAME = "pad_concat"
+PROBLEM_DESCRIPTION = "concatenation of float32[120, 128] twice, padded"
+
+N, D = 120, 128
+
+
+def _kernel(x, y, o):
+    o[...] = jnp.zeros_like(o)
+    o[:N, :D] = x[...]
+    o[:N, D:] = y[...]
+
+
+def kernel_fn(x, y):
+    return pl.pallas_call(_kernel, out_shape=jax.ShapeDtypeStruct((N + 8, 2 * D), jnp.float32))(x, y)
+
+
+def reference_fn(x, y):
+    return jnp.pad(jnp.concatenate([x, y], axis=1), ((0, 8), (0, 0)))
+
+
+def generate_inputs(key):
+    return tuple(jax.random.normal(part, (N, D), jnp.float32) for part in jax.random.split(key))
+
+
+def compute_flops():
+    return 1
+
+
+def get_tiling_meta():
+    return {"grid": [1], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}
