@@ -51,7 +51,7 @@ FUNCTIONS = {
     "logsumexp": (lambda x: jax.nn.logsumexp(x, axis=1), X),
     "gelu": (jax.nn.gelu, X),
     "recurrence": (recurrence, X),
-    "gradient": (lambda x: jax.grad(lambda x: jnp.sum(norm(x) ** 3))(x), X),
+    "gradient": (jax.grad(lambda x: jnp.sum(norm(x) ** 3)), X),
     "sequential sum": (sequential, X),
     "fourier": (lambda x: jnp.abs(jnp.fft.rfft(x, axis=1)), X),
     "segments": (lambda x, ids: jax.ops.segment_sum(x, ids, 8), X, RNG.integers(0, 8, 128).astype(np.int32)),

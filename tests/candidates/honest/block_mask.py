@@ -51,7 +51,7 @@ def reference_fn(x, mask, w):
 
 def generate_inputs(key):
     a, b, c = jax.random.split(key, 3)
-    mask = jax.random.bernoulli(c, 0.3, (M, K)).astype(jnp.int32).at[:B, :B].set(0)
+    mask = jax.random.bernoulli(c, 0.3, (M, K)).astype(jnp.int32).at[:B, B:].set(0)
     return jax.random.normal(a, (M, K), jnp.bfloat16), mask, jax.random.normal(b, (K, N), jnp.bfloat16)
 
 
