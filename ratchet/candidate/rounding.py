@@ -334,8 +334,8 @@ ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp "
     "convert_element_type cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt imag integer_pow "
     "is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma population_count pow "
-    "real rem round rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh xor "
-    "copy stop_gradient reduce_precision clz conj complex igamma igammac le_to lt_to eq_to".split()
+    "real rem round rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub "
+    "tan tanh xor copy stop_gradient reduce_precision clz conj complex igamma igammac le_to lt_to eq_to".split()
 )
 """Operations whose every element is of the elements at the same place."""
 
