@@ -485,7 +485,7 @@ def _product(node: Node, inputs: list[Value]) -> Value | list[Value]:
         count = b.v.size // b.v.shape[features]
     each, beside = _accumulated(out, count)
     a2, b2 = jnp.square(a.v), jnp.square(b.v)
-    bind = partial(_in_float32, node, [_largest_square(x.v) for x in (a, b)])
+    bind = partial(_in_float32, node, _largest_squares(node, (a, b)))
     plain = [x.s is None and x.eps <= EPS32 for x in (a, b)]
     own = (RMS * EPS32) ** 2
     if all(plain):
@@ -503,16 +503,25 @@ def _product(node: Node, inputs: list[Value]) -> Value | list[Value]:
     return replace(found, spread=False)
 
 
-def _largest_square(v: Any) -> Any:
-    size = jnp.square(jnp.maximum(jnp.max(v, initial=0.0), -jnp.min(v, initial=0.0)))
-    return jnp.where(jnp.isfinite(size) & (size > 1e-300), size, 1.0)
+def _largest_squares(node: Node, values: Sequence[Value]) -> list[Any]:
+    """Of both operands: per row of a product (all that is not summed over), at the rank of the operand."""
+    axes: tuple[Any, ...] = (None, None)
+    if node.name == "dot_general":
+        axes = node.params["dimension_numbers"][0]
+    found = []
+    for x, over in zip(values, axes, strict=True):
+        largest, least = (f(x.v, axis=over, keepdims=True, initial=0.0) for f in (jnp.max, jnp.min))
+        size = jnp.square(jnp.maximum(largest, -least))
+        found.append(jnp.where(jnp.isfinite(size) & (size > 1e-300), size, 1.0))
+    return found
 
 
 def _in_float32(node: Node, sizes: Sequence[Any], *arrays: Any) -> Any:
-    """A product of squares: in float32 it takes half the time and memory. Scaled by ``sizes``, so that it can."""
+    """A product of squares: in float32 it takes half the time and memory. Rows are scaled, so that none vanishes."""
     narrow = [(x / size).astype(jnp.float32) for x, size in zip(arrays, sizes, strict=True)]
     params = dict(node.params) | {"preferred_element_type": jnp.dtype("float32")}
-    return node.equation.primitive.bind(*narrow, **params).astype(jnp.float64) * (sizes[0] * sizes[1])
+    found = node.equation.primitive.bind(*narrow, **params).astype(jnp.float64)
+    return found * (node.bind(*sizes) if node.name == "dot_general" else jnp.squeeze(sizes[0]) * jnp.squeeze(sizes[1]))
 
 
 def _operand(node: Node, x: Value, number: int) -> Value:

@@ -97,6 +97,14 @@ def test_a_product_loses_what_its_precision_asks_for(precision, eps):
     assert 0.1 * eps < np.median(loss / typical) < 4 * eps
 
 
+def test_rows_of_any_size_have_a_loss_of_their_own_size():
+    size = 10.0 ** np.arange(0, -128, -1)
+    rows = np.repeat(size[:30, None] ** 1.0, 256, axis=1).astype(np.float32) * X[:30]
+    _, (loss,) = analysed(lambda x, w: jnp.dot(x, w, precision="highest"), rows, W)
+    ratio = np.median(loss, axis=1) / size[:30]
+    assert ratio.max() < 2 * ratio.min()
+
+
 def test_narrow_values_in_a_wide_dtype_lose_nothing_in_a_product():
     _, (loss,) = analysed(lambda x, w: jnp.dot(x.astype(jnp.float32), w.astype(jnp.float32)), B, W.astype(jnp.bfloat16))
     assert np.median(loss) < 2.0**-16 * 16

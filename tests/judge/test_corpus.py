@@ -1,0 +1,35 @@
+"""Ordinary operators are not refused, and their subtly wrong variants are: the corpus of ``benchmarks.margins``."""
+
+import math
+
+import jax
+import pytest
+
+from benchmarks import margins
+
+HONEST = {path.stem: path.read_text() for path in sorted((margins.CANDIDATES / "honest").glob("*.py"))}
+WRONG = margins.variants()
+QUICK = ("int4_dequantise", "layernorm_gain", "quantise_int8", "rmsnorm_gain")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in HONEST])
+def test_the_honest_pass_with_a_margin_and_the_wrong_do_not(name):
+    if '"mesh"' in HONEST[name] and len(jax.devices("cpu")) < 4:
+        pytest.skip("needs four devices: python -m benchmarks.margins has them")
+    artefact, problem = margins.examined(HONEST[name])
+    asked = margins.Asked(problem, secrets=1)
+    assert asked.rounded() <= 0.5
+    assert asked.native()[0] <= 0.5
+    reached, where = asked.kernel(artefact.program)
+    assert max(reached) <= 1, where
+    for variant, (of, edits) in WRONG.items():
+        if of == name:
+            spoiled, _ = margins.examined(margins.edited(HONEST[name], edits), freeze=False)
+            reached, where = asked.kernel(spoiled.program)
+            assert min(reached) > 1, f"{variant}: {where}"
+            assert not math.isnan(min(reached))
+
+
+def test_every_variant_is_of_a_kernel_and_changes_it():
+    for of, edits in WRONG.values():
+        assert margins.edited(HONEST[of], edits) != HONEST[of]
