@@ -99,25 +99,29 @@ def _walk(jaxpr: Any, aliases: dict[Any, int], times: int, count: _Count) -> lis
         if name in ("dot_general", "conv_general_dilated"):
             kind, flops = _product(equation)
             count.products[kind] = count.products.get(kind, 0) + times * flops
-        for place, atom in enumerate(equation.invars):
-            of = alias(atom)
-            if of is None:
-                continue
-            if name in _SAME:
-                aliases[equation.outvars[0]] = of
-            elif place == 0 and name in _TAKES:
-                taken = times * math.prod(equation.outvars[0].aval.shape)
-                count.taken[of] = count.taken.get(of, 0) + taken
-            elif place == 0 and name in _UPDATES:
-                update = equation.invars[_UPDATES[name]]
-                before = count.updated.get(atom, 0)
-                count.updated[equation.outvars[0]] = before + times * _bytes(update.aval)
-                aliases[equation.outvars[0]] = of
-                if "add" in name:
-                    count.taken[of] = count.taken.get(of, 0) + times * math.prod(update.aval.shape)
-            else:
-                count.everything.add(of)
+        for place, of in enumerate(map(alias, equation.invars)):
+            if of is not None:
+                _use(equation, place, of, aliases, times, count)
     return jaxpr.outvars
+
+
+def _use(equation: Any, place: int, of: int, aliases: dict[Any, int], times: int, count: _Count) -> None:  # noqa: PLR0917
+    """One operand that is input ``of``."""
+    name, atom = equation.primitive.name, equation.invars[place]
+    if name in _SAME:
+        aliases[equation.outvars[0]] = of
+    elif place == 0 and name in _TAKES:
+        taken = times * math.prod(equation.outvars[0].aval.shape)
+        count.taken[of] = count.taken.get(of, 0) + taken
+    elif place == 0 and name in _UPDATES:
+        update = equation.invars[_UPDATES[name]]
+        before = count.updated.get(atom, 0)
+        count.updated[equation.outvars[0]] = before + times * _bytes(update.aval)
+        aliases[equation.outvars[0]] = of
+        if "add" in name:
+            count.taken[of] = count.taken.get(of, 0) + times * math.prod(update.aval.shape)
+    else:
+        count.everything.add(of)
 
 
 def _inner(equation: Any) -> list[Any]:
@@ -145,23 +149,19 @@ def _enter(equation: Any, inner: Sequence[Any], aliases: dict[Any, int], times: 
             for var, atom in zip(jaxpr.invars, operands, strict=True)
             if not isinstance(atom, core.Literal) and atom in aliases
         }
-        if name == "scan":  # what it walks over is read once, whole
-            first = equation.params["num_consts"]
-            for var in jaxpr.invars[first:]:
-                if var in inside:
-                    count.everything.add(inside.pop(var))
+        walked = jaxpr.invars[equation.params["num_consts"] :] if name == "scan" else []
+        count.everything.update(inside.pop(var) for var in walked if var in inside)  # read once, whole
         _walk(jaxpr, inside, often, own)
         results.append(own)
-        if name not in ("scan", "while", "cond"):
-            for outer, var in zip(equation.outvars, jaxpr.outvars, strict=True):
-                if not isinstance(var, core.Literal) and var in inside:
-                    aliases[outer] = inside[var]
-                    if var in own.updated:
-                        count.updated[outer] = own.updated[var]
-        else:
-            for var in jaxpr.outvars:
-                if not isinstance(var, core.Literal) and var in inside:
-                    own.everything.add(inside[var])
+        for outer, var in zip(equation.outvars, jaxpr.outvars, strict=name not in ("scan", "while", "cond")):
+            if isinstance(var, core.Literal) or var not in inside:
+                continue
+            if name in ("scan", "while", "cond"):
+                own.everything.add(inside[var])
+                continue
+            aliases[outer] = inside[var]
+            if var in own.updated:
+                count.updated[outer] = own.updated[var]
     if len(inner) > 1:
         _cheapest(results, count)
 

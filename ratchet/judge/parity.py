@@ -136,7 +136,7 @@ def compare(got: Array, exact: Array, loss: Array) -> Comparison:
         rms=whole / magnitude,
         floor_rms=floor / magnitude,
         criterion=criterion,
-        message=_message(criterion, times, place, (wide, exact, s, h), whole / magnitude, floor / magnitude),
+        message=_message(criterion, times, place, (wide, exact, s, h), (whole / magnitude, floor / magnitude)),
     )
 
 
@@ -217,7 +217,7 @@ _SAID = {
 
 
 def _message(
-    criterion: str, worst: float, place: tuple[int, ...], arrays: tuple[Array, ...], whole: float, floor: float
+    criterion: str, worst: float, place: tuple[int, ...], arrays: tuple[Array, ...], costs: tuple[float, float]
 ) -> str:
     wide, exact, s, h = (float(array[place]) for array in arrays)
     kind, _, axis = criterion.partition(" of axis ")
@@ -228,8 +228,8 @@ def _message(
     times = f"{worst:.3g} times" if np.isfinite(worst) else "beyond all of"
     return (
         f"{said}, {times} what is allowed; {list(place)}: got {_digits(wide, exact)}, wanted {_digits(exact, wide)}, "
-        f"where the loss is {s:.3g} and a rounding {h:.3g} (error {whole:.2e} of the reference in root mean square, "
-        f"its precision costs {floor:.2e})"
+        f"where the loss is {s:.3g} and a rounding {h:.3g} (error {costs[0]:.2e} of the reference in root mean square, "
+        f"its precision costs {costs[1]:.2e})"
     )
 
 
