@@ -29,7 +29,7 @@ os.environ["XLA_FLAGS"] = " ".join(
 
 import numpy as np
 
-from benchmarks.table import show
+from benchmarks.lib.table import show
 from ratchet.candidate import problem as problems
 from ratchet.candidate import room, worker
 from ratchet.judge import instances, parity

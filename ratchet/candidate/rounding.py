@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -485,43 +484,21 @@ def _product(node: Node, inputs: list[Value]) -> Value | list[Value]:
         count = b.v.size // b.v.shape[features]
     each, beside = _accumulated(out, count)
     a2, b2 = jnp.square(a.v), jnp.square(b.v)
-    bind = partial(_in_float32, node, _largest_squares(node, (a, b)))
     plain = [x.s is None and x.eps <= EPS32 for x in (a, b)]
     own = (RMS * EPS32) ** 2
     if all(plain):
-        squares = (2 * own + each) * (terms := bind(a2, b2))
+        squares = (2 * own + each) * (terms := node.bind(a2, b2))
     elif plain[1]:
-        squares = bind(_var(a) + (own + each) * a2, b2)
+        squares = node.bind(_var(a) + (own + each) * a2, b2)
     elif plain[0]:
-        squares = bind(a2, _var(b) + (own + each) * b2)
+        squares = node.bind(a2, _var(b) + (own + each) * b2)
     else:
-        squares = bind(_var(a) + each * a2, b2) + bind(a2, _var(b))
+        squares = node.bind(_var(a) + each * a2, b2) + node.bind(a2, _var(b))
     found = _own(node, out, squares + beside, inputs)
     narrow = max(eps_of(v.aval.dtype) for v in node.equation.invars)
     if all(plain) and narrow > EPS32:
         return replace(found, early=2 * (RMS * narrow) ** 2 * terms, spread=False)
     return replace(found, spread=False)
-
-
-def _largest_squares(node: Node, values: Sequence[Value]) -> list[Any]:
-    """Of both operands: per row of a product (all that is not summed over), at the rank of the operand."""
-    axes: tuple[Any, ...] = (None, None)
-    if node.name == "dot_general":
-        axes = node.params["dimension_numbers"][0]
-    found = []
-    for x, over in zip(values, axes, strict=True):
-        largest, least = (f(x.v, axis=over, keepdims=True, initial=0.0) for f in (jnp.max, jnp.min))
-        size = jnp.square(jnp.maximum(largest, -least))
-        found.append(jnp.where(jnp.isfinite(size) & (size > 1e-300), size, 1.0))
-    return found
-
-
-def _in_float32(node: Node, sizes: Sequence[Any], *arrays: Any) -> Any:
-    """A product of squares: in float32 it takes half the time and memory. Rows are scaled, so that none vanishes."""
-    narrow = [(x / size).astype(jnp.float32) for x, size in zip(arrays, sizes, strict=True)]
-    params = dict(node.params) | {"preferred_element_type": jnp.dtype("float32")}
-    found = node.equation.primitive.bind(*narrow, **params).astype(jnp.float64)
-    return found * (node.bind(*sizes) if node.name == "dot_general" else jnp.squeeze(sizes[0]) * jnp.squeeze(sizes[1]))
 
 
 def _operand(node: Node, x: Value, number: int) -> Value:
