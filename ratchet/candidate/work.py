@@ -105,7 +105,7 @@ def _walk(jaxpr: Any, aliases: dict[Any, int], times: int, count: _Count) -> lis
     return jaxpr.outvars
 
 
-def _use(equation: Any, place: int, of: int, aliases: dict[Any, int], times: int, count: _Count) -> None:  # noqa: PLR0917
+def _use(equation: Any, place: int, of: int, aliases: dict[Any, int], times: int, count: _Count) -> None:
     """One operand that is input ``of``."""
     name, atom = equation.primitive.name, equation.invars[place]
     if name in _SAME:

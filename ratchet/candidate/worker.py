@@ -27,8 +27,7 @@ from jax import export
 from ratchet.candidate import contract
 from ratchet.candidate import mesh as meshes
 from ratchet.candidate.axes import mixed_axes
-from ratchet.candidate.lines import keep_lines_apart
-from ratchet.candidate.platforms import GPU_KERNELS
+from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_of
 from ratchet.candidate.problem import specs
 from ratchet.candidate.promote import with_losses
 from ratchet.candidate.work import work_of
