@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -36,6 +37,7 @@ def blame(record: Record, shares: Mapping[str, Shares], links: Sequence[LinkUse]
             kinds,
             cycles=record.cycles,
             executions=executions,
+            hbm_cycles=math.ceil(record.memory.hbm_busy_cycles),
             link_wait_cycles=record.memory.remote_wait_cycles,
             link_busy_cycles=max((link.busy_cycles for link in links), default=0),
         ),

@@ -1,15 +1,16 @@
 """Losses: what costs time, most of it first, and what the run would take at best without it. Pure.
 
 One rule gives every ceiling: the cycles that are blamed on the loss vanish, but no region gets shorter than what its
-other resources need (its matrix products, its stores, its transfers…), waits included. What is left is optimistic: it
-takes the rest to fit together as well as before.
+other resources need (its matrix products, its stores, its transfers…), waits included, and the run no shorter than what
+HBM, the links, the matrix units and the store slot need for all of it. What is left is optimistic: it takes the rest to
+fit together as well as before.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ratchet.account.stalls import UNKNOWN
@@ -21,6 +22,7 @@ from ratchet.values.loss import (
     LinkWaits,
     Loss,
     MatrixBound,
+    NothingLeft,
     Outside,
     Spills,
     Stalls,
@@ -34,6 +36,8 @@ LEAST_SHARE = 0.005
 """Losses below this share of the run are left out."""
 CROWDED = 0.4
 """From this share of a kernel's cycles on, a unit that is no matrix unit counts as a loss of its own."""
+NEAR = 0.05
+"""A run that takes at most this share of its time longer than one resource needs has nothing left to gain."""
 SATURATED = 0.8
 """From this share of its time busy on, HBM or a link is waited for because of its bandwidth."""
 RARE = 0.01
@@ -49,27 +53,33 @@ def losses(
     *,
     cycles: int,
     executions: Mapping[Place, int],
+    hbm_cycles: int = 0,
     link_wait_cycles: int = 0,
     link_busy_cycles: int = 0,
 ) -> tuple[Loss, ...]:
     """Everything that costs at least half a percent, largest first; what bounds the kernels comes last.
+
+    Where nothing is left to gain, ``NothingLeft`` comes before all of them.
 
     Args:
         regions: of :func:`ratchet.account.regions.regions`.
         kinds: of :func:`ratchet.account.blame.step_kinds`.
         cycles: of the whole run.
         executions: how often each op outside kernels ran, by its place.
+        hbm_cycles: for which HBM carried bytes, kernels and all else.
         link_wait_cycles: of the run, in which traffic between chips was waited for.
         link_busy_cycles: for which the busiest link between chips carried bytes.
     """
-    run = _Run(regions=regions, cycles=cycles)
-    every = [loss for loss in run.kernel_losses(kinds) if loss is not None]
+    run = _Run(regions=regions, cycles=cycles, hbm_cycles=hbm_cycles, link_cycles=link_busy_cycles)
+    every: list[Loss] = [loss for loss in run.kernel_losses(kinds) if loss is not None]
     every += [_outside(line, cycles, executions.get(line.place, 1)) for line in run.outside]
     if link_wait_cycles:
         every.append(_link_waits(link_wait_cycles, link_busy_cycles / cycles, cycles))
-    every = [loss for loss in every if loss.cycles >= LEAST_SHARE * cycles]
-    bound = run.bound()
-    return (*sorted(every, key=lambda loss: -loss.cycles), *((bound,) if bound else ()))
+    every = [run.reachable(loss) for loss in every]
+    every = sorted((loss for loss in every if loss.cycles >= LEAST_SHARE * cycles), key=lambda loss: -loss.cycles)
+    ends = (run.nothing_left(every[0].cycles if every else 0), run.bound())
+    first, last = ((loss,) if loss else () for loss in ends)
+    return (*first, *every, *last)
 
 
 def _outside(line: LineCost, cycles: int, executions: int) -> Outside:
@@ -98,6 +108,8 @@ class _Run:
 
     regions: Sequence[RegionCost]
     cycles: int
+    hbm_cycles: int
+    link_cycles: int
 
     @cached_property
     def kernels(self) -> Sequence[RegionCost]:
@@ -111,6 +123,32 @@ class _Run:
     def kernel_cycles(self) -> int:
         """At least 1: shares are of it."""
         return max(1, sum(region.cycles for region in self.kernels))
+
+    @cached_property
+    def needs(self) -> Mapping[str, int]:
+        """Cycles for which each resource is needed that no other order of the same work relieves."""
+        needed = {unit: sum(r.busy_cycles[unit] for r in self.kernels) for unit in ("HBM", "MXU", "VSTORE")}
+        needed["HBM"] = max(needed["HBM"], self.hbm_cycles)
+        needed["links"] = self.link_cycles
+        return {unit: min(cycles, self.cycles) for unit, cycles in needed.items()}
+
+    def reachable(self, loss: Loss) -> Loss:
+        """The loss with a ceiling that is no lower than ``needs``, less what would go with the loss itself."""
+        needs = dict(self.needs)
+        if isinstance(loss, Spills):
+            needs["VSTORE"] -= self._issues("SPILL")
+        if isinstance(loss, Outside):
+            needs["HBM"] = sum(region.busy_cycles["HBM"] for region in self.kernels)
+        ceiling = max(loss.ceiling_cycles, *needs.values())
+        return replace(loss, cycles=self.cycles - ceiling, ceiling_cycles=ceiling)
+
+    def nothing_left(self, largest: int) -> NothingLeft | None:
+        """``largest``: what the largest loss costs; 0 where none is worth a line."""
+        unit, needed = max(self.needs.items(), key=lambda item: item[1])
+        saturated = max(largest, self.cycles - needed) <= NEAR * self.cycles
+        if not self.kernels or (largest and not saturated):
+            return None
+        return NothingLeft(cycles=self.cycles - needed, ceiling_cycles=needed, unit=unit, saturated=saturated)
 
     def kernel_losses(self, kinds: Sequence[StepKind]) -> Iterator[Loss | None]:
         yield self.waits()

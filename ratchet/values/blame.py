@@ -89,4 +89,4 @@ class Blame:
     steps: tuple[StepKind, ...]
     """Costliest first; rare ones are put together in a last one without a ``kernel``."""
     losses: tuple[Loss, ...]
-    """Largest first; what bounds the kernels last."""
+    """Largest first; ``NothingLeft`` before all of them, what bounds the kernels last."""

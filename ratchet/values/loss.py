@@ -23,6 +23,7 @@ class LossKind(Enum):
     OUTSIDE = "outside"
     LINKS = "links"
     BOUND = "bound"
+    NOTHING_LEFT = "nothing left"
 
 
 class WaitCause(Enum):
@@ -39,7 +40,8 @@ class _Ceiling:
     cycles: int
     """What removing the loss would save at best: the run's cycles less ``ceiling_cycles``."""
     ceiling_cycles: int
-    """The run at best if this alone were gone."""
+    """The run at best if this alone were gone: never less than what HBM, the links, the matrix units or the store slot
+    need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,4 +148,15 @@ class MatrixBound(_Ceiling):
     kind: ClassVar = LossKind.BOUND
 
 
-Loss = Waits | Stalls | Spills | IdleSteps | CrowdedUnit | Outside | LinkWaits | MatrixBound
+@dataclass(frozen=True, kw_only=True)
+class NothingLeft(_Ceiling):
+    """The run takes hardly longer than one resource needs, or no loss is worth a line. Comes first where it is true."""
+
+    kind: ClassVar = LossKind.NOTHING_LEFT
+    unit: str
+    """What is needed longest: ``HBM``, ``MXU``, ``VSTORE`` or ``links``, for ``ceiling_cycles``."""
+    saturated: bool
+    """Whether the run takes hardly longer than that; else there is room, and nothing that costs a line is in it."""
+
+
+Loss = Waits | Stalls | Spills | IdleSteps | CrowdedUnit | Outside | LinkWaits | MatrixBound | NothingLeft

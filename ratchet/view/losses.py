@@ -11,6 +11,7 @@ from ratchet.values.loss import (
     LinkWaits,
     Loss,
     MatrixBound,
+    NothingLeft,
     Outside,
     Spills,
     Stalls,
@@ -49,6 +50,13 @@ _WAIT_CAUSES = {
     WaitCause.BANDWIDTH: "HBM bandwidth: read less, or read it once",
     WaitCause.LATENCY: "latency, not bandwidth: fewer, larger or more deeply buffered copies would hide it",
 }
+_RESOURCES = {
+    "HBM": ("HBM", "fewer bytes from and to it"),
+    "MXU": ("the matrix units", "fewer or cheaper products"),
+    "VSTORE": ("the vector-store slot", "fewer stores"),
+    "links": ("the busiest link between chips", "fewer bytes on it"),
+}
+"""By ``NothingLeft.unit``: its name, and what would relieve it."""
 _LINK_CAUSES = {
     WaitCause.BANDWIDTH: "bandwidth of the links",
     WaitCause.LATENCY: "hops and the other chips' pace",
@@ -82,7 +90,7 @@ class _Words:
                 return self._outside(loss)
             case LinkWaits():
                 return self._link_waits(loss)
-            case MatrixBound():
+            case MatrixBound() | NothingLeft():
                 return self._bound(loss)
         assert_never(loss)
 
@@ -140,11 +148,20 @@ class _Words:
             f"(busiest link {_percent(loss.busiest_link_share)} busy): {_LINK_CAUSES[loss.cause]}"
         )
 
-    def _bound(self, loss: MatrixBound) -> str:
+    def _bound(self, loss: MatrixBound | NothingLeft) -> str:
+        if isinstance(loss, NothingLeft):
+            return self._nothing_left(loss)
         return (
             f"the matrix products alone need {self._ms(loss.ceiling_cycles)}: the busiest matrix unit is occupied "
             f"{self._share(loss.ceiling_cycles)} of the time"
         )
+
+    def _nothing_left(self, loss: NothingLeft) -> str:
+        name, less = _RESOURCES[loss.unit]
+        busy = f"{name} for {self._share(loss.ceiling_cycles)} of the time"
+        if not loss.saturated:
+            return f"nothing left: no loss costs half a percent of the run, which needs {busy}"
+        return f"nothing left: the run needs {busy}, so only {less} would make it faster"
 
     def _at_best(self, loss: Loss) -> str:
         return f"at best {self._ms(loss.ceiling_cycles)}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from ratchet.values import SCHEMA_VERSION, Row, Samples, Step, Timeline, Verdict
 from ratchet.values.blame import Blame, LineCost
-from ratchet.values.loss import IdleSteps, LinkWaits, Loss, MatrixBound, Spills, Stalls, UnitStall, Waits
+from ratchet.values.loss import IdleSteps, LinkWaits, Loss, MatrixBound, NothingLeft, Spills, Stalls, UnitStall, Waits
 from ratchet.values.omission import Omission, Unmodelled
 from ratchet.values.place import Code, SourceLine
 from ratchet.values.status import Status
@@ -142,7 +142,7 @@ def _loss(loss: Loss) -> dict[str, Any]:
     numbers: dict[str, Any] = {"kind": loss.kind.value} | _numbers(loss)
     if isinstance(loss, Stalls):
         numbers["units"] = [_numbers(stall) | {"where": where(stall.place)} for stall in loss.units]
-    elif not isinstance(loss, Spills | IdleSteps | LinkWaits | MatrixBound):
+    elif not isinstance(loss, Spills | IdleSteps | LinkWaits | MatrixBound | NothingLeft):
         numbers["where"] = where(loss.place)
     if isinstance(loss, Waits | LinkWaits):
         numbers["cause"] = loss.cause.value

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
+import pytest
+
 from ratchet.account.losses import LEAST_SHARE, losses
 from ratchet.chips.units import CAPACITY
 from ratchet.values.blame import LineCost, RegionCost, StepKind
@@ -12,7 +14,10 @@ from ratchet.values.loss import (
     CrowdedUnit,
     IdleSteps,
     LinkWaits,
+    Loss,
+    LossKind,
     MatrixBound,
+    NothingLeft,
     Outside,
     Spills,
     Stalls,
@@ -61,6 +66,7 @@ def outside(*lines: LineCost) -> RegionCost:
     return replace(kernel(lines), kernel="", name="outside", cycles=cycles, busy_cycles={})
 
 
+COPY = Op(name="copy.1", opcode="copy")
 L = TypeVar("L")
 
 
@@ -149,10 +155,9 @@ def test_idle_steps_are_those_of_a_kernel_that_works_in_others() -> None:
 
 
 def test_what_is_outside_is_a_loss_by_itself() -> None:
-    copy = Op(name="copy.1", opcode="copy")
-    run = (kernel((line(NEAR, 800),)), outside(line(copy, 200, wait_cycles=200)))
+    run = (kernel((line(NEAR, 800),)), outside(line(COPY, 200, wait_cycles=200)))
     assert one(Outside, *run, executions=3) == Outside(
-        cycles=200, ceiling_cycles=800, place=copy, executions=3, waiting=True
+        cycles=200, ceiling_cycles=800, place=COPY, executions=3, waiting=True
     )
 
 
@@ -162,9 +167,56 @@ def test_losses_are_sorted_the_bound_comes_last_and_small_ones_are_left_out() ->
         kernel((line(NEAR, 600, wait_cycles=300), line(FAR, 300)), MXU=90),
         outside(line(Op(name="a", opcode="copy"), 100 - small), line(Code.TOP_LEVEL, small)),
     ]
-    found = losses(regions, (), cycles=CYCLES, executions={}, link_wait_cycles=250, link_busy_cycles=900)
+    found = losses(regions, (), cycles=CYCLES, executions={}, link_wait_cycles=250, link_busy_cycles=700)
     assert [type(loss) for loss in found] == [Waits, LinkWaits, Outside, MatrixBound]
     assert found[1] == LinkWaits(
-        cycles=250, ceiling_cycles=750, wait_cycles=250, busiest_link_share=0.9, cause=WaitCause.BANDWIDTH
+        cycles=250, ceiling_cycles=750, wait_cycles=250, busiest_link_share=0.7, cause=WaitCause.LATENCY
     )
     assert found[3] == MatrixBound(cycles=0, ceiling_cycles=90)
+
+
+def found_in(*regions: RegionCost, **resources: int) -> tuple[Loss, ...]:
+    return losses(regions, (), cycles=sum(region.cycles for region in regions), executions={}, **resources)
+
+
+BUSY = (line(NEAR, 500, stall_cycles={"XLU": 300}, issue_cycles={"VALU": 200}), line(WINDOW, 500, wait_cycles=500))
+
+
+def test_no_ceiling_is_below_what_a_resource_needs_for_all_of_the_run() -> None:
+    """Transfers of several regions overlap, so that HBM may need more than its share of each."""
+    (kernels,) = regions = [kernel(BUSY, VALU=60, HBM=300)]
+    for loss in found_in(*regions, hbm_cycles=900):
+        assert (loss.ceiling_cycles, loss.cycles) == (900, 100)
+    for resources in ({"MXU": 850}, {"VSTORE": 850}):
+        for loss in found_in(replace(kernels, busy_cycles={**kernels.busy_cycles, **resources})):
+            assert loss.ceiling_cycles >= 850
+    assert {loss.ceiling_cycles for loss in found_in(*regions, link_busy_cycles=880)} == {880}
+    assert min(loss.ceiling_cycles for loss in found_in(*regions)) == 500
+
+
+def test_spills_go_with_their_stores() -> None:
+    every = found_in(kernel(SPILLING, VSTORE=900, VLOAD=30, VALU=240))
+    (spills,) = [loss for loss in every if isinstance(loss, Spills)]
+    assert spills.ceiling_cycles == 700
+    assert all(loss.ceiling_cycles >= 900 for loss in every if not isinstance(loss, Spills))
+
+
+def test_an_op_outside_goes_with_its_transfers() -> None:
+    regions = kernel((line(NEAR, 600),), HBM=500), outside(line(COPY, 400))
+    (found,) = found_in(*regions, hbm_cycles=970)
+    assert (found.kind, found.ceiling_cycles) == (LossKind.OUTSIDE, 600)
+
+
+@pytest.mark.parametrize("unit", ["HBM", "MXU", "VSTORE"])
+def test_a_run_at_what_one_resource_needs_has_nothing_left(unit: str) -> None:
+    first, *_ = found_in(kernel(BUSY, **{unit: 960}))
+    assert first == NothingLeft(cycles=40, ceiling_cycles=960, unit=unit, saturated=True)
+    assert not any(isinstance(loss, NothingLeft) for loss in found_in(kernel(BUSY, **{unit: 940})))
+
+
+def test_a_run_without_a_loss_has_nothing_left_either() -> None:
+    (found,) = found_in(kernel((line(NEAR, CYCLES),), HBM=400))
+    assert found == NothingLeft(cycles=600, ceiling_cycles=400, unit="HBM", saturated=False)
+    assert found_in(outside(line(Code.TOP_LEVEL, 3))) == (
+        Outside(cycles=3, ceiling_cycles=0, place=Code.TOP_LEVEL, executions=1, waiting=False),
+    )

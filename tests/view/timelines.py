@@ -23,6 +23,7 @@ from ratchet.values.loss import (
     IdleSteps,
     LinkWaits,
     MatrixBound,
+    NothingLeft,
     Outside,
     Spills,
     Stalls,
@@ -83,6 +84,7 @@ def blame(cycles: int, file: str = "kernel.py") -> Blame:
             Outside(**at_best, place=Op(name=file, opcode="fusion", alike=1), executions=2, waiting=False),
             LinkWaits(**at_best, wait_cycles=10, busiest_link_share=0.9, cause=WaitCause.BANDWIDTH),
             MatrixBound(cycles=0, ceiling_cycles=cycles // 3),
+            NothingLeft(cycles=cycles // 50, ceiling_cycles=cycles - cycles // 50, unit="HBM", saturated=True),
         ),
     )
 
