@@ -71,9 +71,11 @@ def _modelled(score: Score, incumbent: Row, *, accept_trade: bool) -> Ruling:
     if comparison.same and new > bar and accept_trade:
         reason = f"score {new:.6g} beats {against} by {by:.3g} % ({times}); a trade, accepted on purpose"
         return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=f"{reason}: {comparison.reason}")
+    if comparison.same and new > bar:
+        reason = f"score {new:.6g} is {by:.3g} % above {against} ({times}) but counts as the same: {comparison.reason}"
+        return _not_better(f"{reason}; --accept-trade keeps it on purpose")
     if comparison.same:
-        insist = "; --accept-trade keeps it on purpose" if new > bar else ""
-        return _not_better(f"score {new:.6g} counts as the same as {against} ({times}): {comparison.reason}{insist}")
+        return _not_better(f"score {new:.6g} counts as the same as {against} ({times}): {comparison.reason}")
     if new > bar:
         reason = f"score {new:.6g} beats {against} by {by:.3g} % ({times}); {comparison.reason}"
         return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=reason)

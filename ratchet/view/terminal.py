@@ -116,9 +116,9 @@ def _pairs(
     wrong = [claim for claim in verdict.claims if not claim.agrees]
     yield from _listed("claims", [f"{c.what}: claimed {c.claimed}, found {c.found}" for c in wrong], limit=3)
     yield from _listed("notes", notes(verdict), limit=_NOTES)
-    why = reason_beyond(verdict, reason)
-    yield "decision", f"{decision}: {why}" if why else decision
     yield "evidence", " · ".join((*evidence, f"commit {commit[:12]}" if commit else f"experiment {id}"))
+    why = reason_beyond(verdict, reason)  # last, beside the RESULT line
+    yield "decision", f"{decision}: {why}" if why else decision
 
 
 def _failed(verdict: Verdict, step: Step) -> str:

@@ -1,10 +1,12 @@
 """A real repository to experiment in, and a judge that reads its verdict from the kernel file.
 
-``SCORE = 1500.0`` in a kernel file is a PASS with that score, ``STATUS = "WRONG_VALUES"`` a failure.
+``SCORE = 1500.0`` in a kernel file is a PASS with that score, ``STATUS = "WRONG_VALUES"`` a failure. ``TIMES = 1.98, 0.4``
+is its latency and the waiting in it, in ms, with the band of a model that may err by 6 %.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from ratchet.candidate.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.outcome import Outcome
-from ratchet.values import Against, Conditions, Row, Score, Verdict
+from ratchet.values import Against, Band, Conditions, Row, Score, Verdict
 from ratchet.values.status import Status
 
 CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="libtpu 1 / jax 1", seal="5ea1", problem="9b0b")
@@ -36,6 +38,11 @@ def verdict_of(text: str, kernel: str = "kernel.py", conditions: Conditions = CO
         score = Score(
             score=number, latency_ms=2.0, util_pct=50.0, tflops=98.5, regime="compute-bound", bw_util_pct=1.25
         )
+        times = re.search(r"^TIMES = (\S+), (\S+)", text, re.MULTILINE)
+        if times:
+            latency, wait = map(float, times.groups())
+            band = Band(bound_by="compute", low_ms=latency / 1.06, high_ms=latency * 1.06)
+            score = dataclasses.replace(score, latency_ms=latency, wait_ms=wait, band=band)
     return Verdict(
         status=status,
         reason="as the kernel file says",

@@ -61,6 +61,33 @@ def test_better_is_kept(stage: Stage) -> None:
     assert log.verify(stage.root) == ()
 
 
+TRADE = kernel_text(1020.0, "TIMES = 1.98, 0.4\n")
+"""Faster than the incumbent's 2 ms with 0.5 ms of waiting, by issuing more and waiting less."""
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_trade_is_kept_only_on_purpose_and_the_row_says_so(stage: Stage, accepted: bool) -> None:
+    stage.write(kernel_text(1000.0, "TIMES = 2.0, 0.5\n"))
+    stage.git("commit", "-qam", "an incumbent that waits")
+    stage.run("baseline")
+    before = stage.head()
+    stage.write(TRADE)
+    outcome = stage.run(idea=Idea(message="fewer, larger copies", accept_trade=accepted))
+    row = stage.rows()[-1]
+    assert row.reason == outcome.reason
+    assert (row.decision, row.status) == (outcome.decision, outcome.status.name)
+    if accepted:
+        assert (outcome.decision, outcome.status) == (Decision.KEPT, Status.PASS)
+        assert "a trade, accepted on purpose" in row.reason
+        assert stage.git("show", "HEAD:kernel.py") + "\n" == TRADE
+        return
+    assert (outcome.decision, outcome.status) == (Decision.REVERTED, Status.NOT_BETTER)
+    assert "2 % above" in row.reason
+    assert row.reason.endswith("--accept-trade keeps it on purpose")
+    assert stage.head() == before
+    assert stage.read() != TRADE
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [

@@ -79,7 +79,7 @@ def test_report_of_a_failure_says_why_and_where() -> None:
     assert text.startswith("VMEM_OVERFLOW: ")
     assert "compile: used 40 MiB\n" in text
     assert "failed step  compile after 1.2 s\n" in text
-    assert "decision     reverted\n" in text
+    assert text.endswith("\n  decision     reverted"), "last, before the RESULT line"
     assert text.count("limit 16 MiB") == 1
     assert "latency" not in text
 
