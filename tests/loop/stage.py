@@ -1,7 +1,7 @@
 """A real repository to experiment in, and a judge that reads its verdict from the kernel file.
 
-``SCORE = 1500.0`` in a kernel file is a PASS with that score, ``STATUS = "WRONG_VALUES"`` a failure. ``TIMES = 1.98, 0.4``
-is its latency and the waiting in it, in ms, with the band of a model that may err by 6 %.
+``SCORE = 1500.0`` in a kernel file is a PASS with that score, ``STATUS = "WRONG_VALUES"`` a failure, and
+``TIMES = 1.98, 0.4`` its latency and the waiting in it, in ms, with the band of a model that may err by 6 %.
 """
 
 from __future__ import annotations
