@@ -29,6 +29,9 @@ class Chip:
     clock_hz: float
     peak_bf16_flops: float
     peak_int8_ops: float
+    peak_int4_ops: float
+    peak_fp8_flops: float
+    """That of bf16 where the chip has no fp8 units: such operands are converted."""
     hbm_bytes: int
     hbm_bytes_per_s: float
     vmem_bytes: int
@@ -37,6 +40,18 @@ class Chip:
     """TensorCores that one program runs on; they share bandwidth and peak."""
     mxu_per_core: int
     mxu_size: int
+
+    def peak_flops(self, kind: str) -> float:
+        """FLOPs per second of products of ``kind``, as ``ratchet.candidate.work.Work`` names them.
+
+        A product of float32 takes as many passes of bf16 as its kind says; a kind that is not known here is bounded by
+        the fastest of all.
+        """
+        passes = _PASSES.get(kind)
+        if passes is not None:
+            return self.peak_bf16_flops / passes
+        known = {"int8": self.peak_int8_ops, "int4": self.peak_int4_ops, "f8": self.peak_fp8_flops}
+        return max(self.peak_bf16_flops, known.get(kind, max(known.values())))
 
     @property
     def ridge_flops_per_byte(self) -> float:
@@ -64,6 +79,15 @@ class Chip:
         return CAPACITY
 
 
+_PASSES = {  # of the bf16 unit; float32 at HIGH and HIGHEST is three products of two parts, six of three
+    "bf16": 1,
+    "f16": 1,
+    "f32x1": 1,
+    "f32x2": 2,
+    "f32x3": 3,
+    "f32x6": 6,
+}
+
 MiB = 1 << 20
 
 V5E = Chip(
@@ -74,6 +98,8 @@ V5E = Chip(
     clock_hz=1.5e9,  # [book]; 197e12 / (4 * 128 * 128 * 2) = 1.503e9
     peak_bf16_flops=197e12,  # [cloud]
     peak_int8_ops=394e12,  # [cloud]
+    peak_int4_ops=788e12,  # [tpu_info]
+    peak_fp8_flops=197e12,  # [tpu_info] has no fp8 units
     hbm_bytes=int(15.75 * (1 << 30)),  # [compiler] usable by a program, of 16 GB [cloud]
     hbm_bytes_per_s=819e9,  # [cloud]
     vmem_bytes=128 * MiB,  # [tpu_info]
@@ -91,6 +117,8 @@ V5P = Chip(
     clock_hz=1.75e9,  # [book]; 459e12 / (2 * 4 * 128 * 128 * 2) = 1.751e9
     peak_bf16_flops=459e12,  # [cloud]
     peak_int8_ops=918e12,  # [cloud]
+    peak_int4_ops=1840e12,  # [tpu_info]
+    peak_fp8_flops=459e12,  # [tpu_info] has no fp8 units
     hbm_bytes=95 * (1 << 30),  # [cloud]
     hbm_bytes_per_s=2765e9,  # [cloud]
     vmem_bytes=64 * MiB,  # [tpu_info], per core
@@ -110,6 +138,8 @@ V4 = Chip(
     clock_hz=1.05e9,  # [book]; 275e12 / (2 * 4 * 128 * 128 * 2) = 1.049e9
     peak_bf16_flops=137.5e12,  # [cloud] 275e12 per chip
     peak_int8_ops=137.5e12,  # [cloud] 275e12 per chip: no faster than bf16
+    peak_int4_ops=137.5e12,  # [tpu_info] has no int4 units
+    peak_fp8_flops=137.5e12,  # nor fp8 units
     hbm_bytes=16 * (1 << 30),  # [cloud] 32 GiB per chip
     hbm_bytes_per_s=614e9,  # [cloud] 1228 GB/s per chip
     vmem_bytes=16 * MiB,  # [tpu_info]
@@ -127,6 +157,8 @@ V6E = Chip(
     clock_hz=1.75e9,  # 918e12 / (2 * 16 * 256 * 256 * 2 / 8): a product of 16 rows every 8 cycles [compiler]
     peak_bf16_flops=918e12,  # [cloud]
     peak_int8_ops=1836e12,  # [cloud]
+    peak_int4_ops=3680e12,  # [tpu_info]
+    peak_fp8_flops=920e12,  # [tpu_info]
     hbm_bytes=32 * (1 << 30),  # [cloud]
     hbm_bytes_per_s=1640e9,  # [cloud]
     vmem_bytes=128 * MiB,  # [tpu_info]
@@ -144,6 +176,8 @@ TPU7X = Chip(
     clock_hz=2.2e9,  # 1153.5e12 / (2 * 16 * 256 * 256 * 2 / 8), as for v6e
     peak_bf16_flops=1153.5e12,  # [cloud] 2307e12 per chip
     peak_int8_ops=1153.5e12,  # [tpu_info] has no int8 units: taken as bf16
+    peak_int4_ops=1153.5e12,  # likewise
+    peak_fp8_flops=2300e12,  # [tpu_info] 4600e12 per chip
     hbm_bytes=96 * (1 << 30),  # [cloud] 192 GiB per chip
     hbm_bytes_per_s=3690e9,  # [cloud] 7380 GB/s per chip
     vmem_bytes=64 * MiB,  # [tpu_info]

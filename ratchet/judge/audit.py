@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ratchet.candidate.problem import Problem, array_bytes
+from ratchet.candidate.problem import Problem
 from ratchet.dump.files import load_hlo
 from ratchet.dump.hlo import HloModule
+from ratchet.judge.floor import touched_bytes, written_bytes
 from ratchet.values import Artefact, Claim, Footprint, Program, Timeline
 from ratchet.values.status import Refusal, Status
 
@@ -49,21 +50,21 @@ def no_host_calls(hlo: HloModule) -> None:
 
 
 def work(problem: Problem, timeline: Timeline) -> str:
-    """Refuse a run that writes fewer bytes than its outputs hold. Returns the traffic in words.
+    """Refuse a run that writes fewer bytes than it has to. Returns the traffic in words.
 
     Raises:
       Refusal: ``INVALID``.
     """
-    outputs = sum(array_bytes(spec) for spec in problem.outputs)
+    outputs = written_bytes(problem)
     chips = timeline.chips or (timeline,)
     read, written = sum(chip.hbm_read_bytes for chip in chips), sum(chip.hbm_write_bytes for chip in chips)
     if written < outputs:
         raise Refusal(
             Status.INVALID,
-            f"the modelled run writes {written} bytes to HBM, the outputs hold {outputs}; "
+            f"the modelled run writes {written} bytes to HBM, wanted at least the {outputs} of its outputs; "
             "a kernel cannot be done before its output is written",
         )
-    ratio = (read + written) / problem.compulsory_bytes
+    ratio = (read + written) / max(1, touched_bytes(problem))
     return f"HBM traffic is {ratio:.2f} times the compulsory bytes"
 
 

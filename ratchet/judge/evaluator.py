@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, TypeVar
 
 from ratchet.candidate.problem import Problem
-from ratchet.judge.roofline import Peak
+from ratchet.judge.floor import Peak
 from ratchet.values import Artefact, Parity, Score
 
 Built_contra = TypeVar("Built_contra", contravariant=True)

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Protocol
 
 from ratchet.account.band import band
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
+from ratchet.judge.floor import Floor, Peak, floor_of
 from ratchet.values import Samples, Score, Timeline
 from ratchet.values.status import Refusal, Status
 
 
-class Peak(Protocol):
-    """What a device can do at most: a ``Chip``, or what is known of a GPU or CPU."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def peak_bf16_flops(self) -> float: ...
-    @property
-    def hbm_bytes_per_s(self) -> float: ...
-
-
 def measured(problem: Problem, samples: Samples, peak: Peak, modelled: Score | None) -> tuple[Score, str]:
     """A step of a verdict: the score of a measured latency, in words, with the model's band where there is one."""
-    result = score(problem.flops, problem.compulsory_bytes, samples.latency_ms, peak)
-    floor = floor_ms(problem.flops, problem.compulsory_bytes, peak)
-    summary = f"{result.util_pct:.2f} % of the roofline, {result.regime}; its floor is {floor:.4g} ms"
+    floor = replace(floor_of(problem, peak), chips=1)
+    result = score(floor, samples.latency_ms, peak)
+    summary = f"{result.util_pct:.2f} % of the roofline, {result.regime}; its floor is {floor.ms:.4g} ms"
     if modelled is not None and modelled.band is not None:
         result, low, high = replace(result, band=modelled.band), modelled.band.low_ms, modelled.band.high_ms
         if not low <= samples.latency_ms <= high:
@@ -38,21 +27,13 @@ def measured(problem: Problem, samples: Samples, peak: Peak, modelled: Score | N
 
 def step(problem: Problem, timeline: Timeline, chip: Chip) -> tuple[Score, str]:
     """A step of a verdict: the score of a modelled latency, in words."""
-    chips, ici = problem.mesh.chips, ici_ms(timeline, chip)
-    result = score(problem.flops, problem.compulsory_bytes, timeline.latency_ms, chip, chips=chips, ici_ms=ici)
+    floor, ici = floor_of(problem, chip), ici_ms(timeline, chip)
+    result = score(floor, timeline.latency_ms, chip, ici_ms=ici)
     wait_ms = timeline.dma_wait_cycles / timeline.clock_hz * 1e3
     result = replace(result, wait_ms=wait_ms, band=band(timeline))
-    floor = floor_ms(problem.flops, problem.compulsory_bytes, chip, chips)
-    summary = f"{result.util_pct:.2f} % of the roofline, {result.regime}; its floor is {floor:.4f} ms"
-    return result, summary + (f" on {chips} chips, that of its busiest link {ici:.4f} ms" if chips > 1 else "")
-
-
-def floor_ms(flops: int, compulsory_bytes: int, chip: Peak, chips: int = 1) -> float:
-    """The least time any program can take: useful FLOPs at peak or compulsory bytes at full bandwidth, in ms.
-
-    Several chips share both evenly: each byte is moved by one of them.
-    """
-    return max(flops / chip.peak_bf16_flops, compulsory_bytes / chip.hbm_bytes_per_s) * 1e3 / chips
+    summary = f"{result.util_pct:.2f} % of the roofline, {result.regime}; its floor is {floor.ms:.4f} ms"
+    on = f" on {floor.chips} chips, that of its busiest link {ici:.4f} ms" if floor.chips > 1 else ""
+    return result, summary + on
 
 
 def ici_ms(timeline: Timeline, chip: Chip) -> float:
@@ -61,13 +42,11 @@ def ici_ms(timeline: Timeline, chip: Chip) -> float:
     return busiest / chip.ici.link_bytes_per_s * 1e3 if busiest else 0.0
 
 
-def score(
-    flops: int, compulsory_bytes: int, latency_ms: float, chip: Peak, *, chips: int = 1, ici_ms: float = 0.0
-) -> Score:
+def score(floor: Floor, latency_ms: float, peak: Peak, *, ici_ms: float = 0.0) -> Score:
     """Score of a latency: ``util_pct * 100 / latency_ms``, as published.
 
-    ``util_pct`` is the share of the roofline reached: ``floor_ms / latency_ms`` in per cent. What a program sends
-    between its ``chips`` (``ici_ms``) is its own doing and earns nothing; it only tells the regime.
+    ``util_pct`` is the share of the roofline reached: ``floor.ms / latency_ms`` in per cent. What a program sends
+    between its chips (``ici_ms``) is its own doing and earns nothing; it only tells the regime.
 
     Raises:
       Refusal: ``INVALID`` if the latency is below the roofline or no positive number.
@@ -75,20 +54,20 @@ def score(
     if not (math.isfinite(latency_ms) and latency_ms > 0):
         raise Refusal(Status.INVALID, f"the latency is {latency_ms} ms; wanted a positive number")
     seconds = latency_ms / 1e3
-    compute = flops / chip.peak_bf16_flops / chips / seconds
-    bandwidth = compulsory_bytes / chip.hbm_bytes_per_s / chips / seconds
+    compute = floor.compute_s / floor.chips / seconds
+    bandwidth = floor.bandwidth_s / floor.chips / seconds
     utilisation = max(compute, bandwidth) * 100
     if utilisation > 100:
         raise Refusal(
             Status.INVALID,
-            f"{latency_ms:.4g} ms is {utilisation:.1f} % of what {_many(chip, chips)} can do; the floor of this "
-            f"problem is {floor_ms(flops, compulsory_bytes, chip, chips):.4g} ms, so part of the work is missing",
+            f"{latency_ms:.4g} ms is {utilisation:.1f} % of what {_many(peak, floor.chips)} can do; the floor of this "
+            f"problem is {floor.ms:.4g} ms, so part of the work is missing",
         )
     return Score(
         score=utilisation * 100 / latency_ms,
         latency_ms=latency_ms,
         util_pct=utilisation,
-        tflops=flops / seconds / 1e12,
+        tflops=floor.flops / seconds / 1e12,
         regime=_regime(compute, bandwidth, ici_ms / latency_ms),
         bw_util_pct=bandwidth * 100,
         ici_util_pct=ici_ms / latency_ms * 100,
@@ -101,5 +80,5 @@ def _regime(compute: float, bandwidth: float, ici: float) -> str:
     return "compute-bound" if compute >= bandwidth else "memory-bound"
 
 
-def _many(chip: Peak, chips: int) -> str:
-    return f"{chips} {chip.name}" if chips > 1 else chip.name
+def _many(peak: Peak, chips: int) -> str:
+    return f"{chips} {peak.name}" if chips > 1 else peak.name

@@ -30,6 +30,14 @@ class Peak:
     peak_bf16_flops: float
     hbm_bytes_per_s: float
 
+    def peak_flops(self, kind: str) -> float:
+        """FLOPs per second of products of ``kind``, as ``ratchet.candidate.work.Work`` names them.
+
+        No bound by passes is known for these devices, and integers or fp8 are up to four times as fast.
+        """
+        wide = kind in ("bf16", "f16") or kind.startswith("f32")
+        return self.peak_bf16_flops * (1 if wide else 4)
+
 
 GPUS = {
     "H100": (989e12, 3.35e12),  # [nvidia]

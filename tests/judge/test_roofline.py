@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.chips import V5E
-from ratchet.judge.roofline import floor_ms, measured, score
-from ratchet.values import Band, Launch, Samples
+from ratchet.judge.floor import Floor, compute_seconds, floor_of, rate
+from ratchet.judge.roofline import measured, score
+from ratchet.measure.devices import Peak
+from ratchet.values import ArraySpec, Band, Launch, Samples
 from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import ATTENTION
@@ -19,15 +21,20 @@ FLOPS = 2 * 2 * 16384 * 16385 // 2 * 128
 BYTES = 4 * 16384 * 128 * 2
 
 
+def floor(flops: int, moved: int, chips: int = 1) -> Floor:
+    """Of products of bfloat16 on v5e."""
+    return Floor(flops=flops, compute_s=flops / 197e12, bandwidth_s=moved / 819e9, chips=chips)
+
+
 def test_the_floor_of_the_published_problem():
-    assert pytest.approx(FLOPS / 197e12 * 1e3) == floor_ms(FLOPS, BYTES, V5E)
-    assert floor_ms(FLOPS, BYTES, V5E) == pytest.approx(0.34888, rel=1e-4)
-    assert floor_ms(1, 819_000_000, V5E) == pytest.approx(1.0)
+    assert floor(FLOPS, BYTES).ms == FLOPS / 197e12 * 1e3
+    assert floor(FLOPS, BYTES).ms == pytest.approx(0.34888, rel=1e-4)
+    assert floor(1, 819_000_000).ms == pytest.approx(1.0)
 
 
 def test_the_published_score():
     """32.68 % in 2.16 ms is 1513."""
-    found = score(int(0.3268 * 2.16e-3 * 197e12), 1, 2.16, V5E)
+    found = score(floor(int(0.3268 * 2.16e-3 * 197e12), 1), 2.16, V5E)
     assert found.util_pct == pytest.approx(32.68)
     assert found.score == pytest.approx(1513, abs=0.1)
     assert found.regime == "compute-bound"
@@ -35,11 +42,11 @@ def test_the_published_score():
 
 def test_the_published_kernel_that_skipped_half_the_blocks():
     """0.71 ms was published as 99.43 %; the useful FLOPs make it 49 %."""
-    assert score(FLOPS, BYTES, 0.71, V5E).util_pct == pytest.approx(49.1, abs=0.1)
+    assert score(floor(FLOPS, BYTES), 0.71, V5E).util_pct == pytest.approx(49.1, abs=0.1)
 
 
 def test_memory_bound():
-    found = score(1000, 819_000_000, 2.0, V5E)
+    found = score(floor(1000, 819_000_000), 2.0, V5E)
     assert found.regime == "memory-bound"
     assert found.util_pct == found.bw_util_pct == pytest.approx(50)
     assert found.score == pytest.approx(2500)
@@ -49,34 +56,34 @@ def test_memory_bound():
 @pytest.mark.parametrize("latency", [0.0, -1.0, math.nan, math.inf])
 def test_what_is_no_latency(latency):
     with pytest.raises(Refusal) as caught:
-        score(FLOPS, BYTES, latency, V5E)
+        score(floor(FLOPS, BYTES), latency, V5E)
     assert caught.value.status is Status.INVALID
 
 
 @pytest.mark.parametrize(("flops", "moved"), [(FLOPS, BYTES), (1, 819_000_000)])
 def test_faster_than_the_chip_is_invalid_and_not_fast(flops, moved):
-    floor = floor_ms(flops, moved, V5E)
-    assert score(flops, moved, floor * 1.0001, V5E).util_pct == pytest.approx(99.99, abs=0.01)
+    least = floor(flops, moved)
+    assert score(least, least.ms * 1.0001, V5E).util_pct == pytest.approx(99.99, abs=0.01)
     with pytest.raises(Refusal, match="floor of this problem") as caught:
-        score(flops, moved, floor * 0.99, V5E)
+        score(least, least.ms * 0.99, V5E)
     assert caught.value.status is Status.INVALID
 
 
 @given(st.floats(0.4, 1e6), st.floats(1.001, 10))
 def test_slower_is_worse(latency, factor):
-    assert score(FLOPS, BYTES, latency, V5E).score > score(FLOPS, BYTES, latency * factor, V5E).score
+    assert score(floor(FLOPS, BYTES), latency, V5E).score > score(floor(FLOPS, BYTES), latency * factor, V5E).score
 
 
 def test_four_chips_share_the_floor():
-    assert floor_ms(FLOPS, BYTES, V5E, 4) == floor_ms(FLOPS, BYTES, V5E) / 4
-    one, four = score(1000, 819_000_000, 2.0, V5E), score(1000, 819_000_000, 0.5, V5E, chips=4)
+    assert floor(FLOPS, BYTES, 4).ms == floor(FLOPS, BYTES).ms / 4
+    one, four = score(floor(1000, 819_000_000), 2.0, V5E), score(floor(1000, 819_000_000, 4), 0.5, V5E)
     assert one.util_pct == four.util_pct == pytest.approx(50)
     with pytest.raises(Refusal, match="what 4 v5e can do"):
-        score(1000, 819_000_000, 0.24, V5E, chips=4)
+        score(floor(1000, 819_000_000, 4), 0.24, V5E)
 
 
 def test_traffic_between_chips_earns_nothing():
-    without, much = (score(1000, 819_000_000, 0.5, V5E, chips=4, ici_ms=ms) for ms in (0.0, 0.4))
+    without, much = (score(floor(1000, 819_000_000, 4), 0.5, V5E, ici_ms=ms) for ms in (0.0, 0.4))
     assert without.score == much.score
     assert (without.regime, much.regime) == ("memory-bound", "ici-bound")
     assert much.ici_util_pct == pytest.approx(80)
@@ -88,8 +95,79 @@ def test_a_measured_latency_keeps_the_models_band_beside_it(ms, outside):
     samples = Samples(evaluator="tpu", device="TPU v5 lite", launches=(launch,) * 3, seconds=1.0)
     problem = examined(ATTENTION)[1]
     band = Band(bound_by="compute", low_ms=2.0, high_ms=4.0)
-    modelled = dataclasses.replace(score(problem.flops, problem.compulsory_bytes, 3.1, V5E), band=band)
+    modelled = dataclasses.replace(score(floor_of(problem, V5E), 3.1, V5E), band=band)
     found, said = measured(problem, samples, V5E, modelled)
     assert (found.latency_ms, found.band) == (ms, band)
     assert ("outside the model's band" in said) == outside
     assert measured(problem, samples, V5E, None)[0].band is None
+
+
+def problem_of(inputs: str, outputs: str, work: dict[str, object] | None = None, flops: int = 0):
+    """A problem with inputs and outputs of these dtypes, 100 elements each."""
+
+    def specs(dtypes):
+        return tuple(ArraySpec(shape=(100,), dtype=dtype) for dtype in dtypes.split())
+
+    return dataclasses.replace(
+        examined(ATTENTION)[1], inputs=specs(inputs), outputs=specs(outputs), work=work or {}, flops=flops
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "kind", "share"),
+    [
+        ("bfloat16 bfloat16", "bfloat16", "bf16", 1),
+        ("int8 int8", "int32", "int8", 2),
+        ("int4 int4", "int32", "int4", 4),
+        ("int8 int8 float32", "bfloat16", "int32", 4),  # multiplied in a wider dtype: no kernel has to
+        ("int8 int8", "float32", "f32x6", 2),
+        ("bfloat16 int4", "bfloat16", "bf16", 1),
+        ("float32 float32", "float32", "f32x1", 1),
+        ("float32 float32", "float32", "f32x3", 1 / 3),
+        ("float32 float32", "float32", "f32x6", 1 / 6),
+        ("float32 int8", "float32", "f32x6", 1 / 3),
+        ("bfloat16 bfloat16", "float32", "f32x6", 1),  # answers are allowed what rounding the inputs costs
+        ("float32 float32", "bfloat16", "f32x6", 1),
+        ("float8_e4m3fn float8_e4m3fn", "float32", "f8", 1),
+    ],
+)
+def test_the_peak_of_what_is_multiplied(inputs, outputs, kind, share):
+    assert rate(kind, problem_of(inputs, outputs), V5E) == pytest.approx(share * 197e12)
+
+
+def test_float32_at_highest_is_told_by_its_six_passes():
+    """16 % of the bfloat16 peak is 96 % of what six passes allow."""
+    work = {"products": {"f32x6": 10**12}, "input_bytes": [1], "output_bytes": [1]}
+    problem = problem_of("float32 float32", "float32", work, 10**12)
+    found = score(floor_of(problem, V5E), 10**12 / 197e12 / 0.16 * 1e3, V5E)
+    assert found.util_pct == pytest.approx(96)
+
+
+def test_products_that_mask_count_from_the_fastest_and_the_rest_at_the_usual_rate():
+    rates = {"int8": 400.0, "bf16": 200.0, "f32x6": 50.0}
+    counted = {"bf16": 1000, "f32x6": 1000, "int8": 1000}
+    assert compute_seconds(400, counted, rates, 200.0) == 1
+    assert compute_seconds(1200, counted, rates, 200.0) == 2.5 + 1
+    assert compute_seconds(3000, counted, rates, 200.0) == 2.5 + 5 + 20
+    assert compute_seconds(3400, counted, rates, 200.0) == 2.5 + 5 + 20 + 2
+    assert compute_seconds(0, counted, rates, 200.0) == compute_seconds(0, {}, {}, 200.0) == 0
+
+
+@given(st.integers(0, 10**16), st.integers(0, 10**16))
+def test_bfloat16_is_the_same_to_the_last_digit_whatever_is_masked(flops, multiplied):
+    counted, rates = {"bf16": multiplied, "f32x1": multiplied}, {"bf16": 197e12, "f32x1": 197e12}
+    assert compute_seconds(flops, counted, rates, 197e12) == flops / 197e12
+
+
+def test_what_is_taken_counts_and_not_the_table():
+    work = {"products": {}, "input_bytes": [64, 8], "output_bytes": [128]}
+    assert floor_of(problem_of("float32 int32", "float32", work), V5E).bandwidth_s == 200 / 819e9
+    assert floor_of(problem_of("float32 int32", "float32"), V5E).bandwidth_s == 1200 / 819e9
+    copied = score(floor_of(problem_of("float32", "float32"), V5E), 1.0, V5E)
+    assert (copied.tflops, copied.regime) == (0, "memory-bound"), "a copy computes nothing"
+
+
+def test_a_device_without_known_passes_keeps_its_peak_for_floats():
+    device = Peak(name="cpu", peak_bf16_flops=1e12, hbm_bytes_per_s=1e11)
+    kinds = ("bf16", "f32x6", "int8")
+    assert [device.peak_flops(kind) for kind in kinds] == [1e12, 1e12, 4e12]
