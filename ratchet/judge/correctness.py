@@ -15,6 +15,7 @@ from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Limits
 from ratchet.compiler.environment import compiler_version
 from ratchet.judge import instances, parity
+from ratchet.judge.floor import products
 from ratchet.values import Artefact, Parity, control
 from ratchet.values.control import ControlFlow
 from ratchet.values.status import Refusal, Status
@@ -144,6 +145,12 @@ class Examiner:
             f"{len(parity.checks)} checks in {parity.seconds:.1f} s, worst error {parity.worst_error:.2f} of its "
             f"allowance, rms {parity.rms_error:.1e} (plain XLA {parity.floor_rms_error:.1e})"
         )
+
+    def counted_flops(self, problem: Problem) -> float:
+        """FLOPs of the reference as written; 0, for not known, where its products alone are as many as claimed."""
+        if problem.flops <= sum(products(problem).values()):
+            return 0.0
+        return float(_raise_unless_pass(self._ask("flops", problem))["flops"])
 
     def steering(self, problem: Problem) -> dict[int | str, Any]:
         """The inputs that may steer a kernel's loops, by position (see ``instances.steering``).

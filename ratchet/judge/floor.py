@@ -25,6 +25,10 @@ class Peak(Protocol):
         """FLOPs per second of products of ``kind``, as ``ratchet.candidate.work.Work`` names them."""
 
 
+COUNTED_ALIKE = 1.05
+"""Two counts of FLOPs up to this ratio are one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Floor:
     """The least of one problem on ``chips`` devices, which share it evenly."""
@@ -43,15 +47,26 @@ class Floor:
         return max(self.compute_s, self.bandwidth_s) * 1e3 / self.chips
 
 
-def floor_of(problem: Problem, peak: Peak) -> Floor:
-    """The floor of a frozen problem."""
+def floor_of(problem: Problem, peak: Peak, useful: int | None = None) -> Floor:
+    """The floor of a frozen problem. ``useful``: what counts of its FLOPs, if not all."""
+    flops = problem.flops if useful is None else useful
     rates = {kind: rate(kind, problem, peak) for kind in products(problem)}
     return Floor(
-        flops=problem.flops,
-        compute_s=compute_seconds(problem.flops, products(problem), rates, peak.peak_bf16_flops),
+        flops=flops,
+        compute_s=compute_seconds(flops, products(problem), rates, peak.peak_bf16_flops),
         bandwidth_s=touched_bytes(problem) / peak.hbm_bytes_per_s,
         chips=problem.mesh.chips,
     )
+
+
+def useful_flops(claimed: int, counted: float) -> tuple[int, str]:
+    """What counts of ``compute_flops()``, at most what the reference computes as written, and a note where it is less.
+
+    ``counted``: XLA's count, transcendental functions included; 0 where it has none. Hand counts may differ a little.
+    """
+    if not counted or claimed <= COUNTED_ALIKE * counted:
+        return claimed, ""
+    return int(counted), f"compute_flops() claims {claimed:.4g}, the reference computes {counted:.4g}, which count"
 
 
 def products(problem: Problem) -> Mapping[str, int]:

@@ -166,7 +166,8 @@ class Measured:
 
     def score(self, problem: Problem, latency: Timing, *, modelled: Score | None = None) -> tuple[Score, str]:
         """A step of a verdict: the roofline's share of the measured latency, with the band of ``modelled``."""
-        return roofline.measured(problem, latency.samples, self.peak, modelled)
+        counted = self.exam.counted_flops(problem)
+        return roofline.measured(problem, latency.samples, self.peak, modelled, counted=counted)
 
     def _leave(self, name: str, text: str) -> None:
         """Leave evidence."""

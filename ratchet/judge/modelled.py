@@ -56,7 +56,7 @@ class Modelled:
 
     def score(self, problem: Problem, latency: Timeline) -> tuple[Score, str]:
         """A step of a verdict: the roofline's share of the modelled latency."""
-        return roofline.step(problem, latency, self.chip)
+        return roofline.step(problem, latency, self.chip, counted=self.exam.counted_flops(problem))
 
     def close(self) -> None:
         """Nothing is held that the workers do not hold."""

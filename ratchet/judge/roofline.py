@@ -8,32 +8,39 @@ from dataclasses import replace
 from ratchet.account.band import band
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
-from ratchet.judge.floor import Floor, Peak, floor_of
+from ratchet.judge.floor import Floor, Peak, floor_of, useful_flops
 from ratchet.values import Samples, Score, Timeline
 from ratchet.values.status import Refusal, Status
 
 
-def measured(problem: Problem, samples: Samples, peak: Peak, modelled: Score | None) -> tuple[Score, str]:
-    """A step of a verdict: the score of a measured latency, in words, with the model's band where there is one."""
-    floor = replace(floor_of(problem, peak), chips=1)
+def measured(
+    problem: Problem, samples: Samples, peak: Peak, modelled: Score | None, *, counted: float = 0
+) -> tuple[Score, str]:
+    """A step of a verdict: the score of a measured latency, in words, with the model's band where there is one.
+
+    ``counted``: FLOPs of the reference as written, 0 if not known.
+    """
+    useful, note = useful_flops(problem.flops, counted)
+    floor = replace(floor_of(problem, peak, useful), chips=1)
     result = score(floor, samples.latency_ms, peak)
     summary = f"{result.util_pct:.2f} % of the roofline, {result.regime}; its floor is {floor.ms:.4g} ms"
     if modelled is not None and modelled.band is not None:
         result, low, high = replace(result, band=modelled.band), modelled.band.low_ms, modelled.band.high_ms
         if not low <= samples.latency_ms <= high:
             summary += f"; measured outside the model's band of {low:.4g} to {high:.4g} ms"
-    return result, summary
+    return result, "; ".join(filter(None, (summary, note)))
 
 
-def step(problem: Problem, timeline: Timeline, chip: Chip) -> tuple[Score, str]:
-    """A step of a verdict: the score of a modelled latency, in words."""
-    floor, ici = floor_of(problem, chip), ici_ms(timeline, chip)
+def step(problem: Problem, timeline: Timeline, chip: Chip, *, counted: float = 0) -> tuple[Score, str]:
+    """A step of a verdict: the score of a modelled latency, in words. ``counted``: as of ``measured``."""
+    useful, note = useful_flops(problem.flops, counted)
+    floor, ici = floor_of(problem, chip, useful), ici_ms(timeline, chip)
     result = score(floor, timeline.latency_ms, chip, ici_ms=ici)
     wait_ms = timeline.dma_wait_cycles / timeline.clock_hz * 1e3
     result = replace(result, wait_ms=wait_ms, band=band(timeline))
     summary = f"{result.util_pct:.2f} % of the roofline, {result.regime}; its floor is {floor.ms:.4f} ms"
     on = f" on {floor.chips} chips, that of its busiest link {ici:.4f} ms" if floor.chips > 1 else ""
-    return result, summary + on
+    return result, "; ".join(filter(None, (summary + on, note)))
 
 
 def ici_ms(timeline: Timeline, chip: Chip) -> float:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.chips import V5E
-from ratchet.judge.floor import Floor, compute_seconds, floor_of, rate
+from ratchet.judge.floor import Floor, compute_seconds, floor_of, rate, useful_flops
 from ratchet.judge.roofline import measured, score
 from ratchet.measure.devices import Peak
 from ratchet.values import ArraySpec, Band, Launch, Samples
@@ -171,3 +171,12 @@ def test_a_device_without_known_passes_keeps_its_peak_for_floats():
     device = Peak(name="cpu", peak_bf16_flops=1e12, hbm_bytes_per_s=1e11)
     kinds = ("bf16", "f32x6", "int8")
     assert [device.peak_flops(kind) for kind in kinds] == [1e12, 1e12, 4e12]
+
+
+def test_a_claim_is_capped_at_what_the_reference_computes():
+    assert useful_flops(1000, 0) == (1000, "")
+    assert useful_flops(1050, 1000.0) == (1050, ""), "hand counts differ a little"
+    assert useful_flops(0, 1000.0) == (0, "")
+    useful, note = useful_flops(4000, 1000.0)
+    assert useful == 1000
+    assert "claims 4000" in note
