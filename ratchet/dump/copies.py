@@ -67,14 +67,14 @@ def _neighbours(module: HloModule, op: HloOp) -> Iterator[tuple[str, HloOp, int]
     frontier = [(op, user) for user in module.users(op)]
     while frontier:
         source, user = frontier.pop()
-        if user.is_kernel:
+        if user.name in module.launches:
             yield "operand", user, user.operands.index(source.name)
         elif user.opcode in _TRANSPARENT:
             frontier += [(user, further) for further in module.users(user)]
     back = module.operands(op)
     while back:
         operand = back.pop()
-        if operand.is_kernel:
+        if operand.name in module.launches:
             yield "result", operand, 0
         elif operand.opcode in _TRANSPARENT:
             back += module.operands(operand)
@@ -85,11 +85,15 @@ def _signature(module: HloModule, kernel: HloOp) -> _Signature:
 
 
 def _cause(module: HloModule, op: HloOp, asked: Mapping[tuple[_Signature, str, int], str]) -> tuple[bool, str]:
-    for side, kernel, index in _neighbours(module, op):
+    for side, launch, place in _neighbours(module, op):
+        kernel, index = module.launches[launch.name], place
+        if side == "operand":
+            numbers = {module.launched_operand(launch.name, n): n for n in range(len(kernel.operands))}
+            index = numbers.get(place, place)
         by = asked.get((_signature(module, kernel), side, index))
         if by:
-            return False, f"the author's {by} at {side} {index} of {kernel.name}"
-        return True, f"the compiler's, at {side} {index} of {kernel.name}"
+            return False, f"the author's {by} at {side} {index} of {launch.name}"
+        return True, f"the compiler's, at {side} {index} of {launch.name}"
     return (False, f"the author's {op.op_name}") if op.op_name else (True, "the compiler's")
 
 

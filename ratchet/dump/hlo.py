@@ -128,9 +128,27 @@ class HloModule:
         """Instructions of the entry computation."""
         return self.by_computation.get(self.entry, ())
 
+    @functools.cached_property
+    def launches(self) -> Mapping[str, HloOp]:
+        """Live kernels by the instruction that launches each: itself, or the fusion of it with what makes its operands.
+
+        The compiler removed whatever does not reach an output.
+        """
+        around = {
+            computation: op.name for op in self.ops.values() if op.opcode == "fusion" for computation in op.called
+        }
+        return {around.get(op.computation, op.name): op for op in self.ops.values() if op.is_kernel}
+
     def kernels(self) -> tuple[str, ...]:
-        """Names of the live kernels: the compiler removed whatever does not reach an output."""
-        return tuple(op.name for op in self.ops.values() if op.is_kernel)
+        """Names of the instructions that launch a kernel."""
+        return tuple(self.launches)
+
+    def launched_operand(self, launch: str, number: int) -> int | None:
+        """Which operand of the instruction ``launch`` is operand ``number`` of its kernel; None if it is fused."""
+        kernel = self.launches[launch]
+        if kernel.name == launch:
+            return number
+        return self.ops[kernel.operands[number]].parameter
 
     def parameters(self) -> list[HloOp]:
         """Parameters of the entry computation in order of their number."""

@@ -61,6 +61,5 @@ class Programs:
             argument = instruction.form.argument
             if argument is not None:
                 operands[argument.number] = (instruction.space, argument.kind)
-        op = self.hlo.ops.get(name)
-        is_kernel = op is not None and op.is_kernel
+        is_kernel = name in self.hlo.launches
         return Unit(name=name, translated=translated, operands=operands, is_kernel=is_kernel, addresses=addresses)

@@ -165,3 +165,16 @@ def test_a_bitcast_keeps_the_bytes_and_not_the_order_of_the_elements() -> None:
     one, scalar = array_types("s32[1]{0:T(128)}", "s32[]{:T(128)}")
     assert rearranged(np.array([7], np.int32), one, scalar) == 7
     assert rearranged(values.astype(np.int8), narrow, turned) is None, "four share a word"
+
+
+def test_a_kernel_inside_a_fusion_is_launched_by_it():
+    module = hlo_of(
+        "HloModule m\n\n%fused (a: f32[8], b: s32[4]) -> f32[8] {\n"
+        "  %a = f32[8] parameter(0)\n  %b = s32[4] parameter(1)\n  %twice = f32[8] add(%a, %a)\n"
+        '  ROOT %k.1 = f32[8] custom-call(%b, %twice), custom_call_target="tpu_custom_call"\n}\n\n'
+        "ENTRY %main (x: f32[8], t: s32[4]) -> f32[8] {\n  %x = f32[8] parameter(0)\n  %t = s32[4] parameter(1)\n"
+        "  ROOT %k = f32[8] fusion(%x, %t), kind=kCustom, calls=%fused\n}\n"
+    )
+    assert module.kernels() == ("k",)
+    assert module.launches["k"].name == "k.1"
+    assert [module.launched_operand("k", number) for number in range(2)] == [1, None]

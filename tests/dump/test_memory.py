@@ -8,6 +8,9 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.chips import V5E
 from ratchet.dump import memory, overflow, utilisation
+from ratchet.dump.files import load_hlo
+from ratchet.judge import latency
+from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
 from tests.hlo_texts import hlo_of
 from tests.judge.programs import artefact, blocked, double, examined
@@ -114,3 +117,20 @@ def test_what_an_unknown_compiler_writes_is_refused_and_not_read_as_zero(tmp_pat
     with pytest.raises(Refusal, match="VLOAD:FILL") as caught:
         memory.footprint(hlo_of("%x = f32[8] parameter(0)"), tmp_path, V5E, hbm_bytes=0)
     assert caught.value.status is Status.INFRASTRUCTURE
+
+
+def test_a_kernel_that_xla_fuses_an_operand_into(compiled):
+    def add(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    parameters = pltpu.CompilerParams(allow_input_fusion=[True, False], vmem_limit_bytes=64 * MIB)
+    kernel = blocked(add, inputs=2, compiler_params=parameters)
+    program = compiled(artefact(lambda x, y: kernel(x * 2, y), *[((1024, 128), jnp.float32)] * 2))
+    (launch,) = load_hlo(program.dump_dir).launches
+    assert load_hlo(program.dump_dir).ops[launch].opcode == "fusion", "otherwise this tests nothing"
+    assert program.kernels == (launch.replace("kernel_0", "add"),)
+    assert program.copies == ()
+    assert program.footprint.vmem_bytes >= 2 * 3 * 256 * 128 * 4
+    assert program.footprint.vmem_limit_bytes == 16 * MIB, "XLA fuses what the default limit has room for"
+    timeline, _ = latency.step(program, V5E, Mesh(), {})
+    assert timeline.grid_steps == 4
