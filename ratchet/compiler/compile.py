@@ -19,6 +19,9 @@ from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
 WORKER = "ratchet.compiler.worker"
 
+PROGRAM = "kernel.bin"
+"""The artefact's program, beside what the compiler makes of it."""
+
 
 def start(workdir: Path, chip: Chip) -> Child:
     """Start a compiler process for one chip. It can answer several requests; each is a fresh compile."""
@@ -41,7 +44,7 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
 
     _check_mesh(artefact.mesh, chip)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kernel.bin").write_bytes(artefact.program)
+    (folder / PROGRAM).write_bytes(artefact.program)
     request = {
         "chip": chip.name,
         "axes": artefact.mesh.axes,

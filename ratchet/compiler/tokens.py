@@ -87,6 +87,14 @@ class _Tokens:
             self._names[known[text]] = _shown(text)
         return known[text]
 
+    def fresh(self, kind: str, text: str) -> str:
+        """A token that nothing else has: it tells calls apart, in the program and in what the compiler makes of it."""
+        known = self._known.setdefault(kind, {})
+        token = f"{kind}_{len(known)}"
+        known[f"{token} of a call"] = token  # no name of JAX's begins with a token: tokens are made here
+        self._names[token] = _shown(text)
+        return token
+
     def table(self) -> TokenTable:
         return TokenTable(sources=tuple(self._sources), around=tuple(self._around), names=dict(self._names))
 
@@ -231,6 +239,7 @@ class _Program(_Rewriter):
         scope = _scope(op.location)
         if "kernel_name" in op.attributes:
             word = self._kernel_token(str(ir.StringAttr(op.attributes["kernel_name"]).value))
+            return ir.Location.name(f"{self.tokens.fresh('op', scope)}/{word}", super().location(op))
         else:
             word = op.name.rpartition(".")[2]
         name = f"{self.tokens.name('op', scope)}/{word}" if scope else word

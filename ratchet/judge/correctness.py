@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Limits
 from ratchet.compiler.environment import compiler_version
+from ratchet.dump.beside import ComputedOperand
 from ratchet.judge import instances, parity
 from ratchet.judge.floor import products
 from ratchet.values import Artefact, Parity, control
@@ -32,6 +33,7 @@ CHECKS = {
     "random": "the problem's own, and again for what must not matter",
     "fresh": "the problem's own inputs, of another seed",
     "probe": "a few rows made large: the output has to move as the reference does",
+    "public": "those of the modelled run, whose tables follow from them",
     "mixed": "large, tiny, equal, zero and integer stripes, one dominating row in each",
 }
 
@@ -168,6 +170,39 @@ class Examiner:
         with np.load(path) as stored:
             return {position: stored[f"input{position}"] for position in positions}
 
+    def computed(
+        self, problem: Problem, program: Path, operands: Sequence[ComputedOperand]
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """What XLA computes of the kernels' operands, per mesh index by ``"launch:place"``, from public inputs.
+
+        Also whether secret floats give the same. If not, the program is checked on the public inputs, too: what the
+        modelled run does has to be right.
+
+        Raises:
+          Refusal: as ``check``, and ``SCHEDULE_UNKNOWN`` where the operands have no one value.
+        """
+        import numpy as np
+
+        path = self.workers.folder("beside.npz")
+        wanted: dict[str, list[int]] = {}
+        for one in operands:
+            wanted.setdefault(one.site, []).append(one.number)
+        same = _raise_unless_pass(
+            self._ask("beside", problem, program=str(program), wanted=wanted, path=str(path)),
+        )["same"]
+        if not same:
+            self.prepare(problem, ["public"])
+            self.progress("public: the inputs of the modelled run, whose tables follow from floats")
+            answer = self._ask("check", problem, kind="public", program=str(program), order=0)
+            _raise_unless_pass(answer, prefix=f"public inputs ({CHECKS['public']}): ")
+            self.executed = control.decode(answer["control"])
+        with np.load(path) as stored:
+            _raise_unless_equal_shapes(operands, stored)
+            return [
+                {f"{o.launch}:{o.place}": stored[f"{place}:{o.number}:{o.site}"] for o in operands}
+                for place in range(problem.mesh.chips)
+            ], same
+
     def prepare(self, problem: Problem, kinds: Sequence[str] = ()) -> None:
         """Compute the references that are not cached yet, by default those of every check."""
         for kind in kinds or instances.kinds(problem.mesh):
@@ -259,6 +294,17 @@ class Examiner:
         }
         self.evidence.mkdir(parents=True, exist_ok=True)
         (self.evidence / "verification.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _raise_unless_equal_shapes(operands: Sequence[ComputedOperand], stored: Mapping[str, Any]) -> None:
+    for one in operands:
+        shape = stored[f"0:{one.number}:{one.site}"].shape
+        if shape != one.type.shape:
+            raise Refusal(
+                Status.SCHEDULE_UNKNOWN,
+                f"operand {one.place} of {one.launch} is {one.type} in the compiled program, the artefact's call has "
+                f"{list(shape)} there: the compiler reordered or reshaped the operands of a kernel",
+            )
 
 
 def _method() -> str:

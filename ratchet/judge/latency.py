@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ratchet.account.model import model
@@ -13,12 +13,19 @@ from ratchet.values import Mesh, Program, Timeline
 
 
 def step(
-    program: Program, chip: Chip, mesh: Mesh, steering: Mapping[int | str, Any], *, detail: bool = False
+    program: Program,
+    chip: Chip,
+    mesh: Mesh,
+    steering: Mapping[int | str, Any],
+    *,
+    computed: Sequence[Mapping[str, Any]] = (),
+    detail: bool = False,
 ) -> tuple[Timeline, str]:
     """Run the schedule machine over the dumps of ``program``, one machine for each chip of ``mesh``.
 
-    ``steering`` are the problem's inputs that may steer, by position; each chip gets its own part of them. What the
-    chips do together before the program (``Timeline.launch_cycles``) belongs to the latency.
+    ``steering`` are the problem's inputs that may steer, by position; each chip gets its own part of them.
+    ``computed`` is what XLA computes of the kernels' operands, one set per mesh index. What the chips do together
+    before the program (``Timeline.launch_cycles``) belongs to the latency.
 
     Raises:
       Refusal: ``SCHEDULE_UNKNOWN``, ``DEADLOCK``, ``OUT_OF_BOUNDS`` or ``MEMORY_HAZARD``.
@@ -30,11 +37,7 @@ def step(
         chip=chip,
         compiler=program.compiler,
         scalar_inputs=[
-            {
-                key: values if isinstance(key, str) else values[part(mesh, key, values.shape, place)]
-                for key, values in steering.items()
-            }
-            for place in range(mesh.chips)
+            {**_own(steering, mesh, place), **(computed[place] if computed else {})} for place in range(mesh.chips)
         ],
         constants=constants.read_bytes() if mesh.chips > 1 else b"",
         detail=detail,
@@ -43,3 +46,11 @@ def step(
         f"{timeline.latency_ms:.4f} ms modelled, {timeline.cycles:,} cycles, {timeline.grid_steps:,} grid steps"
         + (f"; chip {timeline.chip_index} is the slowest of {mesh.chips}" if timeline.chips else "")
     )
+
+
+def _own(steering: Mapping[int | str, Any], mesh: Mesh, place: int) -> dict[int | str, Any]:
+    """A chip's own part of what steers."""
+    return {
+        key: values if isinstance(key, str) else values[part(mesh, key, values.shape, place)]
+        for key, values in steering.items()
+    }

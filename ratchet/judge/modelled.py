@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
+from ratchet.dump.beside import computed_operands
+from ratchet.dump.files import load_hlo
 from ratchet.judge import control, latency, roofline
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
 from ratchet.values import Artefact, Parity, Program, Score, Timeline
+from ratchet.values.omission import Unmodelled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +51,15 @@ class Modelled:
 
     def latency(self, problem: Problem, built: Program) -> tuple[Timeline, str]:
         """A step of a verdict: the schedule machine over the compiled program, on every chip of the problem's mesh."""
-        return latency.step(built, self.chip, problem.mesh, self.exam.steering(problem), detail=self.deep)
+        steering, chip, mesh = self.exam.steering(problem), self.chip, problem.mesh
+        operands = computed_operands(load_hlo(built.dump_dir))
+        if not operands:
+            return latency.step(built, chip, mesh, steering, detail=self.deep)
+        computed, same = self.exam.computed(problem, built.dump_dir / compiling.PROGRAM, operands)
+        timeline, summary = latency.step(built, chip, mesh, steering, computed=computed, detail=self.deep)
+        if not same:
+            timeline = replace(timeline, not_modelled=(Unmodelled.FLOAT_TABLES, *timeline.not_modelled))
+        return timeline, summary
 
     def control(self, program: Program, timeline: Timeline, _parity: Parity) -> tuple[int, str]:
         """A step of a verdict: whether the schedule machine went the way of the executed module, once that is right."""

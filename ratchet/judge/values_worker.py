@@ -26,6 +26,7 @@ from ratchet.child import serve
 from ratchet.compiler.tokens import tokenise
 from ratchet.judge import instances, parity
 from ratchet.judge.floor import products
+from ratchet.mosaic import beside
 from ratchet.mosaic import run as mosaic
 from ratchet.values import control
 from ratchet.values.status import Refusal, Status
@@ -57,6 +58,8 @@ class Values:
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
+        if kind == "public":
+            return self._public(problem)
         name, _, place = kind.partition("-")
         base = "random" if name == "probe" else kind
         seed = hashlib.sha256(secret + base.encode()).digest()[:8]
@@ -118,11 +121,9 @@ class Values:
         self, problem: Problem, kind: str, secret: bytes, cache: Path, *, program: bytes, order: int
     ) -> dict[str, Any]:
         """Run the candidate's program on one instance and compare. Returns the answer as plain JSON."""
-        digest = hashlib.sha256(program).hexdigest()
-        if self._candidate is None or self._candidate[0] != digest:
-            self._candidate, self._random_outputs = (digest, *_loaded(program)), []
+        _, loaded, tokens = self._load(program)
         exact, losses = self.reference(problem, kind, secret, cache)
-        (_, loaded, tokens), arrays = self._candidate, self.inputs(problem, kind, secret)
+        arrays = self.inputs(problem, kind, secret)
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
         try:
@@ -221,6 +222,30 @@ class Values:
         named = {f"input{n}": arrays[n] for n in instances.steering(problem.inputs)}
         np.savez(path, **named)  # type: ignore[arg-type]
         return _told(Status.PASS, "")
+
+    def beside(
+        self, problem: Problem, secret: bytes, *, program: bytes, wanted: dict[str, list[int]], path: Path
+    ) -> dict[str, Any]:
+        """Write the operands of kernels that the program computes from public inputs, per mesh index, to ``path``.
+
+        The answer says whether the random instance, with its secret floats, gives the same.
+        """
+        _, loaded, tokens = self._load(program)
+        instances_of = [self._public(problem), self.inputs(problem, "random", secret)]
+        try:
+            public, random = beside.operands(loaded, instances_of, wanted)
+        except Refusal as refusal:
+            raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
+        named = {f"{place}:{number}:{site}": a for place, s in enumerate(public) for (site, number), a in s.items()}
+        np.savez(path, **named)  # type: ignore[arg-type]
+        same = all(a.tobytes() == random[n][key].tobytes() for n, s in enumerate(public) for key, a in s.items())
+        return _told(Status.PASS, "") | {"same": same}
+
+    def _load(self, program: bytes) -> tuple[str, mosaic.Loaded, TokenTable]:
+        digest = hashlib.sha256(program).hexdigest()
+        if self._candidate is None or self._candidate[0] != digest:
+            self._candidate, self._random_outputs = (digest, *_loaded(program)), []
+        return self._candidate
 
     def weak(self, problem: Problem, secret: bytes, cache: Path) -> dict[str, Any]:
         """Whether an answer that computes nothing would pass."""
@@ -321,6 +346,9 @@ def handle(request: Path) -> str:
             answer = _VALUES.steering(problem, Path(asked["path"]))
         elif asked["mode"] == "flops":
             answer = _told(Status.PASS, "") | {"flops": _reference_flops(problem)}
+        elif asked["mode"] == "beside":
+            program, path = Path(asked["program"]).read_bytes(), Path(asked["path"])
+            answer = _VALUES.beside(problem, secret, program=program, wanted=asked["wanted"], path=path)
         elif asked["mode"] == "weak":
             answer = _VALUES.weak(problem, secret, cache)
         else:

@@ -31,6 +31,8 @@ class Call:
     has_communication: bool
     skips_barrier: bool
     """Whether the kernel asked the compiler for no barrier of the devices before it."""
+    site: str
+    """The call's own name in the compiled program, as ``compiler.tokens`` gave it."""
     mesh: tuple[tuple[str, int], ...]
     """Axes of the mesh the call is sharded over by hand, and their sizes."""
 
@@ -62,6 +64,7 @@ def read_call(op: ir.Operation, mesh: Any) -> Call:
         aliases=aliases,
         has_communication=bool(config.get("has_communication", False)),
         skips_barrier=bool(config.get("skip_device_barrier", False)),
+        site=str(op.location.name_str) if isinstance(op.location, ir.NameLoc) else "",
         mesh=tuple(mesh),
     )
 

@@ -33,7 +33,7 @@ from ratchet.values.status import Refusal, Status
 RULE_MODULES = (arith, control, dma, memory, pack, vector)
 """Importing them fills the table of operations."""
 
-_AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
+AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
 """Without it XLA keeps float32 between bfloat16 operations, and a kernel looks better than it is."""
 
 
@@ -71,11 +71,24 @@ class Loaded:
         """Largest version of the kernels' ``stable_mosaic`` modules; 0 for a program without kernels."""
         return max((kernel.module.version for kernel in self.kernels), default=0)
 
+    @property
+    def exported(self) -> Any:
+        """The program as it was given, a ``jax.export`` artefact."""
+        return self._original
+
     def _translate(self, number: int, call: splice.Call) -> Any:
-        kernel = describe(call.name, self._modules[call.body], len(call.inputs), len(call.outputs), call.aliases)
         sites: list[Site] = []
-        self.kernels.append(kernel)
         self._sites.append(sites)
+        kernel = self.kernel(call)
+        self.kernels.append(kernel)
+        return self.function(kernel, call, sites)
+
+    def kernel(self, call: splice.Call) -> Kernel:
+        """What is called, one of this program's kernels."""
+        return describe(call.name, self._modules[call.body], len(call.inputs), len(call.outputs), call.aliases)
+
+    def function(self, kernel: Kernel, call: splice.Call, sites: list[Site]) -> Any:
+        """A call as a JAX function ``(config, *operands) -> (results, report)``; ``sites`` gets what it may report."""
         types = [(tuple(aval.shape), np.dtype(aval.dtype)) for aval in call.outputs]
 
         def one(config: Any, *operands: Any, device: Any = None) -> Any:
@@ -140,9 +153,9 @@ class Loaded:
                 f"inputs {', '.join(map(str, got))} where the program takes {', '.join(map(str, self.inputs))}",
             )
         start = time.perf_counter()
-        placed = self._place([*arrays, np.array([seed, fill, fill if padding is None else padding], np.int32)])
+        placed = self.placed([*arrays, np.array([seed, fill, fill if padding is None else padding], np.int32)])
         if self._compiled is None:
-            self._compiled = jax.jit(self._exported.call).lower(*placed).compile(_AS_WRITTEN)
+            self._compiled = jax.jit(self._exported.call).lower(*placed).compile(AS_WRITTEN)
         *outputs, report = jax.block_until_ready(self._compiled(*placed))
         held = [_as_held(output) for output in outputs]
         count = max(map(len, held), default=1)
@@ -157,7 +170,7 @@ class Loaded:
             witness=tuple(row[2 * len(KINDS) + self._counted :] for row in by_kernel) if self._options.witness else (),
         )
 
-    def _place(self, arrays: list[np.ndarray]) -> list[Any]:
+    def placed(self, arrays: list[np.ndarray]) -> list[Any]:
         """The arguments, on all devices that the program is sharded over."""
         wanted = self._exported.nr_devices
         if wanted == 1:

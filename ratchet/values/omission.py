@@ -14,6 +14,8 @@ class Unmodelled(Enum):
     """Clock throttling under power limits, contention for VMEM ports, the launch from the host. In every program."""
     COMPUTED_ASSERTIONS = "computed assertions"
     """Assertions on values that vector code computes are taken to hold."""
+    FLOAT_TABLES = "tables from floats"
+    """Tables that steer a kernel follow from float inputs: those of the modelled run are public ones."""
     LAUNCH_CHECK = "launch check"
     """The launch barrier's comparison of what each chip was asked to run is taken to agree."""
 

@@ -176,6 +176,8 @@ class _Words:
 _UNMODELLED = {
     Unmodelled.SURROUNDINGS: "clock throttling under power limits, contention for VMEM ports, the launch from the host",
     Unmodelled.COMPUTED_ASSERTIONS: "assertions on values that vector code computes: they are taken to hold",
+    Unmodelled.FLOAT_TABLES: "other float inputs: XLA computes tables that steer the kernel from floats, and the "
+    "latency is that of the problem's public ones, on which the kernel was checked, too",
     Unmodelled.LAUNCH_CHECK: "the launch check: before the program the chips compare what each was asked to run, "
     "which is taken to agree",
 }
