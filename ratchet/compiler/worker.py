@@ -23,11 +23,13 @@ from jax import export
 from jax.sharding import Mesh
 
 from ratchet.child import serve
+from ratchet.compiler.donation import donate, donated
 from ratchet.compiler.inside import clear_dumps, mesh_of, move_dumps, optimised, text_of
 from ratchet.compiler.tokens import tokenise
 from ratchet.dump import overflow
 from ratchet.dump.files import LOWERED, OPTIMIZED
 from ratchet.dump.image import constant_segment
+from ratchet.mosaic.bindings import stablehlo_of
 from ratchet.values.status import Refusal
 from ratchet.values.tokens import TOKENS_FILE, encode
 
@@ -65,6 +67,8 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(program.in_avals, shardings, strict=True)
     ]
     lowered: Any = jax.jit(program.call).lower(*avals)
+    if mesh.size == 1:
+        donate(lowered.compiler_ir(dialect="stablehlo"), donated(stablehlo_of(program)))
     lowered_seconds = time.monotonic() - start
     try:
         compiled: Any = lowered.compile()
