@@ -172,7 +172,7 @@ class Examiner:
 
     def computed(
         self, problem: Problem, program: Path, operands: Sequence[ComputedOperand]
-    ) -> tuple[list[dict[str, Any]], bool]:
+    ) -> tuple[list[dict[int | str, Any]], bool]:
         """What XLA computes of the kernels' operands, per mesh index by ``"launch:place"``, from public inputs.
 
         Also whether secret floats give the same. If not, the program is checked on the public inputs, too: what the

@@ -18,7 +18,7 @@ def step(
     mesh: Mesh,
     steering: Mapping[int | str, Any],
     *,
-    computed: Sequence[Mapping[str, Any]] = (),
+    computed: Sequence[Mapping[int | str, Any]] = (),
     detail: bool = False,
 ) -> tuple[Timeline, str]:
     """Run the schedule machine over the dumps of ``program``, one machine for each chip of ``mesh``.

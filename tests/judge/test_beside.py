@@ -66,17 +66,18 @@ def get_tiling_meta():
 '''
 
 
-def judged(workers, root, source: str) -> Timeline:
-    """Modelled as in a verdict, checked for its values first, in a clone of its own."""
+def judged(workers, root, source: str, *, values: bool = True) -> Timeline:
+    """Modelled as in a verdict, in a clone of its own; checked for its values first."""
     root.mkdir()
     artefact, problem = examined(source)
     exam = Examiner(workers=workers, root=root)
     work = workers.folder("program")
     model = Modelled(chip=V5E, workers=workers, exam=exam, work=work, freeze=False, deep=False)
     program, _ = model.compile(artefact)
-    parity, _ = model.values(problem, artefact)
+    parity, _ = model.values(problem, artefact) if values else (None, "")
     timeline, _ = model.latency(problem, program)
-    model.control(program, timeline, parity)
+    if parity is not None:
+        model.control(program, timeline, parity)
     return timeline
 
 
@@ -122,20 +123,22 @@ TWICE = """
 
 def test_a_call_that_is_executed_twice_by_the_same_table(workers, tmp_path):
     source = edited(
-        ROWS, ("\n    return doubled(count, table.astype(jnp.int32), x)\n", TWICE), ("x * 2, x)", "x, x * 0.5)")
+        ROWS, ("\n    return doubled(count, table.astype(jnp.int32), x)\n", TWICE), ("x * 2, x)", "x * 2, x * 0.5)")
     )
     assert judged(workers, tmp_path / "twice", source).grid_steps == 2 * public_flags().sum()
 
 
-def test_a_call_that_is_executed_twice_by_other_tables_is_refused_by_name(workers, tmp_path):
-    other = TWICE.replace("again(count, table, again", "again(count, table[::-1], again")
+LOOP = """
+    body = lambda i, y: doubled(count, jnp.roll(table, i).astype(jnp.int32), y)
+    return jax.lax.fori_loop(0, 3, body, x)
+"""
+
+
+def test_a_call_that_is_executed_by_other_tables_in_a_loop_is_refused_by_name(workers, tmp_path):
+    source = edited(ROWS, ("\n    return doubled(count, table.astype(jnp.int32), x)\n", LOOP))
     with pytest.raises(Refusal, match="kernel _kernel is executed more than once") as caught:
-        judged(
-            workers,
-            tmp_path / "twice",
-            edited(ROWS, ("\n    return doubled(count, table.astype(jnp.int32), x)\n", other)),
-        )
-    assert caught.value.status in (Status.SCHEDULE_UNKNOWN, Status.WRONG_VALUES)
+        judged(workers, tmp_path / "loop", source, values=False)
+    assert caught.value.status is Status.SCHEDULE_UNKNOWN
 
 
 def test_only_what_xla_computes_is_asked_for(workers, tmp_path, compiled):
