@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from collections.abc import Mapping
 
 from ratchet.values.status import Refusal, Status
@@ -18,8 +19,9 @@ SYMBOLS: Mapping[str, str] = {
     "reference_fn": "a function of the input arrays",
     "generate_inputs": "a function of a PRNG key",
     "compute_flops": "a function without arguments",
-    "get_tiling_meta": "a function without arguments",
 }
+OPTIONAL = "get_tiling_meta"
+"""A function without arguments: claims to compare, and the mesh of a program on several chips."""
 
 ALLOWED_IMPORTS = frozenset(
     "__future__ collections dataclasses enum functools itertools jax math numpy operator typing".split()
@@ -126,14 +128,31 @@ def check_symbols(namespace: Mapping[str, object]) -> None:
             wrong.append(f"{symbol} is {type(value).__name__} (wanted: {wanted})")
         elif not symbol.isupper() and not callable(value):
             wrong.append(f"{symbol} is {type(value).__name__} (wanted: {wanted})")
+    if not callable(namespace.get(OPTIONAL, check_symbols)):
+        wrong.append(f"{OPTIONAL} is {type(namespace[OPTIONAL]).__name__} (wanted: a function without arguments)")
     if wrong:
         raise Refusal(Status.CONTRACT, "; ".join(wrong))
+
+
+_LIMIT = 1 << 63
+_DEEPEST = 20
+
+
+def _largest(value: object, depth: int = 0) -> int:
+    """The largest amount of any integer in ``value``, at any depth that is looked at."""
+    if isinstance(value, int):
+        return abs(value)
+    if depth > _DEEPEST or not isinstance(value, dict | list | tuple):
+        return 0
+    inner = [*value, *value.values()] if isinstance(value, dict) else value
+    return max((_largest(one, depth + 1) for one in inner), default=0)
 
 
 def check_tiling_meta(meta: object) -> dict[str, object]:
     """Return ``get_tiling_meta()``'s claims as plain JSON values.
 
-    Wanted: ``grid`` (list of int); ``buffers`` (list of ``{name, size_bytes, double_buffered}``); ``inputs`` and
+    All may be left out:
+    ``grid`` (list of int); ``buffers`` (list of ``{name, size_bytes, double_buffered}``); ``inputs`` and
     ``outputs`` (lists of ``{name, size_bytes, re_reads}``); ``vreg_estimate_bytes`` (int). Further keys are kept
     if they are plain JSON.
 
@@ -143,16 +162,20 @@ def check_tiling_meta(meta: object) -> dict[str, object]:
     wrong: list[str] = []
     if not isinstance(meta, dict):
         raise Refusal(Status.CONTRACT, f"get_tiling_meta() returned {type(meta).__name__}, wanted a dict")
-    grid = meta.get("grid")
+    if _largest(meta) >= _LIMIT:
+        raise Refusal(Status.CONTRACT, "get_tiling_meta() claims a number of more than 63 bits; wanted plain amounts")
+    grid = meta.get("grid", ())
     if not (isinstance(grid, list | tuple) and all(type(n) is int and n > 0 for n in grid)):
         wrong.append(f"grid is {grid!r:.80}, wanted a list of positive int")
+    elif math.prod(grid) >= _LIMIT:
+        wrong.append("grid has more steps than 63 bits hold")
     wanted_fields: dict[str, dict[str, type]] = {
         "buffers": {"name": str, "size_bytes": int, "double_buffered": bool},
         "inputs": {"name": str, "size_bytes": int, "re_reads": int},
         "outputs": {"name": str, "size_bytes": int, "re_reads": int},
     }
     for key, fields in wanted_fields.items():
-        entries = meta.get(key)
+        entries = meta.get(key, ())
         if not isinstance(entries, list | tuple):
             wrong.append(f"{key} is {type(entries).__name__}, wanted a list")
             continue
@@ -164,7 +187,7 @@ def check_tiling_meta(meta: object) -> dict[str, object]:
             ]
             if missing:
                 wrong.append(f"{key}[{index}] lacks {', '.join(missing)}")
-    if type(meta.get("vreg_estimate_bytes")) is not int:
+    if type(meta.get("vreg_estimate_bytes", 0)) is not int:
         wrong.append("vreg_estimate_bytes is not an int")
     try:
         json.dumps(meta)

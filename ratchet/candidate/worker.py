@@ -136,7 +136,7 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> di
     if type(flops) is not int or flops < 0:
         raise Refusal(Status.CONTRACT, f"compute_flops() returned {flops!r:.80}, wanted an int: 0 for a copy")
     with blame(Status.IMPORT_FAILED, path, "get_tiling_meta()"):
-        meta = contract.check_tiling_meta(module.get_tiling_meta())
+        meta = contract.check_tiling_meta(getattr(module, contract.OPTIONAL, dict)())
         mesh = meshes.read(meta, specs(_specs(avals)))
 
     # Twice from one line: the programs carry source locations, those of the caller included.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -75,7 +76,9 @@ def step(
     traffic = work(problem, timeline)
     found = claims(artefact, footprint, timeline)
     disagreeing = [claim.what for claim in found if not claim.agrees]
-    said = f"claims that disagree: {', '.join(disagreeing)}" if disagreeing else "all claims agree"
+    said = "all claims agree" if found else "no claims"
+    if disagreeing:
+        said = f"claims that disagree: {', '.join(disagreeing)}"
     return found, f"{traffic}; {said}"
 
 
@@ -85,20 +88,20 @@ def claims(artefact: Artefact, footprint: Footprint, timeline: Timeline) -> tupl
     Of a program on a slice, the claims are those of one chip: the slowest.
     """
     meta = artefact.tiling_meta
-    grid = cast(Sequence[int], meta["grid"])
-    steps = 1
-    for size in grid:
-        steps *= size
-    buffers = cast(Sequence[Mapping[str, Any]], meta["buffers"])
-    vmem = sum(b["size_bytes"] * (2 if b["double_buffered"] else 1) for b in buffers)
-    spills = sum(b.size_bytes for b in footprint.vmem_buffers if b.name == "register spills")
+    found: list[Claim] = []
     other = MEETING_BYTES if timeline.chips else 0
-    return (
-        _claim("grid steps", steps, timeline.grid_steps),
-        _claim("VMEM buffers, bytes", vmem, footprint.vmem_bytes - spills),
-        _claim("HBM reads, bytes", _traffic(meta["inputs"]), timeline.hbm_read_bytes, other),
-        _claim("HBM writes, bytes", _traffic(meta["outputs"]), timeline.hbm_write_bytes, other),
-    )
+    if meta.get("grid"):
+        found.append(_claim("grid steps", math.prod(cast(Sequence[int], meta["grid"])), timeline.grid_steps))
+    if "buffers" in meta:
+        buffers = cast(Sequence[Mapping[str, Any]], meta["buffers"])
+        vmem = sum(b["size_bytes"] * (2 if b["double_buffered"] else 1) for b in buffers)
+        spills = sum(b.size_bytes for b in footprint.vmem_buffers if b.name == "register spills")
+        found.append(_claim("VMEM buffers, bytes", vmem, footprint.vmem_bytes - spills))
+    if "inputs" in meta:
+        found.append(_claim("HBM reads, bytes", _traffic(meta["inputs"]), timeline.hbm_read_bytes, other))
+    if "outputs" in meta:
+        found.append(_claim("HBM writes, bytes", _traffic(meta["outputs"]), timeline.hbm_write_bytes, other))
+    return tuple(found)
 
 
 def _traffic(entries: object) -> int:

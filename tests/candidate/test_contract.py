@@ -92,3 +92,18 @@ def test_meta_that_is_not_plain_json_breaks_the_contract():
         with pytest.raises(Refusal, match="it is not plain JSON") as caught:
             contract.check_tiling_meta(meta | {"more": more})
         assert caught.value.status is Status.CONTRACT
+
+
+@pytest.mark.parametrize("meta", [{"grid": [10**4000]}, {"grid": [1 << 40] * 1000}, {"x": [{"y": -(10**4000)}]}])
+def test_a_claim_without_bound_is_refused(meta):
+    with pytest.raises(Refusal, match="63 bits") as caught:
+        contract.check_tiling_meta(meta)
+    assert caught.value.status is Status.CONTRACT
+
+
+def test_every_claim_may_be_left_out():
+    assert contract.check_tiling_meta({}) == {}
+    contract.check_symbols({"KERNEL_NAME": "k", "PROBLEM_DESCRIPTION": "p"} | dict.fromkeys(FUNCTIONS, len))
+
+
+FUNCTIONS = ("kernel_fn", "reference_fn", "generate_inputs", "compute_flops")
