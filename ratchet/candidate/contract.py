@@ -148,6 +148,21 @@ def _largest(value: object, depth: int = 0) -> int:
     return max((_largest(one, depth + 1) for one in inner), default=0)
 
 
+def _wrong_entries(key: str, entries: object, fields: Mapping[str, type]) -> list[str]:
+    if not isinstance(entries, list | tuple):
+        return [f"{key} is {type(entries).__name__}, wanted a list"]
+    wrong = []
+    for index, entry in enumerate(entries):
+        missing = [
+            f"{field} ({kind.__name__})"
+            for field, kind in fields.items()
+            if not (isinstance(entry, dict) and type(entry.get(field)) is kind)
+        ]
+        if missing:
+            wrong.append(f"{key}[{index}] lacks {', '.join(missing)}")
+    return wrong
+
+
 def check_tiling_meta(meta: object) -> dict[str, object]:
     """Return ``get_tiling_meta()``'s claims as plain JSON values.
 
@@ -175,18 +190,7 @@ def check_tiling_meta(meta: object) -> dict[str, object]:
         "outputs": {"name": str, "size_bytes": int, "re_reads": int},
     }
     for key, fields in wanted_fields.items():
-        entries = meta.get(key, ())
-        if not isinstance(entries, list | tuple):
-            wrong.append(f"{key} is {type(entries).__name__}, wanted a list")
-            continue
-        for index, entry in enumerate(entries):
-            missing = [
-                f"{field} ({kind.__name__})"
-                for field, kind in fields.items()
-                if not (isinstance(entry, dict) and type(entry.get(field)) is kind)
-            ]
-            if missing:
-                wrong.append(f"{key}[{index}] lacks {', '.join(missing)}")
+        wrong += _wrong_entries(key, meta.get(key, ()), fields)
     if type(meta.get("vreg_estimate_bytes", 0)) is not int:
         wrong.append("vreg_estimate_bytes is not an int")
     try:

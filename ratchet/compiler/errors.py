@@ -38,7 +38,10 @@ def classify(error: str, schedule: Path | None = None, tokens: TokenTable = NO_T
 
 
 def _short(text: str) -> str:
-    return " ".join(text.partition(" Please report a bug at")[0].split())[:700]
+    """Without the operation's text in MLIR, which can be very long: its place says more."""
+    for end in (" Please report a bug at", " The MLIR operation involved:"):
+        text = text.partition(end)[0]
+    return " ".join(text.split())[:700]
 
 
 def died(ending: Ending, limits: Limits) -> Refusal:
