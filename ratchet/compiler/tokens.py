@@ -239,9 +239,8 @@ class _Program(_Rewriter):
         scope = _scope(op.location)
         if "kernel_name" in op.attributes:
             word = self._kernel_token(str(ir.StringAttr(op.attributes["kernel_name"]).value))
-            return ir.Location.name(f"{self.tokens.fresh('op', scope)}/{word}", super().location(op))
-        else:
-            word = op.name.rpartition(".")[2]
+            return ir.Location.name(f"{self.tokens.fresh('op', scope)}/{word}", super().location(op, around))
+        word = op.name.rpartition(".")[2]
         name = f"{self.tokens.name('op', scope)}/{word}" if scope else word
         return ir.Location.name(name, super().location(op, around))
 

@@ -13,6 +13,7 @@ import os
 import time
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ class Values:
     ) -> dict[str, Any]:
         if result.findings:
             first, *more = result.findings
-            return _told(first.kind.status, str(first) + (f" (and {len(more)} more)" if more else ""))
+            return _answered(first.kind.status, str(first) + (f" (and {len(more)} more)" if more else ""))
         outputs = [np.asarray(a) for a in result.outputs]
         if order and self._random_outputs and kind == "random":
             return self._repeat(outputs)
@@ -166,7 +167,7 @@ class Values:
                 )
                 if still:
                     rows = exact[index].size // max(1, *exact[index].shape[-1:])
-                    return _told(
+                    return _answered(
                         Status.INSENSITIVE,
                         f"{still} of {rows} rows of output {index} stand still although "
                         "inputs that they depend on changed: is part of the work skipped?",
@@ -176,7 +177,7 @@ class Values:
         worst = max(compared, key=lambda c: c.worst)
         copy, index = divmod(compared.index(worst), len(outputs))
         which = f"output {index}" + (", as not all chips hold it" if copy else "")
-        answer = _told(worst.status, f"{which}: {worst.message}")
+        answer = _answered(worst.status, f"{which}: {worst.message}")
         return answer | {"worst": worst.worst, "rms": worst.rms, "floor_rms": worst.floor_rms}
 
     def outputs(self, problem: Problem, kind: str, secret: bytes, cache: Path, *, folder: Path) -> dict[str, Any]:
@@ -194,7 +195,7 @@ class Values:
         folder.mkdir(parents=True)
         for number, array in enumerate(self.inputs(problem, kind, secret)):
             np.ascontiguousarray(array).view(np.uint8).tofile(folder / f"input{number}.bin")
-        return _told(Status.PASS, "")
+        return _answered(Status.PASS, "")
 
     def _check_again(self, problem: Problem, secret: bytes) -> None:
         """The native reference passes on other secrets, too, for a problem small enough to ask: see ``made``."""
@@ -209,19 +210,19 @@ class Values:
         for index, (first, second) in enumerate(zip(self._random_outputs, outputs, strict=True)):
             if first.tobytes() != second.tobytes():
                 differing = int(np.sum(first != second))
-                return _told(
+                return _answered(
                     Status.NON_DETERMINISTIC,
                     f"output {index} differs in {differing} of {first.size} elements when the parallel grid "
                     "dimensions run in another order",
                 )
-        return _told(Status.PASS, "the same to the last bit in another order of the parallel grid dimensions")
+        return _answered(Status.PASS, "the same to the last bit in another order of the parallel grid dimensions")
 
     def steering(self, problem: Problem, path: Path) -> dict[str, Any]:
         """Write what steers, of a public key, to ``path``."""
         arrays = self._public(problem)
         named = {f"input{n}": arrays[n] for n in instances.steering(problem.inputs)}
         np.savez(path, **named)  # type: ignore[arg-type]
-        return _told(Status.PASS, "")
+        return _answered(Status.PASS, "")
 
     def beside(
         self, problem: Problem, secret: bytes, *, program: bytes, wanted: dict[str, list[int]], path: Path
@@ -239,7 +240,7 @@ class Values:
         named = {f"{place}:{number}:{site}": a for place, s in enumerate(public) for (site, number), a in s.items()}
         np.savez(path, **named)  # type: ignore[arg-type]
         same = all(a.tobytes() == random[n][key].tobytes() for n, s in enumerate(public) for key, a in s.items())
-        return _told(Status.PASS, "") | {"same": same}
+        return _answered(Status.PASS, "") | {"same": same}
 
     def _load(self, program: bytes) -> tuple[str, mosaic.Loaded, TokenTable]:
         digest = hashlib.sha256(program).hexdigest()
@@ -258,14 +259,16 @@ class Values:
                 for e, dtype in zip(exact, dtypes, strict=True)
             ]
             if all(parity.compare(*three).worst <= 1 for three in zip(filled, exact, losses, strict=True)):
-                return _told(Status.WEAK_PROBLEM, f"{name} would pass this problem; wanted inputs that tell it apart")
+                return _answered(
+                    Status.WEAK_PROBLEM, f"{name} would pass this problem; wanted inputs that tell it apart"
+                )
         for position, array in enumerate(arrays):
             if len(exact) != 1 or array.shape != exact[0].shape or _elsewhere(problem, position):
                 continue
             if parity.compare(array.astype(dtypes[0]), exact[0], losses[0]).worst <= 1:
-                return _told(Status.WEAK_PROBLEM, f"a copy of input {position} would pass this problem")
+                return _answered(Status.WEAK_PROBLEM, f"a copy of input {position} would pass this problem")
         self._check_again(problem, secret)
-        return _told(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")
+        return _answered(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")
 
 
 def _elsewhere(problem: Problem, position: int) -> bool:
@@ -321,11 +324,34 @@ def _store(path: Path, arrays: Arrays) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _told(status: Status, message: str) -> dict[str, Any]:
+def _answered(status: Status, message: str) -> dict[str, Any]:
     return {"status": status.name, "message": message}
 
 
 _VALUES = Values()
+
+
+def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
+    """What is asked for by ``mode``."""
+    mode, secret, cache = asked["mode"], bytes.fromhex(asked["secret"]), Path(asked["cache"])
+    if mode == "reference":
+        _VALUES.reference(problem, asked["kind"], secret, cache)
+        return _answered(Status.PASS, "")
+    if mode == "outputs":
+        return _VALUES.outputs(problem, asked["kind"], secret, cache, folder=Path(asked["folder"]))
+    if mode == "inputs":
+        return _VALUES.write_inputs(problem, asked["kind"], secret, Path(asked["folder"]))
+    if mode == "steering":
+        return _VALUES.steering(problem, Path(asked["path"]))
+    if mode == "flops":
+        return _answered(Status.PASS, "") | {"flops": _reference_flops(problem)}
+    if mode == "weak":
+        return _VALUES.weak(problem, secret, cache)
+    program = Path(asked["program"]).read_bytes()
+    if mode == "beside":
+        path = Path(asked["path"])
+        return _VALUES.beside(problem, secret, program=program, wanted=asked["wanted"], path=path)
+    return _VALUES.check(problem, asked["kind"], secret, cache, program=program, order=asked["order"])
 
 
 def handle(request: Path) -> str:
@@ -333,36 +359,17 @@ def handle(request: Path) -> str:
     start = time.monotonic()
     asked = json.loads((request / "request.json").read_text())
     problem = decode(Path(asked["lock"]).read_bytes(), "the problem lock")
-    secret, cache = bytes.fromhex(asked["secret"]), Path(asked["cache"])
     try:
-        if asked["mode"] == "reference":
-            _VALUES.reference(problem, asked["kind"], secret, cache)
-            answer = _told(Status.PASS, "")
-        elif asked["mode"] == "outputs":
-            answer = _VALUES.outputs(problem, asked["kind"], secret, cache, folder=Path(asked["folder"]))
-        elif asked["mode"] == "inputs":
-            answer = _VALUES.write_inputs(problem, asked["kind"], secret, Path(asked["folder"]))
-        elif asked["mode"] == "steering":
-            answer = _VALUES.steering(problem, Path(asked["path"]))
-        elif asked["mode"] == "flops":
-            answer = _told(Status.PASS, "") | {"flops": _reference_flops(problem)}
-        elif asked["mode"] == "beside":
-            program, path = Path(asked["program"]).read_bytes(), Path(asked["path"])
-            answer = _VALUES.beside(problem, secret, program=program, wanted=asked["wanted"], path=path)
-        elif asked["mode"] == "weak":
-            answer = _VALUES.weak(problem, secret, cache)
-        else:
-            program = Path(asked["program"]).read_bytes()
-            answer = _VALUES.check(problem, asked["kind"], secret, cache, program=program, order=asked["order"])
+        answer = _answer(asked, problem)
     except Refusal as refusal:
-        answer = _told(refusal.status, refusal.message)
+        answer = _answered(refusal.status, refusal.message)
     except MemoryError as error:
-        answer = _told(Status.INFRASTRUCTURE, f"not enough memory to check the values here: {error}")
+        answer = _answered(Status.INFRASTRUCTURE, f"not enough memory to check the values here: {error}")
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         where = f" ({error.filename})" if error.filename else ""
         message = f"the judge cannot keep what it computed: {error.strerror or error}{where}"
-        answer = _told(Status.NO_SPACE if full else Status.INFRASTRUCTURE, f"{message}: free or repair that")
+        answer = _answered(Status.NO_SPACE if full else Status.INFRASTRUCTURE, f"{message}: free or repair that")
     (request / "answer.json").write_text(json.dumps(answer | {"seconds": time.monotonic() - start}))
     return "answer.json"
 
