@@ -160,8 +160,8 @@ class _Run:
             bad = outside if bad is False else bad | outside
             starts.append(start)
         what = "output" if operand.is_output else "input"
-        *computing, end = window.transform.body.operations  # the end has no place of its own
-        op = computing[-1] if computing else end
+        *computing, end = window.transform.body.operations  # constants and the end have no place in the source
+        op = next((op for op in reversed(computing) if not op.name.endswith("constant")), end)
         executor.report(
             Kind.WINDOW_OUT_OF_BOUNDS, op, bad,
             f"the index map of {what} {operand.index} points a block of {window.shape} outside {whole.shape}",
