@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from ratchet.candidate.blocks import INLINED, in_blocks, inner
 from ratchet.candidate.rounding import Value, apply, eps_of, is_float, settled, wide
 
-_INLINED = ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 _REFUSED = ("bitcast_convert_type", "pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callback")
 
 
@@ -39,10 +39,16 @@ def with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> C
     with jax.enable_x64(False):  # as it is traced for the reference in its own dtypes
         closed = jax.make_jaxpr(function)(*avals)
 
-    def widened(*args: Any) -> list[Any]:
-        values = [Value(v=_widen(a), exact=True) for a in args]
-        outputs = _evaluate(closed.jaxpr, closed.consts, values)
+    blocks = in_blocks(closed)
+
+    def call(jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+        outputs = _call(jaxpr, [Value(v=_widen(a), exact=True) for a in args])
         return [output.v for output in outputs] + [settled(output) for output in outputs]
+
+    def widened(*args: Any) -> list[Any]:
+        if blocks is None:
+            return call(closed, args)
+        return blocks.run(lambda block: call(blocks.block, block), args)
 
     return widened
 
@@ -78,9 +84,8 @@ def _apply(equation: Any, inputs: list[Value]) -> list[Value]:
     name, params = equation.primitive.name, equation.params
     if name in _REFUSED:
         raise NotImplementedError(f"the reference uses {name}, which has no meaning in float64")
-    if name in _INLINED:
-        inner = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
-        return _call(inner, inputs)
+    if name in INLINED:
+        return _call(inner(equation), inputs)
     if name == "scan":
         return _scan(params, inputs)
     if name == "while":

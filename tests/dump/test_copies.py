@@ -79,9 +79,15 @@ def test_one_kernels_transpose_does_not_excuse_another_kernels_copy(compiled):
     assert len(program.kernels) == 2
 
 
-def test_aliasing_an_input_that_is_not_donated_copies_it(compiled):
+def test_an_input_that_is_overwritten_is_donated_and_not_copied(compiled):
     kernel = blocked(double, (1024, 128), (256, 128), F32, input_output_aliases={0: 0})
-    assert moves(compiled(artefact(kernel, ((1024, 128), F32))))[0][:2] == ("copy", True)
+    assert moves(compiled(artefact(kernel, ((1024, 128), F32)))) == []
+
+
+def test_an_input_that_is_overwritten_and_used_elsewhere_is_copied(compiled):
+    kernel = blocked(double, (1024, 128), (256, 128), F32, input_output_aliases={0: 0})
+    program = compiled(artefact(lambda x: (kernel(x), x), ((1024, 128), F32)))
+    assert moves(program)[0][:2] == ("copy", True)
 
 
 def test_a_computation_is_no_copy(compiled):

@@ -23,6 +23,11 @@ from tests.judge.programs import examined
 from tests.kernels import CANDIDATES
 
 HONEST = sorted((CANDIDATES / "honest").glob("*.py"))
+QUICK = (
+    *("adam", "all_gather", "block_mask", "embedding_gather", "layernorm_gain"),
+    *("quantized_matmul", "remote_decode", "rows_attention", "split_decode"),
+)
+"""One of each way through the judge; the others are slow tests."""
 CHEATS = sorted((CANDIDATES / "cheats").glob("*.py"))
 BASE = (CANDIDATES / "honest" / "rows_attention.py").read_text()
 CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
@@ -67,7 +72,11 @@ def without_jail(monkeypatch):
     monkeypatch.setattr(Workers, "prepare_next", lambda self: None)
 
 
-@pytest.mark.parametrize("path", HONEST, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in HONEST],
+    ids=lambda path: path.stem,
+)
 def test_honest_kernels_pass(path, tmp_path, workers):
     verdict = judged(tmp_path, path.read_text(), workers, evidence=tmp_path / "evidence", deep=True)
     assert verdict.status is Status.PASS, verdict.reason

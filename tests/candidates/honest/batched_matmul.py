@@ -35,7 +35,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 2 * H * M * K * N
-
-
-def get_tiling_meta():
-    return {"grid": [H], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

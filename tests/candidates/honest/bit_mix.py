@@ -43,7 +43,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return N * D
-
-
-def get_tiling_meta():
-    return {"grid": [N // B], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

@@ -57,7 +57,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 2 * M * K * N // 2
-
-
-def get_tiling_meta():
-    return {"grid": [M // B, K // B], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

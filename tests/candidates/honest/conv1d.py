@@ -48,7 +48,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 2 * N * D * TAPS
-
-
-def get_tiling_meta():
-    return {"grid": [D // B], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

@@ -38,7 +38,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 1
-
-
-def get_tiling_meta():
-    return {"grid": [COUNT], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

@@ -38,7 +38,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 2 * N * D
-
-
-def get_tiling_meta():
-    return {"grid": [1], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

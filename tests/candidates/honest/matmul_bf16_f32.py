@@ -46,7 +46,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 2 * M * K * N
-
-
-def get_tiling_meta():
-    return {"grid": [M // BM, N // BN, K // BK], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

@@ -43,7 +43,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 2 * M * K * N
-
-
-def get_tiling_meta():
-    return {"grid": [M // B], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

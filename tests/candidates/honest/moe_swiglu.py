@@ -49,7 +49,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 6 * E * T * D * F
-
-
-def get_tiling_meta():
-    return {"grid": [E], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

@@ -30,7 +30,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 3 * N * D
-
-
-def get_tiling_meta():
-    return {"grid": [4], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

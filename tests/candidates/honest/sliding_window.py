@@ -56,7 +56,3 @@ def generate_inputs(key):
 
 def compute_flops():
     return 4 * H * N * N * D // 8
-
-
-def get_tiling_meta():
-    return {"grid": [H, N // B], "buffers": [], "inputs": [], "outputs": [], "vreg_estimate_bytes": 0}

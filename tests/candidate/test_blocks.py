@@ -1,0 +1,77 @@
+"""Evaluating a function in blocks: the same answers, and no axis is cut along which it mixes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ratchet.candidate.blocks import in_blocks
+from ratchet.candidate.promote import with_losses
+
+
+def _arrays(*shapes):
+    return [jax.random.normal(jax.random.key(n), shape, jnp.float32) for n, shape in enumerate(shapes)]
+
+
+def attention(q, k, v):
+    scores = jnp.einsum("hqd,hkd->hqk", q, k) / 8
+    row = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
+    column = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 2)
+    return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(jnp.where(row >= column, scores, -jnp.inf), -1), v)
+
+
+def norm(x, gain):
+    mean = jnp.mean(x, -1, keepdims=True)
+    return (x - mean) * jax.lax.rsqrt(jnp.var(x, -1, keepdims=True) + 1e-6) * gain, mean[:, 0]
+
+
+def heads(x, w):
+    parts = x.reshape(x.shape[0], 4, -1)
+    return jax.nn.relu(parts).sum(1) @ w, jnp.argmax(parts, -1)
+
+
+def transposed(x):
+    return jnp.sort(x.T, axis=1)
+
+
+CUT = {
+    "attention": (attention, ((2, 64, 16), (2, 64, 16), (2, 64, 16)), (1, None, None)),
+    "norm": (norm, ((64, 32), (32,)), (0, None)),
+    "heads": (heads, ((64, 32), (8, 16)), (0, None)),
+    "transposed": (transposed, ((64, 32),), (1,)),
+}
+WHOLE = {
+    "a sum of all": (jnp.sum, ((64, 32),)),
+    "both sides of a product": (lambda x: x @ x.T, ((64, 64),)),
+    "cumulative along both": (lambda x: jnp.cumsum(jnp.cumsum(x, 0), 1), ((64, 32),)),
+    "reversed and added": (lambda x: jnp.sort(x, 1) + jnp.flip(x, 0), ((64, 32),)),
+    "a loop": (lambda x: jax.lax.fori_loop(0, 3, lambda _, y: y + 1, x), ((64, 32),)),
+    "a table": (lambda x, i: x[i.astype(int), :], ((64, 32), (64,))),
+    "shifted rows": (lambda x: jnp.sum(x[1:] - x[:-1], 1), ((64, 32),)),
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_blocks_give_what_the_whole_gives(name, monkeypatch):
+    function, shapes, inputs = CUT[name]
+    arrays = _arrays(*shapes)
+    blocks = in_blocks(jax.make_jaxpr(function)(*arrays), 512)
+    assert blocks is not None
+    assert blocks.inputs == inputs
+    assert blocks.count > 1
+    with jax.enable_x64(True):
+        whole = with_losses(function, *arrays)(*arrays)
+        monkeypatch.setattr("ratchet.candidate.promote.in_blocks", lambda closed: in_blocks(closed, 512))
+        for one, other in zip(whole, with_losses(function, *arrays)(*arrays), strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_is_mixed_is_not_cut(name):
+    function, shapes = WHOLE[name]
+    assert in_blocks(jax.make_jaxpr(function)(*_arrays(*shapes)), 16) is None
+
+
+def test_what_is_small_is_left_whole():
+    assert in_blocks(jax.make_jaxpr(norm)(*_arrays((64, 32), (32,)))) is None
