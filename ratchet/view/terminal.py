@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Step, Timeline, Verdict
 from ratchet.values.status import Status
+from ratchet.view.hints import hint
 from ratchet.view.losses import losses_in_words, notes
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change, fixed, kind_of, number, reason_beyond, size, summary_beyond
@@ -93,6 +94,8 @@ def _pairs(
     kind = kind_of(conditions.evaluator)
     if verdict.score is None:
         yield from _listed("why", clean_lines(verdict.reason), limit=6)
+        if advice := hint(verdict.status, verdict.reason):
+            yield "hint", advice
         failed = [step for step in verdict.steps if step.status is not Status.PASS]
         yield from _listed("failed step", [_failed(verdict, step) for step in failed], limit=2)
     yield "kernel", f"{verdict.kernel} · {verdict.kernel_name} · sha256 {verdict.source_sha256[:12]}"

@@ -20,6 +20,7 @@ from ratchet.values.loss import IdleSteps, LinkWaits, Loss, MatrixBound, Nothing
 from ratchet.values.omission import Omission, Unmodelled
 from ratchet.values.place import Code, SourceLine
 from ratchet.values.status import Status
+from ratchet.view.hints import hint
 from ratchet.view.losses import losses_in_words, notes
 from ratchet.view.places import where
 from ratchet.view.words import kind_of, number, reason_beyond, summary_beyond
@@ -70,6 +71,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
         "status": verdict.status.name,
         "reason": verdict.reason,
+        "hint": hint(verdict.status, verdict.reason),
         "kernel": {"path": verdict.kernel, "name": verdict.kernel_name, "source_sha256": verdict.source_sha256},
         "conditions": asdict(verdict.conditions) | {"kind": evaluator["kind"]},
         "score": None if verdict.score is None else evaluator | asdict(verdict.score),

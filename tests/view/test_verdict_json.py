@@ -54,8 +54,8 @@ def test_a_kept_kernel() -> None:
 def test_every_field_of_a_verdict_is_in_the_document() -> None:
     document = verdict_document(verdict(), outcome=Status.PASS, decision="kept", reason="")
     fields = {field.name for field in dataclasses.fields(verdict())}
-    # Two are under kernel; the losses are sentences about the timeline.
-    assert (fields - {"kernel_name", "source_sha256"}) | {"losses"} == set(document["verdict"])
+    # Two are under kernel; the losses are sentences about the timeline, the hint one about the reason.
+    assert (fields - {"kernel_name", "source_sha256"}) | {"losses", "hint"} == set(document["verdict"])
 
 
 def test_every_kind_of_loss_and_omission_has_its_numbers_and_a_sentence() -> None:
