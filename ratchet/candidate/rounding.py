@@ -9,6 +9,7 @@ values: no host's arithmetic is in it. Counted are
   too: a kernel may multiply before it subtracts, so that terms that cancel are judged by their size;
 * the accumulation of a sum of n terms in float32 *in any order*. One after another, n terms of random signs lose
   ``u sqrt(n / 6 sum t^2)`` and terms of one sign ``u sqrt(n) |sum| / 3``, the most that an honest order does;
+* the roundings of a sum's terms to a narrow dtype as they are, where equal terms make them add up;
 * of a product, what its precision asks the matrix unit to leave out of a float32 operand;
 * a factor that may be multiplied into an operand of a product before it, which is rounded again then.
 
@@ -459,7 +460,23 @@ def _sum(node: Node, inputs: list[Value]) -> Value:
     count = _terms(node, x.v.shape)
     each, beside = _accumulated(out, count, EPS32 if node.name == "reduce_sum" else node.eps)
     squares = node.bind(jnp.where(jnp.isfinite(x.v), _var(x) + each * jnp.square(x.v), 0.0))
+    if (off := _alike(x)) is not None:
+        squares = _together(squares, jnp.square(node.bind(off)))
     return _own(node, out, jnp.maximum(squares, 0) + _no_nan(beside), inputs)
+
+
+def _alike(x: Value) -> Any:
+    """By how much a narrow dtype rounds each term; None for float32. Equal terms are all rounded the same way."""
+    if x.eps <= EPS32 or x.exact:
+        return None
+    v = jnp.where(jnp.isfinite(x.v), x.v, 0.0)
+    unit = jnp.ldexp(x.eps, jnp.frexp(v)[1] - 1)
+    return jnp.round(v / unit) * unit - v
+
+
+def _together(squares: Any, alike: Any) -> Any:
+    """The variance of a sum: as of independent terms, unless what they add up to is more than chance makes of it."""
+    return jnp.where(alike > 4 * squares, alike, squares)
 
 
 def _terms(node: Node, shape: Sequence[int]) -> int:
@@ -494,6 +511,10 @@ def _product(node: Node, inputs: list[Value]) -> Value | list[Value]:
         squares = node.bind(a2, _var(b) + (own + each) * b2)
     else:
         squares = node.bind(_var(a) + each * a2, b2) + node.bind(a2, _var(b))
+    for number, x in enumerate((a, b)):
+        if (off := _alike(x)) is not None:
+            moved = node.bind(off, b.v) if number == 0 else node.bind(a.v, off)
+            squares = _together(squares, jnp.square(moved))
     found = _own(node, out, squares + beside, inputs)
     narrow = max(eps_of(v.aval.dtype) for v in node.equation.invars)
     if all(plain) and narrow > EPS32:

@@ -18,15 +18,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from jax import export
+from jax.extend import core
 
 from ratchet.candidate import contract
 from ratchet.candidate import mesh as meshes
 from ratchet.candidate.axes import mixed_axes
+from ratchet.candidate.blocks import INLINED, inner
 from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_of
 from ratchet.candidate.problem import specs
 from ratchet.candidate.promote import with_losses
@@ -145,6 +147,10 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> di
         raise Refusal(
             Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
         )
+    left: list[Any] = [None] * len(kernel.out_avals)
+    if mesh.chips > 1:
+        with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh) as ambient:
+            left = output_shardings(jax.make_jaxpr(module.kernel_fn)(*placed(avals, mesh, ambient)).jaxpr)
     (out / "kernel.bin").write_bytes(kernel.serialize())
     found: dict[str, Any] = {}
     if freeze:
@@ -155,7 +161,10 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> di
             (out / "reference64.bin").write_bytes(exact.serialize())
         found = {
             "mixed_axes": mixed_axes(module.reference_fn, *avals),
-            "work": asdict(work_of(module.reference_fn, *avals)),
+            "work": {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in asdict(work_of(module.reference_fn, *avals)).items()
+            },
         }
     return {
         "kernel_name": module.KERNEL_NAME,
@@ -169,26 +178,37 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> di
         "reference_sha256": digest(reference),
         "inputs_sha256": digest(generator),
         "jax_version": jax.__version__,
-        "output_shardings": output_shardings(kernel),
+        "output_shardings": left,
         **found,
     }
 
 
-def output_shardings(program: export.Exported) -> list[Any]:
+def output_shardings(jaxpr: Any) -> list[Any]:
     """How a program on several chips leaves its outputs: for each dimension the axes of the mesh that split it.
 
-    None for a program on one chip, and where the program does not say.
+    ``jaxpr`` is the program's. None where it does not say: an output that no ``shard_map`` and no constraint gives.
     """
-    if program.nr_devices == 1:
-        return [None] * len(program.out_avals)
-    found: list[Any] = []
-    for aval, sharding in zip(program.out_avals, program._out_named_shardings, strict=True):
-        if sharding is None:
-            found.append(None)
-            continue
-        entries = [[n] if isinstance(n, str) else list(n or []) for n in sharding.spec]
-        found.append([names or None for names in entries] + [None] * (len(aval.shape) - len(entries)))
-    return found
+    makers = {var: (equation, n) for equation in jaxpr.eqns for n, var in enumerate(equation.outvars)}
+    return [
+        None if isinstance(var, core.Literal) or var not in makers else _left(*makers[var], len(var.aval.shape))
+        for var in jaxpr.outvars
+    ]
+
+
+def _left(equation: Any, number: int, rank: int) -> list[Any] | None:
+    """How result ``number`` of an equation is split."""
+    name = equation.primitive.name
+    if name in INLINED:
+        closed = inner(equation)
+        return cast(list[Any] | None, output_shardings(getattr(closed, "jaxpr", closed))[number])
+    if name == "shard_map":
+        spec = equation.params["out_specs"][number]
+    elif name == "sharding_constraint":
+        spec = getattr(equation.params["sharding"], "spec", None)
+    else:
+        return None
+    entries = [] if spec is None else [[n] if isinstance(n, str) else list(n or []) for n in spec]
+    return None if spec is None else [names or None for names in entries] + [None] * (rank - len(entries))
 
 
 def export_kernel(
@@ -200,12 +220,17 @@ def export_kernel(
             return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)
     mesh = mesh or Mesh()
     with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh) as ambient:
-        if mesh.chips > 1:
-            splits = [jax.sharding.PartitionSpec(*split) for split in mesh.inputs]
-            placed = [jax.sharding.NamedSharding(ambient, split) for split in splits]
-            avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(avals, placed, strict=True)]
+        avals = placed(avals, mesh, ambient)
         # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
         return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals)
+
+
+def placed(avals: Any, mesh: Mesh, ambient: jax.sharding.AbstractMesh) -> Any:
+    """``avals`` as they lie on the chips; unchanged for a single one."""
+    if mesh.chips == 1:
+        return avals
+    shardings = [jax.sharding.NamedSharding(ambient, jax.sharding.PartitionSpec(*split)) for split in mesh.inputs]
+    return [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(avals, shardings, strict=True)]
 
 
 def handle(request: Path) -> str:

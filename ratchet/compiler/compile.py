@@ -51,6 +51,7 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         "splits": artefact.mesh.inputs,
         "inputs": [(spec.shape, spec.dtype) for spec in artefact.inputs],
         "outputs": [(spec.shape, spec.dtype) for spec in artefact.outputs],
+        "output_splits": artefact.output_splits,
     }
     (folder / "request.json").write_text(json.dumps(request))
     ending = child.ask(folder, limits)

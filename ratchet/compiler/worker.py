@@ -49,6 +49,18 @@ def changed(program: export.Exported, shardings: Sequence[Any], mesh: Mesh, aske
     return "; ".join(differences)
 
 
+def left_elsewhere(shardings: Any, avals: Sequence[Any], mesh: Mesh, splits: Sequence[Any]) -> str:
+    """What the compiled program leaves on other chips than its record says, in words, or ``""``. None: not said."""
+    differences = []
+    for number, (sharding, aval, split) in enumerate(zip(jax.tree.leaves(shardings), avals, splits, strict=False)):
+        if split is None or mesh.size == 1:
+            continue
+        declared = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*map(tuple, split)))
+        if not sharding.is_equivalent_to(declared, len(aval.shape)):
+            differences.append(f"output {number} is left on the chips as {sharding}, recorded as {declared.spec}")
+    return "; ".join(differences)
+
+
 def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Compile ``folder/kernel.bin``; write texts and schedule dumps to ``folder``."""
     mesh = mesh_of(asked["chip"], asked["axes"])
@@ -78,6 +90,8 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
             os.truncate(dump, min(dump.stat().st_size, overflow.HEADER_BYTES))  # more is never read
     for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
         dump.unlink()  # only an overflow is read from them
+    if what := left_elsewhere(compiled.output_shardings, program.out_avals, mesh, asked["output_splits"]):
+        return {"changed": what}
     seconds = time.monotonic() - start
     (folder / "lowered.hlo").write_text(lowered.as_text(dialect="hlo"))
     (folder / LOWERED).write_bytes(lowered.compiler_ir(dialect="hlo").as_serialized_hlo_module_proto())

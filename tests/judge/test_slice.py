@@ -103,6 +103,15 @@ def test_a_program_that_has_its_inputs_elsewhere_than_declared_is_refused(worker
         assert caught.value.status is Status.PROBLEM_CHANGED
 
 
+def test_a_program_that_leaves_its_outputs_elsewhere_than_recorded_is_refused(workers):
+    artefact, _ = examined(SPLIT)
+    assert artefact.output_splits == (((), ()),)
+    forged = dataclasses.replace(artefact, output_splits=((("chip",), ()),))
+    with pytest.raises(Refusal, match="output 0 is left on the chips as .*, recorded as .*'chip'") as caught:
+        compiling.compile_artefact(forged, V5E, workers.folder("elsewhere"), workers.compiler)
+    assert caught.value.status is Status.PROBLEM_CHANGED
+
+
 def test_a_mesh_that_is_no_slice_is_refused(workers):
     source = edited(SPLIT, ("CHIPS, HEADS, CONTEXT, HEAD_DIM = 4,", "CHIPS, HEADS, CONTEXT, HEAD_DIM = 2,"))
     with pytest.raises(Refusal, match="a mesh of 2 chips; a slice of v5e has 4") as caught:

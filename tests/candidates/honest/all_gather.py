@@ -70,11 +70,6 @@ def compute_flops():
 
 def get_tiling_meta():
     return {
-        "grid": [1],
-        "buffers": [],
-        "inputs": [],
-        "outputs": [],
-        "vreg_estimate_bytes": 0,
         "mesh": {"chip": CHIPS},
         "input_shardings": [["chip"]],
     }
