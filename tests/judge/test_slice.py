@@ -107,7 +107,7 @@ def test_a_program_that_leaves_its_outputs_elsewhere_than_recorded_is_refused(wo
     artefact, _ = examined(SPLIT)
     assert artefact.output_splits == (((), ()),)
     forged = dataclasses.replace(artefact, output_splits=((("chip",), ()),))
-    with pytest.raises(Refusal, match="output 0 is left on the chips as .*, recorded as .*'chip'") as caught:
+    with pytest.raises(Refusal, match=r"output 0 is left on the chips as .*, recorded as .*'chip'") as caught:
         compiling.compile_artefact(forged, V5E, workers.folder("elsewhere"), workers.compiler)
     assert caught.value.status is Status.PROBLEM_CHANGED
 
