@@ -88,7 +88,7 @@ def _scan(params: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
 
 
 def _reduce(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
-    axes = equation.params["axes"]
+    axes = equation.params["axes" if "axes" in equation.params else "dimensions"]
     for one in labels:
         found.update(*(one[axis] for axis in axes if axis < len(one)))
     kept = [tuple(x for d, x in enumerate(one) if d not in axes) for one in labels]

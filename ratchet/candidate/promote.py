@@ -16,9 +16,9 @@ import numpy as np
 from jax.extend import core
 
 from ratchet.candidate.blocks import INLINED, in_blocks, inner
-from ratchet.candidate.rounding import Value, apply, eps_of, is_float, settled, wide
+from ratchet.candidate.rounding import EPS32, Value, apply, eps_of, is_float, settled, wide
 
-_REFUSED = ("bitcast_convert_type", "pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callback")
+_REFUSED = ("pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callback")
 
 
 def _widen(value: Any) -> Any:
@@ -92,7 +92,23 @@ def _apply(equation: Any, inputs: list[Value]) -> list[Value]:
         return _while(params, inputs)
     if name == "cond":
         return _cond(params, inputs)
+    if name == "custom_linear_solve":
+        lengths = params["const_lengths"]
+        before = lengths.matvec + lengths.vecmat
+        rest = inputs[before + lengths.solve + lengths.transpose_solve :]
+        return _call(params["jaxprs"].solve, [*inputs[before : before + lengths.solve], *rest])
+    if name == "bitcast_convert_type":
+        return [_bits(equation, *inputs)]
     return apply(equation, inputs)
+
+
+def _bits(equation: Any, x: Value) -> Value:
+    """The bits of a value: exact where they are those of an input, or of an integer about which there is no doubt."""
+    before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
+    if not x.exact and (is_float(before) or x.s is not None):
+        raise NotImplementedError(f"the reference takes the bits of a computed {before}, which float64 does not have")
+    out = equation.primitive.bind(x.v.astype(before), **equation.params)
+    return Value(v=_widen(out), exact=True, eps=max(eps_of(after), EPS32))
 
 
 def _call(closed: Any, inputs: Sequence[Value]) -> list[Value]:

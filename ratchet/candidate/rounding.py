@@ -40,6 +40,13 @@ _PASSES = {"DEFAULT": 2.0**-7, "HIGH": 2.0**-15, "HIGHEST": EPS32}
 """Eps of what a product keeps of a float32 operand: one bfloat16, the sum of two, all of it."""
 
 
+_LEAST = {
+    float(jnp.finfo(dtype).eps): float(jnp.finfo(dtype).tiny)
+    for dtype in (jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float16)
+}
+"""By eps, the smallest normal number of dtypes that have so few exponents that values below it are met."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Value:
     """A value of the reference. The own rounding is counted where the value is used: an output's is the judge's."""
@@ -82,7 +89,7 @@ def loss(value: Value) -> Any:
     """Standard deviation of what is lost in a value that is used, its own rounding included; 0 where it is infinite."""
     if not is_float(value.v.dtype):
         return jnp.zeros(jnp.shape(value.v)) if value.s is None else value.s
-    own = RMS * value.eps * jnp.abs(value.v)
+    own = RMS * value.eps * jnp.maximum(jnp.abs(value.v), _LEAST.get(value.eps, 0.0))
     return _finite(value.v, own if value.s is None else jnp.hypot(value.s, own))
 
 
@@ -319,6 +326,17 @@ def _square(node: Node, inputs: list[Value]) -> Value:
     return _multiply(replace(node, bind=lambda a, b: a * b), [inputs[0], inputs[0]])
 
 
+@_rule("integer_pow")
+def _power(node: Node, inputs: list[Value]) -> Value:
+    """A product of several factors: it is rounded to its own dtype after each, as a chain of multiplications is."""
+    found = _differences(node, inputs)
+    if not is_float(found.v.dtype):
+        return found
+    between = max(abs(node.params["y"]).bit_length() + abs(node.params["y"]).bit_count() - 3, 0)
+    own = between * jnp.square(RMS * found.eps * jnp.abs(found.v))
+    return replace(found, s=_finite(found.v, jnp.hypot(_zeros(found), jnp.sqrt(own))))
+
+
 @_rule("exp", "exp2")
 def _exponential(node: Node, inputs: list[Value]) -> Value:
     (x,) = inputs
@@ -470,7 +488,7 @@ def _alike(x: Value) -> Any:
     if x.eps <= EPS32 or x.exact:
         return None
     v = jnp.where(jnp.isfinite(x.v), x.v, 0.0)
-    unit = jnp.ldexp(x.eps, jnp.frexp(v)[1] - 1)
+    unit = x.eps * jnp.maximum(jnp.ldexp(1.0, jnp.frexp(v)[1] - 1), _LEAST.get(x.eps, 0.0))
     return jnp.round(v / unit) * unit - v
 
 

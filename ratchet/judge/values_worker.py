@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import time
 import zipfile
@@ -34,8 +35,9 @@ from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
 
 SECRETS = 2
-SMALL = 1e9
-"""FLOPs of a reference that is tried on other secrets when its problem is frozen: some tenths of a second each."""
+SMALL_FLOPS, SMALL_ELEMENTS = 1e9, 1 << 20
+"""Of a reference, and of its inputs and outputs, that is tried on other secrets when its problem is frozen: a second
+each. A larger one has as many chances in its many elements."""
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -199,7 +201,8 @@ class Values:
 
     def _check_again(self, problem: Problem, secret: bytes) -> None:
         """The native reference passes on other secrets, too, for a problem small enough to ask: see ``made``."""
-        if _reference_flops(problem) > SMALL:
+        elements = sum(math.prod(spec.shape) for spec in (*problem.inputs, *problem.outputs))
+        if elements > SMALL_ELEMENTS or _reference_flops(problem) > SMALL_FLOPS:
             return
         for number in range(SECRETS):
             other = hashlib.sha256(secret + b"another" + bytes([number])).digest()

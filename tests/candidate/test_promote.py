@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ratchet.candidate.promote import in_float64
+from ratchet.candidate.promote import in_float64, with_losses
+from ratchet.judge import parity
 
 
 def exact(function, *arrays):
@@ -50,6 +51,26 @@ def test_integers_stay_integers():
     assert got.dtype == np.int32
 
 
-def test_the_bits_of_a_float_have_no_wider_meaning():
-    with pytest.raises(NotImplementedError, match="bitcast_convert_type"):
-        exact(lambda x: jax.lax.bitcast_convert_type(x, jnp.int32), jnp.ones(4, jnp.float32))
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jax.lax.bitcast_convert_type(x, jnp.uint32) >> 16,
+        lambda x: jnp.where(jax.random.bernoulli(jax.random.key(3), 0.9, x.shape), x, 0),
+        lambda x: x + jax.random.uniform(jax.random.key(1), x.shape),
+        lambda x: jnp.linalg.solve(x + 16 * jnp.eye(32), x),
+        lambda x: x.astype(jnp.bfloat16) ** 3,
+    ],
+    ids=["bits of an input", "bernoulli", "uniform", "a linear system", "a power in bfloat16"],
+)
+def test_what_references_use_has_a_meaning_in_float64(function):
+    x = np.asarray(jax.random.normal(jax.random.key(0), (32, 32), jnp.float32))
+    with jax.enable_x64(True):
+        exact, loss = map(np.asarray, jax.jit(with_losses(function, x))(x))
+    native = np.asarray(jax.jit(function)(x))
+    assert parity.compare(native, exact, loss).worst <= 0.5
+
+
+def test_the_bits_of_a_computed_float_have_none():
+    x = np.ones((4,), np.float32)
+    with pytest.raises(NotImplementedError, match="bits of a computed float32"), jax.enable_x64(True):
+        with_losses(lambda x: jax.lax.bitcast_convert_type(x * 3, jnp.uint32), x)(x)
