@@ -38,7 +38,8 @@ SCALARS = 1024
 PROBED_ROWS = 4
 STRIPES = 64
 SPIKE = 24.0
-DOMINATING = 6.0
+DOMINATING, TOWERING = 6.0, 40.0
+"""A row that dominates its stripe; among large ones by so much that an exponential of the input itself overflows."""
 LARGE = 5.0
 """Large enough that exp overflows without its maximum (logits of 100 and more), small enough that one rounding of the
 inputs still leaves most of an answer: beyond that a reference decides nothing."""
@@ -139,7 +140,7 @@ def mixed(
             for structure, a, b in zip(structures, edges, edges[1:], strict=False):
                 block = np.asarray(view[a:b], np.float32)
                 dominating = generator.integers(0, b - a)
-                row = block[dominating] * DOMINATING
+                row = block[dominating] * (TOWERING if _STRUCTURES[structure] is _large else DOMINATING)
                 block = np.array(_STRUCTURES[structure](block))
                 if b - a > 1:
                     block[dominating] = row
@@ -166,9 +167,13 @@ def _equal_rows(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.repeat(block[:1], len(block), axis=0)
 
 
+def _large(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return block * LARGE
+
+
 _STRUCTURES = (
     lambda block: block,
-    lambda block: block * LARGE,  # large logits: an exponential without its maximum overflows
+    _large,
     lambda block: block * TINY,
     _equal_rows,
     lambda block: np.round(block * 2) + 0.0,  # exact small integers, none of them -0
