@@ -16,7 +16,6 @@ import importlib.util
 import math
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,31 +28,17 @@ os.environ["XLA_FLAGS"] = " ".join(
 
 import numpy as np
 
+from benchmarks.lib.programs import of_source
 from benchmarks.lib.table import show
 from ratchet.candidate import problem as problems
-from ratchet.candidate import room, worker
 from ratchet.judge import instances, parity
 from ratchet.judge.values_worker import Values
 from ratchet.mosaic import run as mosaic
-from ratchet.values import Artefact
 from ratchet.values.status import Refusal
 
 CANDIDATES = Path(__file__).parent.parent / "tests" / "candidates"
 REFUSED = 1e9
 """Of an answer that is refused by more than a number: NaN, a finding, a wrong integer."""
-
-
-def examined(source: str, freeze: bool = True) -> tuple[Artefact, problems.Problem | None]:
-    """What the candidate room makes of a kernel file."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        (out / "kernel.py").write_text(source)
-        try:
-            record = worker.examine(out / "kernel.py", out, freeze=freeze) | {"jail": ""}
-        finally:
-            sys.modules.pop("kernel_under_judgement", None)
-        artefact = room._artefact(record, out, "kernel.py", 0.0)
-        return artefact, room._frozen(record, out, "kernel.py") if freeze else None
 
 
 def variants() -> dict[str, tuple[str, list[tuple[str, str]]]]:
@@ -152,7 +137,7 @@ def rows(names: Sequence[str], secrets: int) -> list[dict[str, Any]]:
         start, source = time.monotonic(), path.read_text()
         row: dict[str, Any] = {"kernel": path.stem, "wrong": "", "rounded": None, "native": None}
         try:
-            artefact, problem = examined(source)
+            artefact, problem = of_source(source)
             assert problem is not None
             asked = Asked(problem, secrets)
             row["rounded"], row["native"] = asked.rounded(), asked.native()[0]
@@ -167,7 +152,7 @@ def rows(names: Sequence[str], secrets: int) -> list[dict[str, Any]]:
             if of != path.stem:
                 continue
             try:
-                spoiled, _ = examined(edited(source, edits), freeze=False)
+                spoiled, _ = of_source(edited(source, edits), freeze=False)
                 per_secret, where = asked.kernel(spoiled.program)
             except Refusal as refusal:
                 per_secret, where = [REFUSED], f"{refusal.status.name}: {refusal.message}"

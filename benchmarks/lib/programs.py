@@ -46,16 +46,16 @@ def names_of(source: str) -> dict[str, Any]:
     return names
 
 
-def of_source(source: str, name: str = "kernel.py") -> tuple[Artefact, problems.Problem]:
-    """A seven-symbol file as artefact, with the problem frozen from it."""
+def of_source(source: str, name: str = "kernel.py", *, freeze: bool = True) -> tuple[Artefact, problems.Problem | None]:
+    """A seven-symbol file as artefact, with the problem frozen from it where ``freeze``."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         (out / name).write_text(source)
         try:
-            record = worker.examine(out / name, out, freeze=True) | {"jail": ""}
+            record = worker.examine(out / name, out, freeze=freeze) | {"jail": ""}
         finally:
             sys.modules.pop("kernel_under_judgement", None)
-        return room._artefact(record, out, name, 0.0), room._frozen(record, out, name)
+        return room.made(record, out, name, freeze=freeze)
 
 
 def of_function(function: Callable[..., Any], avals: Sequence[Any], mesh: Mesh | None = None) -> Artefact:

@@ -53,7 +53,18 @@ def examine(
         raise _refusal_of(record, name)
     if record.get("platform") != platform:
         raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
-    return _artefact(record, workdir, name, ending.seconds), _frozen(record, workdir, name) if freeze else None
+    return made(record, workdir, name, freeze=freeze, seconds=ending.seconds)
+
+
+def made(
+    record: Mapping[str, Any], workdir: Path, name: str, *, freeze: bool, seconds: float = 0.0
+) -> tuple[Artefact, problem.Problem | None]:
+    """What a worker's record and the programs beside it in ``workdir`` are, after every field was checked.
+
+    Raises:
+      Refusal: ``IMPORT_FAILED`` where the record is incomplete.
+    """
+    return _artefact(record, workdir, name, seconds), _frozen(record, workdir, name) if freeze else None
 
 
 def step(

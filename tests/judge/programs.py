@@ -1,9 +1,7 @@
 """Programs for the judge's tests, exported here rather than in the jail: these are ours, and it is faster."""
 
-import sys
-import tempfile
+import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,44 +9,22 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from benchmarks.lib.programs import of_function, of_source
 from ratchet.candidate import problem as problems
-from ratchet.candidate import room, worker
-from ratchet.values import ArraySpec, Artefact
+from ratchet.values import Artefact
 
 
 def artefact(function: Callable[..., Any], *inputs: tuple[tuple[int, ...], Any]) -> Artefact:
     """A program alone, without a problem around it. ``inputs`` are (shape, dtype)."""
-    avals = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in inputs]
-    exported = worker.export_kernel(function, avals, Path(__file__))
-    return Artefact(
-        kernel_name="test",
-        problem_description="test",
-        flops=1,
-        tiling_meta={},
-        inputs=specs(avals),
-        outputs=specs(exported.out_avals),
-        program=bytes(exported.serialize()),
-        reference_sha256="",
-        inputs_sha256="",
-        jail="",
-        seconds=0.0,
-    )
+    return of_function(function, [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in inputs])
 
 
-def specs(avals: Any) -> tuple[ArraySpec, ...]:
-    return tuple(ArraySpec(shape=tuple(a.shape), dtype=jnp.dtype(a.dtype).name) for a in avals)
-
-
+@functools.cache
 def examined(source: str, name: str = "kernel.py") -> tuple[Artefact, problems.Problem]:
     """What the candidate room makes of a kernel file, with the problem frozen from it."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        (out / name).write_text(source)
-        try:
-            record = worker.examine(out / name, out, freeze=True) | {"jail": ""}
-        finally:
-            sys.modules.pop("kernel_under_judgement", None)
-        return room._artefact(record, out, name, 0.0), room._frozen(record, out, name)
+    made, problem = of_source(source, name)
+    assert problem is not None
+    return made, problem
 
 
 def blocked(

@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from benchmarks import margins
+from benchmarks.lib.programs import of_source
 
 HONEST = {path.stem: path.read_text() for path in sorted((margins.CANDIDATES / "honest").glob("*.py"))}
 WRONG = margins.variants()
@@ -16,7 +17,7 @@ QUICK = ("int4_dequantise", "layernorm_gain", "quantise_int8", "rmsnorm_gain")
 def test_the_honest_pass_with_a_margin_and_the_wrong_do_not(name):
     if '"mesh"' in HONEST[name] and len(jax.devices("cpu")) < 4:
         pytest.skip("needs four devices: python -m benchmarks.margins has them")
-    artefact, problem = margins.examined(HONEST[name])
+    artefact, problem = of_source(HONEST[name])
     asked = margins.Asked(problem, secrets=1)
     assert asked.rounded() <= 0.5
     assert asked.native()[0] <= 0.5
@@ -24,7 +25,7 @@ def test_the_honest_pass_with_a_margin_and_the_wrong_do_not(name):
     assert max(reached) <= 1, where
     for variant, (of, edits) in WRONG.items():
         if of == name:
-            spoiled, _ = margins.examined(margins.edited(HONEST[name], edits), freeze=False)
+            spoiled, _ = of_source(margins.edited(HONEST[name], edits), freeze=False)
             reached, where = asked.kernel(spoiled.program)
             assert min(reached) > 1, f"{variant}: {where}"
             assert not math.isnan(min(reached))
