@@ -72,6 +72,7 @@ def without_jail(monkeypatch):
     monkeypatch.setattr(Workers, "prepare_next", lambda self: None)
 
 
+@pytest.mark.usefixtures("without_jail")
 @pytest.mark.parametrize(
     "path",
     [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in HONEST],

@@ -1,0 +1,120 @@
+"""What is made of a kernel file, and why it is refused: of files that do no harm, so they need no child."""
+
+import pytest
+
+from benchmarks.lib.programs import of_source
+from ratchet.candidate import problem
+from ratchet.values.status import Refusal, Status
+from tests.judge.programs import examined
+from tests.kernels import ATTENTION, edited
+
+TOP = 'KERNEL_NAME = "causal_flash_attention"'
+JAX = "import dataclasses\ndataclasses.sys.modules['jax']"
+
+
+def refusal(*edits):
+    with pytest.raises(Refusal) as caught:
+        of_source(edited(ATTENTION, *edits), freeze=False)
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit(0)", "SystemExit"),
+        (f"{JAX}.config.update('x', 1)", "at import"),
+    ],
+    ids=["raise", "SystemExit", "config"],
+)
+def test_what_happens_at_import(change, said):
+    found = refusal((TOP, f"{change}\n{TOP}"))
+    assert found.status is Status.IMPORT_FAILED
+    assert said in found.message
+
+
+@pytest.mark.parametrize(
+    ("edits", "status", "said"),
+    [
+        ([("BQ = 128", "BQ = 100")], Status.UNALIGNED_BLOCK, "kernel.py:"),
+        ([("jnp.exp(scores - m_new)", "jnp.linalg.inv(scores[:128, :128])")], None, "kernel.py:"),
+        ([("k_ref[...], (((1,)", "k_ref[0, ...], (((1,)")], Status.LOWERING_FAILED, "kernel.py:"),
+        (
+            [("def compute_flops():", "def compute_flops():\n    return 1.5\n\n\ndef _unused():")],
+            Status.CONTRACT,
+            "1.5",
+        ),
+        ([("return tuple(jax.random", "return 3, tuple(jax.random")], Status.CONTRACT, "must return arrays"),
+        (
+            [("SEQ // BKV),", "SEQ // BKV, int(np.random.rand() * 1e6) + 1),"), (TOP, f"import numpy as np\n{TOP}")],
+            None,
+            "",
+        ),
+        ([('"grid": [', '"grid": ["x", ')], Status.CONTRACT, "grid"),
+    ],
+    ids=["unaligned", "primitive", "shape", "flops", "inputs", "random", "meta"],
+)
+def test_what_happens_while_tracing(edits, status, said):
+    found = refusal(*edits)
+    if status is not None:
+        assert found.status is status
+    assert found.status.exit_code < 40
+    assert said in found.message
+
+
+def test_an_unsupported_primitive_has_its_own_status():
+    edit = ("p = jnp.exp(scores - m_new)", "p = jax.lax.erf_inv(jnp.sort(scores - m_new, axis=1))")
+    assert refusal(edit).status is Status.UNSUPPORTED_PRIMITIVE
+
+
+def test_two_traces_that_differ_are_non_deterministic():
+    found = refusal(("(HEAD_DIM**-0.5)", "float(np.random.rand())"), (TOP, f"import numpy as np\n{TOP}"))
+    assert found.status in (Status.NON_DETERMINISTIC, Status.PROBLEM_CHANGED)
+
+
+@pytest.fixture
+def frozen():
+    return examined(ATTENTION)[1]
+
+
+@pytest.mark.parametrize(
+    ("edits", "named"),
+    [
+        ([("return 2 * 2 * pairs", "return 4 * 2 * pairs")], "compute_flops()"),
+        ([("columns <= rows, scores, -jnp.inf), axis=1", "columns < rows, scores, -1e9), axis=1")], "reference_fn"),
+        ([("jax.random.normal(part", "0 * jax.random.normal(part")], "generate_inputs"),
+        ([("SEQ = 1024", "SEQ = 512")], "input shapes"),
+        ([("causal_flash_attention", "other")], "KERNEL_NAME"),
+    ],
+)
+def test_a_changed_problem_is_refused_by_name(frozen, edits, named):
+    artefact, _ = of_source(edited(ATTENTION, *edits), freeze=False)
+    with pytest.raises(Refusal, match="--new-problem") as caught:
+        problem.check_unchanged(artefact, frozen, frozen.jax_version)
+    assert caught.value.status is Status.PROBLEM_CHANGED
+    assert named in caught.value.message
+
+
+def test_a_wrong_output_dtype_is_refused(frozen):
+    source = edited(
+        ATTENTION,
+        ("jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype)", "jax.ShapeDtypeStruct((SEQ, HEAD_DIM), jnp.float32)"),
+    )
+    artefact, _ = of_source(source, freeze=False)
+    with pytest.raises(Refusal, match=r"float32\[1024,128\]") as caught:
+        problem.check_outputs(artefact, frozen)
+    assert caught.value.status is Status.WRONG_SHAPE
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b"not json", b'{"lock_version": 99}'])
+def test_a_damaged_lock_is_refused(damage):
+    with pytest.raises(Refusal) as caught:
+        problem.decode(damage, "kernel.py.lock.json")
+    assert caught.value.status is Status.PROBLEM_CHANGED
+
+
+def test_an_edited_lock_is_refused(frozen):
+    data = problem.encode(frozen).replace(b'"flops": ', b'"flops":  ')
+    with pytest.raises(Refusal, match="edited"):
+        problem.decode(data, "kernel.py.lock.json")
