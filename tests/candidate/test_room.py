@@ -50,7 +50,8 @@ def test_what_harms_at_import(tmp_path, change, status, said):
 
 
 def test_an_endless_loop_ends_at_the_deadline(tmp_path):
-    found = refusal(tmp_path, edited(ATTENTION, (TOP, f"while True:\n    pass\n{TOP}")), SHORT)
+    change = OS + "while True:\n    dataclasses.sys.modules['time'].sleep(1)"
+    found = refusal(tmp_path, edited(ATTENTION, (TOP, f"{change}\n{TOP}")), SHORT)
     assert found.status is Status.TIMEOUT
     assert "12 s" in found.message
 

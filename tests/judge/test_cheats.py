@@ -24,8 +24,8 @@ from tests.kernels import CANDIDATES
 
 HONEST = sorted((CANDIDATES / "honest").glob("*.py"))
 QUICK = (
-    *("adam", "all_gather", "block_mask", "embedding_gather", "layernorm_gain"),
-    *("quantized_matmul", "remote_decode", "rows_attention", "split_decode"),
+    *("adam", "all_gather", "block_mask", "conv1d", "embedding_gather", "input_fusion", "int8_matmul"),
+    *("layernorm_gain", "named_send", "quantized_matmul", "row_softmax", "rows_attention", "split_decode"),
 )
 """One of each way through the judge; the others are slow tests."""
 CHEATS = sorted((CANDIDATES / "cheats").glob("*.py"))

@@ -10,7 +10,7 @@ from benchmarks.lib.programs import of_source
 
 HONEST = {path.stem: path.read_text() for path in sorted((margins.CANDIDATES / "honest").glob("*.py"))}
 WRONG = margins.variants()
-QUICK = ("int4_dequantise", "layernorm_gain", "quantise_int8", "rmsnorm_gain")
+QUICK = ("int4_dequantise", "quantise_int8", "rmsnorm_gain")
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in HONEST])

@@ -23,6 +23,8 @@ from tests.kernels import CANDIDATES, edited
 SPLIT = (CANDIDATES / "honest" / "split_decode.py").read_text()
 PAGED = (CANDIDATES.parents[1] / "examples" / "paged_decode.py").read_text()
 REMOTE = (CANDIDATES / "honest" / "remote_decode.py").read_text()
+SHIFT = (CANDIDATES / "honest" / "ppermute.py").read_text()
+"""One remote copy: three at once take ten times as long to compile for the CPU."""
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +149,7 @@ def test_the_slowest_chip_decides_and_the_launch_barrier_counts(workers, problem
 
 
 def test_a_chip_that_does_not_send_is_a_deadlock(workers, exam):
-    source = edited(REMOTE, ("copy.start()", "pl.when(me != 2)(copy.start)"))
+    source = edited(SHIFT, ("copy.start()", "pl.when(me != 2)(copy.start)"))
     with pytest.raises(Refusal) as caught:
         modelled(workers, source)
     assert caught.value.status is Status.DEADLOCK
@@ -159,9 +161,15 @@ def test_a_chip_that_does_not_send_is_a_deadlock(workers, exam):
 
 def test_what_another_chip_sends_is_not_there_before_the_wait_for_it(exam, monkeypatch):
     monkeypatch.setattr(instances, "kinds", lambda mesh: ("random",))
-    wait = "        for copy in copies:\n            copy.wait()\n"
-    end = "axis=0)).astype(o_ref.dtype)\n"
-    artefact, problem = examined(edited(REMOTE, (wait, ""), (end, end + wait)))
+    landing = [
+        ("def _kernel(x, o,", "def _kernel(x, o, landed,"),
+        ("_send(x, o,", "_send(x, landed,"),
+        ("scratch_shapes=[", "scratch_shapes=[pltpu.VMEM((N, D), jnp.float32), "),
+    ]
+    late = edited(SHIFT, *landing, ("    copy.wait()\n", "    copy.wait()\n    o[...] = landed[...]\n"))
+    assert exam.check(examined(late)[1], examined(late)[0]).worst_error <= 1
+    early = edited(SHIFT, *landing, ("    copy.wait()\n", "    o[...] = landed[...]\n    copy.wait()\n"))
+    artefact, problem = examined(early)
     with pytest.raises(Refusal, match="read_before_wait") as caught:
         exam.check(problem, artefact)
     assert caught.value.status is Status.MEMORY_HAZARD
@@ -185,20 +193,22 @@ def test_both_programs_hold_the_declared_mesh():
 
 
 UNEVEN = """
-        @pl.loop(0, me + 1)
-        def _more(_):
-            pl.semaphore_signal(barrier, 1, device_id=(others[0],), device_id_type=pl.DeviceIdType.MESH)
+    barrier = pltpu.get_barrier_semaphore()
 
-        pl.semaphore_wait(barrier, jax.lax.rem(me + CHIPS - 1, CHIPS) + 1)
+    @pl.loop(0, me + 1)
+    def _more(_):
+        pl.semaphore_signal(barrier, 1, device_id=(others[0],), device_id_type=pl.DeviceIdType.MESH)
+
+    pl.semaphore_wait(barrier, jax.lax.rem(me + CHIPS - 1, CHIPS) + 1)
 """
 
 
 def test_chips_may_turn_a_loop_unequally_often(exam):
     """What is sent to a chip that has left the loop arrives all the same."""
-    barrier = "        barrier = pltpu.get_barrier_semaphore()\n"
-    artefact, problem = examined(edited(REMOTE, (barrier, barrier + UNEVEN)))
+    meeting = "    me, others = _everyone()\n"
+    artefact, problem = examined(edited(SHIFT, (meeting, meeting + UNEVEN)))
     assert exam.check(problem, artefact).worst_error < 1
-    short, _ = examined(edited(REMOTE, (barrier, barrier + UNEVEN.replace("CHIPS) + 1", "CHIPS) + 2"))))
+    short, _ = examined(edited(SHIFT, (meeting, meeting + UNEVEN.replace("CHIPS) + 1", "CHIPS) + 2"))))
     with pytest.raises(Refusal) as caught:
         exam.check(problem, short)
     assert caught.value.status is Status.DEADLOCK

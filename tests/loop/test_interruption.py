@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).parents[2]
         ("first_of_all", "SIGKILL"),
         ("reverted", "SIGKILL"),
         ("kept", "SIGINT"),
-        ("reverted", "SIGINT"),
+        pytest.param("reverted", "SIGINT", marks=pytest.mark.slow),  # the same code interrupts what is kept
     ],
 )
 def test_struck_at_every_change(tmp_path: Path, scenario: str, sent: str) -> None:

@@ -21,11 +21,14 @@ def _verify(*names: str) -> str:
     return done.stdout
 
 
-def test_remote_copies_between_four_devices_narrow_types_and_overlapping_windows() -> None:
-    assert "6 of 6 equal" in _verify("all_gather", "fp8", "int4", "uint4", "element_windows", "squeezed")
+def test_narrow_types_and_overlapping_windows() -> None:
+    assert "5 of 5 equal" in _verify("fp8", "int4", "uint4", "element_windows", "squeezed")
 
 
 @pytest.mark.slow
 def test_every_other_kernel_equals_interpret_mode() -> None:
-    names = ("flash", "splash", "splash_backward", "paged", "ragged_paged", "gmm", "tgmm", "matmul", "emit_pipeline")
+    names = (
+        "all_gather", "flash", "splash", "splash_backward", "paged", "ragged_paged", "gmm", "tgmm", "matmul",
+        "emit_pipeline",
+    )  # fmt: skip
     assert f"{len(names)} of {len(names)} equal" in _verify(*names)

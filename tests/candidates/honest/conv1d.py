@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 KERNEL_NAME = "conv1d"
-PROBLEM_DESCRIPTION = "depthwise causal convolution of bfloat16[512, 256], 4 taps"
+PROBLEM_DESCRIPTION = "depthwise causal convolution of bfloat16[128, 256], 4 taps"
 
-N, D, TAPS, B = 512, 256, 4, 128
+N, D, TAPS, B = 128, 256, 4, 128
 
 
 def _kernel(x, w, o):
