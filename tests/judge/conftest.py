@@ -15,7 +15,7 @@ from ratchet.values.status import Refusal
 
 @pytest.fixture(scope="session")
 def workers() -> Iterator[Workers]:
-    with Workers(V5E, keep=True) as kept:
+    with Workers(V5E, keep=True, compiles=False) as kept:  # the compiler starts once it is asked for
         yield kept
 
 
