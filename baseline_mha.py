@@ -10,14 +10,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.programs import ROOT, compiled, modelled, of_function, of_source, struct
-from benchmarks.lib.roofline_plot import Point, draw
-from benchmarks.lib.table import show
+from benchmarks.lib.command import command
+from benchmarks.lib.plots import Point, plot_roofline
+from benchmarks.lib.programs import compiled, modelled, of_function, of_source, struct
+from benchmarks.lib.sources import ROOT
+from benchmarks.lib.table import show_all
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
 from ratchet.values.status import Refusal, Status
@@ -118,31 +119,27 @@ def points(workers: Workers) -> list[Point]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="the limits alone, without the roofline")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser = command(__doc__, quick="the limits alone, without the roofline")
     parser.add_argument("--plot", type=Path, metavar="FILE", default=Path("roofline.svg"), help="default: roofline.svg")
     options = parser.parse_args()
     with Workers(V5E, keep=False) as workers:
         title = f"plain attention, {HEADS} heads x {HEAD_DIM}, on {V5E.name} with {V5E.hbm_bytes / GiB:.2f} GiB of HBM"
-        show(title, limits(workers), json_file=options.json)
-        if options.quick:
-            return
-        curve = points(workers)
-    show(
-        "the same roofline for all (modelled)",
-        [
-            {
-                "program": point.name,
-                "latency ms": point.latency_ms,
-                "useful FLOP per HBM byte": point.flops_per_byte,
-                "useful TFLOP/s per chip": point.flops_per_s / 1e12,
-                "% of the roof above it": 100 * point.flops_per_s / point.roof(V5E),
-            }
-            for point in curve
-        ],
-    )
-    print(f"plot: {draw(curve, V5E, options.plot)}")
+        tables = {title: limits(workers)}
+        curve = [] if options.quick else points(workers)
+    tables["the same roofline for all (modelled)"] = [
+        {
+            "program": point.name,
+            "latency ms": point.latency_ms,
+            "useful FLOP per HBM byte": point.flops_per_byte,
+            "useful TFLOP/s per chip": point.flops_per_s / 1e12,
+            "% of the roof above it": 100 * point.flops_per_s / point.roof(V5E),
+        }
+        for point in curve
+    ]
+    show_all(tables, json_file=options.json)
+    if curve:
+        plot_roofline(curve, V5E, options.plot)
+        print(f"plot: {options.plot}")
 
 
 if __name__ == "__main__":

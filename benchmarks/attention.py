@@ -10,17 +10,16 @@ forward pass with the backward one. Compiled figures are kept in ``.ratchet/atte
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.attention.cases import PEERS, SEQ, SHAPES, sweep
 from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.command import command
 from benchmarks.lib.table import show
 from ratchet.chips import V5E
 
@@ -29,8 +28,7 @@ Recipe = dict[str, Any]
 
 def recipes_of(impl: str, name: str, *, grad: bool) -> list[Recipe]:
     """What is tried of ``impl`` at a shape."""
-    shape = SHAPES[name].recipe
-    return [{"impl": impl, "shape": shape, "grad": grad, "config": config} for config in sweep(impl, name, grad=grad)]
+    return [SHAPES[name].program(impl, config, grad=grad) for config in sweep(impl, name, grad=grad)]
 
 
 def best(programs: ProgramCache, recipes: Sequence[Recipe]) -> tuple[Recipe, dict[str, Any]] | None:
@@ -50,18 +48,17 @@ def row_of(name: str, impl: str, figures: dict[str, Any], error: dict[str, Any],
         "MXU %": round(figures["mxu_pct"], 1),
         "TFLOP/s": round(flops / figures["ms"] * 1e-9, 1),
         "VMEM MiB": round(figures["vmem_bytes"] / 2**20, 1),
-        "spills": figures["spill_programss"],
+        "spills": figures["spill_stores"],
         "HBM MB": round(figures["hbm_moved_bytes"] / 1e6, 1),
         "rms error": f"{error['rms']:.1e}" if "rms" in error else "",
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument("--grad", action="store_true", help="forward with backward")
     parser.add_argument("--only", nargs="*", choices=SHAPES, default=list(SHAPES), metavar="SHAPE")
     parser.add_argument("--sweep", action="store_true", help="print every point of the sweeps")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     programs, grad = attention_programs(), options.grad
     impls = ["ours", *(p for p in PEERS if p != "tokamax" or importlib.util.find_spec("tokamax"))]

@@ -1,43 +1,48 @@
 """Compiles kernel files for a chip that is not there and keeps the schedule machine's input.
 
-    python -m benchmarks.compiled OUT FILE...
+    python -m benchmarks.compiled OUT FILE... [--json FILE]
 
-writes ``OUT/<stem>/`` for every file: the dumps and ``optimized.hlo.pb``. A process of its own, because the compiler
+Writes ``OUT/<stem>/`` for every file: the dumps and ``optimized.hlo.pb``. A process of its own, because the compiler
 takes its flags once.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import time
 from pathlib import Path
 
+from benchmarks.lib.command import command
+from benchmarks.lib.sources import names_of
+from benchmarks.lib.table import show
 from ratchet.chips import V5E
 from ratchet.compiler import environment
 
 
 def main() -> None:
-    out, *files = (Path(argument) for argument in sys.argv[1:])
-    environment.enter(V5E, out / "dumps")
+    parser = command(__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    options = parser.parse_args()
+    environment.enter(V5E, options.out / "dumps")
     import jax
 
     from ratchet.candidate.lines import lines_apart
     from ratchet.compiler.inside import clear_dumps, lower, move_dumps, optimised
     from ratchet.dump.files import OPTIMIZED
 
-    for file in files:
-        spec = importlib.util.spec_from_file_location(file.stem, file)
-        assert spec is not None
-        assert spec.loader is not None
-        kernel = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(kernel)
-        inputs = jax.eval_shape(kernel.generate_inputs, jax.random.key(0))
+    rows = []
+    for file in options.files:
+        start, folder = time.monotonic(), options.out / file.stem
+        kernel = names_of(file.read_text(), str(file))
+        inputs = jax.eval_shape(kernel["generate_inputs"], jax.random.key(0))
         clear_dumps()
         with lines_apart():
-            lowered = lower(kernel.kernel_fn, inputs, V5E.name)
+            lowered = lower(kernel["kernel_fn"], inputs, V5E.name)
         compiled = lowered.compile()
-        move_dumps(out / file.stem)
-        (out / file.stem / OPTIMIZED).write_bytes(optimised(compiled).as_serialized_hlo_module_proto())
+        move_dumps(folder)
+        (folder / OPTIMIZED).write_bytes(optimised(compiled).as_serialized_hlo_module_proto())
+        rows.append({"program": file.stem, "folder": str(folder), "seconds": time.monotonic() - start})
+    show(f"compiled for {V5E.name}", rows, json_file=options.json)
 
 
 if __name__ == "__main__":

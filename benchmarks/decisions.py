@@ -16,7 +16,6 @@ place, which keeps whatever drifts. A history is 100 experiments. Gains are judg
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -26,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.lib.table import show
-from prepare import ROOT
+from benchmarks.lib.command import command
+from benchmarks.lib.sources import ROOT
+from benchmarks.lib.table import show_all
 from ratchet.measure import stats
 from ratchet.measure.session import BUDGET_SECONDS, FEWEST
 
@@ -170,38 +170,32 @@ def spreads(recording: Recording) -> list[dict[str, Any]]:
             }
         )
     within = [np.log(one[0]).std() for one in recording.launches]
-    rows.append({**rows[0], "a launch's time is": "single calls, within a launch"})
-    rows[-1] |= {
-        "differences, centre %": None,
-        "spread % (1.48 MAD)": None,
+    calls = {
+        "a launch's time is": "single calls, within a launch",
         "standard deviation %": 100 * float(np.median(within)),
-        "off by over 5 %, % of launches": None,
-        "next launch's correlation": None,
     }
-    return rows
+    return [*rows, calls]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=1000, help="comparisons for each true gain")
     parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help="seconds that a comparison may take")
     parser.add_argument("--recording", type=Path, default=RECORDING)
-    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     recording = Recording(options.recording)
     for what, value in recording.made.items():
         print(f"{what}: {value}")
     print(f"{len(recording.launches)} launches of {recording.seconds.mean():.1f} s, at most {options.budget:.0f} s")
-    show("two copies of one program, launch by launch", spreads(recording))
     tables = {
-        "equal": equal_kernels(recording, options.histories, options.budget),
-        "gains": gains(recording, options.runs, options.budget),
+        "two copies of one program, launch by launch": spreads(recording),
+        "candidates equal to the incumbent: each keep is false": equal_kernels(
+            recording, options.histories, options.budget
+        ),
+        f"true gains, at comparison {COMPARISON} of a history": gains(recording, options.runs, options.budget),
     }
-    show("candidates equal to the incumbent: each keep is false", tables["equal"])
-    show(f"true gains, at comparison {COMPARISON} of a history", tables["gains"])
-    if options.json is not None:
-        options.json.write_text(json.dumps(tables, indent=1) + "\n")
+    show_all(tables, json_file=options.json)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ the reference in bfloat16. All differences are of outputs rounded to bfloat16 (o
 
 from __future__ import annotations
 
-import argparse
 import os
-from pathlib import Path
 from typing import Any
 
 # Before JAX is imported.
@@ -22,7 +20,9 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from benchmarks.lib.programs import ROOT, edited, names_of, of_function
+from benchmarks.lib.command import command
+from benchmarks.lib.programs import of_function
+from benchmarks.lib.sources import ROOT, edited, names_of
 from benchmarks.lib.table import show
 from ratchet.candidate import mesh as meshes
 from ratchet.mosaic import run as mosaic
@@ -112,10 +112,7 @@ def case(name: str, lengths: list[int], seed: int = 0, **constants: Any) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two cases only")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = command(__doc__, quick="two cases only").parse_args()
     rows = [case(name, **given) for name, given in CASES.items() if name in QUICK or not options.quick]
     show("paged decoding on one virtual device and on four", rows, json_file=options.json)
     worst = max(row[column] / max(row["plain XLA"], 0.01) for row in rows for column in ("error on 1", "error on 4"))

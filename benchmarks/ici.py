@@ -10,12 +10,12 @@ or more (the Scaling Book: sums of large arrays at about 87 GB/s, of 8 bytes in 
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lib.command import command
 from benchmarks.lib.table import show
 from ratchet.account.model import model
 from ratchet.chips import V5E
@@ -81,10 +81,7 @@ def row(name: str, shape: tuple[int, int], timeline: Timeline) -> dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two sizes only")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = command(__doc__, quick="two sizes only").parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as name:
         environment.enter(V5E, Path(name) / "dumps", extra_passes=(OFFSETS_PASS,))

@@ -3,20 +3,19 @@
     python -m benchmarks.longest [--json FILE]
 
 Causal, bfloat16; the program takes q, k, v and the output's cotangent and gives the output and three gradients. The
-largest multiple of 1024 that the compiler accepts, by bisection, and what its memory report says of it. Bisection takes
-it that what fits once fits below, too; beyond what it finds, a length that no chunk divides is padded, which copies
+largest multiple of 1024 that the compiler accepts, by bisection, and what its memory report says of it. It is assumed
+that what fits once fits below, too; beyond that, a length that no chunk divides is padded, which copies
 operands.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.command import command
 from benchmarks.lib.table import show
 from ratchet.chips import V5E
 
@@ -31,8 +30,7 @@ def figures_of(programs: ProgramCache, impl: str, seq: int) -> dict[str, Any]:
     """What the compiler says of one length."""
     shape = {"batch": 1, "heads": 16, "kv_heads": 16, "seq": seq, "dim": 128, "causal": True}
     recipe = {"impl": impl, "shape": shape, "grad": True, "config": CONFIGS[impl], "memory_only": True}
-    programs.fill([recipe], lambda line: print(f"{seq}: {line}", file=sys.stderr))
-    return programs.find(recipe) or {}
+    return programs.made([recipe], lambda line: print(f"{seq}: {line}", file=sys.stderr))[0]
 
 
 def longest(programs: ProgramCache, impl: str) -> int:
@@ -50,9 +48,7 @@ def longest(programs: ProgramCache, impl: str) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = command(__doc__).parse_args()
     programs, rows = attention_programs(), []
     for impl in CONFIGS:
         seq = longest(programs, impl)

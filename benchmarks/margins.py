@@ -10,15 +10,11 @@ instances for the secret that is kindest to it. Between the two is 1; the gap is
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import importlib.util
 import math
 import os
 import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -28,7 +24,9 @@ os.environ["XLA_FLAGS"] = " ".join(
 
 import numpy as np
 
+from benchmarks.lib.command import command
 from benchmarks.lib.programs import of_source
+from benchmarks.lib.sources import ROOT, names_of
 from benchmarks.lib.table import show
 from ratchet.candidate import problem as problems
 from ratchet.judge import instances, parity
@@ -36,20 +34,14 @@ from ratchet.judge.values_worker import Values
 from ratchet.mosaic import run as mosaic
 from ratchet.values.status import Refusal
 
-CANDIDATES = Path(__file__).parent.parent / "tests" / "candidates"
+CANDIDATES = ROOT / "tests" / "candidates"
 REFUSED = 1e9
 """Of an answer that is refused by more than a number: NaN, a finding, a wrong integer."""
 
 
 def variants() -> dict[str, tuple[str, list[tuple[str, str]]]]:
     """The wrong ones: name -> (honest file, edits)."""
-    path = CANDIDATES / "wrong" / "variants.py"
-    spec = importlib.util.spec_from_file_location("variants", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return dict(module.VARIANTS)
+    return dict(names_of((CANDIDATES / "wrong" / "variants.py").read_text())["VARIANTS"])
 
 
 def edited(source: str, edits: Sequence[tuple[str, str]]) -> str:
@@ -87,18 +79,18 @@ class Asked:
             for e, s, d in zip(exact, losses, dtypes, strict=True)
         )
 
-    def native(self) -> tuple[float, float]:
-        """Of the reference in its own dtypes: the largest, and by how much the losses were widened for it at most."""
-        worst = wider = 0.0
-        for one in self.made:
-            for _, exact, losses, native in one.values():
-                for three in zip(native, exact, losses, strict=True):
-                    worst = max(worst, parity.compare(*three).worst)
-        return worst, wider
+    def native(self) -> float:
+        """Of the reference in its own dtypes: the largest."""
+        return max(
+            parity.compare(*three).worst
+            for one in self.made
+            for _, exact, losses, native in one.values()
+            for three in zip(native, exact, losses, strict=True)
+        )
 
     def kernel(self, program: bytes) -> tuple[list[float], str]:
         """Of a kernel: per secret the largest, and which instance, output and criterion that is."""
-        loaded, found, where = mosaic.load(program), [], ""
+        loaded, largest, where = mosaic.load(program), [], ""
         for one in self.made:
             worst = -1.0
             before: list[Any] = []
@@ -123,74 +115,67 @@ class Asked:
                     for index in range(len(outputs)):
                         if parity.insensitive(before[index], outputs[index], start[index], exact[index], losses[index]):
                             worst, where = REFUSED, f"{kind} {index} insensitive"
-            found.append(worst)
-        return found, where
+            largest.append(worst)
+        return largest, where
 
 
 def rows(names: Sequence[str], secrets: int) -> list[dict[str, Any]]:
     """One row a kernel. ``names`` are parts of names of honest kernels; all of them without any."""
-    found: list[dict[str, Any]] = []
-    wrong = variants()
+    table: list[dict[str, Any]] = []
     for path in sorted((CANDIDATES / "honest").glob("*.py")):
         if names and not any(name in path.stem for name in names):
             continue
-        start, source = time.monotonic(), path.read_text()
-        row: dict[str, Any] = {"kernel": path.stem, "wrong": "", "rounded": None, "native": None}
+        source = path.read_text()
         try:
             artefact, problem = of_source(source)
             assert problem is not None
             asked = Asked(problem, secrets)
-            row["rounded"], row["native"] = asked.rounded(), asked.native()[0]
             per_secret, where = asked.kernel(artefact.program)
-            row |= {"error / allowance": max(per_secret), "where": where}
         except Refusal as refusal:
-            found.append(row | {"error / allowance": math.inf, "where": f"{refusal.status.name}: {refusal.message}"})
+            table.append(row(path.stem, "", math.inf, f"{refusal.status.name}: {refusal.message}"))
             continue
-        found.append(row | {"seconds": time.monotonic() - start})
-        _report(found[-1])
-        for name, (of, edits) in wrong.items():
+        table.append(row(path.stem, "", max(per_secret), where, rounded=asked.rounded(), native=asked.native()))
+        for name, (of, edits) in variants().items():
             if of != path.stem:
                 continue
             try:
-                spoiled, _ = of_source(edited(source, edits), freeze=False)
-                per_secret, where = asked.kernel(spoiled.program)
+                per_secret, where = asked.kernel(of_source(edited(source, edits), freeze=False)[0].program)
             except Refusal as refusal:
                 per_secret, where = [REFUSED], f"{refusal.status.name}: {refusal.message}"
-            entry = {"kernel": path.stem, "wrong": name, "rounded": None, "native": None}
-            found.append(entry | {"error / allowance": min(per_secret), "where": where, "seconds": None})
-            _report(found[-1])
-    return found
+            table.append(row(path.stem, name, min(per_secret), where))
+    return table
 
 
-def _report(row: dict[str, Any]) -> None:
-    print(f"{row['kernel']} {row['wrong']}: {row['error / allowance']:.3g}", file=sys.stderr, flush=True)
+def row(
+    kernel: str, wrong: str, reached: float, where: str, *, rounded: float | None = None, native: float | None = None
+) -> dict[str, Any]:
+    """One line of the table, which is also reported at once."""
+    print(f"{kernel} {wrong}: {reached:.3g}", file=sys.stderr, flush=True)
+    return {
+        "kernel": kernel,
+        "wrong": wrong,
+        "rounded": rounded,
+        "native": native,
+        "error / allowance": reached,
+        "where": where,
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("names", nargs="*", help="parts of names of honest kernels (default: all)")
     parser.add_argument("--secrets", type=int, default=5, help="how many (default 5)")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = rows(options.names, options.secrets)
-    shown = [
-        {key: row.get(key) for key in ("kernel", "wrong", "rounded", "native", "error / allowance")} for row in found
-    ]
-    for row, entry in zip(found, shown, strict=True):
-        entry["criterion"] = str(row.get("where", "")).partition(":")[0]
-    show("error over allowance, the limit is 1", shown, json_file=options.json)
-    honest = [row["error / allowance"] for row in found if not row["wrong"]]
-    spoiled = [row["error / allowance"] for row in found if row["wrong"]]
-    print(
-        f"honest kernels reach at most {max(honest, default=0):.3g}, wrong ones at least {min(spoiled, default=0):.3g}"
-    )
-    refused = [row for row in found if not row["wrong"] and row["error / allowance"] > 1]
-    passed = [row for row in found if row["wrong"] and row["error / allowance"] <= 1]
-    for row in refused:
-        print(f"REFUSED {row['kernel']}: {row['where']}")
-    for row in passed:
-        print(f"PASSED {row['kernel']} {row['wrong']}: {row['where']}")
-    return 1 if refused or passed else 0
+    table = rows(options.names, options.secrets)
+    short = [{**one, "where": one["where"].partition(":")[0]} for one in table]
+    show("error over allowance, the limit is 1", short, json_file=options.json)
+    honest = [one["error / allowance"] for one in table if not one["wrong"]]
+    wrong = [one["error / allowance"] for one in table if one["wrong"]]
+    print(f"honest kernels reach at most {max(honest, default=0):.3g}, wrong ones at least {min(wrong, default=0):.3g}")
+    misjudged = [one for one in table if (one["error / allowance"] > 1) != bool(one["wrong"])]
+    for one in misjudged:
+        print(f"{'PASSED' if one['wrong'] else 'REFUSED'} {one['kernel']} {one['wrong']}: {one['where']}")
+    return 1 if misjudged else 0
 
 
 if __name__ == "__main__":

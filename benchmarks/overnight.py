@@ -10,7 +10,6 @@ at are timed beside the kernel that all began with, and beside the first history
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -25,16 +24,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.programs import edited
+from benchmarks.lib.command import command
+from benchmarks.lib.launches import timed
+from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show
-from prepare import ROOT
-from ratchet.candidate import room
 from ratchet.chips import V5E
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
 from ratchet.loop import ledger
 from ratchet.measure import devices, stats
-from ratchet.measure.session import CANDIDATE, INCUMBENT, KINDS, Device, Session, difference
+from ratchet.measure.session import difference
 
 TREE = ("prepare.py", "ratchet", "ratchet.sh", "environment.sh", "pyproject.toml", "requirements.lock", ".gitignore")
 KNOBS: dict[str, tuple[Any, ...]] = {
@@ -62,14 +61,14 @@ def repository(root: Path) -> Path:
         else:
             shutil.copy2(ROOT / name, root / name)
     shutil.copy2(ROOT / "examples" / "cpu_attention" / "kernel.py", root / "kernel.py")
-    for command in (
+    for arguments in (
         ["init", "-q", "-b", "main"],
         ["config", "user.name", "benchmark"],
         ["config", "user.email", "benchmark@example.invalid"],
         ["add", "."],
         ["commit", "-q", "-m", "first"],
     ):
-        subprocess.run(["git", *command], cwd=root, check=True)
+        subprocess.run(["git", *arguments], cwd=root, check=True)
     return root / "kernel.py"
 
 
@@ -115,28 +114,8 @@ def history(root: Path, number: int, experiments: int, budget: float) -> None:
 
 def beside(one: str, other: str, workers: Workers, exam: Examiner) -> list[float]:
     """Log speed-ups of the kernel ``one`` over ``other``, one per launch."""
-    programs, problem = {}, None
-    for name, source in ((CANDIDATE, one), (INCUMBENT, other)):
-        artefact, frozen = room.examine(
-            source.encode(), "kernel.py", child=workers.candidate(), freeze=problem is None, platform="cpu"
-        )
-        problem = problem or frozen
-        programs[name] = workers.folder(f"{name}.bin")
-        programs[name].write_bytes(artefact.program)
-    assert problem is not None
-    exam.prepare(problem, KINDS)
-    device = Device(evaluator="cpu", folder=workers.folder)
-    session = Session(
-        device=device,
-        inputs=exam.write_inputs(problem, KINDS),
-        specs=problem.inputs,
-        verify=lambda name, kind, outputs: exam.check_outputs(problem, kind, outputs, what=name),
-        programs=programs,
-    )
-    try:
+    with timed(one, other, workers, exam) as session:
         return [difference(session.launch()[0]) for _ in range(FINAL_LAUNCHES)]
-    finally:
-        device.close()
 
 
 def with_interval(differences: list[float]) -> str:
@@ -146,11 +125,10 @@ def with_interval(differences: list[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument("--histories", type=int, default=3)
     parser.add_argument("--experiments", type=int, default=30)
     parser.add_argument("--budget", type=float, default=60.0)
-    parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the repositories there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

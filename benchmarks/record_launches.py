@@ -1,70 +1,63 @@
 """Record launches of two copies of one program on this CPU, for ``benchmarks.decisions`` to play with.
 
-    python -m benchmarks.record_launches [--launches N] [--out FILE]
+    python -m benchmarks.record_launches [--launches N] [--out FILE] [--json FILE]
 
 Made by the product's own timing code (``ratchet/measure``): each launch is a process of its own, which draws by lot
-which copy is compiled and timed first, and times both turn by turn. The program: ``examples/cpu_attention/kernel.py``.
-The file holds the wall nanoseconds of every call, how long each launch took, and what machine it was.
+which copy is compiled and timed first, and times both round by round. The file holds the wall nanoseconds of every
+call of ``examples/cpu_attention/kernel.py``, how long each launch took, and what machine it was.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import statistics
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from prepare import ROOT
-from ratchet.candidate import room
+from benchmarks.lib.command import command
+from benchmarks.lib.launches import timed
+from benchmarks.lib.sources import ROOT
+from benchmarks.lib.table import show
 from ratchet.chips import V5E
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
 from ratchet.measure import devices
-from ratchet.measure.session import CANDIDATE, INCUMBENT, KINDS, LAUNCH_SECONDS, Device, Session
+from ratchet.measure.session import LAUNCH_SECONDS
+from ratchet.values.samples import Launch
 
 KERNEL = ROOT / "examples" / "cpu_attention" / "kernel.py"
 OUT = ROOT / "benchmarks" / "data" / "cpu_launches.npz"
-TURNS = 200
-"""At most so many turns of a launch are stored; where there were fewer, the rest is 0."""
+ROUNDS = 200
+"""At most so many rounds of a launch are stored; where there were fewer, the rest is 0."""
 
 
-def record(count: int, out: Path) -> None:
+def record(count: int, out: Path) -> list[Launch]:
     """Run ``count`` launches and write what they timed to ``out``, after every tenth."""
-    launches = []
+    launches: list[Launch] = []
+    source = KERNEL.read_text()
     with tempfile.TemporaryDirectory() as folder, Workers(V5E, compiles=False) as workers:
         exam = Examiner(workers=workers, root=Path(folder), compiler=devices.compiler("cpu"))
-        artefact, problem = room.examine(
-            KERNEL.read_bytes(), KERNEL.name, child=workers.candidate(), freeze=True, platform="cpu"
-        )
-        assert problem is not None
-        exam.prepare(problem, KINDS)
-        path = workers.folder("kernel.bin")
-        path.write_bytes(artefact.program)
-        device = Device(evaluator="cpu", folder=workers.folder)
-        session = Session(
-            device=device,
-            inputs=exam.write_inputs(problem, KINDS),
-            specs=problem.inputs,
-            verify=lambda name, kind, outputs: exam.check_outputs(problem, kind, outputs, what=name),
-            programs={CANDIDATE: path, INCUMBENT: path},
-        )
-        for number in range(count):
-            launches.append(session.launch()[0])
-            if number % 10 == 9 or number == count - 1:
-                save(launches, out)
-                print(f"{number + 1} launches", flush=True)
-        device.close()
+        with timed(source, source, workers, exam) as session:
+            for number in range(count):
+                launches.append(session.launch()[0])
+                if number % 10 == 9 or number == count - 1:
+                    save(launches, out)
+                    print(f"{number + 1} launches", file=sys.stderr, flush=True)
+    return launches
 
 
-def save(launches: list, out: Path) -> None:
-    turns = min(TURNS, max(len(one.candidate_ms) for one in launches))
-    nanoseconds = np.zeros((len(launches), 2, turns))
+def save(launches: Sequence[Launch], out: Path) -> None:
+    rounds = min(ROUNDS, max(len(one.candidate_ms) for one in launches))
+    nanoseconds = np.zeros((len(launches), 2, rounds))
     for number, one in enumerate(launches):
         for which, times in enumerate((one.candidate_ms, one.incumbent_ms)):
-            nanoseconds[number, which, : len(times[:turns])] = times[:turns]
+            nanoseconds[number, which, : len(times[:rounds])] = times[:rounds]
     made = {
         "how": "python -m benchmarks.record_launches",
         "program": "examples/cpu_attention/kernel.py, two copies of it",
@@ -83,12 +76,25 @@ def save(launches: list, out: Path) -> None:
     )
 
 
+def row(number: int, launch: Launch) -> dict[str, Any]:
+    """One line of the table: medians of a launch's calls."""
+    return {
+        "launch": number,
+        "first": "candidate" if launch.candidate_first else "incumbent",
+        "calls of each": len(launch.candidate_ms),
+        "candidate ms": statistics.median(launch.candidate_ms),
+        "incumbent ms": statistics.median(launch.incumbent_ms),
+        "seconds": launch.seconds,
+    }
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument("--launches", type=int, default=160)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    record(options.launches, options.out)
+    rows = [row(number, launch) for number, launch in enumerate(record(options.launches, options.out), start=1)]
+    show(f"launches of two copies, measured on {devices.cpu()}: {options.out}", rows, json_file=options.json)
 
 
 if __name__ == "__main__":

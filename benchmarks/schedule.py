@@ -9,7 +9,6 @@ less; measured here and now. The targets are 1 s for the first row and 4 s for f
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -17,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lib.command import command
+from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show
-from benchmarks.verdict import with_blocks
-from prepare import ROOT
 from ratchet.account.timeline import build
 from ratchet.chips import V5E
 from ratchet.dump.files import TOP, Dumps, load_hlo
@@ -65,10 +64,7 @@ def _between(start: float, end: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="leave out the longest program")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = command(__doc__, quick="leave out the longest program").parse_args()
     source = (ROOT / "examples" / "naive_attention.py").read_text()
     rows = []
     with tempfile.TemporaryDirectory() as name:
@@ -76,7 +72,7 @@ def main() -> None:
         files = []
         for bq, bkv in BLOCKS[:-1] if options.quick else BLOCKS:
             files.append(folder / f"bq{bq}_bkv{bkv}.py")
-            files[-1].write_text(with_blocks(source, bq, bkv).replace(*ROOM))
+            files[-1].write_text(edited(source, BQ=bq, BKV=bkv).replace(*ROOM))
         subprocess.run([sys.executable, "-m", "benchmarks.compiled", folder, *files], cwd=ROOT, check=True)
         for file in files:
             rows.append({"program": file.stem, **seconds(folder / file.stem)})

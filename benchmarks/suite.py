@@ -1,6 +1,6 @@
 """Prefill and decoding at the shapes of named models, one chip and four, in tokens per second and per dollar; modelled.
 
-    python -m benchmarks.suite [--quick] [--out FOLDER | --report] [--only TABLE ...]
+    python -m benchmarks.suite [--quick] [--out FOLDER | --report] [--only TABLE ...] [--json FILE]
 
 Attention alone, all layers of the model: the matrix products around it, sampling and the host are left out, so the
 tokens per second are what attention would allow by itself. Shapes come from ``data/models.json``, prices from
@@ -19,7 +19,6 @@ FOLDER, ``plots`` by default. ``--report`` writes them to ``docs/figures`` and p
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -30,11 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import baseline_mha
-from benchmarks import decode, prefill, report, tiles
-from benchmarks.lib.crossover import crossover_rows, plot_crossover
+from benchmarks.lib import decoding, prefill, report, tiles
+from benchmarks.lib.command import command
+from benchmarks.lib.crossover import crossover_rows
 from benchmarks.lib.models import MODELS, PRICES, Model
-from benchmarks.lib.roofline_plot import Point, draw
-from benchmarks.lib.table import show
+from benchmarks.lib.plots import Point, plot_crossover, plot_programs, plot_roofline
+from benchmarks.lib.table import show_all
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
 from ratchet.values.status import Refusal
@@ -47,9 +47,9 @@ PEER_KEYS = {"jax paged_attention": (2048,), "jax ragged_paged_attention": (512,
 Rows = list[dict[str, Any]]
 
 
-def shape_of(model: Model, context: int, batch: int, chips: int) -> decode.Shape:
+def shape_of(model: Model, context: int, batch: int, chips: int) -> decoding.Shape:
     """One layer's decoding problem."""
-    return decode.Shape(
+    return decoding.Shape(
         name=model.name,
         batch=batch,
         q_heads=model.q_heads,
@@ -66,17 +66,17 @@ def decode_rows(model: Model) -> Rows:
     with Workers(V5E, keep=False) as workers:
         for batch in (1, 8):
             shape = shape_of(model, model.context, batch, 4)
-            timed = [decode.row(shape, "paged_decode", decode.ours(shape, chips, workers)) for chips in (1, 4)]
-            for name, peer in decode.PEERS.items():
+            timed = [decoding.row(shape, "paged_decode", decoding.ours(shape, chips, workers)) for chips in (1, 4)]
+            for name, peer in decoding.PEERS.items():
                 try:
-                    timed.append(decode.row(shape, name, *decode.best(peer, shape, PEER_KEYS[name], workers)))
+                    timed.append(decoding.row(shape, name, *decoding.best(peer, shape, PEER_KEYS[name], workers)))
                 except Refusal as refusal:
                     print(f"{model.name}, batch {batch}, {name}: {refusal.status.name}: {refusal.message[:200]}")
             rows += [per_model(model, shape, one) for one in timed]
     return rows
 
 
-def per_model(model: Model, shape: decode.Shape, one: dict[str, Any]) -> dict[str, Any]:
+def per_model(model: Model, shape: decoding.Shape, one: dict[str, Any]) -> dict[str, Any]:
     per_s = shape.batch / (one["us"] * model.layers) * 1e6
     return {
         "model": model.name,
@@ -96,7 +96,7 @@ def floor_rows(_model: Model) -> Rows:
     """Ours at the shapes of ``benchmarks.decode``, against the floor."""
     keys = ("shape", "batch", "heads", "context", "program", "chips", "us", "x floor", "launch us", "kernel x floor")
     with Workers(V5E, keep=False) as workers:
-        timed = [one for shape in decode.SHAPES for one in decode.rows_of(shape, workers, peers=False)]
+        timed = [one for shape in decoding.SHAPES for one in decoding.rows_of(shape, workers, peers=False)]
     return [{key: one[key] for key in keys} for one in timed]
 
 
@@ -105,7 +105,7 @@ def decode_crossover(model: Model) -> Rows:
     with Workers(V5E, keep=False) as workers:
 
         def us(context: int, chips: int) -> float:
-            return decode.ours(shape_of(model, context, 1, chips), chips, workers).latency_ms * 1e3
+            return decoding.ours(shape_of(model, context, 1, chips), chips, workers).latency_ms * 1e3
 
         return crossover_rows({"what": "decode", "model": model.name}, us, DECODE_CONTEXTS)
 
@@ -118,14 +118,6 @@ def prefill_crossover(model: Model) -> Rows:
             return prefill.ours_ms(model, context, chips, workers) * 1e3
 
         return crossover_rows({"what": "prefill", "model": model.name}, us, PREFILL_CONTEXTS)
-
-
-def block_rows(_model: Model) -> Rows:
-    return tiles.block_rows()
-
-
-def dim_rows(_model: Model) -> Rows:
-    return tiles.dim_rows()
 
 
 def limit_rows(_model: Model) -> Rows:
@@ -144,8 +136,8 @@ TABLES: dict[str, tuple[str, Callable[[Model], Rows], Callable[[Model], bool] | 
     "crossover": ("one chip against four, batch 1, one layer, modelled", decode_crossover, lambda m: not m.long),
     "prefill crossover": ("the same for prefill", prefill_crossover, lambda m: not m.long),
     "floor": ("decoding against the time of its cache at the bandwidth that DMAs reach, modelled", floor_rows, None),
-    "blocks": ("block sizes, 1 head, 16384 x 128, causal, modelled", block_rows, None),
-    "dims": ("head dimensions, 8 heads, 4096, causal, modelled", dim_rows, None),
+    "blocks": ("block sizes, 1 head, 16384 x 128, causal, modelled", lambda _: tiles.block_rows(), None),
+    "dims": ("head dimensions, 8 heads, 4096, causal, modelled", lambda _: tiles.dim_rows(), None),
     "limits": ("plain XLA: the longest sequence that fits HBM, 16 heads x 128", limit_rows, None),
     "roofline": ("the roofline's points, modelled", roofline_rows, None),
 }
@@ -182,8 +174,7 @@ def compute(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="the first model only")
+    parser = command(__doc__, quick="the first model only")
     parser.add_argument("--out", type=Path, default=Path("plots"), metavar="FOLDER")
     parser.add_argument("--report", action="store_true", help="write the figures and tables of the report in docs/")
     parser.add_argument("--only", nargs="*", choices=TABLES, metavar="TABLE", help=", ".join(TABLES))
@@ -200,17 +191,16 @@ def main() -> None:
     tables["chip"] = report.chip_rows()
     tables["history"] = report.history(report.LEDGER.read_text(encoding="utf-8"))
     (out / "suite.json").write_text(json.dumps(tables, indent=1) + "\n")
-    for name, rows in tables.items():
-        if rows:
-            show(TABLES[name][0] if name in TABLES else OTHERS[name], rows)
+    titles = {name: title for name, (title, _, _) in TABLES.items()} | OTHERS
+    show_all({titles[name]: rows for name, rows in tables.items()}, json_file=options.json)
     for price in PRICES:
         dollars = f"{price['dollars_per_chip_hour']} $/chip-h"
         print(f"{price['chip']} {price['what']}: {dollars}, {price['source']} ({price['date']})")
     plot_crossover(tables["crossover"], out / "crossover.svg", "decode, batch 1")
     plot_crossover(tables["prefill crossover"], out / "prefill-crossover.svg", "prefill, one prompt")
-    draw([Point(**row) for row in tables["roofline"]], V5E, out / "roofline.svg")
-    report.plot_programs(tables["prefill"], "tokens/s", out / "prefill.svg")
-    report.plot_programs([row for row in tables["decoding"] if row["batch"] == 8], "tokens/s", out / "decoding.svg")
+    plot_roofline([Point(**row) for row in tables["roofline"]], V5E, out / "roofline.svg")
+    plot_programs(tables["prefill"], "tokens/s", out / "prefill.svg")
+    plot_programs([row for row in tables["decoding"] if row["batch"] == 8], "tokens/s", out / "decoding.svg")
     if options.report and not failed:
         report.REPORT.write_text(report.rendered(report.REPORT.read_text(), tables))
     print(f"written to {out}/ in {(time.monotonic() - began) / 60:.1f} minutes")

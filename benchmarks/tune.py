@@ -1,6 +1,6 @@
 """Finds blocks for the shapes that training uses and writes them to ``pallas_flash/tuned.json``.
 
-    python -m benchmarks.tune [--seq N ...] [--dim N ...] [--show]
+    python -m benchmarks.tune [--seq N ...] [--dim N ...] [--show] [--json FILE]
 
 One head of self-attention, causal and not; the forward pass alone and the backward pass with it, as *modelled* by the
 schedule machine. Entries of other shapes stay as they are if evaluator and compiler are the same. ``--show`` prints the
@@ -9,21 +9,22 @@ table that is there.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import sys
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.lib.attention.cases import Shape
 from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.command import command
+from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
-from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import V5E
 from ratchet.compiler.environment import compiler_version
 
-TABLE = PACKAGE_ROOT / "pallas_flash" / "tuned.json"
+TABLE = ROOT / "pallas_flash" / "tuned.json"
 LENGTHS = (2048, 4096, 8192, 16384, 32768)
 DIMS = (64, 128, 256)
 RUNNERS_UP = 3
@@ -45,10 +46,10 @@ def candidates(direction: str, *, seq: int, dim: int) -> Iterator[dict[str, int]
 
 def recipe_of(direction: str, blocks: dict[str, int], *, seq: int, dim: int, causal: bool) -> dict[str, Any]:
     """The program that is timed; with the backward pass, the forward pass has plain blocks."""
-    shape = {"batch": 1, "heads": 1, "kv_heads": 1, "seq": seq, "dim": dim, "causal": causal}
+    shape = Shape(batch=1, heads=1, kv_heads=1, seq=seq, dim=dim, causal=causal)
     plain = {"block_q": 512, "block_kv": 512, "rows": 512, "strip": 512, "unroll": 1}
     config = {"forward": blocks} if direction == "forward" else {"forward": plain, "backward": blocks}
-    return {"impl": "ours", "shape": shape, "grad": direction == "backward", "config": config}
+    return shape.program("ours", config, grad=direction == "backward")
 
 
 def entry_of(programs: ProgramCache, direction: str, *, seq: int, dim: int, causal: bool) -> dict[str, Any]:
@@ -56,19 +57,18 @@ def entry_of(programs: ProgramCache, direction: str, *, seq: int, dim: int, caus
     tried = list(candidates(direction, seq=seq, dim=dim))
     recipes = [recipe_of(direction, blocks, seq=seq, dim=dim, causal=causal) for blocks in tried]
     name = f"{direction} {seq} x {dim}{' causal' if causal else ''}"
-    programs.fill(recipes, lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
-    timed = []
-    for blocks, recipe in zip(tried, recipes, strict=True):
-        figures = programs.find(recipe) or {}
-        if "ms" in figures:
-            kernels = sum(ms for op, ms in figures["ops"] if f"flash_{direction}" in op)
-            timed.append({"blocks": blocks, "kernel_ms": round(kernels, 5)})
+    records = programs.made(recipes, lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
+    timed = [
+        {"blocks": blocks, "kernel_ms": round(sum(ms for op, ms in figures["ops"] if f"flash_{direction}" in op), 5)}
+        for blocks, figures in zip(tried, records, strict=True)
+        if "ms" in figures
+    ]
     timed.sort(key=lambda one: one["kernel_ms"])
     return {"direction": direction, "seq": seq, "dim": dim, "causal": causal, "found": timed[: 1 + RUNNERS_UP]}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument("--seq", type=int, nargs="*", default=LENGTHS)
     parser.add_argument("--dim", type=int, nargs="*", default=DIMS)
     parser.add_argument("--show", action="store_true", help="print what is there and stop")
@@ -99,7 +99,8 @@ def main() -> None:
         }
         for one in table["entries"]
     ]
-    show(f"blocks found by {table['evaluator']} on {table['chip']}, {table['compiler']}", rows)
+    title = f"best blocks by {table['evaluator']} on {table['chip']}, {table['compiler']}"
+    show(title, rows, json_file=options.json)
 
 
 if __name__ == "__main__":

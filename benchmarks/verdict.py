@@ -8,14 +8,14 @@ then on; ``sweep`` keeps the compiler and the values child from one point to the
 
 from __future__ import annotations
 
-import argparse
-import re
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.lib.command import command
+from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show
-from prepare import ROOT, judge
+from prepare import judge
 from ratchet.chips import V5E
 from ratchet.judge.request import Request
 from ratchet.judge.workers import Workers
@@ -24,15 +24,10 @@ from ratchet.values import Conditions, Verdict
 POINTS = ((1024, 512), (1024, 512), (512, 512), (1024, 1024))
 
 
-def with_blocks(source: str, bq: int, bkv: int) -> str:
-    """The naive kernel of the baseline with other blocks."""
-    return re.sub(r"^BKV = .*", f"BKV = {bkv}", re.sub(r"^BQ = .*", f"BQ = {bq}", source, flags=re.M), flags=re.M)
-
-
 def point(root: Path, source: str, bq: int, bkv: int, workers: Workers | None = None) -> tuple[Verdict, float]:
     """Judge one point; returns the verdict and the wall seconds around it."""
     kernel = root / "kernel.py"
-    kernel.write_text(with_blocks(source, bq, bkv))
+    kernel.write_text(edited(source, BQ=bq, BKV=bkv))
     conditions = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
     start = time.monotonic()
     request = Request(kernel=kernel, root=root, kernel_rel="kernel.py", conditions=conditions)
@@ -41,9 +36,7 @@ def point(root: Path, source: str, bq: int, bkv: int, workers: Workers | None = 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = command(__doc__).parse_args()
     source = (ROOT / "examples" / "naive_attention.py").read_text()
     columns: dict[str, tuple[Verdict, float]] = {}
     with tempfile.TemporaryDirectory() as folder:

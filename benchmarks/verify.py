@@ -11,13 +11,11 @@ reference without Pallas is used instead, which the table says. Measured here an
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 DEVICES = 4
@@ -30,7 +28,8 @@ import numpy as np  # noqa: E402
 from jax import export  # noqa: E402
 
 from benchmarks.lib import verify_cases, verify_peers, verify_small  # noqa: E402
-from benchmarks.lib.interpreted import interpreted  # noqa: E402
+from benchmarks.lib.command import command  # noqa: E402
+from benchmarks.lib.interpreted import interpreted, on_v5e  # noqa: E402
 from benchmarks.lib.table import show  # noqa: E402
 from benchmarks.lib.verify_cases import Case  # noqa: E402
 from ratchet.mosaic.run import Loaded, load  # noqa: E402
@@ -38,12 +37,6 @@ from ratchet.values.status import Refusal  # noqa: E402
 
 BUILDERS: dict[str, Callable[[], Case]] = {**verify_cases.BUILDERS, **verify_small.BUILDERS, **verify_peers.BUILDERS}
 """Every case; tokamax's only where it is installed."""
-
-
-def on_v5e() -> Any:
-    """A context in which Pallas lowers for TPU v5e."""
-    device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
-    return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device))
 
 
 def program(case: Case) -> bytes:
@@ -100,67 +93,40 @@ def row(case: Case) -> dict[str, Any]:
         checked = loaded.check(case.inputs)
         check = time.perf_counter() - start
     except Refusal as refusal:
-        return _line(case.name, f"{refusal.status.name}: {refusal.message}")
-    wanted, interpreted_first, interpreted_again, interpreted_cpu, name = twin(case)
+        return {"kernel": case.name, "values": f"{refusal.status.name}: {refusal.message}"}
+    wanted, interpreted_first, interpreted_again, interpreted_cpu, against = twin(case)
     apart = difference(result.outputs, wanted)
     verdict = "equal" if apart <= case.tolerance else "DIFFERS"
-    if checked.findings:
-        verdict += "; " + "; ".join(map(str, checked.findings))
-    return _line(
-        case.name,
-        verdict,
-        apart=apart,
-        judge=first,
-        judge_cpu=cpu,
-        again=again,
-        check=check,
-        interpret=interpreted_first,
-        interpret_cpu=interpreted_cpu,
-        interpret_again=interpreted_again,
-        against=name,
-        operations=len(loaded.covered),
-        covered=loaded.covered,
-    )
-
-
-def _line(name: str, verdict: str, **values: Any) -> dict[str, Any]:
     return {
-        "kernel": name,
-        "values": verdict,
-        "difference": values.get("apart"),
-        "judge s": values.get("judge"),
-        "cpu s": values.get("judge_cpu"),
-        "again s": values.get("again"),
-        "check s": values.get("check"),
-        "interpret s": values.get("interpret"),
-        "interpret cpu s": values.get("interpret_cpu"),
-        "interpret again s": values.get("interpret_again"),
-        "against": values.get("against"),
-        "operations": values.get("operations"),
-        "covered": list(values.get("covered", ())),
+        "kernel": case.name,
+        "values": "; ".join([verdict, *map(str, checked.findings)]),
+        "difference": apart,
+        "judge s": first,
+        "cpu s": cpu,
+        "again s": again,
+        "check s": check,
+        "interpret s": interpreted_first,
+        "interpret cpu s": interpreted_cpu,
+        "interpret again s": interpreted_again,
+        "against": against,
+        "operations": len(loaded.covered),
     }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, default=None, help="also write the rows to this file")
-    parser.add_argument("--only", nargs="*", default=None, help=f"some of: {' '.join(BUILDERS)}")
-    arguments = parser.parse_args()
-    wanted: dict[str, Callable[[], Case]] = {
-        n: b for n, b in BUILDERS.items() if arguments.only is None or n in arguments.only
-    }
+    parser = command(__doc__)
+    parser.add_argument("--only", nargs="*", default=list(BUILDERS), help=f"some of: {' '.join(BUILDERS)}")
+    options = parser.parse_args()
     rows = []
-    for name, builder in wanted.items():
-        print(f"{name} …", file=sys.stderr, flush=True)
-        rows.append(row(builder()))
-    total = {key: sum(r[key] or 0.0 for r in rows) for key in rows[0] if key.endswith(" s")}
-    rows.append({**_line("all", f"{sum(r['values'] == 'equal' for r in rows)} of {len(rows)} equal"), **total})
-    show("Exported programs executed for their values", [{k: v for k, v in r.items() if k != "covered"} for r in rows])
-    if arguments.json is not None:
-        import json
-
-        arguments.json.write_text(json.dumps({"title": "verify", "rows": rows}, indent=1) + "\n")
-    return 0 if all(r["values"].startswith("equal") for r in rows[:-1]) else 1
+    for name, builder in BUILDERS.items():
+        if name in options.only:
+            print(f"{name} …", file=sys.stderr, flush=True)
+            rows.append(row(builder()))
+    equal = sum(one["values"] == "equal" for one in rows)
+    total: dict[str, Any] = {"kernel": "all", "values": f"{equal} of {len(rows)} equal"}
+    total |= {name: sum(one.get(name) or 0.0 for one in rows) for name in rows[0] if name.endswith(" s")}
+    show("Exported programs executed for their values", [*rows, total], json_file=options.json)
+    return 0 if all(one["values"].startswith("equal") for one in rows) else 1
 
 
 if __name__ == "__main__":

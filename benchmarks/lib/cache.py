@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,11 @@ class ProgramCache:
             return self._failed.get(file)
         record: Record = json.loads(file.read_text())["record"]
         return None if "key" in record and not (self.programs / record["key"]).is_dir() else record
+
+    def made(self, recipes: Sequence[Recipe], say: Callable[[str], None] = lambda _line: None) -> list[Record]:
+        """The record of each recipe, made where there is none; an ``error`` where that did not end."""
+        self.fill(recipes, say)
+        return [self.find(recipe) or {"error": "did not end"} for recipe in recipes]
 
     def put(self, recipe: Recipe, record: Record) -> None:
         """Keep the record of a recipe."""

@@ -1,4 +1,4 @@
-"""The interpreted twin of a function: the same trace with ``interpret=True`` in every ``pallas_call``."""
+"""Programs on the CPU: lowered by Pallas for a TPU that is not there, or interpreted."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ import jax
 from jax.extend import core
 
 
+def on_v5e() -> Any:
+    """A context in which Pallas lowers for one TPU v5e, with a mesh of that device."""
+    device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
+    return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("chip",), abstract_device=device))
+
+
 def interpreted(function: Callable[..., Any], *arrays: Any) -> Callable[..., Any]:
-    """A jitted function of the same arguments that Pallas interprets on the CPU; its result is flat."""
+    """A jitted function of the same arguments with ``interpret=True`` in every ``pallas_call``; its result is flat."""
     traced = jax.jit(function).trace(*arrays)
     return jax.jit(core.jaxpr_as_fun(_closed(traced.jaxpr)))
 

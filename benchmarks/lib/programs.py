@@ -6,7 +6,6 @@ For benchmarks only: what is ours needs no jail, so it is traced in this process
 from __future__ import annotations
 
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -26,24 +25,6 @@ from ratchet.dump.files import load_hlo
 from ratchet.judge import latency
 from ratchet.judge.workers import Workers
 from ratchet.values import ArraySpec, Artefact, Mesh, Program, Timeline
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-def edited(source: str, **constants: object) -> str:
-    """A kernel file with other constants; each has to be at the beginning of exactly one line."""
-    for name, value in constants.items():
-        source, count = re.subn(rf"(?m)^{name} = .*", f"{name} = {value}", source)
-        if count != 1:
-            raise ValueError(f"{count} lines set {name}; wanted one")
-    return source
-
-
-def names_of(source: str) -> dict[str, Any]:
-    """What a kernel file of ours defines."""
-    names: dict[str, Any] = {"__name__": "kernel"}
-    exec(compile(source, "kernel.py", "exec"), names)
-    return names
 
 
 def of_source(source: str, name: str = "kernel.py", *, freeze: bool = True) -> tuple[Artefact, problems.Problem | None]:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,7 +23,7 @@ from jax.experimental.pallas.ops.tpu.ragged_paged_attention import kernel as rag
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
-from benchmarks.lib.programs import edited, names_of
+from benchmarks.lib.sources import ROOT, edited, names_of
 
 # The package exports a function under the module's own name.
 megablox = importlib.import_module("jax.experimental.pallas.ops.tpu.megablox.gmm")
@@ -259,28 +257,20 @@ def _all_gather() -> Case:
     )
 
 
-_HERE = Path(__file__).parent.parent.parent
-
-
 def _own(name: str, **constants: int) -> Case:
     """A kernel file of this repository, with other constants such as block sizes."""
-    spec = importlib.util.spec_from_file_location("kernel_file", _HERE / name)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    vars(module).update(constants)
-    inputs = jax.tree.leaves(module.generate_inputs(jax.random.key(0)))
+    names = names_of(edited((ROOT / name).read_text(), **constants))
+    inputs = jax.tree.leaves(names["generate_inputs"](jax.random.key(0)))
     return Case(
         name=", ".join((name, *(f"{key} {value}" for key, value in constants.items()))),
-        function=module.kernel_fn,
+        function=names["kernel_fn"],
         inputs=tuple(np.asarray(x) for x in inputs),
     )
 
 
 def _decode() -> Case:
     """``decode_kernel.py`` at half its context, on a mesh of four devices where the judge has an ambient one."""
-    names = names_of(edited((_HERE / "decode_kernel.py").read_text(), CONTEXT=16384))
+    names = names_of(edited((ROOT / "decode_kernel.py").read_text(), CONTEXT=16384))
     mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:4]), ("chip",))
     placed = [
         jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))

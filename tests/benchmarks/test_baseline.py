@@ -1,7 +1,7 @@
 """The search for the largest sequence and the roofline plot; neither needs the compiler."""
 
 from baseline_mha import STEP, attention, largest
-from benchmarks.lib.roofline_plot import Point, draw
+from benchmarks.lib.plots import Point, plot_roofline
 from ratchet.chips import V5E
 
 
@@ -32,7 +32,9 @@ def test_the_baseline_is_attention():
 
 def test_the_plot_is_the_same_for_the_same_points(tmp_path):
     points = [Point(name="a kernel", latency_ms=0.5, flops_per_byte=64.0, flops_per_s=30e12)]
-    first, second = draw(points, V5E, tmp_path / "a.svg"), draw(points, V5E, tmp_path / "b.svg")
+    first, second = tmp_path / "a.svg", tmp_path / "b.svg"
+    for path in (first, second):
+        plot_roofline(points, V5E, path)
     assert first.read_bytes() == second.read_bytes()
     assert b"</svg>" in first.read_bytes()
     assert points[0].roof(V5E) == 64.0 * 819e9

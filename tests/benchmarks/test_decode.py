@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmarks.decode import SHAPES, Shape, best, row, table_of
-from benchmarks.lib.programs import edited
+from benchmarks.lib.decoding import SHAPES, Shape, best, row, table_of
+from benchmarks.lib.sources import edited
 from ratchet.chips import V5E
 from ratchet.values import OpCost
 from ratchet.values.status import Refusal, Status

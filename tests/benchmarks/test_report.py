@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmarks import report
+from benchmarks.lib import report
 
 TABLES = {"t": [{"a": 1, "b": 2.34567}, {"a": 3, "b": None, "c": "x"}]}
 
@@ -56,7 +56,7 @@ def test_history_tells_what_was_kept_and_what_it_took():
 def test_the_report_has_the_tables_of_the_data_beside_it():
     tables = json.loads((report.FIGURES / "suite.json").read_text())
     document = report.REPORT.read_text()
-    assert report.rendered(document, tables) == document, "write it anew: python -m benchmarks.report"
+    assert report.rendered(document, tables) == document, "write it anew: python -m benchmarks.suite --report --only"
     assert "<!-- table: " in document
 
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from benchmarks import prefill, suite
-from benchmarks.lib.crossover import crossover, crossover_rows, plot_crossover
+from benchmarks import suite
+from benchmarks.lib import prefill
+from benchmarks.lib.crossover import crossover, crossover_rows
 from benchmarks.lib.models import MODELS, PRICES
-from benchmarks.report import plot_programs
+from benchmarks.lib.plots import plot_crossover, plot_programs
 
 CONTEXTS = (512, 1024, 2048, 4096)
 

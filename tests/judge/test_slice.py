@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.lib.programs import edited as with_constants
+from benchmarks.lib.sources import edited as with_constants
 from ratchet.candidate import worker
 from ratchet.candidate.mesh import part
 from ratchet.candidate.problem import check_unchanged, decode, encode

@@ -28,9 +28,9 @@ class Shape:
         """Useful FLOPs: two products forward, five backward (scores again, and four gradients)."""
         return (7 if grad else 2) * 2 * self.pairs * self.dim
 
-    @property
-    def recipe(self) -> dict[str, Any]:
-        return asdict(self)
+    def program(self, impl: str, config: dict[str, Any], *, grad: bool = False) -> dict[str, Any]:
+        """The recipe of ``impl`` at this shape: see :mod:`benchmarks.lib.attention.programs`."""
+        return {"impl": impl, "shape": asdict(self), "grad": grad, "config": config}
 
 
 SHAPES = {

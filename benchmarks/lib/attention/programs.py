@@ -7,13 +7,13 @@ A recipe is a plain dictionary, so that it can travel to a child process and be 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from benchmarks.lib.sources import ROOT, names_of
 
 Recipe = dict[str, Any]
 Attention = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -53,13 +53,8 @@ def ours(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
 
 def kernel(_shape: Recipe, _config: Recipe, _grad: bool) -> Attention:
     """``kernel.py`` as it is: one head, one shape."""
-    path = Path(__file__).parent.parent.parent.parent / "kernel.py"
-    spec = importlib.util.spec_from_file_location("headline_kernel", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return lambda q, k, v: module.kernel_fn(q[0, 0], k[0, 0], v[0, 0])[None, None]
+    kernel_fn = names_of((ROOT / "kernel.py").read_text())["kernel_fn"]
+    return lambda q, k, v: kernel_fn(q[0, 0], k[0, 0], v[0, 0])[None, None]
 
 
 def flash(shape: Recipe, config: Recipe, _grad: bool) -> Attention:

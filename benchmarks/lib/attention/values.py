@@ -11,6 +11,7 @@ from jax import export
 
 from benchmarks.lib.attention.cases import SEQ
 from benchmarks.lib.attention.programs import avals_of, build
+from benchmarks.lib.interpreted import on_v5e
 from ratchet.mosaic.run import load
 
 
@@ -26,8 +27,7 @@ def rms_errors(recipe: dict[str, Any]) -> dict[str, Any]:
     if recipe["impl"] == "xla":
         got = jax.tree.leaves(jax.jit(function)(*inputs))
     else:
-        device = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
-        with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("chip",), abstract_device=device)):
+        with on_v5e():
             program = export.export(jax.jit(lambda *args: jax.tree.leaves(function(*args))), platforms=("tpu",))(*avals)
         got = list(load(program.serialize()).run(inputs).outputs)
     with jax.enable_x64(True):

@@ -1,24 +1,21 @@
-"""``docs/optimizing-for-the-v5e-memory-hierarchy.md``: its tables, from what the suite wrote.
+"""``docs/optimizing-for-the-v5e-memory-hierarchy.md``: its tables, from the rows that the suite computed.
 
-    python -m benchmarks.report
-
-Puts the tables of ``docs/figures/suite.json`` into the document, without computing anything. A table is between
-``<!-- table: NAME: COLUMN, COLUMN -->`` and ``<!-- end -->``; ``NAME[KEY=VALUE]`` takes the rows that have the value.
+A table is between ``<!-- table: NAME: COLUMN, COLUMN -->`` and ``<!-- end -->``; ``NAME[KEY=VALUE]`` takes the rows
+that have the value.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from benchmarks.lib.sources import ROOT
+from benchmarks.lib.table import text_of
 from ratchet.chips import V5E
 
-ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "optimizing-for-the-v5e-memory-hierarchy.md"
 FIGURES = ROOT / "docs" / "figures"
 LEDGER = ROOT / "results.tsv"
@@ -76,13 +73,6 @@ def chip_rows() -> Rows:
     ]
 
 
-def text_of(value: Any) -> str:
-    """A cell: four digits of a float, as the printed tables have."""
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def markdown(rows: Rows, columns: list[str]) -> str:
     """A table of those columns. Raises KeyError for a column that no row has."""
     for column in columns:
@@ -119,39 +109,3 @@ def prose_numbers(document: str) -> Iterator[str]:
 def table_numbers(document: str) -> set[str]:
     """What its tables say, as written there."""
     return {cell.strip() for table in _BLOCK.finditer(document) for cell in re.split(r"[|\n]", table[0])}
-
-
-def plot_programs(rows: Rows, column: str, path: Path) -> None:
-    """Bars per model and program; the same bytes for the same rows."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "suite"
-    import matplotlib.pyplot as plt
-
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    programs = list(dict.fromkeys((row["program"], row["chips"]) for row in rows))
-    figure, axes = plt.subplots(figsize=(8, 4.5))
-    width = 0.8 / len(programs)
-    for number, (program, chips) in enumerate(programs):
-        value = {row["model"]: row[column] or 0 for row in rows if (row["program"], row["chips"]) == (program, chips)}
-        places = [place + (number - (len(programs) - 1) / 2) * width for place in range(len(models))]
-        label = f"{program}, {chips} chip{'s' * (chips > 1)}"
-        axes.bar(places, [value.get(model, 0) for model in models], width, label=label)
-    axes.set_xticks(range(len(models)), [f"{model}" for model in models], fontsize=8)
-    axes.set(yscale="log", ylabel=f"{column} (modelled)")
-    axes.grid(visible=True, axis="y", alpha=0.2)
-    axes.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    plt.close(figure)
-
-
-def main() -> None:
-    tables = json.loads((FIGURES / "suite.json").read_text())
-    REPORT.write_text(rendered(REPORT.read_text(), tables))
-    print(f"written: {REPORT.relative_to(ROOT)}")
-
-
-if __name__ == "__main__":
-    main()

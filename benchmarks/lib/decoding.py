@@ -1,0 +1,197 @@
+"""Decoding, modelled: one chip and four, ours and JAX's kernels, at the same shapes.
+
+``floor us`` is the time of the cache's bytes at the bandwidth that DMAs reach (fitted, ``ratchet.chips.constants``) on
+the chips of the row; ``x floor`` the whole program over it, on four chips with their launch barrier before the program
+(``launch us``, of the chip that ends it last). ``kernel x floor`` is the kernel on that chip, which waits for the
+others least: its own part and the combining. ``best of`` says which block sizes of a peer were tried. All sequences are
+full; pages are permuted.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.lib.programs import modelled, of_function, of_source, struct
+from benchmarks.lib.sources import ROOT, edited
+from ratchet.chips import V5E
+from ratchet.judge.workers import Workers
+from ratchet.values import Timeline
+from ratchet.values.status import Refusal
+
+import jax.numpy as jnp  # isort: skip
+
+PAGED = ROOT / "examples" / "paged_decode.py"
+HEADLINE = ROOT / "decode_kernel.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """One decoding problem: a token for each of ``batch`` sequences of ``context`` keys."""
+
+    name: str
+    batch: int = 1
+    q_heads: int = 16
+    kv_heads: int = 16
+    context: int = 32768
+    page: int = 64
+    head_dim: int = 128
+    quick: bool = False
+
+    @property
+    def cache_bytes(self) -> int:
+        return self.batch * self.kv_heads * self.context * self.head_dim * 2 * 2
+
+
+SHAPES = (
+    Shape(name="headline", quick=True),
+    Shape(name="128k", context=131072),
+    Shape(name="1M", context=1 << 20),
+    Shape(name="grouped-query", q_heads=32, kv_heads=8, quick=True),
+    Shape(name="grouped-query 128k", q_heads=32, kv_heads=8, context=131072),
+    Shape(name="batch 8", batch=8, q_heads=32, kv_heads=8, context=8192),
+    Shape(name="batch 32", batch=32, q_heads=32, kv_heads=8, context=4096),
+    Shape(name="pages of 16", q_heads=32, kv_heads=8, page=16),
+)
+
+
+def table_of(shape: Shape, chips: int) -> np.ndarray:
+    """Permuted pages of every chip: int32[chips, batch, pages]."""
+    pages = shape.context // chips // shape.page
+    random = np.random.default_rng(0)
+    own = [random.permutation(shape.batch * pages) for _ in range(chips)]
+    return np.stack(own).reshape(chips, shape.batch, pages).astype(np.int32)
+
+
+def ours(shape: Shape, chips: int, workers: Workers) -> Timeline:
+    """``examples/paged_decode.py`` at a shape."""
+    source = edited(
+        PAGED.read_text(),
+        CHIPS=chips,
+        BATCH=shape.batch,
+        Q_HEADS=shape.q_heads,
+        KV_HEADS=shape.kv_heads,
+        HEAD_DIM=shape.head_dim,
+        CONTEXT=shape.context,
+        PAGE=shape.page,
+    )
+    lengths = np.full(shape.batch, shape.context, np.int32)
+    return modelled(of_source(source)[0], workers, {3: lengths, 4: table_of(shape, chips)})
+
+
+def contiguous(shape: Shape, workers: Workers) -> Timeline:
+    """``decode_kernel.py`` at another context."""
+    return modelled(of_source(edited(HEADLINE.read_text(), CONTEXT=shape.context))[0], workers)
+
+
+def paged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
+    """JAX's ``paged_attention``."""
+    from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention
+
+    pages = shape.batch * shape.context // shape.page
+    pool = struct((shape.kv_heads, pages, shape.page, shape.head_dim), jnp.bfloat16)
+    avals = [
+        struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16),
+        *(pool, pool),
+        struct((shape.batch,), jnp.int32),
+        struct((shape.batch, pages // shape.batch), jnp.int32),
+    ]
+    program = functools.partial(paged_attention, pages_per_compute_block=pages_at_once)
+    lengths = np.full(shape.batch, shape.context, np.int32)
+    return modelled(of_function(program, avals), workers, {3: lengths, 4: table_of(shape, 1)[0]})
+
+
+def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
+    """JAX's ``ragged_paged_attention``, every sequence with one query."""
+    from jax.experimental.pallas.ops.tpu.ragged_paged_attention import ragged_paged_attention
+
+    pages = shape.batch * shape.context // shape.page
+    avals = [
+        struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16),
+        struct((pages, shape.page, 2 * shape.kv_heads, shape.head_dim), jnp.bfloat16),
+        struct((shape.batch,), jnp.int32),
+        struct((shape.batch, pages // shape.batch), jnp.int32),
+        struct((shape.batch + 1,), jnp.int32),
+        struct((1,), jnp.int32),
+    ]
+    program = functools.partial(
+        ragged_paged_attention,
+        sm_scale=shape.head_dim**-0.5,
+        num_kv_pages_per_block=pages_at_once,
+        num_queries_per_block=8,
+        vmem_limit_bytes=100 << 20,
+    )
+    steering: dict[int | str, np.ndarray] = {
+        2: np.full(shape.batch, shape.context, np.int32),
+        3: table_of(shape, 1)[0],
+        4: np.arange(shape.batch + 1, dtype=np.int32),
+        5: np.array([shape.batch], np.int32),
+        "kernel:3": np.zeros(2, np.int32),  # a constant of its own, which XLA computes
+    }
+    return modelled(of_function(program, avals), workers, steering)
+
+
+def best(peer: Callable[..., Timeline], shape: Shape, keys: Sequence[int], workers: Workers) -> tuple[Timeline, str]:
+    """The fastest of some block sizes, in keys; what cannot be compiled or modelled is named."""
+    modelled: list[tuple[Timeline, int]] = []
+    failed: list[tuple[int, Refusal]] = []
+    for size in keys:
+        pages = size // shape.page
+        if pages < 1 or shape.context // shape.page % pages:
+            continue
+        try:
+            modelled.append((peer(shape, pages, workers), size))
+        except Refusal as refusal:
+            failed.append((size, refusal))
+    if not modelled:
+        raise failed[0][1]
+    timeline, size = min(modelled, key=lambda pair: pair[0].cycles)
+    tried = ", ".join(str(each) for _, each in modelled)
+    return timeline, f"{size} of {tried} keys" + "".join(f"; {n}: {refusal.status.name}" for n, refusal in failed)
+
+
+PEERS: dict[str, Callable[..., Timeline]] = {
+    "jax paged_attention": paged_peer,
+    "jax ragged_paged_attention": ragged_peer,
+}
+
+
+def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> dict[str, Any]:
+    """One line of the table."""
+    us = 1e6 / timeline.clock_hz
+    chips = timeline.chips or (timeline,)
+    floor = shape.cache_bytes / len(chips) / V5E.achievable_hbm_bytes_per_s * 1e6
+    kernel = min(sum(op.cycles for op in chip.ops if op.opcode == "custom-call") for chip in chips) * us
+    return {
+        "shape": shape.name,
+        "batch": shape.batch,
+        "heads": f"{shape.q_heads}/{shape.kv_heads}",
+        "context": shape.context,
+        "program": program,
+        "chips": len(chips),
+        "us": timeline.cycles * us,
+        "floor us": floor,
+        "x floor": timeline.cycles * us / floor,
+        "launch us": max(chip.launch_cycles for chip in chips) * us,
+        "kernel x floor": kernel / floor,
+        "tokens/s": shape.batch / (timeline.cycles * us) * 1e6,
+        "best of": best_of,
+    }
+
+
+def rows_of(shape: Shape, workers: Workers, *, peers: bool = True) -> list[dict[str, Any]]:
+    """All programs at one shape, or ours alone."""
+    rows = []
+    if shape.batch == 1 and shape.q_heads == shape.kv_heads == 16 and HEADLINE.exists():
+        rows.append(row(shape, "decode_kernel.py", contiguous(shape, workers)))
+    rows += [row(shape, "paged_decode", ours(shape, chips, workers)) for chips in (4, 1)]
+    for name, peer in PEERS.items() if peers else ():
+        try:
+            rows.append(row(shape, name, *best(peer, shape, (128, 256, 512, 1024, 2048), workers)))
+        except Refusal as refusal:
+            print(f"{shape.name}, {name}: {refusal.status.name}: {refusal.message}")
+    return rows
