@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from ratchet.account.spans import span
 from ratchet.machine.dma import Ends
 from ratchet.machine.links import Message
 from ratchet.machine.record import Record
@@ -22,25 +23,14 @@ def link_spans(record: Record, messages: Ends) -> list[Span]:
             by_lane[lane].append(_message_span(lane, message, record.cycles))
     waits = record.memory.remote_waits
     for start, end, flag in (*waits.first, *waits.last):
-        said = {"for": record.flag_name(flag)}
-        by_lane["ICI wait"].append(
-            Span(lane="ICI wait", kind=SpanKind.WAIT, start_cycles=start, end_cycles=end, attributes=said)
-        )
+        by_lane["ICI wait"].append(span("ICI wait", SpanKind.WAIT, start, end, **{"for": record.flag_name(flag)}))
     spans: list[Span] = []
     for lane, items in by_lane.items():
         left_out = items[KEPT_SPANS:-KEPT_SPANS]
         spans += items[:KEPT_SPANS]
         if left_out:
-            start, end = left_out[0].start_cycles, max(span.end_cycles for span in left_out)
-            spans.append(
-                Span(
-                    lane=lane,
-                    kind=SpanKind.SUMMARY,
-                    start_cycles=start,
-                    end_cycles=end,
-                    attributes={"count": len(left_out)},
-                )
-            )
+            start, end = left_out[0].start_cycles, max(one.end_cycles for one in left_out)
+            spans.append(span(lane, SpanKind.SUMMARY, start, end, count=len(left_out)))
         spans += items[max(KEPT_SPANS, len(items) - KEPT_SPANS) :]
     return spans
 
@@ -49,16 +39,14 @@ def _message_span(lane: str, message: Message, cycles: int) -> Span:
     other, chip = ("to_chip", message.target) if lane == "ICI out" else ("from_chip", message.source)
     busy = message.left - message.begin
     start, end = (message.begin, message.left) if lane == "ICI out" else (message.arrival - busy, message.arrival)
-    return Span(
-        lane=lane,
-        kind=SpanKind.MESSAGE,
-        start_cycles=min(int(start), cycles),
-        end_cycles=min(ceil(end), cycles),
-        attributes={
-            "bytes": message.size_bytes,
-            other: chip,
-            "path": "→".join(map(str, message.path)),
-            "issued_cycles": message.issued,
-            "arrival_cycles": ceil(message.arrival),
-        },
+    return span(
+        lane,
+        SpanKind.MESSAGE,
+        min(int(start), cycles),
+        min(ceil(end), cycles),
+        bytes=message.size_bytes,
+        **{other: chip},
+        path="→".join(map(str, message.path)),
+        issued_cycles=message.issued,
+        arrival_cycles=ceil(message.arrival),
     )

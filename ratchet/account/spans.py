@@ -34,13 +34,18 @@ LANES = ("MXU", "VALU", "XLU", "EUP", "VLOAD", "VSTORE", "SALU", "stalls")
 LEAST_BUSY = 0.001
 """Units below this share get no span."""
 
-Attributes = dict[str, int | float | str]
+Value = int | float | str
+
+
+def span(lane: str, kind: SpanKind, start: int, end: int, name: str = "", /, **attributes: Value) -> Span:
+    """A span from cycle ``start`` to ``end``."""
+    return Span(lane=lane, kind=kind, name=name, start_cycles=start, end_cycles=end, attributes=attributes)
 
 
 def make_spans(record: Record, shares: Mapping[str, Shares], *, detail: bool, mxu_per_core: int) -> tuple[Span, ...]:
     """All spans, by lane."""
     keep = DETAIL_STEPS if detail else WINDOW_STEPS
-    spans: list[Span] = [Span(lane="XLA Modules", kind=SpanKind.RUN, start_cycles=0, end_cycles=record.cycles)]
+    spans = [span("XLA Modules", SpanKind.RUN, 0, record.cycles)]
     spans += _op_spans(record)
     windows: list[tuple[int, int]] = []
     for name, kernel in record.steps.kernels.items():
@@ -52,12 +57,12 @@ def make_spans(record: Record, shares: Mapping[str, Shares], *, detail: bool, mx
         windows += kept
     spans += _whole_ops(record, shares, mxu_per_core)
     spans += _transfer_spans(record, sorted(windows))
-    return tuple(_within(span, record.cycles) for span in spans)
+    return tuple(_within(one, record.cycles) for one in spans)
 
 
-def _within(span: Span, cycles: int) -> Span:
+def _within(one: Span, cycles: int) -> Span:
     """The span, cut where the run ends: a copy that nobody waits for may be under way then."""
-    return span if span.end_cycles <= cycles else replace(span, end_cycles=max(span.start_cycles, cycles))
+    return one if one.end_cycles <= cycles else replace(one, end_cycles=max(one.start_cycles, cycles))
 
 
 def unit_cycles(shares: Shares, counts: Sequence[int], mxu_per_core: int) -> list[float]:
@@ -77,40 +82,22 @@ def _lane_spans(busy: Sequence[float], start: int, end: int, *, op: str = "", st
     for lane, cycles in zip(LANES, busy, strict=True):
         share = cycles / max(1, end - start)
         if share >= LEAST_BUSY:
-            attributes: Attributes = {"busy_share": round(share, 4)}
-            if steps > 1:
-                attributes["steps"] = steps
-            spans.append(
-                Span(lane=lane, kind=SpanKind.BUSY, name=op, start_cycles=start, end_cycles=end, attributes=attributes)
-            )
+            together = {"steps": steps} if steps > 1 else {}
+            spans.append(span(lane, SpanKind.BUSY, start, end, op, busy_share=round(share, 4), **together))
     return spans
 
 
 def _op_spans(record: Record) -> list[Span]:
     runs = _both_ends(record.op_runs, KEPT_OPS)
     spans = [
-        Span(
-            lane="XLA Ops",
-            name=item.name,
-            start_cycles=item.start,
-            end_cycles=item.end,
-            attributes={"opcode": record.opcodes.get(item.name, "runtime")},
-        )
-        for item in runs
+        span("XLA Ops", SpanKind.NAMED, r.start, r.end, r.name, opcode=record.opcodes.get(r.name, "runtime"))
+        for r in runs
     ]
     left_out = record.op_runs.count - len(runs)
     if left_out:
         # Runs are kept in the order of their ends, and one may hold others: its start proves nothing.
         first, last = runs[KEPT_OPS - 1].end, runs[-KEPT_OPS].end
-        spans.append(
-            Span(
-                lane="XLA Ops",
-                kind=SpanKind.SUMMARY,
-                start_cycles=first,
-                end_cycles=max(first, last),
-                attributes={"count": left_out},
-            )
-        )
+        spans.append(span("XLA Ops", SpanKind.SUMMARY, first, max(first, last), count=left_out))
     return spans
 
 
@@ -148,36 +135,25 @@ def _step_spans(
     for low, high in ranges:
         if low > reached:
             start, end, steps = starts[reached], ends[low - 1], low - reached
-            attributes: Attributes = {
-                "first_step": reached,
-                "last_step": low - 1,
-                "steps": steps,
-                "mean_cycles": (end - start) / steps,
-                "wait_cycles": sum(kernel.step_waits[reached:low]),
-            }
             spans.append(
-                Span(
-                    lane="Steps",
-                    kind=SpanKind.STEPS,
-                    name=name,
-                    start_cycles=start,
-                    end_cycles=end,
-                    attributes=attributes,
+                span(
+                    "Steps",
+                    SpanKind.STEPS,
+                    start,
+                    end,
+                    name,
+                    first_step=reached,
+                    last_step=low - 1,
+                    steps=steps,
+                    mean_cycles=(end - start) / steps,
+                    wait_cycles=sum(kernel.step_waits[reached:low]),
                 )
             )
             together = np.bincount(paths[reached:low], minlength=len(busy)) @ busy
             spans += _lane_spans(together.tolist(), start, end, steps=steps)
         for i in range(low, high):
-            spans.append(
-                Span(
-                    lane="Steps",
-                    kind=SpanKind.STEP,
-                    name=name,
-                    start_cycles=starts[i],
-                    end_cycles=ends[i],
-                    attributes={"step": i, "wait_cycles": kernel.step_waits[i]},
-                )
-            )
+            waited = kernel.step_waits[i]
+            spans.append(span("Steps", SpanKind.STEP, starts[i], ends[i], name, step=i, wait_cycles=waited))
             spans += _lane_spans(busy[paths[i]].tolist(), starts[i], ends[i])
         windows.append((starts[low], ends[high - 1]))
         reached = high
@@ -190,7 +166,7 @@ class _Gaps:
     def __init__(self, windows: Sequence[tuple[int, int]]) -> None:
         self._starts = [start for start, _ in windows]
         self._windows = windows
-        self._found: dict[tuple[int, str], list[int]] = {}
+        self._sums: dict[tuple[int, str], list[int]] = {}
 
     def keeps(self, cycle: int) -> bool:
         """Whether something issued at ``cycle`` is shown for itself."""
@@ -198,22 +174,17 @@ class _Gaps:
         return place >= 0 and cycle <= self._windows[place][1]
 
     def add(self, lane: str, start: int, end: int, amount: int) -> None:
-        entry = self._found.setdefault((bisect_left(self._starts, start), lane), [start, end, 0, 0])
+        entry = self._sums.setdefault((bisect_left(self._starts, start), lane), [start, end, 0, 0])
         entry[0] = min(entry[0], start)
         entry[1] = max(entry[1], end)
         entry[2] += 1
         entry[3] += amount
 
     def spans(self) -> list[Span]:
+        unit = {"DMA wait": "cycles"}
         return [
-            Span(
-                lane=lane,
-                kind=SpanKind.SUMMARY,
-                start_cycles=start,
-                end_cycles=end,
-                attributes={"count": number, "cycles" if lane == "DMA wait" else "bytes": amount},
-            )
-            for (_, lane), (start, end, number, amount) in self._found.items()
+            span(lane, SpanKind.SUMMARY, start, end, count=count, **{unit.get(lane, "bytes"): amount})
+            for (_, lane), (start, end, count, amount) in self._sums.items()
         ]
 
 
@@ -237,21 +208,13 @@ def _transfer_spans(record: Record, windows: list[tuple[int, int]]) -> list[Span
     for issued, begin, done, size, source, target in transfers:
         lane = _lane_of(source, target)
         if gaps.keeps(issued):
-            copied: Attributes = {
-                "bytes": size,
-                "source": source,
-                "target": target,
-                "service_start_cycles": begin,
-            }
-            spans.append(Span(lane=lane, kind=SpanKind.COPY, start_cycles=issued, end_cycles=done, attributes=copied))
+            copied = {"bytes": size, "source": source, "target": target, "service_start_cycles": begin}
+            spans.append(span(lane, SpanKind.COPY, issued, done, **copied))
         else:
             gaps.add(lane, issued, done, size)
     for start, end, flag in waits:
         if gaps.keeps(start):
-            waited: Attributes = {"for": record.flag_name(flag)}
-            spans.append(
-                Span(lane="DMA wait", kind=SpanKind.WAIT, start_cycles=start, end_cycles=end, attributes=waited)
-            )
+            spans.append(span("DMA wait", SpanKind.WAIT, start, end, **{"for": record.flag_name(flag)}))
         else:
             gaps.add("DMA wait", start, end, end - start)
     spans += gaps.spans()
@@ -260,13 +223,5 @@ def _transfer_spans(record: Record, windows: list[tuple[int, int]]) -> list[Span
         if lost:
             # They were issued, in order, between the last one kept before them and the first one after.
             start, end = kept.first[-1][0], max(kept.first[-1][0], kept.last[0][0])
-            spans.append(
-                Span(
-                    lane=lane,
-                    kind=SpanKind.SUMMARY,
-                    start_cycles=start,
-                    end_cycles=end,
-                    attributes={"count": lost},
-                )
-            )
+            spans.append(span(lane, SpanKind.SUMMARY, start, end, count=lost))
     return spans
