@@ -9,7 +9,7 @@ import pytest
 
 from tests.imports import HERE, MODULES, circles, closure, importers, imports_of
 
-FOUNDATION = ("ratchet.values", "ratchet.chips", "ratchet.scalar")
+FOUNDATION = ("ratchet.values", "ratchet.chips", "ratchet.scalar", "ratchet.protos")
 ABOVE = (
     "ratchet.loop",
     "ratchet.view",
@@ -105,7 +105,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
     [
         ("git", {"ratchet.loop.plumbing"}),
         ("jaxlib._hlo", {"ratchet.compiler.inside"}),
-        ("google.protobuf", {"ratchet.dump.proto", "ratchet.view.xplane"}),
+        ("google.protobuf", {"ratchet.protos"}),
         ("jaxlib.mlir", {"ratchet.mosaic.bindings"}),
         ("jax._src", {"ratchet.mosaic.bindings", "ratchet.candidate.lines"}),
         ("sandlock", {"ratchet.candidate.worker"}),

@@ -1,4 +1,4 @@
-"""The messages of a serialised HLO module, as far as they are read here. The only importer of protocol buffers for HLO.
+"""The messages of a serialised HLO module, as far as they are read here.
 
 No installed package has them generated, so they are declared at run time, with the field numbers of OpenXLA's
 ``hlo.proto`` and ``xla_data.proto``. Fields that are not declared are kept when a message is copied.
@@ -9,24 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from ratchet.protos import Protos
 
-_PACKAGE = "ratchet.hlo"
-_SCALARS = {
-    "double": 1,
-    "float": 2,
-    "int64": 3,
-    "uint64": 4,
-    "int32": 5,
-    "bool": 8,
-    "string": 9,
-    "bytes": 12,
-    "uint32": 13,
-}
-_MESSAGE = 11
-
-# Name, number and type of each field; a type with [] is repeated.
 _MESSAGES: dict[str, str] = {
     "Tile": "dimensions 1 int64[]",
     "Layout": "minor_to_major 1 int64[], tiles 6 Tile[], memory_space 8 int64",
@@ -50,28 +34,10 @@ _MESSAGES: dict[str, str] = {
 
 
 @functools.cache
-def _pool() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(name="ratchet_hlo.proto", package=_PACKAGE, syntax="proto3")
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field in fields.split(", "):
-            own, number, kind = field.split()
-            base = kind.removesuffix("[]")
-            added = message.field.add(name=own, number=int(number), label=3 if kind != base else 1)
-            if base in _SCALARS:
-                added.type = _SCALARS[base]  # type: ignore[assignment]
-            else:
-                added.type, added.type_name = _MESSAGE, f".{_PACKAGE}.{base}"  # type: ignore[assignment]
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[attr-defined]
-    return pool
+def _protos() -> Protos:
+    return Protos("ratchet.hlo", _MESSAGES)
 
 
 def parse_module(data: bytes) -> Any:
     """A ``Module`` message. Raises ValueError for bytes that are none."""
-    message = message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.Module"))()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise ValueError(str(error)) from None
-    return message
+    return _protos().parse("Module", data)
