@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ratchet.account.shares import Shares
-from ratchet.chips.units import CAPACITY, SLOTS
+from ratchet.chips.units import CAPACITY
 from ratchet.machine.dma import Ends
 from ratchet.machine.grid_steps import KernelSteps
 from ratchet.machine.record import Record
@@ -68,7 +68,7 @@ def _within(one: Span, cycles: int) -> Span:
 def unit_cycles(shares: Shares, counts: Sequence[int], mxu_per_core: int) -> list[float]:
     """For how many cycles each lane is busy when the blocks of a listing are executed ``counts`` times."""
     times = shares.times(counts)
-    issued = dict(zip(SLOTS, (int(n) for n in times @ shares.slots), strict=True))
+    issued = shares.slot_issues(times)
     busy = {slot: issued[slot] / CAPACITY[slot] for slot in LANES if slot in CAPACITY}
     busy["MXU"] = int((times @ shares.mxu).sum()) / mxu_per_core
     busy["XLU"] = int((times @ shares.xlu).sum()) / CAPACITY["XLU"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ratchet.account.blame import blame
 from ratchet.account.regions import place_of_listing
@@ -21,17 +20,6 @@ LONG_PROGRAM_BUNDLES = 20_000
 """Programs from this length on may pay for fetching instruction overlays, which nobody has measured."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """Executed bundles of one listing."""
-
-    bundles: int
-    empty: int
-    slots: Mapping[str, int]
-    mxu_cycles: int
-    """Unit-cycles: summed over the matrix units."""
-
-
 def shares_of(record: Record, *, compiler: str) -> dict[str, Shares]:
     """What is known of every listing without running it. Raises Refusal for an opcode whose unit is not known."""
     return {
@@ -45,38 +33,17 @@ def shares_of(record: Record, *, compiler: str) -> dict[str, Shares]:
     }
 
 
-def count(shares: Shares, counts: Sequence[int]) -> Counts:
-    """Executed slots of one listing, from executions per block."""
-    times = shares.times(counts)
-    return Counts(
-        bundles=int(times.sum()),
-        empty=int(times[shares.empty].sum()),
-        slots=shares.slot_issues(times),
-        mxu_cycles=int((times @ shares.mxu).sum()),
-    )
-
-
 def build(record: Record, *, chip: Chip, compiler: str, detail: bool, links: Sequence[LinkUse] = ()) -> Timeline:
-    """Puts the timeline of one chip together.
-
-    Args:
-        record: of its run.
-        chip: that ran.
-        compiler: version, for messages.
-        detail: keep many more single grid steps in the spans.
-        links: what went over each link of the slice.
+    """Puts the timeline of one chip together; ``links`` is what went over each link of its slice.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN for an opcode whose unit is not known.
     """
     shares = shares_of(record, compiler=compiler)
-    counts = {name: count(shares[name], translated.counts) for name, (translated, _) in record.units.items()}
-    total = Counts(
-        bundles=sum(c.bundles for c in counts.values()),
-        empty=sum(c.empty for c in counts.values()),
-        slots={slot: sum(c.slots[slot] for c in counts.values()) for slot in SLOTS},
-        mxu_cycles=sum(c.mxu_cycles for c in counts.values()),
-    )
+    executed = [(shares[name], shares[name].times(unit.counts)) for name, (unit, _) in record.units.items()]
+    slots = Counter(dict.fromkeys(SLOTS, 0))
+    for listing, times in executed:
+        slots.update(listing.slot_issues(times))
     memory = record.memory
     steps = sum(_grid_steps(record, name) for name in record.units)
     return Timeline(
@@ -84,12 +51,12 @@ def build(record: Record, *, chip: Chip, compiler: str, detail: bool, links: Seq
         compiler=compiler,
         clock_hz=chip.clock_hz,
         cycles=record.cycles,
-        executed_bundles=total.bundles,
-        empty_bundles=total.empty,
+        executed_bundles=sum(int(times.sum()) for _, times in executed),
+        empty_bundles=sum(int(times[listing.empty].sum()) for listing, times in executed),
         dma_wait_cycles=memory.wait_cycles,
-        slot_issues=dict(total.slots),
+        slot_issues=dict(slots),
         slot_capacity=dict(CAPACITY),
-        mxu_busy_cycles=total.mxu_cycles // chip.mxu_per_core,
+        mxu_busy_cycles=sum(int((times @ listing.mxu).sum()) for listing, times in executed) // chip.mxu_per_core,
         hbm_read_bytes=memory.read_granules * GRANULE_BYTES,
         hbm_write_bytes=memory.write_granules * GRANULE_BYTES,
         grid_steps=steps,

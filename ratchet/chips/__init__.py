@@ -7,12 +7,10 @@ published device timings (see ``docs/architecture.md``). How far each chip's mod
 in ``ratchet/chips/constants.json``.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ratchet.chips.constants import Constants, constants_named
 from ratchet.chips.links import Ici, ici_of
-from ratchet.chips.units import CAPACITY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +70,6 @@ class Chip:
     def ici(self) -> Ici:
         """The links of the smallest slice. Raises Refusal USAGE for a chip whose links are not described."""
         return ici_of(self.name)
-
-    @property
-    def slot_capacity(self) -> Mapping[str, int]:
-        """Issue slots per bundle by unit; what each opcode occupies is in :mod:`ratchet.chips.units`."""
-        return CAPACITY
 
 
 _PASSES = {  # of the bf16 unit; float32 at HIGH and HIGHEST is three products of two parts, six of three

@@ -7,6 +7,7 @@ whatever a program spends on its links has no error that anybody measured.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 from ratchet.values.status import Refusal, Status
@@ -26,10 +27,7 @@ class Ici:
 
     @property
     def chips(self) -> int:
-        count = 1
-        for length in self.shape:
-            count *= length
-        return count
+        return math.prod(self.shape)
 
     def coordinates(self, chip: int) -> tuple[int, ...]:
         """Place of a chip along each axis."""

@@ -14,7 +14,6 @@ from ratchet.compiler.errors import classify, died
 from ratchet.dump import overflow
 from ratchet.values import Artefact, Copy, Mesh, Program
 from ratchet.values.status import Refusal, Status
-from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
 
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
 WORKER = "ratchet.compiler.worker"
@@ -40,7 +39,7 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         ``INFRASTRUCTURE``, or what :func:`ratchet.compiler.tokens.tokenise` refuses.
     """
     from ratchet.dump import copies, memory  # these import numpy
-    from ratchet.dump.files import LOWERED, load_hlo
+    from ratchet.dump.files import LOWERED, load_hlo, tokens_in
 
     _check_mesh(artefact.mesh, chip)
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +62,7 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
             Status.PROBLEM_CHANGED,
             f"the program is not what its kernel file declares: {record['changed']}. Does the file change JAX?",
         )
-    tokens = _tokens(folder)
+    tokens = tokens_in(folder / "schedule")
     if "refused" in record:
         status, message = record["refused"]
         raise Refusal(Status[status], message)
@@ -82,16 +81,6 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         chip_ids=tuple(record["chip_ids"]),
         seconds=ending.seconds,
     )
-
-
-def tokens_of(program: Program) -> TokenTable:
-    """What the tokens in a compiled program's texts stand for."""
-    return _tokens(program.dump_dir)
-
-
-def _tokens(folder: Path) -> TokenTable:
-    table = folder / "schedule" / TOKENS_FILE
-    return decode(table.read_text()) if table.is_file() else NO_TOKENS
 
 
 def step(artefact: Artefact, chip: Chip, folder: Path, child: Child) -> tuple[Program, str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.dump.hlo import HloModule, read_hlo
 from ratchet.dump.listing import Listing, parse
 from ratchet.values.status import Refusal, Status
-from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, decode
+from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
 
 _PASSES = ("packed-bundles-post-ra", "post-bundle-packing-post-ra", "final_hlo-static-per-bundle-utilization")
 
@@ -28,7 +27,8 @@ def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> 
     ]
 
 
-_LISTING = re.compile(r"^\d+-(?P<name>.+)-\d+-packed-bundles-post-ra\.txt$")
+_LISTING = re.compile(r"(?P<stem>\d+-(?P<name>.+))-\d+-packed-bundles-post-ra\.txt$")
+_OUTLINE = re.compile(r"(?P<stem>.*)-\d+-post-bundle-packing-post-ra\.txt$")
 
 TOP = "TLP"
 """Name under which the compiler dumps the top-level program."""
@@ -46,13 +46,10 @@ def load_hlo(folder: Path, name: str = OPTIMIZED) -> HloModule:
     return read_hlo(path.read_bytes(), file=name)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Files:
-    """The three files of one compiled unit."""
-
-    listing: Path
-    outline: Path
-    utilisation: Path | None
+def tokens_in(folder: Path) -> TokenTable:
+    """What the tokens in the dumps of a program stand for; no tokens where it was compiled as its author wrote it."""
+    table = folder / TOKENS_FILE
+    return decode(table.read_text()) if table.is_file() else NO_TOKENS
 
 
 class Dumps:
@@ -62,32 +59,22 @@ class Dumps:
         self._compiler = compiler
         self._hlo = hlo
         self._directory = directory
-        self._files: dict[str, Files] = {}
+        self._files: dict[str, tuple[Path, Path]] = {}
+        """Listing and outline of each."""
         self._listings: dict[str, Listing] = {}
-        table = directory / TOKENS_FILE
-        self._tokens = decode(table.read_text()) if table.is_file() else NO_TOKENS
+        self._tokens = tokens_in(directory)
         everything = sorted(directory.iterdir()) if directory.is_dir() else []
-        by_stem: dict[str, dict[str, Path]] = {}
-        for path in everything:
-            match = re.match(r"^(.*)-\d+-(packed-bundles-post-ra|post-bundle-packing-post-ra|"
-                             r"final_hlo-static-per-bundle-utilization)\.txt$", path.name)  # fmt: skip
-            if match:
-                by_stem.setdefault(match.group(1), {})[match.group(2)] = path
+        outlines = {match["stem"]: path for path in everything if (match := _OUTLINE.match(path.name))}
         for path in everything:
             match = _LISTING.match(path.name)
             if match is None or "-schedule-analysis_" in path.name:
                 continue
-            name = match.group("name")
-            beside = by_stem[path.name.rpartition("-packed-bundles-post-ra")[0].rpartition("-")[0]]
+            name, outline = match["name"], outlines.get(match["stem"])
             if name in self._files:
                 raise self._refuse(f"two dumps of {name!r}: give every program a dump directory of its own")
-            if "post-bundle-packing-post-ra" not in beside:
+            if outline is None:
                 raise self._refuse(f"{path.name} lacks its *-post-bundle-packing-post-ra.txt: dump that pass too")
-            self._files[name] = Files(
-                listing=path,
-                outline=beside["post-bundle-packing-post-ra"],
-                utilisation=beside.get("final_hlo-static-per-bundle-utilization"),
-            )
+            self._files[name] = path, outline
         if TOP not in self._files:
             raise self._refuse(
                 f"no *-{TOP}-*-packed-bundles-post-ra.txt. Compile with the flags of ratchet.dump.files.dump_flags"
@@ -97,9 +84,6 @@ class Dumps:
     @property
     def names(self) -> list[str]:
         return list(self._files)
-
-    def files(self, name: str) -> Files:
-        return self._files[name]
 
     def resolve(self, name: str) -> str:
         """The dump that holds ``name``: its own, or that of an identical instruction."""
@@ -117,11 +101,11 @@ class Dumps:
     def load(self, name: str) -> Listing:
         """The parsed listing of a dump; kept, because a program may have to be run more than once."""
         if name not in self._listings:
-            files = self._files[name]
+            listing, outline = self._files[name]
             self._listings[name] = parse(
-                files.listing.read_text(),
-                files.outline.read_text(),
-                file=files.listing.name,
+                listing.read_text(),
+                outline.read_text(),
+                file=listing.name,
                 compiler=self._compiler,
                 tokens=self._tokens,
             )

@@ -9,7 +9,7 @@ from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
 from ratchet.dump.beside import computed_operands
-from ratchet.dump.files import load_hlo
+from ratchet.dump.files import load_hlo, tokens_in
 from ratchet.judge import control, latency, roofline
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
@@ -63,7 +63,7 @@ class Modelled:
 
     def control(self, program: Program, timeline: Timeline, _parity: Parity) -> tuple[int, str]:
         """A step of a verdict: whether the schedule machine went the way of the executed module, once that is right."""
-        return control.step(self.exam.executed, timeline, compiling.tokens_of(program))
+        return control.step(self.exam.executed, timeline, tokens_in(program.dump_dir / "schedule"))
 
     def score(self, problem: Problem, latency: Timeline) -> tuple[Score, str]:
         """A step of a verdict: the roofline's share of the modelled latency."""
