@@ -8,7 +8,7 @@ tokens per second are what attention would allow by itself. Shapes come from ``d
 bandwidth that DMAs reach, on the chips of the row.
 
 At short contexts four chips lose to one, because of the launch barrier and, decoding, of communication at the end. The
-context from which on they win is found by halving between two powers of two.
+context from which on they win is bracketed by powers of two and then halved.
 
 Also here, because ``docs/optimizing-for-the-v5e-memory-hierarchy.md`` shows them: block sizes and head dimensions
 (``benchmarks.tiles``), decoding against its floor (``benchmarks.decode``), what plain XLA can hold

@@ -1,4 +1,4 @@
-"""Blocks for a shape, from a table of the best that were found.
+"""Blocks for a shape, from a table of the best that were tried.
 
 ``tuned.json`` is written by ``python -m benchmarks.tune``; each entry holds one sweep, best first, for one head of
 self-attention in bfloat16, with what judged it. The rule for shapes that are not in it: of the entries of the same
@@ -50,6 +50,6 @@ def lookup(shape: Shape) -> Blocks:
     known = {"seq": shape.q_len, "dim": shape.dim, "causal": shape.right == 0}
     forward, backward = (nearest(direction, **known) for direction in ("forward", "backward"))
     return Blocks(
-        forward=ForwardBlocks(**forward["found"][0]["blocks"]) if forward else ForwardBlocks(),
-        backward=BackwardBlocks(**backward["found"][0]["blocks"]) if backward else BackwardBlocks(),
+        forward=ForwardBlocks(**forward["best"][0]["blocks"]) if forward else ForwardBlocks(),
+        backward=BackwardBlocks(**backward["best"][0]["blocks"]) if backward else BackwardBlocks(),
     )

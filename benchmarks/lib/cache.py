@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ratchet.child import PACKAGE_ROOT, Child, Limits
+from ratchet.child import PACKAGE_ROOT, Child, Limits, serve
 from ratchet.chips import CHIPS, V5E
 from ratchet.compiler import environment
 
@@ -37,7 +37,7 @@ class ProgramCache:
 
     Args:
         folder: where they are kept.
-        worker: module of the child that makes a record; see :func:`request_of` for what it is asked.
+        worker: module of the child that makes a record; see :func:`serve_records`.
         version: what decides a recipe's record beside the recipe: digests of sources, versions.
     """
 
@@ -115,13 +115,22 @@ def _label(recipe: Recipe) -> str:
     return " ".join(str(recipe[key]) for key in ("impl", "kernel", "arrays", "config") if key in recipe)[:90]
 
 
-def request_of(folder: Path) -> tuple[Recipe, Path]:
-    """Of a worker's request: the recipe, and the folder for compiled programs."""
-    asked = json.loads((folder / "request.json").read_text())
-    return asked["recipe"], Path(asked["programs"])
+def serve_records(make: Callable[[Recipe, Path, Path], Record]) -> None:
+    """A worker's main: answers each request with a record, as :class:`ProgramCache` reads it.
 
+    ``make`` is given the recipe, the folder of the request and that of compiled programs. What it raises becomes an
+    ``error``: JAX, a peer and the compiler fail in many ways.
+    """
 
-def answer(folder: Path, record: Record) -> str:
-    """Write a worker's record where :class:`ProgramCache` reads it; returns the line to answer with."""
-    (folder / "answer.json").write_text(json.dumps(record))
-    return "answer.json"
+    def handle(request: Path) -> str:
+        asked = json.loads((request / "request.json").read_text())
+        try:
+            record = make(asked["recipe"], request, Path(asked["programs"]))
+        except Exception as error:
+            if "lockfile" in str(error):  # another process holds the compiler: the next run tries again
+                raise
+            record = {"error": f"{type(error).__name__}: {error}"[:4000]}
+        (request / "answer.json").write_text(json.dumps(record))
+        return "answer.json"
+
+    serve(handle)

@@ -1,4 +1,4 @@
-"""From which context on four chips beat one: found by halving, to a step."""
+"""From which context on four chips beat one: by bisection, to a step."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def donated(module: ir.Module) -> dict[int, int]:
     outputs: dict[Any, int] = {}
     for number, value in enumerate(main.operations[len(main.operations) - 1].operation.operands):
         outputs.setdefault(trace.origin(value), number)
-    found: dict[int, int] = {}
+    pairs: dict[int, int] = {}
     for op in walk(module.operation):
         if target(op) != "tpu_custom_call":
             continue
@@ -30,9 +30,9 @@ def donated(module: ir.Module) -> dict[int, int]:
             if output is not None and isinstance(argument.owner, ir.Block) and argument in list(main.arguments):
                 number = ir.BlockArgument(argument).arg_number
                 end = main.operations[len(main.operations) - 1].operation.operands[output]
-                if argument.type == end.type and number not in found and output not in found.values():
-                    found[number] = output
-    return found
+                if argument.type == end.type and number not in pairs and output not in pairs.values():
+                    pairs[number] = output
+    return pairs
 
 
 def donate(lowered: ir.Module, pairs: dict[int, int]) -> None:

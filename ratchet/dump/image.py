@@ -2,7 +2,7 @@
 
 They are in no text: their bytes lie in the compiled executable, ``compiled.runtime_executable().serialize()``, and
 where each begins is in the dump of the pass :data:`OFFSETS_PASS`. The format of the executable is not documented;
-what is read of it here was found in libtpu 0.0.42.1 and 0.0.51, and anything else is refused.
+what is read of it here is that of libtpu 0.0.42.1 and 0.0.51, and anything else is refused.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def constant_segment(executable: bytes, *, compiler: str) -> bytes:
     """The bytes of all such constants, ``b""`` if the program has none.
 
     The executable holds, in whatever container, one message that lists the segments of the program's image (kind,
-    offset, size) and then the image itself. It is found by its beginning and by its sizes, which have to agree.
+    offset, size) and then the image itself. It is recognised by its beginning and by its sizes, which have to agree.
 
     Raises:
-        Refusal: SCHEDULE_UNKNOWN unless exactly one such message is found.
+        Refusal: SCHEDULE_UNKNOWN unless there is exactly one such message.
     """
     images: list[bytes] = []
     start = executable.find(b"\x08\x01\x12")

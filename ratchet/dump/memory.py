@@ -69,9 +69,9 @@ def _vmem(op: HloOp, key: str) -> Sequence[int] | None:
 
 def step(program: Program) -> tuple[Footprint, str]:
     """A step of a verdict: the footprint, in words."""
-    found = program.footprint
+    used = program.footprint
     mib = 1 << 20
-    return found, (
-        f"VMEM {found.vmem_bytes / mib:.2f} of {found.vmem_limit_bytes / mib:.0f} MiB, "
-        f"HBM {found.hbm_bytes / mib:.0f} MiB, {found.spill_stores} spill stores"
+    return used, (
+        f"VMEM {used.vmem_bytes / mib:.2f} of {used.vmem_limit_bytes / mib:.0f} MiB, "
+        f"HBM {used.hbm_bytes / mib:.0f} MiB, {used.spill_stores} spill stores"
     )

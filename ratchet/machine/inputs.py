@@ -55,9 +55,9 @@ class Inputs:
         """First HBM address behind parameters and results."""
 
     def _place(self, size_bytes: int) -> int:
-        found = self._next
+        place = self._next
         self._next += -(-size_bytes // _ALIGNMENT) * _ALIGNMENT // UNIT_BYTES["hbm"]
-        return found
+        return place
 
     def operand_words(self, name: str, number: int) -> list[object] | None:
         """Words of an operand as laid out, if they are known: given, or a copy of a parameter or a constant."""

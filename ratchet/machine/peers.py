@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from ratchet.machine.dma import DmaEngine
+from ratchet.machine.known import KnownMemory
 from ratchet.machine.programs import Unit
+from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Refusal
 
 _TO_A_CHIP = 1 << 14
@@ -32,11 +35,28 @@ class GeneralDma(NamedTuple):
     """Bundle, for messages."""
 
 
-class Refusing(Protocol):
-    """A machine, as far as a program on one chip needs it."""
+class Attached(Protocol):
+    """A :class:`ratchet.machine.machine.Machine` as its peers use it."""
+
+    smem: dict[int, object]
+    engine: DmaEngine
+    known: KnownMemory
+    calls: list[tuple[str, tuple[object, ...]]]
+
+    def where(self, address: int) -> str:
+        """A bundle in words."""
+
+    def flag_name(self, flag: int) -> str:
+        """A sync flag in words."""
+
+    def forget(self, space: str, where: object) -> None:
+        """Something wrote into a memory at an address that is not known."""
 
     def refuse(self, address: int, why: str) -> Refusal:
         """What is raised for something at a bundle that cannot be executed."""
+
+    def leave_out(self, what: Unmodelled) -> None:
+        """Notes what of the program is not modelled."""
 
 
 class Peers(Protocol):
@@ -47,8 +67,8 @@ class Peers(Protocol):
     start_up: Mapping[str, int]
     """What the runtime stores in scalar memory that differs from chip to chip, by role of the allocation."""
 
-    def attach(self, machine: Any) -> None:
-        """Called once, with the :class:`ratchet.machine.machine.Machine` that these are the peers of."""
+    def attach(self, machine: Attached) -> None:
+        """Called once, with the machine that these are the peers of."""
 
     def begin(self, top: Unit) -> None:
         """The top level is loaded and about to run."""
@@ -81,7 +101,7 @@ class Alone:
     number = 0
     start_up: Mapping[str, int] = {}
 
-    def attach(self, machine: Refusing) -> None:
+    def attach(self, machine: Attached) -> None:
         self._machine = machine
 
     def begin(self, top: Unit) -> None:

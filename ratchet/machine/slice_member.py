@@ -18,8 +18,7 @@ from ratchet.machine.addresses import GRANULES_PER_ADDRESS, START_UP, UNIT_BYTES
 from ratchet.machine.interleaving import Interleaving
 from ratchet.machine.known import WORDS_PER_GRANULE
 from ratchet.machine.links import Links
-from ratchet.machine.machine import Machine
-from ratchet.machine.peers import GeneralDma
+from ratchet.machine.peers import Attached, GeneralDma
 from ratchet.machine.programs import Unit
 from ratchet.machine.translate import DELAY_SLOTS
 from ratchet.machine.unknown import Unknown
@@ -77,7 +76,7 @@ class SliceMember:
         self.waits_for: Wait | None = None
         self.launch_cycles = 0
         """When the launch check was over."""
-        self.machine: Machine
+        self.machine: Attached
         self._signalled: set[int] = set()
         """Sync flags of this chip that moved by what came from, or went to, another one."""
         self._shared = shared
@@ -85,7 +84,7 @@ class SliceMember:
         self._launch_pushes: set[int] = set()
         self._launch_records = range(0)
 
-    def attach(self, machine: Machine) -> None:
+    def attach(self, machine: Attached) -> None:
         self.machine = machine
 
     def begin(self, top: Unit) -> None:

@@ -1,8 +1,4 @@
-"""The child process that compiles one program per request for a chip that is not there, and models its run.
-
-A request's folder holds ``request.json``, a recipe of :mod:`benchmarks.lib.attention.programs`; the answer leaves
-``answer.json`` there: figures, or the error in words.
-"""
+"""The child process that compiles recipes of :mod:`benchmarks.lib.attention.programs` and models their runs."""
 
 from __future__ import annotations
 
@@ -14,9 +10,8 @@ import numpy as np
 
 from benchmarks.lib.attention.programs import build
 from benchmarks.lib.attention.values import rms_errors
-from benchmarks.lib.cache import answer, request_of
+from benchmarks.lib.cache import serve_records
 from ratchet.account.model import model
-from ratchet.child import serve
 from ratchet.chips import V5E
 from ratchet.compiler.environment import COMPILER
 from ratchet.compiler.inside import clear_dumps, keep, lower
@@ -71,17 +66,10 @@ def repeated(hlo: HloModule) -> dict[int | str, np.ndarray]:
     return arrays
 
 
-def handle(request: Path) -> str:
-    """Answer one request."""
-    recipe, _ = request_of(request)
-    try:
-        figures = rms_errors(recipe) if recipe.get("values") else compiled_figures(recipe, request)
-    except Exception as error:  # reported as text: a peer may fail in JAX as well as in the compiler
-        if "lockfile" in str(error):
-            raise
-        figures = {"error": f"{type(error).__name__}: {error}"[:2000]}
-    return answer(request, figures)
+def make(recipe: dict[str, Any], folder: Path, _programs: Path) -> dict[str, Any]:
+    """Figures of a recipe; its errors to float64 where it asks for ``values``."""
+    return rms_errors(recipe) if recipe.get("values") else compiled_figures(recipe, folder)
 
 
 if __name__ == "__main__":
-    serve(handle)
+    serve_records(make)

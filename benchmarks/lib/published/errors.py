@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,17 +39,9 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
     """Spearman's, ties at their average rank. 1 for fewer than two values, 0 where all values of one are equal."""
     if len(a) < 2:
         return 1.0
-    x, y = _ranks(a), _ranks(b)
-    x, y = x - x.mean(), y - y.mean()
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / scale if scale else 0.0
-
-
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    array = np.asarray(values, float)
-    low = np.searchsorted(np.sort(array), array, side="left")
-    high = np.searchsorted(np.sort(array), array, side="right")
-    return (low + high + 1) / 2
+    if min(len(set(a)), len(set(b))) == 1:
+        return 0.0
+    return float(np.corrcoef(*(pd.Series(values).rank() for values in (a, b)))[0, 1])
 
 
 def dispatch_ms(measured_ms: Sequence[float], modelled_ms: Sequence[float]) -> float:

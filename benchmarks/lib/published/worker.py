@@ -1,7 +1,6 @@
-"""The child process that builds published kernels and compiles them ahead of time, one case per request.
+"""The child process that builds published kernels and compiles them ahead of time.
 
-A request's folder holds ``request.json`` (the case's recipe and the folder of compiled programs); the answer leaves
-``answer.json`` there: the key of the compiled program, or why there is none. Programs already compiled are reused.
+A record has the key of the compiled program, or says why there is none. Programs already compiled are reused.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.lib.cache import answer, request_of
+from benchmarks.lib.cache import serve_records
 from benchmarks.lib.published.build import NotBuilt, build
 from benchmarks.lib.published.cases import Array, Case, parse_array
-from ratchet.child import serve
 from ratchet.compiler.environment import COMPILER
 from ratchet.compiler.inside import clear_dumps, keep, lower
 
@@ -32,10 +30,13 @@ def _case(recipe: dict[str, Any]) -> Case:
     )  # fmt: skip
 
 
-def compile_case(recipe: dict[str, Any], programs: Path) -> dict[str, Any]:
+def compile_case(recipe: dict[str, Any], _folder: Path, programs: Path) -> dict[str, Any]:
     """Lowers, compiles unless that very program has been, and files the dumps under the program's key."""
     clear_dumps()
-    built = build(_case(recipe))
+    try:
+        built = build(_case(recipe))
+    except NotBuilt as error:
+        return {"not_built": str(error)}
     lowered = lower(built.function, built.avals, recipe["chip"])
     identity = json.dumps([lowered.as_text(), recipe["chip"], os.environ[COMPILER]])
     key = hashlib.sha256(identity.encode()).hexdigest()[:24]
@@ -55,29 +56,15 @@ def compile_case(recipe: dict[str, Any], programs: Path) -> dict[str, Any]:
 def _compile(lowered: Any, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    record = {}
     try:
-        compiled: Any = lowered.compile()
-    except Exception as error:  # the compiler's errors have many types; all are reported
-        record = {"error": f"{type(error).__name__}: {error}"[:4000]}
-        if "lockfile" in record["error"]:
+        keep(lowered.compile(), folder)
+    except Exception as error:  # the compiler's errors have many types; all are kept
+        if "lockfile" in str(error):
             raise
-    else:
-        record = {}
-        keep(compiled, folder)
+        record = {"error": f"{type(error).__name__}: {error}"[:4000]}
     (folder / "compiled.json").write_text(json.dumps(record))
 
 
-def handle(request: Path) -> str:
-    """Answer one request."""
-    recipe, programs = request_of(request)
-    try:
-        record = compile_case(recipe, programs)
-    except NotBuilt as error:
-        record = {"not_built": str(error)}
-    except Exception as error:  # reported as text: a published kernel may fail in JAX as well as in the compiler
-        record = {"error": f"{type(error).__name__}: {error}"[:4000]}
-    return answer(request, record)
-
-
 if __name__ == "__main__":
-    serve(handle)
+    serve_records(compile_case)
