@@ -57,7 +57,7 @@ class Asked:
     """One problem on several secrets: its instances are made once and serve the honest kernel and the wrong ones."""
 
     def __init__(self, problem: problems.Problem, secrets: int) -> None:
-        self.problem, self._values, self.refused = problem, Values(), ""
+        self.problem, self._values = problem, Values()
         self.made: list[dict[str, tuple[Any, Any, Any, Any]]] = []
         for number in range(secrets):
             secret = hashlib.sha256(b"margins" + bytes([number])).digest()

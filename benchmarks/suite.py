@@ -92,11 +92,10 @@ def per_model(model: Model, shape: decoding.Shape, one: dict[str, Any]) -> dict[
     }
 
 
-def floor_rows(_model: Model) -> Rows:
+def floor_rows(workers: Workers) -> Rows:
     """Ours at the shapes of ``benchmarks.decode``, against the floor."""
     keys = ("shape", "batch", "heads", "context", "program", "chips", "us", "x floor", "launch us", "kernel x floor")
-    with Workers(V5E, keep=False) as workers:
-        timed = [one for shape in decoding.SHAPES for one in decoding.rows_of(shape, workers, peers=False)]
+    timed = [one for shape in decoding.SHAPES for one in decoding.rows_of(shape, workers, peers=False)]
     return [{key: one[key] for key in keys} for one in timed]
 
 
@@ -120,14 +119,19 @@ def prefill_crossover(model: Model) -> Rows:
         return crossover_rows({"what": "prefill", "model": model.name}, us, PREFILL_CONTEXTS)
 
 
-def limit_rows(_model: Model) -> Rows:
-    with Workers(V5E, keep=False) as workers:
-        return baseline_mha.limits(workers)
+def roofline_rows(workers: Workers) -> Rows:
+    """The points of the roofline, as they are drawn."""
+    return [vars(point) for point in baseline_mha.points(workers)]
 
 
-def roofline_rows(_model: Model) -> Rows:
-    with Workers(V5E, keep=False) as workers:
-        return [vars(point) for point in baseline_mha.points(workers)]
+def alone(rows: Callable[[Workers], Rows]) -> Callable[[Model], Rows]:
+    """A table that asks no model, only the compiler."""
+
+    def made(_model: Model) -> Rows:
+        with Workers(V5E, keep=False) as workers:
+            return rows(workers)
+
+    return made
 
 
 TABLES: dict[str, tuple[str, Callable[[Model], Rows], Callable[[Model], bool] | None]] = {
@@ -135,11 +139,19 @@ TABLES: dict[str, tuple[str, Callable[[Model], Rows], Callable[[Model], bool] | 
     "decoding": ("decoding, attention of all layers, modelled", decode_rows, lambda _: True),
     "crossover": ("one chip against four, batch 1, one layer, modelled", decode_crossover, lambda m: not m.long),
     "prefill crossover": ("the same for prefill", prefill_crossover, lambda m: not m.long),
-    "floor": ("decoding against the time of its cache at the bandwidth that DMAs reach, modelled", floor_rows, None),
+    "floor": (
+        "decoding against the time of its cache at the bandwidth that DMAs reach, modelled",
+        alone(floor_rows),
+        None,
+    ),
     "blocks": ("block sizes, 1 head, 16384 x 128, causal, modelled", lambda _: tiles.block_rows(), None),
     "dims": ("head dimensions, 8 heads, 4096, causal, modelled", lambda _: tiles.dim_rows(), None),
-    "limits": ("plain XLA: the longest sequence that fits HBM, 16 heads x 128", limit_rows, None),
-    "roofline": ("the roofline's points, modelled", roofline_rows, None),
+    "limits": (
+        "plain XLA: the longest sequence that fits HBM, 16 heads x 128",
+        alone(baseline_mha.limits),
+        None,
+    ),
+    "roofline": ("the roofline's points, modelled", alone(roofline_rows), None),
 }
 """Name -> title, who makes the rows, and for which models; None for what asks no model."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.lib.sources import ROOT
@@ -24,7 +23,6 @@ Rows = list[dict[str, Any]]
 
 _BLOCK = re.compile(r"<!-- table: (?P<what>[^:]+): (?P<columns>.+?) -->\n.*?<!-- end -->", re.DOTALL)
 _PICK = re.compile(r"(?P<name>[^\[]+)(?:\[(?P<key>[^=]+)=(?P<value>[^\]]+)\])?$")
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w]*\.py)")
 
 
 def history(ledger: str) -> Rows:
@@ -95,17 +93,3 @@ def rendered(document: str, tables: dict[str, Rows]) -> str:
         return f"<!-- table: {match['what']}: {match['columns']} -->\n{table}\n<!-- end -->"
 
     return _BLOCK.sub(block, document)
-
-
-def prose_numbers(document: str) -> Iterator[str]:
-    """Numbers of the running text that are no mere counts: with a decimal point, or above 128."""
-    text = re.sub(r"<!-- table.*?<!-- end -->|```.*?```|`[^`]*`|\([^)\s]*\)", " ", document, flags=re.DOTALL)
-    for number in _NUMBER.findall(text):
-        plain = number.rstrip(",.").replace(",", "")
-        if "." in plain or int(plain) > 128:
-            yield plain
-
-
-def table_numbers(document: str) -> set[str]:
-    """What its tables say, as written there."""
-    return {cell.strip() for table in _BLOCK.finditer(document) for cell in re.split(r"[|\n]", table[0])}

@@ -325,6 +325,3 @@ def _refusal(text: str, what: str) -> Refusal:
         Status.CANNOT_VERIFY,
         f"the program has {what} {text[:80]!r}, which no version of JAX known here writes; use plain words for names",
     )
-
-
-__all__ = ["tokenise"]

@@ -35,9 +35,9 @@ class Plan:
     """Blob of the judged kernel."""
     lock: str
     """Path of the kernel's problem lock."""
-    lock_now: str | None
+    lock_now: str | None = None
     """Blob of the lock after judging."""
-    lock_back: str | None
+    lock_back: str | None = None
     """Blob that ``restore_lock`` brings back; None: no file."""
     move: bool = False
     restore_kernel: bool = False

@@ -67,8 +67,6 @@ def judge_only(
                 kernel=subject.kernel,
                 judged=entry.blob,
                 lock=subject.lock,
-                lock_now=None,
-                lock_back=None,
             )
             row = make_row(verdict, ruling, plan=plan, name=name, parent=head.commit, message="", evidence=digest)
             done = journal.record(history, row, plan)

@@ -65,10 +65,13 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     if evidence is None:
         evidence = (f"hlo_dumps/{id}", f"profile_data/{id}")
     status = outcome or verdict.status
-    lines = [f"{status.name}: {status.meaning}"]
-    pairs = _pairs(
-        verdict, decision=decision, reason=reason, id=id, commit=commit, incumbent=incumbent, evidence=evidence
+    why = reason_beyond(verdict, reason)
+    pairs = (
+        *_judged(verdict, incumbent),
+        ("evidence", " · ".join((*evidence, f"commit {commit[:12]}" if commit else f"experiment {id}"))),
+        ("decision", f"{decision}: {why}" if why else decision),  # last, beside the RESULT line
     )
+    lines = [f"{status.name}: {status.meaning}"]
     for label, said in pairs:
         lines += textwrap.wrap(
             clean(said) or "-",
@@ -80,16 +83,8 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     return "\n".join(lines)
 
 
-def _pairs(
-    verdict: Verdict,
-    *,
-    decision: str,
-    reason: str,
-    id: str,
-    commit: str,
-    incumbent: Row | None,
-    evidence: Sequence[str],
-) -> Lines:
+def _judged(verdict: Verdict, incumbent: Row | None) -> Lines:
+    """What a verdict says by itself."""
     conditions = verdict.conditions
     kind = kind_of(conditions.evaluator)
     if verdict.score is None:
@@ -119,9 +114,6 @@ def _pairs(
     wrong = [claim for claim in verdict.claims if not claim.agrees]
     yield from _listed("claims", [f"{c.what}: claimed {c.claimed}, found {c.found}" for c in wrong], limit=3)
     yield from _listed("notes", notes(verdict), limit=_NOTES)
-    yield "evidence", " · ".join((*evidence, f"commit {commit[:12]}" if commit else f"experiment {id}"))
-    why = reason_beyond(verdict, reason)  # last, beside the RESULT line
-    yield "decision", f"{decision}: {why}" if why else decision
 
 
 def _failed(verdict: Verdict, step: Step) -> str:
