@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import functools
+from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,12 +57,9 @@ def fits(sequence: int, dtype: Any, causal: bool, workers: Workers) -> int:
 
 def largest(fit: Callable[[int], int]) -> tuple[int, int]:
     """The largest multiple of STEP that fits, and the bytes that it needs."""
-    good, needs, bad = 0, 0, LARGEST
-    while bad - good > STEP:
-        middle = (good + bad) // 2 // STEP * STEP
-        fitting = fit(middle)
-        good, needs, bad = (middle, fitting, bad) if fitting else (good, needs, middle)
-    return good, needs
+    needs = functools.cache(fit)
+    largest = STEP * bisect_left(range(STEP, LARGEST, STEP), True, key=lambda length: not needs(length))
+    return largest, needs(largest) if largest else 0
 
 
 def limits(workers: Workers) -> list[dict[str, Any]]:

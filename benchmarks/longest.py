@@ -11,6 +11,7 @@ operands.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from typing import Any
 
 from benchmarks.lib.attention.kept import attention_programs
@@ -35,16 +36,14 @@ def figures_of(programs: ProgramCache, impl: str, seq: int) -> dict[str, Any]:
 
 def longest(programs: ProgramCache, impl: str) -> int:
     """The largest multiple of STEP that compiles, below MOST."""
-    fits, fails = 0, STEP
-    while fails <= MOST and "peak_bytes" in figures_of(programs, impl, fails):
-        fits, fails = fails, 2 * fails
-    while fails - fits > STEP:
-        middle = (fits + fails) // 2 // STEP * STEP
-        if "peak_bytes" in figures_of(programs, impl, middle):
-            fits = middle
-        else:
-            fails = middle
-    return fits
+
+    def fails(length: int) -> bool:
+        return "peak_bytes" not in figures_of(programs, impl, length)
+
+    fits, high = 0, STEP
+    while high <= MOST and not fails(high):
+        fits, high = high, 2 * high
+    return fits + STEP * bisect_left(range(fits + STEP, high, STEP), True, key=fails)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,11 +14,8 @@ def crossover(slower: Callable[[int], bool], contexts: Sequence[int]) -> int | N
     if wins is None or wins == contexts[0]:
         return wins
     step = contexts[0] // 2
-    low, high = wins // 2, wins
-    while high - low > step:
-        middle = (low + high) // 2 // step * step
-        low, high = (middle, high) if slower(middle) else (low, middle)
-    return high
+    between = range(wins // 2 + step, wins, step)
+    return (*between, wins)[bisect_left(between, True, key=lambda context: not slower(context))]
 
 
 def crossover_rows(

@@ -119,19 +119,11 @@ def _ragged() -> Case:
 _GROUPS = np.array([100, 0, 300, 112], np.int32)
 
 
-def _gmm() -> Case:
+def _megablox(name: str, *shapes: tuple[int, ...]) -> Case:
     return Case(
-        name="jax megablox gmm",
-        function=functools.partial(megablox.gmm, tiling=(128, 128, 128)),
-        inputs=(normal(0, (512, 256)), normal(1, (4, 256, 384)), _GROUPS),
-    )
-
-
-def _tgmm() -> Case:
-    return Case(
-        name="jax megablox tgmm",
-        function=functools.partial(megablox.tgmm, tiling=(128, 128, 128)),
-        inputs=(normal(0, (256, 512)), normal(1, (512, 384)), _GROUPS),
+        name=f"jax megablox {name}",
+        function=functools.partial(getattr(megablox, name), tiling=(128, 128, 128)),
+        inputs=(*(normal(i, shape) for i, shape in enumerate(shapes)), _GROUPS),
     )
 
 
@@ -302,8 +294,8 @@ BUILDERS: dict[str, Callable[[], Case]] = {
     "paged": functools.partial(_paged, inline=True),
     "paged_grid": functools.partial(_paged, inline=False),
     "ragged_paged": _ragged,
-    "gmm": _gmm,
-    "tgmm": _tgmm,
+    "gmm": functools.partial(_megablox, "gmm", (512, 256), (4, 256, 384)),
+    "tgmm": functools.partial(_megablox, "tgmm", (256, 512), (512, 384)),
     "matmul": _matmul,
     "int8": _int8,
     "layer_norm": _layer_norm,
