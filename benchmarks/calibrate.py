@@ -1,6 +1,6 @@
 """Fits the schedule machine's constants anew to published timings, from programs compiled before.
 
-    python -m benchmarks.calibrate [--write]
+    python -m benchmarks.calibrate [--write] [--json FILE]
 
 Reads what ``python -m benchmarks.fidelity`` compiled and recompiles nothing. Prints the old and the new value of each
 constant with its spread (a jackknife over the kernels and sources), the bands with their coverage, and how often pairs
@@ -10,19 +10,20 @@ of one kernel are ranked right, by the kinds of pairs that the decision rule dis
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import sys
 from typing import Any
 
 from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.command import command
 from benchmarks.lib.published import evaluate
+from benchmarks.lib.published.accuracy import accuracy
 from benchmarks.lib.published.cases import DEFAULT_FILES, Case, read
 from benchmarks.lib.published.fit import PARAMETERS, Fit, Timed, fit, with_values
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
-from benchmarks.lib.table import show
+from benchmarks.lib.table import show_all
 from ratchet.account import band
 from ratchet.chips import CHIPS, constants
 
@@ -42,7 +43,7 @@ def calibration_rows(programs: ProgramCache) -> tuple[list[Timed], list[Case]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument("--write", action="store_true", help="keep the result as the machine's data")
     options = parser.parse_args()
     rows, missing = calibration_rows(published_programs())
@@ -51,27 +52,27 @@ def main() -> None:
     say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731 progress, not the result
     chips = {name: chip.constants for name, chip in CHIPS.items()}
     result = fit(rows, chips, say)
-    _show_constants(result)
     held_out = evaluate.cross_validated(rows, lambda group: with_values(chips, result.left_out[group]))
     factors = evaluate.inflation(held_out)
     table = evaluate.band_table(held_out, factors)
-    show_coverage(held_out, factors)
-    show_ranking(held_out, {name: width for name, (width, _) in table.items()})
+    dispatch = [{"source": name, "ms": value} for name, value in result.dispatch_ms.items()]
+    tables = {"constants": constant_rows(result), "dispatch constants of wall clocks, fitted beside them": dispatch}
+    show_all(tables | accuracy(held_out, factors, table), json_file=options.json)
     if options.write:
         _write(result, rows, table, factors)
         print(f"written: {constants.FILE.name}, {band.FILE.name}")
 
 
-def _show_constants(result: Fit) -> None:
+def constant_rows(result: Fit) -> list[dict[str, Any]]:
+    """Old and new value of each constant, with its spread."""
     chips = constants.stored()["chips"]
-    lines: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for i, parameter in enumerate(PARAMETERS):
-        old = chips[parameter.chips[0]][parameter.name]["value"]
         held = [values[i] for values in result.left_out.values()]
-        lines.append(
+        rows.append(
             {
                 "constant": parameter.label,
-                "old": float(old),
+                "old": float(chips[parameter.chips[0]][parameter.name]["value"]),
                 "new": result.values[i],
                 "spread": result.spread[i],
                 "least held-out": min(held),
@@ -79,38 +80,7 @@ def _show_constants(result: Fit) -> None:
                 "prior": f"{parameter.prior:g} ± {parameter.prior_sigma:g}",
             }
         )
-    show("constants", lines)
-    show(
-        "dispatch constants of wall clocks, fitted beside them",
-        [{"source": name, "ms": value} for name, value in result.dispatch_ms.items()],
-    )
-
-
-def show_coverage(held_out: list[evaluate.Prediction], factors: dict[str, float]) -> None:
-    """Prints the coverage of 90 % bands on groups held out."""
-    show(
-        f"{band.LEVEL:.0%} bands, each kernel held out in turn",
-        [
-            {"bound by": c.regime, "cases": c.count, "inside": f"{c.inside:.1%}", "half-width": f"{c.width:.1%}"}
-            | (
-                {"of it widened by": f"{factors[c.regime] - 1:.0%}"}
-                if c.regime in factors
-                else {"of it widened by": ""}
-            )
-            for c in evaluate.coverage(held_out, factors)
-        ],
-    )
-
-
-def show_ranking(held_out: list[evaluate.Prediction], widths: dict[str, float]) -> None:
-    """Prints how often two programs of one kernel were ranked as the measurements rank them."""
-    show(
-        "pairs of one kernel at one shape, by the rule that decides experiments",
-        [
-            {"rule": r.rule, "modelled apart": r.apart, "pairs": r.pairs, "ranked right": f"{r.right:.1%}"}
-            for r in evaluate.ranking(held_out, widths)
-        ],
-    )
+    return rows
 
 
 def _write(result: Fit, rows: list[Timed], table: dict[str, tuple[float, int]], factors: dict[str, float]) -> None:

@@ -13,7 +13,6 @@ Wall-clock rows carry one constant per source, the dispatch: fitted beside the m
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -21,24 +20,24 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibrate import show_coverage, show_ranking
 from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.command import command
 from benchmarks.lib.published import errors, evaluate
+from benchmarks.lib.published.accuracy import accuracy
 from benchmarks.lib.published.cases import DEFAULT_FILES, BadCases, Case, read
 from benchmarks.lib.published.evaluate import Prediction
 from benchmarks.lib.published.fit import PARAMETERS, Chips, Timed, with_values
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
-from benchmarks.lib.table import show
+from benchmarks.lib.table import show_all
 from ratchet.account import band
 from ratchet.chips import CHIPS, constants
 from ratchet.values.status import Refusal, Status
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument("--cases", type=Path, nargs="+", metavar="FILE.csv", default=list(DEFAULT_FILES))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same rows and summaries as data")
     parser.add_argument("--fresh", action="store_true", help="run the schedule machine again, even where it has")
     options = parser.parse_args()
     try:
@@ -46,12 +45,7 @@ def main() -> None:
     except (BadCases, OSError) as error:
         sys.exit(str(error))
     report = examine(cases, published_programs(), _progress, fresh=options.fresh)
-    for title, rows in report.items():
-        if rows:
-            print()
-            show(title, rows)
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    show_all(report, json_file=options.json)
 
 
 def examine(
@@ -118,9 +112,7 @@ def _tables(
         tables["summary of other rows"] = _summaries(fresh)
     if len({row.group for row in calibration}) > 1:
         factors = evaluate.inflation(held_out)
-        show_coverage(held_out, factors)
-        widths = {name: width for name, (width, _) in evaluate.band_table(held_out, factors).items()}
-        show_ranking(held_out, widths)
+        tables |= accuracy(held_out, factors, evaluate.band_table(held_out, factors))
     return tables
 
 

@@ -12,7 +12,7 @@ FILES = sorted(path for path in Path(benchmarks.__file__).parent.glob("*.py") if
 NAMES = [path.stem for path in FILES]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "calibrate"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_command_writes_json(name, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", [name, "--help"])
     module = importlib.import_module(f"benchmarks.{name}")
@@ -23,7 +23,7 @@ def test_every_command_writes_json(name, monkeypatch, capsys):
     assert "[--json FILE]" in module.__doc__
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.stem != "fidelity"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_commands_share_libraries_alone(path):
     imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
