@@ -45,7 +45,7 @@ CHOICES = {
 
 
 class Recording:
-    """Launches of two copies of one program: nanoseconds, two by as many turns as there were."""
+    """Launches of two copies of one program: nanoseconds, two by as many rounds as there were."""
 
     def __init__(self, path: Path) -> None:
         with np.load(path) as stored:

@@ -1,6 +1,6 @@
 """What paired launches say: faster, not faster, or cannot tell. Pure; ``docs/statistics.md`` has the mathematics.
 
-A launch is a fresh process that times candidate and incumbent turn by turn. Its difference is one number: the log of
+A launch is a fresh process that times candidate and incumbent round by round. Its difference is one number: the log of
 the incumbent's time over the candidate's, each the mean of its fastest tenth of calls, so +0.01 is 1 % faster. Two
 equal programs whose places are drawn by lot in every launch have differences that are symmetric about zero, whatever
 the noise looks like, and a bet on their signs is a fair game: the wealth that a candidate wins in it ever reaches

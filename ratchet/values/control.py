@@ -14,7 +14,7 @@ class ControlFlow:
     branches: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """How often the body of a conditional was executed, and how often it was passed by or its other body executed."""
     loops: Mapping[str, int] = field(default_factory=dict)
-    """Turns of a loop."""
+    """Iterations of a loop."""
     copies: Mapping[str, int] = field(default_factory=dict)
     """DMAs started."""
 
@@ -28,6 +28,6 @@ def decode(record: Mapping[str, Any]) -> ControlFlow:
     """Reads what :func:`encode` wrote."""
     return ControlFlow(
         branches={place: (int(then), int(otherwise)) for place, (then, otherwise) in record["branches"].items()},
-        loops={place: int(turns) for place, turns in record["loops"].items()},
+        loops={place: int(count) for place, count in record["loops"].items()},
         copies={place: int(starts) for place, starts in record["copies"].items()},
     )

@@ -52,7 +52,7 @@ class Status(Enum):
     # The schedule machine and the physics.
     SCHEDULE_UNKNOWN = (40, "the compiled schedule holds something the machine does not know")
     DEADLOCK = (41, "the compiled program waits for something that never happens")
-    CONTROL_FLOW_DIFFERS = (43, "the modelled run took other branches or turns than the execution for values")
+    CONTROL_FLOW_DIFFERS = (43, "the modelled run took other branches or iterations than the execution for values")
     INVALID = (42, "faster than the chip can be: an impossible number, not a fast one")
 
     # The repository or the ledger: nothing was kept or reverted.

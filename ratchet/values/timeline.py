@@ -114,7 +114,7 @@ class Timeline:
     ici_wait_cycles: int = 0
     """Part of ``dma_wait_cycles``: waiting for what another chip sends, or for what is on its way to one."""
     launch_cycles: int = 0
-    """Cycles at the beginning in which the chips of a slice meet and compare what each was asked to run."""
+    """Cycles at the beginning in which chips of a slice wait for each other and compare what each was asked to run."""
     chips: tuple[Timeline, ...] = ()
     """Every chip of the slice, in order; empty for a program on one chip."""
     links: tuple[LinkUse, ...] = ()
