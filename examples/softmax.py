@@ -15,7 +15,7 @@ PROBLEM_DESCRIPTION = "softmax over the rows of float32[512, 16384]"
 ROWS, WIDTH = 512, 16384
 
 BLOCK = 32
-CHUNK = 1024
+CHUNK = 4096
 
 
 def _statistics(x_ref, top_ref, total_ref):
