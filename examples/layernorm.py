@@ -15,7 +15,7 @@ PROBLEM_DESCRIPTION = "layer normalisation with gain and bias of bfloat16[4096, 
 ROWS, WIDTH = 4096, 2048
 EPSILON = 1e-5
 
-BLOCK = 16
+BLOCK = 32
 
 
 def _normalise(x_ref, gain_ref, bias_ref, o_ref):
