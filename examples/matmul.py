@@ -1,8 +1,8 @@
 """Matrix product: x, y bfloat16[2048, 2048] -> bfloat16[2048, 2048].
 
 Every element takes part in 2048 products, so the MXUs bound it where blocks are large: x is read N / BN times and y M /
-BM times, and each step adds a product to an accumulator in VMEM. With the small blocks of this start HBM and the
-latency of its DMAs bound it instead. First mutation to try: larger blocks.
+BM times, and each step adds a product to an accumulator in VMEM. Mutation to try next: whole rows and columns, which
+need no accumulator.
 """
 
 import jax
@@ -15,7 +15,7 @@ PROBLEM_DESCRIPTION = "matrix product of bfloat16[2048, 2048] and bfloat16[2048,
 
 M = N = K = 2048
 
-BM = BN = BK = 256
+BM = BN = BK = 512
 
 
 def _multiply(x_ref, y_ref, o_ref, acc_ref):
