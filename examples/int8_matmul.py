@@ -14,7 +14,7 @@ PROBLEM_DESCRIPTION = "product of int8[2048, 2048] and int8[2048, 2048] with sca
 
 M = N = K = 2048
 
-BM = BN = BK = 256
+BM = BN = BK = 512
 
 
 def _multiply(x_ref, y_ref, row_ref, column_ref, o_ref, acc_ref):
