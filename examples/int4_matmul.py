@@ -16,7 +16,7 @@ PROBLEM_DESCRIPTION = "bfloat16[64, 4096] times int4[4096, 8192] with a scale pe
 M, K, N = 64, 4096, 8192
 GROUP = 128
 
-BN = 256
+BN = 512
 
 
 def _multiply(x_ref, w_ref, scale_ref, o_ref):
