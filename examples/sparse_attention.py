@@ -3,7 +3,8 @@
 A token attends to the tokens of its own document up to itself; a logit x becomes 30 tanh(x / 30). With short documents
 most blocks of scores are masked, and the vector units with their exponentials and tangents bound what is left, before
 the MXUs do. For each block of queries XLA computes the first block of keys that has one of its documents, and nothing
-before it is fetched or computed. Mutation to try next: all heads in a step.
+before it is fetched or computed. All heads share a step, and so a mask. Mutation to try next: no mask where a block has
+one document.
 """
 
 import jax
@@ -27,7 +28,7 @@ def _first_blocks(documents):
 
 
 def _attend(first, q_ref, k_ref, v_ref, rows_ref, columns_ref, o_ref, m_ref, l_ref, acc_ref):
-    i, j = pl.program_id(1), pl.program_id(2)
+    i, j = pl.program_id(0), pl.program_id(1)
     block = first[i] + j
 
     @pl.when(j == 0)
@@ -38,26 +39,27 @@ def _attend(first, q_ref, k_ref, v_ref, rows_ref, columns_ref, o_ref, m_ref, l_r
 
     @pl.when(block * BKV < (i + 1) * BQ)
     def _block():
-        scores = jax.lax.dot_general(
-            q_ref[0], k_ref[0], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
-        ) * (HEAD_DIM**-0.5)
-        scores = CAP * jnp.tanh(scores / CAP)
-        row = i * BQ + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
-        column = block * BKV + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
+        row = i * BQ + jax.lax.broadcasted_iota(jnp.int32, (BQ, BKV), 0)
+        column = block * BKV + jax.lax.broadcasted_iota(jnp.int32, (BQ, BKV), 1)
         attended = (column <= row) & (rows_ref[...] == columns_ref[...])
-        # Capped logits are at least -CAP, so that a row without any attended key so far has a finite maximum.
-        top = jnp.maximum(m_ref[...], jnp.max(jnp.where(attended, scores, -CAP), axis=1, keepdims=True))
-        p = jnp.where(attended, jnp.exp(scores - top), 0)
-        rescale = jnp.exp(m_ref[...] - top)
-        l_ref[...] = rescale * l_ref[...] + jnp.sum(p, axis=1, keepdims=True)
-        acc_ref[...] = rescale * acc_ref[...] + jnp.dot(
-            p.astype(v_ref.dtype), v_ref[0], preferred_element_type=jnp.float32
-        )
-        m_ref[...] = top
+        for h in range(HEADS):
+            scores = jax.lax.dot_general(
+                q_ref[h], k_ref[h], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
+            ) * (HEAD_DIM**-0.5)
+            scores = CAP * jnp.tanh(scores / CAP)
+            # Capped logits are at least -CAP, so that a row without any attended key so far has a finite maximum.
+            top = jnp.maximum(m_ref[h], jnp.max(jnp.where(attended, scores, -CAP), axis=1, keepdims=True))
+            p = jnp.where(attended, jnp.exp(scores - top), 0)
+            rescale = jnp.exp(m_ref[h] - top)
+            l_ref[h] = rescale * l_ref[h] + jnp.sum(p, axis=1, keepdims=True)
+            acc_ref[h] = rescale * acc_ref[h] + jnp.dot(
+                p.astype(v_ref.dtype), v_ref[h], preferred_element_type=jnp.float32
+            )
+            m_ref[h] = top
 
-    @pl.when(j == pl.num_programs(2) - 1)
+    @pl.when(j == pl.num_programs(1) - 1)
     def _finish():
-        o_ref[0] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+        o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
 
 
 def kernel_fn(q, k, v, documents):
@@ -67,29 +69,29 @@ def kernel_fn(q, k, v, documents):
         """The last block that a block of queries needs stays where there are no more."""
         return jnp.minimum(first[i] + j, ((i + 1) * BQ - 1) // BKV)
 
-    queries = pl.BlockSpec((1, BQ, HEAD_DIM), lambda h, i, j, first: (h, i, 0))
-    keys = pl.BlockSpec((1, BKV, HEAD_DIM), lambda h, i, j, first: (h, block(i, j, first), 0))
+    queries = pl.BlockSpec((HEADS, BQ, HEAD_DIM), lambda i, j, first: (0, i, 0))
+    keys = pl.BlockSpec((HEADS, BKV, HEAD_DIM), lambda i, j, first: (0, block(i, j, first), 0))
     return pl.pallas_call(
         _attend,
         out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=1,
-            grid=(HEADS, SEQ // BQ, SEQ // BKV),
+            grid=(SEQ // BQ, SEQ // BKV),
             in_specs=[
                 queries,
                 keys,
                 keys,
-                pl.BlockSpec((BQ, 1), lambda h, i, j, first: (i, 0)),
-                pl.BlockSpec((1, BKV), lambda h, i, j, first: (0, block(i, j, first))),
+                pl.BlockSpec((BQ, 1), lambda i, j, first: (i, 0)),
+                pl.BlockSpec((1, BKV), lambda i, j, first: (0, block(i, j, first))),
             ],
             out_specs=queries,
             scratch_shapes=[
-                pltpu.VMEM((BQ, 1), jnp.float32),
-                pltpu.VMEM((BQ, 1), jnp.float32),
-                pltpu.VMEM((BQ, HEAD_DIM), jnp.float32),
+                pltpu.VMEM((HEADS, BQ, 1), jnp.float32),
+                pltpu.VMEM((HEADS, BQ, 1), jnp.float32),
+                pltpu.VMEM((HEADS, BQ, HEAD_DIM), jnp.float32),
             ],
         ),
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
     )(_first_blocks(documents), q, k, v, documents[:, None], documents[None])
 
 
@@ -118,9 +120,9 @@ def compute_flops():
 
 def get_tiling_meta():
     """What the author believes about buffers and traffic."""
-    block, array, lanes = HEAD_DIM * 2, HEADS * SEQ * HEAD_DIM * 2, 128 * 4
+    block, array, lanes = HEADS * HEAD_DIM * 2, HEADS * SEQ * HEAD_DIM * 2, HEADS * 128 * 4
     return {
-        "grid": [HEADS, SEQ // BQ, SEQ // BKV],
+        "grid": [SEQ // BQ, SEQ // BKV],
         "buffers": [
             {"name": "q", "size_bytes": BQ * block, "double_buffered": True},
             {"name": "k", "size_bytes": BKV * block, "double_buffered": True},
@@ -128,7 +130,7 @@ def get_tiling_meta():
             {"name": "o", "size_bytes": BQ * block, "double_buffered": True},
             {"name": "m", "size_bytes": BQ * lanes, "double_buffered": False},
             {"name": "l", "size_bytes": BQ * lanes, "double_buffered": False},
-            {"name": "acc", "size_bytes": BQ * HEAD_DIM * 4, "double_buffered": False},
+            {"name": "acc", "size_bytes": HEADS * BQ * HEAD_DIM * 4, "double_buffered": False},
         ],
         "inputs": [
             {"name": "q", "size_bytes": array, "re_reads": 1},
