@@ -28,7 +28,7 @@ def _add_up(x_ref, o_ref, carry_ref):
         o_ref[pl.ds(n, 1)] = carry_ref[...] + total
         return total
 
-    carry_ref[...] += jax.lax.fori_loop(0, BLOCK, row, jnp.zeros_like(carry_ref))
+    carry_ref[...] += jax.lax.fori_loop(0, BLOCK, row, jnp.zeros_like(carry_ref), unroll=8)
 
 
 def kernel_fn(x):
