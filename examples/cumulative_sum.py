@@ -1,8 +1,8 @@
 """Cumulative sum down the rows: x float32[16384, 256] -> float32[16384, 256].
 
-One sum an element, so HBM bandwidth bounds it, if the sums do not wait for each other: this start adds row after row, a
-chain of 16384 additions. First mutation to try: a block at a time by doubling, log2(BLOCK) shifted additions of a whole
-block, so that only the last row of a block is carried.
+One sum an element, so HBM bandwidth bounds it, if the sums do not wait for each other. A block is summed by doubling,
+log2(BLOCK) shifted additions, and only its last row is carried. Mutation to try next: a product with a triangle of
+ones.
 """
 
 import jax
@@ -15,7 +15,7 @@ PROBLEM_DESCRIPTION = "cumulative sum of float32[16384, 256] down its rows"
 
 ROWS, WIDTH = 16384, 256
 
-BLOCK = 64
+BLOCK = 256
 
 
 def _add_up(x_ref, o_ref, carry_ref):
@@ -23,12 +23,12 @@ def _add_up(x_ref, o_ref, carry_ref):
     def _start():
         carry_ref[...] = jnp.zeros_like(carry_ref)
 
-    def row(n, total):
-        total = total + x_ref[pl.ds(n, 1)]
-        o_ref[pl.ds(n, 1)] = carry_ref[...] + total
-        return total
-
-    carry_ref[...] += jax.lax.fori_loop(0, BLOCK, row, jnp.zeros_like(carry_ref), unroll=8)
+    total, row = x_ref[...], jax.lax.broadcasted_iota(jnp.int32, (BLOCK, WIDTH), 0)
+    for shift in (1 << n for n in range(BLOCK.bit_length() - 1)):
+        total += jnp.where(row >= shift, pltpu.roll(total, shift, 0), 0)
+    total += carry_ref[...]
+    o_ref[...] = total
+    carry_ref[...] = total[BLOCK - 1 :]
 
 
 def kernel_fn(x):
