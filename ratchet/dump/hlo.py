@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import functools
 import hashlib
 import json
@@ -86,6 +88,15 @@ class HloOp:
         if not isinstance(config, dict):
             raise ValueError(f"the backend_config of {self.name} is no JSON object")
         return config
+
+    @property
+    def module_sha256(self) -> str:
+        """Of a kernel: the digest of its serialised Mosaic module. Raises ValueError where there is none."""
+        try:
+            body = base64.b64decode(self.config["custom_call_config"]["body"], validate=True)
+        except (KeyError, TypeError, binascii.Error):
+            raise ValueError(f"the kernel {self.name} holds no Mosaic module") from None
+        return hashlib.sha256(body).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

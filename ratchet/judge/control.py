@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ratchet.dump.hlo import HloModule
 from ratchet.values import Timeline
 from ratchet.values.control import ControlFlow
 from ratchet.values.status import Refusal, Status
@@ -66,6 +67,23 @@ def _most(counts: Sequence[Mapping[str, T]], larger: Callable[[T, T], T]) -> dic
         for place, count in one.items():
             most[place] = larger(most[place], count) if place in most else count
     return most
+
+
+def same_modules(executed: frozenset[str], hlo: HloModule) -> None:
+    """Refuse a compiled program with a kernel that is not, byte for byte, one that was executed for its values.
+
+    ``executed`` are digests of Mosaic modules.
+
+    Raises:
+      Refusal: ``CANNOT_VERIFY``.
+    """
+    for op in hlo.ops.values():
+        if op.is_kernel and op.module_sha256 not in executed:
+            raise Refusal(
+                Status.CANNOT_VERIFY,
+                f"the kernel {op.name} of the compiled program is none of the {len(executed)} that were executed for "
+                "their values; wanted the same Mosaic module in both",
+            )
 
 
 def step(executed: ControlFlow, timeline: Timeline, tokens: TokenTable) -> tuple[int, str]:

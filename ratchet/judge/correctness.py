@@ -105,6 +105,8 @@ class Examiner:
     """What compiles the program, where it is not the TPU's."""
     progress: Callable[[str], None] = lambda text: None
     limits: Limits = LIMITS
+    modules: frozenset[str] = frozenset()
+    """Digests of the Mosaic modules that were executed."""
     executed: ControlFlow = field(default_factory=ControlFlow)
     """Which way the candidate went on the random inputs, whose steering values are those of a modelled run."""
 
@@ -270,6 +272,7 @@ class Examiner:
             self._write_evidence(artefact, answers)
         if "control" in answers["random"]:
             self.executed = control.decode(answers["random"]["control"])
+            self.modules = frozenset(answers["random"]["modules"])
         return Parity(
             checks=tuple(done),
             worst_error=max(answers[kind]["worst"] for kind in kinds),

@@ -63,6 +63,7 @@ class Modelled:
 
     def control(self, program: Program, timeline: Timeline, _parity: Parity) -> tuple[int, str]:
         """A step of a verdict: whether the schedule machine went the way of the executed module, once that is right."""
+        control.same_modules(self.exam.modules, load_hlo(program.dump_dir))
         return control.step(self.exam.executed, timeline, tokens_in(program.dump_dir / "schedule"))
 
     def score(self, problem: Problem, latency: Timeline) -> tuple[Score, str]:

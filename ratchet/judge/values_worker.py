@@ -137,6 +137,7 @@ class Values:
             "module_version": loaded.module_version,
             "operations": loaded.covered,
             "control": control.encode(result.control),
+            "modules": loaded.modules_sha256,
         }
         answer = self._compare(problem, kind, secret, exact, losses, cache=cache, result=result, order=order)
         return answer | about | {"message": tokens.explain(answer["message"])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import time
 from collections.abc import Sequence
@@ -65,6 +66,11 @@ class Loaded:
     def covered(self) -> tuple[str, ...]:
         """Names of the operations of the kernels, sorted."""
         return tuple(sorted({op.name for kernel in self.kernels for op in kernel.module.operations()}))
+
+    @property
+    def modules_sha256(self) -> tuple[str, ...]:
+        """Digests of the serialised Mosaic modules that are executed, sorted."""
+        return tuple(sorted(hashlib.sha256(body).hexdigest() for body in self._modules))
 
     @property
     def module_version(self) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 
 from ratchet.chips import V5E
 from ratchet.compiler.tokens import tokenise
+from ratchet.dump.hlo import KERNEL, HloModule, HloOp
 from ratchet.judge import control, latency
 from ratchet.mosaic.run import Loaded, Options
 from ratchet.scalar import Undefined
@@ -53,6 +57,24 @@ def test_a_difference_is_named(change: dict[str, Any]) -> None:
 
 def test_what_the_compiler_unrolled_or_split_is_none() -> None:
     assert control.differences(FLOW, replace(FLOW, branches={}, loops={}, copies={"t:3": 8})) == ()
+
+
+def compiled_kernel(body: bytes) -> HloModule:
+    """A compiled program with one kernel, of which only its Mosaic module is given."""
+    config = json.dumps({"custom_call_config": {"body": base64.b64encode(body).decode()}}).encode()
+    fields: dict[str, Any] = {"types": (), "is_tuple": False, "operands": (), "computation": "main", "is_root": True}
+    op = HloOp(name="kernel_0.1", opcode="custom-call", target=KERNEL, backend_config=config, **fields)
+    return HloModule(ops={op.name: op}, entry="main")
+
+
+def test_a_compiled_kernel_is_one_that_was_executed() -> None:
+    executed = frozenset({hashlib.sha256(b"the module").hexdigest()})
+    control.same_modules(executed, compiled_kernel(b"the module"))
+    with pytest.raises(
+        Refusal, match=r"kernel_0\.1 of the compiled program is none of the 1 that were executed"
+    ) as caught:
+        control.same_modules(executed, compiled_kernel(b"another"))
+    assert caught.value.status is Status.CANNOT_VERIFY
 
 
 def timeline(*flows: ControlFlow | None) -> Timeline:
