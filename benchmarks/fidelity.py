@@ -37,11 +37,19 @@ from ratchet.values.status import Refusal, Status
 
 def main() -> None:
     parser = command(__doc__)
-    parser.add_argument("--cases", type=Path, nargs="+", metavar="FILE.csv", default=list(DEFAULT_FILES))
+    parser.add_argument(
+        "--cases",
+        type=Path,
+        nargs="+",
+        metavar="FILE.csv",
+        default=list(DEFAULT_FILES),
+        help="CSV files or folders of them",
+    )
     parser.add_argument("--fresh", action="store_true", help="run the schedule machine again, even where it has")
     options = parser.parse_args()
     try:
-        cases = [case for file in options.cases for case in read(file)]
+        files = [file for path in options.cases for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])]
+        cases = [case for file in files for case in read(file)]
     except (BadCases, OSError) as error:
         sys.exit(str(error))
     report = examine(cases, published_programs(), _progress, fresh=options.fresh)

@@ -1,5 +1,6 @@
 """Reading files of published timings."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"
 
 
 def test_the_files_of_the_repository() -> None:
-    matmuls, attention = (read(file) for file in DEFAULT_FILES)
+    files = {file.name: read(file) for file in DEFAULT_FILES}
+    matmuls, attention = files["v5e_published_latency.csv"], files["v5p_published_attention.csv"]
     assert len(matmuls) == 183
     assert sum(case.status == "vmem_oom" for case in matmuls) == 29
     assert sum(case.doubtful for case in matmuls) == 4
@@ -20,6 +22,36 @@ def test_the_files_of_the_repository() -> None:
     assert {case.chip for case in attention} == {"v5p"}
     assert attention[0].options["mask"] == {"is_causal": True}
     assert all(work(case) and step_flops(case) for case in (*matmuls, *attention))
+
+
+def test_sweeps() -> None:
+    sweeps = read(next(file for file in DEFAULT_FILES if file.name == "v5e_device_sweeps.csv"))
+    assert Counter(case.kernel.split(",")[0] for case in sweeps if case.status == "ok") == {
+        "tpu-kernels matmul": 34,
+        "tpu-kernels scale (x*2)": 24,
+        "tpu-kernels segment_cumsum v2": 2,
+        "tpu-kernels sharded_matmul 2x2 (dp=2": 2,
+    }
+    streaming = next(case for case in sweeps if "scale" in case.kernel)
+    assert (streaming.timer, streaming.config, str(streaming.arrays[0])) == (
+        "device",
+        {"bm": "2048", "bn": "512"},
+        "bf16[8192,8192]",
+    )
+    known = work(streaming)
+    assert known is not None
+    assert known.compulsory_bytes == 2 * 2 * 8192 * 8192
+    assert {case.family for case in sweeps} == {"AMLeng/tpu-kernels"}
+
+
+def test_residuals_are_another_program(tmp_path: Path) -> None:
+    file = tmp_path / "attention.csv"
+    head = "chip,q,k,v,mask,soft_cap,precision,residuals,config,ms,ms_min,ms_max,source\n"
+    row = 'v6e,"bf16[1,512,1,128]","bf16[1,512,1,128]","bf16[1,512,1,128]",,,,{},block_q=512,1,1,1,x\n'
+    file.write_text(head + row.format("True") + row.format("False"))
+    with_them, without = read(file)
+    assert with_them.options["residuals"] is True
+    assert "residuals" not in without.options
 
 
 def test_other_shapes_and_configs(tmp_path: Path) -> None:

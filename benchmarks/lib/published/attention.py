@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 
 from benchmarks.lib.published.build import Built, NotBuilt, aval
@@ -29,6 +31,7 @@ def build(case: Case) -> Built:
         )
     except KeyError as error:
         raise NotBuilt(f"flash attention without {error}") from None
+    residuals = bool(case.options.get("residuals"))
     mask = dict(case.options.get("mask") or {})
     causal = bool(mask.pop("is_causal", False))
     if settings or any(value is not None for value in mask.values()):
@@ -40,7 +43,9 @@ def build(case: Case) -> Built:
 
     attention = AheadOfTime(config=config)
 
-    def function(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return attention(q, k, v, mask=base.Mask(is_causal=causal), logits_soft_cap=case.options.get("soft_cap"))
+    def function(q: jax.Array, k: jax.Array, v: jax.Array) -> Any:
+        masked, soft_cap = base.Mask(is_causal=causal), case.options.get("soft_cap")
+        more = {"return_residuals": True} if residuals else {}
+        return attention(q, k, v, mask=masked, logits_soft_cap=soft_cap, **more)
 
     return Built(function=function, avals=tuple(aval(array) for array in case.arrays))

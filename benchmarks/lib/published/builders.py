@@ -7,6 +7,8 @@ _BUILDERS = (
     ("andamento", "matmul"),
     ("docs matmul", "matmul"),
     ("pallas_forge.tiled_matmul", "matmul"),
+    ("tpu-kernels matmul, pallas", "matmul"),
+    ("tpu-kernels scale", "stream"),
     ("tokamax pallas_mosaic_tpu gmm", "grouped"),
     ("tokamax pallas_mosaic_tpu tgmm", "grouped"),
     ("tokamax pallas_mosaic_tpu_flash_attention", "attention"),

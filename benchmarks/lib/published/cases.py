@@ -1,7 +1,9 @@
 """Published timings: rows of the files in ``benchmarks/data`` -> cases. Pure, except that it reads the file.
 
-Two forms are read. Matmul-like rows have columns ``source kernel lhs rhs group_sizes config status ms timer jax trust``
-and were timed on a v5e; attention rows have ``chip q k v mask soft_cap precision config ms ms_min ms_max source``.
+Three forms are read. Matmul-like rows have columns ``source kernel lhs rhs group_sizes config status ms timer jax
+trust`` and, unless ``chip`` says another, were timed on a v5e; ``options`` is JSON. Attention rows have ``chip q k v
+mask soft_cap precision config ms ms_min ms_max source`` and may have ``residuals``. Sweeps have ``chip source op impl
+shape config status ms timer note``.
 """
 
 from __future__ import annotations
@@ -9,13 +11,13 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 DATA = Path(__file__).resolve().parent.parent.parent / "data"
-DEFAULT_FILES = (DATA / "v5e_published_latency.csv", DATA / "v5p_published_attention.csv")
+DEFAULT_FILES = tuple(sorted(DATA.glob("*.csv")))
 
 ATTENTION_KERNEL = "tokamax pallas_mosaic_tpu_flash_attention"
 """Attention rows name their kernel only in the column of their source."""
@@ -57,7 +59,7 @@ class Case:
     @property
     def family(self) -> str:
         """Cases of one family differ in sizes only, and share whatever its source left out."""
-        return self.source.split("@")[0].split(" (")[0].split(" data/")[0].strip()
+        return self.source.split("@")[0].split(" (")[0].split(" data/")[0].split(" bench_history/")[0].strip()
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -91,8 +93,7 @@ def read(path: Path) -> list[Case]:
     with path.open(newline="") as file:
         reader = csv.DictReader(file)
         columns = set(reader.fieldnames or ())
-        make = _attention if "q" in columns else _matmul
-        wanted = {"chip", "q", "k", "v", "config", "ms", "source"} if "q" in columns else {"source", "kernel", "lhs"}
+        make, wanted = _form_of(columns)
         if not wanted <= columns:
             raise BadCases(
                 f"{path.name}: column(s) {', '.join(sorted(wanted - columns))} missing; has {sorted(columns)}"
@@ -107,6 +108,31 @@ def read(path: Path) -> list[Case]:
         return cases
 
 
+def _form_of(columns: set[str]) -> tuple[Callable[[Mapping[str, str], str], Case], set[str]]:
+    """What reads a row with these columns, and the columns that it needs."""
+    if "q" in columns:
+        return _attention, {"chip", "q", "k", "v", "config", "ms", "source"}
+    if "op" in columns:
+        return _sweep, {"chip", "source", "op", "impl", "shape", "config", "status", "ms", "timer"}
+    return _matmul, {"source", "kernel", "lhs"}
+
+
+def _sweep(row: Mapping[str, str], number: str) -> Case:
+    arrays = re.findall(r"\w+\[[\d,\s]*\]", row["shape"].partition("->")[0])
+    return Case(
+        number=number,
+        source=row["source"],
+        kernel=f"tpu-kernels {row['op']}, {row['impl']}",
+        chip=row["chip"],
+        arrays=tuple(parse_array(text) for text in arrays),
+        config=parse_config(row["config"]),
+        status=row["status"],
+        measured_ms=float(row["ms"]) if row["ms"] else None,
+        timer="device" if row["timer"].startswith("device") else "wall",
+        doubtful=False,
+    )
+
+
 def _matmul(row: Mapping[str, str], number: str) -> Case:
     timer = "device" if row.get("timer", "").startswith("device") or row.get("trust") == "device" else "wall"
     return Case(
@@ -117,6 +143,7 @@ def _matmul(row: Mapping[str, str], number: str) -> Case:
         arrays=tuple(parse_array(row[name]) for name in ("lhs", "rhs") if row.get(name)),
         config=parse_config(row.get("config", "")),
         group_sizes=tuple(int(n) for n in re.findall(r"\d+", row.get("group_sizes", ""))),
+        options=json.loads(row.get("options") or "{}"),
         status=row.get("status") or "ok",
         measured_ms=float(row["ms"]) if row.get("ms") else None,
         timer=timer,
@@ -136,7 +163,8 @@ def _attention(row: Mapping[str, str], number: str) -> Case:
             "mask": json.loads(row.get("mask") or "{}"),
             "soft_cap": float(row["soft_cap"]) if row.get("soft_cap") else None,
             "precision": json.loads(row.get("precision") or "null"),
-        },
+        }
+        | ({"residuals": True} if row.get("residuals") == "True" else {}),
         status=row.get("status") or "ok",
         measured_ms=float(row["ms"]) if row.get("ms") else None,
         timer="wall" if row.get("trust") == "wall" else "device",

@@ -106,6 +106,8 @@ def work(case: Case) -> Work | None:
             share = 0.5 if (case.options.get("mask") or {}).get("is_causal") else 1.0
             flops = 2.0 * batch * heads * length * keys * (width + out) * share
             return Work(flops=flops, compulsory_bytes=operands + batch * length * heads * out * item)
+        case [2] if "scale" in case.kernel:  # read once, written once
+            return Work(flops=float(math.prod(shapes[0])), compulsory_bytes=2.0 * operands)
         case [2]:  # one head, q, k and v alike
             length, width = shapes[0]
             return Work(flops=4.0 * length * length * width, compulsory_bytes=4.0 * operands)
