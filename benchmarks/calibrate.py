@@ -91,6 +91,7 @@ def _write(result: Fit, rows: list[Timed], table: dict[str, tuple[float, int]], 
                 "value": float(f"{result.values[i]:.5g}"),
                 "spread": float(f"{result.spread[i]:.2g}"),
             }
+    _assume(data["chips"])
     data["dispatch_ms"] = {name: round(value, 4) for name, value in result.dispatch_ms.items()}
     data["left_out"] = {
         group: {p.label: float(f"{v:.5g}") for p, v in zip(PARAMETERS, values, strict=True)}
@@ -107,6 +108,17 @@ def _write(result: Fit, rows: list[Timed], table: dict[str, tuple[float, int]], 
         },
     }
     band.FILE.write_text(json.dumps(bands, indent=1) + "\n")
+
+
+def _assume(entries: dict[str, Any]) -> None:
+    """Constants that are not fitted on a chip are those of the v5e: shares and bytes as they are, times in seconds."""
+    fitted = {(chip, parameter.name) for parameter in PARAMETERS for chip in parameter.chips}
+    for name in {parameter.name for parameter in PARAMETERS}:
+        value = entries["v5e"][name]["value"]
+        for chip, entry in entries.items():
+            if (chip, name) not in fitted:
+                scale = CHIPS[chip].clock_hz / CHIPS["v5e"].clock_hz if name.endswith("_cycles") else 1
+                entry[name] = {"value": float(f"{value * scale:.5g}"), "spread": None}
 
 
 if __name__ == "__main__":

@@ -57,8 +57,7 @@ def hbm_busy_share(timeline: Timeline, constants: Constants | None = None) -> fl
     chip = CHIPS[timeline.chip]
     constants = constants or chip.constants
     per_cycle = constants.hbm_efficiency * chip.hbm_bytes_per_s / chip.cores / timeline.clock_hz
-    cost = timeline.hbm_read_bytes + timeline.hbm_write_bytes * constants.write_cost
-    return cost / per_cycle / max(1, timeline.cycles)
+    return (timeline.hbm_read_bytes + timeline.hbm_write_bytes) / per_cycle / max(1, timeline.cycles)
 
 
 def regime_of(busy_share: float, wait_share: float) -> str:

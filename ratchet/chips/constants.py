@@ -23,11 +23,28 @@ class Constants:
     """What a compiled schedule does not say."""
 
     hbm_efficiency: float
-    """Share of the nominal HBM bandwidth that DMAs reach. Served first in, first out."""
-    dma_latency_cycles: float
-    """From the issue of a DMA until its sync flag moves, beyond the time its bytes take."""
-    write_cost: float
-    """Time of a written byte over that of a read one."""
+    """Share of the nominal HBM bandwidth that copies in one direction reach."""
+    read_issue_cycles: float
+    """From the issue of a read until HBM can serve it. A copy that waits in the queue anyway hides it."""
+    read_latency_cycles: float
+    """From the last byte of a read until its sync flag moves."""
+    write_issue_cycles: float
+    """From the issue of a write until HBM can serve it."""
+    turnaround_cycles: float
+    """HBM changes between reading and writing."""
+    turnaround_bytes: float
+    """After so many bytes of a copy HBM turns around again: the other direction is served in between."""
+    read_spread: float
+    """By how many standard deviations of a channel's load the last channel ends late, for a read."""
+    write_spread: float
+    """Likewise for a write."""
+    write_rate: float
+    """Share of ``hbm_efficiency`` at which the first bytes of a write are acknowledged."""
+    write_rate_bytes: float
+    """How many bytes of a write those are."""
+    write_piece_cycles: float
+    """For which a contiguous piece of a write occupies HBM beyond its bytes: this for a piece of no width, and linearly
+    less up to ``ratchet.machine.hbm.NARROW_WRITE_BYTES``."""
     local_bytes_per_cycle: float
     """DMAs that do not touch HBM."""
     local_latency_cycles: float

@@ -1,7 +1,7 @@
 """DMAs and sync flags: the part of the machine where time passes other than by bundles.
 
-One queue serves all DMAs that touch HBM, first in, first out, at a fitted share of the nominal bandwidth;
-a sync flag moves one latency after its last byte. DMAs between on-chip memories have a queue of their own.
+One queue serves all DMAs that touch HBM (:mod:`ratchet.machine.hbm`). DMAs between on-chip memories have a queue of
+their own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from ratchet.chips import Chip
 from ratchet.chips.constants import Constants
+from ratchet.machine.hbm import HbmQueue
 
 GRANULE_BYTES = 32
 """Unit of DMA sizes and of DMA sync-flag counts."""
@@ -42,15 +43,12 @@ class DmaEngine:
     """HBM and on-chip DMA queues and the sync flags that they move."""
 
     def __init__(self, chip: Chip, constants: Constants, deadlock: Callable[[int, int, int, int], Exception]) -> None:
-        per_cycle = constants.hbm_efficiency * chip.hbm_bytes_per_s / chip.cores / chip.clock_hz
-        self._read_cost = GRANULE_BYTES / per_cycle
-        self._write_cost = self._read_cost * constants.write_cost
-        self.latency = constants.dma_latency_cycles
-        """Of a DMA that touches HBM, beyond the time its bytes take."""
+        self._hbm = HbmQueue(chip, constants)
+        self.latency = constants.read_issue_cycles + constants.read_latency_cycles
+        """Of a read of HBM, beyond the time its bytes take."""
         self._local_cost = GRANULE_BYTES / constants.local_bytes_per_cycle
         self._local_latency = constants.local_latency_cycles
         self._deadlock = deadlock
-        self._hbm_free = 0.0
         self._local_free = 0.0
         self._values: dict[int, int] = {}
         self._pending: dict[int, deque[tuple[float, int, bool]]] = {}
@@ -58,7 +56,6 @@ class DmaEngine:
         self.read_granules = 0
         self.write_granules = 0
         self.local_granules = 0
-        self.hbm_busy_cycles = 0.0
         self.wait_cycles = 0
         self.transfers = Ends(KEPT)
         self.waits = Ends(KEPT)
@@ -68,27 +65,33 @@ class DmaEngine:
         """Part of ``wait_cycles``: what ended the wait came from another chip, or was on its way to one."""
         self.remote_waits = Ends(KEPT)
 
-    def start(self, now: int, source: str, target: str, granules: int, flag: int) -> float:
-        """Issues a DMA of ``granules`` x 32 B that will add as many to ``flag``; returns when it does."""
-        if source == "hbm" or target == "hbm":
-            cost = 0.0
-            if source == "hbm":
-                cost += granules * self._read_cost
+    @property
+    def hbm_busy_cycles(self) -> float:
+        """Cycles for which copies occupy HBM, turnarounds included."""
+        return self._hbm.busy_cycles
+
+    def start(self, now: int, source: str, target: str, granules: int, flag: int, piece: int = 0) -> float:
+        """Issues a DMA of ``granules`` x 32 B that will add as many to ``flag``; returns when it does.
+
+        ``piece`` is the number of granules that are contiguous in HBM; 0 if all are.
+        """
+        reads, writes, size = source == "hbm", target == "hbm", granules * GRANULE_BYTES
+        if reads or writes:
+            contiguous = (piece or granules) * GRANULE_BYTES
+            begin, done = self._hbm.copy(now, size, contiguous, writes=not reads)
+            if reads:
                 self.read_granules += granules
-            if target == "hbm":
-                cost += granules * self._write_cost
+            if writes:
                 self.write_granules += granules
-            begin = self._hbm_free if self._hbm_free > now else now
-            self._hbm_free = end = begin + cost
-            self.hbm_busy_cycles += cost
-            done = end + self.latency
+            if reads and writes:  # the write follows the read in the queue
+                _, done = self._hbm.copy(begin, size, contiguous, writes=True)
         else:
             self.local_granules += granules
             begin = self._local_free if self._local_free > now else now
             self._local_free = end = begin + granules * self._local_cost
             done = end + self._local_latency
         self.arrive(done, flag, granules, remote=False)
-        self.transfers.add((now, int(begin), ceil(done), granules * GRANULE_BYTES, source, target))
+        self.transfers.add((now, int(begin), ceil(done), size, source, target))
         return done
 
     def arrive(self, time: float, flag: int, amount: int, *, remote: bool) -> None:
@@ -107,18 +110,14 @@ class DmaEngine:
     def read_for_another(self, now: int, granules: int) -> tuple[float, float]:
         """Reads HBM for a copy to another chip; returns when its first bytes can be had and when its last."""
         self.read_granules += granules
-        begin = max(self._hbm_free, now)
-        cost = granules * self._read_cost
-        self._hbm_free = begin + cost
-        self.hbm_busy_cycles += cost
-        return begin, begin + cost
+        begin = max(self._hbm.free, now)
+        self._hbm.occupy(begin, granules * GRANULE_BYTES * self._hbm.cycles_per_byte)
+        return begin, self._hbm.free
 
     def written_by_another(self, granules: int) -> None:
         """Charges HBM for what another chip writes; the writer is not held up by this chip's own queue."""
         self.write_granules += granules
-        cost = granules * self._write_cost
-        self._hbm_free += cost
-        self.hbm_busy_cycles += cost
+        self._hbm.occupy(self._hbm.free, granules * GRANULE_BYTES * self._hbm.cycles_per_byte)
 
     def reached(self, flag: int, least: int) -> float:
         """Cycle at which ``flag`` will hold ``least`` by what is under way now: 0 if it does, infinite if never."""

@@ -260,7 +260,7 @@ class Machine(Arithmetic):
             raise UnknownSteers(granules.origin)  # the length of a copy has no bound
         if not 0 <= granules <= MOST_GRANULES:
             raise self.refuse(address, f"a copy of {granules} granules")
-        self.engine.start(now, source, target, granules, flag)
+        self.engine.start(now, source, target, granules, flag, _contiguous(strides))
         if target == "smem" or self.known:
             self._move(source, start, target, stop, granules, strides)
 
@@ -400,3 +400,10 @@ class Machine(Arithmetic):
     def refuse(self, address: int, why: str, unit: Unit | None = None) -> Refusal:
         file = (unit or self._stack[-1]).translated.listing.file
         return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} bundle {address:#x} ({self._programs.compiler}): {why}.")
+
+
+def _contiguous(strides: object) -> int:
+    """Granules of a contiguous piece of a copy whose steps of 512 B are strided; 0 if it is in one piece or unknown."""
+    if isinstance(strides, tuple) and isinstance(strides[2], int):
+        return max(0, strides[2]) * GRANULES_PER_ADDRESS
+    return 0

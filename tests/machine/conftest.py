@@ -5,9 +5,17 @@ import pytest
 from ratchet.chips import constants
 
 _VALUES = {
-    "hbm_efficiency": 0.88,
-    "dma_latency_cycles": 667,
-    "write_cost": 1.06,
+    "hbm_efficiency": 0.92,
+    "read_issue_cycles": 200,
+    "read_latency_cycles": 330,
+    "write_issue_cycles": 30,
+    "turnaround_cycles": 100,
+    "turnaround_bytes": 400_000,
+    "read_spread": 2.0,
+    "write_spread": 3.5,
+    "write_rate": 0.4,
+    "write_rate_bytes": 320_000,
+    "write_piece_cycles": 0.8,
     "local_bytes_per_cycle": 1092,
     "local_latency_cycles": 333,
 }

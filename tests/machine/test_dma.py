@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
 from ratchet.chips import V5E
 from ratchet.machine.dma import DmaEngine
+from ratchet.machine.hbm import CHANNEL_ROW_BYTES
 from ratchet.values.status import Refusal, Status
 
 # 32 B per cycle and granule, so that times can be read off.
 SIMPLE = dataclasses.replace(
     V5E.constants,
     hbm_efficiency=32 * V5E.clock_hz / V5E.hbm_bytes_per_s,
-    dma_latency_cycles=100,
-    write_cost=2.0,
+    read_issue_cycles=30,
+    read_latency_cycles=70,
+    write_issue_cycles=5,
+    turnaround_cycles=10,
+    turnaround_bytes=32 * 1000,
+    read_spread=2.0,
+    write_spread=4.0,
+    write_rate=0.5,
+    write_rate_bytes=32 * 100,
+    write_piece_cycles=0.0,
     local_bytes_per_cycle=64,
     local_latency_cycles=10,
 )
@@ -25,8 +35,13 @@ class Stuck(Exception):
     pass
 
 
-def memory() -> DmaEngine:
-    return DmaEngine(V5E, SIMPLE, Stuck)
+# Copies in pieces of a whole row of channels are free of spread.
+ROW = CHANNEL_ROW_BYTES // 32
+
+
+def memory(**changed: float) -> DmaEngine:
+    even = {"read_spread": 0.0, "write_spread": 0.0} | changed
+    return DmaEngine(V5E, dataclasses.replace(SIMPLE, **even), Stuck)
 
 
 def test_one_copy_takes_its_bytes_and_a_latency() -> None:
@@ -39,9 +54,74 @@ def test_one_copy_takes_its_bytes_and_a_latency() -> None:
 def test_first_in_first_out() -> None:
     m = memory()
     m.start(0, "hbm", "vmem", 50, flag=1)
+    m.start(0, "hbm", "vmem", 10, flag=2)
+    assert m.wait(0, 2, 10, address=0) == 30 + 50 + 10 + 70
+    assert m.wait(160, 1, 50, address=0) == 160
+
+
+def test_a_copy_that_waits_in_the_queue_hides_its_issue() -> None:
+    m = memory()
+    m.start(0, "hbm", "vmem", 100, flag=1)
+    m.start(100, "hbm", "vmem", 10, flag=2)
+    assert m.wait(100, 2, 10, address=0) == 30 + 100 + 10 + 70
+    m.start(1000, "hbm", "vmem", 10, flag=3)
+    assert m.wait(1000, 3, 10, address=0) == 1000 + 30 + 10 + 70
+
+
+def test_hbm_turns_around_between_directions() -> None:
+    m = memory(write_rate=1.0)
+    m.start(0, "vmem", "hbm", 2 * ROW, flag=1)
+    assert m.wait(0, 1, 2 * ROW, address=0) == 5 + 10 + 2 * ROW + 1  # more than turnaround_bytes, a bit
+    m.start(0, "hbm", "vmem", 10, flag=2)
+    assert m.wait(0, 2, 10, address=0) > 5 + 10 + 2 * ROW + 10 + 10 + 70
+    same = memory(write_rate=1.0)
+    same.start(0, "vmem", "hbm", 100, flag=1)
+    same.start(0, "vmem", "hbm", 100, flag=2)
+    assert same.hbm_busy_cycles == 10 + 200
+
+
+def test_a_write_is_acknowledged_late_but_holds_nobody_up() -> None:
+    m = memory()
+    m.start(0, "vmem", "hbm", 500, flag=1)
     m.start(0, "vmem", "hbm", 10, flag=2)
-    assert m.wait(0, 2, 10, address=0) == 50 + 20 + 100
-    assert m.wait(170, 1, 50, address=0) == 170
+    assert m.wait(0, 1, 500, address=0) == 5 + 10 + 500 + 100  # the first 100 granules at half the rate
+    assert m.reached(2, 10) == 5 + 10 + 500 + 10 + 10
+
+
+def test_pieces_narrower_than_a_row_of_channels_end_late() -> None:
+    whole, narrow = memory(read_spread=2.0), memory(read_spread=2.0)
+    for m, piece in ((whole, ROW), (narrow, ROW // 8)):
+        m.start(0, "hbm", "vmem", ROW, flag=1, piece=piece)
+    assert whole.reached(1, ROW) == 30 + ROW + 70
+    spread = math.sqrt(ROW * 32 * (ROW * 32 - ROW * 4)) / 32
+    assert narrow.reached(1, ROW) == pytest.approx(30 + ROW + 70 + 2 * spread)
+    assert narrow.hbm_busy_cycles == whole.hbm_busy_cycles
+
+
+def test_uneven_copies_ahead_in_the_queue_add_to_the_spread() -> None:
+    m = memory(read_spread=2.0)
+    m.start(0, "hbm", "vmem", ROW, flag=1, piece=ROW // 8)
+    m.start(0, "hbm", "vmem", ROW, flag=2, piece=ROW)
+    assert m.reached(2, ROW) > 30 + 2 * ROW + 70
+    idle = memory(read_spread=2.0)
+    idle.start(0, "hbm", "vmem", ROW, flag=1, piece=ROW // 8)
+    idle.start(100_000, "hbm", "vmem", ROW, flag=2, piece=ROW)
+    assert idle.reached(2, ROW) == 100_000 + 30 + ROW + 70
+
+
+def test_narrow_pieces_of_a_write_occupy_hbm() -> None:
+    wide, narrow = memory(write_piece_cycles=1.0), memory(write_piece_cycles=1.0)
+    wide.start(0, "vmem", "hbm", ROW, flag=1, piece=ROW // 2)  # 8 KiB
+    narrow.start(0, "vmem", "hbm", ROW, flag=1, piece=ROW // 8)
+    assert wide.hbm_busy_cycles == 10 + ROW
+    assert narrow.hbm_busy_cycles == 10 + ROW + 8 * (1 - 1 / 4)
+
+
+def test_a_copy_within_hbm_is_read_and_written() -> None:
+    m = memory()
+    m.start(0, "hbm", "hbm", 100, flag=1)
+    assert (m.read_granules, m.write_granules) == (100, 100)
+    assert m.hbm_busy_cycles == 200 + 10
 
 
 def test_copies_may_share_a_flag_and_waits_may_take_part_of_it() -> None:

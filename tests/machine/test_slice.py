@@ -25,20 +25,20 @@ LAUNCH_BYTES = 512
 
 # Cycles of the slowest chip: a change here is a change of the model, and needs a reason in the commit.
 CYCLES = {
-    ("libtpu-0.0.42.1", "all_gather"): 20181,
-    ("libtpu-0.0.42.1", "all_to_all"): 21040,
-    ("libtpu-0.0.42.1", "barrier"): 14507,
-    ("libtpu-0.0.42.1", "permute"): 15544,
-    ("libtpu-0.0.42.1", "psum"): 18047,
-    ("libtpu-0.0.42.1", "ring"): 21119,
-    ("libtpu-0.0.42.1", "scatter"): 19487,
-    ("libtpu-0.0.51", "all_gather"): 20158,
-    ("libtpu-0.0.51", "all_to_all"): 21013,
-    ("libtpu-0.0.51", "barrier"): 14488,
-    ("libtpu-0.0.51", "permute"): 15520,
-    ("libtpu-0.0.51", "psum"): 18018,
-    ("libtpu-0.0.51", "ring"): 21100,
-    ("libtpu-0.0.51", "scatter"): 19473,
+    ("libtpu-0.0.42.1", "all_gather"): 18810,
+    ("libtpu-0.0.42.1", "all_to_all"): 19425,
+    ("libtpu-0.0.42.1", "barrier"): 13069,
+    ("libtpu-0.0.42.1", "permute"): 13829,
+    ("libtpu-0.0.42.1", "psum"): 16403,
+    ("libtpu-0.0.42.1", "ring"): 19873,
+    ("libtpu-0.0.42.1", "scatter"): 17739,
+    ("libtpu-0.0.51", "all_gather"): 18787,
+    ("libtpu-0.0.51", "all_to_all"): 19398,
+    ("libtpu-0.0.51", "barrier"): 13050,
+    ("libtpu-0.0.51", "permute"): 13805,
+    ("libtpu-0.0.51", "psum"): 16374,
+    ("libtpu-0.0.51", "ring"): 19854,
+    ("libtpu-0.0.51", "scatter"): 17725,
 }
 RUNNING = ("all_gather", "all_to_all", "barrier", "permute", "psum", "ring", "scatter")
 

@@ -98,8 +98,7 @@ def _regime(row: Timed, chips: Chips, ms: float) -> str:
     constants = chips[chip.name]
     cycles = ms * 1e-3 * chip.clock_hz
     per_cycle = constants.hbm_efficiency * chip.hbm_bytes_per_s / chip.cores / chip.clock_hz
-    cost = facts["hbm_bytes"] + facts["hbm_write_bytes"] * (constants.write_cost - 1)
-    return band.regime_of(cost / per_cycle / cycles, 1 - facts["executed_bundles"] / cycles)
+    return band.regime_of(facts["hbm_bytes"] / per_cycle / cycles, 1 - facts["executed_bundles"] / cycles)
 
 
 def rank_correlation(predictions: Iterable[Prediction]) -> float:

@@ -34,17 +34,17 @@ class _Recorder(DmaEngine):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.events: list[tuple[int, int, int, int, int]] = []
+        self.events: list[tuple[int, int, int, int, int, int]] = []
         self.last = 0
         _Recorder.made.append(self)
 
-    def _note(self, kind: int, now: int, a: int, b: int, flag: int) -> None:
-        self.events.append((kind, now - self.last, a, b, flag))
+    def _note(self, kind: int, now: int, a: int, b: int, flag: int, c: int = 0) -> None:
+        self.events.append((kind, now - self.last, a, b, flag, c))
         self.last = now
 
-    def start(self, now: int, source: str, target: str, granules: int, flag: int) -> float:
-        self._note(_START, now, _SPACES.index(source) * len(_SPACES) + _SPACES.index(target), granules, flag)
-        return super().start(now, source, target, granules, flag)
+    def start(self, now: int, source: str, target: str, granules: int, flag: int, piece: int = 0) -> float:
+        self._note(_START, now, _SPACES.index(source) * len(_SPACES) + _SPACES.index(target), granules, flag, piece)
+        return super().start(now, source, target, granules, flag, piece)
 
     def wait(self, now: int, flag: int, least: int, address: int) -> int:
         self._note(_WAIT, now, least, address, flag)
@@ -69,7 +69,7 @@ class Tape:
     """The events of one run, and what of its timeline depends on no constant."""
 
     events: np.ndarray
-    """One row per event: kind, cycles since the event before ended, two arguments, sync flag."""
+    """One row per event: kind, cycles since the event before ended, two arguments, sync flag, contiguous granules."""
     tail_cycles: int
     """Cycles behind the last event."""
     facts: dict[str, float]
@@ -84,10 +84,10 @@ class Tape:
         memory = DmaEngine(chip, constants, _deadlock)
         start, wait, spaces = memory.start, memory.wait, len(_SPACES)
         now = 0
-        for kind, gap, a, b, flag in self.events.tolist():
+        for kind, gap, a, b, flag, piece in self.events.tolist():
             now += gap
             if kind == _START:
-                start(now, _SPACES[a // spaces], _SPACES[a % spaces], b, flag)
+                start(now, _SPACES[a // spaces], _SPACES[a % spaces], b, flag, piece)
             elif kind == _WAIT:
                 now = wait(now, flag, a, b)
             elif kind == _ADD:
@@ -136,5 +136,5 @@ def record(
         "dma_wait_cycles": float(timeline.dma_wait_cycles),
         **slots,
     }
-    events = np.array(memory.events, np.int64).reshape(-1, 5)
+    events = np.array(memory.events, np.int64).reshape(-1, 6)
     return timeline, Tape(events=events, tail_cycles=timeline.cycles - memory.last, facts=facts)
