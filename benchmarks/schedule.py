@@ -41,7 +41,7 @@ def seconds(folder: Path) -> dict[str, Any]:
         names = [name for name in dumps.names if name == TOP or name in hlo.ops or name.startswith("<")]
         listings = [dumps.load(name) for name in names]
         marks.append(time.process_time())
-        programs = Programs(dumps, hlo, "installed")
+        programs = Programs(dumps, hlo, "installed", V5E)
         for name in names:
             programs.unit(name)
         marks.append(time.process_time())

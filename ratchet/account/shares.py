@@ -112,7 +112,13 @@ class Shares:
     """What is known of one listing without running it."""
 
     def __init__(
-        self, listing: Listing, blocks: Sequence[tuple[int, int]], *, compiler: str, elsewhere: Place | None
+        self,
+        listing: Listing,
+        blocks: Sequence[tuple[int, int]],
+        *,
+        compiler: str,
+        elsewhere: Place | None,
+        delay_slots: int,
     ) -> None:
         """Reads a listing once.
 
@@ -121,6 +127,7 @@ class Shares:
             blocks: first and last address (exclusive) of its basic blocks.
             compiler: version, for messages.
             elsewhere: where all of it belongs, for what is no kernel.
+            delay_slots: bundles behind a branch that always execute.
 
         Raises:
             Refusal: SCHEDULE_UNKNOWN for an opcode whose unit is not known.
@@ -159,7 +166,7 @@ class Shares:
             if bundle and not sharers:
                 sharers = [self._cell(place, Activity.ISSUE, "SALU") for place in self.where[address]]
             shared += [(address, cell, len(sharers)) for cell in sharers]
-        for stall in stalls(bundles, blocks, self.where):
+        for stall in stalls(bundles, blocks, self.where, delay_slots):
             cells = [self._cell(place, Activity.STALL, unit) for place, unit in stall.blamed]
             shared += [(a, cell, len(cells)) for a in range(stall.start, stall.end) for cell in cells]
         self._shared = np.array(shared, np.int64).reshape(-1, 3)

@@ -16,7 +16,6 @@ from ratchet.account.lines import Where
 from ratchet.chips.units import named_unit, slots
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Bundle
-from ratchet.machine.translate import DELAY_SLOTS
 from ratchet.values.place import Code, Place
 
 UNKNOWN = "?"
@@ -50,6 +49,7 @@ def stalls(
     bundles: Sequence[Bundle],
     blocks: Sequence[tuple[int, int]],
     where: list[list[Place]],
+    delay_slots: int,
 ) -> list[Stall]:
     """Every run of empty bundles and who is blamed for it.
 
@@ -57,6 +57,7 @@ def stalls(
         bundles: the listing.
         blocks: first and last address (exclusive) of the basic blocks: distances across branches mean nothing.
         where: of :func:`places`.
+        delay_slots: bundles behind a branch that always execute.
     """
     history = _History()
     for first, last in blocks:
@@ -70,7 +71,8 @@ def stalls(
             and history.shortest[pair][1] >= _EVIDENCE
             and distance > end - start
         ]
-        blamed.append(Stall(start, end, _blamed(bundles, where, start, end if end < last else None, bound)))
+        blame = _branch(bundles, where, start, end if end < last else None, delay_slots)
+        blamed.append(Stall(start, end, blame or _blamed(bundles, where, end if end < last else None, bound)))
     return blamed
 
 
@@ -213,19 +215,25 @@ def _products(bundles: Sequence[Bundle], first: int, last: int) -> dict[Where, W
     return product_of
 
 
-def _blamed(
-    bundles: Sequence[Bundle],
-    where: list[list[Place]],
-    start: int,
-    next_bundle: int | None,
-    bound: list[tuple[int, int, tuple[int, int]]],
+def _branch(
+    bundles: Sequence[Bundle], where: list[list[Place]], start: int, next_bundle: int | None, delay_slots: int
 ) -> tuple[tuple[Place, str], ...]:
-    """Who is blamed for the empty bundles from ``start`` on; ``bound`` are distance, evidence and the earlier one."""
-    for back in range(1, DELAY_SLOTS + 1):
-        if start >= back and (next_bundle is None or next_bundle <= start - back + DELAY_SLOTS + 1):
+    """The branch in whose delay slots the empty bundles from ``start`` on are; nothing if they are in none."""
+    for back in range(1, delay_slots + 1):
+        if start >= back and (next_bundle is None or next_bundle <= start - back + delay_slots + 1):
             for number, instruction in enumerate(bundles[start - back]):
                 if instruction.opcode == "sbr.rel":
                     return ((where[start - back][number], BRANCH),)
+    return ()
+
+
+def _blamed(
+    bundles: Sequence[Bundle],
+    where: list[list[Place]],
+    next_bundle: int | None,
+    bound: list[tuple[int, int, tuple[int, int]]],
+) -> tuple[tuple[Place, str], ...]:
+    """Who is blamed for empty bundles before ``next_bundle``; ``bound`` are distance, evidence and the earlier one."""
     if next_bundle is None:
         return ((Code.PIPELINE, UNKNOWN),)
     if bound:

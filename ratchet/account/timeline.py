@@ -28,6 +28,7 @@ def shares_of(record: Record, *, compiler: str) -> dict[str, Shares]:
             [(block.start, block.end) for block in translated.blocks],
             compiler=compiler,
             elsewhere=place_of_listing(record, name),
+            delay_slots=translated.delay_slots,
         )
         for name, (translated, _) in record.units.items()
     }

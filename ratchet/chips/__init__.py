@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ratchet.chips.constants import Constants, constants_named
 from ratchet.chips.links import Ici, ici_of
+from ratchet.chips.sparse import SparseCores, sparse_cores_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,8 @@ class Chip:
     """TensorCores that one program runs on; they share bandwidth and peak."""
     mxu_per_core: int
     mxu_size: int
+    branch_delay_slots: int = 4
+    """Bundles behind a branch that always execute."""
 
     def peak_flops(self, kind: str) -> float:
         """FLOPs per second of products of ``kind``, as ``ratchet.candidate.work.Work`` names them.
@@ -70,6 +73,11 @@ class Chip:
     def ici(self) -> Ici:
         """The links of the smallest slice. Raises Refusal USAGE for a chip whose links are not described."""
         return ici_of(self.name)
+
+    @property
+    def sparse_cores(self) -> SparseCores:
+        """Those beside its TensorCore. Raises Refusal SCHEDULE_UNKNOWN for a chip whose own are not described."""
+        return sparse_cores_of(self.name)
 
 
 _PASSES = {  # of the bf16 unit; float32 at HIGH and HIGHEST is three products of two parts, six of three
@@ -178,6 +186,7 @@ TPU7X = Chip(
     cores=1,  # [tpu_info] of the device
     mxu_per_core=2,  # [tpu_info]
     mxu_size=256,  # [tpu_info]
+    branch_delay_slots=6,  # [compiler] as far as it fills them with code of the way that falls through; v6e: 4
 )
 
 CHIPS: dict[str, Chip] = {chip.name: chip for chip in (V5E, V5P, V4, V6E, TPU7X)}

@@ -31,7 +31,7 @@ CAPACITY = {
 # bf16 operand holds 16 rows, an f32 one 8, an s8 one 32 at twice the rate; `lmr` feeds half a bf16 operand.
 _MXU_CYCLES = {"bf16": 16, "f32": 8, "s8": 16, "u8": 16, "lmr": 8}
 
-_WIDE_MXU_CYCLES = {"bf16": 8}
+_WIDE_MXU_CYCLES = {"bf16": 8, "f32": 4}
 """The same for 256-wide units, whose products name the row they begin at (`mubr`); v6e and v7x, one program each."""
 
 # First component of the opcode -> slot class, for what is not plain vector arithmetic.
@@ -76,6 +76,8 @@ _SCALAR_SIDE = {
     "vdelay": ("VLOAD",),
     "vsyncadd": ("VLOAD",),
     "vsyncadd.remote": ("VLOAD",),
+    "vsyncset": ("VLOAD",),
+    "vsyncset.remote": ("VLOAD",),
     "vsyncpa": ("VLOAD",),
     "vsyncmov": ("VLOAD",),
     "vwait.ge": ("VLOAD",),

@@ -28,7 +28,8 @@ MOST_DELAY = 1 << 20
 
 _RECORD = re.compile(r"^ *(0x[0-9a-f]+|0) [A-Z, ]*:(?: >+)?\s+\{(.*)\}([^{}]*)$")
 _HEADER_END = "= control target key end"
-_INSTRUCTION = re.compile(r"%([a-z]*\d+)(?:_([a-z]+\d+))? = ([a-z][\w.\-]*)(?: |$)")
+_INSTRUCTION = re.compile(r"%([a-z]*\d+)(?:_([a-z]+\d+))? = ([a-z][\w.\-]*)(?:\[\d+\](\.[\w.\-]+))?(?: |$)")
+"""A value, its register, and the opcode, within which there may be the place of a matrix unit's result (``mrb[3]``)."""
 _Refuse = Callable[[str], Exception]
 
 NO_SPACE = "inlined_call_operand.<no memory space>"
@@ -134,7 +135,8 @@ class _Reader:
         match = _INSTRUCTION.match(text)
         if match is None:
             raise self._refuse(f"bundle {address}: {text[:80]!r} does not read as an instruction")
-        makes, register, opcode = match.groups()
+        makes, register, opcode, unit = match.groups()
+        opcode += unit or ""
         pieces = REGISTER.split(text[match.end() :])
         literals = (opcode, *pieces[::3])
         form = self._forms.get(literals) or self._read_form(literals, address)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from ratchet.values.place import Window
 from ratchet.values.status import Refusal, Status
 
+PARAMETERS = "param 0 ptr location"
+"""The role of the word that points to the first parameter; those of the others are below it."""
 ROLES = (
     "rng seed",
     "chip ID",
@@ -22,11 +24,21 @@ ROLES = (
     "reloc base",
     "output ptr",
     "device assignment ptr",
+    PARAMETERS,
 )
 """What the runtime keeps at fixed addresses, by the end of an allocation's tag."""
 
+PASSED_ON = "passed on"
+"""The role of words that a program only copies into the descriptors of its SparseCores."""
+_BLOCK_TAGS = ("tc reservation", "tc block word", "tc stack size ptr", "tc reserved smem")
+"""Ends of tags of words of the runtime that a program with SparseCores copies, whatever else they are."""
+_IN_BLOCK = {0xFFF80: "rng seed", 0xFFF90: "output ptr", 0xFFFE8: "run id low location"}
+"""Roles of those that the program uses itself, by address: where v6e has them under their own tags."""
+
 NULL = "null"
 """The role of the null pointer, which shares its address with another role."""
+SPARSE_CORE_DONE = "SparseCore done"
+"""Begin of the role of a sync flag that says that a SparseCore's program is over; its number follows."""
 CONSTANT = "constant"
 """The role of a piece of HBM that holds a constant which the compiler made."""
 
@@ -41,6 +53,7 @@ _ALLOCATION = re.compile(
 _ANY_ALLOCATION = re.compile(r"(?m)^ *#allocation\w+ \[")
 _RANGE = re.compile(r"(?m)^ *\$region0:[^$]*?// region range: \[0, (\d+)\)")
 _WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d+)")
+_SPARSE_CORE = re.compile(r"- SC (\d+) program completion sync flag")
 _STARTED = re.compile(r"^output of ([^@]*?)-start([^@]*)(?:@|$)")
 
 
@@ -58,7 +71,7 @@ class Allocation:
     tag: str
     """What the compiler made it for; for messages only."""
     role: str = ""
-    """One of :data:`ROLES`, :data:`NULL`, :data:`CONSTANT` or ``""``."""
+    """One of :data:`ROLES`, or one of the constants beside them (a number behind the last); ``""`` for none."""
     window: Window | None = None
     """Which window of a kernel it holds, if any."""
     awaited_op: str = ""
@@ -103,6 +116,10 @@ def _read(name: str, space: str, size: int, offset: int | None, flags: str, tag:
     fixed, role = "fixed_abs" in flags, ""
     if space == "smem" and fixed:
         role = NULL if " null" in tag else next((role for role in ROLES if tag.endswith(role)), "")
+        if tag.endswith(_BLOCK_TAGS):
+            role = _IN_BLOCK.get(offset or 0, PASSED_ON)
+    elif space == "sflag" and fixed and (over := _SPARSE_CORE.search(tag)):
+        role = f"{SPARSE_CORE_DONE} {over[1]}"
     elif space == "hbm" and tag in CONSTANT_TAGS:
         role = CONSTANT
     return Allocation(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ratchet.dump.listing import Listing
-from ratchet.dump.outline import NULL, Allocation
+from ratchet.dump.outline import NULL, PASSED_ON, SPARSE_CORE_DONE, Allocation
 
 UNIT_BYTES = {"smem": 4, "sflag": 4, "vmem": 512, "hbm": 512, "cmem": 512}
 """Bytes per address step, by memory space."""
@@ -34,6 +34,7 @@ START_UP: dict[str, int | None] = {
     "spec success addr": 0,  # nothing was prefetched for this program by the one before it
     "reloc base": 0,  # added to addresses of constants in HBM, which here are absolute
     "output ptr": None,  # address of the outputs, set by the machine
+    PASSED_ON: 0,  # only copied into descriptors
 }
 """What the runtime stores at fixed scalar addresses before it starts a program, by the role of the allocation."""
 
@@ -45,6 +46,8 @@ class Addresses:
         self._next = {**_FIRST, "hbm": first_hbm}
         self._flags: list[tuple[int, int, str, Allocation]] = []
         self.fixed_smem: dict[int, Allocation] = {}
+        self.sparse_core_flags: dict[int, int] = {}
+        """Per SparseCore, the sync flag that says that a program of its is over."""
 
     def add(self, listing: Listing) -> dict[str, int]:
         """Address per allocation name of ``listing``, in units of its space."""
@@ -61,6 +64,8 @@ class Addresses:
                 address = self._next[allocation.space]
                 self._next[allocation.space] += -(-allocation.size_bytes // unit)
             addresses[allocation.name] = address
+            if allocation.role.startswith(SPARSE_CORE_DONE):
+                self.sparse_core_flags[int(allocation.role.removeprefix(SPARSE_CORE_DONE))] = address
             if allocation.space == "sflag":
                 size = max(1, allocation.size_bytes // unit)
                 self._flags.append((address, address + size, listing.file, allocation))

@@ -107,6 +107,10 @@ class DmaEngine:
         else:
             pending.append((time, amount, remote))
 
+    def later(self, now: int, cycles: int, flag: int, amount: int) -> None:
+        """``flag`` will move by ``amount`` in ``cycles``: a unit beside the TensorCore moves it."""
+        self.arrive(now + cycles, flag, amount, remote=False)
+
     def read_for_another(self, now: int, granules: int) -> tuple[float, float]:
         """Reads HBM for a copy to another chip; returns when its first bytes can be had and when its last."""
         self.read_granules += granules

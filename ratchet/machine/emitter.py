@@ -19,7 +19,12 @@ from ratchet.dump.listing import ARGUMENT, Bundle
 NO_EFFECT = frozenset({"compiler-scheduling-barrier", "vtrace", "vsettm", "sfence", "cfence"})
 """Fences, and marks for the hardware's trace unit."""
 
-ALIASES = frozenset({"sphi", "pphi", "int_to_ptr.hbm", "int_to_ptr.vmem", "int_to_ptr.smem", "int_to_ptr.sflag"})
+ALIASES = frozenset(
+    {
+        *("sphi", "pphi", "int_to_ptr.hbm", "int_to_ptr.vmem", "int_to_ptr.smem", "int_to_ptr.sflag"),
+        "int_to_ptr.sparse_core_sequencer_sflag",
+    }
+)
 """Nothing happens where source and destination share a register; into another one, the pointers are moves."""
 
 _POINTERS = {
@@ -90,9 +95,10 @@ class Emitter:
         self,
         bundles: Sequence[Bundle],
         addresses: Mapping[str, int],
+        spaces: Mapping[str, str],
         rules: Mapping[str, Callable[[Emitter], None]],
     ) -> None:
-        """``addresses`` are those of the allocations, in units of their memory."""
+        """``addresses`` are those of the allocations, in units of their memory; ``spaces`` those memories."""
         self.maybe: set[str] = set()
         """Registers that some instruction writes under a predicate: they may be read without ever being written."""
         self.pointers: dict[str, str] = {}
@@ -119,6 +125,8 @@ class Emitter:
         for instruction in (i for bundle in bundles for i in bundle):
             if instruction.opcode in _POINTERS:
                 self.pointers[instruction.makes] = _POINTERS[instruction.opcode]
+            elif instruction.opcode == "smov" and len(instruction.form.allocations) == 1:
+                self.pointers[instruction.makes] = spaces.get(instruction.form.allocations[0], "")
             elif instruction.opcode == "vpush" and instruction.form.predicate is None:
                 self._pushed.update(instruction.reads)
         # If one of them is loaded and pushed as it is, then what overwrites it has to be followed too.

@@ -6,12 +6,15 @@ DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Rec
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 
 from ratchet.chips import Chip
 from ratchet.dump.files import TOP
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import MOST_DELAY
+from ratchet.dump.outline import PARAMETERS
 from ratchet.machine.addresses import GRANULES_PER_ADDRESS
 from ratchet.machine.arithmetic import Arithmetic
 from ratchet.machine.assertions import meaning
@@ -22,6 +25,7 @@ from ratchet.machine.known import WORDS_PER_GRANULE, KnownMemory
 from ratchet.machine.peers import GeneralDma, Peers
 from ratchet.machine.programs import Programs, Unit
 from ratchet.machine.record import OpRun, Record
+from ratchet.machine.sparse_cores import SparseCoreError, SparseCoreUnits
 from ratchet.machine.unknown import UndecidedBranch, Unknown, UnknownSteers
 from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Refusal, Status
@@ -69,6 +73,8 @@ class Machine(Arithmetic):
         self.unwritten = Unknown("a register that nothing wrote on this path")
         self.engine = DmaEngine(chip, chip.constants, self._deadlock)
         """DMA queues and sync flags."""
+        self.sparse = SparseCoreUnits(chip, programs.hlo, self.engine)
+        """The SparseCores that the program hands work to."""
         self.known = KnownMemory()
         """What is known of HBM and VMEM."""
         self.calls: list[tuple[str, tuple[object, ...]]] = []
@@ -117,9 +123,18 @@ class Machine(Arithmetic):
                 value = self._addresses.start_up_value(allocation, self._inputs.output, self._peers.start_up)
                 if value is not None:
                     self.smem.setdefault(address, value)
+            self._place_parameters()
             if name == TOP:
+                self.sparse.done_flags = self._addresses.sparse_core_flags
                 self._peers.begin(unit)
         return unit
+
+    def _place_parameters(self) -> None:
+        """Pointers to the parameters, which the runtime keeps downwards from that of the first."""
+        for address, allocation in self._addresses.fixed_smem.items():
+            if allocation.role == PARAMETERS:
+                for number, where in enumerate(self._inputs.parameters):
+                    self.smem.setdefault(address - number, where)
 
     def _run_unit(self, unit: Unit, now: int, arguments: tuple[object, ...]) -> int:
         address_of = unit.translated.address_of
@@ -283,6 +298,10 @@ class Machine(Arithmetic):
         copy = GeneralDma(now, source, start, target, stop, granules, flag, source_flag, overrides, address)
         if self._peers.general_dma(copy):
             return
+        if target == "hbm" and not overrides and self.sparse.named_by_copy(flag):
+            with self._sparse_core(address):
+                self.sparse.hand_over(now, flag, source_flag, granules, self._addresses.awaited_op(flag >> 16))
+            return
         self.dma(now, source, start, target, stop, granules, flag, "unknown", address)
         if source_flag & _FLAG:
             raise self.refuse(address, "a general DMA that signals its source")
@@ -358,8 +377,26 @@ class Machine(Arithmetic):
         self.engine.set(now, flag, value)
 
     def signal(self, now: int, word: int, amount: int, address: int) -> None:
-        """Adds to a sync flag of another chip."""
+        """Adds to a sync flag of another chip, or of a SparseCore."""
+        if self._addresses.sparse_core_flags and self.sparse.named(word):
+            with self._sparse_core(address):
+                self.sparse.signal(now, word, amount)
+            return
         self._peers.signal(now, word, amount, address)
+
+    def reset(self, word: int, value: int, address: int) -> None:
+        """Sets a sync flag of a SparseCore."""
+        if not self.sparse.named(word):
+            raise self.refuse(address, f"a flag of another unit, {word:#x}, is set")
+        with self._sparse_core(address):
+            self.sparse.reset(word, value)
+
+    @contextlib.contextmanager
+    def _sparse_core(self, address: int) -> Iterator[None]:
+        try:
+            yield
+        except SparseCoreError as error:
+            raise self.refuse(address, str(error)) from None
 
     def flag_value(self, now: int, flag: int) -> int:
         """What a sync flag holds."""

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ratchet.chips import Chip
 from ratchet.dump.files import Dumps
 from ratchet.dump.hlo import HloModule
 from ratchet.dump.listing import Listing
@@ -31,10 +32,11 @@ class Unit:
 class Programs:
     """Translates listings on demand. All chips of a slice run the same code at the same addresses."""
 
-    def __init__(self, dumps: Dumps, hlo: HloModule, compiler: str) -> None:
+    def __init__(self, dumps: Dumps, hlo: HloModule, compiler: str, chip: Chip) -> None:
         self._dumps = dumps
         self.hlo = hlo
         self.compiler = compiler
+        self._chip = chip
         self._units: dict[str, Unit] = {}
         self.addresses = Addresses(Inputs(hlo, {}, KnownMemory()).first_free)
 
@@ -55,7 +57,13 @@ class Programs:
 
     def _make(self, name: str, listing: Listing) -> Unit:
         addresses = self.addresses.add(listing)
-        translated = translate(listing, addresses=addresses, compiler=self.compiler, code_name=f"<schedule of {name}>")
+        translated = translate(
+            listing,
+            addresses=addresses,
+            compiler=self.compiler,
+            code_name=f"<schedule of {name}>",
+            delay_slots=self._chip.branch_delay_slots,
+        )
         operands = {}
         for instruction in itertools.chain.from_iterable(listing.bundles):
             argument = instruction.form.argument

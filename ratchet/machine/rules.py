@@ -98,6 +98,12 @@ def _signal(code: Emitter) -> None:
     code.effect(f"X.signal(T + {code.offset}, {flag}, {amount}, {code.address})")
 
 
+def _reset(code: Emitter) -> None:
+    """A flag of another unit is set."""
+    flag, value = code.operands(2)
+    code.effect(f"X.reset({flag}, {value}, {code.address})")
+
+
 def _read_flag(code: Emitter) -> None:
     (flag,) = code.operands(1)
     code.assign(f"X.flag_value(T + {code.offset}, {flag})", code.made("f"))
@@ -215,6 +221,8 @@ RULES: dict[str, Rule] = {
     "vsyncadd": partial(_flag, method="flag_add"),
     "vsyncpa": partial(_flag, method="flag_set"),
     "vsyncadd.remote": _signal,
+    "vsyncset": partial(_flag, method="flag_set"),
+    "vsyncset.remote": _reset,
     "vsyncmov": _read_flag,
     "vpop.sfrf": partial(_pop, letter="f"),
     "spop.sfrf": partial(_pop, letter="f"),

@@ -62,7 +62,7 @@ def run(
     given = scalar_inputs or [{}] * chips
     if len(given) != chips:
         raise Refusal(Status.USAGE, f"{len(given)} sets of inputs for a program on {chips} chips: give one for each.")
-    programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler)
+    programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler, chip)
     if chips == 1:
         once = partial(_run_alone, programs, chip, given[0])
     else:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ratchet.dump.files import TOP
-from ratchet.dump.listing import Listing
 from ratchet.dump.outline import CONSTANT
 from ratchet.machine.addresses import GRANULES_PER_ADDRESS, START_UP, UNIT_BYTES
 from ratchet.machine.interleaving import Interleaving
@@ -20,7 +19,7 @@ from ratchet.machine.known import WORDS_PER_GRANULE
 from ratchet.machine.links import Links
 from ratchet.machine.peers import Attached, GeneralDma
 from ratchet.machine.programs import Unit
-from ratchet.machine.translate import DELAY_SLOTS
+from ratchet.machine.translate import Translated
 from ratchet.machine.unknown import Unknown
 from ratchet.values.omission import Unmodelled
 
@@ -89,14 +88,14 @@ class SliceMember:
 
     def begin(self, top: Unit) -> None:
         """HBM as the runtime leaves it: the compiler's constants and the records of the launch."""
-        machine, listing = self.machine, top.translated.listing
+        machine, translated, listing = self.machine, top.translated, top.translated.listing
         machine.known.write("hbm", _DEVICE_TABLE * GRANULES_PER_ADDRESS, _row(self._shared.chip_ids))
         self._launch_waits = {
             address
             for address, bundle in enumerate(listing.bundles)
             if any(instruction.notes.waits_for_launch for instruction in bundle)
         }
-        self._launch_pushes = _pushes_of_launch_check(listing, self._launch_waits)
+        self._launch_pushes = _pushes_of_launch_check(translated, self._launch_waits)
         for allocation in listing.allocations.values():
             where = top.addresses.get(allocation.name, 0) * GRANULES_PER_ADDRESS
             if allocation.role == CONSTANT:
@@ -211,13 +210,13 @@ def _row(words: Sequence[int | None]) -> list[object]:
     return [*words, *[0] * (UNIT_BYTES["hbm"] // UNIT_BYTES["smem"] - len(words))]
 
 
-def _pushes_of_launch_check(listing: Listing, waits: set[int]) -> set[int]:
+def _pushes_of_launch_check(translated: Translated, waits: set[int]) -> set[int]:
     """Addresses at which a loop that begins with such a wait moves what it compared to the scalar side."""
-    addresses: set[int] = set()
+    listing, addresses = translated.listing, set[int]()
     for end, bundle in enumerate(listing.bundles):
         for branch in bundle:
             target = branch.form.target
             if target in waits and target <= end:
-                loop = range(target, end + DELAY_SLOTS + 1)
+                loop = range(target, end + translated.delay_slots + 1)
                 addresses.update(a for a in loop if any(i.opcode == "vpush" for i in listing.bundles[a]))
     return addresses

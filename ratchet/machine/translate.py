@@ -5,7 +5,7 @@ Vector instructions take their cycle with the bundle they are in and are counted
 
 Every basic block becomes straight Python over local variables named after the physical registers, so that reading
 a register that was never written is an ``UnboundLocalError``; one that is only written under a predicate is unknown
-until then. A branch has four delay slots that always execute; its predicate is latched at the branch.
+until then. A branch has delay slots that always execute; its predicate is latched at the branch.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from ratchet.dump.listing import Listing
 from ratchet.machine.emitter import Emitter, Event, Untranslatable
 from ratchet.machine.rules import RULES
 from ratchet.values.status import Refusal, Status
-
-DELAY_SLOTS = 4
 
 Run = Callable[[int, tuple[object, ...], object, list[int], list[int]], int]
 
@@ -54,6 +52,8 @@ class Translated:
     """Bundle address per line of the generated code, for messages."""
     loop_block: int | None
     """Index of the block that heads the pipeline loop over grid steps, if there is one."""
+    delay_slots: int
+    """Bundles behind a branch that always execute."""
 
     def fresh(self) -> Translated:
         """The same with all counts at zero."""
@@ -72,7 +72,9 @@ class Translated:
         return self.addresses[line - 1] if line else 0
 
 
-def translate(listing: Listing, *, addresses: Mapping[str, int], compiler: str, code_name: str) -> Translated:
+def translate(
+    listing: Listing, *, addresses: Mapping[str, int], compiler: str, code_name: str, delay_slots: int
+) -> Translated:
     """Translates one listing.
 
     Args:
@@ -80,23 +82,28 @@ def translate(listing: Listing, *, addresses: Mapping[str, int], compiler: str, 
         addresses: of each ``#allocation`` in its memory's unit (SMEM 4 B words, VMEM and HBM 512 B, sync flags 1).
         compiler: compiler version, for messages.
         code_name: name of the generated code in tracebacks.
+        delay_slots: bundles behind a branch that always execute.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN for an instruction or operand that is not known.
     """
-    return _Translator(listing, addresses, compiler, code_name).translate()
+    return _Translator(listing, addresses, compiler, code_name, delay_slots).translate()
 
 
 class _Translator:
-    def __init__(self, listing: Listing, addresses: Mapping[str, int], compiler: str, code_name: str) -> None:
+    def __init__(
+        self, listing: Listing, addresses: Mapping[str, int], compiler: str, code_name: str, delay_slots: int
+    ) -> None:
         self.listing = listing
         self.compiler = compiler
         self.code_name = code_name
+        self.delay_slots = delay_slots
         self.lines: list[str] = []
         self.addresses: list[int] = []
         self.address = 0
         self.loop_block: int | None = None
-        self.emitter = Emitter(listing.bundles, addresses, RULES)
+        spaces = {allocation.name: allocation.space for allocation in listing.allocations.values()}
+        self.emitter = Emitter(listing.bundles, addresses, spaces, RULES)
 
     def translate(self) -> Translated:
         bundles = self.listing.bundles
@@ -133,6 +140,7 @@ class _Translator:
             run=scope["run"],
             addresses=tuple(self.addresses),
             loop_block=self.loop_block,
+            delay_slots=self.delay_slots,
         )
 
     # --- control flow ---
@@ -142,7 +150,7 @@ class _Translator:
         leaders = {0}
         for address, target in branches.items():
             leaders.add(target)
-            leaders.add(min(address + DELAY_SLOTS + 1, end))
+            leaders.add(min(address + self.delay_slots + 1, end))
         # Where the compiler's loop header label is alone is a target too, so nothing more is needed.
         leaders.discard(end)
         ordered = sorted(leaders)
@@ -152,7 +160,7 @@ class _Translator:
             branch = next((a for a in range(start, stop) if a in branches), None)
             if branch is not None:
                 # Delay slots belong to the block even where another branch lands among them.
-                stop = min(branch + DELAY_SLOTS + 1, end)
+                stop = min(branch + self.delay_slots + 1, end)
                 inner = [a for a in range(branch + 1, stop) if a in branches]
                 if inner:
                     self.address = inner[0]

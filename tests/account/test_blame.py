@@ -158,7 +158,7 @@ bundles = st.lists(
 @given(bundles, st.integers(0, 10**6))
 def test_every_bundle_is_shared_out_exactly(bundles: list[tuple[Instruction, ...]], times: int) -> None:
     listing = Listing(file="f", bundles=bundles, allocations={})
-    shares = Shares(listing, [(0, len(bundles))], compiler="c", elsewhere=None)
+    shares = Shares(listing, [(0, len(bundles))], compiler="c", elsewhere=None, delay_slots=4)
     executed = shares.times([times])
     assert sum(shares.cycles(executed).values()) == times * len(bundles)
     occupying = [i for bundle in bundles for i in bundle if slots(i.opcode, spill=i.form.spill, moves=i.moves)]
@@ -170,7 +170,7 @@ def test_every_bundle_is_shared_out_exactly(bundles: list[tuple[Instruction, ...
 def test_the_rule_by_hand() -> None:
     both = (instruction("vadd.f32", 3), instruction("vmul.f32", 3), instruction("vld", 7), instruction("sphi", 9))
     listing = Listing(file="f", bundles=[both], allocations={})
-    found = Shares(listing, [(0, 1)], compiler="c", elsewhere=None).cycles(np.array([6]))
+    found = Shares(listing, [(0, 1)], compiler="c", elsewhere=None, delay_slots=4).cycles(np.array([6]))
     assert found == {Cell(at(3), Activity.ISSUE, "VALU"): 4, Cell(at(7), Activity.ISSUE, "VLOAD"): 2}
 
 
@@ -199,20 +199,20 @@ def reduction(gap: int, number: int) -> list[tuple[Instruction, ...]]:
 
 def test_an_empty_bundle_waits_for_what_is_used_as_early_as_can_be() -> None:
     bundles = [bundle for number in range(10, 14) for bundle in reduction(8, number)]
-    found = stalls(bundles, [(0, len(bundles))], places(bundles))
+    found = stalls(bundles, [(0, len(bundles))], places(bundles), 4)
     assert {stall.blamed for stall in found} == {((at(5), "XLU"),)}
 
 
 def test_a_distance_seen_once_proves_nothing() -> None:
     bundles = reduction(8, 10)
-    (stall,) = stalls(bundles, [(0, len(bundles))], places(bundles))
+    (stall,) = stalls(bundles, [(0, len(bundles))], places(bundles), 4)
     assert stall.blamed == ((at(6), UNKNOWN),)
 
 
 def test_unfilled_delay_slots_are_the_branchs() -> None:
     branch = instruction("sbr.rel", 4, "9", "target bundleno = 0 (0x0)")
     bundles = [(branch,), (), (), (), ()]
-    (stall,) = stalls(bundles, [(0, 5)], places(bundles))
+    (stall,) = stalls(bundles, [(0, 5)], places(bundles), 4)
     assert (stall.start, stall.end, stall.blamed) == (1, 5, ((at(4), BRANCH),))
 
 
@@ -233,7 +233,7 @@ def test_busy_units_agree_with_the_compilers_own_count(compiler: str, program: s
         (listing,) = folder.glob(f"{stem}-*-packed-bundles-post-ra.txt")
         (outline,) = folder.glob(f"{stem}-*-post-bundle-packing-post-ra.txt")
         parsed = parse(listing.read_text(), outline.read_text(), file=listing.name, compiler=compiler)
-        shares = Shares(parsed, [(0, len(parsed.bundles))], compiler=compiler, elsewhere=None)
+        shares = Shares(parsed, [(0, len(parsed.bundles))], compiler=compiler, elsewhere=None, delay_slots=4)
         products = "MATMUL" if "MATMUL" in columns else "MXU"
         for units, column, slack in ((shares.mxu, products, 1), (shares.xlu, "XLU", 9 / 8)):
             stated = int(rows[:, columns.index(column)].sum())

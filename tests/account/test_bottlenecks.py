@@ -147,7 +147,7 @@ def test_busy_matrix_units_are_the_compilers_bundle_by_bundle(dumps: Path) -> No
     (listing,) = path.parent.glob(f"{stem}-*-packed-bundles-post-ra.txt")
     (outline,) = path.parent.glob(f"{stem}-*-post-bundle-packing-post-ra.txt")
     parsed = parse(listing.read_text(), outline.read_text(), file=listing.name, compiler="installed")
-    shares = Shares(parsed, [(0, len(parsed.bundles))], compiler="installed", elsewhere=None)
+    shares = Shares(parsed, [(0, len(parsed.bundles))], compiler="installed", elsewhere=None, delay_slots=4)
     busy = np.zeros(len(parsed.bundles) + 64, np.int64)
     for address, unit in zip(*np.nonzero(shares.mxu), strict=True):
         busy[address + 1 : address + 1 + shares.mxu[address, unit]] += 1

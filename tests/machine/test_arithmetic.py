@@ -57,7 +57,7 @@ def computed(opcode: str, operands: list[str], **registers: object) -> object:
     """What the generated code of one instruction leaves in register 9."""
     dest = "%p9_p9" if opcode.startswith(("scmp", "sc.")) else "%s9_s9"
     instruction = read_instruction(f"{dest} = {opcode} {', '.join(operands)}")
-    lines, _ = Emitter([], {}, RULES).bundle((instruction,), 0, 0)
+    lines, _ = Emitter([], {}, {}, RULES).bundle((instruction,), 0, 0)
     scope: dict[str, object] = {"X": Arithmetic, **registers}
     exec("\n".join(lines), scope)
     return scope[dest[-2:]]

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 DATA = Path(__file__).resolve().parent.parent.parent / "data"
 DEFAULT_FILES = tuple(sorted(DATA.glob("*.csv")))
 
@@ -135,15 +137,16 @@ def _sweep(row: Mapping[str, str], number: str) -> Case:
 
 def _matmul(row: Mapping[str, str], number: str) -> Case:
     timer = "device" if row.get("timer", "").startswith("device") or row.get("trust") == "device" else "wall"
+    options = json.loads(row.get("options") or "{}")
     return Case(
         number=number,
         source=row["source"],
-        kernel=row["kernel"],
+        kernel=_product(row["kernel"], options),
         chip=row.get("chip") or "v5e",
         arrays=tuple(parse_array(row[name]) for name in ("lhs", "rhs") if row.get(name)),
         config=parse_config(row.get("config", "")),
-        group_sizes=tuple(int(n) for n in re.findall(r"\d+", row.get("group_sizes", ""))),
-        options=json.loads(row.get("options") or "{}"),
+        group_sizes=parse_group_sizes(row.get("group_sizes", "")),
+        options={"out": options["out"]} if options.get("out") else {},
         status=row.get("status") or "ok",
         measured_ms=float(row["ms"]) if row.get("ms") else None,
         timer=timer,
@@ -163,13 +166,36 @@ def _attention(row: Mapping[str, str], number: str) -> Case:
             "mask": json.loads(row.get("mask") or "{}"),
             "soft_cap": float(row["soft_cap"]) if row.get("soft_cap") else None,
             "precision": json.loads(row.get("precision") or "null"),
-        }
-        | ({"residuals": True} if row.get("residuals") == "True" else {}),
+            **({"residuals": True} if row.get("residuals") == "True" else {}),
+        },
         status=row.get("status") or "ok",
         measured_ms=float(row["ms"]) if row.get("ms") else None,
         timer="wall" if row.get("trust") == "wall" else "device",
         doubtful="doubtful" in row.get("trust", ""),
     )
+
+
+_PRODUCTS = {"[[1], [1]]": "gmm", "[[1], [2]]": "gmm_transpose_rhs(dlhs)", "[[0], [0]]": "tgmm(drhs)"}
+"""tokamax's names of its grouped products by the dimensions that are contracted."""
+
+
+def _product(kernel: str, options: Mapping[str, Any]) -> str:
+    """The kernel with the name of the grouped product that its options say, if they do."""
+    if "ragged_dot" not in kernel or "dims" not in options:
+        return kernel
+    if str(options["dims"]) not in _PRODUCTS or options.get("activation"):
+        raise ValueError(f"a ragged dot with options {options}")
+    return kernel.replace("ragged_dot", _PRODUCTS[str(options["dims"])])
+
+
+def parse_group_sizes(text: str) -> tuple[int, ...]:
+    """Reads ``3 0 9``, or ``{'num_groups': 4, 'total_size': 64}``: rows drawn evenly, as by tokamax's own sizes."""
+    drawn = re.fullmatch(r"\{'num_groups': (\d+), 'total_size': (\d+)\}", text.strip())
+    if drawn is None:
+        return tuple(int(number) for number in re.findall(r"\d+", text))
+    groups, rows = map(int, drawn.groups())
+    members = np.random.default_rng(0).choice(groups, (rows,), replace=True)
+    return tuple(np.bincount(members, minlength=groups).tolist())
 
 
 def parse_array(text: str) -> Array:

@@ -31,9 +31,8 @@ def build(case: Case) -> Built:
     extra: dict[str, Any] = {}
     if case.config.get("combine_scopes", "False") == "True":
         extra["combine_scopes"] = True
-    config = op.Config(
-        tile_m=tiles[0], tile_k=tiles[1], tile_n=tiles[2], input_buffer_count=int(case.config.get("bufs", "2")), **extra
-    )
+    buffers = int(case.config.get("input_buffer_count") or case.config.get("bufs", "2"))
+    config = op.Config(tile_m=tiles[0], tile_k=tiles[1], tile_n=tiles[2], input_buffer_count=buffers, **extra)
     transposed = "tgmm" in case.kernel
     numbers = (
         op.DRHS_RAGGED_DOT_DIM_NUMS
@@ -50,7 +49,13 @@ def build(case: Case) -> Built:
     ragged_dot = AheadOfTime(config=config)
 
     def function(lhs: jax.Array, rhs: jax.Array, group_sizes: jax.Array) -> jax.Array:
-        return ragged_dot(lhs, rhs, group_sizes=group_sizes, ragged_dot_dimension_numbers=numbers)
+        return ragged_dot(
+            lhs,
+            rhs,
+            group_sizes=group_sizes,
+            ragged_dot_dimension_numbers=numbers,
+            preferred_element_type=case.options.get("out"),
+        )
 
     sizes = np.asarray(case.group_sizes, np.int32)
     (offsets, group_ids, tile_ids), count = backend.make_group_metadata(

@@ -23,7 +23,7 @@ from ratchet.machine.dma import DmaEngine
 from ratchet.machine.inputs import ScalarInputs
 from ratchet.values import Timeline
 
-_START, _WAIT, _ADD, _SET, _VALUE = range(5)
+_START, _WAIT, _ADD, _SET, _VALUE, _LATER = range(6)
 _SPACES = ("hbm", "vmem", "smem", "cmem")
 
 
@@ -58,6 +58,10 @@ class _Recorder(DmaEngine):
     def set(self, now: int, flag: int, value: int) -> None:
         self._note(_SET, now, value, 0, flag)
         super().set(now, flag, value)
+
+    def later(self, now: int, cycles: int, flag: int, amount: int) -> None:
+        self._note(_LATER, now, cycles, amount, flag)
+        super().later(now, cycles, flag, amount)
 
     def value(self, now: int, flag: int) -> int:
         self._note(_VALUE, now, 0, 0, flag)
@@ -94,6 +98,8 @@ class Tape:
                 memory.add(flag, a)
             elif kind == _SET:
                 memory.set(now, flag, a)
+            elif kind == _LATER:
+                memory.later(now, a, flag, b)
             else:
                 memory.value(now, flag)
         return now + self.tail_cycles, memory

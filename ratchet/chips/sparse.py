@@ -1,0 +1,43 @@
+"""The SparseCores beside a TensorCore, as far as its programs wait for them.
+
+XLA lets them copy an array into another layout while or after the TensorCore works. Their programs are in no dump:
+what a copy of theirs takes is two constants per chip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ratchet.values.status import Refusal, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseCores:
+    """Those that one device's programs use."""
+
+    count: int
+    bytes_per_s: float
+    """What all together copy into another layout, bytes read plus bytes written."""
+    start_s: float
+    """From the signal to start until the signal that a program is over, beyond the time of its bytes."""
+    source: str
+
+
+_KNOWN = {
+    "tpu7x": SparseCores(
+        count=2,
+        bytes_per_s=1500e9,
+        start_s=2e-6,
+        source="assumed",
+    )
+}
+
+
+def sparse_cores_of(name: str) -> SparseCores:
+    """The SparseCores of a chip. Raises Refusal SCHEDULE_UNKNOWN for a chip whose own are not described."""
+    if name not in _KNOWN:
+        raise Refusal(
+            Status.SCHEDULE_UNKNOWN,
+            f"the program uses SparseCores, which are not described for {name}; described: {', '.join(_KNOWN)}.",
+        )
+    return _KNOWN[name]

@@ -1,0 +1,109 @@
+"""The SparseCores as the program of a TensorCore sees them: it hands them descriptors, starts them, waits for them.
+
+The protocol (libtpu 0.0.42.1, tpu7x): the TensorCore copies a descriptor into a queue in HBM. It adds 1 to the flag
+``GO`` of each SparseCore, which then runs the program of its next descriptor and adds 1 to its completion flag on the
+TensorCore. The descriptor of an operation of the HLO is copied with a flag that the operation waits for; those of
+start-up and of the end are copied with a flag of the TensorCore's own and announced on the flag ``AVAILABLE``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil
+
+from ratchet.chips import Chip
+from ratchet.dump.hlo import HloModule
+from ratchet.machine.dma import DmaEngine
+
+GO = 7053
+"""Flag of a SparseCore that starts its next program."""
+AVAILABLE = 7163
+"""Flag of a SparseCore that says that a descriptor is in its queue."""
+HEAD = 7162
+"""Flag of a SparseCore that says how far its queue has been read; only reset here."""
+
+_UNIT = 14
+_FLAG = (1 << _UNIT) - 1
+_FIRST_UNIT = 4
+"""Of a signal's word, the bits from 14 on: 2 and 3 are TensorCores, 4 and above the SparseCores."""
+_UNITS = 7
+
+_DUMMY = 0
+"""A flag that nobody waits for."""
+_PREPARED = "prepare_start_"
+
+
+class SparseCoreError(Exception):
+    """Something of the protocol that is not known; the text says what."""
+
+
+class SparseCoreUnits:
+    """The SparseCores of one device during one run."""
+
+    def __init__(self, chip: Chip, hlo: HloModule, engine: DmaEngine) -> None:
+        self._chip = chip
+        self._hlo = hlo
+        self._engine = engine
+        self._queues: dict[int, deque[str]] = {}
+        """Per SparseCore, the operations whose descriptors wait; ``""`` for start-up and end."""
+        self._free: dict[int, int] = {}
+        self.done_flags: dict[int, int] = {}
+        """Per SparseCore, the TensorCore's flag that says that a program is over."""
+
+    @staticmethod
+    def named(word: int) -> bool:
+        """Whether a signal's word names a SparseCore of this chip."""
+        return word >> _UNIT + 3 == 0 and (word >> _UNIT & _UNITS) >= _FIRST_UNIT
+
+    @staticmethod
+    def named_by_copy(flag: int) -> bool:
+        """Whether the flag of a copy is one of a SparseCore's."""
+        return (flag >> _UNIT - 1 & _UNITS) >= _FIRST_UNIT
+
+    def reset(self, word: int, value: int) -> None:
+        """A flag of a SparseCore is set. Raises SparseCoreError unless it is a known one set to 0."""
+        if value or word & _FLAG not in (GO, AVAILABLE, HEAD):
+            raise SparseCoreError(f"flag {word:#x} of a SparseCore set to {value}")
+
+    def hand_over(self, now: int, flag: int, source_flag: int, granules: int, awaited: str) -> None:
+        """A descriptor is copied into a SparseCore's queue.
+
+        Args:
+            now: cycle of issue.
+            flag: of the copy: 13 bits of flag and 3 of unit, and above them the flag that counts handed-over copies.
+            source_flag: the flag that counts copies read.
+            granules: of the descriptor.
+            awaited: the operation that waits for the counting flag.
+
+        Raises:
+            SparseCoreError: for an operation that the HLO does not have.
+        """
+        core = (flag >> _UNIT - 1 & _UNITS) - _FIRST_UNIT
+        op = awaited.removeprefix(_PREPARED)
+        if op not in self._hlo.ops:
+            raise SparseCoreError(f"a descriptor for {awaited!r}, which is no operation of the program")
+        done = self._engine.start(now, "smem", "hbm", granules, _DUMMY)
+        for counter in (flag >> 16, source_flag & _FLAG):
+            self._engine.later(now, ceil(done) - now, counter, 1)
+        self._queues.setdefault(core, deque()).append(op)
+
+    def signal(self, now: int, word: int, amount: int) -> None:
+        """A flag of a SparseCore is raised. Raises SparseCoreError for an unknown one, or one with nothing to start."""
+        core, flag = (word >> _UNIT & _UNITS) - _FIRST_UNIT, word & _FLAG
+        queue = self._queues.setdefault(core, deque())
+        if amount != 1 or flag not in (GO, AVAILABLE) or core not in self.done_flags:
+            raise SparseCoreError(f"a signal of {amount} to flag {flag} of SparseCore {core}")
+        if flag == AVAILABLE:
+            queue.append("")
+            return
+        if not queue:
+            raise SparseCoreError(f"SparseCore {core} is started without a descriptor")
+        begin = max(now, self._free.get(core, 0))
+        self._free[core] = end = begin + self._cycles(queue.popleft())
+        self._engine.later(now, end - now, self.done_flags[core], 1)
+
+    def _cycles(self, op: str) -> int:
+        sparse = self._chip.sparse_cores
+        done = self._hlo.ops.get(op)
+        moved = 2 * sum(array.padded_bytes for array in done.types) if done else 0
+        return ceil((sparse.start_s + moved / sparse.bytes_per_s) * self._chip.clock_hz)
