@@ -4,7 +4,7 @@
 
 ``collective us`` is the instruction's time on the chip that enters it last; ``whole us`` is the program, with the
 launch barrier before it (``launch us``) and the copies around the collective. ``floor us`` is what has to leave
-each chip over its two links of 45 GB/s. Nothing here was calibrated: the published figures beside it are for 8 chips
+each chip over its two links. Bandwidth and hop were fitted on other programs; the published figures are for 8 chips
 or more (the Scaling Book: sums of large arrays at about 87 GB/s, of 8 bytes in about 6 us).
 """
 

@@ -101,6 +101,11 @@ def shift_left(a: int, amount: int) -> int:
     return wrap(a << amount) if 0 <= amount < WIDTH else 0
 
 
+def shift_left_ones(a: int, amount: int) -> int:
+    """Ones move in from below. The compiler makes the mask of the first rows of a tile of it, from 0 (tpu7x)."""
+    return wrap((a + 1 << amount) - 1) if 0 <= amount < WIDTH else -1
+
+
 def shift_right_logical(a: int, amount: int) -> int:
     return wrap(unsigned(a) >> amount) if 0 <= amount < WIDTH else 0
 

@@ -68,9 +68,9 @@ def chip_rows() -> Rows:
             ("HBM that a program can have, GiB", V5E.hbm_bytes / 2**30, "compiler"),
             ("VMEM, MiB", V5E.vmem_bytes / 2**20, "vendor's library"),
             ("of which a kernel gets unasked, MiB", V5E.default_scoped_vmem_bytes / 2**20, "compiler"),
-            ("a link between chips, GB/s each way", links.link_bytes_per_s / 1e9, "literature, not calibrated"),
+            ("a link between chips, GB/s each way", links.link_bytes_per_s / 1e9, "fitted on two published programs"),
             ("ICI as advertised, GB/s", 400.0, "vendor: four links, both ways"),
-            ("a hop, us", links.hop_s * 1e6, "literature, not calibrated"),
+            ("a hop, us", links.hop_s * 1e6, "fitted on two published programs"),
         )
     ]
 

@@ -54,6 +54,7 @@ _ANY_ALLOCATION = re.compile(r"(?m)^ *#allocation\w+ \[")
 _RANGE = re.compile(r"(?m)^ *\$region0:[^$]*?// region range: \[0, (\d+)\)")
 _WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d+)")
 _SPARSE_CORE = re.compile(r"- SC (\d+) program completion sync flag")
+_PREPARED = re.compile(r"^output of prepare_start_([^@]*)@")
 _STARTED = re.compile(r"^output of ([^@]*?)-start([^@]*)(?:@|$)")
 
 
@@ -76,6 +77,8 @@ class Allocation:
     """Which window of a kernel it holds, if any."""
     awaited_op: str = ""
     """Of a sync flag: the HLO instruction (``copy-done.3``) that waits for it at the top level."""
+    prepared_op: str = ""
+    """Of a sync flag: the HLO instruction whose descriptors for the SparseCores it counts. Several may share one."""
 
 
 def parse_outline(outline: str, *, file: str, compiler: str) -> tuple[dict[str, Allocation], int]:
@@ -112,7 +115,7 @@ def parse_outline(outline: str, *, file: str, compiler: str) -> tuple[dict[str, 
 
 
 def _read(name: str, space: str, size: int, offset: int | None, flags: str, tag: str) -> Allocation:
-    window, started = _WINDOW.search(tag), _STARTED.search(tag)
+    window, started, prepared = _WINDOW.search(tag), _STARTED.search(tag), _PREPARED.search(tag)
     fixed, role = "fixed_abs" in flags, ""
     if space == "smem" and fixed:
         role = NULL if " null" in tag else next((role for role in ROLES if tag.endswith(role)), "")
@@ -131,5 +134,6 @@ def _read(name: str, space: str, size: int, offset: int | None, flags: str, tag:
         tag=tag,
         role=role,
         window=Window(kind=window[1], number=int(window[2])) if window else None,
-        awaited_op=f"{started[1]}-done{started[2]}" if started else "",
+        awaited_op=f"{started[1]}-done{started[2]}" if started and not prepared else "",
+        prepared_op=prepared[1] if prepared else "",
     )

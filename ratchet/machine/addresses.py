@@ -92,6 +92,11 @@ class Addresses:
         known = self.flag(number)
         return known[0].awaited_op if known else ""
 
+    def prepared_op(self, number: int) -> str:
+        """The op whose descriptors for the SparseCores a sync flag counts, or ``""``."""
+        known = self.flag(number)
+        return known[0].prepared_op if known else ""
+
     def start_up_value(self, allocation: Allocation, output: int, of_chip: Mapping[str, int]) -> int | None:
         """What the runtime stored there before the program started, or None if nothing is known.
 

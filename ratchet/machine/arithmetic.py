@@ -28,6 +28,7 @@ class Arithmetic:
     """Operations that Python has no expression for."""
 
     shift_left = lifted(scalar.shift_left)
+    shift_left_ones = lifted(scalar.shift_left_ones)
     shift_right_logical = lifted(scalar.shift_right_logical)
     shift_right_arithmetic = lifted(scalar.shift_right_arithmetic)
     minimum = lifted(min)

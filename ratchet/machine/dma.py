@@ -111,12 +111,10 @@ class DmaEngine:
         """``flag`` will move by ``amount`` in ``cycles``: a unit beside the TensorCore moves it."""
         self.arrive(now + cycles, flag, amount, remote=False)
 
-    def read_for_another(self, now: int, granules: int) -> tuple[float, float]:
-        """Reads HBM for a copy to another chip; returns when its first bytes can be had and when its last."""
+    def read_for_another(self, granules: int) -> None:
+        """Charges HBM for what a link reads. A link is many times slower, so the queue does not hold it up."""
         self.read_granules += granules
-        begin = max(self._hbm.free, now)
-        self._hbm.occupy(begin, granules * GRANULE_BYTES * self._hbm.cycles_per_byte)
-        return begin, self._hbm.free
+        self._hbm.occupy(self._hbm.free, granules * GRANULE_BYTES * self._hbm.cycles_per_byte)
 
     def written_by_another(self, granules: int) -> None:
         """Charges HBM for what another chip writes; the writer is not held up by this chip's own queue."""

@@ -63,6 +63,7 @@ for _name, _sign in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "
 
 SHIFTS: dict[str, tuple[str, str]] = {
     "sshll.u32": (_wrap("{0} << {1}"), "X.shift_left({0}, {1})"),
+    "sshllo.u32": (_wrap("({0} + 1 << {1}) - 1"), "X.shift_left_ones({0}, {1})"),
     "sshrl.u32": (_wrap(f"({{0}} & {_M}) >> {{1}}"), "X.shift_right_logical({0}, {1})"),
     "sshra.s32": ("{0} >> {1}", "X.shift_right_arithmetic({0}, {1})"),
 }

@@ -3,8 +3,7 @@
 Each link carries one direction and serves its messages first in, first out. A message to a chip that is no neighbour
 goes along the first axis, then along the second, and passes through: the second link begins one hop after the first.
 
-**Never calibrated.** No published timing resolves single messages, so these are the two numbers of the literature, and
-whatever a program spends on its links has no error that anybody measured.
+The two numbers are those of :mod:`ratchet.chips.links`: two published programs say what they are.
 """
 
 from __future__ import annotations

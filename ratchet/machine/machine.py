@@ -300,7 +300,7 @@ class Machine(Arithmetic):
             return
         if target == "hbm" and not overrides and self.sparse.named_by_copy(flag):
             with self._sparse_core(address):
-                self.sparse.hand_over(now, flag, source_flag, granules, self._addresses.awaited_op(flag >> 16))
+                self.sparse.hand_over(copy, self._addresses.prepared_op(flag >> 16))
             return
         self.dma(now, source, start, target, stop, granules, flag, "unknown", address)
         if source_flag & _FLAG:

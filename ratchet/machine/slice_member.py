@@ -2,7 +2,8 @@
 
 How the compiler names another chip (libtpu 0.0.42.1 and 0.0.51): a signal's operand is flag + (2 + core << 14) +
 (chip << 17); a copy's ``overrides`` are chip + (1 << 14), with 2 + core from bit 26 on or nothing there, and the
-flag it moves at the other end has 2 + core in the bits from 13 on. v5e has one core, number 0.
+flag it moves at the other end has 2 + core in the bits from 13 on. One that stays on its chip may have 2 + core alone.
+v5e has one core, number 0.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _FLAG_OF_SIGNAL = (1 << 14) - 1
 _CORE_0 = 2
 _TO_A_CHIP = (1, 1 + (_CORE_0 << 12))
 """What may be above the chip in a copy's overrides."""
+_TO_THIS_CORE = _CORE_0 << 26
+"""Overrides of a copy that names its own core and no chip: XLA's reductions fetch their operands so."""
 
 _DEVICE_TABLE = 1024
 """HBM address of the runtime's table of chips by place in the mesh: below all buffers."""
@@ -143,6 +146,9 @@ class SliceMember:
     def general_dma(self, dma: GeneralDma) -> bool:
         if not dma.overrides:
             return False
+        if dma.overrides == _TO_THIS_CORE and not dma.flag >> 13:
+            self._copy_here(dma, dma.flag)
+            return True
         if dma.overrides >> 14 not in _TO_A_CHIP or dma.flag >> 13 != _CORE_0:
             why = f"a copy with overrides {dma.overrides:#x} and flag {dma.flag:#x}, of unknown meaning"
             raise self.machine.refuse(dma.address, why)
@@ -150,26 +156,35 @@ class SliceMember:
         flag = dma.flag & _FLAG_OF_COPY
         self._shared.order.before(self.number, dma.now)
         if other is self:
-            done = self.machine.engine.start(dma.now, dma.source, dma.target, dma.granules, flag)
-            self.machine.engine.arrive(done, dma.source_flag, dma.granules, remote=False)
+            self._copy_here(dma, flag)
         else:
             self._copy(dma, other, flag)
-        if isinstance(dma.stop, int):
-            other._overwritten(dma.target, dma.stop, dma.granules, self.number)
-        else:
-            other.machine.forget(dma.target, dma.stop)
+            other._written(dma, self.number)
         return True
 
+    def _copy_here(self, dma: GeneralDma, flag: int) -> None:
+        """A copy that stays on this chip and signals its source too."""
+        done = self.machine.engine.start(dma.now, dma.source, dma.target, dma.granules, flag)
+        self.machine.engine.arrive(done, dma.source_flag, dma.granules, remote=False)
+        self._written(dma, self.number)
+
+    def _written(self, dma: GeneralDma, by: int) -> None:
+        """Forgets contents of this chip that a copy writes over."""
+        if isinstance(dma.stop, int):
+            self._overwritten(dma.target, dma.stop, dma.granules, by)
+        else:
+            self.machine.forget(dma.target, dma.stop)
+
     def _copy(self, dma: GeneralDma, other: SliceMember, flag: int) -> None:
-        engine, ready, whole = self.machine.engine, float(dma.now), float(dma.now)
+        engine = self.machine.engine
         if dma.source == "hbm":
-            ready, whole = engine.read_for_another(dma.now, dma.granules)
-        message = self._shared.links.send(dma.now, ready, self.number, other.number, dma.granules)
+            engine.read_for_another(dma.granules)
+        message = self._shared.links.send(dma.now, dma.now, self.number, other.number, dma.granules)
         late = engine.latency if "hbm" in (dma.source, dma.target) else 0.0
-        engine.arrive(max(message.left, whole), dma.source_flag, dma.granules, remote=True)
+        engine.arrive(message.left, dma.source_flag, dma.granules, remote=True)
         self._signalled.add(dma.source_flag)
         self._shared.own_copies.setdefault(dma.source_flag, set()).add(self.number)
-        self._deliver(other, max(message.arrival, whole) + late, flag, dma.granules)
+        self._deliver(other, message.arrival + late, flag, dma.granules)
         if dma.target == "hbm":
             other.machine.engine.written_by_another(dma.granules)
         self.sent_bytes += message.size_bytes

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from math import ceil
+from typing import NamedTuple
 
 from ratchet.chips import Chip
 from ratchet.dump.hlo import HloModule
 from ratchet.machine.dma import DmaEngine
+from ratchet.machine.peers import GeneralDma
 
 GO = 7053
 """Flag of a SparseCore that starts its next program."""
@@ -31,10 +33,26 @@ _UNITS = 7
 _DUMMY = 0
 """A flag that nobody waits for."""
 _PREPARED = "prepare_start_"
+_PREPARE = "PrepareAsyncCallStart"
+"""Target of the custom call that copies descriptors; its name is :data:`_PREPARED` and that of the operation."""
 
 
 class SparseCoreError(Exception):
     """Something of the protocol that is not known; the text says what."""
+
+
+class _Handing(NamedTuple):
+    """The operation whose descriptors are being handed over from one bundle, one to each SparseCore in it."""
+
+    op: str
+    address: int
+    cores: set[int]
+
+
+def _prepared(hlo: HloModule) -> list[str]:
+    """Operations of the entry computation that the SparseCores run, in the order in which they are prepared."""
+    ops = hlo.by_computation.get(hlo.entry, ())
+    return [op.name.removeprefix(_PREPARED) for op in ops if op.target == _PREPARE]
 
 
 class SparseCoreUnits:
@@ -47,6 +65,8 @@ class SparseCoreUnits:
         self._queues: dict[int, deque[str]] = {}
         """Per SparseCore, the operations whose descriptors wait; ``""`` for start-up and end."""
         self._free: dict[int, int] = {}
+        self._prepared = iter(_prepared(hlo))
+        self._handing = _Handing("", -1, set())
         self.done_flags: dict[int, int] = {}
         """Per SparseCore, the TensorCore's flag that says that a program is over."""
 
@@ -65,27 +85,28 @@ class SparseCoreUnits:
         if value or word & _FLAG not in (GO, AVAILABLE, HEAD):
             raise SparseCoreError(f"flag {word:#x} of a SparseCore set to {value}")
 
-    def hand_over(self, now: int, flag: int, source_flag: int, granules: int, awaited: str) -> None:
+    def hand_over(self, copy: GeneralDma, named: str) -> None:
         """A descriptor is copied into a SparseCore's queue.
 
         Args:
-            now: cycle of issue.
-            flag: of the copy: 13 bits of flag and 3 of unit, and above them the flag that counts handed-over copies.
-            source_flag: the flag that counts copies read.
-            granules: of the descriptor.
-            awaited: the operation that waits for the counting flag.
+            copy: its flag has 13 bits of flag, 3 of unit, and above them the flag that counts descriptors handed over;
+                its source's flag counts descriptors read.
+            named: the operation that the counting flag is named after.
 
         Raises:
             SparseCoreError: for an operation that the HLO does not have.
         """
-        core = (flag >> _UNIT - 1 & _UNITS) - _FIRST_UNIT
-        op = awaited.removeprefix(_PREPARED)
-        if op not in self._hlo.ops:
-            raise SparseCoreError(f"a descriptor for {awaited!r}, which is no operation of the program")
-        done = self._engine.start(now, "smem", "hbm", granules, _DUMMY)
-        for counter in (flag >> 16, source_flag & _FLAG):
-            self._engine.later(now, ceil(done) - now, counter, 1)
-        self._queues.setdefault(core, deque()).append(op)
+        core = (copy.flag >> _UNIT - 1 & _UNITS) - _FIRST_UNIT
+        queue = self._queues.setdefault(core, deque())
+        if copy.address != self._handing.address or core in self._handing.cores:
+            self._handing = _Handing(next(self._prepared, named), copy.address, set())
+        self._handing.cores.add(core)
+        if self._handing.op not in self._hlo.ops:
+            raise SparseCoreError(f"a descriptor for {self._handing.op!r}, which is no operation of the program")
+        queue.append(self._handing.op)
+        done = self._engine.start(copy.now, copy.source, copy.target, copy.granules, _DUMMY)
+        for counter in (copy.flag >> 16, copy.source_flag & _FLAG):
+            self._engine.later(copy.now, ceil(done) - copy.now, counter, 1)
 
     def signal(self, now: int, word: int, amount: int) -> None:
         """A flag of a SparseCore is raised. Raises SparseCoreError for an unknown one, or one with nothing to start."""
@@ -104,6 +125,5 @@ class SparseCoreUnits:
 
     def _cycles(self, op: str) -> int:
         sparse = self._chip.sparse_cores
-        done = self._hlo.ops.get(op)
-        moved = 2 * sum(array.padded_bytes for array in done.types) if done else 0
+        moved = sum(array.padded_bytes for array in self._hlo.ops[op].types if array.dtype != "token") if op else 0
         return ceil((sparse.start_s + moved / sparse.bytes_per_s) * self._chip.clock_hz)

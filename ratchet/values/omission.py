@@ -48,7 +48,7 @@ class UndecidedBranches:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkModel:
-    """The links between chips, whose two numbers are the literature's and were never calibrated."""
+    """The links between chips, whose two numbers were fitted on two published programs only."""
 
     kind: ClassVar = "link model"
     link_bytes_per_s: float

@@ -215,8 +215,9 @@ def _omission(omission: Omission, timeline: Timeline) -> str:
             )
         case LinkModel():
             return (
-                f"speed and latency of the links between chips: {omission.link_bytes_per_s / 1e9:g} GB/s per link and "
-                f"direction and {omission.hop_s * 1e6:g} us per hop are published figures, not calibrated"
+                "speed and latency of the links between chips beyond "
+                f"{omission.link_bytes_per_s / 1e9:g} GB/s per link and direction and {omission.hop_s * 1e6:g} us per "
+                "hop, which were fitted on two published programs"
             )
         case OpenSemaphore():
             return f"semaphore between chips that does not end at 0: {clean(omission.name)} at {omission.value}"

@@ -30,6 +30,7 @@ DEFINED: dict[str, Callable[..., object]] = {
     "smulhi.u32": scalar.multiply_high,
     "sc.u32": scalar.carry,
     "sshll.u32": scalar.shift_left,
+    "sshllo.u32": scalar.shift_left_ones,
     "sshrl.u32": scalar.shift_right_logical,
     "sshra.s32": scalar.shift_right_arithmetic,
     "smin.u32": scalar.minimum_unsigned,

@@ -57,8 +57,8 @@ def test_every_omission_has_its_sentence() -> None:
         "instruction fetches of flash: 30000 bundles is a very long program",
         "measured speed of DMAs between on-chip memories (512 bytes here): bandwidth and latency are assumed",
         "branches on computed values: taking all or none of them makes 1 ms and 2 ms, the slower is reported",
-        "speed and latency of the links between chips: 45 GB/s per link and direction and 1 us per hop are published "
-        "figures, not calibrated",
+        "speed and latency of the links between chips beyond 45 GB/s per link and direction and 1 us per hop, which "
+        "were fitted on two published programs",
         "semaphore between chips that does not end at 0: #allocation3 of k.txt at 2",
     ]
 
