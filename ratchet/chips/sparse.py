@@ -20,6 +20,8 @@ class SparseCores:
     """What all together copy into another layout, bytes read plus bytes written."""
     start_s: float
     """From the signal to start until the signal that a program is over, beyond the time of its bytes."""
+    go_flag: int
+    """Flag of a SparseCore that starts its next program, as libtpu 0.0.42.1 writes it."""
     source: str
 
 
@@ -28,9 +30,17 @@ _KNOWN = {
         count=2,
         bytes_per_s=1900e9,
         start_s=10e-6,
-        source="fitted beside the clock on 14 published timings of attention and grouped matmul (tokamax); "
+        go_flag=7053,
+        source="fitted beside the clock on 11 published timings of attention and grouped matmul (tokamax); "
         "1300 to 2500 GB/s and 0 to 30 us fit about as well",
-    )
+    ),
+    "v5p": SparseCores(
+        count=4,
+        bytes_per_s=1900e9,
+        start_s=10e-6,
+        go_flag=7043,
+        source="assumed: those of tpu7x",
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """The SparseCores as the program of a TensorCore sees them: it hands them descriptors, starts them, waits for them.
 
-The protocol (libtpu 0.0.42.1, tpu7x): the TensorCore copies a descriptor into a queue in HBM. It adds 1 to the flag
-``GO`` of each SparseCore, which then runs the program of its next descriptor and adds 1 to its completion flag on the
+The protocol (libtpu 0.0.42.1, tpu7x and v5p): the TensorCore copies a descriptor into a queue in HBM. It adds 1 to the
+go flag of each SparseCore, which then runs the program of its next descriptor and adds 1 to its completion flag on the
 TensorCore. The descriptor of an operation of the HLO is copied with a flag that the operation waits for; those of
 start-up and of the end are copied with a flag of the TensorCore's own and announced on the flag ``AVAILABLE``.
 """
@@ -17,8 +17,6 @@ from ratchet.dump.hlo import HloModule
 from ratchet.machine.dma import DmaEngine
 from ratchet.machine.peers import GeneralDma
 
-GO = 7053
-"""Flag of a SparseCore that starts its next program."""
 AVAILABLE = 7163
 """Flag of a SparseCore that says that a descriptor is in its queue."""
 HEAD = 7162
@@ -82,7 +80,7 @@ class SparseCoreUnits:
 
     def reset(self, word: int, value: int) -> None:
         """A flag of a SparseCore is set. Raises SparseCoreError unless it is a known one set to 0."""
-        if value or word & _FLAG not in (GO, AVAILABLE, HEAD):
+        if value or word & _FLAG not in (self._chip.sparse_cores.go_flag, AVAILABLE, HEAD):
             raise SparseCoreError(f"flag {word:#x} of a SparseCore set to {value}")
 
     def hand_over(self, copy: GeneralDma, named: str) -> None:
@@ -112,7 +110,7 @@ class SparseCoreUnits:
         """A flag of a SparseCore is raised. Raises SparseCoreError for an unknown one, or one with nothing to start."""
         core, flag = (word >> _UNIT & _UNITS) - _FIRST_UNIT, word & _FLAG
         queue = self._queues.setdefault(core, deque())
-        if amount != 1 or flag not in (GO, AVAILABLE) or core not in self.done_flags:
+        if amount != 1 or flag not in (self._chip.sparse_cores.go_flag, AVAILABLE) or core not in self.done_flags:
             raise SparseCoreError(f"a signal of {amount} to flag {flag} of SparseCore {core}")
         if flag == AVAILABLE:
             queue.append("")

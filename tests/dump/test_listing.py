@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ratchet.dump.instruction import Access, Address, Argument, Immediate, Operand, Predicate, Register, Source
 from ratchet.dump.listing import MOST_DELAY, parse, read_instruction
+from ratchet.dump.outline import PASSED_ON, SPARSE_CORE_DONE, parse_outline
 from ratchet.values.place import Window
 from ratchet.values.status import Refusal, Status
 
@@ -220,6 +221,26 @@ def test_what_cannot_be_is_refused_by_name(text: str, said: str) -> None:
 
 def test_vector_operands_may_stay_unread() -> None:
     assert read_instruction("%v1_v1 = vfoo.f32 @new ~form, %v2_v2").reads == ("v2",)
+
+
+def test_the_place_of_a_result_is_no_part_of_the_opcode() -> None:
+    instruction = read_instruction("%1 = vmatmul.mubr.bf16.gmra.mrb[12].mxu0 %v2_v2")
+    assert instruction.opcode == "vmatmul.mubr.bf16.gmra.mrb.mxu0"
+
+
+def test_words_that_a_program_passes_on_to_its_sparse_cores() -> None:
+    lines = [
+        "#allocation0 [shape = 'u32[]', space=smem, size = 0x4, offset = 0xfff90, fixed_abs, tag = 'tc block word']",
+        "#allocation1 [shape = 'u32[]', space=smem, size = 0x4, offset = 0xfff88, fixed_abs, tag = 'tc block word']",
+        "#allocation2 [shape = 's32[]', space=sflag, size = 0x4, offset = 0x3cb0, fixed_abs, "
+        "tag = 'x - SC 1 program completion sync flag ']",
+        "#allocation3 [shape = 's32[]', space=sflag, size = 0x4, tag = 'output of prepare_start_a-start.1@{}']",
+    ]
+    text = "\n".join([*lines, "$region0: #{main}  // region range: [0, 1)"])
+    allocations, _ = parse_outline(text, file="f", compiler="c")
+    assert [one.role for one in allocations.values()] == ["output ptr", PASSED_ON, f"{SPARSE_CORE_DONE} 1", ""]
+    assert allocations["#allocation3"].prepared_op == "a-start.1"
+    assert not allocations["#allocation3"].awaited_op
 
 
 def test_an_allocation_larger_than_any_memory_is_refused() -> None:
