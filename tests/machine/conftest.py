@@ -20,7 +20,7 @@ _VALUES = {
     "local_latency_cycles": 333,
 }
 _ENTRY = {**_VALUES, "source": "pinned", "checked": "never"}
-_PINNED = {"chips": {"v5e": _ENTRY, "v5p": _ENTRY}}
+_PINNED = {"chips": dict.fromkeys(("v5e", "v5p", "tpu7x"), _ENTRY)}
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ratchet.chips import TPU7X, V6E
-from ratchet.chips.constants import Constants
 from ratchet.dump.hlo import HloModule, HloOp
 from ratchet.dump.layout import ArrayType
 from ratchet.machine.dma import DmaEngine
@@ -13,10 +12,6 @@ from ratchet.machine.peers import GeneralDma
 from ratchet.machine.sparse_cores import AVAILABLE, SparseCoreError, SparseCoreUnits
 from ratchet.values.status import Refusal
 
-CONSTANTS = Constants(
-    hbm_efficiency=1.0, dma_latency_cycles=100.0, write_cost=1.0, local_bytes_per_cycle=32.0,
-    local_latency_cycles=50.0, source="a test", checked="never",
-)  # fmt: skip
 DONE, HANDED_OVER, READ = 3883, 51, 52
 GO = TPU7X.sparse_cores.go_flag
 UNIT = 4
@@ -35,7 +30,7 @@ def units() -> tuple[SparseCoreUnits, DmaEngine]:
     array = ArrayType(dtype="f32", shape=(ROWS, 128), minor_to_major=(1, 0), tiles=((8, 128),), space=0)
     prepare = op("prepare_start_copy-start", "custom-call", "PrepareAsyncCallStart")
     ops = [prepare, op("copy-start", "async-start", "", array)]
-    engine = DmaEngine(TPU7X, CONSTANTS, lambda *_: RuntimeError("deadlock"))
+    engine = DmaEngine(TPU7X, TPU7X.constants, lambda *_: RuntimeError("deadlock"))
     sparse = SparseCoreUnits(TPU7X, HloModule(ops={o.name: o for o in ops}, entry="main"), engine)
     sparse.done_flags = {0: DONE, 1: DONE + 1}
     return sparse, engine
