@@ -111,14 +111,28 @@ def _write(result: Fit, rows: list[Timed], table: dict[str, tuple[float, int]], 
 
 
 def _assume(entries: dict[str, Any]) -> None:
-    """Constants that are not fitted on a chip are those of the v5e: shares and bytes as they are, times in seconds."""
+    """Sets the constants that were fitted on no timing of a chip to those of the v5e.
+
+    Shares are the same, times are equal in seconds. Bytes grow with the bandwidth, because a faster memory has more
+    channels and so more room for what waits; a narrow piece takes one channel, so its time shrinks by as much.
+    """
     fitted = {(chip, parameter.name) for parameter in PARAMETERS for chip in parameter.chips}
     for name in {parameter.name for parameter in PARAMETERS}:
         value = entries["v5e"][name]["value"]
         for chip, entry in entries.items():
-            if (chip, name) not in fitted:
-                scale = CHIPS[chip].clock_hz / CHIPS["v5e"].clock_hz if name.endswith("_cycles") else 1
-                entry[name] = {"value": float(f"{value * scale:.5g}"), "spread": None}
+            if (chip, name) not in fitted and entry[name]["spread"] is None:
+                entry[name] = {"value": float(f"{value * _scale(name, chip):.5g}"), "spread": None}
+
+
+def _scale(name: str, chip: str) -> float:
+    """A chip's constant over that of the v5e."""
+    wider = CHIPS[chip].hbm_bytes_per_s / CHIPS["v5e"].hbm_bytes_per_s
+    faster = CHIPS[chip].clock_hz / CHIPS["v5e"].clock_hz
+    if name == "write_piece_cycles":
+        return faster / wider
+    if name.endswith("_bytes"):
+        return wider
+    return faster if name.endswith("_cycles") else 1
 
 
 if __name__ == "__main__":

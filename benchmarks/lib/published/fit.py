@@ -61,7 +61,7 @@ PARAMETERS = (
     _v5e("write_rate", 0.5, 0.2),
     _v5e("write_rate_bytes", 300e3, 150e3),
     _v5e("write_piece_cycles", 0.5, 0.5),
-    Parameter(chips=("v5p",), name="hbm_efficiency", prior=0.85, prior_sigma=0.05, step=0.01),
+    Parameter(chips=("v5p",), name="hbm_efficiency", prior=0.92, prior_sigma=0.03, step=0.01),
     Parameter(chips=("v5p",), name="read_latency_cycles", prior=375, prior_sigma=75, step=30),
 )
 
