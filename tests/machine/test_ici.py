@@ -14,9 +14,7 @@ from ratchet.machine.links import Links
 from ratchet.values.status import Refusal
 
 # One byte per cycle and a hop of 100 cycles, so that times can be read off.
-SIMPLE = Ici(
-    shape=(2, 2), link_bytes_per_s=1.0, hop_s=100.0, link_spread=(1.0, 1.0), hop_spread=(100.0, 100.0), source="a test"
-)
+SIMPLE = Ici(shape=(2, 2), link_bytes_per_s=1.0, hop_s=100.0, source="a test")
 
 
 def links() -> Links:
