@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))
-
-from ratchet.bootstrap import into_environment  # noqa: E402
-
 if __name__ == "__main__":
-    into_environment(ROOT)
+    from ratchet.bootstrap import into_environment
 
-from ratchet.starting import starting  # noqa: E402
+    into_environment(Path(__file__).resolve().parent)  # goes on as ratchet/start.py, and does not return
+
+from ratchet.starting import starting
 
 with starting():  # NumPy is imported here, and takes an interrupt for an error of its own
     from ratchet.candidate import problem as problems
@@ -88,10 +84,3 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
             source_sha256=hashlib.sha256(bench.source).hexdigest(),
             seconds=steps.seconds,
         )
-
-
-if __name__ == "__main__":
-    with starting():
-        from ratchet.cli import prepare_main
-
-    sys.exit(prepare_main(sys.argv[1:], judge))

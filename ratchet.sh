@@ -1,6 +1,6 @@
-#!/usr/bin/env bash
+#!/bin/bash -p
 # One experiment: judge the kernel file, then keep it as a commit or revert it. See ./ratchet.sh --help
 set -eu
 root=$(CDPATH= cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 . "$root/environment.sh"
-PYTHONPATH=$root exec "$root/.venv/bin/python" -P -m ratchet "$@"
+exec env -i "${kept[@]}" "$root/.venv/bin/python" -I -S "$root/ratchet/start.py" ratchet "$@"

@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/bash -p
 # The tests but the slow ones, on two processes. Arguments go to pytest: ./test.sh -m slow, ./test.sh tests/loop
 set -eu
 root=$(CDPATH= cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)

@@ -28,5 +28,13 @@ def run() -> int:
     return main(sys.argv[1:], judge)
 
 
+def run_prepare() -> int:
+    """What ``python prepare.py`` calls."""
+    with starting():
+        from prepare import judge as judged
+        from ratchet.cli import prepare_main
+    return prepare_main(sys.argv[1:], judged)
+
+
 if __name__ == "__main__":
     sys.exit(run())

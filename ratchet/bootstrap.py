@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 FAILED = 69
 NEEDED_BYTES = 3 << 30
@@ -79,20 +80,21 @@ def main(root: Path) -> int:
         return FAILED
 
 
-def into_environment(root: Path) -> None:
-    """Go on as the Python of ``root/.venv``, where another one was called: it lacks the locked packages.
+def into_environment(root: Path) -> NoReturn:
+    """Go on as ``ratchet/start.py prepare``, in the Python of ``root/.venv`` where there is one.
 
     Exits where there is no such environment and this Python has no packages of its own either.
     """
-    venv = root / ".venv"
-    if Path(sys.prefix).resolve() == venv.resolve():
-        return
-    if (venv / "bin" / "python").exists():
-        sys.stdout.flush()
-        os.execv(venv / "bin" / "python", [str(venv / "bin" / "python"), *sys.argv])
-    if importlib.util.find_spec("ml_dtypes") is None:
-        say(f"there is no private environment in {venv} yet: `./ratchet.sh --help` makes it, then run this again")
-        sys.exit(FAILED)
+    python = root / ".venv" / "bin" / "python"
+    if not python.exists():
+        if importlib.util.find_spec("ml_dtypes") is None:
+            say(f"there is no private environment in {root / '.venv'} yet: `./ratchet.sh --help` makes it")
+            sys.exit(FAILED)
+        python = Path(sys.executable)
+    sys.stdout.flush()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "PYTHON"))}
+    start = root / "ratchet" / "start.py"
+    os.execve(python, [str(python), "-I", "-S", str(start), "prepare", *sys.argv[1:]], kept)
 
 
 def _make_alone(root: Path) -> int:

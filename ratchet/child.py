@@ -1,29 +1,82 @@
 """Child processes that may hang, crash or eat the memory without taking the judge with them.
 
-A child runs in its own process group and working directory, with a scrubbed environment. It imports
-what it needs, then answers requests: the parent writes one line (a directory) to its standard input,
-the child works in that directory and answers with one line. Everything else a child prints goes to
-``output`` files that are only ever shown, never parsed.
+A child runs behind walls (``ratchet/jail/``) in a folder of its own, with a scrubbed environment, and imports the
+judge's modules from sources that were read once. Then it answers requests: the parent writes one line (a directory)
+to its standard input, the child works in that directory and answers with one line. Everything else a child prints
+goes to ``output`` files that are only ever shown, never parsed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
+import marshal
 import os
 import resource
 import select
 import signal
+import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from ratchet import bytecode, sources
+from ratchet.folder import Folder
+
 POLL_SECONDS = 0.05
+WATCH_SECONDS = 0.5
+"""How often a child's folder is looked at."""
+START_SECONDS = 60.0
+"""How long walls may take to build."""
 TAIL_BYTES = 4000
+OUTPUT_BYTES = 64 << 20
+"""What a child may print."""
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
+
+_NO_CHANGE = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/opt")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+BOOT = """
+import marshal, os, sys
+code, control = map(int, sys.argv[1:3])
+compiled = marshal.loads(os.pread(code, os.fstat(code).st_size, 0))
+os.close(code)
+served = {"__name__": "ratchet.served"}
+exec(marshal.loads(compiled["ratchet.served"][2]), served)
+served["Server"](compiled).install()
+from ratchet.jail.launcher import main
+main(control)
+"""
+"""What Python is started with: no file of the tree is read again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walls:
+    """What separates a child from everything else. A wall that the machine has no means for is reported, no error."""
+
+    names: tuple[str, ...] = ("namespaces", "landlock", "seccomp")
+    processes: bool = False
+    """Whether it may start others."""
+    readable: tuple[Path, ...] = ()
+    """What it may read besides the system, the packages and its own folder."""
+    in_memory: bool = False
+    """Its folder is a file system of its own, of limited size, where there are namespaces."""
+    folder_bytes: int = 16 << 30
+    folder_files: int = 100_000
+
+
+JAILED = Walls()
+OPEN = Walls(names=(), processes=True)
+"""For a child that opens a device: it is ended with all that it started, and that is all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +89,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a request ended: ``answered``, ``timeout``, ``memory``, or ``died``."""
+    """How a request ended: ``answered``, ``timeout``, ``memory``, ``disk``, or ``died``."""
 
     how: str
     answer: str
@@ -49,17 +102,33 @@ class Ending:
 
 
 def base_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The few variables a child gets: nothing of the caller's but where programs and libraries are."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
+    """The few variables a child gets: nothing of the caller's but where programs are, and the language."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     return {
         **kept,
-        "PYTHONPATH": str(PACKAGE_ROOT),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",
         "JAX_PLATFORMS": "cpu",
         **extra,
     }
+
+
+@cache
+def _code() -> int:
+    """A descriptor of the judge's compiled modules, which nobody can change."""
+    data = marshal.dumps(sources.loaded(PACKAGE_ROOT).compiled())
+    descriptor = os.memfd_create("ratchet", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(data)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _NO_CHANGE)
+    return descriptor
+
+
+def packages() -> tuple[str, ...]:
+    """The folders of installed packages: this Python's own, and no other entry of its path."""
+    own = sysconfig.get_paths()
+    listed = [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
+    return tuple(dict.fromkeys([own["purelib"], own["platlib"], *listed]))
 
 
 def resident_bytes(group: int) -> int:
@@ -74,29 +143,111 @@ def resident_bytes(group: int) -> int:
 
 
 class Child:
-    """One child process; ``ask`` sends it a directory to work in and waits for the end of it."""
+    """One child process; ``ask`` sends it a directory to work in and waits for the end of it.
 
-    def __init__(self, module: str, *, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+    All that it can write to is its ``directory``. ``module`` is one of the judge's, or one below ``PACKAGE_ROOT``.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *,
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        walls: Walls = JAILED,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self.directory = directory
-        self._output = (directory / "output.txt").open("wb")
-        self._process = subprocess.Popen(
-            [sys.executable, "-s", "-P", "-m", module],
-            cwd=directory,
-            env=base_environment({"HOME": str(directory), "TMPDIR": str(directory), **(environment or {})}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._output,
-            start_new_session=True,
-        )
+        self.directory = directory.resolve()
+        self.walls = walls
+        self._requests = 0
+        self._missing: tuple[str, ...] | None = None
+        self._folder: Folder | None = None
+        self._output = self.directory.with_name(f"{directory.name}.output.txt").open("w+b")
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        code = _code()
+        bytecode.fill(packages())
+        variables = {"HOME": str(self.directory), "TMPDIR": str(self.directory), **(environment or {})}
+        # Not -I, which would leave out PYTHONHASHSEED: every variable is the judge's.
+        command = [sys.executable, "-s", "-S", "-P", "-B", *bytecode.flags(), "-c", BOOT]
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(code), str(theirs.fileno())],
+                cwd="/",
+                env=base_environment(variables),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._output,
+                start_new_session=True,
+                pass_fds=(code, theirs.fileno()),
+            )
+        with contextlib.suppress(OSError):
+            self._control.send(json.dumps(self._wanted(module)).encode())
+
+    def _wanted(self, module: str) -> dict[str, object]:
+        """What the launcher is asked for."""
+        extra = () if module.startswith(f"{sources.PACKAGE}.") else (str(PACKAGE_ROOT),)
+        installed = (*packages(), *extra)
+        readable = [
+            *SYSTEM,
+            *DEVICES,
+            *installed,
+            *bytecode.folders(),
+            sys.base_prefix,
+            str(PACKAGE_ROOT / sources.PACKAGE),
+            *map(str, self.walls.readable),
+        ]
+        return {
+            "module": module,
+            "directory": str(self.directory),
+            "walls": self.walls.names,
+            "processes": self.walls.processes,
+            "folder_bytes": self.walls.folder_bytes if self.walls.in_memory else 0,
+            "folder_files": self.walls.folder_files,
+            "readable": readable,
+            "packages": installed,
+        }
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The walls that this machine has no means for. Waits until the others are built."""
+        self._await_walls()
+        return self._missing or ()
+
+    @property
+    def folder(self) -> Folder:
+        """The child's directory as the child sees it, which the judge reads and writes by descriptor."""
+        self._await_walls()
+        assert self._folder is not None
+        return self._folder
+
+    def request(self) -> Path:
+        """A new folder in the child's directory, for one request."""
+        self._requests += 1
+        folder = self.directory / f"request-{self._requests:04d}"
+        folder.mkdir()
+        return folder
+
+    def _await_walls(self) -> None:
+        if self._folder is not None:
+            return
+        self._control.settimeout(START_SECONDS)
+        descriptors: list[int] = []
+        report = b""
+        with contextlib.suppress(OSError):
+            report, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
+        if report and descriptors:
+            self._missing, self._folder = tuple(json.loads(report)["missing"]), Folder(descriptors[0])
+        else:  # it died, which is what asking it will find
+            self._missing, self._folder = (), Folder.at(self.directory)
+
     def ask(self, request: Path, limits: Limits) -> Ending:
         """Send ``request`` and wait for the answer, the limits, or the child's death."""
         start = time.monotonic()
+        self._await_walls()
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(f"{request}\n".encode())
@@ -107,7 +258,7 @@ class Child:
                 self._process.wait(timeout=5)
         code = self._process.poll()
         if how != "answered":
-            self.close()
+            self.end()
         return Ending(
             how=how,
             answer=answer,
@@ -120,6 +271,7 @@ class Child:
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         received = b""
+        watched = start
         while True:
             ready, _, _ = select.select([descriptor], [], [], POLL_SECONDS)
             if ready:
@@ -133,22 +285,45 @@ class Child:
                 return "died", ""  # a grandchild may still hold the channel open
             if resident_bytes(self._process.pid) > limits.memory_bytes:
                 return "memory", ""
-            if time.monotonic() - start > limits.seconds:
+            now = time.monotonic()
+            if now - start > limits.seconds:
                 return "timeout", ""
+            if now - watched > WATCH_SECONDS:
+                watched = now
+                if self._too_much_on_disk():
+                    return "disk", ""
+
+    def _too_much_on_disk(self) -> bool:
+        if os.fstat(self._output.fileno()).st_size > OUTPUT_BYTES:
+            return True
+        count, size = self.folder.used(files=self.walls.folder_files)
+        return count > self.walls.folder_files or size > self.walls.folder_bytes
 
     def _tail(self) -> str:
-        data = (self.directory / "output.txt").read_bytes()[-TAIL_BYTES:]
+        size = os.fstat(self._output.fileno()).st_size
+        data = os.pread(self._output.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
         return data.decode(errors="replace")
 
-    def close(self) -> None:
-        """Kill the whole group and reap it. Safe to call twice."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._output):
+    def end(self) -> None:
+        """End the child and everything that it started; its folder stays to be read. Safe to call twice."""
+        self._control.close()  # the launcher's outer process ends the rest and waits for it
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(BrokenPipeError):
                 if stream is not None:
                     stream.close()
+
+    def close(self) -> None:
+        """``end``, and give back all that is held. Safe to call twice."""
+        self.end()
+        self._output.close()
+        if self._folder is not None:
+            self._folder.close()
 
     def __enter__(self) -> Child:
         return self

@@ -148,6 +148,17 @@ def _largest(value: object, depth: int = 0) -> int:
     return max((_largest(one, depth + 1) for one in inner), default=0)
 
 
+def check_flops(flops: object) -> None:
+    """Refuse what ``compute_flops()`` returned unless it is an amount.
+
+    Raises:
+      Refusal: ``CONTRACT``.
+    """
+    if type(flops) is not int or not 0 <= flops < _LIMIT:
+        shown = f"an int of {flops.bit_length()} bits" if type(flops) is int and flops > 0 else f"{flops!r:.80}"
+        raise Refusal(Status.CONTRACT, f"compute_flops() returned {shown}, wanted an int below 2^63: 0 for a copy")
+
+
 def _wrong_entries(key: str, entries: object, fields: Mapping[str, type]) -> list[str]:
     if not isinstance(entries, list | tuple):
         return [f"{key} is {type(entries).__name__}, wanted a list"]

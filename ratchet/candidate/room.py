@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ratchet.candidate import contract, mesh, problem
-from ratchet.child import Child, Ending, Limits
+from ratchet.child import Child, Ending, Limits, Walls
+from ratchet.folder import Folder
 from ratchet.values import Artefact
 from ratchet.values.status import Refusal, Status
 
@@ -17,11 +18,19 @@ MAX_PROGRAM_BYTES = 64 << 20
 MAX_RECORD_BYTES = 1 << 20
 
 WORKER = "ratchet.candidate.worker"
+WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=256)
+
+LOST = {
+    "namespaces": "the kernel file shares processes and the network's names with the system",
+    "landlock": "the kernel file can read the user's files, and write them",
+    "seccomp": "the kernel file can start processes",
+}
+"""What a wall that is missing would have kept, by its name."""
 
 
-def start(workdir: Path) -> Child:
+def start(workdir: Path, *, walls: Walls = WALLS) -> Child:
     """Start a worker; it imports JAX while the caller does other things."""
-    return Child(WORKER, directory=workdir)
+    return Child(WORKER, directory=workdir, walls=walls)
 
 
 def examine(
@@ -39,32 +48,48 @@ def examine(
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
-    workdir = child.directory
+    request = {"kernel": name, "freeze": freeze, "platform": platform, "memory_bytes": limits.memory_bytes}
     with child:
         contract.check_source(source, name)
-        (workdir / name).write_bytes(source)
-        request = {"kernel": name, "freeze": freeze, "platform": platform, "memory_bytes": limits.memory_bytes}
-        (workdir / "request.json").write_text(json.dumps(request))
-        ending = child.ask(workdir, limits)
-    if ending.how != "answered":
-        raise _ended(ending, name, limits)
-    record = _read_record(workdir, name)
-    if "status" in record:
-        raise _refusal_of(record, name)
-    if record.get("platform") != platform:
-        raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
-    return made(record, workdir, name, freeze=freeze, seconds=ending.seconds)
+        jail = lost(child.missing)
+        child.folder.write(name, source)
+        child.folder.write("request.json", json.dumps(request).encode())
+        ending = child.ask(child.directory, limits)
+        child.end()  # from here on nothing can change what it left
+        if ending.how != "answered":
+            raise _ended(ending, name, limits)
+        record = _read_record(child.folder, name)
+        if "status" in record:
+            raise _refusal_of(record, name)
+        if record.get("platform") != platform:
+            raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
+        return _made(record, child.folder, name, freeze=freeze, jail=jail, seconds=ending.seconds)
 
 
-def made(
-    record: Mapping[str, Any], workdir: Path, name: str, *, freeze: bool, seconds: float = 0.0
-) -> tuple[Artefact, problem.Problem | None]:
+def made(record: Mapping[str, Any], workdir: Path, name: str, *, freeze: bool) -> tuple[Artefact, problem.Problem | None]:
     """What a worker's record and the programs beside it in ``workdir`` are, after every field was checked.
 
     Raises:
       Refusal: ``IMPORT_FAILED`` where the record is incomplete.
     """
-    return _artefact(record, workdir, name, seconds), _frozen(record, workdir, name) if freeze else None
+    folder = Folder.at(workdir)
+    try:
+        return _made(record, folder, name, freeze=freeze)
+    finally:
+        folder.close()
+
+
+def _made(
+    record: Mapping[str, Any], folder: Folder, name: str, *, freeze: bool, jail: str = "", seconds: float = 0.0
+) -> tuple[Artefact, problem.Problem | None]:
+    return _artefact(record, folder, name, jail, seconds), _frozen(record, folder, name) if freeze else None
+
+
+def lost(missing: Sequence[str]) -> str:
+    """What the walls that are missing would have kept, in words; ``""`` where none is."""
+    if not missing:
+        return ""
+    return f"the jail lacks {' and '.join(missing)} here: " + "; ".join(LOST[name] for name in missing)
 
 
 def step(
@@ -81,6 +106,8 @@ def _ended(ending: Ending, name: str, limits: Limits) -> Refusal:
     said = f"; it last printed: {last:.200}" if last else ""
     if ending.how == "timeout":
         return Refusal(Status.TIMEOUT, f"{name} did not finish importing and tracing in {limits.seconds:.0f} s{said}")
+    if ending.how == "disk":
+        return Refusal(Status.OUT_OF_MEMORY, f"{name} wrote more than a kernel file may{said}")
     if ending.how == "memory":
         return Refusal(Status.OUT_OF_MEMORY, f"{name} used more than {limits.memory_bytes >> 20} MiB{said}")
     code = ending.returncode
@@ -88,12 +115,9 @@ def _ended(ending: Ending, name: str, limits: Limits) -> Refusal:
     return Refusal(Status.IMPORT_FAILED, f"the process that ran {name} {how} before it was done{said}")
 
 
-def _read_record(workdir: Path, name: str) -> dict[str, Any]:
-    path = workdir / "record.json"
+def _read_record(folder: Folder, name: str) -> dict[str, Any]:
     try:
-        if path.is_symlink() or path.stat().st_size > MAX_RECORD_BYTES:
-            raise ValueError("the record is a link or too large")
-        record = json.loads(path.read_bytes())
+        record = json.loads(folder.read("record.json", MAX_RECORD_BYTES))
         if not isinstance(record, dict):
             raise ValueError(f"the record is {type(record).__name__}")
     except (OSError, ValueError, RecursionError) as error:
@@ -108,23 +132,15 @@ def _refusal_of(record: Mapping[str, Any], name: str) -> Refusal:
     return Refusal(status, str(record.get("message", ""))[:2000])
 
 
-def _blob(workdir: Path, name: str) -> bytes:
-    path = workdir / name
-    if path.is_symlink() or path.stat().st_size > MAX_PROGRAM_BYTES:
-        raise ValueError(f"{name} is a link or larger than {MAX_PROGRAM_BYTES >> 20} MiB")
-    return path.read_bytes()
-
-
 def _text(record: Mapping[str, Any], key: str) -> str:
     if not isinstance(record[key], str):
         raise ValueError(f"{key} is {type(record[key]).__name__}, wanted text")
     return record[key]
 
 
-def _artefact(record: Mapping[str, Any], workdir: Path, name: str, seconds: float) -> Artefact:
+def _artefact(record: Mapping[str, Any], folder: Folder, name: str, jail: str, seconds: float) -> Artefact:
     try:
-        if type(record["flops"]) is not int:
-            raise ValueError("flops is not an int")
+        contract.check_flops(record["flops"])
         meta, inputs = contract.check_tiling_meta(record["tiling_meta"]), problem.specs(record["inputs"])
         return Artefact(
             kernel_name=_text(record, "kernel_name"),
@@ -134,11 +150,11 @@ def _artefact(record: Mapping[str, Any], workdir: Path, name: str, seconds: floa
             inputs=inputs,
             outputs=problem.specs(record["outputs"]),
             mesh=mesh.read(meta, inputs),
-            program=_blob(workdir, "kernel.bin"),
+            program=folder.read("kernel.bin", MAX_PROGRAM_BYTES),
             platform=_text(record, "platform"),
             reference_sha256=_text(record, "reference_sha256"),
             inputs_sha256=_text(record, "inputs_sha256"),
-            jail=_text(record, "jail"),
+            jail=jail,
             seconds=seconds,
             output_splits=problem.splits(record["output_shardings"]),
         )
@@ -158,7 +174,7 @@ def _work(given: object) -> dict[str, object]:
     return given
 
 
-def _frozen(record: Mapping[str, Any], workdir: Path, name: str) -> problem.Problem:
+def _frozen(record: Mapping[str, Any], folder: Folder, name: str) -> problem.Problem:
     try:
         inputs = problem.specs(record["inputs"])
         return problem.Problem(
@@ -171,9 +187,9 @@ def _frozen(record: Mapping[str, Any], workdir: Path, name: str) -> problem.Prob
             jax_version=_text(record, "jax_version"),
             reference_sha256=_text(record, "reference_sha256"),
             inputs_sha256=_text(record, "inputs_sha256"),
-            inputs_program=_blob(workdir, "inputs.bin"),
-            reference_program=_blob(workdir, "reference.bin"),
-            reference64_program=_blob(workdir, "reference64.bin"),
+            inputs_program=folder.read("inputs.bin", MAX_PROGRAM_BYTES),
+            reference_program=folder.read("reference.bin", MAX_PROGRAM_BYTES),
+            reference64_program=folder.read("reference64.bin", MAX_PROGRAM_BYTES),
             mixed_axes=problem.axes_of(record["mixed_axes"], inputs),
             output_splits=problem.splits(record["output_shardings"]),
             work=_work(record["work"]),

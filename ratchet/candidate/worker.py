@@ -1,5 +1,7 @@
 """The only code that ever imports a kernel file. Runs as a jailed child process, once per kernel file.
 
+The jail is built before this module is imported (``ratchet/jail/launcher.py``).
+
 It answers with the name of a record written last; a process that ends before has not answered. Nothing in
 the record is believed: the judge checks its form, compiles its program and executes that program's values.
 """
@@ -9,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import resource
 import sys
 import time
@@ -33,32 +34,9 @@ from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_o
 from ratchet.candidate.problem import specs
 from ratchet.candidate.promote import with_losses
 from ratchet.candidate.work import work_of
-from ratchet.child import PACKAGE_ROOT, serve
+from ratchet.child import serve
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
-
-SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/dev", "/sys", "/opt")
-
-
-def confine(workdir: Path, memory_bytes: int) -> str:
-    """Limit this process for good: memory, no core dumps, and the file system by Landlock where the kernel has it.
-
-    Returns what holds, in words; the judge repeats it in its notes when something is missing.
-    """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
-    resource.setrlimit(resource.RLIMIT_NPROC, (4096, 4096))
-    try:
-        import sandlock
-
-        readable = [*SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, str(PACKAGE_ROOT / "ratchet")]
-        sandlock.confine(
-            sandlock.Sandbox(fs_readable=[p for p in readable if os.path.exists(p)], fs_writable=[str(workdir)])
-        )
-    except Exception as error:  # any failure of the library means the same thing: no Landlock
-        return f"no file-system jail ({type(error).__name__}): only a separate process guards the judge"
-    return ""
 
 
 @contextlib.contextmanager
@@ -135,8 +113,7 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> di
         reference = exported(lambda *args: _arrays(module.reference_fn(*args), "reference_fn"), avals, "cpu")
     with blame(Status.IMPORT_FAILED, path, "compute_flops()"):
         flops = module.compute_flops()
-    if type(flops) is not int or flops < 0:
-        raise Refusal(Status.CONTRACT, f"compute_flops() returned {flops!r:.80}, wanted an int: 0 for a copy")
+    contract.check_flops(flops)
     with blame(Status.IMPORT_FAILED, path, "get_tiling_meta()"):
         meta = contract.check_tiling_meta(getattr(module, contract.OPTIONAL, dict)())
         mesh = meshes.read(meta, specs(_specs(avals)))
@@ -237,12 +214,12 @@ def handle(request: Path) -> str:
     """Answer one request: ``request/request.json`` names the mode and the limits."""
     start = time.monotonic()
     asked = json.loads((request / "request.json").read_text())
-    note = confine(request, asked["memory_bytes"])
+    resource.setrlimit(resource.RLIMIT_DATA, (asked["memory_bytes"], asked["memory_bytes"]))
     try:
         record = examine(request / asked["kernel"], request, freeze=asked["freeze"], platform=asked["platform"])
     except Refusal as refusal:
         record = {"status": refusal.status.name, "message": refusal.message}
-    record |= {"jail": note, "seconds": time.monotonic() - start}
+    record |= {"seconds": time.monotonic() - start}
     (request / "record.json.new").write_text(json.dumps(record))
     (request / "record.json.new").rename(request / "record.json")
     return "record.json"

@@ -12,6 +12,7 @@ from ratchet.compiler import environment
 from ratchet.compiler.environment import compiler_version
 from ratchet.compiler.errors import classify, died
 from ratchet.dump import overflow
+from ratchet.folder import take
 from ratchet.values import Artefact, Copy, Mesh, Program
 from ratchet.values.status import Refusal, Status
 
@@ -43,7 +44,8 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
 
     _check_mesh(artefact.mesh, chip)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / PROGRAM).write_bytes(artefact.program)
+    work = child.request()
+    (work / PROGRAM).write_bytes(artefact.program)
     request = {
         "chip": chip.name,
         "axes": artefact.mesh.axes,
@@ -52,8 +54,9 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         "outputs": [(spec.shape, spec.dtype) for spec in artefact.outputs],
         "output_splits": artefact.output_splits,
     }
-    (folder / "request.json").write_text(json.dumps(request))
-    ending = child.ask(folder, limits)
+    (work / "request.json").write_text(json.dumps(request))
+    ending = child.ask(work, limits)
+    take(work, folder)
     if ending.how != "answered":
         raise died(ending, limits)
     record = json.loads((folder / "compiled.json").read_text())

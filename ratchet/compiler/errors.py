@@ -50,6 +50,8 @@ def died(ending: Ending, limits: Limits) -> Refusal:
         return Refusal(Status.COMPILE_TIMEOUT, f"the TPU compiler did not finish in {limits.seconds:.0f} s")
     if ending.how == "memory":
         return Refusal(Status.COMPILER_CRASHED, f"the TPU compiler used more than {limits.memory_bytes >> 20} MiB")
+    if ending.how == "disk":
+        return Refusal(Status.COMPILER_CRASHED, "the TPU compiler wrote more than it may")
     code = ending.returncode
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     lines = [line.strip() for line in ending.tail.splitlines() if line.strip()]

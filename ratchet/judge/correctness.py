@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ratchet.candidate.problem import Problem, encode
-from ratchet.child import Child, Limits
+from ratchet.child import Child, Limits, Walls
 from ratchet.compiler.environment import compiler_version
 from ratchet.dump.beside import ComputedOperand
-from ratchet.judge import instances, parity
+from ratchet.folder import read_file
+from ratchet.judge import instances, parity, references
 from ratchet.judge.floor import products
 from ratchet.values import Artefact, Parity, control
 from ratchet.values.control import ControlFlow
@@ -25,6 +27,9 @@ LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
 WORKER = "ratchet.judge.values_worker"
 
 SECRET_BYTES = 32
+ANSWER_BYTES = 64 << 20
+ARRAYS_BYTES = 8 << 30
+"""Of what the values child leaves, the most that is read."""
 
 VIRTUAL_DEVICES = 4
 """CPU devices of the values child: a program on several chips is executed on as many of them."""
@@ -54,6 +59,7 @@ def start(workdir: Path) -> Child:
         WORKER,
         directory=workdir,
         environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={VIRTUAL_DEVICES}"},
+        walls=Walls(readable=(workdir.parent.resolve(),)),
     )
 
 
@@ -116,23 +122,27 @@ class Examiner:
         return private_folder(self.root) / "references" / f"{problem.short}-{_method()}-{owner}"
 
     def _ask(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
-        folder = self.workers.folder(mode)
-        folder.mkdir(parents=True)
+        child, kept = self.workers.values, self._cache(problem)
+        folder = child.request()
+        lent = references.lend(kept, child.directory / "references")
         (folder / "problem.lock.json").write_bytes(encode(problem))
         request = {
             "mode": mode,
             "lock": str(folder / "problem.lock.json"),
             "secret": secret_of(self.root).hex(),
-            "cache": str(self._cache(problem)),
+            "cache": str(lent),
             **more,
         }
         (folder / "request.json").write_text(json.dumps(request))
-        ending = self.workers.values.ask(folder, self.limits)
+        ending = child.ask(folder, self.limits)
+        references.collect(lent, kept)
         if ending.how == "answered":
-            return json.loads((folder / "answer.json").read_text())
+            answer: dict[str, Any] = json.loads(read_file(folder / "answer.json", ANSWER_BYTES))
+            return answer
         reasons = {
             "timeout": f"did not finish in {self.limits.seconds:.0f} s",
             "memory": f"used more than {self.limits.memory_bytes >> 30} GiB",
+            "disk": "wrote more than it may",
             "died": f"died: {(ending.tail.strip().splitlines() or ['it printed nothing'])[-1]:.300}",
         }
         raise Refusal(Status.CANNOT_VERIFY, f"executing the kernel for its values {reasons[ending.how]}")
@@ -167,9 +177,9 @@ class Examiner:
             return {}
         import numpy as np
 
-        path = self.workers.folder("steering.npz")
+        path = self.workers.values.request() / "steering.npz"
         _raise_unless_pass(self._ask("steering", problem, path=str(path)))
-        with np.load(path) as stored:
+        with np.load(io.BytesIO(read_file(path, ARRAYS_BYTES))) as stored:
             return {position: stored[f"input{position}"] for position in positions}
 
     def computed(
@@ -185,7 +195,7 @@ class Examiner:
         """
         import numpy as np
 
-        path = self.workers.folder("beside.npz")
+        path = self.workers.values.request() / "beside.npz"
         wanted: dict[str, list[int]] = {}
         for one in operands:
             wanted.setdefault(one.site, []).append(one.number)
@@ -198,7 +208,7 @@ class Examiner:
             answer = self._ask("check", problem, kind="public", program=str(program), order=0)
             _raise_unless_pass(answer, prefix=f"public inputs ({CHECKS['public']}): ")
             self.executed = control.decode(answer["control"])
-        with np.load(path) as stored:
+        with np.load(io.BytesIO(read_file(path, ARRAYS_BYTES))) as stored:
             _raise_unless_equal_shapes(operands, stored)
             return [
                 {f"{o.launch}:{o.place}": stored[f"{place}:{o.number}:{o.site}"] for o in operands}
@@ -223,7 +233,7 @@ class Examiner:
 
     def write_inputs(self, problem: Problem, kinds: Sequence[str]) -> Path:
         """A folder that holds the arrays of each instance, for a device to load."""
-        folder = self.workers.folder("inputs")
+        folder = self.workers.values.request()
         for kind in kinds:
             _raise_unless_pass(self._ask("inputs", problem, kind=kind, folder=str(folder / kind)))
         return folder

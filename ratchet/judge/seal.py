@@ -1,7 +1,9 @@
 """The judge's seal: one digest over every file that a verdict follows from, and over no other.
 
 The rule: a file is **sealed** if changing it can change a verdict. That is ``prepare.py``, the package with constants
-beside its modules, and what decides which packages run (``requirements.lock`` and what installs it). Left out is what
+beside its modules, and what decides which packages run: ``requirements.lock``, what installs it, and the code that is
+installed (``installed.py``), whoever put it there. Where this process runs sources that it read as it started, a file
+that differs from them counts twice: no seal is then that of a whole tree. Left out is what
 shows a verdict (``view/``), keeps it (``loop/``) or parses the command line: it cannot change one. So are the rules of
 lint and types in ``pyproject.toml``. A new file of the package is sealed until it is left out here on purpose. A row
 carries the seal, and rows of different seals are not compared: a changed judge starts a new series.
@@ -14,7 +16,12 @@ change of theirs starts no series: scores stay comparable, and git shows who cha
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
+
+from ratchet import sources
+from ratchet.child import PACKAGE_ROOT, packages
+from ratchet.judge import installed
 
 PACKAGE = "ratchet"
 SUFFIXES = (".py", ".json")
@@ -30,16 +37,21 @@ NO_VERDICT = (
     "ratchet/verdict.schema.json",
 )
 """Folders and files of the package that no verdict follows from."""
-SEALED_FILES = ("prepare.py", "requirements.lock", "environment.sh")
-PROTECTED_FILES = (*SEALED_FILES, "ratchet.sh", "pyproject.toml")
+SEALED_FILES = ("prepare.py", "requirements.lock", "environment.sh", "ratchet.sh")
+PROTECTED_FILES = (*SEALED_FILES, "pyproject.toml")
 
 
 def seal(root: Path) -> str:
     """SHA-256 over paths and contents of the sealed files, first 16 hex digits. Line ends do not count."""
     whole = hashlib.sha256()
+    running = sources.loaded(root).files if root == PACKAGE_ROOT else {}
     for path in sealed_paths(root):
-        content = (root / path).read_bytes().replace(b"\r\n", b"\n")
-        whole.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+        content = (root / path).read_bytes()
+        for one in dict.fromkeys((content, running.get(path, content))):
+            same = one.replace(b"\r\n", b"\n")
+            whole.update(f"{path}\0{hashlib.sha256(same).hexdigest()}\n".encode())
+    for folder in dict.fromkeys(map(os.path.realpath, packages())):
+        whole.update(f"{installed.digest(Path(folder))}\n".encode())
     return whole.hexdigest()[:16]
 
 

@@ -12,6 +12,7 @@ from ratchet.candidate import room
 from ratchet.child import Child
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
+from ratchet.folder import remove
 from ratchet.judge import correctness
 from ratchet.values.status import Refusal, Status
 
@@ -37,8 +38,7 @@ class Workers:
             )
         self._chip = chip
         self._keep = keep
-        self._folder = tempfile.TemporaryDirectory(prefix="ratchet-")
-        self.root = Path(self._folder.name)
+        self.root = Path(tempfile.mkdtemp(prefix="ratchet-"))
         self._count = itertools.count()
         self._next: Child | None = self._fresh()
         self._compiler = self._start_compiler() if compiles else None
@@ -87,7 +87,7 @@ class Workers:
         for child in (self._next, self._compiler, self._values):
             if child is not None:
                 child.close()
-        self._folder.cleanup()
+        remove(self.root)
 
     def __enter__(self) -> Workers:
         return self

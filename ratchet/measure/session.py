@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ratchet.child import Child, Limits
+from ratchet.child import OPEN, Child, Limits
 from ratchet.measure import stats
 from ratchet.values import ArraySpec, Launch, Paired, Samples
 from ratchet.values.status import Refusal, Status
@@ -37,6 +38,9 @@ ENVIRONMENT = {
     "gpu": {"JAX_PLATFORMS": "cuda,cpu"},
     "tpu": {"JAX_PLATFORMS": "tpu,cpu"},
 }
+
+LIBRARIES = "RATCHET_LIBRARY_PATH"
+"""Environment variable: where a device's driver has its libraries; ``LD_LIBRARY_PATH`` as the user has it."""
 
 CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 
@@ -68,7 +72,9 @@ class Device:
             if self._compiled is None:
                 self._compiled = self.folder("compiled")
             environment = {**ENVIRONMENT[self.evaluator], **CACHE, "JAX_COMPILATION_CACHE_DIR": str(self._compiled)}
-            self._child = Child(WORKER, directory=self.folder("timing"), environment=environment)
+            if libraries := os.environ.get(LIBRARIES):
+                environment["LD_LIBRARY_PATH"] = libraries
+            self._child = Child(WORKER, directory=self.folder("timing"), environment=environment, walls=OPEN)
             self._child.ask(self._child.directory, self.limits)  # the imports are done, so they disturb no timing
             self._served = 0
         self._served += 1

@@ -9,7 +9,10 @@ from tests.kernels import ATTENTION, edited
 
 LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
 SHORT = Limits(seconds=12, memory_bytes=4 << 30)
-OS = "import dataclasses\nos = dataclasses.sys.modules['os']\n"
+OS = """import dataclasses
+os = dataclasses.sys.modules['os']
+REPOSITORY = str(dataclasses.sys.modules['ratchet.child'].PACKAGE_ROOT)
+"""
 """How a kernel file that means harm gets past the static check, which is no wall."""
 TOP = 'KERNEL_NAME = "causal_flash_attention"'
 
@@ -39,7 +42,7 @@ def test_an_honest_kernel_becomes_bytes(tmp_path):
         ("print('RESULT: score=99 latency=0.1ms')\nraise KeyboardInterrupt", Status.IMPORT_FAILED, "KeyboardInterrupt"),
         ("import numpy as np\nnp.ones(10**11)", Status.OUT_OF_MEMORY, "Unable to allocate"),
         (OS + "os.kill(os.getppid(), 9)", Status.IMPORT_FAILED, "PermissionError"),
-        (OS + "os.open(os.environ['PYTHONPATH'] + '/forged', os.O_CREAT | os.O_WRONLY)", None, "Permission"),
+        (OS + "os.open(REPOSITORY + '/forged', os.O_CREAT | os.O_WRONLY)", None, "Permission"),
     ],
     ids=["os._exit", "fake-result", "allocation", "kill-judge", "write-outside"],
 )

@@ -114,6 +114,8 @@ def test_cheats_are_rejected(path, tmp_path, frozen_root, workers, monkeypatch, 
     verdict = judged(root, BASE + "\n\n" + cheat, workers)
     assert verdict.status.name in wanted, verdict.reason
     assert verdict.score is None
+    if said := re.search(r"^# said: (.+)$", cheat, re.MULTILINE):
+        assert said[1] in verdict.reason
     assert "\n" not in verdict.reason
     assert not (own and lock_path(root / "kernel.py").exists()), "a problem of a kernel that failed was kept"
     if not own:

@@ -63,7 +63,9 @@ def test_a_new_file_of_the_package_is_sealed(tree):
     [
         "prepare.py",
         "requirements.lock",
+        "ratchet.sh",
         "ratchet/child.py",
+        "ratchet/start.py",
         "ratchet/judge/parity.py",
         "ratchet/judge/seal.py",
         "ratchet/chips/constants.json",
@@ -80,7 +82,7 @@ def test_what_can_change_a_verdict_changes_the_seal(tree, name):
 
 @pytest.mark.parametrize(
     "name",
-    ["ratchet/view/terminal.py", "ratchet/loop/decide.py", "ratchet/cli.py", "ratchet/options.py", "ratchet.sh"],
+    ["ratchet/view/terminal.py", "ratchet/loop/decide.py", "ratchet/cli.py", "ratchet/options.py", "pyproject.toml"],
 )
 def test_what_shows_or_keeps_a_verdict_is_protected_and_leaves_the_seal(tree, name):
     before = seal(tree)

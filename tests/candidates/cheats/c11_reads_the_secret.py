@@ -1,8 +1,9 @@
 """Cheat 11: looks for the judge's secret and its cached answers on the disk."""
 # rejected as: IMPORT_FAILED
+# said: PermissionError
 
 import dataclasses
 
 _os = dataclasses.sys.modules["os"]
-_root = _os.environ["PYTHONPATH"]
+_root = str(dataclasses.sys.modules["ratchet.child"].PACKAGE_ROOT)
 _names = _os.listdir(_root)

@@ -1,7 +1,9 @@
 """Cheat 19: writes another tolerance into the judge's own files."""
 # rejected as: IMPORT_FAILED
+# said: PermissionError
 
 import dataclasses
 
 _os = dataclasses.sys.modules["os"]
-_os.open(_os.environ["PYTHONPATH"] + "/ratchet/judge/parity.py", _os.O_WRONLY)  # and no further
+_root = str(dataclasses.sys.modules["ratchet.child"].PACKAGE_ROOT)
+_os.open(_root + "/ratchet/judge/parity.py", _os.O_WRONLY)  # and no further

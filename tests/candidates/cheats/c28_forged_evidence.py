@@ -1,7 +1,9 @@
 """Cheat 28: writes evidence of its own beside the judge's."""
 # rejected as: IMPORT_FAILED
+# said: PermissionError
 
 import dataclasses
 
 _os = dataclasses.sys.modules["os"]
-_os.open(_os.environ["PYTHONPATH"], _os.O_TMPFILE | _os.O_WRONLY)  # a file without a name, for this tree's sake
+_root = str(dataclasses.sys.modules["ratchet.child"].PACKAGE_ROOT)
+_os.open(_root, _os.O_TMPFILE | _os.O_WRONLY)  # a file without a name, for this tree's sake

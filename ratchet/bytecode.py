@@ -1,0 +1,65 @@
+"""Where the compiled code of installed packages is kept: in the judge's private folder, never beside their sources.
+
+A jailed child reads it and cannot write it, so a process of the judge's own fills it, once per environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from functools import cache
+
+from ratchet.private import private_folder
+
+FILLED_BY = (
+    "jax jax.export jax.experimental.mesh_utils jax.experimental.pallas jax.experimental.pallas.tpu "
+    "jax.experimental.topologies jax._src.pallas.mosaic.pallas_call_registration "
+    "jax._src.pallas.triton.pallas_call_registration jaxlib.mlir.ir libtpu numpy google.protobuf.message"
+).split()
+"""What the children import of other people's packages."""
+
+_FILL = """
+import importlib, sys
+sys.path += sys.argv[2:]
+for name in sys.argv[1].split():
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        print(f"{name}: {error}", file=sys.stderr)
+import jax
+jax.jit(lambda x: x + 1)(1.0)
+"""
+
+
+def flags() -> tuple[str, ...]:
+    """Options for Python."""
+    return tuple(part for folder in folders() for part in ("-X", f"pycache_prefix={folder}"))
+
+
+def folders() -> tuple[str, ...]:
+    """The folder, or nothing where there is no private one: then Python finds bytecode beside the sources."""
+    private = private_folder()
+    return (str(private / "bytecode"),) if private else ()
+
+
+@cache
+def fill(packages: tuple[str, ...]) -> None:
+    """Compile what children import, unless that was done for these packages. Failing costs time and nothing else."""
+    private = private_folder()
+    if private is None:
+        return
+    state = [(entry, os.stat(entry).st_mtime_ns) for entry in packages if os.path.isdir(entry)]
+    key = hashlib.sha256(repr((sys.version, state)).encode()).hexdigest()[:16]
+    mark = private / f"filled-{key}"
+    if mark.exists():
+        return
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "JAX_PLATFORMS": "cpu", "HOME": str(private)}
+    command = [sys.executable, "-s", "-S", "-P", *flags(), "-c", _FILL, " ".join(FILLED_BY), *packages]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(command, env=environment, cwd="/", check=True, capture_output=True, timeout=300)
+        for old in private.glob("filled-*"):
+            old.unlink(missing_ok=True)
+        mark.touch()

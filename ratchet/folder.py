@@ -1,0 +1,195 @@
+"""A folder that a child writes to, as the judge handles it: by descriptor, regular files only, of limited size.
+
+Nothing that a child leaves there can make the judge follow a link, wait on a pipe, fill its memory or raise while it
+cleans up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DEEPEST = 50
+
+
+class Folder:
+    """A folder by its descriptor, which it owns."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def at(cls, path: Path) -> Folder:
+        """The folder at a path; its last part is no link."""
+        return cls(os.open(path, _FOLDER))
+
+    def write(self, name: str, data: bytes) -> None:
+        """A new regular file.
+
+        Raises:
+          OSError: it cannot be written, or something of that name is there.
+        """
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(name, new, 0o600, dir_fd=self._descriptor), "wb") as file:
+            file.write(data)
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The contents of a regular file.
+
+        Raises:
+          OSError: it is not there, or a link.
+          ValueError: it is no regular file, or larger than ``limit`` bytes.
+        """
+        descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ValueError(f"{name} is no regular file")
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise ValueError(f"{name} is larger than {limit} bytes")
+        return data
+
+    def move(self, target: Path) -> None:
+        """Move all regular files below to ``target``; see :func:`take`."""
+        with os.scandir(self._descriptor) as entries:
+            below = [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
+        for name, mode in below:
+            if stat.S_ISREG(mode):
+                self._move_file(name, target / name)
+            elif stat.S_ISDIR(mode):
+                (target / name).mkdir(exist_ok=True)
+                inner = Folder(os.open(name, _FOLDER, dir_fd=self._descriptor))
+                try:
+                    inner.move(target / name)
+                finally:
+                    inner.close()
+
+    def _move_file(self, name: str, target: Path) -> None:
+        try:
+            os.rename(name, target, src_dir_fd=self._descriptor)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
+            with os.fdopen(descriptor, "rb") as file, target.open("wb") as copy:
+                shutil.copyfileobj(file, copy)
+            os.unlink(name, dir_fd=self._descriptor)
+
+    def used(self, *, files: int) -> tuple[int, int]:
+        """Entries below, and bytes on disk. Counting ends beyond ``files`` entries."""
+        count = size = 0
+        for state in _states(self._descriptor):
+            count, size = count + 1, size + state.st_blocks * 512
+            if count > files:
+                break
+        return count, size
+
+    def close(self) -> None:
+        """Give the descriptor back. Safe to call twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _states(descriptor: int, depth: int = 0) -> Iterator[os.stat_result]:
+    """Of everything below a folder, so far down; what vanishes meanwhile or cannot be read is left out."""
+    with contextlib.suppress(OSError), os.scandir(descriptor) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                state = entry.stat(follow_symlinks=False)
+                yield state
+                if stat.S_ISDIR(state.st_mode) and depth < _DEEPEST:
+                    below = os.open(entry.name, _FOLDER, dir_fd=descriptor)
+                    try:
+                        yield from _states(below, depth + 1)
+                    finally:
+                        os.close(below)
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """As :meth:`Folder.read`, of a file in a folder that a child can write."""
+    folder = Folder.at(path.parent)
+    try:
+        return folder.read(path.name, limit)
+    finally:
+        folder.close()
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a regular file out of a folder that a child can write.
+
+    Raises:
+      OSError: it is a link, or not there, or ``target`` cannot be written.
+    """
+    descriptor = os.open(source, _FILE)
+    with os.fdopen(descriptor, "rb") as file, target.open("wb") as copy:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            shutil.copyfileobj(file, copy)
+
+
+def take(source: Path, target: Path) -> None:
+    """Move the regular files below ``source`` to ``target``, an existing folder on the same disk or another.
+
+    Links, pipes and what else a process can leave stay where they are.
+
+    Raises:
+      OSError: a file cannot be written.
+    """
+    folder = Folder.at(source)
+    try:
+        folder.move(target)
+    finally:
+        folder.close()
+
+
+def remove(path: Path) -> bool:
+    """Remove a folder and all below it, however deep, whatever its permissions; whether it is gone. Never raises."""
+    try:
+        path.chmod(0o700)
+        top = os.open(path, _FOLDER)
+    except OSError:
+        return not path.exists()
+    try:
+        with contextlib.suppress(OSError):
+            _empty(top)
+    finally:
+        os.close(top)
+    with contextlib.suppress(OSError):
+        path.rmdir()
+    return not path.exists()
+
+
+def _empty(top: int) -> None:
+    """Every folder's folders are moved up to the top first, so that no depth is too deep."""
+    number = 0
+    while folders := _unlink_files(top):
+        for name in folders:
+            os.chmod(name, 0o700, dir_fd=top)
+            below = os.open(name, _FOLDER, dir_fd=top)
+            try:
+                for inner in _unlink_files(below):
+                    number += 1
+                    os.chmod(inner, 0o700, dir_fd=below)
+                    os.rename(inner, f".moved-{os.getpid()}-{number}", src_dir_fd=below, dst_dir_fd=top)
+            finally:
+                os.close(below)
+            os.rmdir(name, dir_fd=top)
+
+
+def _unlink_files(folder: int) -> list[str]:
+    """Remove everything in a folder except its folders, whose names are returned."""
+    folders = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                os.unlink(entry.name, dir_fd=folder)
+    return folders

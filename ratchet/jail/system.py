@@ -1,0 +1,61 @@
+"""The few calls of Linux that Python has no function for. Errors of the system are ``OSError``."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.syscall.restype = ctypes.c_long
+
+# include/uapi/linux/prctl.h
+PR_SET_PDEATHSIG = 1
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+
+# include/uapi/linux/mount.h
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+
+_LAST_CAPABILITY = 63
+_CAPABILITY_VERSION_3 = 0x20080522  # include/uapi/linux/capability.h
+_SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
+
+
+def syscall(number: int, *arguments: object) -> int:
+    """A system call by its number; all arguments are passed as words or pointers."""
+    done = int(
+        _LIBC.syscall(ctypes.c_long(number), *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
+    )
+    if done < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return done
+
+
+def prctl(option: int, value: int = 0) -> None:
+    """``prctl(option, value, 0, 0, 0)``."""
+    if _LIBC.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def mount(kind: str, target: str, flags: int, options: str = "") -> None:
+    """Mount a file system without a device, or change how one is mounted (``kind`` empty)."""
+    name = kind.encode() or None
+    if _LIBC.mount(name, os.fsencode(target), name, ctypes.c_ulong(flags), options.encode() or None):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), target)
+
+
+def drop_capabilities() -> None:
+    """Give up every capability for good: those of root, and those that a user namespace grants."""
+    for number in range(_LAST_CAPABILITY + 1):
+        try:
+            prctl(PR_CAPBSET_DROP, number)
+        except OSError:  # without CAP_SETPCAP there is none to drop, beyond the last one no such capability
+            break
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    data = (ctypes.c_uint32 * 6)()
+    syscall(_SYS_CAPSET[os.uname().machine], header, data)

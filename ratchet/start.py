@@ -1,0 +1,59 @@
+"""The first file of the judge's that runs: ``python -I -S ratchet/start.py ratchet|prepare ARGUMENTS``.
+
+Python has then looked at no variable, no ``.pth`` file, no ``sitecustomize`` and no folder of the caller's. This file
+reads every source of the judge's once, and from then on only those are modules of the judge's. Packages come from
+the private environment alone; their compiled code is kept in the judge's private folder. Standard library only.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parent.parent
+ENTRIES = ("ratchet", "prepare")
+
+
+def _early(name: str) -> ModuleType:
+    """A module of the judge's before there is a server for them: compiled here, from its source."""
+    path = ROOT / "ratchet" / f"{name}.py"
+    module = ModuleType(f"ratchet.{name}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def _packages() -> str:
+    """The folder of installed packages; makes a private environment what ``site`` would make of it."""
+    venv = Path(sys.executable).parent.parent
+    if (venv / "pyvenv.cfg").is_file():
+        sys.prefix = sys.exec_prefix = str(venv)
+    return sysconfig.get_path("purelib", vars={"base": sys.prefix, "platbase": sys.prefix})
+
+
+def main() -> int:
+    """Serve the judge's modules and run what the command line names; returns its exit code."""
+    if not (sys.flags.isolated and sys.flags.no_site) or sys.argv[1:2] not in ([name] for name in ENTRIES):
+        sys.exit(f"start it as `python -I -S {Path(__file__).name} {'|'.join(ENTRIES)}`")
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _early("private")
+    served, sources, bytecode = _early("served"), _early("sources"), _early("bytecode")
+    read = sources.loaded(ROOT)
+    served.Server(read.compiled()).install()
+    sys.pycache_prefix = next(iter(bytecode.folders()), None)
+    sys.path.append(_packages())
+    signal.signal(signal.SIGINT, before)
+    entry = sys.argv.pop(1)
+    from ratchet import __main__ as command
+
+    return int(command.run() if entry == "ratchet" else command.run_prepare())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

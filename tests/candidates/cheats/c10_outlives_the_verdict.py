@@ -1,0 +1,11 @@
+"""Cheat 10: leaves a process in a session of its own, to act when nobody looks."""
+# rejected as: IMPORT_FAILED
+# said: PermissionError
+
+import dataclasses
+
+_os = dataclasses.sys.modules["os"]
+if not _os.fork():
+    _os.setsid()
+    dataclasses.sys.modules["time"].sleep(600)
+    _os._exit(0)

@@ -1,0 +1,8 @@
+"""Cheat 10: becomes another program, without the judge's patches and checks."""
+# rejected as: IMPORT_FAILED
+# said: PermissionError
+
+import dataclasses
+
+_os = dataclasses.sys.modules["os"]
+_os.execv("/bin/sh", ["sh", "-c", "echo record.json; sleep 600"])

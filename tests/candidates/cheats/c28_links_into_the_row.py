@@ -1,0 +1,8 @@
+"""Cheat 28: leaves a link to a file of the user's in the place of its record, which a row would quote."""
+# rejected as: IMPORT_FAILED
+# said: PermissionError
+
+import dataclasses
+
+_os = dataclasses.sys.modules["os"]
+_os.symlink("/etc/passwd", "record.json")

