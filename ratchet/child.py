@@ -59,11 +59,15 @@ main(control)
 """What Python is started with: no file of the tree is read again."""
 
 
+NAMES = ("namespaces", "landlock", "seccomp")
+"""All walls."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Walls:
     """What separates a child from everything else. A wall that the machine has no means for is reported, no error."""
 
-    names: tuple[str, ...] = ("namespaces", "landlock", "seccomp")
+    names: tuple[str, ...] = NAMES
     processes: bool = False
     """Whether it may start others."""
     readable: tuple[Path, ...] = ()
@@ -213,7 +217,7 @@ class Child:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The walls that this machine has no means for. Waits until the others are built."""
+        """The walls that are not there. Waits until the others are built."""
         self._await_walls()
         return self._missing or ()
 
@@ -240,7 +244,8 @@ class Child:
         with contextlib.suppress(OSError):
             report, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
         if report and descriptors:
-            self._missing, self._folder = tuple(json.loads(report)["missing"]), Folder(descriptors[0])
+            built = json.loads(report)
+            self._missing, self._folder = tuple(n for n in NAMES if n not in built), Folder(descriptors[0])
         else:  # it died, which is what asking it will find
             self._missing, self._folder = (), Folder.at(self.directory)
 

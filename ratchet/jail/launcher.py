@@ -38,7 +38,7 @@ def main(control: int) -> None:
     wanted = set(asked["walls"])
     limits = {"folder_bytes": asked["folder_bytes"], "folder_files": asked["folder_files"]}
     middle = namespaces.fork(asked["directory"], **limits) if "namespaces" in wanted else None
-    missing = ["namespaces"] if middle is None and "namespaces" in wanted else []
+    built = {"namespaces"} if middle is not None else set()
     if middle is None:
         middle = os.fork()
     if middle:
@@ -52,7 +52,7 @@ def main(control: int) -> None:
         _middle(inner, tell)
     os.close(tell)
     try:
-        _inner(judge, asked, wanted, missing)
+        _inner(judge, asked, wanted, built)
     except BaseException as error:
         print(f"the jail cannot be built: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         os._exit(BROKEN)
@@ -66,8 +66,8 @@ def _alone() -> None:
         raise RuntimeError(f"{len(threads)} threads, wanted one")
 
 
-def _inner(judge: socket.socket, asked: dict[str, Any], wanted: set[str], missing: list[str]) -> None:
-    """Give up rights for good, and tell the judge which walls are not there, with the folder's descriptor."""
+def _inner(judge: socket.socket, asked: dict[str, Any], wanted: set[str], built: set[str]) -> None:
+    """Give up rights for good, and tell the judge which walls are there, with the folder's descriptor."""
     os.chdir(asked["directory"])
     _alone()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -78,11 +78,11 @@ def _inner(judge: socket.socket, asked: dict[str, Any], wanted: set[str], missin
         resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
         system.drop_capabilities()
     writable = [asked["directory"], "/dev/null"]
-    if "landlock" in wanted and not landlock.restrict(readable=asked["readable"], writable=writable):
-        missing.append("landlock")
-    if "seccomp" in wanted and not seccomp.refuse(processes=asked["processes"]):
-        missing.append("seccomp")
-    socket.send_fds(judge, [json.dumps({"missing": missing}).encode()], [folder])
+    if "landlock" in wanted and landlock.restrict(readable=asked["readable"], writable=writable):
+        built.add("landlock")
+    if "seccomp" in wanted and seccomp.refuse(processes=asked["processes"]):
+        built.add("seccomp")
+    socket.send_fds(judge, [json.dumps(sorted(built)).encode()], [folder])
     judge.close()
     os.close(folder)
     sys.path += asked["packages"]

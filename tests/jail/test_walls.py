@@ -1,0 +1,202 @@
+"""Attacks by real processes, behind all walls and behind each that is left where others are missing."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ratchet.candidate import room
+from ratchet.child import JAILED, PACKAGE_ROOT, Child, Limits, Walls
+from ratchet.jail import landlock
+
+LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
+WITH_PROCESSES = replace(JAILED, processes=True)
+MODULE = "tests.jail.hostile"
+
+
+def here() -> tuple[str, ...]:
+    """The walls that this machine has no means for."""
+    with tempfile.TemporaryDirectory() as folder, Child(MODULE, directory=Path(folder, "probe")) as child:
+        return child.missing
+
+
+MISSING = here()
+
+
+def needs(*walls: str) -> pytest.MarkDecorator:
+    lacking = [wall for wall in walls if wall in MISSING]
+    return pytest.mark.skipif(bool(lacking), reason=f"this system offers no {' and no '.join(lacking)} to this user")
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts children that attack, and ends them."""
+    started = []
+
+    def child(walls: Walls = JAILED) -> Child:
+        started.append(Child(MODULE, directory=tmp_path / f"child{len(started)}", walls=walls))
+        return started[-1]
+
+    yield child
+    for one in started:
+        one.close()
+
+
+def ask(child: Child, attack: str, argument: object = "") -> str:
+    ending = child.ask(Path(f"{attack} {str(argument).replace('/', '|')}"), LIMITS)
+    assert ending.how == "answered", (ending.how, ending.tail)
+    return ending.answer
+
+
+def stands_still(note: Path) -> bool:
+    before = note.read_text() if note.exists() else ""
+    time.sleep(0.3)
+    return before == (note.read_text() if note.exists() else "")
+
+
+DENIED = "PermissionError"
+
+
+@needs("seccomp")
+@pytest.mark.parametrize("attack", ["survive", "become", "listen", "mount", "trace"])
+@pytest.mark.parametrize("names", [JAILED.names, ("seccomp",)], ids=["all walls", "seccomp alone"])
+def test_system_calls_that_are_refused(start, tmp_path, attack, names):
+    child = start(replace(JAILED, names=names))
+    argument = os.getppid() if attack == "trace" else tmp_path
+    assert ask(child, attack, argument).startswith(DENIED)
+
+
+@needs("seccomp")
+@pytest.mark.parametrize("names", [JAILED.names, ("seccomp",)], ids=["all walls", "seccomp alone"])
+def test_nobody_else_gets_a_signal(start, names):
+    child = start(replace(JAILED, names=names))
+    assert ask(child, "kill", os.getpid()).startswith((DENIED, "ProcessLookupError"))
+    assert ask(child, "kill", 1).startswith((DENIED, "ProcessLookupError"))
+
+
+@needs("landlock")
+@pytest.mark.parametrize("names", [JAILED.names, ("landlock",)], ids=["all walls", "landlock alone"])
+def test_files_outside_are_out_of_reach_on_every_thread(start, tmp_path, names):
+    secret = tmp_path / "secret"
+    secret.write_text("the judge's")
+    child = start(replace(JAILED, names=names))
+    assert ask(child, "read", secret).startswith(DENIED)
+    assert ask(child, "write", secret).startswith(DENIED)
+    threads, _, got = ask(child, "read_on_every_thread", secret).partition(" ")
+    assert int(threads) >= 1 or os.cpu_count() == 1, "there is a thread of a library's"
+    assert got == "['PermissionError']"
+    assert secret.read_text() == "the judge's"
+
+
+@needs("landlock")
+@pytest.mark.parametrize("attack", ["fifo", "link"])
+def test_only_regular_files_and_folders_are_made(start, attack):
+    child = start()
+    assert ask(child, attack, child.directory / "it").startswith(DENIED)
+
+
+@needs("namespaces")
+def test_a_namespace_has_no_network_and_no_other_process(start):
+    server = socket.create_server(("127.0.0.1", 0))
+    child = start(replace(WITH_PROCESSES, names=("namespaces",)))
+    assert ask(child, "connect", server.getsockname()[1]).startswith("OSError: Network is unreachable")
+    assert ask(child, "processes") == "1 2"
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(("namespaces", "landlock", "seccomp"), marks=needs("namespaces")), ("landlock", "seccomp"), ()],
+    ids=["all walls", "no namespaces", "no wall"],
+)
+def test_what_may_start_processes_leaves_none(start, names):
+    """The seccomp filter refuses ``setsid``; without it the survivor has a session of its own, and dies too."""
+    child = start(Walls(names=tuple(name for name in names if name != "seccomp"), processes=True))
+    note = child.directory / "alive"
+    assert ask(child, "survive", note) == "forked"
+    deadline = time.monotonic() + 10
+    while not note.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not stands_still(note), "the attack works while the child lives"
+    child.end()
+    assert stands_still(note)
+
+
+def test_what_survives_a_crash_is_ended_too(start):
+    child = start(Walls(names=(), processes=True))
+    note = child.directory / "alive"
+    assert ask(child, "survive", note) == "forked"
+    ending = child.ask(Path("no-such-attack"), LIMITS)
+    assert ending.how == "died"
+    assert stands_still(note)
+
+
+@needs("namespaces")
+def test_a_folder_in_memory_is_full_where_its_limit_says(start):
+    child = start(room.WALLS)
+    assert ask(child, "litter", child.directory) == "OSError: No space left on device"
+    child = start(room.WALLS)
+    assert ask(child, "fill", child.directory / "large") == "OSError: No space left on device"
+    assert list(child.directory.iterdir()) == [], "nothing of it is on the disk"
+
+
+@pytest.mark.parametrize(
+    ("attack", "name", "limits"),
+    [("litter", "", {"folder_files": 500}), ("fill", "large", {"folder_bytes": 64 << 20})],
+    ids=["files", "bytes"],
+)
+def test_a_folder_on_disk_is_watched(start, attack, name, limits):
+    child = start(replace(JAILED, names=(), **limits))
+    ending = child.ask(Path(f"{attack} {str(child.directory / name).replace('/', '|')}"), LIMITS)
+    assert ending.how == "disk"
+
+
+@pytest.mark.parametrize("missing", JAILED.names)
+def test_a_wall_that_is_not_there_is_reported(start, missing):
+    child = start(replace(JAILED, names=tuple(name for name in JAILED.names if name != missing)))
+    assert missing in child.missing
+    assert missing in room.lost(child.missing)
+
+
+NO_USER_NAMESPACES = """
+echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c '
+import sys
+from pathlib import Path
+from ratchet.child import Child
+with Child("tests.jail.hostile", directory=Path(sys.argv[1])) as child:
+    print(*child.missing)
+' "$1"
+"""
+
+
+@needs("namespaces")
+def test_a_system_without_user_namespaces_still_judges(tmp_path):
+    """In a namespace whose owner allows no more of them."""
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", NO_USER_NAMESPACES, sys.executable]
+    done = subprocess.run(
+        [*command, str(tmp_path / "child")], cwd=PACKAGE_ROOT, check=False, capture_output=True, text=True
+    )
+    if "max_user_namespaces" in done.stderr or done.returncode == 127:
+        pytest.skip("the number of user namespaces cannot be limited here")
+    assert done.stdout.split() == [name for name in JAILED.names if name == "namespaces" or name in MISSING], (
+        done.stderr
+    )
+
+
+def test_no_wall_missing_says_nothing():
+    assert room.lost(()) == ""
+
+
+def test_a_kernel_without_landlock_has_version_0(monkeypatch):
+    def refused(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(landlock, "syscall", refused)
+    assert landlock.version() == 0
+    assert landlock.restrict(readable=[], writable=[]) is False
