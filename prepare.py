@@ -7,14 +7,18 @@ judges the kernel file of the work tree, without touching the branch, and append
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # go on in the private environment's Python, before a file beside this one is imported
+    import os  # these two are there already
+    import sys
+
+    root = os.path.dirname(os.path.realpath(__file__))
+    python = f"{root}/.venv/bin/python"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "PYTHON"))}
+    command = [python if os.path.exists(python) else sys.executable, "-I", "-S", f"{root}/ratchet/start.py", "prepare"]
+    os.execve(command[0], [*command, *sys.argv[1:]], kept)
+
 import dataclasses
 import hashlib
-from pathlib import Path
-
-if __name__ == "__main__":
-    from ratchet.bootstrap import into_environment
-
-    into_environment(Path(__file__).resolve().parent)  # goes on as ratchet/start.py, and does not return
 
 from ratchet.starting import starting
 

@@ -6,7 +6,6 @@ A copy of the lock file inside the environment says that it is complete; it is w
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import os
 import platform
 import shutil
@@ -14,7 +13,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
 
 FAILED = 69
 NEEDED_BYTES = 3 << 30
@@ -78,23 +76,6 @@ def main(root: Path) -> int:
         what = " ".join(map(str, error.cmd[:4])) if isinstance(error, subprocess.CalledProcessError) else str(error)
         say(f"failed: {what}. Is a package index reachable, and is python3-venv installed? Run again to go on.")
         return FAILED
-
-
-def into_environment(root: Path) -> NoReturn:
-    """Go on as ``ratchet/start.py prepare``, in the Python of ``root/.venv`` where there is one.
-
-    Exits where there is no such environment and this Python has no packages of its own either.
-    """
-    python = root / ".venv" / "bin" / "python"
-    if not python.exists():
-        if importlib.util.find_spec("ml_dtypes") is None:
-            say(f"there is no private environment in {root / '.venv'} yet: `./ratchet.sh --help` makes it")
-            sys.exit(FAILED)
-        python = Path(sys.executable)
-    sys.stdout.flush()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "PYTHON"))}
-    start = root / "ratchet" / "start.py"
-    os.execve(python, [str(python), "-I", "-S", str(start), "prepare", *sys.argv[1:]], kept)
 
 
 def _make_alone(root: Path) -> int:

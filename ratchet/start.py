@@ -15,6 +15,7 @@ from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
 ENTRIES = ("ratchet", "prepare")
+_NO_ENVIRONMENT = 69
 
 
 def _early(name: str) -> ModuleType:
@@ -48,6 +49,9 @@ def main() -> int:
     served.Server(read.compiled()).install()
     sys.pycache_prefix = next(iter(bytecode.folders()), None)
     sys.path.append(_packages())
+    if not Path(sys.path[-1], "ml_dtypes").is_dir():
+        print(f"there is no private environment in {ROOT / '.venv'} yet: `./ratchet.sh` makes it", file=sys.stderr)
+        return _NO_ENVIRONMENT
     signal.signal(signal.SIGINT, before)
     entry = sys.argv.pop(1)
     from ratchet import __main__ as command

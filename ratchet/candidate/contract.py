@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from ratchet.values.status import Refusal, Status
 
@@ -31,6 +33,20 @@ FORBIDDEN_NAMES = frozenset("__import__ breakpoint compile eval exec exit global
 ALLOWED_DUNDERS = frozenset("__name__ __doc__ __init__ __post_init__ __call__".split())
 
 MAX_SOURCE_BYTES = 1 << 20
+_STARTED = ("sitecustomize", "usercustomize", "ratchet", "prepare")
+"""Names that Python or the judge imports as it starts."""
+
+
+def check_name(name: str, packages: Iterable[str]) -> None:
+    """Refuse a kernel file named like a module of Python's or of an installed package: it is easily run in its place.
+
+    Raises:
+      Refusal: ``USAGE``.
+    """
+    stem = name.removesuffix(".py")
+    installed = any(Path(folder, entry).exists() for folder in packages for entry in (stem, f"{stem}.py"))
+    if installed or stem in sys.stdlib_module_names or stem in _STARTED:
+        raise Refusal(Status.USAGE, f"{name} would shadow a module of that name: give the kernel file another")
 
 
 def check_source(source: bytes, name: str) -> None:

@@ -7,7 +7,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.candidate.contract import check_name
 from ratchet.candidate.problem import lock_path
+from ratchet.child import packages
 from ratchet.loop import ledger
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History
@@ -31,13 +33,14 @@ class Subject:
         """The kernel file at ``kernel``, absolute or relative to the top. Links in its folders are followed.
 
         Raises:
-            Refusal: USAGE if it is outside the work tree or is no kernel file.
+            Refusal: USAGE if it is outside the work tree, is no kernel file, or is named like a module.
         """
         root = history.root
         path = Path(os.path.abspath(root / kernel))
         path = Path(os.path.realpath(path.parent), path.name)
         if not path.is_relative_to(root) or path.is_relative_to(root / ".git") or path in (root, root / ledger.NAME):
             raise Refusal(Status.USAGE, f"{kernel} is not a kernel file inside {root}: name one that is")
+        check_name(path.name, packages())
         return cls(history=history, kernel=path.relative_to(root).as_posix())
 
     @property

@@ -1,0 +1,197 @@
+"""What runs as the judge is what was hashed: whatever else lies in the tree or in the caller's environment."""
+
+import importlib.machinery
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ratchet import served, sources
+from ratchet.judge import installed
+from ratchet.values.status import Status
+from tests.workspaces import Workspace
+
+PLANTED = "import os\nos.write(2, b'PLANTED CODE RAN\\n')\n"
+MARK = "PLANTED CODE RAN"
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    return Workspace.new(tmp_path_factory.mktemp("start") / "tree")
+
+
+@pytest.fixture
+def space(clean, tmp_path):
+    return clean.copy(tmp_path / "tree")
+
+
+def said(space: Workspace, *arguments: str, **environment: str) -> str:
+    """All that ``./ratchet.sh`` prints; it has to run."""
+    done = space.ratchet(*(arguments or ("log",)), **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_nothing_planted_says_nothing(space):
+    assert MARK not in said(space)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sitecustomize.py",
+        "usercustomize.py",
+        "json.py",
+        "git.py",
+        "argparse/__init__.py",
+        "typing.py",
+        "dataclasses.py",
+    ],
+)
+def test_a_file_in_the_tree_shadows_no_module(space, name):
+    file = space.root / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(PLANTED)
+    assert MARK not in said(space)
+    assert MARK not in space.prepare("--help").stderr
+
+
+def test_bytecode_in_the_tree_is_not_read(space):
+    """Bytecode that Python holds for that of the unchanged source: same size, same time."""
+    source = space.root / "ratchet" / "options.py"
+    honest, state = source.read_bytes(), source.stat()
+    padding = len(honest) - len(PLANTED.encode()) - 1
+    source.write_text(PLANTED + "#" * padding + "\n")
+    os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
+    py_compile.compile(str(source), doraise=True)
+    source.write_bytes(honest)
+    os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert MARK not in said(space)
+
+
+@pytest.mark.parametrize("suffix", [importlib.machinery.EXTENSION_SUFFIXES[0], ".so", ".pyc"])
+def test_an_extension_module_in_the_tree_is_not_loaded(space, suffix):
+    """It comes before the source of its name where Python looks in folders."""
+    (space.root / "ratchet" / f"options{suffix}").write_bytes(b"no library at all")
+    (space.root / "ratchet" / "judge" / f"parity{suffix}").write_bytes(b"no library at all")
+    said(space)
+
+
+@pytest.mark.parametrize("variable", ["PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONUSERBASE", "BASH_ENV", "ENV"])
+def test_a_variable_of_the_caller_brings_no_code(space, tmp_path, variable):
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    for name in ("sitecustomize.py", "usercustomize.py", "ratchet.py", "json.py"):
+        (evil / name).write_text(PLANTED)
+    (evil / "shell").write_text(f"echo {MARK} >&2\n")
+    value = str(evil / ("shell" if variable in ("BASH_ENV", "ENV") else ""))
+    assert MARK not in said(space, **{variable: value})
+
+
+def test_a_shell_function_of_the_caller_is_not_called(space):
+    assert MARK not in said(space, **{"BASH_FUNC_cd%%": f'() {{ echo {MARK} >&2; builtin cd "$@"; }}'})
+
+
+def environment_of(tmp_path: Path) -> Path:
+    """A folder of installed packages with one package."""
+    folder = tmp_path / "site-packages"
+    (folder / "one").mkdir(parents=True)
+    (folder / "one" / "code.py").write_text("value = 1\n")
+    record = folder / "one-1.dist-info"
+    record.mkdir()
+    digest = "sha256=WFyTZm_LBGt7Jk0_pzICqio4JUroKks7oZ6HPC1amIY"
+    (record / "RECORD").write_text(f"one/code.py,{digest},10\none-1.dist-info/RECORD,,\n../../bin/one,{digest},9\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _private(monkeypatch, tmp_path):
+    """A private folder of this test's own, where this process looks for it."""
+    folder = tmp_path / "private"
+    folder.mkdir(mode=0o700)
+    for module in (installed, sources):
+        monkeypatch.setattr(module, "private_folder", lambda: folder)
+
+
+@pytest.mark.parametrize("name", ["one/code.py", "two.py", "evil.pth", "one/code.cpython-311-x86_64-linux-gnu.so"])
+def test_what_is_planted_in_the_environment_changes_its_digest(tmp_path, name):
+    folder = environment_of(tmp_path)
+    before = installed.digest(folder)
+    assert installed.digest(folder) == before
+    (folder / name).write_text("value = 2\n")
+    assert installed.digest(folder) != before
+
+
+def test_an_edit_that_keeps_size_and_time_changes_the_digest(tmp_path):
+    folder = environment_of(tmp_path)
+    file = folder / "one" / "code.py"
+    state, before = file.stat(), installed.digest(folder)
+    file.write_text("value = 2\n")
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert file.stat().st_size == state.st_size
+    assert installed.digest(folder) != before
+
+
+def test_what_depends_on_the_machine_leaves_the_digest(tmp_path):
+    folder = environment_of(tmp_path)
+    before = installed.digest(folder)
+    (folder / "one" / "__pycache__").mkdir()
+    (folder / "one" / "__pycache__" / "code.cpython-311.pyc").write_text("")
+    (folder / "one-1.dist-info" / "INSTALLER").write_text("uv")
+    record = folder / "one-1.dist-info" / "RECORD"
+    record.write_text(record.read_text().replace("../../bin/one,sha256=x", "../../bin/one,sha256=y"))
+    assert installed.digest(folder) == before
+
+
+def test_a_served_package_has_no_other_modules(tmp_path):
+    (tmp_path / "ratchet").mkdir()
+    (tmp_path / "ratchet" / "__init__.py").write_text("")
+    (tmp_path / "ratchet" / "one.py").write_text("value = 1\n")
+    read = sources.read(tmp_path)
+    (tmp_path / "ratchet" / "one.py").write_text("value = 2\n")
+    (tmp_path / "ratchet" / "two.py").write_text("")
+    server = served.Server(read.compiled())
+    spec = server.find_spec("ratchet.one")
+    assert spec is not None
+    namespace = {}
+    exec(server.get_code("ratchet.one"), namespace)
+    assert namespace["value"] == 1, "what was read first"
+    with pytest.raises(ModuleNotFoundError, match=r"ratchet\.two is no module of the judge's sources"):
+        server.find_spec("ratchet.two")
+    assert server.find_spec("numpy") is None
+
+
+def test_a_link_is_no_source(tmp_path):
+    (tmp_path / "ratchet").mkdir()
+    (tmp_path / "ratchet" / "one.py").symlink_to("/etc/passwd")
+    assert not sources.read(tmp_path).files
+
+
+def test_compiled_code_is_kept_and_a_damaged_file_is_made_again(tmp_path):
+    (tmp_path / "ratchet").mkdir()
+    (tmp_path / "ratchet" / "one.py").write_text("value = 1\n")
+    made = sources.read(tmp_path).compiled()
+    (kept,) = (tmp_path / "private").glob("code-*")
+    assert sources.read(tmp_path).compiled() == made
+    kept.write_bytes(b"")
+    assert sources.read(tmp_path).compiled() == made
+
+
+def test_start_runs_in_an_isolated_python_only(clean):
+    start = str(clean.root / "ratchet" / "start.py")
+    done = subprocess.run([sys.executable, start, "ratchet", "log"], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "python -I -S" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["sitecustomize.py", "json.py", "jax.py", "numpy.py", "ratchet.py"])
+def test_a_kernel_file_named_like_a_module_is_refused(space, name):
+    shutil.copy(space.root / "kernel.py", space.root / name)
+    done = space.ratchet("an idea", "--kernel", name)
+    assert done.returncode == Status.USAGE.exit_code
+    assert f"{name} would shadow a module of that name" in done.stderr
+    assert not space.ledger.exists()
