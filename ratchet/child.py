@@ -132,7 +132,7 @@ def packages() -> tuple[str, ...]:
     """The folders of installed packages: this Python's own, and no other entry of its path."""
     own = sysconfig.get_paths()
     listed = [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
-    return tuple(dict.fromkeys([own["purelib"], own["platlib"], *listed]))
+    return tuple(dict.fromkeys(map(os.path.realpath, [own["purelib"], own["platlib"], *listed])))
 
 
 def resident_bytes(group: int) -> int:

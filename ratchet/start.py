@@ -33,7 +33,7 @@ def _packages() -> str:
     venv = Path(sys.executable).parent.parent
     if (venv / "pyvenv.cfg").is_file():
         sys.prefix = sys.exec_prefix = str(venv)
-    return sysconfig.get_path("purelib", vars={"base": sys.prefix, "platbase": sys.prefix})
+    return str(Path(sysconfig.get_path("purelib", vars={"base": sys.prefix, "platbase": sys.prefix})).resolve())
 
 
 def main() -> int:

@@ -66,7 +66,9 @@ def examine(
         return _made(record, child.folder, name, freeze=freeze, jail=jail, seconds=ending.seconds)
 
 
-def made(record: Mapping[str, Any], workdir: Path, name: str, *, freeze: bool) -> tuple[Artefact, problem.Problem | None]:
+def made(
+    record: Mapping[str, Any], workdir: Path, name: str, *, freeze: bool
+) -> tuple[Artefact, problem.Problem | None]:
     """What a worker's record and the programs beside it in ``workdir`` are, after every field was checked.
 
     Raises:

@@ -17,8 +17,9 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ratchet.jail import landlock, namespaces, seccomp, system
 
@@ -56,7 +57,21 @@ def main(control: int) -> None:
     except BaseException as error:
         print(f"the jail cannot be built: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         os._exit(BROKEN)
-    runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
+    _run(asked["module"])
+
+
+def _run(module: str) -> NoReturn:
+    """Run a module as a program and end at once: threads of its libraries can make Python wait for them for ever."""
+    code = 0
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else bool(ending.code)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _alone() -> None:

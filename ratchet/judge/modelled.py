@@ -10,7 +10,7 @@ from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
 from ratchet.dump.beside import computed_operands
 from ratchet.dump.files import load_hlo, tokens_in
-from ratchet.judge import control, latency, roofline
+from ratchet.judge import control, roofline, schedule
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
 from ratchet.values import Artefact, Parity, Program, Score, Timeline
@@ -54,9 +54,11 @@ class Modelled:
         steering, chip, mesh = self.exam.steering(problem), self.chip, problem.mesh
         operands = computed_operands(load_hlo(built.dump_dir))
         if not operands:
-            return latency.step(built, chip, mesh, steering, detail=self.deep)
+            return schedule.step(self.workers.machine, built, chip, mesh, steering, detail=self.deep)
         computed, same = self.exam.computed(problem, built.dump_dir / compiling.PROGRAM, operands)
-        timeline, summary = latency.step(built, chip, mesh, steering, computed=computed, detail=self.deep)
+        timeline, summary = schedule.step(
+            self.workers.machine, built, chip, mesh, steering, computed=computed, detail=self.deep
+        )
         if not same:
             timeline = replace(timeline, not_modelled=(Unmodelled.FLOAT_TABLES, *timeline.not_modelled))
         return timeline, summary

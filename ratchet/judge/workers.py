@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import tempfile
@@ -13,7 +14,7 @@ from ratchet.child import Child
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
 from ratchet.folder import remove
-from ratchet.judge import correctness
+from ratchet.judge import correctness, schedule
 from ratchet.values.status import Refusal, Status
 
 NEEDED_BYTES = 256 << 20
@@ -21,7 +22,7 @@ NEEDED_BYTES = 256 << 20
 
 
 class Workers:
-    """One compiler, one values child, and a fresh candidate child for every kernel file.
+    """One compiler, one values child, one schedule machine, and a fresh candidate child for every kernel file.
 
     All start at once, so that their imports of JAX overlap. A child that died or was killed is replaced. With
     ``keep``, the next candidate child starts while the current kernel is still being judged; without ``compiles``, the
@@ -43,6 +44,7 @@ class Workers:
         self._next: Child | None = self._fresh()
         self._compiler = self._start_compiler() if compiles else None
         self._values = self._start_values()
+        self._machine = self._start_machine() if compiles else None
 
     def folder(self, name: str) -> Path:
         """A new folder for one piece of work."""
@@ -56,6 +58,9 @@ class Workers:
 
     def _start_values(self) -> Child:
         return correctness.start(self.folder("values"))
+
+    def _start_machine(self) -> Child:
+        return schedule.start(self.folder("machine"))
 
     def candidate(self) -> Child:
         """A child that has run no kernel file yet; it is the caller's to close."""
@@ -82,11 +87,20 @@ class Workers:
             self._values = self._start_values()
         return self._values
 
+    @property
+    def machine(self) -> Child:
+        if self._machine is None or not self._machine.alive:
+            if self._machine is not None:
+                self._machine.close()
+            self._machine = self._start_machine()
+        return self._machine
+
     def close(self) -> None:
-        """Kill all children and remove their folders."""
-        for child in (self._next, self._compiler, self._values):
+        """Kill all children and remove their folders. Nothing that a child left can make it raise."""
+        for child in (self._next, self._compiler, self._values, self._machine):
             if child is not None:
-                child.close()
+                with contextlib.suppress(OSError):
+                    child.close()
         remove(self.root)
 
     def __enter__(self) -> Workers:

@@ -13,6 +13,7 @@ CHILDREN = (
     "ratchet.candidate.worker",
     "ratchet.compiler.worker",
     "ratchet.judge.values_worker",
+    "ratchet.judge.schedule_worker",
     "ratchet.measure.timing_worker",
 )
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from prepare import ROOT, judge
+from prepare import judge
+from ratchet.child import PACKAGE_ROOT as ROOT
 from ratchet.chips import V5E
 from ratchet.judge.measured import Measured
 from ratchet.judge.request import Request

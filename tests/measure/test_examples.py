@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
 
-from prepare import ROOT
 from ratchet.candidate import worker
+from ratchet.child import PACKAGE_ROOT as ROOT
 from ratchet.judge.measured import check_program
 from ratchet.values.status import Refusal, Status
 from tests.hlo_texts import hlo_of

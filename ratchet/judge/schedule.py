@@ -1,0 +1,86 @@
+"""The modelled latency of a compiled program, asked of the schedule machine's jailed child."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ratchet.child import Child, Limits, Walls
+from ratchet.chips import Chip
+from ratchet.folder import read_file
+from ratchet.values import Mesh, Program, Timeline
+from ratchet.values.encoding import decode, encode
+from ratchet.values.status import Refusal, Status
+
+WORKER = "ratchet.judge.schedule_worker"
+LIMITS = Limits(seconds=900, memory_bytes=12 << 30)
+TIMELINE_BYTES = 1 << 30
+REQUEST, ARRAYS, TIMELINE = "request.json", "arrays.npz", "timeline.json"
+
+Steering = Mapping[int | str, Any]
+
+
+def start(workdir: Path) -> Child:
+    """Start the machine's child; it answers any number of requests and reads what other children left."""
+    return Child(WORKER, directory=workdir, walls=Walls(readable=(workdir.parent.resolve(),)))
+
+
+def step(
+    child: Child,
+    program: Program,
+    chip: Chip,
+    mesh: Mesh,
+    steering: Steering,
+    *,
+    computed: Sequence[Steering] = (),
+    detail: bool = False,
+) -> tuple[Timeline, str]:
+    """As ``latency.step``, by ``child``.
+
+    Raises:
+      Refusal: as ``latency.step``; ``SCHEDULE_UNKNOWN`` where the machine does not end, ``INTERNAL`` where it fails.
+    """
+    import numpy as np
+
+    folder = child.request()
+    asked = {"program": encode(program), "chip": chip.name, "mesh": encode(mesh), "detail": detail}
+    (folder / REQUEST).write_text(json.dumps(asked))
+    named = {f"-1:{key!r}": value for key, value in steering.items()}
+    for place, one in enumerate(computed):
+        named |= {f"{place}:{key!r}": value for key, value in one.items()}
+    np.savez(folder / ARRAYS, **named)
+    ending = child.ask(folder, LIMITS)
+    if ending.how != "answered":
+        raise _ended(ending.how, ending.tail)
+    try:
+        answer = json.loads(read_file(folder / TIMELINE, TIMELINE_BYTES))
+        if "refused" in answer:
+            status, message = answer["refused"]
+            raise Refusal(Status[status], str(message))
+        if "internal" in answer:
+            raise RuntimeError(f"the schedule machine: {answer['internal']}\n{answer['traceback']}")
+        return decode(Timeline, answer["timeline"]), str(answer["summary"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Refusal(Status.INTERNAL, f"the schedule machine left no timeline: {error}") from None
+
+
+def steered(arrays: Mapping[str, Any]) -> tuple[dict[int | str, Any], list[dict[int | str, Any]]]:
+    """The machine's side of a request's arrays: what steers, and what XLA computes, per mesh index."""
+    steering: dict[int | str, Any] = {}
+    computed: dict[int, dict[int | str, Any]] = {}
+    for name, array in arrays.items():
+        place, _, key = name.partition(":")
+        own: int | str = key[1:-1] if key.startswith(("'", '"')) else int(key)
+        (steering if int(place) < 0 else computed.setdefault(int(place), {}))[own] = array
+    return steering, [computed[place] for place in sorted(computed)]
+
+
+def _ended(how: str, tail: str) -> Refusal:
+    if how == "timeout":
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"the schedule machine did not end in {LIMITS.seconds:.0f} s")
+    if how == "memory":
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"the schedule machine took more than {LIMITS.memory_bytes >> 30} GiB")
+    last = (tail.strip().splitlines() or ["it printed nothing"])[-1]
+    return Refusal(Status.INTERNAL, f"the schedule machine {how}: {last:.300}")

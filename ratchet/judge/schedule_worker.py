@@ -1,0 +1,52 @@
+"""The jailed child that holds the schedule machine: it reads what the compiler wrote, and runs code made of it.
+
+It answers with a timeline as plain data; the judge checks its types and believes no more of it than of a compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ratchet.child import serve
+from ratchet.chips import CHIPS
+from ratchet.judge import latency
+from ratchet.judge.schedule import ARRAYS, REQUEST, TIMELINE, steered
+from ratchet.values import Mesh, Program
+from ratchet.values.encoding import decode, encode
+from ratchet.values.status import Refusal
+
+
+def answer(request: Path) -> dict[str, Any]:
+    """What the machine says of the request's program."""
+    asked = json.loads((request / REQUEST).read_text())
+    with np.load(request / ARRAYS) as stored:
+        steering, computed = steered({name: stored[name] for name in stored.files})
+    try:
+        timeline, summary = latency.step(
+            decode(Program, asked["program"]),
+            CHIPS[asked["chip"]],
+            decode(Mesh, asked["mesh"]),
+            steering,
+            computed=computed,
+            detail=asked["detail"],
+        )
+    except Refusal as refusal:
+        return {"refused": [refusal.status.name, refusal.message]}
+    except Exception as error:
+        return {"internal": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    return {"timeline": encode(timeline), "summary": summary}
+
+
+def handle(request: Path) -> str:
+    """Answer one request."""
+    (request / TIMELINE).write_text(json.dumps(answer(request)))
+    return TIMELINE
+
+
+if __name__ == "__main__":
+    serve(handle)

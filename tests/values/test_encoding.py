@@ -1,0 +1,97 @@
+"""What comes from another process is data of the right types, or refused."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from ratchet.values import Mesh, Program, Timeline
+from ratchet.values.blame import Blame, LineCost
+from ratchet.values.encoding import decode, encode
+from ratchet.values.omission import LongProgram, Unmodelled
+from ratchet.values.place import Code, SourceLine
+from ratchet.values.program import Footprint
+from ratchet.values.timeline import Span, SpanKind
+
+LINE = LineCost(
+    place=SourceLine(file="kernel.py", line=3),
+    cycles=7,
+    issue_cycles={"valu": 4},
+    stall_cycles={},
+    wait_cycles=1,
+    delay_cycles=0,
+    issues={"valu": 4},
+    empty_slots=0,
+    spill_stores=0,
+    spill_loads=0,
+)
+TIMELINE = Timeline(
+    chip="v5e",
+    compiler="c",
+    clock_hz=1.5e9,
+    cycles=7,
+    executed_bundles=7,
+    empty_bundles=0,
+    dma_wait_cycles=0,
+    slot_issues={},
+    slot_capacity={},
+    mxu_busy_cycles=0,
+    hbm_read_bytes=0,
+    hbm_write_bytes=0,
+    grid_steps=1,
+    ops=(),
+    spans=(Span(lane="l", kind=SpanKind.NAMED, start_cycles=0, end_cycles=7, attributes={"a": 1, "b": 0.5, "c": "x"}),),
+    not_modelled=(Unmodelled.FLOAT_TABLES, LongProgram(program="p", bundles=3)),
+    blame=Blame(lines=(LINE,), regions=(), steps=(), losses=()),
+)
+PROGRAM = Program(
+    chip="v5e",
+    compiler="c",
+    dump_dir=Path("/tmp/x"),
+    footprint=Footprint(
+        vmem_bytes=1, vmem_limit_bytes=2, vmem_buffers=(), hbm_bytes=3, hbm_limit_bytes=4, spill_stores=0, spill_loads=0
+    ),
+    copies=(),
+    kernels=("k",),
+    seconds=1.0,
+)
+MESH = Mesh(axes=(("chip", 4),), inputs=((("chip",), ()), ()))
+
+
+@pytest.mark.parametrize("value", [TIMELINE, PROGRAM, MESH, LINE], ids=lambda value: type(value).__name__)
+def test_a_value_survives_the_way_there_and_back(value):
+    assert decode(type(value), json.loads(json.dumps(encode(value)))) == value
+
+
+def test_a_float_survives_to_the_last_bit():
+    for number in (0.1, math.pi, 5e-324, 1.7976931348623157e308):
+        assert decode(float, json.loads(json.dumps(encode(number)))) == number
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (int, True),
+        (int, 1.5),
+        (int, "1"),
+        (float, "nan"),
+        (str, 3),
+        (Code, ["Code", "no such"]),
+        (Code, ["SpanKind", "NAMED"]),
+        (Mesh, ["Program", [], []]),
+        (Mesh, ["Mesh", []]),
+        (Mesh, {"axes": []}),
+        (tuple[int, ...], {"0": 1}),
+        (int | None, "x"),
+        (SourceLine | Code, ["Waits", 1]),
+    ],
+)
+def test_anything_else_is_refused(kind, data):
+    with pytest.raises(ValueError, match="wanted"):
+        decode(kind, data)
+
+
+def test_only_frozen_values_are_encoded():
+    with pytest.raises(TypeError, match="set is no frozen value"):
+        encode({1, 2})
