@@ -50,7 +50,9 @@ def main() -> int:
     sys.pycache_prefix = next(iter(bytecode.folders()), None)
     sys.path.append(_packages())
     if not Path(sys.path[-1], "ml_dtypes").is_dir():
-        print(f"there is no private environment in {ROOT / '.venv'} yet: `./ratchet.sh` makes it", file=sys.stderr)
+        print(
+            f"there is no private environment in {ROOT / '.venv'} yet: `./ratchet.sh --help` makes it", file=sys.stderr
+        )
         return _NO_ENVIRONMENT
     signal.signal(signal.SIGINT, before)
     entry = sys.argv.pop(1)

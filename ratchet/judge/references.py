@@ -16,25 +16,32 @@ def lend(kept: Path, folder: Path) -> Path:
     """Copy what is cached in ``kept`` and not there yet to a folder of that name in ``folder``, which is returned."""
     lent = folder / kept.name
     lent.mkdir(parents=True, exist_ok=True)
-    if kept.is_dir():
-        for file in kept.glob(f"*{SUFFIX}"):
-            if file.is_file() and not (lent / file.name).exists():
-                shutil.copyfile(file, lent / file.name)
+    for file in kept.glob(f"*{SUFFIX}") if kept.is_dir() else ():
+        if file.is_file() and not (lent / file.name).exists():
+            shutil.copy2(file, lent / file.name)
     return lent
 
 
 def collect(lent: Path, kept: Path) -> None:
-    """Copy what the child made to the cache; each file is there whole or not at all."""
-    known = {file.name for file in kept.glob(f"*{SUFFIX}")} if kept.is_dir() else set()
-    made = [file for file in lent.glob(f"*{SUFFIX}") if file.name not in known and not file.name.startswith(".")]
-    if not made:
-        return
-    kept.mkdir(parents=True, exist_ok=True)
-    for file in made:
-        beside = kept / f".{file.stem}.{os.getpid()}{SUFFIX}"
+    """Copy what the child made, or made again, to the cache; each file is there whole or not at all."""
+    known = _states(kept)
+    made = {name: state for name, state in _states(lent).items() if known.get(name) != state}
+    if made:
+        kept.mkdir(parents=True, exist_ok=True)
+    for name, (_, changed) in made.items():
+        beside = kept / f".{os.getpid()}.{name}"
         try:
-            copy_file(file, beside)
-            beside.replace(kept / file.name)
+            copy_file(lent / name, beside)
+            os.utime(beside, ns=(changed, changed))
+            beside.replace(kept / name)
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
+
+
+def _states(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of the finished files of a folder, by name."""
+    if not folder.is_dir():
+        return {}
+    files = [file for file in folder.glob(f"*{SUFFIX}") if not file.name.startswith(".")]
+    return {file.name: (state.st_size, state.st_mtime_ns) for file in files for state in (file.lstat(),)}
