@@ -5,7 +5,7 @@
 A child that imports nothing is started, asked once and ended: behind all walls, behind none, and as a plain Python
 that imports from files. The judge is started by ``ratchet/start.py`` and as a plain ``python -m ratchet``. The code
 of installed packages is digested. Ways take turns. Wall-clock and processor seconds are medians; a verdict starts
-three children, starts once and asks for the seal twice. Linux only.
+four children, starts once and asks for the seal twice. Linux only.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 from ratchet.child import JAILED, OPEN, PACKAGE_ROOT, Child, Limits, packages
 from ratchet.judge import installed
 
-CHILDREN = 3
-"""Of a modelled verdict: for the kernel file, the compiler and the values."""
+CHILDREN = 4
+"""Of a modelled verdict: for the kernel file, the compiler, the values and the schedule machine."""
 SEALS = 2
 """How often a turn asks for the seal."""
 IDLE = "benchmarks.lib.idle"

@@ -21,6 +21,9 @@ FILLED_BY = (
 ).split()
 """What the children import of other people's packages."""
 
+FILL_SECONDS = 60
+"""What is compiled by then is kept; the next start goes on."""
+
 _FILL = """
 import importlib, sys
 sys.path += sys.argv[2:]
@@ -59,7 +62,5 @@ def fill(packages: tuple[str, ...]) -> None:
     environment = {"PATH": os.environ.get("PATH", os.defpath), "JAX_PLATFORMS": "cpu", "HOME": str(private)}
     command = [sys.executable, "-s", "-S", "-P", *flags(), "-c", _FILL, " ".join(FILLED_BY), *packages]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(command, env=environment, cwd="/", check=True, capture_output=True, timeout=300)
-        for old in private.glob("filled-*"):
-            old.unlink(missing_ok=True)
+        subprocess.run(command, env=environment, cwd="/", check=True, capture_output=True, timeout=FILL_SECONDS)
         mark.touch()

@@ -80,7 +80,7 @@ class Walls:
 
 JAILED = Walls()
 OPEN = Walls(names=(), processes=True)
-"""For a child that opens a device: it is ended with all that it started, and that is all."""
+"""For a child that runs no code of an author's and opens a device or writes elsewhere: it ends with all it started."""
 
 
 @dataclass(frozen=True, kw_only=True)

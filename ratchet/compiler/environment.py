@@ -10,7 +10,7 @@ import os
 import platform
 from pathlib import Path
 
-from ratchet.child import Child
+from ratchet.child import JAILED, Child, Walls
 from ratchet.chips import Chip
 from ratchet.values.status import Refusal, Status
 
@@ -63,7 +63,9 @@ def enter(chip: Chip, dumps: Path, *, extra_passes: tuple[str, ...] = ()) -> Non
     os.environ.update(environment(chip, dumps, extra_passes=extra_passes))
 
 
-def start(worker: str, workdir: Path, chip: Chip, *, extra_passes: tuple[str, ...] = ()) -> Child:
+def start(
+    worker: str, workdir: Path, chip: Chip, *, extra_passes: tuple[str, ...] = (), walls: Walls = JAILED
+) -> Child:
     """Start module ``worker`` as a compiler process for one chip. It can answer several requests.
 
     Raises:
@@ -71,4 +73,5 @@ def start(worker: str, workdir: Path, chip: Chip, *, extra_passes: tuple[str, ..
     """
     dumps = workdir / "dumps"
     dumps.mkdir(parents=True, exist_ok=True)
-    return Child(worker, directory=workdir, environment=environment(chip, dumps, extra_passes=extra_passes))
+    variables = environment(chip, dumps, extra_passes=extra_passes)
+    return Child(worker, directory=workdir, environment=variables, walls=walls)
