@@ -15,7 +15,7 @@ from functools import cache
 from ratchet.private import private_folder
 
 FILLED_BY = (
-    "jax jax.export jax.experimental.mesh_utils jax.experimental.pallas jax.experimental.pallas.tpu "
+    "jax jax.export jax.extend jax.experimental.mesh_utils jax.experimental.pallas jax.experimental.pallas.tpu "
     "jax.experimental.topologies jax._src.pallas.mosaic.pallas_call_registration "
     "jax._src.pallas.triton.pallas_call_registration jaxlib.mlir.ir libtpu numpy google.protobuf.message"
 ).split()
