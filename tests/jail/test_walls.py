@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,24 +13,11 @@ import pytest
 from ratchet.candidate import room
 from ratchet.child import JAILED, PACKAGE_ROOT, Child, Limits, Walls
 from ratchet.jail import landlock
+from tests.walls import missing, needs
 
 LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
 WITH_PROCESSES = replace(JAILED, processes=True)
 MODULE = "tests.jail.hostile"
-
-
-def here() -> tuple[str, ...]:
-    """The walls that this machine has no means for."""
-    with tempfile.TemporaryDirectory() as folder, Child(MODULE, directory=Path(folder, "probe")) as child:
-        return child.missing
-
-
-MISSING = here()
-
-
-def needs(*walls: str) -> pytest.MarkDecorator:
-    lacking = [wall for wall in walls if wall in MISSING]
-    return pytest.mark.skipif(bool(lacking), reason=f"this system offers no {' and no '.join(lacking)} to this user")
 
 
 @pytest.fixture
@@ -157,11 +143,11 @@ def test_a_folder_on_disk_is_watched(start, attack, name, limits):
     assert ending.how == "disk"
 
 
-@pytest.mark.parametrize("missing", JAILED.names)
-def test_a_wall_that_is_not_there_is_reported(start, missing):
-    child = start(replace(JAILED, names=tuple(name for name in JAILED.names if name != missing)))
-    assert missing in child.missing
-    assert missing in room.lost(child.missing)
+@pytest.mark.parametrize("wall", JAILED.names)
+def test_a_wall_that_is_not_there_is_reported(start, wall):
+    child = start(replace(JAILED, names=tuple(name for name in JAILED.names if name != wall)))
+    assert wall in child.missing
+    assert wall in room.lost(child.missing)
 
 
 NO_USER_NAMESPACES = """
@@ -184,7 +170,7 @@ def test_a_system_without_user_namespaces_still_judges(tmp_path):
     )
     if "max_user_namespaces" in done.stderr or done.returncode == 127:
         pytest.skip("the number of user namespaces cannot be limited here")
-    assert done.stdout.split() == [name for name in JAILED.names if name == "namespaces" or name in MISSING], (
+    assert done.stdout.split() == [name for name in JAILED.names if name == "namespaces" or name in missing()], (
         done.stderr
     )
 

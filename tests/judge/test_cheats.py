@@ -1,7 +1,8 @@
 """Every cheat is rejected with the status that its file names, and every honest kernel passes, by the whole judge.
 
 A file in ``tests/candidates/cheats`` is put behind the honest kernel ``rows_attention.py``: what it defines replaces
-what is there. It says how it has to end and, if so, that it comes with a problem of its own.
+what is there. It says how it has to end, whether it comes with a problem of its own, and which wall of the jail has to
+catch it.
 """
 
 import os
@@ -21,6 +22,7 @@ from ratchet.values import Conditions
 from ratchet.values.status import Status
 from tests.judge.programs import examined
 from tests.kernels import CANDIDATES
+from tests.walls import lacking
 
 HONEST = sorted((CANDIDATES / "honest").glob("*.py"))
 QUICK = (
@@ -103,6 +105,8 @@ def test_the_same_kernel_has_the_same_score(frozen_root, workers):
 @pytest.mark.parametrize("path", CHEATS, ids=lambda path: path.stem)
 def test_cheats_are_rejected(path, tmp_path, frozen_root, workers, monkeypatch, request):
     cheat = path.read_text()
+    if (wall := re.search(r"^# wall: (.+)$", cheat, re.MULTILINE)) and lacking(wall[1]):
+        pytest.skip(lacking(wall[1]))
     wanted = re.search(r"^# rejected as: (.+)$", cheat, re.MULTILINE)[1].split(", ")
     own = "# problem: its own" in cheat
     if not NEED_THE_JAIL & set(wanted) and "jax.config" not in cheat and "# jail: needed" not in cheat:

@@ -1,6 +1,7 @@
 """Cheat 10: waits on the loopback network for another process to say what to answer."""
 # rejected as: IMPORT_FAILED
 # said: PermissionError
+# wall: seccomp
 
 import dataclasses
 

@@ -1,6 +1,7 @@
 """Cheat 10: leaves a process in a session of its own, to act when nobody looks."""
 # rejected as: IMPORT_FAILED
 # said: PermissionError
+# wall: seccomp
 
 import dataclasses
 

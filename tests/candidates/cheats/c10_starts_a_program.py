@@ -1,6 +1,7 @@
 """Cheat 10: becomes another program, without the judge's patches and checks."""
 # rejected as: IMPORT_FAILED
 # said: PermissionError
+# wall: seccomp
 
 import dataclasses
 

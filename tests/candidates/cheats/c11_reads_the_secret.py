@@ -1,6 +1,7 @@
 """Cheat 11: looks for the judge's secret and its cached answers on the disk."""
 # rejected as: IMPORT_FAILED
 # said: PermissionError
+# wall: landlock
 
 import dataclasses
 

@@ -1,6 +1,7 @@
 """Cheat 19: writes another tolerance into the judge's own files."""
 # rejected as: IMPORT_FAILED
 # said: PermissionError
+# wall: landlock
 
 import dataclasses
 

@@ -1,6 +1,7 @@
 """Cheat 28: writes evidence of its own beside the judge's."""
 # rejected as: IMPORT_FAILED
 # said: PermissionError
+# wall: landlock
 
 import dataclasses
 

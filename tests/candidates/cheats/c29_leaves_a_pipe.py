@@ -1,6 +1,7 @@
 """Cheat 29: leaves a pipe in the place of its record, on which the judge would wait for ever."""
 # rejected as: IMPORT_FAILED
 # said: PermissionError
+# wall: landlock
 
 import dataclasses
 

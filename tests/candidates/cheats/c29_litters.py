@@ -1,6 +1,7 @@
 """Cheat 29: leaves more files than anybody can clean up."""
 # rejected as: IMPORT_FAILED
 # said: No space left
+# wall: namespaces
 
 import dataclasses
 

@@ -1,6 +1,7 @@
 """Cheat 29: leaves folders in folders, deeper than any clean-up can follow."""
 # rejected as: IMPORT_FAILED
 # said: No space left
+# wall: namespaces
 
 import dataclasses
 
