@@ -7,6 +7,8 @@ the private environment alone; their compiled code is kept in the judge's privat
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import sysconfig
@@ -36,10 +38,19 @@ def _packages() -> str:
     return str(Path(sysconfig.get_path("purelib", vars={"base": sys.prefix, "platbase": sys.prefix})).resolve())
 
 
+def _encode() -> None:
+    """Print in the encoding that ``PYTHONIOENCODING`` names: an isolated Python does not look at it."""
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    with contextlib.suppress(LookupError):
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding=encoding or None, errors=errors or None)  # type: ignore[union-attr]
+
+
 def main() -> int:
     """Serve the judge's modules and run what the command line names; returns its exit code."""
     if not (sys.flags.isolated and sys.flags.no_site) or sys.argv[1:2] not in ([name] for name in ENTRIES):
         sys.exit(f"start it as `python -I -S {Path(__file__).name} {'|'.join(ENTRIES)}`")
+    _encode()
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
