@@ -43,7 +43,8 @@ def _encode() -> None:
     encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
     with contextlib.suppress(LookupError):
         for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(encoding=encoding or None, errors=errors or None)  # type: ignore[union-attr]
+            if stream is not None:  # closed by the caller
+                stream.reconfigure(encoding=encoding or None, errors=errors or None)  # type: ignore[union-attr]
 
 
 def main() -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from pathlib import Path
 
 from ratchet.folder import copy_file
+from ratchet.values.status import Refusal, Status
 
 SUFFIX = ".npz"
 
@@ -23,7 +25,20 @@ def lend(kept: Path, folder: Path) -> Path:
 
 
 def collect(lent: Path, kept: Path) -> None:
-    """Copy what the child made, or made again, to the cache; each file is there whole or not at all."""
+    """Copy what the child made, or made again, to the cache; each file is there whole or not at all.
+
+    Raises:
+      Refusal: ``NO_SPACE``, or ``INFRASTRUCTURE`` where the cache cannot be written.
+    """
+    try:
+        _collect(lent, kept)
+    except OSError as error:
+        status = Status.NO_SPACE if error.errno in (errno.ENOSPC, errno.EDQUOT) else Status.INFRASTRUCTURE
+        what = f"the judge cannot keep what it computed in {kept}: {error.strerror or error}: free or repair that"
+        raise Refusal(status, what) from None
+
+
+def _collect(lent: Path, kept: Path) -> None:
     known = _states(kept)
     made = {name: state for name, state in _states(lent).items() if known.get(name) != state}
     if made:

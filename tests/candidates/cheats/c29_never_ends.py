@@ -3,6 +3,9 @@
 
 import dataclasses
 
-dataclasses.sys.modules["os"].fork()
+try:
+    dataclasses.sys.modules["os"].fork()
+except OSError:  # the jail lets no process start
+    pass
 while True:
     dataclasses.sys.modules["time"].sleep(1)
