@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("scenario", "sent"),
     [
-        ("first_of_all", "SIGKILL"),
+        pytest.param("first_of_all", "SIGKILL", marks=pytest.mark.slow),  # the changes of the next, and a lock's
         ("reverted", "SIGKILL"),
         ("kept", "SIGINT"),
         pytest.param("reverted", "SIGINT", marks=pytest.mark.slow),  # the same code interrupts what is kept
