@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from ratchet.candidate.rounding import ELEMENTWISE
+from ratchet.candidate.rounding.elementwise import ELEMENTWISE
 
 Axis = tuple[int, int]
 """(input, dimension)."""

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from ratchet.candidate.rounding import ELEMENTWISE
+from ratchet.candidate.rounding.elementwise import ELEMENTWISE
 
 ELEMENTS = 1 << 22
 """Of the largest intermediate of a block: 32 MiB in float64, and there are a few dozen of them."""

@@ -2,7 +2,7 @@
 
 The reference of a problem is written in the problem's own dtypes. Judging needs the exact answer, so the
 traced function is evaluated again with every floating-point value widened: casts to a narrower float become
-casts to float64, and a product's accumulator likewise. Beside each value goes its loss (``rounding.Value``).
+casts to float64, and a product's accumulator likewise. Beside each value goes its loss (``rounding/value.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from jax.extend import core
 
 from ratchet.candidate.blocks import INLINED, in_blocks, inner
-from ratchet.candidate.rounding import EPS32, Value, apply, eps_of, is_float, settled, wide
+from ratchet.candidate.rounding.equation import apply
+from ratchet.candidate.rounding.value import EPS32, Value, eps_of, is_float, settled, wide
 
 _REFUSED = ("pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callback")
 

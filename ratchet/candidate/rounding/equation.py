@@ -1,0 +1,49 @@
+"""The results of one equation of a jaxpr, and what is lost in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jax import lax
+
+from ratchet.candidate.rounding import elementwise, order, places, sums
+from ratchet.candidate.rounding.rules import Node
+from ratchet.candidate.rounding.unknown import anything
+from ratchet.candidate.rounding.value import Value, eps_of, is_float, wide
+
+_RULES = elementwise.RULES | order.RULES | places.RULES | sums.RULES
+
+_SCATTERS: dict[str, Callable[..., Any]] = {
+    "scatter": lax.scatter,
+    "scatter-add": lax.scatter_add,
+    "scatter_add": lax.scatter_add,
+    "scatter-mul": lax.scatter_mul,
+    "scatter_mul": lax.scatter_mul,
+    "scatter-min": lax.scatter_min,
+    "scatter_min": lax.scatter_min,
+    "scatter-max": lax.scatter_max,
+    "scatter_max": lax.scatter_max,
+}
+
+
+def apply(equation: Any, inputs: list[Value]) -> list[Value]:
+    """The results of one equation of a jaxpr that has no inner one."""
+    name = equation.primitive.name
+    params = dict(equation.params)
+    for key in ("new_dtype", "preferred_element_type", "dtype"):
+        if params.get(key) is not None and is_float(params[key]):
+            params[key] = wide(params[key])
+
+    def bind(*arrays: Any) -> Any:
+        if equation.primitive.name in _SCATTERS:  # its inner function is of the narrow dtype
+            kept = {"dimension_numbers", "indices_are_sorted", "unique_indices", "mode"}
+            return _SCATTERS[equation.primitive.name](*arrays, **{k: params[k] for k in kept})
+        return equation.primitive.bind(*arrays, **params)
+
+    eps = max((eps_of(out.aval.dtype) for out in equation.outvars), default=0.0)
+    rule = _RULES.get(name)
+    if rule is None and len(equation.outvars) == 1 and name in elementwise.ELEMENTWISE:
+        rule = elementwise.differences
+    found = (rule or anything)(Node(bind=bind, name=name, eps=eps, equation=equation), inputs)
+    return found if isinstance(found, list) else [found]

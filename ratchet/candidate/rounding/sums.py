@@ -1,0 +1,154 @@
+"""Sums, products and scatters: terms that are added in float32, in any order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+
+from ratchet.candidate.rounding.rules import Node, Rules, rounded
+from ratchet.candidate.rounding.unknown import anything
+from ratchet.candidate.rounding.value import (
+    EPS32,
+    LEAST,
+    RMS,
+    Value,
+    certain,
+    earlier,
+    eps_of,
+    is_float,
+    no_nan,
+    variance_of,
+)
+
+RULES = Rules()
+
+_PASSES = {"DEFAULT": 2.0**-7, "HIGH": 2.0**-15, "HIGHEST": EPS32}
+"""Eps of what a product keeps of a float32 operand: one bfloat16, the sum of two, all of it."""
+
+
+@RULES.of("reduce_sum", "cumsum", "reduce_window_sum")
+def _sum(node: Node, inputs: list[Value]) -> Value:
+    (x,) = inputs
+    out = node.bind(x.v)
+    if not is_float(out.dtype):
+        return Value(v=out, exact=True) if certain(inputs) else Value(v=out, s=node.bind(earlier(x)))
+    count = _terms(node, x.v.shape)
+    each, beside = _accumulated(out, count, EPS32 if node.name == "reduce_sum" else node.eps)
+    squares = node.bind(jnp.where(jnp.isfinite(x.v), variance_of(x) + each * jnp.square(x.v), 0.0))
+    if (off := _alike(x)) is not None:
+        squares = _together(squares, jnp.square(node.bind(off)))
+    return rounded(node, out, jnp.maximum(squares, 0) + no_nan(beside), inputs)
+
+
+@RULES.of("dot_general", "conv_general_dilated")
+def _product(node: Node, inputs: list[Value]) -> Value | list[Value]:
+    a, b = (_operand(node, x, n) for n, x in enumerate(inputs))
+    out = node.bind(a.v, b.v)
+    if not is_float(out.dtype):
+        return Value(v=out, exact=True) if certain(inputs) else anything(node, inputs)
+    if node.name == "dot_general":
+        (contracted, _), _ = node.params["dimension_numbers"]
+        count = math.prod(a.v.shape[axis] for axis in contracted)
+    else:
+        features = node.params["dimension_numbers"].rhs_spec[0]
+        count = b.v.size // b.v.shape[features]
+    each, beside = _accumulated(out, count)
+    a2, b2 = jnp.square(a.v), jnp.square(b.v)
+    plain = [x.s is None and x.eps <= EPS32 for x in (a, b)]
+    own = (RMS * EPS32) ** 2
+    if all(plain):
+        squares = (2 * own + each) * (terms := node.bind(a2, b2))
+    elif plain[1]:
+        squares = node.bind(variance_of(a) + (own + each) * a2, b2)
+    elif plain[0]:
+        squares = node.bind(a2, variance_of(b) + (own + each) * b2)
+    else:
+        squares = node.bind(variance_of(a) + each * a2, b2) + node.bind(a2, variance_of(b))
+    for number, x in enumerate((a, b)):
+        if (off := _alike(x)) is not None:
+            moved = node.bind(off, b.v) if number == 0 else node.bind(a.v, off)
+            squares = _together(squares, jnp.square(moved))
+    found = rounded(node, out, squares + beside, inputs)
+    narrow = max(eps_of(v.aval.dtype) for v in node.equation.invars)
+    if all(plain) and narrow > EPS32:
+        return replace(found, early=2 * (RMS * narrow) ** 2 * terms, spread=False)
+    return replace(found, spread=False)
+
+
+def _operand(node: Node, x: Value, number: int) -> Value:
+    """An operand of a product as the matrix unit takes it."""
+    v = x.v.astype(jnp.float64) if is_float(node.equation.outvars[0].aval.dtype) else x.v
+    if node.equation.invars[number].aval.dtype != jnp.float32:
+        return replace(x, v=v)
+    asked = node.params["precision"]
+    asked = asked[number] if isinstance(asked, tuple) else asked
+    eps = _PASSES.get(getattr(asked, "name", str(asked)), _PASSES["DEFAULT"])
+    if eps <= EPS32 or (x.exact and x.eps > EPS32):
+        return replace(x, v=v)
+    kept = v.astype(jnp.bfloat16).astype(jnp.float64)
+    kept = kept + (v - kept).astype(jnp.bfloat16) if eps < _PASSES["DEFAULT"] else kept
+    lost = jnp.where(kept == v, 0.0, RMS * eps * jnp.abs(v))  # a narrow value in a wide dtype loses nothing
+    return replace(x, v=v, s=jnp.hypot(earlier(x), lost))
+
+
+def _accumulated(out: Any, count: int, eps: float = EPS32) -> tuple[float, Any]:
+    """Of a sum of ``count`` terms: the share of each term's square, and the variance beside, in the worst order."""
+    return eps**2 * max(count, 2) / 24, jnp.square(eps * out) * count / 36
+
+
+def _alike(x: Value) -> Any:
+    """By how much a narrow dtype rounds each term; None for float32. Equal terms are all rounded the same way."""
+    if x.eps <= EPS32 or x.exact:
+        return None
+    v = jnp.where(jnp.isfinite(x.v), x.v, 0.0)
+    unit = x.eps * jnp.maximum(jnp.ldexp(1.0, jnp.frexp(v)[1] - 1), LEAST.get(x.eps, 0.0))
+    return jnp.round(v / unit) * unit - v
+
+
+def _together(squares: Any, alike: Any) -> Any:
+    """The variance of a sum: as of independent terms, unless what they add up to is more than chance makes of it."""
+    return jnp.where(alike > 4 * squares, alike, squares)
+
+
+def _terms(node: Node, shape: Sequence[int]) -> int:
+    if node.name == "cumsum":
+        return shape[node.params["axis"]]
+    if node.name == "reduce_window_sum":
+        return math.prod(node.params["window_dimensions"])
+    return math.prod(shape[axis] for axis in node.params["axes"])
+
+
+@RULES.of("scatter")
+def _scatter(node: Node, inputs: list[Value]) -> Value:
+    x, where, updates = inputs
+    out = node.bind(x.v, where.v, updates.v)
+    lost = None
+    if x.s is not None or updates.s is not None:
+        lost = node.bind(earlier(x), where.v, earlier(updates))
+    if where.s is not None:
+        size = jnp.max(jnp.abs(updates.v).astype(jnp.float64)) + jnp.max(jnp.abs(x.v).astype(jnp.float64))
+        lost = earlier(x) + jnp.where(jnp.any(where.s > 0), size, 0.0)
+    return Value(v=out, s=lost, eps=max(x.eps, updates.eps), exact=all(y.exact for y in inputs))
+
+
+@RULES.of("scatter-add", "scatter_add")
+def _scatter_add(node: Node, inputs: list[Value]) -> Value:
+    x, where, updates = inputs
+    out = node.bind(x.v, where.v, updates.v)
+    lost = jnp.zeros(jnp.shape(out))
+    if is_float(out.dtype):
+        count = max(2, updates.v.size // max(1, x.v.size // max(1, x.v.shape[0])))
+        each, beside = _accumulated(out, count, node.eps)
+        squares = node.bind(variance_of(x), where.v, variance_of(updates) + each * jnp.square(updates.v))
+        lost = jnp.sqrt(squares + beside)
+    elif not certain([x, updates]):
+        lost = node.bind(earlier(x), where.v, earlier(updates))
+    if where.s is not None:  # each of these may go elsewhere
+        lost = lost + jnp.sum(jnp.any(where.s > 0, axis=-1)) * jnp.max(jnp.abs(updates.v).astype(jnp.float64))
+    if not is_float(out.dtype) and certain(inputs):
+        return Value(v=out, exact=True)
+    return Value(v=out, s=lost, eps=max(node.eps, EPS32))

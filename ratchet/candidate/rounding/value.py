@@ -1,0 +1,102 @@
+"""A value of the reference with its loss, and what the rules of all operations need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+EPS32 = float(np.finfo(np.float32).eps)
+TINY = float(np.finfo(np.float32).tiny)
+RMS = 0.25
+"""Standard deviation of a rounding over eps times the value: ulp / sqrt(12), where ulp is eps/2 to eps of the value."""
+NEAR = 8.0
+FUNCTION = 8.0
+"""A float32 exponential, logarithm or root is exact to a few units in the last place, on a TPU as on a CPU."""
+
+LEAST = {
+    float(jnp.finfo(dtype).eps): float(jnp.finfo(dtype).tiny)
+    for dtype in (jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float16)
+}
+"""By eps, the smallest normal number of dtypes that have so few exponents that values below it are met."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """A value of the reference. The own rounding is counted where the value is used: an output's is the judge's."""
+
+    v: Any
+    """In float64; integers and booleans as they are."""
+    s: Any = None
+    """Its loss, without its own rounding. None: nothing."""
+    eps: float = EPS32
+    """Of its own rounding. 0.0: a float that holds an integer, of which ``s`` is what it may be off by."""
+    exact: bool = False
+    """An input, a constant, or picked from such: comparing two of them has one answer."""
+    spread: bool = False
+    """A scalar or a broadcast one: a factor that can be moved past a product."""
+    early: Any = None
+    """Variance of a product that is added where a factor follows it."""
+
+    def __post_init__(self) -> None:
+        for name in ("s", "early"):  # float32 takes half the memory, and a loss is no more exact
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, jnp.asarray(getattr(self, name), jnp.float32))
+
+
+def is_float(dtype: Any) -> bool:
+    """Whether a dtype is rounded to: floats, and complex numbers of them."""
+    return jnp.issubdtype(dtype, jnp.inexact)
+
+
+def wide(dtype: Any) -> Any:
+    """float64, or complex numbers of it."""
+    return jnp.dtype("complex128" if jnp.issubdtype(dtype, jnp.complexfloating) else "float64")
+
+
+def eps_of(dtype: Any) -> float:
+    """Eps of a float dtype, and at least that of float32."""
+    return max(float(jnp.finfo(dtype).eps), EPS32) if is_float(dtype) else 0.0
+
+
+def loss(value: Value) -> Any:
+    """Standard deviation of what is lost in a value that is used, its own rounding included; 0 where it is infinite."""
+    if not is_float(value.v.dtype):
+        return jnp.zeros(jnp.shape(value.v)) if value.s is None else value.s
+    own = RMS * value.eps * jnp.maximum(jnp.abs(value.v), LEAST.get(value.eps, 0.0))
+    return finite(value.v, own if value.s is None else jnp.hypot(value.s, own))
+
+
+def settled(value: Value, *, own: bool = True) -> Any:
+    """The loss of a value that leaves: its own rounding counts as one to float32, or not at all."""
+    if not own:
+        return jnp.zeros(jnp.shape(value.v), jnp.float32) if value.s is None else value.s
+    return jnp.asarray(loss(replace(value, eps=EPS32)), jnp.float64)
+
+
+def finite(v: Any, s: Any) -> Any:
+    """A loss, and 0 where the value itself is no finite number."""
+    return jnp.where(jnp.isfinite(v), jnp.nan_to_num(s, nan=0.0, posinf=jnp.inf), 0.0)
+
+
+def variance_of(value: Value) -> Any:
+    """The square of its loss."""
+    return jnp.square(loss(value))
+
+
+def earlier(value: Value) -> Any:
+    """Its loss without its own rounding, as an array."""
+    return jnp.zeros(jnp.shape(value.v), jnp.float32) if value.s is None else value.s
+
+
+def certain(inputs: Sequence[Value]) -> bool:
+    """Integers and booleans about which there is no doubt, and comparisons of what is exact."""
+    return all(x.s is None and (x.exact or not is_float(x.v.dtype)) for x in inputs)
+
+
+def no_nan(array: Any) -> Any:
+    """0 in place of NaN, as infinity times nothing lost is."""
+    return jnp.where(jnp.isnan(array), 0.0, array)
