@@ -33,12 +33,13 @@ with starting():  # NumPy is imported here, and takes an interrupt for an error 
     from ratchet.judge.request import Request
     from ratchet.judge.steps import Progress, Silent, Steps
     from ratchet.judge.workers import Workers
-    from ratchet.values import Verdict
+    from ratchet.values import SCORED, Verdict
 
 
 def judge(request: Request, *, workers: Workers | None = None, progress: Progress | None = None) -> Verdict:
     """Judge a kernel file. Whatever the kernel does, and whatever a step raises, the answer is a verdict.
 
+    The compiler works beside the values: both start from the exported program. What ends first is said in order.
     A step is left out where one of its needs is None. ``bench.model`` is None on a CPU or GPU, ``bench.device``
     where no device is timed; with a TPU attached both are there, and the measured score counts. Where the kernel has
     no frozen problem yet, this file's own is frozen beside it once it passes. A sweep passes ``workers`` that it keeps.
@@ -50,14 +51,16 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
         artefact, frozen = steps.run("contract", bench.trace) or (None, None)
         problem = steps.run("problem", problems.settle, artefact, request.lock, frozen=frozen)
 
+        checks = steps.begin("correctness", bench.evaluator.values, problem, artefact)
         program = steps.run("compile", Modelled.compile, model, artefact)
         footprint = steps.run("memory", memory.step, program)
         copies = steps.run("copies", compile.copy_trap, program)
         steps.run("kernel", audit.program, program)
 
-        parity = steps.run("correctness", bench.evaluator.values, problem, artefact)
+        run = steps.begin("schedule", Modelled.latency, model, problem, program)
 
-        timeline = steps.run("schedule", Modelled.latency, model, problem, program)
+        parity = steps.end(bench.worthwhile(checks, steps, problem, steps.peek(run)))
+        timeline = steps.end(run)
         steps.run("control", Modelled.control, model, program, timeline, parity)
         modelled = steps.run("roofline", Modelled.score, model, problem, timeline)
         claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)
@@ -75,7 +78,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
             conditions=dataclasses.replace(
                 request.conditions, problem=problem.short if problem else request.conditions.problem
             ),
-            score=steps.passing(measured or modelled),
+            score=(measured or modelled) if steps.status in SCORED else None,
             steps=tuple(steps.steps),
             footprint=footprint,
             copies=copies or (),

@@ -93,7 +93,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a request ended: ``answered``, ``timeout``, ``memory``, ``disk``, or ``died``."""
+    """How a request ended: ``answered``, ``timeout``, ``memory``, ``disk``, ``died`` or ``cancelled``."""
 
     how: str
     answer: str
@@ -166,6 +166,7 @@ class Child:
         self._requests = 0
         self._missing: tuple[str, ...] | None = None
         self._folder: Folder | None = None
+        self._cancelled = False
         self._output = self.directory.with_name(f"{directory.name}.output.txt").open("w+b")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = _code()
@@ -277,7 +278,7 @@ class Child:
         descriptor = self._process.stdout.fileno()
         received = b""
         watched = start
-        while True:
+        while not self._cancelled:
             ready, _, _ = select.select([descriptor], [], [], POLL_SECONDS)
             if ready:
                 chunk = os.read(descriptor, 4096)
@@ -297,6 +298,11 @@ class Child:
                 watched = now
                 if self._too_much_on_disk():
                     return "disk", ""
+        return "cancelled", ""
+
+    def cancel(self) -> None:
+        """End the request under way, and the child with it, from another thread than the one that waits for it."""
+        self._cancelled = True
 
     def _too_much_on_disk(self) -> bool:
         if os.fstat(self._output.fileno()).st_size > OUTPUT_BYTES:
@@ -311,6 +317,7 @@ class Child:
 
     def end(self) -> None:
         """End the child and everything that it started; its folder stays to be read. Safe to call twice."""
+        self._cancelled = True
         self._control.close()  # the launcher's outer process ends the rest and waits for it
         try:
             self._process.wait(timeout=10)

@@ -17,7 +17,7 @@ from ratchet.judge.request import Request
 from ratchet.judge.seal import protected_paths, seal
 from ratchet.judge.steps import INTERNAL_ERROR, Progress, internal
 from ratchet.measure import devices
-from ratchet.values import MEASURED, Against, Conditions, Verdict
+from ratchet.values import MEASURED, Against, Bar, Conditions, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.view.blame import blame_text
 from ratchet.view.xspace import trace_path, write_xspace
@@ -76,7 +76,13 @@ class RepositoryJudge:
         return evidence_room.digest(self.root, evidence_id)
 
     def judge(
-        self, kernel_path: Path, *, kernel_rel: str, evidence_id: str = "", against: Against | None = None
+        self,
+        kernel_path: Path,
+        *,
+        kernel_rel: str,
+        evidence_id: str = "",
+        against: Against | None = None,
+        bar: Bar | None = None,
     ) -> Verdict:
         """The verdict, with the blame table and the modelled run's trace beside its evidence.
 
@@ -94,6 +100,7 @@ class RepositoryJudge:
             evidence=self.root / DUMPS / evidence_id if evidence_id else None,
             capture=self.root / TRACES / evidence_id / "measured" if evidence_id else None,
             against=against,
+            bar=None if self.deep else bar,
             budget_s=self.budget_s,
             new_problem=self.new_problem,
             deep=self.deep,

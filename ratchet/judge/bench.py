@@ -17,10 +17,10 @@ from ratchet.judge.evidence import keep
 from ratchet.judge.measured import Measured
 from ratchet.judge.modelled import Modelled
 from ratchet.judge.request import Request
-from ratchet.judge.steps import INTERNAL_ERROR, Steps
+from ratchet.judge.steps import INTERNAL_ERROR, Pending, Steps
 from ratchet.judge.workers import Workers
 from ratchet.measure import devices
-from ratchet.values import MEASURED, Artefact
+from ratchet.values import MEASURED, Artefact, Bar, Parity, Timeline
 from ratchet.values.status import Refusal, Status
 
 
@@ -65,6 +65,31 @@ class Bench:
         )
         self.workers.prepare_next()
         return traced
+
+    def worthwhile(
+        self, values: Pending[Parity] | None, steps: Steps, problem: Problem | None, timeline: Timeline | None
+    ) -> Pending[Parity] | None:
+        """``values``, unless they cannot matter to whoever asks: the kernel failed already, or is too slow to be kept.
+
+        A step that is not worth its time is ended.
+        """
+        if values is None or self.request.bar is None:
+            return values
+        why = self._too_slow(self.request.bar, problem, timeline) if steps.passed else ""
+        if steps.passed and not why:
+            return values
+        self.workers.cancel_values()
+        values.settled()
+        return values.instead(Refusal(Status.UNCHECKED, why)) if why else None
+
+    def _too_slow(self, bar: Bar, problem: Problem | None, timeline: Timeline | None) -> str:
+        if self.model is None or problem is None or timeline is None:
+            return ""
+        try:
+            score, _ = self.model.score(problem, timeline)
+        except Refusal:  # the step of that name says it
+            return ""
+        return bar(score)
 
     def record(self, steps: Steps, frozen: Problem | None) -> None:
         """Write down what is to stay: evidence, and the problem that a kernel which passed was frozen with."""

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import secrets
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,8 +114,16 @@ class Examiner:
     limits: Limits = LIMITS
     modules: frozenset[str] = frozenset()
     """Digests of the Mosaic modules that were executed."""
-    executed: ControlFlow = field(default_factory=ControlFlow)
-    """Which way the candidate went on the random inputs, whose steering values are those of a modelled run."""
+    _executed: dict[str, ControlFlow] = field(default_factory=dict, repr=False)
+    _asking: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """The child answers one request at a time. The schedule machine's values are asked for beside the checks."""
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def executed(self) -> ControlFlow:
+        """Which way the candidate went on the inputs whose steering values are those of the modelled run: the random
+        ones, or the public ones where tables follow from floats."""
+        return self._executed.get("public") or self._executed.get("random") or ControlFlow()
 
     def _cache(self, problem: Problem) -> Path:
         """References belong to a problem, to the code that made them, and to the secret that their inputs came from."""
@@ -122,6 +131,10 @@ class Examiner:
         return private_folder(self.root) / "references" / f"{problem.short}-{_method()}-{owner}"
 
     def _ask(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
+        with self._asking:
+            return self._asked(mode, problem, **more)
+
+    def _asked(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
         child, kept = self.workers.values, self._cache(problem)
         folder = child.request()
         lent = references.lend(kept, child.directory / "references")
@@ -164,7 +177,9 @@ class Examiner:
         """FLOPs of the reference as written; 0, for not known, where its products alone are as many as claimed."""
         if problem.flops <= sum(products(problem).values()):
             return 0.0
-        return float(_raise_unless_pass(self._ask("flops", problem))["flops"])
+        if "flops" not in self._known:
+            self._known["flops"] = float(_raise_unless_pass(self._ask("flops", problem))["flops"])
+        return self._known["flops"]
 
     def steering(self, problem: Problem) -> dict[int | str, Any]:
         """The inputs that may steer a kernel's loops, by position (see ``instances.steering``).
@@ -172,6 +187,11 @@ class Examiner:
         They come from a public key, so that a modelled latency is the same in every clone; ``random`` and the probes
         hold the same, so that what a kernel does in the modelled run is what it is checked for.
         """
+        if "steering" not in self._known:
+            self._known["steering"] = self._steering(problem)
+        return self._known["steering"]
+
+    def _steering(self, problem: Problem) -> dict[int | str, Any]:
         positions = instances.steering(problem.inputs)
         if not positions:
             return {}
@@ -207,7 +227,7 @@ class Examiner:
             self.progress("public: the inputs of the modelled run, whose tables follow from floats")
             answer = self._ask("check", problem, kind="public", program=str(program), order=0)
             _raise_unless_pass(answer, prefix=f"public inputs ({CHECKS['public']}): ")
-            self.executed = control.decode(answer["control"])
+            self._executed["public"] = control.decode(answer["control"])
         with np.load(io.BytesIO(read_file(path, ARRAYS_BYTES))) as stored:
             _raise_unless_equal_shapes(operands, stored)
             return [
@@ -281,7 +301,7 @@ class Examiner:
         finally:
             self._write_evidence(artefact, answers)
         if "control" in answers["random"]:
-            self.executed = control.decode(answers["random"]["control"])
+            self._executed["random"] = control.decode(answers["random"]["control"])
             self.modules = frozenset(answers["random"]["modules"])
         return Parity(
             checks=tuple(done),

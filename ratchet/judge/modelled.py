@@ -47,6 +47,8 @@ class Modelled:
 
     def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:
         """A step of a verdict: what the artefact's own Mosaic module computes, executed on the CPU."""
+        self.exam.steering(problem)  # what the other steps ask of the same child does not wait for the checks
+        self.exam.counted_flops(problem)
         return self.exam.step(problem, artefact, freeze=self.freeze, deep=self.deep)
 
     def latency(self, problem: Problem, built: Program) -> tuple[Timeline, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ratchet.candidate.problem import lock_path
 from ratchet.chips import V5E, Chip
 from ratchet.measure.session import BUDGET_SECONDS
-from ratchet.values import Against, Conditions
+from ratchet.values import Against, Bar, Conditions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,8 @@ class Request:
     """Measured: where an XProf trace goes."""
     against: Against | None = None
     """Measured: the incumbent to time the kernel beside."""
+    bar: Bar | None = None
+    """Modelled: what a score has to reach. The values of a kernel that does not are not waited for."""
     budget_s: float = BUDGET_SECONDS
     """Measured: how long to time beside the incumbent at most, in seconds."""
     new_problem: bool = False

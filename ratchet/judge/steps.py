@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 from ratchet.values import Step
 from ratchet.values.status import Refusal, Status
@@ -31,8 +34,30 @@ class Silent:
     def done(self, name: str, summary: str, seconds: float, ok: bool) -> None: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pending(Generic[T]):
+    """A step that was begun, and is done beside others: its work is a child's, for which a thread waits."""
+
+    name: str
+    start: float
+    future: Future[tuple[T, str]]
+
+    def settled(self) -> None:
+        """Wait until nothing of it is under way, whatever comes of it."""
+        self.future.exception()
+
+    def instead(self, refusal: Refusal) -> Pending[T]:
+        """The same step with another outcome."""
+        future: Future[tuple[T, str]] = Future()
+        future.set_exception(refusal)
+        return replace(self, future=future)
+
+
 class Steps:
     """Runs the steps in order. A step whose needs are missing is left out; one that can run still runs.
+
+    A step may begin before its turn, beside others. It counts where it ends, so the first failure in the order of
+    the table decides, whichever was done first.
 
     Whatever a step raises becomes its status: a refusal its own, trouble of the machine's ``NO_SPACE`` or
     ``INFRASTRUCTURE``, anything else ``INTERNAL``, with the traceback in ``internal_error``.
@@ -71,10 +96,42 @@ class Steps:
         if any(need is None for need in needs):
             return None
         self._progress.step(name)
-        start = time.monotonic()
+        return self._ended(name, lambda: function(*needs, **settings), time.monotonic())
+
+    def begin(
+        self, name: str, function: Callable[..., tuple[T, str]], *needs: object, **settings: object
+    ) -> Pending[T] | None:
+        """As ``run``, beside the steps that follow. It ends where ``end`` is called."""
+        if any(need is None for need in needs):
+            return None
+        future: Future[tuple[T, str]] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(function(*needs, **settings))
+            except BaseException as error:  # raised where the step ends
+                future.set_exception(error)
+
+        threading.Thread(target=work, name=name, daemon=True).start()
+        return Pending(name=name, start=time.monotonic(), future=future)
+
+    def peek(self, pending: Pending[T] | None) -> T | None:
+        """The value of a step before its turn; None if it failed."""
+        if pending is None or pending.future.exception() is not None:
+            return None
+        return pending.future.result()[0]
+
+    def end(self, pending: Pending[T] | None) -> T | None:
+        """The value of a step that was begun, as ``run`` returns it."""
+        if pending is None:
+            return None
+        self._progress.step(pending.name)
+        return self._ended(pending.name, pending.future.result, pending.start)
+
+    def _ended(self, name: str, result: Callable[[], tuple[T, str]], start: float) -> T | None:
         value, failure, summary = None, Status.PASS, ""
         try:
-            value, summary = function(*needs, **settings)
+            value, summary = result()
         except Refusal as refusal:
             failure, summary = refusal.status, refusal.message
         except OSError as error:

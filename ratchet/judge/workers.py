@@ -87,6 +87,10 @@ class Workers:
             self._values = self._start_values()
         return self._values
 
+    def cancel_values(self) -> None:
+        """End what the values child is doing, from another thread than the one that waits for it."""
+        self._values.cancel()
+
     @property
     def machine(self) -> Child:
         if self._machine is None or not self._machine.alive:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 from ratchet.loop.compare import compare, of_row, of_score
-from ratchet.values import MEASURED, Conditions, Decision, Paired, Row, Score, Verdict
+from ratchet.values import MEASURED, Bar, Conditions, Decision, Paired, Row, Score, Verdict
 from ratchet.values.status import Status
 
 _LAST_KERNEL_STATUS = 49  # exit codes above it are the judge's own troubles
@@ -41,6 +41,8 @@ def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = Fa
         reason = f"{candidate.status.name}: {candidate.reason}"
         return Ruling(decision=Decision.REVERTED, status=candidate.status, reason=reason)
     score = candidate.score
+    if candidate.status is Status.UNCHECKED:
+        return Ruling(decision=Decision.REVERTED, status=Status.UNCHECKED, reason=candidate.reason)
     if not is_possible(score.score):
         reason = f"score {score.score!r} is not a possible number (wanted: finite and above zero)"
         return Ruling(decision=Decision.REVERTED, status=Status.INVALID, reason=reason)
@@ -57,6 +59,20 @@ def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = Fa
         on = candidate.conditions.evaluator
         raise ValueError(f"{on} scores are measured: one median against another decides nothing")
     return _paired(candidate.paired, incumbent)
+
+
+def bar(incumbent: Row | None, *, accept_trade: bool = False) -> Bar | None:
+    """Why a modelled score could not replace ``incumbent``, whatever its values; None where every PASS is kept."""
+    if incumbent is None or scored(incumbent) is None or incumbent.evaluator in MEASURED:
+        return None
+
+    def too_slow(score: Score) -> str:
+        if not is_possible(score.score):
+            return ""
+        ruling = _modelled(score, incumbent, accept_trade=accept_trade)
+        return ruling.reason if ruling.decision == Decision.REVERTED else ""
+
+    return too_slow
 
 
 def _modelled(score: Score, incumbent: Row, *, accept_trade: bool) -> Ruling:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ratchet.loop import journal, ledger, log
 from ratchet.loop.checks import Head
-from ratchet.loop.decide import Ruling, decide, scored, speaks_of_the_kernel
+from ratchet.loop.decide import Ruling, bar, decide, scored, speaks_of_the_kernel
 from ratchet.loop.history import History
 from ratchet.loop.judge import Judge
 from ratchet.loop.objects import Entry
@@ -185,7 +185,7 @@ class _Turn:
         """Judges the candidate and keeps or reverts it."""
         with trial(self.tools, standing, entry, self.idea.message) as judged:
             commit = judged.commit()
-            verdict = judged.verdict("the candidate", incumbent)
+            verdict = judged.verdict("the candidate", incumbent, bar(incumbent, accept_trade=self.idea.accept_trade))
             ruling = self._ruling(verdict, incumbent)
             kept, reverted = ruling.decision == Decision.KEPT, ruling.decision == Decision.REVERTED
             digest = self.tools.judge.evidence(judged.name)

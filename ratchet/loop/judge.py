@@ -6,18 +6,26 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-from ratchet.values import Against, Conditions, Verdict
+from ratchet.values import Against, Bar, Conditions, Verdict
 
 
 class Judge(Protocol):
     """Says what a kernel is worth, under which conditions, and by which files."""
 
-    def judge(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str, against: Against | None = None) -> Verdict:
+    def judge(
+        self,
+        kernel_path: Path,
+        *,
+        kernel_rel: str,
+        evidence_id: str,
+        against: Against | None = None,
+        bar: Bar | None = None,
+    ) -> Verdict:
         """Judge the file ``kernel_path``, whose bytes will not change, as the kernel ``kernel_rel`` of the repository.
 
         ``evidence_id`` names the folders for its evidence. It may write the kernel's problem lock beside the kernel in
         the work tree, and no other file there that git does not ignore. Where it measures, it times the kernel beside
-        the incumbent, ``against``.
+        the incumbent, ``against``. Where it models, it need not check the values of a kernel that ``bar`` turns down.
         """
 
     def conditions(self, kernel_rel: str) -> Conditions:

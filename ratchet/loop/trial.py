@@ -20,7 +20,7 @@ from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons, make_row
 from ratchet.loop.subject import Subject
 from ratchet.loop.workspace import Interrupts
-from ratchet.values import MEASURED, Against, Decision, Row, Verdict
+from ratchet.values import MEASURED, Against, Bar, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
 
 
@@ -77,7 +77,7 @@ class Trial:
         """The commit that holds the judged kernel, with its ref."""
         return self.tools.subject.commit(self.head, self.entry, self.name, self.message)
 
-    def verdict(self, what: str, incumbent: Row | None = None) -> Verdict:
+    def verdict(self, what: str, incumbent: Row | None = None, bar: Bar | None = None) -> Verdict:
         """The verdict on a private copy of the committed bytes: editing the file meanwhile changes nothing.
 
         Raises:
@@ -94,7 +94,9 @@ class Trial:
             copy.write_bytes(subject.history.objects.blob(self.entry.blob))
             against = self._against(incumbent, work / "incumbent" / copy.name)
         try:
-            verdict = tools.judge.judge(copy, kernel_rel=subject.kernel, evidence_id=self.name, against=against)
+            verdict = tools.judge.judge(
+                copy, kernel_rel=subject.kernel, evidence_id=self.name, against=against, bar=bar
+            )
         finally:
             shutil.rmtree(work, ignore_errors=True)
         if verdict.status is Status.INTERRUPTED:

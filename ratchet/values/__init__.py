@@ -15,4 +15,16 @@ from ratchet.values.row import Decision, Row
 from ratchet.values.samples import Launch, Paired, Samples
 from ratchet.values.status import Refusal, Status
 from ratchet.values.timeline import LinkUse, OpCost, Span, SpanKind, Timeline
-from ratchet.values.verdict import MEASURED, SCHEMA_VERSION, Against, Band, Claim, Conditions, Score, Step, Verdict
+from ratchet.values.verdict import (
+    MEASURED,
+    SCHEMA_VERSION,
+    SCORED,
+    Against,
+    Band,
+    Bar,
+    Claim,
+    Conditions,
+    Score,
+    Step,
+    Verdict,
+)

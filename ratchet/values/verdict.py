@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class Band:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """The numbers of a kernel that passed. Only a PASS verdict has one."""
+    """The numbers of a kernel that passed, or whose values were not checked because of them."""
 
     score: float
     """``util_pct * 100 / latency_ms``, as published."""
@@ -97,9 +98,16 @@ class Against:
     """How many comparisons the ledger has seen, this one included: the error budget is shared by all of them."""
 
 
+SCORED = (Status.PASS, Status.UNCHECKED)
+"""A verdict with one of these has a score."""
+
+Bar = Callable[["Score"], str]
+"""Why a modelled score cannot be kept, in words; empty where it can."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the judge says of one kernel file. It cannot carry a score unless it is a PASS."""
+    """What the judge says of one kernel file. It cannot carry a score unless it is a PASS, or UNCHECKED."""
 
     status: Status
     reason: str
@@ -124,5 +132,5 @@ class Verdict:
     seconds: float
 
     def __post_init__(self) -> None:
-        if (self.score is not None) != (self.status is Status.PASS):
+        if (self.score is not None) != (self.status in SCORED):
             raise ValueError(f"a {self.status.name} verdict and score={self.score} do not go together")

@@ -108,6 +108,8 @@ def _judged(verdict: Verdict, incumbent: Row | None) -> Lines:
         yield from _copies(verdict.copies)
     if verdict.parity is not None:
         yield "correctness", _parity(verdict.parity)
+    elif verdict.status is Status.UNCHECKED:
+        yield "correctness", "not checked, because the kernel is too slow to be kept: --deep checks it all the same"
     if verdict.timeline is not None:
         sentences = losses_in_words(verdict.timeline)[:_LOSSES]
         yield from _listed("losses", [f"{rank}. {said}" for rank, said in enumerate(sentences, start=1)], limit=_LOSSES)

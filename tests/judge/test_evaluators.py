@@ -87,6 +87,33 @@ def test_what_fails_as_modelled_is_not_timed(tmp_path, workers, monkeypatch):
     assert [step.name for step in verdict.steps] == ["contract", "problem", "compile", "correctness"]
 
 
+@pytest.mark.usefixtures("without_jail")
+def test_the_values_of_what_is_too_slow_are_not_waited_for(tmp_path, workers):
+    asked = []
+
+    def bar(score):
+        asked.append(score)
+        return "too slow by far"
+
+    slow = judge(request(tmp_path, "v5e-model", bar=bar), workers=workers)
+    assert (slow.status, slow.reason) == (Status.UNCHECKED, "correctness: too slow by far")
+    assert slow.parity is None
+    assert asked == [slow.score]
+    assert [step.name for step in slow.steps] == [name for name in MODELLED if name != "control"]
+    better = judge(request(tmp_path, "v5e-model", bar=lambda score: ""), workers=workers)
+    assert better.status is Status.PASS, better.reason
+    assert better.score == slow.score
+    assert better.parity is not None
+
+
+@pytest.mark.usefixtures("without_jail")
+def test_nor_are_those_of_what_failed_already(tmp_path, workers, monkeypatch):
+    monkeypatch.setattr("ratchet.compiler.compile.step", lambda *_: _refuse())
+    verdict = judge(request(tmp_path, "v5e-model", bar=lambda score: ""), workers=workers)
+    assert verdict.status is Status.VMEM_OVERFLOW, verdict.reason
+    assert [step.name for step in verdict.steps] == ["contract", "problem", "compile"]
+
+
 def _refuse():
     raise Refusal(Status.VMEM_OVERFLOW, "too much")
 

@@ -1,6 +1,7 @@
 """The steps of a verdict: the first failure decides, what cannot run is left out, and nothing raises through."""
 
 import errno
+import threading
 
 import pytest
 
@@ -41,6 +42,36 @@ def test_the_first_failure_decides_and_later_steps_still_run():
     assert [step.status for step in steps.steps] == [Status.CONTRACT, Status.INVALID, Status.PASS]
     assert (steps.status, steps.reason) == (Status.CONTRACT, "one: no symbol")
     assert steps.passing("worth it") is None
+
+
+def test_a_step_that_was_begun_counts_where_it_ends():
+    steps, started, may_end = Steps(Silent()), threading.Event(), threading.Event()
+
+    def fails() -> tuple[int, str]:
+        started.set()
+        assert may_end.wait(60)
+        raise Refusal(Status.WRONG_VALUES, "0.5 off")
+
+    slow = steps.begin("values", fails)
+    assert started.wait(60), "it runs beside the next step"
+    quick = steps.begin("schedule", raises, Refusal(Status.DEADLOCK, "waits"))
+    assert steps.peek(quick) is None
+    assert steps.peek(steps.begin("double", doubled, 2)) == 4
+    may_end.set()
+    assert steps.end(slow) is None
+    assert steps.end(quick) is None
+    assert [step.status for step in steps.steps] == [Status.WRONG_VALUES, Status.DEADLOCK]
+    assert steps.reason == "values: 0.5 off"
+    assert steps.end(steps.begin("double", doubled, None)) is None
+    assert len(steps.steps) == 2
+
+
+def test_what_is_not_waited_for_has_another_outcome():
+    steps = Steps(Silent())
+    pending = steps.begin("double", doubled, 2)
+    assert steps.end(pending.instead(Refusal(Status.UNCHECKED, "too slow"))) is None
+    assert (steps.status, steps.reason) == (Status.UNCHECKED, "double: too slow")
+    assert steps.end(pending) == 4
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), RecursionError(), KeyError("s9\nand more")])

@@ -17,7 +17,7 @@ from ratchet.candidate.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.outcome import Outcome
-from ratchet.values import Against, Band, Conditions, Row, Score, Verdict
+from ratchet.values import Against, Band, Bar, Conditions, Row, Score, Verdict
 from ratchet.values.status import Status
 
 CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="libtpu 1 / jax 1", seal="5ea1", problem="9b0b")
@@ -70,6 +70,8 @@ class Stage:
     """The digest of an experiment's evidence."""
     freezes: bool = False
     """The judge writes a problem lock where there is none."""
+    hurried: bool = False
+    """The judge does not check the values of what cannot be kept."""
     during: Callable[[], None] = lambda: None
     """Called while judging."""
     judged: list[str] = field(default_factory=list)
@@ -132,13 +134,24 @@ class StageJudge:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
 
-    def judge(self, kernel_path: Path, *, kernel_rel: str, evidence_id: str, against: Against | None = None) -> Verdict:
+    def judge(
+        self,
+        kernel_path: Path,
+        *,
+        kernel_rel: str,
+        evidence_id: str,
+        against: Against | None = None,
+        bar: Bar | None = None,
+    ) -> Verdict:
         stage, text = self.stage, kernel_path.read_text()
         stage.judged.append(text)
         if stage.freezes and not stage.lock.exists():
             stage.lock.write_text('{"problem": "frozen"}\n')
         stage.during()
-        return verdict_of(text, kernel_rel, stage.conditions)
+        verdict = verdict_of(text, kernel_rel, stage.conditions)
+        if stage.hurried and bar and verdict.score and (why := bar(verdict.score)):
+            return dataclasses.replace(verdict, status=Status.UNCHECKED, reason=why)
+        return verdict
 
     def conditions(self, kernel_rel: str) -> Conditions:
         return self.stage.conditions

@@ -1,12 +1,13 @@
 """The decision, over all the verdicts there can be."""
 
+import dataclasses
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.loop.decide import Ruling, decide, scored
+from ratchet.loop.decide import Ruling, bar, decide, scored
 from ratchet.loop.journal import Plan
 from ratchet.loop.rows import make_row
 from ratchet.values import Conditions, Decision, Row, Score, Verdict
@@ -76,7 +77,7 @@ def test_the_ratchet_never_turns_back(one: float, two: float, three: float) -> N
 
 @pytest.mark.parametrize("status", FAILURES)
 def test_what_does_not_pass_is_reverted(status: Status) -> None:
-    if status in (Status.NOT_BETTER, Status.NO_CHANGE):
+    if status in (Status.NOT_BETTER, Status.NO_CHANGE, Status.UNCHECKED):
         return
     for incumbent in (None, row(1000.0)):
         ruling = decide(verdict(None, status), incumbent)
@@ -101,6 +102,28 @@ def test_other_conditions_are_not_compared(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         decide(verdict(2000.0), row(1000.0, conditions=other))
     assert decide(verdict(None, Status.CONTRACT), row(1000.0, conditions=other)).decision == Decision.REVERTED
+
+
+@given(st.floats(0.001, 1e6), st.floats(0.001, 1e6))
+def test_the_bar_turns_down_what_would_be_reverted_and_no_more(score: float, of_incumbent: float) -> None:
+    ruling = decide(verdict(score), row(of_incumbent))
+    why = bar(row(of_incumbent))(verdict(score).score)
+    assert bool(why) == (ruling.decision == Decision.REVERTED)
+    assert why in ("", ruling.reason)
+
+
+@pytest.mark.parametrize(
+    "incumbent",
+    [None, row(None, Status.WRONG_VALUES), row(1.0, conditions=dataclasses.replace(CONDITIONS, evaluator="cpu"))],
+)
+def test_there_is_no_bar_where_every_pass_is_kept_or_a_device_decides(incumbent: Row | None) -> None:
+    assert bar(incumbent) is None
+
+
+def test_a_kernel_whose_values_were_not_checked_is_reverted_and_no_bar_for_others() -> None:
+    ruling = decide(verdict(900.0, Status.UNCHECKED), row(1000.0))
+    assert (ruling.decision, ruling.status) == (Decision.REVERTED, Status.UNCHECKED)
+    assert scored(row(900.0, Status.UNCHECKED)) is None
 
 
 @pytest.mark.parametrize("evaluator", ["tpu", "gpu", "cpu"])

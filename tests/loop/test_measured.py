@@ -75,7 +75,7 @@ class Bench(StageJudge):
         super().__init__(stage)
         self.asked: list[tuple[str, int] | None] = []
 
-    def judge(self, kernel_path, *, kernel_rel, evidence_id, against: Against | None = None) -> Verdict:
+    def judge(self, kernel_path, *, kernel_rel, evidence_id, against: Against | None = None, bar=None) -> Verdict:
         text = kernel_path.read_text()
         self.asked.append((against.kernel.read_text(), against.test) if against else None)
         if "INTERRUPT" in text:

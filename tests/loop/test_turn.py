@@ -61,6 +61,22 @@ def test_better_is_kept(stage: Stage) -> None:
     assert log.verify(stage.root) == ()
 
 
+def test_what_cannot_be_kept_is_reverted_before_its_values_are_checked(stage: Stage) -> None:
+    stage.run("baseline")
+    stage.hurried = True
+    before, kernel = stage.head(), stage.read()
+    stage.write(kernel_text(900.0))
+    outcome = stage.run("slower")
+    assert (outcome.decision, outcome.status) == (Decision.REVERTED, Status.UNCHECKED)
+    row = stage.rows()[-1]
+    assert "10 % below" in row.reason
+    assert float(row.score) == 900.0
+    assert (stage.head(), stage.read()) == (before, kernel)
+    stage.write(kernel_text(1100.0))
+    assert stage.run("faster").decision == Decision.KEPT
+    assert log.verify(stage.root) == ()
+
+
 TRADE = kernel_text(1020.0, "TIMES = 1.98, 0.4\n")
 """Faster than the incumbent's 2 ms with 0.5 ms of waiting, by issuing more and waiting less."""
 

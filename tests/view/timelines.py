@@ -3,6 +3,7 @@
 import dataclasses
 
 from ratchet.values import (
+    SCORED,
     Claim,
     Conditions,
     Copy,
@@ -139,7 +140,7 @@ def timeline(steps: int = 8, step_cycles: int = 1000) -> Timeline:
 
 def verdict(status: Status = Status.PASS, **changes: object) -> Verdict:
     """A complete verdict; a PASS one unless stated otherwise."""
-    passed = status is Status.PASS
+    passed = status in SCORED
     values: dict[str, object] = {
         "status": status,
         "reason": status.meaning,
