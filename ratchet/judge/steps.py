@@ -41,10 +41,12 @@ class Pending(Generic[T]):
     name: str
     start: float
     future: Future[tuple[T, str]]
+    ended: Future[float]
+    """When it was done."""
 
     def settled(self) -> None:
         """Wait until nothing of it is under way, whatever comes of it."""
-        self.future.exception()
+        self.ended.result()
 
     def instead(self, refusal: Refusal) -> Pending[T]:
         """The same step with another outcome."""
@@ -105,15 +107,17 @@ class Steps:
         if any(need is None for need in needs):
             return None
         future: Future[tuple[T, str]] = Future()
+        ended: Future[float] = Future()
 
         def work() -> None:
             try:
                 future.set_result(function(*needs, **settings))
             except BaseException as error:  # raised where the step ends
                 future.set_exception(error)
+            ended.set_result(time.monotonic())
 
         threading.Thread(target=work, name=name, daemon=True).start()
-        return Pending(name=name, start=time.monotonic(), future=future)
+        return Pending(name=name, start=time.monotonic(), future=future, ended=ended)
 
     def peek(self, pending: Pending[T] | None) -> T | None:
         """The value of a step before its turn; None if it failed."""
@@ -126,9 +130,11 @@ class Steps:
         if pending is None:
             return None
         self._progress.step(pending.name)
-        return self._ended(pending.name, pending.future.result, pending.start)
+        return self._ended(pending.name, pending.future.result, pending.start, pending.ended)
 
-    def _ended(self, name: str, result: Callable[[], tuple[T, str]], start: float) -> T | None:
+    def _ended(
+        self, name: str, result: Callable[[], tuple[T, str]], start: float, ended: Future[float] | None = None
+    ) -> T | None:
         value, failure, summary = None, Status.PASS, ""
         try:
             value, summary = result()
@@ -140,15 +146,14 @@ class Steps:
         except Exception as error:
             self.internal_error += f"{name}\n{traceback.format_exc()}\n"
             failure, summary = Status.INTERNAL, internal(error)
-        self._end(name, failure, summary, start)
+        self._end(name, failure, summary, (ended.result() if ended else time.monotonic()) - start)
         return value
 
-    def _end(self, name: str, status: Status, summary: str, start: float) -> None:
-        seconds = time.monotonic() - start
+    def _end(self, name: str, status: Status, summary: str, seconds: float) -> None:
         self.steps.append(Step(name=name, status=status, seconds=seconds, summary=summary))
         if self.passed and status is not Status.PASS:
             self.status, self.reason = status, f"{name}: {summary}"
-        self._progress.done(name, summary, seconds, status is Status.PASS)
+        self._progress.done(name, summary, seconds, status in (Status.PASS, Status.UNCHECKED))
 
 
 def machine_trouble(error: OSError) -> Refusal:

@@ -42,7 +42,12 @@ def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = Fa
         return Ruling(decision=Decision.REVERTED, status=candidate.status, reason=reason)
     score = candidate.score
     if candidate.status is Status.UNCHECKED:
-        return Ruling(decision=Decision.REVERTED, status=Status.UNCHECKED, reason=candidate.reason)
+        why = bar(incumbent, accept_trade=accept_trade)
+        return Ruling(
+            decision=Decision.REVERTED,
+            status=Status.UNCHECKED,
+            reason=(why(score) if why else "") or candidate.reason,
+        )
     if not is_possible(score.score):
         reason = f"score {score.score!r} is not a possible number (wanted: finite and above zero)"
         return Ruling(decision=Decision.REVERTED, status=Status.INVALID, reason=reason)
