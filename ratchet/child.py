@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import marshal
+import math
 import os
 import resource
 import select
@@ -30,6 +31,8 @@ from ratchet import bytecode, sources
 from ratchet.folder import Folder
 
 POLL_SECONDS = 0.05
+WEIGH_SECONDS = 0.2
+"""How often a child's memory is summed up: that reads all of /proc."""
 WATCH_SECONDS = 0.5
 """How often a child's folder is looked at."""
 START_SECONDS = 60.0
@@ -167,6 +170,7 @@ class Child:
         self._missing: tuple[str, ...] | None = None
         self._folder: Folder | None = None
         self._cancelled = False
+        self._weighed = self._watched = -math.inf
         self._output = self.directory.with_name(f"{directory.name}.output.txt").open("w+b")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = _code()
@@ -277,28 +281,36 @@ class Child:
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         received = b""
-        watched = start
         while not self._cancelled:
             ready, _, _ = select.select([descriptor], [], [], POLL_SECONDS)
             if ready:
                 chunk = os.read(descriptor, 4096)
                 received += chunk
                 if b"\n" in received:
-                    return "answered", received.partition(b"\n")[0].decode(errors="replace")
+                    answer = received.partition(b"\n")[0].decode(errors="replace")
+                    return ("disk", "") if self._too_much_on_disk() else ("answered", answer)
                 if not chunk or len(received) > TAIL_BYTES:
                     return "died", ""
             elif self._process.poll() is not None:
                 return "died", ""  # a grandchild may still hold the channel open
-            if resident_bytes(self._process.pid) > limits.memory_bytes:
-                return "memory", ""
-            now = time.monotonic()
-            if now - start > limits.seconds:
-                return "timeout", ""
-            if now - watched > WATCH_SECONDS:
-                watched = now
-                if self._too_much_on_disk():
-                    return "disk", ""
+            if exceeded := self._exceeded(limits, start):
+                return exceeded, ""
         return "cancelled", ""
+
+    def _exceeded(self, limits: Limits, start: float) -> str:
+        """Which limit is exceeded, or ``""``. Memory and disk are looked at now and then."""
+        now = time.monotonic()
+        if now - self._weighed > WEIGH_SECONDS:
+            self._weighed = now
+            if resident_bytes(self._process.pid) > limits.memory_bytes:
+                return "memory"
+        if now - start > limits.seconds:
+            return "timeout"
+        if now - self._watched > WATCH_SECONDS:
+            self._watched = now
+            if self._too_much_on_disk():
+                return "disk"
+        return ""
 
     def cancel(self) -> None:
         """End the request under way, and the child with it, from another thread than the one that waits for it."""
