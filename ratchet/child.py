@@ -281,6 +281,7 @@ class Child:
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         received = b""
+        self._weighed = self._watched = -math.inf
         while not self._cancelled:
             ready, _, _ = select.select([descriptor], [], [], POLL_SECONDS)
             if ready:
