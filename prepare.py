@@ -51,7 +51,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
         artefact, frozen = steps.run("contract", bench.trace) or (None, None)
         problem = steps.run("problem", problems.settle, artefact, request.lock, frozen=frozen)
 
-        checks = steps.begin("correctness", bench.evaluator.values, problem, artefact)
+        checks = steps.begin("correctness", bench.values, problem, artefact)
         program = steps.run("compile", Modelled.compile, model, artefact)
         footprint = steps.run("memory", memory.step, program)
         copies = steps.run("copies", compile.copy_trap, program)

@@ -13,14 +13,15 @@ with starting():
 if TYPE_CHECKING:
     from ratchet.judge.request import Request
     from ratchet.judge.steps import Progress
+    from ratchet.judge.workers import Workers
     from ratchet.values import Verdict
 
 
-def judge(request: Request, *, progress: Progress | None = None) -> Verdict:
+def judge(request: Request, *, workers: Workers | None = None, progress: Progress | None = None) -> Verdict:
     """``prepare.judge``, imported when something is judged: `log` answers at once."""
     with starting():  # NumPy is imported here, and takes an interrupt for an error of its own
         from prepare import judge as judged
-    return judged(request, progress=progress)
+    return judged(request, workers=workers, progress=progress)
 
 
 def run() -> int:

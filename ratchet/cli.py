@@ -138,6 +138,12 @@ def _prepare(options: argparse.Namespace, function: JudgeFunction) -> int:
     return _end(root, outcome, options)
 
 
+def _sweep(options: argparse.Namespace, function: JudgeFunction) -> int:
+    from ratchet.commands import sweep  # what it needs takes a while to import, which `log` need not wait for
+
+    return sweep.command(options, root=_root(), kernel=_kernel(options.kernel), function=function, say=_say)
+
+
 def _say(line: str) -> None:
     print(clean(line), file=sys.stderr)
 
@@ -255,7 +261,11 @@ def _rebuild(_options: argparse.Namespace) -> int:
     return Status.PASS.exit_code
 
 
-EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = {"run": _run, "prepare": _prepare}
+EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = {
+    "run": _run,
+    "prepare": _prepare,
+    "sweep": _sweep,
+}
 """What judges. Their exit codes say what was recorded; those of the others, whether they could print their answer."""
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {

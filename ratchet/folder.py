@@ -40,6 +40,11 @@ class Folder:
         with os.fdopen(os.open(name, new, 0o600, dir_fd=self._descriptor), "wb") as file:
             file.write(data)
 
+    def unlink(self, name: str) -> None:
+        """Take a file away, or the link that is in its place; nothing where there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._descriptor)
+
     def read(self, name: str, limit: int) -> bytes:
         """The contents of a regular file.
 

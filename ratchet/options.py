@@ -17,6 +17,7 @@ PROGRAM = "./ratchet.sh"
 RUN = "run"
 _COMMANDS = {
     RUN: f'judge, keep or revert; `{PROGRAM} "message"` is the same',
+    "sweep": "model many values of a file's constants, side by side, and rank them; nothing is recorded",
     "log": "the history, newest last",
     "show": "one experiment",
     "verify": "check that ledger and git agree and nothing was edited",
@@ -99,6 +100,12 @@ def _ratchet_parser() -> argparse.ArgumentParser:
         "--wait", type=_seconds(0), default=0, metavar="SECONDS", help="wait for another experiment to end; default 0"
     )
     _judging(group)
+    sweep = made["sweep"]
+    sweep.add_argument("kernel", type=Path, metavar="FILE", help="a kernel file that was judged once")
+    sweep.add_argument("knobs", nargs="+", metavar="NAME=VALUES", help="a constant and its values: BQ=512,1024")
+    sweep.add_argument("--values", action="store_true", help="check the values of every point, too")
+    sweep.add_argument("--apply", action="store_true", help="write one point into the file, and model nothing")
+    sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")
     made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]

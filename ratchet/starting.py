@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 from ratchet.values.status import Status
@@ -15,8 +16,11 @@ def starting() -> Iterator[None]:
     """While the block runs, Ctrl-C ends the process at once, with one line: nothing has begun that has to be undone.
 
     A KeyboardInterrupt in the middle of an import would be a traceback, or any other error where C code turns it into
-    one. An interrupt that is ignored stays ignored.
+    one. An interrupt that is ignored stays ignored. Other threads than the main one see no interrupt.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _end)

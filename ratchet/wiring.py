@@ -15,8 +15,10 @@ from ratchet.compiler import compile as compiling
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.request import Request
 from ratchet.judge.seal import protected_paths, seal
-from ratchet.judge.steps import INTERNAL_ERROR, Progress, internal
+from ratchet.judge.steps import INTERNAL_ERROR, Progress, Silent, internal
+from ratchet.judge.workers import Workers
 from ratchet.measure import devices
+from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.values import MEASURED, Against, Bar, Conditions, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.view.blame import blame_text
@@ -32,7 +34,9 @@ IGNORE = "*\n!README.md\n"
 class JudgeFunction(Protocol):
     """``prepare.judge``."""
 
-    def __call__(self, request: Request, *, progress: Progress | None = None) -> Verdict: ...
+    def __call__(
+        self, request: Request, *, workers: Workers | None = None, progress: Progress | None = None
+    ) -> Verdict: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,19 @@ class RepositoryJudge:
     deep: bool
     new_problem: bool
     progress: Progress
+
+    @classmethod
+    def modelling(cls, root: Path, function: JudgeFunction) -> RepositoryJudge:
+        """One that models and says nothing."""
+        return cls(
+            root=root,
+            function=function,
+            evaluator=devices.MODEL,
+            budget_s=BUDGET_SECONDS,
+            deep=False,
+            new_problem=False,
+            progress=Silent(),
+        )
 
     def conditions(self, kernel_rel: str) -> Conditions:
         """What a kernel would be judged under now.

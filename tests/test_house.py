@@ -22,8 +22,9 @@ ABOVE = (
 )
 ROOMS = ("account", "candidate", "compiler", "dump", "judge", "machine", "measure", "mosaic")
 """What judges, above the foundation."""
-COMMAND_LINE = {"ratchet.cli", "ratchet.wiring"}
+COMMAND_LINE = {"ratchet.cli", "ratchet.commands.sweep", "ratchet.wiring"}
 PURE = (
+    "ratchet.knobs",
     "ratchet.loop.decide",
     "ratchet.loop.compare",
     "ratchet.measure.stats",

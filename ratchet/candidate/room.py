@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ MAX_PROGRAM_BYTES = 64 << 20
 MAX_RECORD_BYTES = 1 << 20
 
 WORKER = "ratchet.candidate.worker"
+REQUEST, RECORD = "request.json", "record.json"
 WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=256)
 
 LOST = {
@@ -34,7 +36,14 @@ def start(workdir: Path, *, walls: Walls = WALLS) -> Child:
 
 
 def examine(
-    source: bytes, name: str, *, child: Child, freeze: bool = False, platform: str = "tpu", limits: Limits = LIMITS
+    source: bytes,
+    name: str,
+    *,
+    child: Child,
+    freeze: bool = False,
+    platform: str = "tpu",
+    limits: Limits = LIMITS,
+    again: bool = False,
 ) -> tuple[Artefact, problem.Problem | None]:
     """Trace a kernel file in a jailed child, which is closed afterwards: it has run candidate code.
 
@@ -44,18 +53,23 @@ def examine(
       child: A worker from ``start``; its folder is all that it can write to.
       freeze: Also return the problem that this file defines.
       platform: What the kernel is exported for: ``tpu``, ``cpu`` or ``cuda``.
+      again: Leave the child for other versions of the same file. Then one may know what another did, so that what
+        comes of it is good for a table and for no row.
 
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
     request = {"kernel": name, "freeze": freeze, "platform": platform, "memory_bytes": limits.memory_bytes}
-    with child:
+    with contextlib.nullcontext() if again else child:
         contract.check_source(source, name)
         jail = lost(child.missing)
+        for left in (name, REQUEST, RECORD):  # by another version of the file
+            child.folder.unlink(left)
         child.folder.write(name, source)
-        child.folder.write("request.json", json.dumps(request).encode())
+        child.folder.write(REQUEST, json.dumps(request).encode())
         ending = child.ask(child.directory, limits)
-        child.end()  # from here on nothing can change what it left
+        if not again:
+            child.end()  # from here on nothing can change what it left
         if ending.how != "answered":
             raise _ended(ending, name, limits)
         record = _read_record(child.folder, name)
@@ -95,10 +109,10 @@ def lost(missing: Sequence[str]) -> str:
 
 
 def step(
-    source: bytes, name: str, *, child: Child, freeze: bool, platform: str = "tpu"
+    source: bytes, name: str, *, child: Child, freeze: bool, platform: str = "tpu", again: bool = False
 ) -> tuple[tuple[Artefact, problem.Problem | None], str]:
     """The first step of a verdict: ``examine``, with a summary."""
-    artefact, frozen = examine(source, name, child=child, freeze=freeze, platform=platform)
+    artefact, frozen = examine(source, name, child=child, freeze=freeze, platform=platform, again=again)
     inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
     return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 
@@ -119,7 +133,7 @@ def _ended(ending: Ending, name: str, limits: Limits) -> Refusal:
 
 def _read_record(folder: Folder, name: str) -> dict[str, Any]:
     try:
-        record = json.loads(folder.read("record.json", MAX_RECORD_BYTES))
+        record = json.loads(folder.read(RECORD, MAX_RECORD_BYTES))
         if not isinstance(record, dict):
             raise ValueError(f"the record is {type(record).__name__}")
     except (OSError, ValueError, RecursionError) as error:

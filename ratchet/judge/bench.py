@@ -54,6 +54,11 @@ class Bench:
         """What timed the kernel, in words: the device where there is one."""
         return (self.device or self.evaluator).timed
 
+    @property
+    def values(self) -> Callable[[Problem, Artefact], tuple[Parity, str]]:
+        """The step that checks the values, or one that says that they were not asked for."""
+        return _not_asked_for if self.request.model_only else self.evaluator.values
+
     def trace(self) -> tuple[tuple[Artefact, Problem | None], str]:
         """The first step of a verdict: the kernel file, traced and exported in its jail."""
         traced = room.step(
@@ -62,6 +67,7 @@ class Bench:
             child=self.workers.candidate(),
             freeze=self.freeze,
             platform=self.evaluator.platform,
+            again=self.workers.one_file,
         )
         self.workers.prepare_next()
         return traced
@@ -100,6 +106,10 @@ class Bench:
             keep(self.work, self.request.evidence)
         if steps.passed and frozen is not None:
             self.request.lock.write_bytes(encode(frozen))
+
+
+def _not_asked_for(_problem: Problem, _artefact: Artefact) -> tuple[Parity, str]:
+    raise Refusal(Status.UNCHECKED, "only its latency was asked for")
 
 
 @contextlib.contextmanager

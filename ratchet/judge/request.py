@@ -33,6 +33,8 @@ class Request:
     """Measured: the incumbent to time the kernel beside."""
     bar: Bar | None = None
     """Modelled: what a score has to reach. The values of a kernel that does not are not waited for."""
+    model_only: bool = False
+    """Leave out the values. What is not refused is ``UNCHECKED`` then."""
     budget_s: float = BUDGET_SECONDS
     """Measured: how long to time beside the incumbent at most, in seconds."""
     new_problem: bool = False

@@ -26,10 +26,11 @@ class Workers:
 
     All start at once, so that their imports of JAX overlap. A child that died or was killed is replaced. With
     ``keep``, the next candidate child starts while the current kernel is still being judged; without ``compiles``, the
-    TPU compiler only when it is asked for.
+    TPU compiler only when it is asked for. With ``one_file``, all kernel files are versions of one, which a sweep
+    traces in the same child, and the values child starts once it is asked for.
     """
 
-    def __init__(self, chip: Chip, *, keep: bool = False, compiles: bool = True) -> None:
+    def __init__(self, chip: Chip, *, keep: bool = False, compiles: bool = True, one_file: bool = False) -> None:
         free = shutil.disk_usage(tempfile.gettempdir()).free
         if free < NEEDED_BYTES:  # a child that cannot write would look like a kernel that fails
             raise Refusal(
@@ -39,11 +40,12 @@ class Workers:
             )
         self._chip = chip
         self._keep = keep
+        self.one_file = one_file
         self.root = Path(tempfile.mkdtemp(prefix="ratchet-"))
         self._count = itertools.count()
         self._next: Child | None = self._fresh()
         self._compiler = self._start_compiler() if compiles else None
-        self._values = self._start_values()
+        self._values = None if one_file else self._start_values()
         self._machine = self._start_machine() if compiles else None
 
     def folder(self, name: str) -> Path:
@@ -63,7 +65,13 @@ class Workers:
         return schedule.start(self.folder("machine"))
 
     def candidate(self) -> Child:
-        """A child that has run no kernel file yet; it is the caller's to close."""
+        """A child that has run no kernel file yet, or only others of the sweep's; it is the caller's to close."""
+        if self.one_file:
+            if self._next is None or not self._next.alive:
+                if self._next is not None:
+                    self._next.close()
+                self._next = self._fresh()
+            return self._next
         child, self._next = self._next or self._fresh(), None
         return child
 
@@ -82,14 +90,16 @@ class Workers:
 
     @property
     def values(self) -> Child:
-        if not self._values.alive:
-            self._values.close()
+        if self._values is None or not self._values.alive:
+            if self._values is not None:
+                self._values.close()
             self._values = self._start_values()
         return self._values
 
     def cancel_values(self) -> None:
         """End what the values child is doing, from another thread than the one that waits for it."""
-        self._values.cancel()
+        if self._values is not None:
+            self._values.cancel()
 
     @property
     def machine(self) -> Child:

@@ -14,6 +14,7 @@ from ratchet.values.program import Copy, Footprint, Program, VmemBuffer
 from ratchet.values.row import Decision, Row
 from ratchet.values.samples import Launch, Paired, Samples
 from ratchet.values.status import Refusal, Status
+from ratchet.values.sweep import Literal, Point, SweepResult
 from ratchet.values.timeline import LinkUse, OpCost, Span, SpanKind, Timeline
 from ratchet.values.verdict import (
     MEASURED,

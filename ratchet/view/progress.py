@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -26,9 +27,14 @@ class Progress:
         self._clock = clock
         self._began = clock()
         self._bar: rich.progress.Progress | None = None
+        self._lock = threading.RLock()  # steps that run beside each other speak from threads of their own
 
     def step(self, name: str) -> None:
         """A step begins."""
+        with self._lock:
+            self._step(name)
+
+    def _step(self, name: str) -> None:
         if not self._live:
             self._console.print(Text(f"[{self._clock() - self._began:5.1f} s] {clean(name)} …"))
             return
@@ -45,6 +51,10 @@ class Progress:
 
     def done(self, name: str, summary: str, seconds: float, ok: bool) -> None:
         """A step ended after ``seconds``; ``ok`` is whether the verdict goes on."""
+        with self._lock:
+            self._done(name, summary, seconds, ok=ok)
+
+    def _done(self, name: str, summary: str, seconds: float, *, ok: bool) -> None:
         self.close()
         said = f"{clean(name)}: {clean(summary)}" if clean(summary) else clean(name)
         if not self._live:
@@ -56,9 +66,10 @@ class Progress:
 
     def close(self) -> None:
         """Take the live line away."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        with self._lock:
+            if self._bar is not None:
+                self._bar.stop()
+                self._bar = None
 
     def __enter__(self) -> Progress:
         return self

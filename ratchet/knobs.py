@@ -1,0 +1,134 @@
+"""Constants of a kernel file that may be tuned: found in its syntax tree, changed without another byte. Pure."""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import io
+import itertools
+import math
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ratchet.values import Literal, Point
+from ratchet.values.status import Refusal, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knob:
+    """A constant that the file assigns once, at its top level."""
+
+    name: str
+    start: int
+    """Where its value begins in the file's bytes."""
+    end: int
+    line: int
+    value: str
+    """Its value as it is written."""
+
+
+def knobs(source: bytes, name: str) -> dict[str, Knob]:
+    """All constants of a file by name: ``BQ = 256``, ``BQ: int = 256`` and ``BQ, BKV = 256, 512``.
+
+    A name that is assigned more than once is none.
+
+    Raises:
+      Refusal: ``SYNTAX_ERROR``; ``name`` is what the file is called there.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise Refusal(Status.SYNTAX_ERROR, f"{name}: {error}") from None
+    if tokenize.detect_encoding(io.BytesIO(source).readline)[0] not in ("utf-8", "utf-8-sig"):
+        raise Refusal(Status.USAGE, f"{name} is not in UTF-8, which its knobs can only be changed in")
+    lines = list(itertools.accumulate(map(len, source.splitlines(keepends=True)), initial=0))
+    lines[0] = len(codecs.BOM_UTF8) if source.startswith(codecs.BOM_UTF8) else 0
+    found: dict[str, list[Knob]] = {}
+    for target, value in _assigned(tree):
+        assert value.end_lineno is not None
+        assert value.end_col_offset is not None
+        start, end = lines[value.lineno - 1] + value.col_offset, lines[value.end_lineno - 1] + value.end_col_offset
+        knob = Knob(name=target, start=start, end=end, line=value.lineno, value=source[start:end].decode())
+        found.setdefault(target, []).append(knob)
+    for node in ast.walk(tree):  # also where a function or a loop sets it
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found.pop(node.target.id, None)
+    return {target: one for target, (one, *more) in found.items() if not more}
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                yield from _pairs(target, node.value)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif (
+        isinstance(target, ast.Tuple | ast.List)
+        and isinstance(value, ast.Tuple | ast.List)
+        and len(target.elts) == len(value.elts)
+        and not any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts))
+    ):
+        for one, its in zip(target.elts, value.elts, strict=True):
+            yield from _pairs(one, its)
+
+
+def turned(source: bytes, name: str, point: Point) -> bytes:
+    """The file with other values of its knobs; every other byte stays.
+
+    Raises:
+      Refusal: ``USAGE`` for a name that is no knob of the file, ``SYNTAX_ERROR`` as ``knobs``.
+    """
+    known = knobs(source, name)
+    for wanted in point:
+        if wanted not in known:
+            there = ", ".join(f"{knob.name} = {knob.value:.20}" for knob in known.values()) or "none"
+            raise Refusal(
+                Status.USAGE, f"{name} sets no constant {wanted!r:.60} once at its top level; it has: {there:.600}"
+            )
+    for wanted in sorted(point, key=lambda one: -known[one].start):
+        knob = known[wanted]
+        source = source[: knob.start] + repr(point[wanted]).encode() + source[knob.end :]
+    return source
+
+
+def choices(text: str) -> tuple[str, tuple[Literal, ...]]:
+    """``BQ=512,1024`` as a name and its values.
+
+    Raises:
+      Refusal: ``USAGE``.
+    """
+    name, equals, values = text.partition("=")
+    wanted = "wanted NAME=VALUE,VALUE… such as BQ=512,1024"
+    if not equals or not name.isidentifier():
+        raise Refusal(Status.USAGE, f"{text!r:.60} names no knob: {wanted}")
+    try:
+        read = ast.literal_eval(f"({values},)")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise Refusal(Status.USAGE, f"{values!r:.60} are no Python constants: {wanted}") from None
+    if not read or not all(isinstance(one, int | float | bool | str | None) and one != math.inf for one in read):
+        raise Refusal(Status.USAGE, f"{values!r:.60} are no numbers or texts in quotes: {wanted}")
+    return name, tuple({(type(one), one): one for one in read}.values())
+
+
+def points(axes: Sequence[tuple[str, Sequence[Literal]]]) -> list[dict[str, Literal]]:
+    """Every combination, the last knob turning fastest.
+
+    Raises:
+      Refusal: ``USAGE`` for a knob that is named twice.
+    """
+    names = [name for name, _ in axes]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise Refusal(Status.USAGE, f"the knob {twice} is named twice: give all its values at once")
+    return [dict(zip(names, values, strict=True)) for values in itertools.product(*(values for _, values in axes))]
+
+
+def in_words(point: Point) -> str:
+    """``BQ 1024, BKV 512``."""
+    return ", ".join(f"{name} {value}" for name, value in point.items())

@@ -1,0 +1,92 @@
+"""Many versions of one kernel file, modelled side by side: which values of its knobs are worth an experiment.
+
+Nothing is recorded, and no value is checked unless asked for. Each lane keeps its children, so that a point costs no
+more than tracing, compiling and its schedule.
+"""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.chips import Chip
+from ratchet.judge.request import Request
+from ratchet.judge.workers import Workers
+from ratchet.knobs import turned
+from ratchet.values import Conditions, Point, SweepResult
+from ratchet.values.status import Refusal, Status
+from ratchet.wiring import JudgeFunction
+
+LANES = 2
+"""Points under way at once. A compile needs up to several GiB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What is swept: a kernel file with a frozen problem."""
+
+    kernel: Path
+    """The file that is there. It is read once and stays as it is."""
+    root: Path
+    kernel_rel: str
+    conditions: Conditions
+    chip: Chip
+    judge: JudgeFunction
+    """``prepare.judge``."""
+    values: bool = False
+    """Check the values of every point, too."""
+    lanes: int = LANES
+
+    def run(self, points: Sequence[Point]) -> Iterator[SweepResult]:
+        """Every point's result, as it comes.
+
+        Raises:
+          Refusal: ``USAGE`` for a name that is no knob of the file, before anything runs.
+        """
+        source = self.kernel.read_bytes()
+        versions = [(point, turned(source, self.kernel.name, point)) for point in points]
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ratchet-")))
+            lanes = max(1, min(self.lanes, len(versions)))
+            pool = stack.enter_context(ThreadPoolExecutor(lanes))
+            idle: queue.SimpleQueue[Workers] = queue.SimpleQueue()
+            for _ in range(lanes):  # they are closed first, so that nobody waits for what is under way
+                idle.put(stack.enter_context(Workers(self.chip, one_file=True)))
+            stop = threading.Event()
+            stack.callback(stop.set)
+
+            def work(number: int, point: Point, text: bytes) -> SweepResult:
+                if stop.is_set():
+                    raise Refusal(Status.INTERRUPTED, Status.INTERRUPTED.meaning)
+                workers = idle.get()
+                try:
+                    return self._point(folder / f"{number:05d}", point, text, workers)
+                finally:
+                    idle.put(workers)
+
+            running = [pool.submit(work, number, *version) for number, version in enumerate(versions)]
+            for future in as_completed(running):
+                yield future.result()
+
+    def _point(self, folder: Path, point: Point, text: bytes, workers: Workers) -> SweepResult:
+        start = time.monotonic()
+        folder.mkdir()
+        kernel = folder / self.kernel.name
+        kernel.write_bytes(text)
+        request = Request(
+            kernel=kernel,
+            root=self.root,
+            kernel_rel=self.kernel_rel,
+            conditions=self.conditions,
+            chip=self.chip,
+            model_only=not self.values,
+        )
+        verdict = self.judge(request, workers=workers)
+        return SweepResult(point=point, verdict=verdict, seconds=time.monotonic() - start)
