@@ -3,7 +3,8 @@
 One queue serves all copies, first in, first out, at a fitted share of the nominal bandwidth. Four things make a copy
 take longer than its bytes:
 
-- **Turnaround.** HBM reads or writes. A change of direction costs a fixed time, again for every so many bytes.
+- **Turnaround.** HBM reads or writes. A change of direction costs a fixed time, again for every so many bytes; for
+  fewer bytes where pieces are wide.
 - **Spread.** Addresses are dealt to channels in rows. Pieces narrower than a row load some channels more than others;
   the last channel ends late. Only the copy waits for it: the other channels are already at work for the next one.
 - **Write lag.** A write is acknowledged as if its first bytes went at a lower rate, whatever else HBM does meanwhile.
@@ -21,6 +22,9 @@ from ratchet.chips.constants import Constants
 
 CHANNEL_ROW_BYTES = 16 * 1024
 """A contiguous piece of this size loads all channels alike: 16 channels, 1 KiB each in turn."""
+
+WIDEST_PIECE_BYTES = 64 * 1024
+"""Wider pieces count as this wide when HBM turns around: twice the widest that was ever measured."""
 
 NARROW_WRITE_BYTES = 8 * 1024
 """Contiguous pieces of a write that are narrower occupy HBM for longer than their bytes."""
@@ -56,7 +60,8 @@ class HbmQueue:
         turned = again = 0.0
         if writes != self._writes:
             turned = constants.turnaround_cycles
-            again = turned * max(0.0, size / constants.turnaround_bytes - 1)
+            width = (min(piece, WIDEST_PIECE_BYTES) / CHANNEL_ROW_BYTES) ** constants.turnaround_width
+            again = turned * max(0.0, size * width / constants.turnaround_bytes - 1)
         if writes:
             narrow = max(0.0, size / max(1, piece) - size / NARROW_WRITE_BYTES) * constants.write_piece_cycles
             lag = min(size, constants.write_rate_bytes) * self._lag_per_byte

@@ -11,6 +11,7 @@ _VALUES = {
     "write_issue_cycles": 30,
     "turnaround_cycles": 100,
     "turnaround_bytes": 400_000,
+    "turnaround_width": 0.05,
     "read_spread": 2.0,
     "write_spread": 3.5,
     "write_rate": 0.4,

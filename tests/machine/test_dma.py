@@ -21,6 +21,7 @@ SIMPLE = dataclasses.replace(
     write_issue_cycles=5,
     turnaround_cycles=10,
     turnaround_bytes=32 * 1000,
+    turnaround_width=0.0,
     read_spread=2.0,
     write_spread=4.0,
     write_rate=0.5,
@@ -78,6 +79,16 @@ def test_hbm_turns_around_between_directions() -> None:
     same.start(0, "vmem", "hbm", 100, flag=1)
     same.start(0, "vmem", "hbm", 100, flag=2)
     assert same.hbm_busy_cycles == 10 + 200
+
+
+def test_hbm_turns_around_sooner_in_wide_pieces() -> None:
+    busy = []
+    for piece in (ROW // 2, ROW, 2 * ROW, 4 * ROW, 8 * ROW):
+        m = memory(turnaround_width=0.5, write_rate=1.0)
+        m.start(0, "vmem", "hbm", 8 * ROW, flag=1, piece=piece)
+        busy.append(m.hbm_busy_cycles - 8 * ROW)
+    times = 8 * ROW / 1000  # a copy of one direction turns around so many times, in pieces of one row
+    assert busy == pytest.approx([10 * times * width**0.5 for width in (0.5, 1, 2, 4, 4)])
 
 
 def test_a_write_is_acknowledged_late_but_holds_nobody_up() -> None:

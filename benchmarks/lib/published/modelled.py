@@ -15,8 +15,8 @@ from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import CHIPS
 from ratchet.compiler.environment import compiler_version
 
-_FIT_ALONE = ("constants.py", "band.py")
-"""Files of those rooms that no tape depends on."""
+_FIT_ALONE = ("constants.py", "hbm.py", "band.py")
+"""Files of those rooms that no tape depends on: a replay runs the model of memory again."""
 
 
 @functools.cache
