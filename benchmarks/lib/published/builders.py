@@ -9,6 +9,7 @@ _BUILDERS = (
     ("pallas_forge.tiled_matmul", "matmul"),
     ("tpu-kernels matmul, pallas", "matmul"),
     ("tpu-kernels scale", "stream"),
+    ("tpu-kernels segment_cumsum", "segments"),
     ("tokamax pallas_mosaic_tpu gmm", "grouped"),
     ("tokamax pallas_mosaic_tpu tgmm", "grouped"),
     ("tokamax pallas_mosaic_tpu_flash_attention", "attention"),
