@@ -19,7 +19,7 @@ from ratchet.loop.outcome import Outcome
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
-from ratchet.view.log import fidelity_table, log_table, show
+from ratchet.view.log import fidelity_table, log_table, origins_text, show
 from ratchet.view.progress import Progress
 from ratchet.view.streams import Lasting, lasting
 from ratchet.view.terminal import report, result_line
@@ -245,7 +245,8 @@ def _verify(_options: argparse.Namespace) -> int:
         print(f"{'BROKEN' if finding.broken else 'note'}: {clean(finding.text)}")
     if any(finding.broken for finding in findings):
         return Status.LEDGER_BROKEN.exit_code
-    print(f"{len(log.rows(_root()))} rows: the chain is whole and every commit that should be here resolves")
+    print(f"{len(log.rows(root))} rows: the chain is whole and every commit that should be here resolves")
+    print(origins_text(log.verify_origins(root)))
     return Status.PASS.exit_code
 
 

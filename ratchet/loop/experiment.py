@@ -121,7 +121,8 @@ class _Turn:
         now = self.tools.judge.conditions(subject.kernel)
         if candidate.blob == committed.blob:
             return self._unchanged(committed, standing, now)
-        incumbent = newest(standing.rows, kernel=subject.kernel, blob=committed.blob, conditions=now)
+        rows = log.trusted(history, standing.rows)
+        incumbent = newest(rows, kernel=subject.kernel, blob=committed.blob, conditions=now)
         if incumbent is not None:
             return self._experiment(candidate, standing, incumbent=incumbent)
         return self._after_baseline(candidate, committed, standing)
@@ -141,7 +142,8 @@ class _Turn:
         """The kernel is what HEAD has: a baseline, or nothing where this clone has judged it already."""
         # A row of prepare.py does not count: it keeps no problem lock, and a baseline was asked for on purpose.
         here = self.history.refs.under(EXPERIMENTS)
-        own = tuple(row for row in standing.rows if row.id in here and row.decision != Decision.JUDGED)
+        rows = log.trusted(self.history, standing.rows)
+        own = tuple(row for row in rows if row.id in here and row.decision != Decision.JUDGED)
         known = newest(own, kernel=self.subject.kernel, blob=committed.blob, conditions=now)
         if known is None:
             return self._baseline(committed, standing, message=self.idea.message, last=True)

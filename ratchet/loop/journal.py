@@ -13,11 +13,14 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ratchet import key
 from ratchet.loop import ledger
 from ratchet.loop.history import History
 from ratchet.loop.ledger import Addition, writing
-from ratchet.loop.refs import ROWS, tip_ref
+from ratchet.loop.origin import origin, sign
+from ratchet.loop.refs import MACS, ROWS, tip_ref
 from ratchet.values import Decision, Row
+from ratchet.values.origin import Origin
 from ratchet.values.status import Refusal, Status
 
 
@@ -49,6 +52,14 @@ class _Pending:
     id: str
     plan: Plan
     added: Addition
+    mac: str = ""
+    """Made when the row was decided, and only then: what somebody else writes into a journal is never signed."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether this machine's key made the MAC, or there is no key."""
+        known = key.known()
+        return known is None or origin(known, self.added.line, self.mac) is Origin.HERE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +73,10 @@ class Enacted:
     notes: tuple[str, ...]
 
 
-def record(history: History, row: Row, plan: Plan) -> Enacted:
+def record(history: History, row: Row, plan: Plan, *, signed: bool = True) -> Enacted:
     """Appends ``row`` (``previous`` is filled in here) and enacts ``plan``. The caller holds the workspace lock.
+
+    ``signed``: with a MAC by this machine's key, if there is one.
 
     Raises:
         Refusal: NO_SPACE, LEDGER_UNWRITABLE or LEDGER_BROKEN, with nothing appended and nothing enacted.
@@ -71,8 +84,8 @@ def record(history: History, row: Row, plan: Plan) -> Enacted:
     path = history.root / ledger.NAME
     data = ledger.load_bytes(path)
     added = ledger.addition(data, row)
-    history.objects.store(added.line.encode())  # before the append: after it, space must not run out
-    pending = _Pending(id=row.id, plan=plan, added=added)
+    pending = _Pending(id=row.id, plan=plan, added=added, mac=sign(key.known() if signed else None, added.line))
+    _store(history, pending)  # before the append: after it, space must not run out
     _save(history, pending)
     try:
         ledger.write(path, added)
@@ -103,8 +116,7 @@ def recover(history: History) -> tuple[str, ...]:
         message = f"experiment {row.id} on branch {name} was cut off: `git switch {name}` and run again to finish it"
         raise Refusal(Status.OPERATION_UNDER_WAY, message)
     if head.branch != branch:  # its branch is gone, and the ledger with it; git keeps the row
-        blob = history.objects.store(pending.added.line.encode())
-        history.refs.point({ROWS + row.id: blob})
+        history.refs.point(_store(history, pending))
         _clear(history)
         return (f"experiment {row.id} was cut off and its branch is gone; its row is in {ROWS}{row.id}",)
     ledger.write(history.root / ledger.NAME, pending.added)
@@ -122,8 +134,8 @@ def _finish(history: History, pending: _Pending) -> Enacted:
     """All that follows the append; may be repeated."""
     plan = pending.plan
     row = ledger.parse_row(pending.added.line)
-    blob = history.objects.store(pending.added.line.encode())
-    history.refs.point({ROWS + row.id: blob, tip_ref(plan.branch): blob})
+    refs = _store(history, pending)
+    history.refs.point({**refs, tip_ref(plan.branch): refs[ROWS + row.id]})
     notes: list[str] = []
     if plan.move:
         if not _move(history, pending.id, plan):
@@ -136,6 +148,14 @@ def _finish(history: History, pending: _Pending) -> Enacted:
         notes += _restore(history, plan)
     _clear(history)
     return Enacted(row=row, moved=False, notes=tuple(notes))
+
+
+def _store(history: History, pending: _Pending) -> dict[str, str]:
+    """The row's line and its MAC, stored; blobs by ref."""
+    refs = {ROWS + pending.id: history.objects.store(pending.added.line.encode())}
+    if pending.mac:
+        refs[MACS + pending.id] = history.objects.store(pending.mac.encode())
+    return refs
 
 
 def _move(history: History, name: str, plan: Plan) -> bool:
@@ -161,7 +181,8 @@ def _correct(history: History, pending: _Pending, row: Row) -> Enacted:
         time=ledger.utc_now(),
     )
     undo = dataclasses.replace(pending.plan, move=False)
-    done = record(history, correction, undo)  # replaces the journal of the row it corrects
+    # Replaces the journal of the row it corrects. A row that somebody else wrote there is not signed by way of this.
+    done = record(history, correction, undo, signed=pending.signed)
     return dataclasses.replace(done, moved=True)
 
 
@@ -210,7 +231,8 @@ def _load(history: History) -> _Pending | None:
     path = _path(history)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        return _Pending(id=record["id"], plan=Plan(**record["plan"]), added=Addition(**record["added"]))
+        plan, added = Plan(**record["plan"]), Addition(**record["added"])
+        return _Pending(id=record["id"], plan=plan, added=added, mac=record.get("mac", ""))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

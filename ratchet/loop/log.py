@@ -7,13 +7,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet import key
 from ratchet.loop import journal, ledger
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History
 from ratchet.loop.ledger import REPAIR
-from ratchet.loop.refs import EXPERIMENTS, REPLACED, tip_ref
+from ratchet.loop.origin import origins
+from ratchet.loop.refs import EXPERIMENTS, MACS, REPLACED, ROWS, tip_ref
 from ratchet.loop.workspace import locked
 from ratchet.values import Row
+from ratchet.values.origin import Origin, Origins
 from ratchet.values.status import Refusal, Status
 
 FETCH = "git fetch REMOTE 'refs/ratchet/*:refs/ratchet/*'"
@@ -112,7 +115,7 @@ def verify(root: Path, *, evidence: Callable[[str], str] = lambda _id: "") -> tu
         return (Finding(broken=True, text=refusal.message),)
     stored = _Stored(
         history=history,
-        lines=history.refs.row_lines(),
+        lines=history.refs.texts(ROWS),
         commits=history.refs.under(EXPERIMENTS),
         missing=history.objects.unresolved([row.commit for row in known] + [row.kernel_blob for row in known]),
     )
@@ -124,10 +127,43 @@ def verify(root: Path, *, evidence: Callable[[str], str] = lambda _id: "") -> tu
         if row.evidence and evidence(row.id) not in ("", row.evidence):
             text = "the evidence on the disk is not what the judge left, some of it was changed or removed"
             findings.append(Finding(broken=False, text=f"row {row.id}: {text}"))
+    for name in origins_of(history, known).ids(Origin.FORGED):
+        text = "its MAC names this machine's key, which did not make it: the row was forged or its MAC replaced"
+        findings.append(Finding(broken=True, text=f"row {name}: not from this machine's key: {text}"))
     if absent := sum(stored.is_gone(row) and row.id not in stored.lines for row in known):
         text = f"{absent} of {len(known)} rows came with the clone, without their commits; to have them: `{FETCH}`"
         findings.append(Finding(broken=False, text=text))
     return tuple(findings)
+
+
+def verify_origins(root: Path) -> Origins:
+    """Which rows of the repository at ``root`` were made with this machine's key. Changes nothing.
+
+    Raises:
+        Refusal: LEDGER_BROKEN, NOT_A_REPOSITORY.
+    """
+    return origins_of(History(root), rows(root))
+
+
+def origins_of(history: History, known: tuple[Row, ...]) -> Origins:
+    """Which of the rows were made with this machine's key. Makes none."""
+    try:
+        own = key.load(make=False)
+    except key.NoKey as none:
+        return Origins(no_key=str(none), by_id={})
+    lines = {row.id: ledger.format_row(row) for row in known}
+    return Origins(no_key="", by_id=origins(own, lines, history.refs.texts(MACS)))
+
+
+def trusted(history: History, known: tuple[Row, ...]) -> tuple[Row, ...]:
+    """The rows whose scores count without judging again: this key's own, or all where this machine has no key.
+
+    Anyone can write a low score for HEAD's kernel into a ledger; what is compared with it would be kept.
+    """
+    if key.known() is None:
+        return known
+    own = set(origins_of(history, known).ids(Origin.HERE))
+    return tuple(row for row in known if row.id in own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +250,7 @@ def _following(history: History, head: Head, lines: list[str]) -> tuple[list[str
 
     Where no tip is known, rows are followed for as long as just one comes next.
     """
-    stored = history.refs.row_lines().values()
+    stored = history.refs.texts(ROWS).values()
     tip = history.refs.tip(head.branch)
     if tip is None:
         successors: dict[str, list[str]] = {}

@@ -6,6 +6,7 @@ So that it stays resolvable and outlives any one file:
 |---|---|
 | ``refs/ratchet/experiments/<id>`` | the commit that holds the judged kernel, kept or not |
 | ``refs/ratchet/rows/<id>`` | a blob with the row's line |
+| ``refs/ratchet/macs/<id>`` | a blob with the MAC of that line, where the machine that wrote it has a key |
 | ``refs/ratchet/tips/<branch>`` | the last row that was written on that branch (``/`` and the like as ``%2F``) |
 | ``refs/ratchet/replaced/<id>`` | a blob with the ledger that a rebuild replaced |
 """
@@ -23,6 +24,7 @@ from ratchet.values.status import Refusal, Status
 
 EXPERIMENTS = "refs/ratchet/experiments/"
 ROWS = "refs/ratchet/rows/"
+MACS = "refs/ratchet/macs/"
 TIPS = "refs/ratchet/tips/"
 REPLACED = "refs/ratchet/replaced/"
 
@@ -62,9 +64,9 @@ class Refs:
         """Removes one of this project's refs, if it is there."""
         self._git.output("update-ref", "-d", name)
 
-    def row_lines(self) -> dict[str, str]:
-        """The lines of all rows that git holds, by id."""
-        refs = self.under(ROWS)
+    def texts(self, prefix: str) -> dict[str, str]:
+        """The texts that the refs below ``prefix`` point at, by name without it: of ``ROWS``, all rows git holds."""
+        refs = self.under(prefix)
         if not refs:
             return {}
         out = self._git.output("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in refs.values()).encode())
@@ -73,7 +75,7 @@ class Refs:
             header, _, _ = out[at:].partition(b"\n")
             start = at + len(header) + 1
             at = start + int(header.split()[2]) + 1
-            lines[name] = out[start : at - 1].decode()
+            lines[name] = out[start : at - 1].decode(errors="replace")
         return lines
 
     def tip(self, branch: str) -> str | None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ratchet.values import Decision, Fidelity, Row
+from ratchet.values.origin import Origin, Origins
 from ratchet.values.status import Status
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change, fixed, kind_of, number
@@ -21,6 +22,13 @@ WIDTH = 110
 _KEPT = (Decision.KEPT, Decision.BASELINE)
 _HEADINGS = ("", "id", "commit", "score", "change", "ms", "util %", "status", "note")
 _RIGHT = {"score", "change", "ms", "util %"}
+_ORIGINS = {
+    Origin.HERE: "made with this machine's key",
+    Origin.ELSEWHERE: "signed with another key",
+    Origin.UNSIGNED: "not signed",
+    Origin.FORGED: "FORGED",
+}
+_LISTED = 10
 _LEGEND = "* kept, or the baseline; newest last"
 
 
@@ -85,6 +93,22 @@ def show(row: Row, *, width: int = WIDTH) -> str:
             )
             indent = " " * len(indent)
     return "\n".join(lines)
+
+
+def origins_text(origins: Origins) -> str:
+    """Who made the rows: what the chain cannot say."""
+    if origins.no_key:
+        return f"origin: not known, only that the rows are consistent, for this machine has no key ({origins.no_key})"
+    counts = {origin: len(origins.ids(origin)) for origin in Origin}
+    parts = [
+        f"{counts[origin]} {words}" for origin, words in _ORIGINS.items() if counts[origin] or origin is Origin.HERE
+    ]
+    text = f"origin: {', '.join(parts)}"
+    if later := origins.later_strangers:
+        shown = ", ".join(clean(name, 24) for name in later[:_LISTED])
+        more = f" and {len(later) - _LISTED} more" if len(later) > _LISTED else ""
+        text += f"\nnot from this machine's key, after a row that is: {shown}{more}; did you pull them?"
+    return text
 
 
 def _incumbents(rows: Sequence[Row]) -> list[Row | None]:

@@ -2,12 +2,19 @@ from pathlib import Path
 
 import pytest
 
+from ratchet import key
 from tests.loop.stage import Stage
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage.new(tmp_path / "repository")
+
+
+@pytest.fixture(autouse=True)
+def _own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of this test's own."""
+    monkeypatch.setattr(key, "path", lambda: tmp_path / "home" / "key")
 
 
 @pytest.fixture(autouse=True)
