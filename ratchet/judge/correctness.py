@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from ratchet import key
 from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Limits, Walls
 from ratchet.compiler.environment import compiler_version
@@ -79,9 +80,12 @@ def private_folder(root: Path) -> Path:
 
 
 def secret_of(root: Path) -> bytes:
-    """The clone's own secret, from which all seeds follow; made anew where it is lost. It stays with the judge."""
+    """The clone's own secret, from which all seeds follow; made anew where it is lost. It stays with the judge.
+
+    What is in the tree is not it: with this machine's key it makes the secret, so reading or choosing it is no use.
+    """
     path = private_folder(root) / "secret"
-    if not path.exists() or path.stat().st_size != SECRET_BYTES:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size != SECRET_BYTES:
         beside = path.with_name(f"secret.{os.getpid()}")
         beside.unlink(missing_ok=True)
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -89,7 +93,8 @@ def secret_of(root: Path) -> bytes:
         os.fsync(descriptor)
         os.close(descriptor)
         beside.replace(path)
-    return path.read_bytes()
+    own, stored = key.known(), read_file(path, SECRET_BYTES)
+    return own.digest("secret", stored) if own else stored
 
 
 class Workers(Protocol):
@@ -115,7 +120,7 @@ class Examiner:
     modules: frozenset[str] = frozenset()
     """Digests of the Mosaic modules that were executed."""
     _executed: dict[str, ControlFlow] = field(default_factory=dict, repr=False)
-    _asking: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _asking: Any = field(default_factory=threading.RLock, repr=False)
     """The child answers one request at a time. The schedule machine's values are asked for beside the checks."""
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -130,14 +135,17 @@ class Examiner:
         owner = hashlib.sha256(b"references" + secret_of(self.root)).hexdigest()[:8]
         return private_folder(self.root) / "references" / f"{problem.short}-{_method()}-{owner}"
 
+    def _lent(self, problem: Problem) -> Path:
+        """What of it is there and was made here, where the values child can read it."""
+        return references.lend(self._cache(problem), self.workers.values.directory / "references")
+
     def _ask(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
         with self._asking:
             return self._asked(mode, problem, **more)
 
     def _asked(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
-        child, kept = self.workers.values, self._cache(problem)
+        child, lent = self.workers.values, self._lent(problem)
         folder = child.request()
-        lent = references.lend(kept, child.directory / "references")
         (folder / "problem.lock.json").write_bytes(encode(problem))
         request = {
             "mode": mode,
@@ -148,7 +156,7 @@ class Examiner:
         }
         (folder / "request.json").write_text(json.dumps(request))
         ending = child.ask(folder, self.limits)
-        references.collect(lent, kept)
+        references.collect(lent, self._cache(problem))
         if ending.how == "answered":
             answer: dict[str, Any] = json.loads(read_file(folder / "answer.json", ANSWER_BYTES))
             return answer
@@ -238,7 +246,9 @@ class Examiner:
     def prepare(self, problem: Problem, kinds: Sequence[str] = ()) -> None:
         """Compute the references that are not cached yet, by default those of every check."""
         for kind in kinds or instances.kinds(problem.mesh):
-            if not (self._cache(problem) / f"{kind}.npz").exists():
+            with self._asking:
+                there = (self._lent(problem) / f"{kind}{references.SUFFIX}").exists()
+            if not there:
                 self.progress(f"reference in float64, once per problem: {kind}")
                 _raise_unless_pass(self._ask("reference", problem, kind=kind))
 
