@@ -12,7 +12,9 @@ if __name__ == "__main__":  # go on in the private environment's Python, before 
     import sys
 
     root = os.path.dirname(os.path.realpath(__file__))
-    python = f"{root}/.venv/bin/python"
+    python = os.path.realpath(f"{root}/.venv/bin/python")  # under its own name it reads no pyvenv.cfg
+    if python.startswith(f"{root}/") and os.path.exists(python):
+        sys.exit(f"the interpreter of .venv is {python}, inside the repository: remove .venv, `./ratchet.sh` makes it")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "PYTHON"))}
     command = [python if os.path.exists(python) else sys.executable, "-I", "-S", f"{root}/ratchet/start.py", "prepare"]
     os.execve(command[0], [*command, *sys.argv[1:]], kept)

@@ -11,7 +11,6 @@ import contextlib
 import os
 import signal
 import sys
-import sysconfig
 from pathlib import Path
 from types import ModuleType
 
@@ -31,11 +30,14 @@ def _early(name: str) -> ModuleType:
 
 
 def _packages() -> str:
-    """The folder of installed packages; makes a private environment what ``site`` would make of it."""
-    venv = Path(sys.executable).parent.parent
-    if (venv / "pyvenv.cfg").is_file():
-        sys.prefix = sys.exec_prefix = str(venv)
-    return str(Path(sysconfig.get_path("purelib", vars={"base": sys.prefix, "platbase": sys.prefix})).resolve())
+    """The private environment's folder of packages; makes the environment what ``site`` would make of it.
+
+    The interpreter was started under its own name, so that it looked at nothing in ``.venv``.
+    """
+    sys.prefix = sys.exec_prefix = str(ROOT / ".venv")
+    import sysconfig  # takes the prefix as it is imported
+
+    return str(Path(sysconfig.get_path("purelib")).resolve())
 
 
 def _encode() -> None:
@@ -59,8 +61,9 @@ def main() -> int:
     served, sources, bytecode = _early("served"), _early("sources"), _early("bytecode")
     read = sources.loaded(ROOT)
     served.Server(read.compiled()).install()
+    packages = _packages()
     sys.pycache_prefix = next(iter(bytecode.folders()), None)
-    sys.path.append(_packages())
+    sys.path.append(packages)
     if not Path(sys.path[-1], "ml_dtypes").is_dir():
         print(
             f"there is no private environment in {ROOT / '.venv'} yet: `./ratchet.sh --help` makes it", file=sys.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import served, sources
+from ratchet import bytecode, served, sources
 from ratchet.judge import installed
 from ratchet.values.status import Status
 from tests.workspaces import Workspace
@@ -94,6 +94,116 @@ def test_a_variable_of_the_caller_brings_no_code(space, tmp_path, variable):
 
 def test_a_shell_function_of_the_caller_is_not_called(space):
     assert MARK not in said(space, **{"BASH_FUNC_cd%%": f'() {{ echo {MARK} >&2; builtin cd "$@"; }}'})
+
+
+def own_environment(space: Workspace) -> Path:
+    """An environment in the tree that its author can edit: this one's packages, and a link to its interpreter."""
+    venv = space.root / ".venv"
+    venv.unlink()
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
+    (venv / "lib").symlink_to(Path(sys.prefix) / "lib")
+    (venv / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
+    shutil.copy(Path(sys.prefix) / "requirements.lock", venv)
+    return venv
+
+
+def test_what_the_environment_says_of_its_interpreter_is_not_read(space, tmp_path):
+    """``home`` in pyvenv.cfg is where a Python that is started as ``.venv/bin/python`` takes its library from."""
+    venv = own_environment(space)
+    folder = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    library = space.root / "evil" / "lib" / folder
+    library.mkdir(parents=True)
+    for source in Path(os.__file__).parent.iterdir():
+        (library / source.name).symlink_to(source)
+    (library / "pathlib.py").unlink()
+    (library / "pathlib.py").write_text(PLANTED + Path(os.__file__).with_name("pathlib.py").read_text())
+    (space.root / "evil" / "bin").mkdir()
+    (venv / "pyvenv.cfg").write_text(f"home = {space.root / 'evil' / 'bin'}\n")
+    command = [str(venv / "bin" / "python"), "-I", "-S", "-c", "import pathlib"]
+    assert MARK in subprocess.run(command, check=True, capture_output=True, text=True).stderr, "it would be read"
+    assert MARK not in said(space)
+    # `python prepare.py` starts as that Python does, and goes on as the other.
+    done = space.call(os.path.realpath(sys.executable), "-I", str(space.root / "prepare.py"), "--help")
+    assert MARK not in done.stderr
+
+
+@pytest.mark.parametrize("script", ["ratchet.sh", "prepare.py"])
+def test_an_interpreter_inside_the_tree_does_not_run(space, script):
+    venv = own_environment(space)
+    (venv / "bin" / "python").unlink()
+    (venv / "bin" / "python").write_text(f"#!/bin/sh\necho {MARK} >&2\n")
+    (venv / "bin" / "python").chmod(0o755)
+    before = [os.path.realpath(sys.executable), "-I"] if script == "prepare.py" else []
+    done = space.call(*before, str(space.root / script), "log")
+    assert done.returncode != 0
+    assert MARK not in done.stderr
+    assert "inside the repository" in done.stderr
+
+
+def library_of(tmp_path: Path, monkeypatch) -> Path:
+    """A standard library of this test's own."""
+    folder = tmp_path / "lib" / "python3"
+    (folder / "json").mkdir(parents=True)
+    (folder / "os.py").write_text("")
+    (folder / "json" / "decoder.py").write_text("value = 1\n")
+    monkeypatch.setattr(installed.sysconfig, "get_path", lambda name: str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["json/decoder.py", "json/new.py", "lib-dynload/_json.so", "os.pyc"])
+def test_code_of_the_standard_library_counts(tmp_path, monkeypatch, name):
+    folder = library_of(tmp_path, monkeypatch)
+    before = installed.interpreter()
+    assert installed.interpreter() == before
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("value = 2\n")
+    assert installed.interpreter() != before
+
+
+def test_the_program_that_is_the_interpreter_counts(tmp_path, monkeypatch):
+    library_of(tmp_path, monkeypatch)
+    before = installed.interpreter()
+    (tmp_path / "python").write_text("another program")
+    monkeypatch.setattr(installed.sys, "executable", str(tmp_path / "python"))
+    assert installed.interpreter() != before
+
+
+def test_where_python_is_and_what_distributors_leave_out_does_not_count(tmp_path, monkeypatch):
+    folder = library_of(tmp_path, monkeypatch)
+    before = installed.interpreter()
+    for name in ("_sysconfigdata__linux.py", "config-3/python-config.py", "test/a.py", "site-packages/a.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("prefix = '/somewhere'\n")
+    (folder / "json" / "__pycache__").mkdir()
+    (folder / "json" / "__pycache__" / "decoder.cpython-311.pyc").write_text("")
+    assert installed.interpreter() == before
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folder, elsewhere)
+    monkeypatch.setattr(installed.sysconfig, "get_path", lambda name: str(elsewhere))
+    assert installed.interpreter() == before
+
+
+def test_what_earlier_looks_saw_is_not_kept_for_ever(tmp_path):
+    for number in range(12):
+        folder = tmp_path / f"environment{number}"
+        folder.mkdir()
+        (folder / "code.py").write_text("")
+        installed.digest(folder)
+    assert len(list((tmp_path / "private").glob("installed-*.json"))) == 8
+
+
+def test_compiled_code_of_the_environments_used_last_stays(tmp_path):
+    private = tmp_path / "private"
+    for place, name in enumerate(["bytecode-a", "bytecode", "bytecode-c", "bytecode-b"]):
+        (private / name / "usr").mkdir(parents=True)
+        (private / name / "usr" / "code.pyc").touch()
+        os.utime(private / name, (place, place))
+    (private / "filled-0123").touch()
+    bytecode.prune(private, 3)
+    assert {path.name for path in private.iterdir()} == {"bytecode", "bytecode-b", "bytecode-c", "filled-0123"}
+    bytecode.prune(private, 2)
+    assert {path.name for path in private.iterdir()} == {"bytecode-b", "bytecode-c"}
 
 
 def environment_of(tmp_path: Path) -> Path:

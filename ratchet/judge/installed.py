@@ -1,8 +1,11 @@
-"""What is installed beside the judge: one digest of all code in the environment's packages.
+"""What is installed beside the judge: a digest of all code in the environment's packages, another of the interpreter.
 
 A package's RECORD names the SHA-256 of each of its files. The digest is of those lines, and of every file of code that
-differs from its line or has none: what somebody edited or put there. Files whose size, times and inode are those of an
-earlier look are not read again; the change time (ctime) is the kernel's, and no program chooses it.
+differs from its line or has none: what somebody edited or put there. The interpreter has no such list: its program, its
+library and the code of the standard library count by their contents. Where any of it is does not count.
+
+Files whose size, times and inode are those of an earlier look are not read again; the change time (ctime) is the
+kernel's, and no program chooses it.
 """
 
 from __future__ import annotations
@@ -13,23 +16,48 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ratchet.private import private_folder
 
 _TOOL = "pip"
 """Some environments have it and some do not, and nothing imports it."""
+_NOT_LIBRARY = ("site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo", "ensurepip", "lib2to3")
+"""Folders of the standard library that the judge imports nothing of; distributors ship them or do not."""
+_BUILD = ("_sysconfigdata", "config-")
+"""How and where Python was built and installed: another text in every place, and no verdict follows from it."""
+_REMEMBERED = 8
+"""Files of what earlier looks saw that stay in the private folder."""
 
 
 def digest(folder: Path) -> str:
     """SHA-256 over the code below a folder of installed packages; the same for the same wheels, wherever they are."""
     recorded = _recorded(folder)
     whole = hashlib.sha256("".join(f"{path}\0{content}\n" for path, content in sorted(recorded.items())).encode())
-    for path, content in sorted(_contents(folder).items()):
+    for path, content in sorted(_contents(folder, _code(str(folder), "")).items()):
         if recorded.get(path) != content:
             whole.update(f"{path}\0{content}\n".encode())
     return whole.hexdigest()
+
+
+def interpreter() -> str:
+    """SHA-256 over the Python that runs this: its program, its shared library, the code of the standard library."""
+    library = Path(sysconfig.get_path("stdlib")).resolve()
+    files = [entry for entry in _code(str(library), "", _NOT_LIBRARY) if not entry[0].startswith(_BUILD)]
+    programs = (("program", os.path.realpath(sys.executable)), *(("library", path) for path in _shared_library()))
+    contents = _contents(library, [*files, *((name, path, os.stat(path)) for name, path in programs)])
+    return hashlib.sha256("".join(f"{n}\0{content}\n" for n, content in sorted(contents.items())).encode()).hexdigest()
+
+
+def _shared_library() -> list[str]:
+    """The file of libpython that this process runs; none where it is part of the program."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "/libpython" in line}
+        return sorted(path for path in paths if os.path.isfile(path))
+    return []
 
 
 def _recorded(folder: Path) -> dict[str, str]:
@@ -45,15 +73,19 @@ def _recorded(folder: Path) -> dict[str, str]:
     return files
 
 
-def _contents(folder: Path) -> dict[str, str]:
-    """SHA-256 by path, as RECORD writes it, of all files of code."""
+Entry = tuple[str, str, os.stat_result]
+"""A file of code: its name in a digest, its path, and what the system says of it."""
+
+
+def _contents(folder: Path, files: Iterable[Entry]) -> dict[str, str]:
+    """SHA-256 by name, as RECORD writes it; what was seen is remembered for ``folder``."""
     known = _known(folder)
     found: dict[str, list[object]] = {}
-    for path, state in _code(str(folder), ""):
+    for path, file_path, state in files:
         seen = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
         before = known.get(path)
         if before is None or before[:-1] != seen:
-            with contextlib.suppress(OSError), open(folder / path, "rb") as file:
+            with contextlib.suppress(OSError), open(file_path, "rb") as file:
                 raw = hashlib.file_digest(file, "sha256").digest()
                 found[path] = [*seen, base64.urlsafe_b64encode(raw).decode().rstrip("=")]
         else:
@@ -63,16 +95,16 @@ def _contents(folder: Path) -> dict[str, str]:
     return {path: str(entry[-1]) for path, entry in found.items()}
 
 
-def _code(folder: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Files of code below, with what the system says of them. Bytecode is never read from there."""
+def _code(folder: str, prefix: str, left_out: tuple[str, ...] = ()) -> Iterator[Entry]:
+    """Files of code below. Bytecode is never read from there. ``left_out`` are folders directly in it."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                if entry.name != "__pycache__" and not (not prefix and entry.name == _TOOL):
+                if entry.name != "__pycache__" and not (not prefix and entry.name in (_TOOL, *left_out)):
                     yield from _code(entry.path, f"{prefix}{entry.name}/")
             elif entry.name.endswith((".py", ".so", ".pyc", ".pth")) or ".so." in entry.name:
                 with contextlib.suppress(OSError):
-                    yield prefix + entry.name, entry.stat()
+                    yield prefix + entry.name, entry.path, entry.stat()
 
 
 def _memory(folder: Path) -> Path | None:
@@ -86,6 +118,7 @@ def _known(folder: Path) -> dict[str, list[object]]:
     if memory is not None:
         with contextlib.suppress(OSError, ValueError):
             known: dict[str, list[object]] = json.loads(memory.read_bytes())
+            os.utime(memory)  # used now
             return known
     return {}
 
@@ -97,3 +130,7 @@ def _remember(folder: Path, found: dict[str, list[object]]) -> None:
         with contextlib.suppress(OSError):
             beside.write_text(json.dumps(found))
             beside.replace(memory)
+            for old in sorted(memory.parent.glob("installed-*.json"), key=lambda file: file.stat().st_mtime)[
+                :-_REMEMBERED
+            ]:
+                old.unlink()

@@ -2,7 +2,8 @@
 
 The rule: a file is **sealed** if changing it can change a verdict. That is ``prepare.py``, the package with constants
 beside its modules, and what decides which packages run: ``requirements.lock``, what installs it, and the code that is
-installed (``installed.py``), whoever put it there. Where this process runs sources that it read as it started, a file
+installed (``installed.py``), whoever put it there, and the interpreter with its standard library. Where this process
+runs sources that it read as it started, a file
 that differs from them counts twice: no seal is then that of a whole tree. Left out is what
 shows a verdict (``view/``), keeps it (``loop/``) or parses the command line: it cannot change one. So are the rules of
 lint and types in ``pyproject.toml``. A new file of the package is sealed until it is left out here on purpose. A row
@@ -52,6 +53,7 @@ def seal(root: Path) -> str:
             whole.update(f"{path}\0{hashlib.sha256(same).hexdigest()}\n".encode())
     for folder in dict.fromkeys(map(os.path.realpath, packages())):
         whole.update(f"{installed.digest(Path(folder))}\n".encode())
+    whole.update(f"{installed.interpreter()}\n".encode())
     return whole.hexdigest()[:16]
 
 
