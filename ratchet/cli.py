@@ -149,20 +149,28 @@ def _say(line: str) -> None:
 
 
 def _end(root: Path, outcome: Outcome, options: argparse.Namespace) -> int:
-    """Prune old evidence and print how a turn ended."""
-    _prune(root, outcome)
-    for note in outcome.notes:
-        _say(note)
-    if options.json:
-        _print_json(outcome)
-    else:
-        _print_report(root, outcome, deep=options.deep)
+    """Prune old evidence and print how a turn ended. What was recorded decides the exit code, whatever fails here."""
+    try:
+        _prune(root, outcome)
+        for note in outcome.notes:
+            _say(note)
+        if options.json:
+            _print_json(outcome)
+        else:
+            _print_report(root, outcome, deep=options.deep)
+    except Exception:
+        traceback.print_exc()
+        _say(f"the outcome cannot be shown in full; `{options_of.PROGRAM} show {outcome.row.id}` has the row")
+        if not options.json:
+            score = outcome.verdict.score if outcome.verdict else None
+            print(result_line(score, decision=outcome.decision or "none", status=outcome.status))
     return outcome.status.exit_code
 
 
 def _prune(root: Path, outcome: Outcome) -> None:
+    """Evidence of old experiments goes, that of runs that were killed among it."""
     keep = {row.id for row in (outcome.row, outcome.incumbent, outcome.baseline) if row is not None}
-    evidence.prune(root, [row.id for row in log.rows(root)], keep=keep)
+    evidence.prune(root, log.experiments(root), keep=keep)
 
 
 def _print_json(outcome: Outcome) -> None:

@@ -3,15 +3,17 @@
 import pytest
 
 from prepare import judge
+from ratchet import cli
 from ratchet.judge import audit
 from ratchet.judge.request import Request
 from ratchet.judge.steps import Silent
 from ratchet.loop import log
 from ratchet.values import Conditions, Decision
 from ratchet.values.status import Refusal, Status
+from ratchet.view import verdict_json
 from ratchet.wiring import RepositoryJudge, evaluator, make_folders
 from tests.kernels import ATTENTION
-from tests.loop.stage import Stage
+from tests.loop.stage import Stage, verdict_of
 
 
 def repository_judge(stage: Stage, function) -> RepositoryJudge:
@@ -98,3 +100,25 @@ def test_a_device_that_is_not_there_is_refused_at_once(monkeypatch):
     with pytest.raises(Refusal, match="no GPU is attached"):
         evaluator("gpu")
     assert evaluator("v5e-model") == "v5e-model"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_what_cannot_be_shown_does_not_change_what_was_recorded(tmp_path, monkeypatch, capsys, arguments):
+    stage = Stage.new(tmp_path / "repository")
+    (stage.root / ".gitignore").write_text("hlo_dumps/\nprofile_data/\n")
+    stage.git("commit", "-qam", "ignore evidence")
+
+    def judged(request, *, progress=None):
+        return verdict_of(request.kernel.read_text(), conditions=request.conditions)
+
+    def fails(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "_root", lambda: stage.root)
+    monkeypatch.setattr(cli, "report", fails)
+    monkeypatch.setattr(verdict_json, "verdict_document", fails)
+    assert cli.main(["baseline", *arguments], judged) == 0
+    (row,) = stage.rows()
+    shown = capsys.readouterr()
+    assert f"show {row.id}" in shown.err
+    assert shown.out.startswith("RESULT: score=1000") != bool(arguments)

@@ -78,7 +78,7 @@ def run_experiment(
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts().installed())
         history = History(root)
-        stack.enter_context(locked(history.common_dir, message=idea.message, wait_s=wait_s, progress=progress))
+        stack.enter_context(locked(history, message=idea.message, wait_s=wait_s, progress=progress))
         history.checks.ready()
         with interrupts.held():
             finished = journal.recover(history)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ratchet import key
+from ratchet.folder import read_file
 from ratchet.loop import ledger
 from ratchet.loop.history import History
 from ratchet.loop.ledger import Addition, writing
@@ -22,6 +23,8 @@ from ratchet.loop.refs import MACS, ROWS, tip_ref
 from ratchet.values import Decision, Row
 from ratchet.values.origin import Origin
 from ratchet.values.status import Refusal, Status
+
+_JOURNAL_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +233,7 @@ def _save(history: History, pending: _Pending) -> None:
 def _load(history: History) -> _Pending | None:
     path = _path(history)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(read_file(path, _JOURNAL_BYTES))
         plan, added = Plan(**record["plan"]), Addition(**record["added"])
         return _Pending(id=record["id"], plan=plan, added=added, mac=record.get("mac", ""))
     except FileNotFoundError:

@@ -46,6 +46,7 @@ def judge_only(
         head = history.checks.ready()
         rows = _loaded_beside_others(history, head)
         subject.check_room()
+        subject.lock_blob()  # is one that can be read, or none
         entry = subject.entry(head)
         name = history.refs.reserve_id(log.last_id(rows), head.commit)
         verdict = _verdict(subject, judge, entry.blob, name)
@@ -53,7 +54,7 @@ def judge_only(
         ruling = Ruling(decision=Decision.JUDGED, status=verdict.status, reason=reason)
         digest = judge.evidence(name)
         with (
-            locked(history.common_dir, message="prepare.py", wait_s=WAIT_S, progress=progress),
+            locked(history, message="prepare.py", wait_s=WAIT_S, progress=progress),
             interrupts.held(to_the_end=True),
         ):
             notes = journal.recover(history)

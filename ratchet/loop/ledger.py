@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from ratchet.folder import read_file
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 
@@ -29,6 +30,7 @@ NAME = "results.tsv"
 COLUMNS = tuple(field.name for field in fields(Row))
 HEADER = "\t".join(COLUMNS)
 REPAIR = "`./ratchet.sh rebuild` writes it anew from git"
+_LARGEST_BYTES = 1 << 30
 NOTE_CHARACTERS = 300
 """A longer message is cut in the ``note`` column, with an ellipsis; the commit has it in full."""
 
@@ -167,9 +169,11 @@ def load_bytes(path: Path) -> bytes | None:
             raise Refusal(
                 Status.LEDGER_BROKEN, f"{path.name} is a symbolic link, wanted a plain file: put the file itself there"
             )
-        return path.read_bytes()
+        return read_file(path, _LARGEST_BYTES)
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise Refusal(Status.LEDGER_BROKEN, f"{error}, wanted a plain file: put the file itself there") from None
     except OSError as error:
         raise Refusal(Status.LEDGER_BROKEN, f"{path.name} cannot be read: {error.strerror}") from error
 

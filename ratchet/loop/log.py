@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ratchet import key
@@ -29,6 +30,20 @@ def rows(root: Path) -> tuple[Row, ...]:
         Refusal: LEDGER_BROKEN.
     """
     return ledger.read(root / ledger.NAME)
+
+
+def experiments(root: Path) -> tuple[str, ...]:
+    """The ids of all experiments, oldest first: those with rows, and those that git knows to have begun.
+
+    Left out are those that may still be under way: without a row, and begun less than a day ago.
+
+    Raises:
+        Refusal: LEDGER_BROKEN, NOT_A_REPOSITORY.
+    """
+    recorded = {row.id for row in rows(root)}
+    yesterday = ledger.new_id(now=datetime.now(UTC) - timedelta(days=1))
+    begun = {name for name in History(root).refs.under(EXPERIMENTS) if name < yesterday}
+    return tuple(sorted(recorded | begun))
 
 
 def find(root: Path, name: str) -> Row:
@@ -216,7 +231,7 @@ def rebuild(root: Path) -> Rebuilt:
         Refusal: LEDGER_BROKEN if HEAD's own ledger is; BUSY; and the preconditions of an experiment.
     """
     history = History(root)
-    with locked(history.common_dir, message="rebuild", wait_s=0, progress=lambda _: None):
+    with locked(history, message="rebuild", wait_s=0, progress=lambda _: None):
         head = history.checks.ready()
         committed = _committed(history, head)
         try:

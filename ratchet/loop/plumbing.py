@@ -20,7 +20,7 @@ _OPTIONS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "core.safecrlf": "false",
-    "core.fsync": "committed,reference",  # a row must not outlive the commit it names, not even a power cut
+    "core.fsync": "committed,reference,index",  # a row must not outlive the commit it names, not even a power cut
     "core.quotePath": "false",
     "gc.auto": "0",
     "i18n.commitEncoding": "UTF-8",

@@ -14,19 +14,26 @@ from types import FrameType
 
 from filelock import FileLock, Timeout
 
+from ratchet.folder import read_file
+from ratchet.loop import leftovers
+from ratchet.loop.history import History
 from ratchet.loop.ledger import writing
 from ratchet.values.status import Refusal, Status
 
+_HOLDER_BYTES = 1 << 16
+
 
 @contextlib.contextmanager
-def locked(common_dir: Path, *, message: str, wait_s: float, progress: Callable[[str], None]) -> Iterator[None]:
+def locked(history: History, *, message: str, wait_s: float, progress: Callable[[str], None]) -> Iterator[None]:
     """Holds the repository's lock, shared by all its worktrees; the kernel drops it should this process be killed.
+
+    What a run that was killed left of git's own locks is removed first.
 
     Raises:
         Refusal: BUSY after ``wait_s`` seconds, saying who holds it.
     """
-    holder = common_dir / "ratchet" / "holder.json"
-    lock = FileLock(common_dir / "ratchet.lock")
+    holder = history.common_dir / "ratchet" / "holder.json"
+    lock = FileLock(history.common_dir / "ratchet.lock")
     with writing(str(lock.lock_file)):
         holder.parent.mkdir(exist_ok=True)
         try:
@@ -40,9 +47,14 @@ def locked(common_dir: Path, *, message: str, wait_s: float, progress: Callable[
                 hint = "wait for it to end, or give --wait SECONDS"
                 raise Refusal(Status.BUSY, f"another experiment is running: {_who(holder)}; {hint}") from None
     try:
+        killed = _git_dir(holder)
+        if killed is not None:
+            for line in leftovers.clear(root=history.root, common_dir=history.common_dir, git_dir=killed):
+                progress(line)
         with writing(str(holder)):
             since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            holder.write_text(json.dumps({"pid": os.getpid(), "since": since, "message": message[:200]}))
+            about = {"pid": os.getpid(), "since": since, "message": message[:200]}
+            holder.write_text(json.dumps({**about, "git_dir": str(history.state_dir.parent)}))
         yield
     finally:
         with contextlib.suppress(OSError):
@@ -52,10 +64,20 @@ def locked(common_dir: Path, *, message: str, wait_s: float, progress: Callable[
 
 def _who(holder: Path) -> str:
     try:
-        record = json.loads(holder.read_text())
+        record = json.loads(read_file(holder, _HOLDER_BYTES))
         return f"process {record['pid']} since {record['since']}, {record['message']!r}"
     except (OSError, ValueError, KeyError, TypeError):
         return "a process that has only just begun"
+
+
+def _git_dir(holder: Path) -> Path | None:
+    """The git folder of the run that ended without removing its ``holder``; None where the last one did."""
+    if not os.path.lexists(holder):
+        return None
+    try:
+        return Path(json.loads(read_file(holder, _HOLDER_BYTES))["git_dir"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return holder.parent.parent
 
 
 class Interrupts:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from ratchet.folder import read_file
 from ratchet.loop.ledger import NAME as LEDGER
 from ratchet.loop.ledger import sync_folder, writing
 from ratchet.loop.objects import Entry, Objects, index_info
@@ -17,6 +18,8 @@ from ratchet.loop.plumbing import Git, first_line
 from ratchet.values.status import Refusal, Status
 
 _INDEX_PATIENCE_S = 2.0
+_FILE_BYTES = 1 << 30
+"""The largest file that is read: kernel files and problem locks are far smaller."""
 
 
 class WorkTree:
@@ -36,9 +39,11 @@ class WorkTree:
             status = os.lstat(self._git.root / path)
             if not stat.S_ISREG(status.st_mode):
                 raise Refusal(Status.USAGE, f"{path} is not a regular file: name the file itself")
-            data = (self._git.root / path).read_bytes()
+            data = read_file(self._git.root / path, _FILE_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except ValueError as error:  # it was replaced just now, or is too large
+            raise Refusal(Status.USAGE, f"{error}: name the kernel file itself") from None
         except OSError as error:
             raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from error
         trusted = self._git.run("config", "--type=bool", "core.fileMode")[1].strip() != b"false"
@@ -79,13 +84,18 @@ class WorkTree:
     def restore(self, path: str, *, blob: str | None, judged: str | None) -> bool:
         """Brings the file ``path`` back to ``blob`` (None: no file), if its content is still ``judged``.
 
-        Returns False, and changes nothing, if the file holds something else by now.
+        Returns False, and changes nothing, if the file holds something else by now, or is no regular file.
         """
         target = self._git.root / path
-        spare = target.with_name(f".{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}.ratchet")
+        spare = self._spare(target)
         with writing(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             spare.unlink()  # of a run that was killed here
-        now = self.entry(path, None)
+        try:
+            now = self.entry(path, None)
+        except Refusal as refusal:
+            if refusal.status is not Status.USAGE:
+                raise
+            return False
         here = now.blob if now else None
         if here == blob:
             return True
@@ -99,6 +109,13 @@ class WorkTree:
                 self._replace(target, spare, data)
             sync_folder(target.parent)
         return True
+
+    def _spare(self, target: Path) -> Path:
+        """Where a file is written before it is renamed: out of the work tree, unless that is another file system."""
+        folder = self._git.state_dir
+        if target.parent.is_dir() and target.parent.stat().st_dev != folder.stat().st_dev:
+            folder = target.parent
+        return folder / f".{hashlib.sha256(os.fsencode(target)).hexdigest()[:12]}.ratchet"
 
     @staticmethod
     def _replace(target: Path, spare: Path, data: bytes) -> None:
