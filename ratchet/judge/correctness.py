@@ -185,9 +185,10 @@ class Examiner:
         """FLOPs of the reference as written; 0, for not known, where its products alone are as many as claimed."""
         if problem.flops <= sum(products(problem).values()):
             return 0.0
-        if "flops" not in self._known:
-            self._known["flops"] = float(_raise_unless_pass(self._ask("flops", problem))["flops"])
-        return self._known["flops"]
+        known = f"flops {problem.short}"
+        if known not in self._known:
+            self._known[known] = float(_raise_unless_pass(self._ask("flops", problem))["flops"])
+        return float(self._known[known])
 
     def steering(self, problem: Problem) -> dict[int | str, Any]:
         """The inputs that may steer a kernel's loops, by position (see ``instances.steering``).
@@ -195,9 +196,10 @@ class Examiner:
         They come from a public key, so that a modelled latency is the same in every clone; ``random`` and the probes
         hold the same, so that what a kernel does in the modelled run is what it is checked for.
         """
-        if "steering" not in self._known:
-            self._known["steering"] = self._steering(problem)
-        return self._known["steering"]
+        known = f"steering {problem.short}"
+        if known not in self._known:
+            self._known[known] = self._steering(problem)
+        return dict(self._known[known])
 
     def _steering(self, problem: Problem) -> dict[int | str, Any]:
         positions = instances.steering(problem.inputs)

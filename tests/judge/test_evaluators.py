@@ -39,7 +39,7 @@ def request(root, evaluator, **options):
 
 @pytest.fixture
 def without_jail(monkeypatch):
-    def step(source, name, *, child, freeze, platform="tpu"):
+    def step(source, name, *, child, freeze, platform="tpu", again=False):
         artefact, problem = examined(source.decode(), name)
         return (artefact, problem if freeze else None), "traced without a jail"
 
