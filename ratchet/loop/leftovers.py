@@ -1,8 +1,8 @@
 """Locks of git that a killed run leaves behind: nobody holds them, and every later git would refuse.
 
 Git cannot know whether the owner of a lock file lives. Here that is known: the repository's own lock says that a run
-was killed, and /proc says whether any git still works in this repository. A git that outlives the run that started it
-is waited for.
+was killed, or a run sees that its own git was, and /proc says whether any git still works in this repository. A git
+that outlives the run that started it is waited for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROC = Path("/proc")
 def clear(*, root: Path, common_dir: Path, git_dir: Path, patience_s: float = PATIENCE_S) -> tuple[str, ...]:
     """Removes git's locks in ``git_dir`` and ``common_dir`` if no git works there any more; says which those were.
 
-    ``git_dir`` is that of the worktree in which a run was killed, ``root`` the top of this one. Nothing is removed
+    ``git_dir`` is that of the worktree in which it was killed, ``root`` the top of this one. Nothing is removed
     where a git is still at work after ``patience_s`` seconds, or where that cannot be known.
     """
     locks = sorted(set(_locks(common_dir, git_dir)))

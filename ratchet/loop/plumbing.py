@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import cast
 
+from ratchet.loop import leftovers
 from ratchet.loop.ledger import writing
 from ratchet.values.status import Refusal, Status
 
@@ -59,6 +60,7 @@ class Git:
         except ImportError as error:  # GitPython looks for the executable as it is imported
             raise Refusal(Status.INFRASTRUCTURE, "git is not installed: install it and run again") from error
         self.root = Path(os.path.realpath(root))
+        self._ready = False
         self._command = git.Git(str(self.root))
         top = self._discover("--show-toplevel")
         if os.path.realpath(top) != str(self.root):
@@ -70,6 +72,7 @@ class Git:
         """Ours, per worktree: the journal and scratch files."""
         with writing(str(self.state_dir)):
             self.state_dir.mkdir(exist_ok=True)
+        self._ready = True
 
     def _discover(self, question: str) -> str:
         code, out, error = self.run("rev-parse", question)
@@ -101,7 +104,12 @@ class Git:
                 strip_newline_in_stdout=False,
                 start_new_session=True,  # the terminal's Ctrl-C is for us; git finishes what it began
             )
-        return cast("tuple[int, bytes, str]", result)
+        code, out, error = cast("tuple[int, bytes, str]", result)
+        if code < 0:
+            error = f"it was ended by signal {-code}\n{error}"
+            if self._ready:  # what it held is nobody's now
+                leftovers.clear(root=self.root, common_dir=self.common_dir, git_dir=self.git_dir)
+        return code, out, error
 
     def output(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> bytes:
         """Standard output of a git command that has to succeed.

@@ -105,6 +105,8 @@ class Trial:
             message = "a file of the judge changed while it judged, so the verdict does not count: restore it"
             raise Refusal(Status.SEAL_BROKEN, message)
         self.lock_after = subject.lock_blob()
+        if self.lock_changed:
+            subject.history.files.flush(subject.lock)
         return verdict
 
     def _against(self, incumbent: Row | None, copy: Path) -> Against | None:

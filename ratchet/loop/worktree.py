@@ -51,6 +51,17 @@ class WorkTree:
         blob = self._git.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=data)
         return Entry(mode="100755" if executable else "100644", blob=blob)
 
+    def flush(self, path: str) -> None:
+        """Has the file ``path``, if there is one, on the disk: what git gets to know of it must not outlive it."""
+        target = self._git.root / path
+        with writing(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            sync_folder(target.parent)
+
     def sync_index(self, *, old: str, new: str, paths: Iterable[str], judged: Iterable[str] = ()) -> str | None:
         """Brings the user's index from ``old`` to ``new`` for ``paths``; anything else staged there is left alone.
 
