@@ -19,6 +19,7 @@ _COMMENT = re.compile(r'/\*(\w+=)\*/|/\*( loc\("(?:[^"\\\n]|\\.)*":[\d:to )(]*) 
 _LOCATION = re.compile(r'loc\("((?:[^"\\\n]|\\.)*)":(\d{1,9})(?::(\d{1,9}))?')
 _CALLED = re.compile(r"%?([\w.\-]+)(?: = |$)|<([\w.\-]+)>$")
 _LAUNCH_WAITS = ("global-barrier-wait", "enhanced-barrier-wait")
+_RESULTS = {"kDiv": "quotient", "kRem": "remainder", "kDivAndRem": "both"}
 _ASSERTIONS = (("BoundsCheck", "bounds"), ("has a nonzero value upon exit", "semaphore"))
 
 
@@ -93,6 +94,7 @@ def read_notes(comments: tuple[str, ...]) -> Notes:
         assertion=next((kind for part, kind in _ASSERTIONS if part in text), "unknown"),
         text=text,
         heads_pipeline="iteration index, stage" in text,
+        results=next((_RESULTS[comment] for comment in comments if comment in _RESULTS), ""),
         waits_for_launch=any(comment in _LAUNCH_WAITS for comment in comments),
     )
 

@@ -158,6 +158,8 @@ class Notes:
     """All comments together; for messages only."""
     heads_pipeline: bool = False
     """Whether this is the counter of the loop that the compiler puts around a kernel body."""
+    results: str = ""
+    """Of a division: ``quotient``, ``remainder`` or ``both``, as many as it gives."""
     waits_for_launch: bool = False
     """Whether this is a wait of the chips for each other before the program proper."""
 

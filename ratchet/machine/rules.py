@@ -125,9 +125,13 @@ def _push(code: Emitter) -> None:
 
 
 def _divide(code: Emitter) -> None:
-    """Two results in a queue: the quotient is popped first, then the remainder."""
+    """Results in a queue: of two, the quotient is popped first, then the remainder."""
     dividend, divisor = code.operands(2)
-    code.effect(f"{code.made('q')} = X.divide({dividend}, {divisor})")
+    results = code.instruction.notes.results
+    made = {"both": "X.divide({})", "quotient": "[X.quotient({})]", "remainder": "[X.remainder({})]"}
+    if results not in made:
+        raise Untranslatable("a division that does not say what it gives")
+    code.effect(f"{code.made('q')} = {made[results].format(f'{dividend}, {divisor}')}")
 
 
 def _delay(code: Emitter) -> None:
