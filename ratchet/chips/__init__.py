@@ -39,6 +39,8 @@ class Chip:
     """TensorCores that one program runs on; they share bandwidth and peak."""
     mxu_per_core: int
     mxu_size: int
+    hbm_address_bytes: int = 32
+    """Programs count addresses in HBM in steps of so many bytes [compiler]."""
     branch_delay_slots: int = 4
     """Bundles behind a branch that always execute."""
 
@@ -108,6 +110,7 @@ V5E = Chip(
     cores=1,  # [cloud]
     mxu_per_core=4,  # [cloud]
     mxu_size=128,  # [cloud]
+    hbm_address_bytes=512,  # [compiler]
 )
 
 V5P = Chip(
@@ -148,6 +151,7 @@ V4 = Chip(
     cores=1,  # [tpu_info] of the device
     mxu_per_core=4,  # [cloud]
     mxu_size=128,  # [cloud]
+    hbm_address_bytes=512,  # [compiler]
 )
 
 V6E = Chip(

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from ratchet.dump.listing import Listing
 from ratchet.dump.outline import NULL, PASSED_ON, SPARSE_CORE_DONE, Allocation
 
-UNIT_BYTES = {"smem": 4, "sflag": 4, "vmem": 512, "hbm": 512, "cmem": 512}
-"""Bytes per address step, by memory space."""
+UNIT_BYTES = {"smem": 4, "sflag": 4, "vmem": 512, "cmem": 512}
+"""Bytes per address step of the memories on the chip. Those of HBM are the chip's."""
 
-GRANULES_PER_ADDRESS = UNIT_BYTES["hbm"] // 32
-"""DMA granules per address step of HBM and VMEM."""
+GRANULES_PER_ADDRESS = UNIT_BYTES["vmem"] // 32
+"""DMA granules per address step of VMEM, and per step of a strided copy."""
 
 _FIRST = {"smem": 1 << 20, "sflag": 1 << 10, "vmem": 1 << 20, "cmem": 1 << 20}
 """First address for allocations without a fixed one: clear of all fixed addresses. A sync flag of another chip is
@@ -42,7 +42,8 @@ START_UP: dict[str, int | None] = {
 class Addresses:
     """Addresses of all allocations of all listings of one program."""
 
-    def __init__(self, first_hbm: int) -> None:
+    def __init__(self, first_hbm: int, hbm_address_bytes: int) -> None:
+        self._unit_bytes = {**UNIT_BYTES, "hbm": hbm_address_bytes}
         self._next = {**_FIRST, "hbm": first_hbm}
         self._flags: list[tuple[int, int, str, Allocation]] = []
         self.fixed_smem: dict[int, Allocation] = {}
@@ -53,7 +54,7 @@ class Addresses:
         """Address per allocation name of ``listing``, in units of its space."""
         addresses = {}
         for allocation in listing.allocations.values():
-            unit = UNIT_BYTES.get(allocation.space)
+            unit = self._unit_bytes.get(allocation.space)
             if unit is None:
                 continue  # its use will be refused by name
             if allocation.fixed and allocation.offset_bytes is not None:

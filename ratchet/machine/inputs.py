@@ -8,7 +8,7 @@ import numpy as np
 
 from ratchet.dump.hlo import HloModule, HloOp
 from ratchet.dump.layout import lay_out, rearranged
-from ratchet.machine.addresses import GRANULES_PER_ADDRESS, UNIT_BYTES
+from ratchet.machine.dma import GRANULE_BYTES
 from ratchet.machine.known import KnownMemory
 from ratchet.machine.unknown import Unknown
 from ratchet.values.status import Refusal, Status
@@ -26,11 +26,12 @@ _TRACED_BYTES = 4096
 class Inputs:
     """HBM as it is when the program starts."""
 
-    def __init__(self, hlo: HloModule, scalar_inputs: ScalarInputs, known: KnownMemory) -> None:
+    def __init__(self, hlo: HloModule, scalar_inputs: ScalarInputs, known: KnownMemory, hbm_address_bytes: int) -> None:
+        self._address_bytes, per_address = hbm_address_bytes, hbm_address_bytes // GRANULE_BYTES
         self._hlo = hlo
         self._scalar_inputs = scalar_inputs
         self._operands: dict[tuple[str, int], list[object] | None] = {}
-        self._next = _ALIGNMENT // UNIT_BYTES["hbm"]
+        self._next = _ALIGNMENT // self._address_bytes
         self.parameters: list[int] = []
         """Address of every entry parameter."""
         for number, op in enumerate(hlo.parameters()):
@@ -39,16 +40,16 @@ class Inputs:
             self.parameters.append(where)
             if number in scalar_inputs:
                 words = _words(f"entry parameter {number}", scalar_inputs[number], op)
-                known.write("hbm", where * GRANULES_PER_ADDRESS, words)
+                known.write("hbm", where * per_address, words)
             elif len(types) == 1 and types[0].padded_bytes <= _TRACED_BYTES and types[0].may_steer:
                 origin = Unknown(f"entry parameter {number} (give scalar_inputs[{number}])", given=True)
-                known.write("hbm", where * GRANULES_PER_ADDRESS, [origin] * (types[0].padded_bytes // 4))
+                known.write("hbm", where * per_address, [origin] * (types[0].padded_bytes // 4))
         results = [self._place(t.padded_bytes) for t in hlo.result.types]
         if hlo.result.is_tuple:
             # The program finds the addresses of its results in a table.
             self.output = self._place(_ALIGNMENT)
             table: list[object] = [*results, *[0] * (128 - len(results))]
-            known.write("hbm", self.output * GRANULES_PER_ADDRESS, table)
+            known.write("hbm", self.output * per_address, table)
         else:
             self.output = results[0] if results else self._place(_ALIGNMENT)
         self.first_free = self._next
@@ -56,7 +57,7 @@ class Inputs:
 
     def _place(self, size_bytes: int) -> int:
         place = self._next
-        self._next += -(-size_bytes // _ALIGNMENT) * _ALIGNMENT // UNIT_BYTES["hbm"]
+        self._next += -(-size_bytes // _ALIGNMENT) * _ALIGNMENT // self._address_bytes
         return place
 
     def operand_words(self, name: str, number: int) -> list[object] | None:

@@ -18,7 +18,7 @@ from ratchet.dump.outline import PARAMETERS
 from ratchet.machine.addresses import GRANULES_PER_ADDRESS
 from ratchet.machine.arithmetic import Arithmetic
 from ratchet.machine.assertions import meaning
-from ratchet.machine.dma import DmaEngine, Ends
+from ratchet.machine.dma import GRANULE_BYTES, DmaEngine, Ends
 from ratchet.machine.grid_steps import GridSteps
 from ratchet.machine.inputs import Inputs, ScalarInputs, operand_unknown
 from ratchet.machine.known import WORDS_PER_GRANULE, KnownMemory
@@ -92,7 +92,9 @@ class Machine(Arithmetic):
         self._take_undecided = take_undecided
         self._most_blocks = PATIENCE if take_undecided is None else PATIENCE_UNDECIDED
         self.patience = itertools.repeat(None, self._most_blocks)
-        self._inputs = Inputs(programs.hlo, scalar_inputs, self.known)
+        self._inputs = Inputs(programs.hlo, scalar_inputs, self.known, chip.hbm_address_bytes)
+        self._per_address = {"hbm": chip.hbm_address_bytes // GRANULE_BYTES}
+        """DMA granules per address step, where that is not the one of VMEM."""
         peers.attach(self)
 
     def execute(self) -> Record:
@@ -200,11 +202,11 @@ class Machine(Arithmetic):
                 elif space == "smem" and isinstance(where, int):
                     self.smem.update({where + i: word for i, word in enumerate(words)})
                 elif isinstance(where, int):
-                    self.known.write(space, where * GRANULES_PER_ADDRESS, words)
+                    self.known.write(space, self._granule(space, where), words)
             elif not space and unit.is_kernel and isinstance(where, Unknown) and not where.given:
                 given[number] = operand_unknown(name, number)
             elif kind == "output" and space in ("hbm", "vmem") and isinstance(where, int):
-                self.known.forget(space, where * GRANULES_PER_ADDRESS, 1)
+                self.known.forget(space, self._granule(space, where), 1)
         return tuple(given)
 
     def at_loop_head(self, now: int) -> None:
@@ -340,9 +342,13 @@ class Machine(Arithmetic):
         """What a copy to scalar memory brings, traced to the operand or parameter that it is."""
         name, arguments = self.calls[-1] if self.calls else ("", ())
         for number, where in enumerate(arguments):
-            if isinstance(where, int) and where * GRANULES_PER_ADDRESS == start:
+            if isinstance(where, int) and self._granule(space, where) == start:
                 return operand_unknown(name, number)
         return Unknown(f"{space} contents copied to scalar memory at {start}", given=True)
+
+    def _granule(self, space: str, where: int) -> int:
+        """Number of the DMA granule at an address."""
+        return where * self._per_address.get(space, GRANULES_PER_ADDRESS)
 
     def peek_vmem(self, where: object, address: int) -> object:
         """First element of a vector load, if its value is known."""

@@ -38,7 +38,9 @@ class Programs:
         self.compiler = compiler
         self._chip = chip
         self._units: dict[str, Unit] = {}
-        self.addresses = Addresses(Inputs(hlo, {}, KnownMemory()).first_free)
+        self.addresses = Addresses(
+            Inputs(hlo, {}, KnownMemory(), chip.hbm_address_bytes).first_free, chip.hbm_address_bytes
+        )
 
     def resolve(self, name: str) -> str:
         """The listing that an HLO instruction runs; see :meth:`ratchet.dump.files.Dumps.resolve`."""

@@ -3,7 +3,7 @@
 How the compiler names another chip (libtpu 0.0.42.1 and 0.0.51): a signal's operand is flag + (2 + core << 14) +
 (chip << 17); a copy's ``overrides`` are chip + (1 << 14), with 2 + core from bit 26 on or nothing there, and the
 flag it moves at the other end has 2 + core in the bits from 13 on. One that stays on its chip may have 2 + core alone.
-v5e has one core, number 0.
+v5e has one core, number 0; slices of other chips are not described.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ratchet.chips import V5E
 from ratchet.dump.files import TOP
 from ratchet.dump.outline import CONSTANT
 from ratchet.machine.addresses import GRANULES_PER_ADDRESS, START_UP, UNIT_BYTES
@@ -106,7 +107,7 @@ class SliceMember:
                 lacking = Unknown(f"{allocation.name}, a constant of the compiler's (give constants)", given=True)
                 machine.known.write("hbm", where, words or [lacking] * (allocation.size_bytes // 4))
             elif allocation.space == "hbm" and allocation.fixed and self._launch_pushes:
-                records = allocation.size_bytes // UNIT_BYTES["hbm"]
+                records = allocation.size_bytes // V5E.hbm_address_bytes
                 self._launch_records = range(where, where + records * GRANULES_PER_ADDRESS)
                 record = _row((START_UP["launch barrier id"], START_UP["program descriptor state"]))
                 machine.known.write("hbm", where, record * records)
@@ -222,7 +223,7 @@ class SliceMember:
 
 def _row(words: Sequence[int | None]) -> list[object]:
     """One address step of HBM that begins with ``words``."""
-    return [*words, *[0] * (UNIT_BYTES["hbm"] // UNIT_BYTES["smem"] - len(words))]
+    return [*words, *[0] * (V5E.hbm_address_bytes // UNIT_BYTES["smem"] - len(words))]
 
 
 def _pushes_of_launch_check(translated: Translated, waits: set[int]) -> set[int]:
