@@ -12,7 +12,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,23 @@ def read(path: Path) -> list[Case]:
                 cases.append(make({k: v or "" for k, v in row.items() if k is not None}, number))
             except (ValueError, KeyError, TypeError) as error:
                 raise BadCases(f"{number}: {error}") from error
-        return cases
+        return _with_residuals(cases)
+
+
+def _with_residuals(cases: list[Case]) -> list[Case]:
+    """The cases; a grouped product that comes a second time returns its residuals too.
+
+    tokamax times each product without and with them, in this order, and its rows do not say so. The residuals are the
+    result once more: of 26 such pairs of rows the second takes longer by one copy of the result, at the same rate.
+    """
+    seen: set[str] = set()
+    marked: list[Case] = []
+    for case in cases:
+        key = json.dumps([case.recipe, case.source], sort_keys=True)
+        again = key in seen and "tokamax" in case.kernel and "gmm" in case.kernel
+        marked.append(replace(case, options={**case.options, "residuals": True}) if again else case)
+        seen.add(key)
+    return marked
 
 
 def _form_of(columns: set[str]) -> tuple[Callable[[Mapping[str, str], str], Case], set[str]]:

@@ -48,13 +48,16 @@ def build(case: Case) -> Built:
 
     ragged_dot = AheadOfTime(config=config)
 
-    def function(lhs: jax.Array, rhs: jax.Array, group_sizes: jax.Array) -> jax.Array:
+    more = {"return_residuals": True} if case.options.get("residuals") else {}
+
+    def function(lhs: jax.Array, rhs: jax.Array, group_sizes: jax.Array) -> Any:
         return ragged_dot(
             lhs,
             rhs,
             group_sizes=group_sizes,
             ragged_dot_dimension_numbers=numbers,
             preferred_element_type=case.options.get("out"),
+            **more,
         )
 
     sizes = np.asarray(case.group_sizes, np.int32)
