@@ -54,6 +54,30 @@ def test_residuals_are_another_program(tmp_path: Path) -> None:
     assert "residuals" not in without.options
 
 
+PRODUCT = (
+    "chip,source,kernel,lhs,rhs,group_sizes,options,config,status,ms,timer,jax,trust\n",
+    'v5p,"tokamax ({date} f08)",tokamax pallas_mosaic_tpu ragged_dot,"bf16[64,512]","bf16[2,128,512]",32 32,'
+    '"{{""dims"": [[1], [{dim}]]}}",tile_m=32 tile_k=128 tile_n=512,ok,{ms},device,,device\n',
+)
+
+
+def test_the_second_of_two_equal_products_returns_its_residuals(tmp_path: Path) -> None:
+    file = tmp_path / "products.csv"
+    head, row = PRODUCT
+    times = [("2026-03-01", 1), ("2026-03-01", 2), ("2026-03-02", 1)]
+    file.write_text(head + "".join(row.format(date=date, dim=1, ms=ms) for date, ms in times))
+    assert [case.options.get("residuals", False) for case in read(file)] == [False, True, False]
+
+
+def test_tiles_of_a_transposed_product_are_named_by_its_own_axes(tmp_path: Path) -> None:
+    file = tmp_path / "products.csv"
+    head, row = PRODUCT
+    asked = [("2026-04-20", 2), ("2026-07-21", 2), ("2026-07-21", 1)]
+    file.write_text(head + "".join(row.format(date=date, dim=dim, ms=1) for date, dim in asked))
+    tiles = [(case.config["tile_k"], case.config["tile_n"]) for case in read(file)]
+    assert tiles == [("128", "512"), ("512", "128"), ("128", "512")]
+
+
 def test_other_shapes_and_configs(tmp_path: Path) -> None:
     file = tmp_path / "more.csv"
     file.write_text(

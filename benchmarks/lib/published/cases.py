@@ -154,13 +154,14 @@ def _sweep(row: Mapping[str, str], number: str) -> Case:
 def _matmul(row: Mapping[str, str], number: str) -> Case:
     timer = "device" if row.get("timer", "").startswith("device") or row.get("trust") == "device" else "wall"
     options = json.loads(row.get("options") or "{}")
+    kernel = _product(row["kernel"], options)
     return Case(
         number=number,
         source=row["source"],
-        kernel=_product(row["kernel"], options),
+        kernel=kernel,
         chip=row.get("chip") or "v5e",
         arrays=tuple(parse_array(row[name]) for name in ("lhs", "rhs") if row.get(name)),
-        config=parse_config(row.get("config", "")),
+        config=_tiles(kernel, row["source"], parse_config(row.get("config", ""))),
         group_sizes=parse_group_sizes(row.get("group_sizes", "")),
         options={"out": options["out"]} if options.get("out") else {},
         status=row.get("status") or "ok",
@@ -189,6 +190,19 @@ def _attention(row: Mapping[str, str], number: str) -> Case:
         timer="wall" if row.get("trust") == "wall" else "device",
         doubtful="doubtful" in row.get("trust", ""),
     )
+
+
+_SWAPPED_SINCE = "2026-05"
+"""tokamax's timings of 2026-04-20 name the tiles of a transposed product by its own k and n, those of 2026-07-21 by
+those of the product that it is the derivative of: else some are larger than the axis that they divide."""
+
+
+def _tiles(kernel: str, source: str, config: Mapping[str, str]) -> dict[str, str]:
+    """The settings, with the tiles named as the builder wants them."""
+    date = re.search(r"\((\d{4}-\d\d)-\d\d ", source)
+    if "transpose_rhs" not in kernel or date is None or date[1] < _SWAPPED_SINCE:
+        return dict(config)
+    return {**config, "tile_k": config["tile_n"], "tile_n": config["tile_k"]}
 
 
 _PRODUCTS = {"[[1], [1]]": "gmm", "[[1], [2]]": "gmm_transpose_rhs(dlhs)", "[[0], [0]]": "tgmm(drhs)"}
