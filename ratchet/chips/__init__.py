@@ -39,6 +39,8 @@ class Chip:
     """TensorCores that one program runs on; they share bandwidth and peak."""
     mxu_per_core: int
     mxu_size: int
+    schedules: bool = True
+    """Whether the schedule machine knows what its programs mean."""
     hbm_address_bytes: int = 32
     """Programs count addresses in HBM in steps of so many bytes [compiler]."""
     branch_delay_slots: int = 4
@@ -151,6 +153,7 @@ V4 = Chip(
     cores=1,  # [tpu_info] of the device
     mxu_per_core=4,  # [cloud]
     mxu_size=128,  # [cloud]
+    schedules=False,  # its DMAs and sync flags count granules of 512 bytes [compiler]
     hbm_address_bytes=512,  # [compiler]
 )
 

@@ -66,9 +66,18 @@ class DmaEngine:
         self.remote_waits = Ends(KEPT)
 
     @property
+    def hbm_granules(self) -> int:
+        """Read and written so far."""
+        return self.read_granules + self.write_granules
+
+    @property
     def hbm_busy_cycles(self) -> float:
         """Cycles for which copies occupy HBM, turnarounds included."""
         return self._hbm.busy_cycles
+
+    def shared_by(self, cores: int) -> None:
+        """From now on so many cores of the chip work: each has an equal part of HBM's bandwidth."""
+        self._hbm.shared_by(cores)
 
     def start(self, now: int, source: str, target: str, granules: int, flag: int, piece: int = 0) -> float:
         """Issues a DMA of ``granules`` x 32 B that will add as many to ``flag``; returns when it does.

@@ -34,16 +34,21 @@ class HbmQueue:
     """The queue in front of the HBM of one core. Bytes and cycles; times are cycles of the core's clock."""
 
     def __init__(self, chip: Chip, constants: Constants) -> None:
-        self.cycles_per_byte = chip.cores * chip.clock_hz / (constants.hbm_efficiency * chip.hbm_bytes_per_s)
+        self._cycles_alone = chip.clock_hz / (constants.hbm_efficiency * chip.hbm_bytes_per_s)
         self.free = 0.0
         """When the last byte of all copies so far will have passed."""
         self.busy_cycles = 0.0
         self._constants = constants
-        self._lag_per_byte = (1 / constants.write_rate - 1) * self.cycles_per_byte
         self._writes = False
         """Direction of the last copy."""
         self._unevenness = 0.0
         """Mean number of bytes by which the pieces in the queue are narrower than a row of channels."""
+        self.shared_by(chip.cores)
+
+    def shared_by(self, cores: int) -> None:
+        """From now on so many cores have equal parts of the bandwidth."""
+        self.cycles_per_byte = cores * self._cycles_alone
+        self._lag_per_byte = (1 / self._constants.write_rate - 1) * self.cycles_per_byte
 
     def copy(self, now: float, size: int, piece: int, *, writes: bool) -> tuple[float, float]:
         """Queues a copy of ``size`` bytes in contiguous pieces of ``piece`` bytes, issued at ``now``.

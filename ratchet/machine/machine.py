@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ratchet.chips import Chip
 from ratchet.dump.files import TOP
@@ -58,6 +58,7 @@ class Machine(Arithmetic):
         peers: Peers,
         *,
         take_undecided: bool | None = None,
+        shared: Collection[str] | None = None,
     ) -> None:
         """Prepares a run.
 
@@ -68,6 +69,7 @@ class Machine(Arithmetic):
             peers: the other chips.
             take_undecided: which way branches go whose condition vector code computes; None raises
                 :class:`UndecidedBranch` there.
+            shared: HLO ops in which the chip's other cores take their part of HBM's bandwidth; None for all.
         """
         self.smem: dict[int, object] = {}
         self.unwritten = Unknown("a register that nothing wrote on this path")
@@ -86,6 +88,9 @@ class Machine(Arithmetic):
         self._by_call: dict[str, tuple[str, Unit]] = {}
         self._stack: list[Unit] = []
         self._steps = GridSteps()
+        self._shared = shared
+        self._cores, self._working = chip.cores, chip.cores
+        self._moving: set[str] = set()
         self._op_runs = Ends(KEPT_RUNS)
         self._op_cycles: dict[str, list[int]] = {}
         self._not_modelled: set[Unmodelled] = set()
@@ -109,6 +114,7 @@ class Machine(Arithmetic):
             unit_of_op={name: unit.name for name, unit in self._by_call.values()},
             steps=self._steps,
             memory=self.engine,
+            moving=frozenset(self._moving),
             chip_index=self._peers.number,
             flag_name=self._addresses.flag_name,
             op_of_flag=self._addresses.awaited_op,
@@ -181,7 +187,12 @@ class Machine(Arithmetic):
         self.calls.append((name, arguments))
         if unit.is_kernel:
             self._steps.kernel(unit.name, unit.translated).begin(now, self.engine.hbm_busy_cycles)
+        before, working = self.engine.hbm_granules, self._working
+        self._work_on(self._cores if self._shared is None or name in self._shared else 1)
         end = self._run_unit(unit, now, arguments)
+        self._work_on(working)
+        if self.engine.hbm_granules != before:
+            self._moving.add(name)
         if unit.is_kernel:
             self._steps.kernel(unit.name, unit.translated).end(end, self.engine.hbm_busy_cycles)
         self.calls.pop()
@@ -208,6 +219,12 @@ class Machine(Arithmetic):
             elif kind == "output" and space in ("hbm", "vmem") and isinstance(where, int):
                 self.known.forget(space, self._granule(space, where), 1)
         return tuple(given)
+
+    def _work_on(self, cores: int) -> None:
+        """So many cores of the chip work from now on."""
+        if cores != self._working:
+            self._working = cores
+            self.engine.shared_by(cores)
 
     def at_loop_head(self, now: int) -> None:
         """The pipeline loop of a kernel begins another iteration."""

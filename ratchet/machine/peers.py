@@ -99,7 +99,10 @@ class Alone:
     """A program on one chip."""
 
     number = 0
-    start_up: Mapping[str, int] = {}
+
+    def __init__(self, core: int = 0) -> None:
+        """``core`` is the one that runs, of a chip whose program runs on several."""
+        self.start_up: Mapping[str, int] = {"core index": core}
 
     def attach(self, machine: Attached) -> None:
         self._machine = machine

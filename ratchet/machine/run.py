@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ratchet.chips import Chip
+from ratchet.chips import CHIPS, Chip
 from ratchet.dump.files import Dumps
 from ratchet.dump.hlo import HloModule
 from ratchet.dump.image import constant_offsets
@@ -58,6 +58,13 @@ def run(
             end, OUT_OF_BOUNDS and MEMORY_HAZARD where an assertion fails that the compiler planted, USAGE for a mesh
             that is neither one chip nor the slice, or other inputs than one set per chip.
     """
+    if not chip.schedules:
+        known = ", ".join(name for name, other in CHIPS.items() if other.schedules)
+        raise Refusal(
+            Status.SCHEDULE_UNKNOWN,
+            f"programs for {chip.name} are compiled, and executed for their values; their schedules are not modelled: "
+            f"they count DMAs in other units. Modelled are {known}.",
+        )
     chips = len(hlo.device_ids)
     given = scalar_inputs or [{}] * chips
     if len(given) != chips:
@@ -86,7 +93,11 @@ def run(
 def _run_alone(
     programs: Programs, chip: Chip, scalar_inputs: ScalarInputs, *, take_undecided: bool | None = None
 ) -> Run:
-    machine = Machine(programs, chip, scalar_inputs, Alone(), take_undecided=take_undecided)
+    shared = None
+    if chip.cores > 1:  # a kernel without a parallel dimension of its grid runs on the first core
+        other = Machine(programs, chip, scalar_inputs, Alone(core=1), take_undecided=take_undecided)
+        shared = other.execute().moving
+    machine = Machine(programs, chip, scalar_inputs, Alone(), take_undecided=take_undecided, shared=shared)
     return Run(chips=(machine.execute(),), messages=Ends(0))
 
 

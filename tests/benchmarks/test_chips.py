@@ -51,6 +51,6 @@ def test_no_chip_beats_its_peak(name: str, matmul: Case, tmp_path: Path) -> None
 
 
 def test_v4_is_refused_by_name(matmul: Case, tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="hbm stack start") as refusal:
+    with pytest.raises(Refusal, match="programs for v4") as refusal:
         facts(replace(matmul, chip="v4"), tmp_path)
     assert refusal.value.status is Status.SCHEDULE_UNKNOWN

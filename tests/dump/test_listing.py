@@ -169,6 +169,13 @@ def test_operand_markers_name_operands() -> None:
     assert (found.named("hbm"), found.named("vmem"), found.notes.text) == (R3, None, "why")
 
 
+@pytest.mark.parametrize(
+    ("mark", "results"), [("kRem", "remainder"), ("kDiv", "quotient"), ("kDivAndRem", "both"), ("kRemote", "")]
+)
+def test_what_a_division_gives(mark: str, results: str) -> None:
+    assert one(f"%1 = sdivrem.u32 %s3_s0, 3 /* {mark} */").notes.results == results
+
+
 def test_branches_calls_and_arguments() -> None:
     text = (
         "     0   :  { %s1_s0 = inlined_call_operand.hbm [shape: f32[8,128], index: 3, kind: input, shape index: {}]"

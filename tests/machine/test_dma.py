@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from ratchet.chips import V5E
+from ratchet.chips import V5E, V5P
 from ratchet.machine.dma import DmaEngine
 from ratchet.machine.hbm import CHANNEL_ROW_BYTES
 from ratchet.values.status import Refusal, Status
@@ -50,6 +50,18 @@ def test_one_copy_takes_its_bytes_and_a_latency() -> None:
     m.start(0, "hbm", "vmem", 50, flag=1)
     assert m.wait(0, 1, 50, address=0) == 150
     assert (m.wait_cycles, m.read_granules, m.waited_on) == (150, 50, {1: 150})
+
+
+def test_a_core_that_works_alone_has_the_bandwidth_of_all() -> None:
+    m = DmaEngine(V5P, dataclasses.replace(V5P.constants, read_spread=0.0), Stuck)
+    latency = V5P.constants.read_issue_cycles + V5P.constants.read_latency_cycles
+    shared = m.start(0, "hbm", "vmem", 10_000, flag=1) - latency
+    m.shared_by(1)
+    alone = m.start(100_000, "hbm", "vmem", 10_000, flag=2) - 100_000 - latency
+    m.shared_by(2)
+    assert m.start(200_000, "hbm", "vmem", 10_000, flag=3) - 200_000 - latency == pytest.approx(shared)
+    assert shared == pytest.approx(2 * alone)
+    assert alone == pytest.approx(320_000 / V5P.achievable_hbm_bytes_per_s * V5P.clock_hz)
 
 
 def test_first_in_first_out() -> None:
