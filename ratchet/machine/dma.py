@@ -39,6 +39,10 @@ class Ends:
             self.last.append(item)
 
 
+class Worked(Exception):
+    """A copy was started where there may be none."""
+
+
 class DmaEngine:
     """HBM and on-chip DMA queues and the sync flags that they move."""
 
@@ -64,11 +68,6 @@ class DmaEngine:
         self.remote_wait_cycles = 0
         """Part of ``wait_cycles``: what ended the wait came from another chip, or was on its way to one."""
         self.remote_waits = Ends(KEPT)
-
-    @property
-    def hbm_granules(self) -> int:
-        """Read and written so far."""
-        return self.read_granules + self.write_granules
 
     @property
     def hbm_busy_cycles(self) -> float:
@@ -184,3 +183,10 @@ class DmaEngine:
     def settled(self, flag: int) -> int:
         """What ``flag`` will hold once all that is under way has arrived."""
         return self._values.get(flag, 0) + sum(amount for _, amount, _ in self._pending.get(flag, ()))
+
+
+class Idle(DmaEngine):
+    """One whose core is expected to copy nothing. Raises Worked where it does."""
+
+    def start(self, now: int, source: str, target: str, granules: int, flag: int, piece: int = 0) -> float:
+        raise Worked

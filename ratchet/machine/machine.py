@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from ratchet.chips import Chip
 from ratchet.dump.files import TOP
@@ -18,11 +18,11 @@ from ratchet.dump.outline import PARAMETERS
 from ratchet.machine.addresses import GRANULES_PER_ADDRESS
 from ratchet.machine.arithmetic import Arithmetic
 from ratchet.machine.assertions import meaning
-from ratchet.machine.dma import GRANULE_BYTES, DmaEngine, Ends
+from ratchet.machine.dma import GRANULE_BYTES, DmaEngine, Ends, Idle, Worked
 from ratchet.machine.grid_steps import GridSteps
 from ratchet.machine.inputs import Inputs, ScalarInputs, operand_unknown
 from ratchet.machine.known import WORDS_PER_GRANULE, KnownMemory
-from ratchet.machine.peers import GeneralDma, Peers
+from ratchet.machine.peers import Alone, GeneralDma, Peers
 from ratchet.machine.programs import Programs, Unit
 from ratchet.machine.record import OpRun, Record
 from ratchet.machine.sparse_cores import SparseCoreError, SparseCoreUnits
@@ -58,7 +58,6 @@ class Machine(Arithmetic):
         peers: Peers,
         *,
         take_undecided: bool | None = None,
-        shared: Collection[str] | None = None,
     ) -> None:
         """Prepares a run.
 
@@ -69,7 +68,6 @@ class Machine(Arithmetic):
             peers: the other chips.
             take_undecided: which way branches go whose condition vector code computes; None raises
                 :class:`UndecidedBranch` there.
-            shared: HLO ops in which the chip's other cores take their part of HBM's bandwidth; None for all.
         """
         self.smem: dict[int, object] = {}
         self.unwritten = Unknown("a register that nothing wrote on this path")
@@ -88,9 +86,10 @@ class Machine(Arithmetic):
         self._by_call: dict[str, tuple[str, Unit]] = {}
         self._stack: list[Unit] = []
         self._steps = GridSteps()
-        self._shared = shared
-        self._cores, self._working = chip.cores, chip.cores
-        self._moving: set[str] = set()
+        self._chip = chip
+        self._scalar_inputs = scalar_inputs
+        self._cores_of: dict[str, int] = {}
+        """Per kernel, how many cores of the chip work on it."""
         self._op_runs = Ends(KEPT_RUNS)
         self._op_cycles: dict[str, list[int]] = {}
         self._not_modelled: set[Unmodelled] = set()
@@ -114,7 +113,6 @@ class Machine(Arithmetic):
             unit_of_op={name: unit.name for name, unit in self._by_call.values()},
             steps=self._steps,
             memory=self.engine,
-            moving=frozenset(self._moving),
             chip_index=self._peers.number,
             flag_name=self._addresses.flag_name,
             op_of_flag=self._addresses.awaited_op,
@@ -187,12 +185,11 @@ class Machine(Arithmetic):
         self.calls.append((name, arguments))
         if unit.is_kernel:
             self._steps.kernel(unit.name, unit.translated).begin(now, self.engine.hbm_busy_cycles)
-        before, working = self.engine.hbm_granules, self._working
-        self._work_on(self._cores if self._shared is None or name in self._shared else 1)
+            if self._chip.cores > 1:
+                self.engine.shared_by(self._cores_at_work(unit, arguments))
         end = self._run_unit(unit, now, arguments)
-        self._work_on(working)
-        if self.engine.hbm_granules != before:
-            self._moving.add(name)
+        if unit.is_kernel and self._chip.cores > 1:
+            self.engine.shared_by(self._chip.cores)
         if unit.is_kernel:
             self._steps.kernel(unit.name, unit.translated).end(end, self.engine.hbm_busy_cycles)
         self.calls.pop()
@@ -220,11 +217,22 @@ class Machine(Arithmetic):
                 self.known.forget(space, self._granule(space, where), 1)
         return tuple(given)
 
-    def _work_on(self, cores: int) -> None:
-        """So many cores of the chip work from now on."""
-        if cores != self._working:
-            self._working = cores
-            self.engine.shared_by(cores)
+    def _cores_at_work(self, unit: Unit, arguments: tuple[object, ...]) -> int:
+        """How many cores of the chip work on a kernel: without a parallel dimension of its grid, only the first.
+
+        The kernel is run as the second core has it, until it copies anything or ends.
+        """
+        if unit.name not in self._cores_of:
+            machine = Machine(self._programs, self._chip, self._scalar_inputs, Alone(core=1))
+            core = {a: 1 for a, allocation in self._addresses.fixed_smem.items() if allocation.role == "core index"}
+            machine.smem = {**self.smem, **core}
+            machine.engine = Idle(self._chip, self._chip.constants, self._deadlock)
+            try:
+                machine._run_unit(machine._unit(unit.name), 0, arguments)
+                self._cores_of[unit.name] = 1
+            except (Refusal, Worked, UndecidedBranch):  # whatever it is that the other core does
+                self._cores_of[unit.name] = self._chip.cores
+        return self._cores_of[unit.name]
 
     def at_loop_head(self, now: int) -> None:
         """The pipeline loop of a kernel begins another iteration."""

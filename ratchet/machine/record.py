@@ -43,8 +43,6 @@ class Record:
     op_of_flag: Callable[[int], str]
     """The asynchronous HLO op of the entry computation whose end a sync flag signals, or ``""``."""
     not_modelled: tuple[Omission, ...]
-    moving: frozenset[str] = frozenset()
-    """HLO ops that read or wrote HBM."""
     chip_index: int = 0
     """Which chip of the slice ran, by the compiler's logical id."""
     sent_bytes: int = 0

@@ -93,11 +93,7 @@ def run(
 def _run_alone(
     programs: Programs, chip: Chip, scalar_inputs: ScalarInputs, *, take_undecided: bool | None = None
 ) -> Run:
-    shared = None
-    if chip.cores > 1:  # a kernel without a parallel dimension of its grid runs on the first core
-        other = Machine(programs, chip, scalar_inputs, Alone(core=1), take_undecided=take_undecided)
-        shared = other.execute().moving
-    machine = Machine(programs, chip, scalar_inputs, Alone(), take_undecided=take_undecided, shared=shared)
+    machine = Machine(programs, chip, scalar_inputs, Alone(), take_undecided=take_undecided)
     return Run(chips=(machine.execute(),), messages=Ends(0))
 
 
