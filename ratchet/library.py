@@ -147,7 +147,8 @@ def judge_kernel(
 
     Args:
         kernel: the kernel file, with its seven symbols.
-        on: ``tpu``, ``gpu`` or ``cpu`` to measure, ``v5e-model`` to model; by default an attached TPU, else the model.
+        on: ``tpu``, ``gpu`` or ``cpu`` to measure, ``v5e-model``, ``v6e-model`` and so on to model; by default an
+            attached TPU, else ``v5e-model``.
         deep: execute in a third grid order as well.
         budget_s: measured: how long to time at most, in seconds.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ratchet.chips import CHIPS
 from ratchet.measure.devices import MODEL
 from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.values import MEASURED
@@ -18,6 +19,7 @@ RUN = "run"
 _COMMANDS = {
     RUN: f'judge, keep or revert; `{PROGRAM} "message"` is the same',
     "sweep": "model many values of a file's constants, side by side, and rank them; nothing is recorded",
+    "across": "one kernel file on every chip, as a table; writes no row",
     "log": "the history, newest last",
     "show": "one experiment",
     "verify": "check that ledger and git agree and nothing was edited",
@@ -106,6 +108,8 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     sweep.add_argument("--values", action="store_true", help="check the values of every point, too")
     sweep.add_argument("--apply", action="store_true", help="write one point into the file, and model nothing")
     sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")
+    made["across"].add_argument("file", type=Path, metavar="FILE", help="the kernel file")
+    made["across"].add_argument("--json", action="store_true", help="print the table as one JSON document")
     made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
@@ -116,11 +120,13 @@ def _ratchet_parser() -> argparse.ArgumentParser:
 
 def _judging(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--kernel", type=Path, metavar="FILE", help="default: kernel.py, of this repository")
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--on",
         choices=(*MEASURED, MODEL),
-        help="time it on this device, or model it; default: an attached TPU, else v5e-model",
+        help=f"time it on this device, or model it; default: an attached TPU, else {MODEL}",
     )
+    where.add_argument("--chip", choices=tuple(CHIPS), help="model it for this chip, in a series of its own")
     parser.add_argument(
         "--budget",
         type=_seconds(0, more=True),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 import traceback
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ratchet.candidate import problem as problems
 from ratchet.chips import CHIPS, V5E, Chip
@@ -23,6 +24,9 @@ from ratchet.values import MEASURED, Against, Bar, Conditions, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.view.blame import blame_text
 from ratchet.view.xspace import trace_path, write_xspace
+
+if TYPE_CHECKING:
+    pass
 
 DUMPS, TRACES = evidence_room.FOLDERS
 BLAME = "blame.txt"
@@ -74,7 +78,7 @@ class RepositoryJudge:
         measured = self.evaluator in MEASURED
         return Conditions(
             evaluator=self.evaluator,
-            chip=devices.device(self.evaluator) if measured else V5E.name,
+            chip=devices.device(self.evaluator) if measured else devices.MODELS[self.evaluator],
             compiler=devices.compiler(self.evaluator) if measured else compiling.compiler_version(),
             seal=self.seal(),
             problem=problem.short if problem else "",
@@ -134,18 +138,58 @@ class RepositoryJudge:
 
     def _chip(self) -> Chip:
         """The chip that is modelled: the attached one where a TPU is timed."""
-        return CHIPS[devices.device(self.evaluator)] if self.evaluator == "tpu" else V5E
+        if self.evaluator == "tpu":
+            return CHIPS[devices.device(self.evaluator)]
+        return CHIPS[devices.MODELS.get(self.evaluator, V5E.name)]
+
+
+def across(
+    kernel: Path, *, root: Path, kernel_rel: str, function: JudgeFunction, progress: Progress
+) -> tuple[Verdict, ...]:
+    """A verdict for every chip, on the same bytes; no row, no evidence. A program equal on two chips is executed once.
+
+    A kernel without a frozen problem gets one with the first verdict that passes, as everywhere.
+    """
+    from ratchet.judge.workers import Workers  # NumPy comes with it, which `log` need not wait for
+
+    with tempfile.TemporaryDirectory(prefix="ratchet-") as folder, Workers(V5E, keep=True) as workers:
+        copy = Path(folder, kernel.name)
+        copy.write_bytes(kernel.read_bytes())
+
+        def with_workers(
+            request: Request, *, workers: Workers | None = workers, progress: Progress | None = None
+        ) -> Verdict:
+            return function(request, workers=workers, progress=progress)
+
+        verdicts = []
+        for name in devices.MODELS:
+            progress.done(f"for {name}", "", 0.0, True)
+            judge = RepositoryJudge(
+                root=root,
+                function=with_workers,
+                evaluator=name,
+                budget_s=BUDGET_SECONDS,
+                deep=False,
+                new_problem=False,
+                progress=progress,
+            )
+            verdicts.append(judge.judge(copy, kernel_rel=kernel_rel))
+        return tuple(verdicts)
 
 
 def evaluator(asked: str | None) -> str:
     """What judges: what was asked for, or else a TPU that is attached, or else the model.
 
     Raises:
-      Refusal: ``UNSUPPORTED_PLATFORM`` where there is no such device, or its limits are not known.
+      Refusal: ``UNSUPPORTED_PLATFORM`` where there is no such device, or its limits are not known; ``USAGE`` for what
+        is no evaluator.
     """
     chosen = asked or devices.preferred()
     if chosen in MEASURED:
         devices.peak(chosen, devices.device(chosen))
+    elif chosen not in devices.MODELS:
+        known = ", ".join((*MEASURED, *devices.MODELS))
+        raise Refusal(Status.USAGE, f"{chosen!r:.80} is no evaluator; wanted one of {known}")
     return chosen
 
 

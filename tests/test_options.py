@@ -91,3 +91,19 @@ def test_prepare_takes_no_message() -> None:
     assert options.prepare(["--kernel", "k.py", "--deep"]).deep
     with pytest.raises(Refusal, match=r"unrecognized arguments: an idea; see prepare\.py --help"):
         options.prepare(["an idea"])
+
+
+@pytest.mark.parametrize("parse", [lambda *given: options.ratchet(["an idea", *given]), lambda *g: options.prepare(g)])
+def test_a_chip_is_modelled_or_a_device_measured(parse) -> None:  # type: ignore[no-untyped-def]
+    assert parse("--chip", "v6e").chip == "v6e"
+    assert parse().chip is None
+    for given in (("--chip", "v6e", "--on", "cpu"), ("--chip", "v7x")):
+        with pytest.raises(Refusal, match="argument --chip") as refusal:
+            parse(*given)
+        assert refusal.value.status is Status.USAGE
+
+
+def test_what_across_takes() -> None:
+    found = options.ratchet(["across", "k.py", "--json"])
+    assert (found.name, str(found.file), found.json) == ("across", "k.py", True)
+    refused("across")

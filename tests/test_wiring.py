@@ -1,9 +1,13 @@
 """The judge as the loop calls it: whatever goes wrong while judging, the turn has its row."""
 
+import contextlib
+import dataclasses
+
 import pytest
 
 from prepare import judge
 from ratchet import cli
+from ratchet.chips import CHIPS
 from ratchet.judge import audit
 from ratchet.judge.request import Request
 from ratchet.judge.steps import Silent
@@ -11,9 +15,10 @@ from ratchet.loop import log
 from ratchet.values import Conditions, Decision
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
-from ratchet.wiring import RepositoryJudge, evaluator, make_folders
+from ratchet.wiring import RepositoryJudge, across, evaluator, make_folders
 from tests.kernels import ATTENTION
 from tests.loop.stage import Stage, verdict_of
+from tests.view.timelines import verdict
 
 
 def repository_judge(stage: Stage, function) -> RepositoryJudge:
@@ -122,3 +127,32 @@ def test_what_cannot_be_shown_does_not_change_what_was_recorded(tmp_path, monkey
     shown = capsys.readouterr()
     assert f"show {row.id}" in shown.err
     assert shown.out.startswith("RESULT: score=1000") != bool(arguments)
+    assert [evaluator(name) for name in ("v5e-model", "v6e-model")] == ["v5e-model", "v6e-model"]
+    with pytest.raises(Refusal, match="'v9-model' is no evaluator; wanted one of tpu, gpu, cpu, v5e-model") as refusal:
+        evaluator("v9-model")
+    assert refusal.value.status is Status.USAGE
+
+
+def test_across_asks_for_each_chip_once_with_the_same_bytes_and_workers(tmp_path, monkeypatch):
+    class Children(contextlib.nullcontext):
+        def __init__(self, *_, **__):
+            super().__init__(self)
+
+    monkeypatch.setattr("ratchet.judge.workers.Workers", Children)
+    kernel, asked = tmp_path / "kernel.py", []
+    kernel.write_text("first")
+
+    def judged(request, *, workers=None, progress=None):
+        asked.append((request.conditions.evaluator, request.chip.name, request.kernel.read_text(), workers))
+        kernel.write_text("edited while it is judged")
+        if request.chip.name == "v4":
+            raise ZeroDivisionError
+        return dataclasses.replace(verdict(), conditions=request.conditions)
+
+    found = across(kernel, root=tmp_path, kernel_rel="kernel.py", function=judged, progress=Silent())
+    assert [name for name, *_ in asked] == [f"{chip}-model" for chip in CHIPS]
+    assert [chip for _, chip, *_ in asked] == list(CHIPS)
+    assert {source for *_, source, _ in asked} == {"first"}
+    assert len({id(workers) for *_, workers in asked}) == 1
+    assert [one.status is Status.PASS for one in found] == [chip != "v4" for chip in CHIPS]
+    assert [path.name for path in tmp_path.iterdir()] == ["kernel.py"], "no row and no evidence"

@@ -10,6 +10,7 @@ from typing import Any
 
 from ratchet.candidate import contract, mesh, problem
 from ratchet.child import Child, Ending, Limits, Walls
+from ratchet.chips import V5E, Chip
 from ratchet.folder import Folder
 from ratchet.values import Artefact
 from ratchet.values.status import Refusal, Status
@@ -35,13 +36,14 @@ def start(workdir: Path, *, walls: Walls = WALLS) -> Child:
     return Child(WORKER, directory=workdir, walls=walls)
 
 
-def examine(
+def examine(  # noqa: PLR0913 - the file, and by keyword what it is traced for
     source: bytes,
     name: str,
     *,
     child: Child,
     freeze: bool = False,
     platform: str = "tpu",
+    chip: Chip = V5E,
     limits: Limits = LIMITS,
     again: bool = False,
 ) -> tuple[Artefact, problem.Problem | None]:
@@ -53,13 +55,20 @@ def examine(
       child: A worker from ``start``; its folder is all that it can write to.
       freeze: Also return the problem that this file defines.
       platform: What the kernel is exported for: ``tpu``, ``cpu`` or ``cuda``.
+      chip: The TPU that a kernel sees when it asks for one.
       again: Leave the child for other versions of the same file. Then one may know what another did, so that what
         comes of it is good for a table and for no row.
 
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
-    request = {"kernel": name, "freeze": freeze, "platform": platform, "memory_bytes": limits.memory_bytes}
+    request = {
+        "kernel": name,
+        "freeze": freeze,
+        "platform": platform,
+        "chip": chip.name,
+        "memory_bytes": limits.memory_bytes,
+    }
     with contextlib.nullcontext() if again else child:
         contract.check_source(source, name)
         jail = lost(child.missing)
@@ -109,10 +118,17 @@ def lost(missing: Sequence[str]) -> str:
 
 
 def step(
-    source: bytes, name: str, *, child: Child, freeze: bool, platform: str = "tpu", again: bool = False
+    source: bytes,
+    name: str,
+    *,
+    child: Child,
+    freeze: bool,
+    platform: str = "tpu",
+    chip: Chip = V5E,
+    again: bool = False,
 ) -> tuple[tuple[Artefact, problem.Problem | None], str]:
     """The first step of a verdict: ``examine``, with a summary."""
-    artefact, frozen = examine(source, name, child=child, freeze=freeze, platform=platform, again=again)
+    artefact, frozen = examine(source, name, child=child, freeze=freeze, platform=platform, chip=chip, again=again)
     inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
     return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 

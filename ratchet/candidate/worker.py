@@ -35,6 +35,7 @@ from ratchet.candidate.problem import specs
 from ratchet.candidate.promote import with_losses
 from ratchet.candidate.work import work_of
 from ratchet.child import serve
+from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
 
@@ -98,7 +99,7 @@ def digest(program: export.Exported) -> str:
     return hashlib.sha256(str(program.mlir_module()).encode()).hexdigest()
 
 
-def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> dict[str, Any]:
+def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu", chip: Chip = V5E) -> dict[str, Any]:
     """Trace a kernel file for a platform and write its programs to ``out``; returns the record."""
     module = load(path)
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
@@ -119,14 +120,14 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu") -> di
         mesh = meshes.read(meta, specs(_specs(avals)))
 
     # Twice from one line: the programs carry source locations, those of the caller included.
-    kernel, again = (export_kernel(module.kernel_fn, avals, path, mesh, platform) for _ in range(2))
+    kernel, again = (export_kernel(module.kernel_fn, avals, path, mesh, platform, chip) for _ in range(2))
     if digest(kernel) != digest(again):
         raise Refusal(
             Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
         )
     left: list[Any] = [None] * len(kernel.out_avals)
     if mesh.chips > 1:
-        with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh) as ambient:
+        with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh, chip) as ambient:
             left = output_shardings(jax.make_jaxpr(module.kernel_fn)(*placed(avals, mesh, ambient)).jaxpr)
     (out / "kernel.bin").write_bytes(kernel.serialize())
     found: dict[str, Any] = {}
@@ -189,14 +190,19 @@ def _left(equation: Any, number: int, rank: int) -> list[Any] | None:
 
 
 def export_kernel(
-    kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh | None = None, platform: str = "tpu"
+    kernel_fn: Callable[..., Any],
+    avals: Any,
+    path: Path,
+    mesh: Mesh | None = None,
+    platform: str = "tpu",
+    chip: Chip = V5E,
 ) -> export.Exported:
     """The kernel's program; for a TPU with the declared mesh as the ambient one."""
     if platform != "tpu":
         with blame(Status.LOWERING_FAILED, path, "kernel_fn"):
             return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)
     mesh = mesh or Mesh()
-    with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh) as ambient:
+    with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh, chip) as ambient:
         avals = placed(avals, mesh, ambient)
         # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
         return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals)
@@ -216,7 +222,13 @@ def handle(request: Path) -> str:
     asked = json.loads((request / "request.json").read_text())
     resource.setrlimit(resource.RLIMIT_DATA, (asked["memory_bytes"], asked["memory_bytes"]))
     try:
-        record = examine(request / asked["kernel"], request, freeze=asked["freeze"], platform=asked["platform"])
+        record = examine(
+            request / asked["kernel"],
+            request,
+            freeze=asked["freeze"],
+            platform=asked["platform"],
+            chip=CHIPS[asked["chip"]],
+        )
     except Refusal as refusal:
         record = {"status": refusal.status.name, "message": refusal.message}
     record |= {"seconds": time.monotonic() - start}

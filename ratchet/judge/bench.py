@@ -68,6 +68,7 @@ class Bench:
             freeze=self.freeze,
             platform=self.evaluator.platform,
             again=self.workers.one_file,
+            chip=self.request.chip,
         )
         self.workers.prepare_next()
         return traced
@@ -126,10 +127,18 @@ def opened(request: Request, workers: Workers | None, note: Callable[[str], None
         workers = workers or stack.enter_context(Workers(request.chip, compiles=modelled))
         work = workers.folder("program")
         compiler = "" if modelled else devices.compiler(on)
-        exam = Examiner(workers=workers, root=request.root, evidence=work, compiler=compiler, progress=note)
+        exam = Examiner(
+            workers=workers,
+            root=request.root,
+            evidence=work,
+            compiler=compiler,
+            progress=note,
+            known=workers.executed,
+        )
         model = Modelled(chip=request.chip, workers=workers, exam=exam, work=work, freeze=freeze, deep=request.deep)
         device = Measured(
             evaluator=on,
+            chip=request.chip,
             workers=workers,
             exam=exam,
             work=work,

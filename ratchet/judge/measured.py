@@ -11,6 +11,7 @@ from pathlib import Path
 from ratchet.candidate import room
 from ratchet.candidate.platforms import GPU_KERNELS, PLATFORMS
 from ratchet.candidate.problem import Problem
+from ratchet.chips import Chip
 from ratchet.dump.files import load_hlo
 from ratchet.dump.hlo import HloModule
 from ratchet.judge import audit, roofline
@@ -54,6 +55,8 @@ class Measured:
 
     evaluator: str
     """``tpu``, ``gpu`` or ``cpu``."""
+    chip: Chip
+    """Where the evaluator is ``tpu``: the attached one."""
     workers: Workers
     exam: Examiner
     work: Path
@@ -121,7 +124,9 @@ class Measured:
         """
         source, name = against.kernel.read_bytes(), against.kernel.name
         try:
-            self._rival, _ = room.examine(source, name, child=self.workers.candidate(), platform=self.platform)
+            self._rival, _ = room.examine(
+                source, name, child=self.workers.candidate(), platform=self.platform, chip=self.chip
+            )
         except Refusal as refusal:
             raise Refusal(
                 Status.INFRASTRUCTURE, f"HEAD's kernel was judged before and now: {refusal.message}"

@@ -43,7 +43,7 @@ class Modelled:
 
     def compile(self, artefact: Artefact) -> tuple[Program, str]:
         """A step of a verdict: the program that the TPU compiler makes for this chip."""
-        return compiling.step(artefact, self.chip, self.work, self.workers.compiler)
+        return compiling.step(artefact, self.chip, self.work, self.workers.compiler_for(self.chip))
 
     def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:
         """A step of a verdict: what the artefact's own Mosaic module computes, executed on the CPU."""

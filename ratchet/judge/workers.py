@@ -15,6 +15,7 @@ from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
 from ratchet.folder import remove
 from ratchet.judge import correctness, schedule
+from ratchet.judge.correctness import Executed
 from ratchet.values.status import Refusal, Status
 
 NEEDED_BYTES = 256 << 20
@@ -24,10 +25,10 @@ NEEDED_BYTES = 256 << 20
 class Workers:
     """One compiler, one values child, one schedule machine, and a fresh candidate child for every kernel file.
 
-    All start at once, so that their imports of JAX overlap. A child that died or was killed is replaced. With
-    ``keep``, the next candidate child starts while the current kernel is still being judged; without ``compiles``, the
-    TPU compiler only when it is asked for. With ``one_file``, all kernel files are versions of one, which a sweep
-    traces in the same child, and the values child starts once it is asked for.
+    All start at once, the compiler for ``chip``, so that their imports of JAX overlap. A child that died or was killed
+    is replaced. With ``keep``, the next candidate child starts while the current kernel is still being judged; without
+    ``compiles``, the TPU compiler only when it is asked for. With ``one_file``, all kernel files are versions of one,
+    which a sweep traces in the same child, and the values child starts once it is asked for.
     """
 
     def __init__(self, chip: Chip, *, keep: bool = False, compiles: bool = True, one_file: bool = False) -> None:
@@ -38,9 +39,11 @@ class Workers:
                 f"{free >> 20} MiB free in {tempfile.gettempdir()}, wanted {NEEDED_BYTES >> 20} MiB: "
                 "free some, or set TMPDIR to a folder that has them",
             )
-        self._chip = chip
+        self._chip = self._compiles_for = chip
         self._keep = keep
         self.one_file = one_file
+        self.executed: dict[tuple[str, ...], Executed] = {}
+        """Programs that the values child executed, and that passed: see ``correctness.Examiner``."""
         self.root = Path(tempfile.mkdtemp(prefix="ratchet-"))
         self._count = itertools.count()
         self._next: Child | None = self._fresh()
@@ -56,7 +59,7 @@ class Workers:
         return room.start(self.folder("candidate"))
 
     def _start_compiler(self) -> Child:
-        return compiling.start(self.folder("compiler"), self._chip)
+        return compiling.start(self.folder("compiler"), self._compiles_for)
 
     def _start_values(self) -> Child:
         return correctness.start(self.folder("values"))
@@ -82,9 +85,15 @@ class Workers:
 
     @property
     def compiler(self) -> Child:
-        if self._compiler is None or not self._compiler.alive:
+        """The one for the chip that these workers were made for."""
+        return self.compiler_for(self._chip)
+
+    def compiler_for(self, chip: Chip) -> Child:
+        """One that compiles for ``chip``. One is kept: asking for another chip ends it."""
+        if self._compiler is None or not self._compiler.alive or chip != self._compiles_for:
             if self._compiler is not None:
                 self._compiler.close()
+            self._compiles_for = chip
             self._compiler = self._start_compiler()
         return self._compiler
 

@@ -13,13 +13,16 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.chips import CHIPS
+from ratchet.chips import CHIPS, V5E
 from ratchet.values.status import Refusal, Status
 
 PCI = Path("/sys/bus/pci/devices")
 GOOGLE = "0x1ae0"
 TPUS = {"0x005e": "v4", "0x0062": "v5p", "0x0063": "v5e", "0x006f": "v6e", "0x0076": "tpu7x"}  # [jax]
-MODEL = "v5e-model"
+MODELS = {f"{name}-model": name for name in CHIPS}
+"""The evaluators that model a chip, and which one."""
+MODEL = f"{V5E.name}-model"
+"""The one where none is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,7 @@ class Conditions:
     """What must be equal before two numbers may be compared."""
 
     evaluator: str
-    """``v5e-model`` (modelled), or ``tpu``, ``gpu``, ``cpu`` (measured)."""
+    """``v5e-model`` and the like, a chip's name before it (modelled), or ``tpu``, ``gpu``, ``cpu`` (measured)."""
     chip: str
     compiler: str
     seal: str

@@ -33,7 +33,9 @@ _LEGEND = "* kept, or the baseline; newest last"
 
 
 def log_table(rows: Sequence[Row], *, terminal: bool = False, width: int = WIDTH) -> str:
-    """All rows, newest last, one line each, the files one after the other; kept ones and baselines carry a mark.
+    """All rows, newest last, one line each, the series one after the other; kept ones and baselines carry a mark.
+
+    A series is a kernel file by one evaluator: scores of two evaluators are never compared.
 
     ``change`` relates a score to the kept one before it, and only where both were judged under the
     same conditions; of a measured kernel it is the speed-up over the one timed beside it. ``terminal``
@@ -41,16 +43,18 @@ def log_table(rows: Sequence[Row], *, terminal: bool = False, width: int = WIDTH
     """
     if not rows:
         return "The ledger has no such rows yet."
-    of_each: dict[str, list[Row]] = {}
+    of_each: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        of_each.setdefault(row.kernel, []).append(row)
-    tables = [_kernel_table(of_one, terminal=terminal, width=width) for of_one in of_each.values()]
+        of_each.setdefault((row.kernel, row.evaluator), []).append(row)
+    tables = [_series(of_one, terminal=terminal, width=width) for of_one in of_each.values()]
     if len(tables) > 1:
-        tables = [f"{clean(kernel)}\n{table}" for kernel, table in zip(of_each, tables, strict=True)]
+        several = len({evaluator for _, evaluator in of_each}) > 1
+        titles = [f"{kernel} · {evaluator}" if several else kernel for kernel, evaluator in of_each]
+        tables = [f"{clean(title)}\n{table}" for title, table in zip(titles, tables, strict=True)]
     return "\n".join([*tables, _LEGEND])
 
 
-def _kernel_table(rows: Sequence[Row], *, terminal: bool, width: int) -> str:
+def _series(rows: Sequence[Row], *, terminal: bool, width: int) -> str:
     table = [_cells(row, before) for row, before in zip(rows, _incumbents(rows), strict=True)]
     heading, *lines = _layout(table, width)
     if not terminal:

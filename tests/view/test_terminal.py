@@ -1,5 +1,6 @@
 """What a person sees, and that nobody else can write it."""
 
+import dataclasses
 import io
 import re
 from dataclasses import replace
@@ -143,6 +144,16 @@ def test_log_table_of_several_files_is_one_table_each() -> None:
     assert [line.split()[-1] for line in first.splitlines()[2:]] == ["baseline", "loop", "[red]BQ[/red]"]
     assert "f1" in second
     assert second.count("* kept") == 1
+
+
+def test_log_table_of_several_evaluators_is_one_table_each() -> None:
+    rows = [
+        dataclasses.replace(row, kernel="k.py", evaluator=evaluator)
+        for row, evaluator in zip(ROWS[::2], ("v5e-model", "v6e-model"), strict=False)
+    ]
+    first, second = log_table(rows).split(" · v6e-model\n")
+    assert first.splitlines()[0] == "k.py · v5e-model"
+    assert "%" not in second.splitlines()[1], "a series of its own: nothing to compare with"
 
 
 def test_show_has_every_column_that_is_filled() -> None:
