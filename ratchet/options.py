@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ratchet.chips import CHIPS
+from ratchet.chips import CHIPS, V5E
 from ratchet.measure.devices import MODEL
 from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.values import MEASURED
@@ -105,6 +105,9 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     sweep = made["sweep"]
     sweep.add_argument("kernel", type=Path, metavar="FILE", help="a kernel file that was judged once")
     sweep.add_argument("knobs", nargs="+", metavar="NAME=VALUES", help="a constant and its values: BQ=512,1024")
+    sweep.add_argument(
+        "--chip", choices=tuple(CHIPS), default=V5E.name, help=f"model it for this chip; default {V5E.name}"
+    )
     sweep.add_argument("--values", action="store_true", help="check the values of every point, too")
     sweep.add_argument("--apply", action="store_true", help="write one point into the file, and model nothing")
     sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")

@@ -56,12 +56,12 @@ class RepositoryJudge:
     progress: Progress
 
     @classmethod
-    def modelling(cls, root: Path, function: JudgeFunction) -> RepositoryJudge:
-        """One that models and says nothing."""
+    def modelling(cls, root: Path, function: JudgeFunction, chip: Chip = V5E) -> RepositoryJudge:
+        """One that models for ``chip`` and says nothing."""
         return cls(
             root=root,
             function=function,
-            evaluator=devices.MODEL,
+            evaluator=f"{chip.name}-model",
             budget_s=BUDGET_SECONDS,
             deep=False,
             new_problem=False,

@@ -57,7 +57,7 @@ def test_a_point_is_modelled_as_the_judge_models_it_alone(kernel):
 
 def options(kernel, *knobs, **others):
     return argparse.Namespace(
-        **{"kernel": kernel, "knobs": knobs, "apply": False, "json": False, "values": False, **others}
+        **{"kernel": kernel, "knobs": knobs, "apply": False, "json": False, "values": False, "chip": "v5e", **others}
     )
 
 

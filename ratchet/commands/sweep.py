@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ratchet.candidate import problem as problems
-from ratchet.chips import V5E
+from ratchet.chips import CHIPS
 from ratchet.knobs import choices, in_words, points, turned
 from ratchet.options import PROGRAM
 from ratchet.sweep import Sweep
@@ -33,13 +33,14 @@ def command(
     if not problems.lock_path(kernel).exists():
         todo = f'judge it once, {PROGRAM} --kernel {shown} "baseline"'
         raise Refusal(Status.NOT_FOUND, f"{shown} has no frozen problem yet: {todo}")
-    judge = RepositoryJudge.modelling(root, function)
+    chip = CHIPS[options.chip]
+    judge = RepositoryJudge.modelling(root, function, chip)
     sweep = Sweep(
         kernel=kernel,
         root=root,
         kernel_rel=shown,
         conditions=judge.conditions(shown),
-        chip=V5E,
+        chip=chip,
         judge=function,
         values=options.values,
     )
