@@ -1,0 +1,40 @@
+"""Compile exported programs as plainly as can be: no dump, no token, no annotation. Prints seconds, as JSON.
+
+python -m benchmarks.lib.bare PROGRAM [CHIP]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from ratchet.chips import CHIPS, V5E
+from ratchet.compiler import environment
+
+
+def main() -> None:
+    chip = CHIPS[sys.argv[2]] if len(sys.argv) > 2 else V5E
+    os.environ.update(environment.environment(chip, Path("/nowhere")) | {"LIBTPU_INIT_ARGS": ""})
+    import jax
+    from jax import export
+
+    from ratchet.compiler.inside import mesh_of
+
+    program = export.deserialize(bytearray(Path(sys.argv[1]).read_bytes()))
+    mesh = mesh_of(chip.name, [["chip", program.nr_devices]] if program.nr_devices > 1 else [])
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]
+    avals = [
+        jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(program.in_avals, shardings, strict=True)
+    ]
+    lowered = jax.jit(program.call).lower(*avals)
+    start = time.monotonic()
+    lowered.compile()
+    print(json.dumps(time.monotonic() - start))
+
+
+if __name__ == "__main__":
+    main()
