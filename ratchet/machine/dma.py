@@ -47,7 +47,10 @@ class DmaEngine:
     """HBM and on-chip DMA queues and the sync flags that they move."""
 
     def __init__(self, chip: Chip, constants: Constants, deadlock: Callable[[int, int, int, int], Exception]) -> None:
+        self._chip = chip
         self._hbm = HbmQueue(chip, constants)
+        self._sparse_free: dict[int, int] = {}
+        """Per SparseCore, when its last program ends."""
         self.latency = constants.read_issue_cycles + constants.read_latency_cycles
         """Of a read of HBM, beyond the time its bytes take."""
         self._local_cost = GRANULE_BYTES / constants.local_bytes_per_cycle
@@ -118,6 +121,14 @@ class DmaEngine:
     def later(self, now: int, cycles: int, flag: int, amount: int) -> None:
         """``flag`` will move by ``amount`` in ``cycles``: a unit beside the TensorCore moves it."""
         self.arrive(now + cycles, flag, amount, remote=False)
+
+    def offload(self, now: int, core: int, moved: int, flag: int) -> None:
+        """SparseCore ``core`` runs its next program, which moves so many bytes; then ``flag`` moves by 1."""
+        sparse = self._chip.sparse_cores
+        begin = max(now, self._sparse_free.get(core, 0))
+        end = begin + ceil((sparse.start_s + moved / sparse.bytes_per_s) * self._chip.clock_hz)
+        self._sparse_free[core] = end
+        self.arrive(end, flag, 1, remote=False)
 
     def read_for_another(self, granules: int) -> None:
         """Charges HBM for what a link reads. A link is many times slower, so the queue does not hold it up."""

@@ -62,7 +62,6 @@ class SparseCoreUnits:
         self._engine = engine
         self._queues: dict[int, deque[str]] = {}
         """Per SparseCore, the operations whose descriptors wait; ``""`` for start-up and end."""
-        self._free: dict[int, int] = {}
         self._prepared = iter(_prepared(hlo))
         self._handing = _Handing("", -1, set())
         self.done_flags: dict[int, int] = {}
@@ -117,11 +116,8 @@ class SparseCoreUnits:
             return
         if not queue:
             raise SparseCoreError(f"SparseCore {core} is started without a descriptor")
-        begin = max(now, self._free.get(core, 0))
-        self._free[core] = end = begin + self._cycles(queue.popleft())
-        self._engine.later(now, end - now, self.done_flags[core], 1)
+        self._engine.offload(now, core, self._moved(queue.popleft()), self.done_flags[core])
 
-    def _cycles(self, op: str) -> int:
-        sparse = self._chip.sparse_cores
-        moved = sum(array.padded_bytes for array in self._hlo.ops[op].types if array.dtype != "token") if op else 0
-        return ceil((sparse.start_s + moved / sparse.bytes_per_s) * self._chip.clock_hz)
+    def _moved(self, op: str) -> int:
+        """Bytes that an operation of the HLO has as its results; 0 for start-up and end."""
+        return sum(array.padded_bytes for array in self._hlo.ops[op].types if array.dtype != "token") if op else 0

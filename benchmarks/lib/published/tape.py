@@ -23,7 +23,7 @@ from ratchet.machine.dma import DmaEngine
 from ratchet.machine.inputs import ScalarInputs
 from ratchet.values import Timeline
 
-_START, _WAIT, _ADD, _SET, _VALUE, _LATER, _SHARED = range(7)
+_START, _WAIT, _ADD, _SET, _VALUE, _LATER, _SHARED, _OFFLOAD = range(8)
 _SPACES = ("hbm", "vmem", "smem", "cmem")
 
 
@@ -62,6 +62,10 @@ class _Recorder(DmaEngine):
     def later(self, now: int, cycles: int, flag: int, amount: int) -> None:
         self._note(_LATER, now, cycles, amount, flag)
         super().later(now, cycles, flag, amount)
+
+    def offload(self, now: int, core: int, moved: int, flag: int) -> None:
+        self._note(_OFFLOAD, now, core, moved, flag)
+        super().offload(now, core, moved, flag)
 
     def shared_by(self, cores: int) -> None:
         self._note(_SHARED, self.last, cores, 0, 0)
@@ -104,6 +108,8 @@ class Tape:
                 memory.set(now, flag, a)
             elif kind == _LATER:
                 memory.later(now, a, flag, b)
+            elif kind == _OFFLOAD:
+                memory.offload(now, a, b, flag)
             elif kind == _SHARED:
                 memory.shared_by(a)
             else:

@@ -1,0 +1,236 @@
+"""Fits the chips other than v5e to published timings of them, and says how far each one's model is from them.
+
+    python -m benchmarks.chips [--cases FILE.csv …] [--compile] [--write] [--json FILE]
+
+Uses the programs that are compiled already, in ``.ratchet/fidelity``; ``--compile`` compiles the others, which takes
+hours. Each device-timed row is also predicted by values that were fitted without its sweep, one kernel at one shape. A
+row by a wall clock carries one constant, the dispatch, from the other rows of its source; nothing is fitted on it.
+``--write`` puts the values into ``ratchet/chips/constants.json`` and the errors of the rows held out into
+``checked.json``, which ``./ratchet.sh across`` prints. A clock and the SparseCores are only printed: they are in
+``ratchet/chips``. tokamax's kernels need the extra ``peers``.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.command import command
+from benchmarks.lib.published import chip_fit, errors, evaluate
+from benchmarks.lib.published.cases import DATA, BadCases, Case, read
+from benchmarks.lib.published.chip_fit import FREE, Fitted
+from benchmarks.lib.published.fit import MOST_EVENTS, Timed
+from benchmarks.lib.published.kept import program_of, published_programs
+from benchmarks.lib.published.modelled import tape_of
+from benchmarks.lib.table import show_all
+from ratchet.chips import checked, constants
+from ratchet.values.status import Refusal
+
+FILES = (DATA / "v5p_published_attention.csv", *sorted((DATA / "chips").glob("*.csv")))
+
+
+def main() -> None:
+    parser = command(__doc__)
+    parser.add_argument("--cases", type=Path, nargs="+", metavar="FILE.csv", default=list(FILES), help="CSV files")
+    parser.add_argument("--compile", action="store_true", help="compile what is not compiled yet; hours")
+    parser.add_argument("--write", action="store_true", help="keep the values and their errors")
+    options = parser.parse_args()
+    try:
+        cases = [case for file in options.cases for case in read(file) if case.chip in FREE]
+    except (BadCases, OSError) as error:
+        sys.exit(str(error))
+    programs = published_programs()
+    if options.compile:
+        programs.fill((case.recipe for case in cases), lambda text: print(text, file=sys.stderr, flush=True))
+    rows, counts, refused = compiled_rows(cases, programs)
+    fits = {name: chip_fit.fit(name, device_rows(rows, name)) for name in FREE if device_rows(rows, name)}
+    wall = [row for row in rows if row.case.timer == "wall"]
+    tables = {
+        "values": value_rows(fits),
+        "published rows": counts,
+        "refused or failed": refused,
+        "device-timed rows": [row for name, fit in fits.items() for row in error_rows(device_rows(rows, name), fit)],
+        "summary, each sweep held out": summaries(rows, fits),
+        "summary of rows by a wall clock": wall_summary(wall, fits),
+    }
+    show_all(tables, json_file=options.json)
+    if options.write:
+        write(rows, fits)
+        print(f"written: {constants.FILE.name}, {checked.FILE.name}")
+
+
+def compiled_rows(
+    cases: Sequence[Case], programs: ProgramCache
+) -> tuple[list[Timed], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows with tapes; how many rows of each file are compiled and overflow; and what could not be modelled."""
+    rows: list[Timed] = []
+    refused: list[dict[str, Any]] = []
+    counts: dict[str, dict[str, Any]] = {}
+    for case in cases:
+        file = case.number.partition(":")[0]
+        words = ("rows", "compiled", "published overflows", "reproduced", "invented")
+        count = counts.setdefault(file, {"file": file, **dict.fromkeys(words, 0)})
+        program = program_of(programs, case)
+        count["rows"] += 1
+        count["published overflows"] += case.status == "vmem_oom"
+        if program is None or program.not_built:
+            continue
+        count["compiled"] += 1
+        count["reproduced" if case.status == "vmem_oom" else "invented"] += program.overflows
+        if program.error or case.status != "ok" or not case.measured_ms:
+            if program.error and not program.overflows:
+                refused.append({"row": case.number, "why": program.error[:200]})
+            continue
+        try:
+            rows.append(Timed(case=case, tape=tape_of(case, program), identity=program.identity))
+        except Refusal as refusal:
+            refused.append({"row": case.number, "why": refusal.message[:200]})
+    return rows, list(counts.values()), refused
+
+
+def device_rows(rows: Sequence[Timed], chip: str) -> list[Timed]:
+    """Rows of a chip that are fitted on."""
+    own = [row for row in rows if row.case.chip == chip and row.case.timer == "device" and not row.case.doubtful]
+    return [row for row in own if len(row.tape.events) <= MOST_EVENTS]
+
+
+def kind(case: Case) -> str:
+    """``attention``, ``grouped matmul`` or ``matmul``."""
+    if "attention" in case.kernel:
+        return "attention"
+    return "grouped matmul" if case.group_sizes else "matmul"
+
+
+def value_rows(fits: Mapping[str, Fitted]) -> list[dict[str, Any]]:
+    """Every fitted value with its spread over the sweeps left out."""
+    return [
+        {
+            "chip": name,
+            "value of": one.name,
+            "unit": one.unit,
+            "fitted": value,
+            "spread": spread,
+            "prior": f"{one.prior:g} ± {one.sigma:g}",
+        }
+        for name, fit in fits.items()
+        for one, value, spread in zip(FREE[name], fit.values, fit.spread, strict=True)
+    ]
+
+
+def error_rows(rows: Sequence[Timed], fit: Fitted) -> list[dict[str, Any]]:
+    """Row by row: measured, modelled and held out."""
+    return [
+        {
+            "row": row.case.number,
+            "case": row.case.label[:90] + (" residuals" if row.case.options.get("residuals") else ""),
+            "measured ms": row.measured_ms,
+            "modelled ms": ms,
+            "error": f"{ms / row.measured_ms - 1:+.2%}",
+            "held out": f"{apart / row.measured_ms - 1:+.2%}",
+        }
+        for row, ms, apart in zip(rows, fit.ms, fit.held_out_ms, strict=True)
+    ]
+
+
+def summaries(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> list[dict[str, Any]]:
+    """Errors per chip and kind of kernel, rows held out, beside a model of FLOPs and bytes alone."""
+    table = []
+    for name, fit in fits.items():
+        own = device_rows(rows, name)
+        _, null = evaluate.simple_models(own)
+        for what in sorted({kind(row.case) for row in own}):
+            which = [i for i, row in enumerate(own) if kind(row.case) == what]
+            measured = [own[i].measured_ms for i in which]
+            modelled = [fit.held_out_ms[i] for i in which]
+            summary = errors.summarise(measured, modelled)
+            simple = [(own[i].measured_ms, null[i]) for i in which if null[i] is not None]
+            table.append(
+                {
+                    "chip": name,
+                    "kind": what,
+                    "rows": summary.count,
+                    "mean": f"{summary.mean:.2%}",
+                    "largest": f"{summary.largest:.2%}",
+                    "bias": f"{summary.bias:+.2%}",
+                    "rank": f"{errors.rank_correlation(measured, modelled):.4f}",
+                    "null model": f"{errors.summarise(*zip(*simple, strict=True)).mean:.1%}" if simple else "",  # type: ignore[arg-type]
+                }
+            )
+    return table
+
+
+def wall_summary(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> list[dict[str, Any]]:
+    """Errors of rows by a wall clock, each with the dispatch that fits the others."""
+    table = []
+    for name in sorted({row.case.chip for row in rows} & fits.keys()):
+        own = [row for row in rows if row.case.chip == name and len(row.tape.events) <= 4 * MOST_EVENTS]
+        measured = [row.measured_ms for row in own]
+        device = chip_fit.modelled_ms(name, own, fits[name].values).tolist()
+        extra = errors.dispatch_left_out_ms(measured, device)
+        modelled = [a + b for a, b in zip(device, extra, strict=True)]
+        summary = errors.summarise(measured, modelled)
+        table.append(
+            {
+                "chip": name,
+                "rows": summary.count,
+                "mean": f"{summary.mean:.2%}",
+                "median": f"{summary.median:.2%}",
+                "largest": f"{summary.largest:.2%}",
+                "rank": f"{errors.rank_correlation(measured, modelled):.4f}",
+                "dispatch ms": f"{sorted(extra)[len(extra) // 2]:.3f}",
+            }
+        )
+    return table
+
+
+def write(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> None:
+    """Puts values and errors where the machine and ``across`` read them."""
+    data = copy.deepcopy(dict(constants.stored()))
+    chips = json.loads(checked.FILE.read_text())["chips"]
+    for name, fit in fits.items():
+        own = device_rows(rows, name)
+        spreads = dict(zip((one.name for one in FREE[name]), fit.spread, strict=True))
+        clock, fitted = chip_fit.constants_with(name, fit.values)
+        names = {"hbm_efficiency": spreads["hbm_efficiency"]}
+        if "read latency beyond that of v5e" in spreads:
+            names["read_latency_cycles"] = spreads["read latency beyond that of v5e"] * 1e-6 * clock
+        for field, entry in data["chips"][name].items():
+            if isinstance(entry, dict) and not field.startswith("local"):
+                spread = names.get(field)
+                data["chips"][name][field] = {
+                    "value": float(f"{getattr(fitted, field):.5g}"),
+                    "spread": spread and float(f"{spread:.2g}"),
+                }
+        count = len(own)
+        data["chips"][name]["source"] = (
+            f"{' and '.join(names)} fitted on {count} published device timings (tokamax); the rest is that of v5e: "
+            "times equal in seconds, bytes in proportion to the bandwidth; local DMAs assumed"
+        )
+        data["chips"][name]["checked"] = f"see {checked.FILE.name}: {count} timings, each sweep held out in turn"
+        chips[name] = {
+            what: _errors([i for i, row in enumerate(own) if what in ("all", kind(row.case))], own, fit)
+            for what in ("all", *sorted({kind(row.case) for row in own}))
+        }
+    constants.FILE.write_text(json.dumps(data, indent=1) + "\n")
+    about = "Errors of modelled latencies on published device timings, each sweep held out in turn: benchmarks.chips"
+    checked.FILE.write_text(json.dumps({"about": about, "chips": chips}, indent=1) + "\n")
+
+
+def _errors(which: Sequence[int], rows: Sequence[Timed], fit: Fitted) -> dict[str, Any]:
+    summary = errors.summarise([rows[i].measured_ms for i in which], [fit.held_out_ms[i] for i in which])
+    return {
+        "rows": summary.count,
+        "mean": round(summary.mean, 4),
+        "largest": round(summary.largest, 4),
+        "bias": round(summary.bias, 4),
+        "held_out": True,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Constants of one chip fitted to published device timings of it; what was fitted on no timing follows from the v5e.
+
+Few are free: the rest of the model of memory is that of the v5e, times equal in seconds. Everything is least squares on
+log ratios around priors, linearised around the solution, and solved again without each sweep in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from unittest import mock
+
+import numpy as np
+
+from benchmarks.lib.published.fit import Timed
+from ratchet.chips import CHIPS, sparse
+from ratchet.chips.constants import Constants
+
+SIGMA = 0.02
+"""What a published timing is worth: the same program, timed twice, differs by up to 8 % from compiler to compiler."""
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Free:
+    """One value that is fitted."""
+
+    name: str
+    unit: str
+    prior: float
+    sigma: float
+    step: float
+    """For finite differences."""
+
+
+EFFICIENCY = Free(name="hbm_efficiency", unit="", prior=0.9, sigma=0.04, step=0.01)
+"""Share of the nominal bandwidth."""
+FREE = {
+    "v5p": (EFFICIENCY,),
+    "v6e": (EFFICIENCY,),
+    "tpu7x": (
+        EFFICIENCY,
+        Free(name="clock", unit="GHz", prior=1.95, sigma=0.15, step=0.02),
+        Free(name="read latency beyond that of v5e", unit="us", prior=0.1, sigma=0.3, step=0.05),
+        Free(name="SparseCore copies", unit="TB/s", prior=2.5, sigma=1.5, step=0.2),
+        Free(name="SparseCore start", unit="us", prior=8.0, sigma=8.0, step=2.0),
+    ),
+}
+"""By chip. The clock of the others is that of their peak."""
+
+IN_SECONDS = (
+    "read_issue_cycles", "read_latency_cycles", "write_issue_cycles", "turnaround_cycles", "write_piece_cycles",
+    "local_latency_cycles",
+)  # fmt: skip
+"""Constants that are times: in cycles, they grow with the clock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """What came of a fit."""
+
+    values: tuple[float, ...]
+    """In the order of :data:`FREE`."""
+    spread: tuple[float, ...]
+    """Jackknife standard error over the sweeps."""
+    ms: tuple[float, ...]
+    """Per row, with these values."""
+    held_out_ms: tuple[float, ...]
+    """Per row, with values that were fitted without the row's sweep."""
+
+
+def sweep(row: Timed) -> str:
+    """What is left out together: one kernel at one shape of its operands."""
+    return f"{row.case.kernel} {' '.join(map(str, row.case.arrays))}"
+
+
+def constants_with(name: str, values: Sequence[float]) -> tuple[float, Constants]:
+    """Clock in Hz and constants of a chip with such values."""
+    chip, known = CHIPS[name], dict(zip((free.name for free in FREE[name]), values, strict=True))
+    clock = known.get("clock", chip.clock_hz / 1e9) * 1e9
+    v5e, faster = CHIPS["v5e"], clock / CHIPS["v5e"].clock_hz
+    wider = chip.hbm_bytes_per_s / v5e.hbm_bytes_per_s
+    base = {field: getattr(v5e.constants, field) for field in vars(v5e.constants) if field not in ("source", "checked")}
+    for field in base:
+        if field in IN_SECONDS:
+            base[field] *= faster / (wider if field == "write_piece_cycles" else 1)
+        elif field.startswith(("turnaround_bytes", "write_rate_bytes")):
+            base[field] *= wider
+    base["read_latency_cycles"] += known.get("read latency beyond that of v5e", 0.0) * 1e-6 * clock
+    base["hbm_efficiency"] = known["hbm_efficiency"]
+    base["local_bytes_per_cycle"] = chip.constants.local_bytes_per_cycle * chip.clock_hz / clock
+    return clock, replace(chip.constants, **base)
+
+
+def modelled_ms(name: str, rows: Sequence[Timed], values: Sequence[float]) -> np.ndarray:
+    """Modelled milliseconds of every row with such values; a program that is there twice is replayed once."""
+    clock, constants = constants_with(name, values)
+    chip = replace(CHIPS[name], clock_hz=clock)
+    known = dict(zip((free.name for free in FREE[name]), values, strict=True))
+    beside = {}
+    if "SparseCore copies" in known:
+        rate, start = known["SparseCore copies"] * 1e12, known["SparseCore start"] * 1e-6
+        beside = {name: replace(sparse.sparse_cores_of(name), bytes_per_s=rate, start_s=start)}
+    done: dict[str, float] = {}
+    with mock.patch.dict(sparse._KNOWN, beside):
+        for row in rows:
+            if row.identity not in done:
+                done[row.identity] = row.tape.cycles(chip, constants) / clock * 1e3
+    return np.array([done[row.identity] for row in rows])
+
+
+def fit(name: str, rows: Sequence[Timed]) -> Fitted:
+    """Fits the free values of chip ``name`` to device-timed rows of it."""
+    free = FREE[name]
+    measured = np.array([row.measured_ms for row in rows])
+    groups = [sweep(row) for row in rows]
+    values = np.array([one.prior for one in free])
+    every = np.ones(len(rows), bool)
+    for _ in range(ROUNDS):
+        base, slopes = _linearised(name, rows, values)
+        origin, values = values, _solved(name, base, slopes, values, measured, every)
+    names = sorted(set(groups))
+    left_out = {
+        group: _solved(name, base, slopes, origin, measured, np.array([one != group for one in groups]))
+        for group in names
+    }
+    held_out = [
+        base[i] + slopes[i] @ (left_out[group] - origin) if len(names) > 1 else base[i]
+        for i, group in enumerate(groups)
+    ]
+    table = np.array(list(left_out.values()))
+    spread = np.sqrt((len(names) - 1) / len(names) * ((table - table.mean(0)) ** 2).sum(0))
+    return Fitted(
+        values=tuple(values.tolist()),
+        spread=tuple(spread.tolist()),
+        ms=tuple(modelled_ms(name, rows, values.tolist()).tolist()),
+        held_out_ms=tuple(float(ms) for ms in held_out),
+    )
+
+
+def _linearised(name: str, rows: Sequence[Timed], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    base = modelled_ms(name, rows, values.tolist())
+    slopes = []
+    for i, one in enumerate(FREE[name]):
+        moved = values.copy()
+        moved[i] += one.step
+        slopes.append((modelled_ms(name, rows, moved.tolist()) - base) / one.step)
+    return base, np.array(slopes).T
+
+
+def _solved(
+    name: str, base: np.ndarray, slopes: np.ndarray, origin: np.ndarray, measured: np.ndarray, use: np.ndarray
+) -> np.ndarray:
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+    prior, sigma = (np.array([getattr(one, what) for one in FREE[name]]) for what in ("prior", "sigma"))
+
+    def residuals(x: np.ndarray) -> np.ndarray:
+        ms = np.maximum(base + slopes @ (x - origin), 1e-6)
+        return np.concatenate([np.log(ms / measured)[use] / SIGMA, (x - prior) / sigma])
+
+    least = np.array([one.step for one in FREE[name]])
+    start = np.maximum(origin, least * 1.01)
+    solution: np.ndarray = least_squares(residuals, start, x_scale=sigma, loss="soft_l1", bounds=(least, np.inf)).x
+    return solution
