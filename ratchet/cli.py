@@ -286,13 +286,20 @@ def _rebuild(_options: argparse.Namespace) -> int:
     return Status.PASS.exit_code
 
 
+def _selftest(options: argparse.Namespace, function: JudgeFunction) -> int:
+    from ratchet.commands import selftest  # as `sweep`
+
+    return selftest.command(options, root=_root(), function=function, say=_say)
+
+
 EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = {
     "run": _run,
     "prepare": _prepare,
     "sweep": _sweep,
     "across": _across,
+    "selftest": _selftest,
 }
-"""What judges. Their exit codes say what was recorded; those of the others, whether they could print their answer."""
+"""What judges. Their exit codes say what came of it; those of the others, whether they could print their answer."""
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "log": _log,

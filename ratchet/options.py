@@ -25,6 +25,7 @@ _COMMANDS = {
     "verify": "check that ledger and git agree and nothing was edited",
     "rebuild": "write results.tsv anew from git",
     "fidelity": "measured over modelled latency, of the rows that have both",
+    "selftest": "try the judge on cheats and honest kernels whose answer is known",
 }
 _EXPERIMENT = "options of an experiment"
 _WANTED = (
@@ -114,6 +115,10 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     made["across"].add_argument("file", type=Path, metavar="FILE", help="the kernel file")
     made["across"].add_argument("--json", action="store_true", help="print the table as one JSON document")
     made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
+    selftest = made["selftest"]
+    selftest.add_argument("--quick", action="store_true", help="one cheat of each kind, a dozen honest kernels")
+    selftest.add_argument("--only", default="", metavar="PATTERN", help="entries whose name or kind has this in it")
+    selftest.add_argument("--json", type=Path, metavar="FILE", help="also write every result to FILE, as JSON")
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]

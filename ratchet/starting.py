@@ -16,7 +16,7 @@ def starting() -> Iterator[None]:
     """While the block runs, Ctrl-C ends the process at once, with one line: nothing has begun that has to be undone.
 
     A KeyboardInterrupt in the middle of an import would be a traceback, or any other error where C code turns it into
-    one. An interrupt that is ignored stays ignored. Other threads than the main one see no interrupt.
+    one. An interrupt that is ignored stays ignored. Only the main thread is interrupted; in another nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

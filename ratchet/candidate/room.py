@@ -118,17 +118,10 @@ def lost(missing: Sequence[str]) -> str:
 
 
 def step(
-    source: bytes,
-    name: str,
-    *,
-    child: Child,
-    freeze: bool,
-    platform: str = "tpu",
-    chip: Chip = V5E,
-    again: bool = False,
+    source: bytes, name: str, *, child: Child, freeze: bool, **others: Any
 ) -> tuple[tuple[Artefact, problem.Problem | None], str]:
-    """The first step of a verdict: ``examine``, with a summary."""
-    artefact, frozen = examine(source, name, child=child, freeze=freeze, platform=platform, chip=chip, again=again)
+    """The first step of a verdict: ``examine``, with a summary. ``others`` are as there."""
+    artefact, frozen = examine(source, name, child=child, freeze=freeze, **others)
     inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
     return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 

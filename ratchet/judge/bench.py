@@ -69,6 +69,7 @@ class Bench:
             platform=self.evaluator.platform,
             again=self.workers.one_file,
             chip=self.request.chip,
+            limits=self.request.limits,
         )
         self.workers.prepare_next()
         return traced

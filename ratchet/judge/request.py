@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.candidate import room
 from ratchet.candidate.problem import lock_path
+from ratchet.child import Limits
 from ratchet.chips import V5E, Chip
 from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.values import Against, Bar, Conditions
@@ -39,6 +41,8 @@ class Request:
     """Measured: how long to time beside the incumbent at most, in seconds."""
     new_problem: bool = False
     """Freeze this file's problem even where it has one."""
+    limits: Limits = room.LIMITS
+    """What the kernel file may use while it is imported and traced."""
     deep: bool = False
     """Execute in a third grid order as well, and keep every step of a window."""
 

@@ -30,6 +30,7 @@ NO_VERDICT = (
     "ratchet/loop/",
     "ratchet/view/",
     "ratchet/commands/",
+    "ratchet/selftest/",
     "ratchet/__main__.py",
     "ratchet/cli.py",
     "ratchet/knobs.py",

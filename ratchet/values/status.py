@@ -76,6 +76,7 @@ class Status(Enum):
     USAGE = (2, "the command line is wrong")
     UNSUPPORTED_PLATFORM = (68, "no such device is attached, or the TPU compiler has no build for this platform")
     INFRASTRUCTURE = (69, "the judge's own tools failed; the kernel is not to blame")
+    SELFTEST_FAILED = (71, "the self-test has an entry that did not end as it has to")
     INTERNAL = (70, "a bug of pallas-ratchet: please report it")
     INTERRUPTED = (130, "interrupted; nothing was kept or lost")
 

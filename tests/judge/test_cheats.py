@@ -1,12 +1,11 @@
 """Every cheat is rejected with the status that its file names, and every honest kernel passes, by the whole judge.
 
-A file in ``tests/candidates/cheats`` is put behind the honest kernel ``rows_attention.py``: what it defines replaces
-what is there. It says how it has to end, whether it comes with a problem of its own, and which wall of the jail has to
-catch it.
+A file in ``tests/candidates/cheats`` is put behind an honest kernel: what it defines replaces what is there. It says
+how it has to end, by which defence, whether it comes with a problem of its own, and which wall of the jail it is for.
 """
 
+import functools
 import os
-import re
 import subprocess
 import sys
 
@@ -15,11 +14,15 @@ import pytest
 from prepare import judge
 from ratchet.candidate import room
 from ratchet.candidate.problem import encode, lock_path
-from ratchet.child import Limits
+from ratchet.child import PACKAGE_ROOT, Limits
 from ratchet.judge.request import Request
 from ratchet.judge.workers import Workers
+from ratchet.selftest import corpus as corpora
+from ratchet.selftest.corpus import NO_BASE
+from ratchet.selftest.defences import caught_by
 from ratchet.values import Conditions
 from ratchet.values.status import Status
+from ratchet.values.trial import NO_GAIN
 from tests.judge.programs import examined
 from tests.kernels import CANDIDATES
 from tests.walls import lacking
@@ -30,7 +33,8 @@ QUICK = (
     *("layernorm_gain", "named_send", "quantized_matmul", "row_softmax", "rows_attention", "split_decode"),
 )
 """One of each way through the judge; the others are slow tests."""
-CHEATS = sorted((CANDIDATES / "cheats").glob("*.py"))
+CHEATS = [one for one in corpora.read(PACKAGE_ROOT).cheats if one.on == corpora.MODEL and NO_GAIN not in one.expected]
+"""Those that a verdict refuses. `./ratchet.sh selftest` has the others: measured ones, those that gain nothing."""
 BASE = (CANDIDATES / "honest" / "rows_attention.py").read_text()
 CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
 
@@ -51,21 +55,31 @@ def files(root):
 
 
 NEED_THE_JAIL = {"IMPORT_FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
+CHANGE_THE_PROCESS = ("sys.modules", "jax.config")
+
+
+def honest_source(name):
+    return (CANDIDATES / "honest" / f"{name}.py").read_text()
 
 
 @pytest.fixture(scope="module")
-def frozen_root(tmp_path_factory):
-    """A folder with the honest kernel's problem frozen in it."""
-    root = tmp_path_factory.mktemp("frozen")
-    lock_path(root / "kernel.py").write_bytes(encode(examined(BASE)[1]))
-    return root
+def frozen(tmp_path_factory):
+    """Folders with an honest kernel's problem frozen in each."""
+
+    @functools.cache
+    def folder(name):
+        root = tmp_path_factory.mktemp(f"frozen-{name}")
+        lock_path(root / "kernel.py").write_bytes(encode(examined(honest_source(name))[1]))
+        return root
+
+    return folder
 
 
 @pytest.fixture
 def without_jail(monkeypatch):
     """Traces in this process what does no harm at import: a child's start is most of what a small verdict costs."""
 
-    def step(source, name, *, child, freeze, platform="tpu", chip=None, again=False):
+    def step(source, name, *, child, freeze, **_):
         artefact, problem = examined(source.decode(), name)
         return (artefact, problem if freeze else None), "traced without a jail"
 
@@ -95,36 +109,36 @@ def test_honest_kernels_pass(path, tmp_path, workers):
 
 
 @pytest.mark.usefixtures("without_jail")
-def test_the_same_kernel_has_the_same_score(frozen_root, workers):
-    verdicts = [judged(frozen_root, BASE + tail, workers) for tail in ("", "\n\n# a comment\n")]
+def test_the_same_kernel_has_the_same_score(frozen, workers):
+    verdicts = [judged(frozen("rows_attention"), BASE + tail, workers) for tail in ("", "\n\n# a comment\n")]
     assert [verdict.status for verdict in verdicts] == [Status.PASS] * 2, verdicts[0].reason
     assert verdicts[0].score == verdicts[1].score, "a model has no noise"
     assert verdicts[0].source_sha256 != verdicts[1].source_sha256
 
 
-@pytest.mark.parametrize("path", CHEATS, ids=lambda path: path.stem)
-def test_cheats_are_rejected(path, tmp_path, frozen_root, workers, monkeypatch, request):
-    cheat = path.read_text()
-    if (wall := re.search(r"^# wall: (.+)$", cheat, re.MULTILINE)) and lacking(wall[1]):
-        pytest.skip(lacking(wall[1]))
-    wanted = re.search(r"^# rejected as: (.+)$", cheat, re.MULTILINE)[1].split(", ")
-    own = "# problem: its own" in cheat
-    if not NEED_THE_JAIL & set(wanted) and "jax.config" not in cheat and "# jail: needed" not in cheat:
+@pytest.mark.parametrize(
+    "cheat",
+    [pytest.param(one, id=one.name, marks=pytest.mark.slow if "tests" in one.left_out_of else ()) for one in CHEATS],
+)
+def test_cheats_are_rejected(cheat, tmp_path, frozen, workers, request):
+    if cheat.wall and lacking(cheat.wall):
+        pytest.skip(lacking(cheat.wall))
+    if not NEED_THE_JAIL & set(cheat.expected) and not any(words in cheat.text for words in CHANGE_THE_PROCESS):
         request.getfixturevalue("without_jail")
-    if "TIMEOUT" in wanted:
-        monkeypatch.setitem(room.examine.__kwdefaults__, "limits", Limits(seconds=10, memory_bytes=8 << 30))
-    root = tmp_path if own else frozen_root
+    root = tmp_path if cheat.own_problem else frozen(cheat.base)
     before = files(root)
-    verdict = judged(root, BASE + "\n\n" + cheat, workers)
-    assert verdict.status.name in wanted, verdict.reason
+    source = cheat.text if cheat.base == NO_BASE else honest_source(cheat.base) + "\n\n" + cheat.text
+    limits = {"limits": Limits(seconds=10, memory_bytes=8 << 30)} if "TIMEOUT" in cheat.expected else {}
+    verdict = judged(root, source, workers, **limits)
+    assert verdict.status.name in cheat.expected, verdict.reason
     assert verdict.score is None
-    if said := re.search(r"^# said: (.+)$", cheat, re.MULTILINE):
-        assert said[1] in verdict.reason
+    assert caught_by(verdict.steps) in cheat.caught_by, verdict.reason
+    assert cheat.said in verdict.reason
     assert "\n" not in verdict.reason
-    assert not (own and lock_path(root / "kernel.py").exists()), "a problem of a kernel that failed was kept"
-    if not own:
+    assert not (cheat.own_problem and lock_path(root / "kernel.py").exists()), "a problem of a kernel that failed"
+    if not cheat.own_problem:
         assert files(root) == before
-    if "# python: right" in cheat:
+    if "python: right" in cheat.marks:
         failed = [step.name for step in verdict.steps if step.status is not Status.PASS]
         assert failed == ["correctness"], "judged by its program alone"
 
@@ -144,22 +158,10 @@ for path in sys.argv[2:]:
 
 def test_what_fools_a_caller_of_its_python_does_give_the_right_answer_there():
     """The cheats that only their program gives away: called as Python, they pass for honest."""
-    paths = [str(path) for path in CHEATS if "# python: right" in path.read_text()]
+    paths = [str(CANDIDATES / "cheats" / f"{one.name}.py") for one in CHEATS if "python: right" in one.marks]
     assert len(paths) == 3
     command = [sys.executable, "-c", CALL_IT, str(CANDIDATES / "honest" / "rows_attention.py"), *paths]
     said = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "JAX_PLATFORMS": "cpu"}
     )
     assert said.stdout.splitlines() == [f"{path} True" for path in paths]
-
-
-def test_every_cheat_says_what_it_is():
-    numbers = set()
-    for path in CHEATS:
-        found = re.match(r'"""Cheat (\d+): .+\."""\n# rejected as: [A-Z_, 0-9]+\n', path.read_text())
-        assert found or path.stem == "out_of_bounds", path
-        if found:
-            assert path.stem.startswith(f"c{int(found[1]):02}_")
-            numbers.add(int(found[1]))
-    # The others need a device that is timed (2, 3, 8, 25), have no file to be (5, 16, 26), or are no file's.
-    assert numbers >= {1, 4, 6, 7, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24, 27, 28, 29, 30}

@@ -4,7 +4,6 @@ import pytest
 
 from prepare import judge
 from ratchet.candidate import room
-from ratchet.chips import V5E
 from ratchet.judge.bench import opened
 from ratchet.judge.measured import Measured, Timing
 from ratchet.judge.request import Request
@@ -40,7 +39,7 @@ def request(root, evaluator, **options):
 
 @pytest.fixture
 def without_jail(monkeypatch):
-    def step(source, name, *, child, freeze, platform="tpu", chip=V5E, again=False):
+    def step(source, name, *, child, freeze, **_):
         artefact, problem = examined(source.decode(), name)
         return (artefact, problem if freeze else None), "traced without a jail"
 

@@ -1,5 +1,7 @@
 """Cheat 1: the output is cached by content, and the second call gets the first one's."""
 # rejected as: LOWERING_FAILED, NON_DETERMINISTIC
+# kind: state in Python
+# caught by: one program, two traces
 
 _honest, _cache = kernel_fn, {}
 

@@ -1,5 +1,7 @@
 """Cheat 4: right whenever it is called or traced for anything but a TPU, and for a TPU it leaves out the far keys."""
 # rejected as: WRONG_VALUES, INSENSITIVE
+# kind: right unless lowered
+# caught by: probes, allowance
 # python: right
 
 _honest = kernel_fn

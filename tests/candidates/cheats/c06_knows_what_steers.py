@@ -1,5 +1,7 @@
 """Cheat 6: does nothing for the lengths by which latency is modelled, which everyone can know."""
 # rejected as: WRONG_VALUES
+# kind: knows the public steering values
+# caught by: mixed inputs, allowance
 # problem: its own
 
 from jax.experimental.pallas import tpu as pltpu

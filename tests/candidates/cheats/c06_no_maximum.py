@@ -1,5 +1,7 @@
 """Cheat 6: right for standard normal inputs; without its maximum the softmax overflows for others."""
 # rejected as: NOT_FINITE, WRONG_VALUES
+# kind: overflow of the softmax
+# caught by: finite, mixed inputs, allowance
 
 
 def _weights(scores):

@@ -1,5 +1,7 @@
 """Cheat 6: looks at an input value and leaves out the work unless the inputs are of the usual size."""
 # rejected as: WRONG_VALUES, INSENSITIVE
+# kind: special value
+# caught by: probes, allowance
 
 
 def _block(q_ref, k_ref, v_ref, o_ref):

@@ -1,5 +1,7 @@
 """Cheat 9: a copy to a place that vector code computes sets the length of its loop in scalar memory."""
 # rejected as: SCHEDULE_UNKNOWN
+# kind: computed control flow
+# caught by: known control flow
 
 from jax.experimental.pallas import tpu as pltpu
 

@@ -1,5 +1,7 @@
 """Cheat 9: the length of its loop lies where a constant was copied to, and vector code wrote over it since."""
 # rejected as: SCHEDULE_UNKNOWN
+# kind: overwritten constant
+# caught by: known control flow
 
 import numpy as np
 from jax.experimental.pallas import tpu as pltpu

@@ -1,5 +1,7 @@
 """Cheat 10: forges the record that the judge reads, answers in the worker's place on every open channel, and leaves."""
 # rejected as: IMPORT_FAILED, PROBLEM_CHANGED, CONTRACT
+# kind: forged record
+# caught by: complete record, frozen problem, typed symbols
 
 import dataclasses
 

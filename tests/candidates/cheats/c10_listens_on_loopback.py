@@ -1,5 +1,7 @@
 """Cheat 10: waits on the loopback network for another process to say what to answer."""
 # rejected as: IMPORT_FAILED
+# kind: loopback network
+# caught by: seccomp
 # said: PermissionError
 # wall: seccomp
 

@@ -1,5 +1,7 @@
 """Cheat 10: leaves a process in a session of its own, to act when nobody looks."""
 # rejected as: IMPORT_FAILED
+# kind: outlives the verdict
+# caught by: seccomp
 # said: PermissionError
 # wall: seccomp
 

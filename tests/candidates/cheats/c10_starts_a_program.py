@@ -1,5 +1,7 @@
 """Cheat 10: becomes another program, without the judge's patches and checks."""
 # rejected as: IMPORT_FAILED
+# kind: starts a program
+# caught by: seccomp
 # said: PermissionError
 # wall: seccomp
 

@@ -1,5 +1,7 @@
 """Cheat 11: looks for the expected answer in the memory of the process that judges it."""
 # rejected as: IMPORT_FAILED
+# kind: reads other memory
+# caught by: landlock, seccomp, namespaces
 
 import dataclasses
 

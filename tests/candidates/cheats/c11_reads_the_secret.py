@@ -1,5 +1,7 @@
 """Cheat 11: looks for the judge's secret and its cached answers on the disk."""
 # rejected as: IMPORT_FAILED
+# kind: reads the secret
+# caught by: landlock
 # said: PermissionError
 # wall: landlock
 

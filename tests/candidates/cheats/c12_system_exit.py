@@ -1,4 +1,6 @@
 """Cheat 12: leaves with success before anything is checked."""
 # rejected as: IMPORT_FAILED
+# kind: raises anything
+# caught by: contained exceptions
 
 raise SystemExit(0)

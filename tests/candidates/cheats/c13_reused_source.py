@@ -1,5 +1,7 @@
 """Cheat 13: each block is written where a copy still reads the last one from; it waits for all copies at its end."""
 # rejected as: MEMORY_HAZARD
+# kind: copies in flight
+# caught by: late copies
 
 from jax.experimental.pallas import tpu as pltpu
 

@@ -1,5 +1,7 @@
 """Cheat 13: adds to scratch memory that nothing has set to zero."""
 # rejected as: MEMORY_HAZARD, NOT_FINITE
+# kind: memory never written
+# caught by: unwritten memory, finite
 
 from jax.experimental.pallas import tpu as pltpu
 

@@ -1,5 +1,7 @@
 """Cheat 14: writes the output into an input as well."""
 # rejected as: INPUTS_CHANGED
+# kind: writes its inputs
+# caught by: inputs kept
 
 from jax.experimental.pallas import tpu as pltpu
 

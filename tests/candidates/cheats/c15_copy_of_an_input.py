@@ -1,5 +1,7 @@
 """Cheat 15: a problem of the author's own that a copy of an input solves: each row attends to itself alone."""
 # rejected as: WEAK_PROBLEM
+# kind: weak problem
+# caught by: weak problems
 # problem: its own
 
 

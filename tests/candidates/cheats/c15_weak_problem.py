@@ -1,5 +1,7 @@
 """Cheat 15: a problem of the author's own that a constant solves: all values are ones."""
 # rejected as: WEAK_PROBLEM
+# kind: weak problem
+# caught by: weak problems
 # problem: its own
 
 _random = generate_inputs

@@ -1,5 +1,7 @@
 """Cheat 15: zeros, in the hope of a loose absolute tolerance."""
 # rejected as: WRONG_VALUES, INSENSITIVE
+# kind: constant output
+# caught by: allowance, probes
 
 
 def _block(q_ref, k_ref, v_ref, o_ref):

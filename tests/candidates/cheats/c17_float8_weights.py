@@ -1,5 +1,7 @@
 """Cheat 17: the weights in eight bits."""
 # rejected as: WRONG_VALUES
+# kind: lower precision
+# caught by: allowance, rows, common factor
 
 _exact = _weights
 

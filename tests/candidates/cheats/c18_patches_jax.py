@@ -1,7 +1,8 @@
 """Cheat 18: patches JAX at import, so that comparisons agree and kernels called from Python give the right answer."""
 # rejected as: WRONG_VALUES, INSENSITIVE
+# kind: patches its process
+# caught by: allowance, probes
 # python: right
-# jail: needed
 
 import dataclasses
 

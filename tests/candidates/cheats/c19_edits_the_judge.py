@@ -1,5 +1,7 @@
 """Cheat 19: writes another tolerance into the judge's own files."""
 # rejected as: IMPORT_FAILED
+# kind: writes outside of its folder
+# caught by: landlock
 # said: PermissionError
 # wall: landlock
 

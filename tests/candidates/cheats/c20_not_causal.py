@@ -1,5 +1,7 @@
 """Cheat 20: leaves out the mask, as the published skip rule did."""
 # rejected as: WRONG_VALUES
+# kind: skips keys
+# caught by: allowance
 
 
 def _attend(q, k, v, first_row):

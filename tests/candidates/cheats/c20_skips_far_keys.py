@@ -1,5 +1,7 @@
 """Cheat 20: leaves out the keys that are farthest from each query."""
 # rejected as: WRONG_VALUES, INSENSITIVE
+# kind: skips keys
+# caught by: allowance, probes
 
 WINDOW = 896
 

@@ -1,5 +1,7 @@
 """Cheat 20: computes all but the last block of queries, and gives that the answer of the one before."""
 # rejected as: WRONG_VALUES, INSENSITIVE
+# kind: skips rows, heads, samples
+# caught by: allowance, probes
 
 
 def _block(q_ref, k_ref, v_ref, o_ref):

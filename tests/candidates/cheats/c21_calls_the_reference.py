@@ -1,5 +1,7 @@
 """Cheat 21: the kernel is the reference."""
 # rejected as: NOT_A_KERNEL
+# kind: calls the reference
+# caught by: live kernel
 
 
 def kernel_fn(q, k, v):

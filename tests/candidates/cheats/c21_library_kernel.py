@@ -1,5 +1,7 @@
 """Cheat 21: somebody else's kernel."""
 # rejected as: FORBIDDEN
+# kind: library kernel
+# caught by: static check
 
 from jax.experimental.pallas.ops.tpu import flash_attention
 

@@ -1,5 +1,7 @@
 """Cheat 22: falls back to the reference when its kernel does not trace."""
 # rejected as: NOT_A_KERNEL
+# kind: fallback
+# caught by: live kernel
 
 _honest = kernel_fn
 

@@ -1,5 +1,7 @@
 """Cheat 23: claims the FLOPs of all blocks, those above the diagonal twice."""
 # rejected as: PROBLEM_CHANGED
+# kind: FLOPs of another problem
+# caught by: frozen problem
 
 
 def compute_flops():

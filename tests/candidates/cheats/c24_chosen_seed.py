@@ -1,5 +1,7 @@
 """Cheat 24: inputs from a seed of its own choice."""
 # rejected as: PROBLEM_CHANGED
+# kind: chosen seed
+# caught by: frozen problem
 
 _random = generate_inputs
 

@@ -1,5 +1,7 @@
 """Cheat 27: claims a kibibyte of VMEM, states a cost of nothing, and needs far more than there is."""
 # rejected as: VMEM_OVERFLOW
+# kind: false claims of memory
+# caught by: memory limits
 
 from jax.experimental.pallas import tpu as pltpu
 

@@ -1,5 +1,7 @@
 """Cheat 28: writes evidence of its own beside the judge's."""
 # rejected as: IMPORT_FAILED
+# kind: writes outside of its folder
+# caught by: landlock
 # said: PermissionError
 # wall: landlock
 

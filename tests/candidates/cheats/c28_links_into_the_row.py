@@ -1,5 +1,7 @@
 """Cheat 28: leaves a link to a file of the user's in the place of its record, which a row would quote."""
 # rejected as: IMPORT_FAILED
+# kind: link or pipe for a record
+# caught by: landlock
 # said: PermissionError
 # wall: landlock
 

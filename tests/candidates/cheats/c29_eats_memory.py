@@ -1,5 +1,7 @@
 """Cheat 29: takes all memory."""
 # rejected as: OUT_OF_MEMORY
+# kind: eats memory
+# caught by: limits
 
 import numpy as np
 

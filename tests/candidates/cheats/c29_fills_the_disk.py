@@ -1,5 +1,7 @@
 """Cheat 29: makes a file as large as it can, in the one folder that it may write to."""
 # rejected as: IMPORT_FAILED
+# kind: fills the disk
+# caught by: file size
 
 import dataclasses
 

@@ -1,5 +1,7 @@
 """Cheat 29: leaves a pipe in the place of its record, on which the judge would wait for ever."""
 # rejected as: IMPORT_FAILED
+# kind: link or pipe for a record
+# caught by: landlock
 # said: PermissionError
 # wall: landlock
 

@@ -1,5 +1,7 @@
 """Cheat 29: leaves more files than anybody can clean up."""
 # rejected as: IMPORT_FAILED
+# kind: litters
+# caught by: namespaces
 # said: No space left
 # wall: namespaces
 

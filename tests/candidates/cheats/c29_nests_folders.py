@@ -1,5 +1,7 @@
 """Cheat 29: leaves folders in folders, deeper than any clean-up can follow."""
 # rejected as: IMPORT_FAILED
+# kind: nests folders
+# caught by: namespaces
 # said: No space left
 # wall: namespaces
 

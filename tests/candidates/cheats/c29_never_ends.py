@@ -1,5 +1,7 @@
 """Cheat 29: never ends, and neither does its child."""
 # rejected as: TIMEOUT
+# kind: never ends
+# caught by: limits
 
 import dataclasses
 

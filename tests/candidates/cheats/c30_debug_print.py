@@ -1,5 +1,7 @@
 """Cheat 30: prints from the running program."""
 # rejected as: HOST_CALLBACK
+# kind: host callback
+# caught by: one program, no host
 
 _honest = kernel_fn
 

@@ -1,5 +1,7 @@
 """Not on the list: an index map beyond the array, where a TPU reads whatever lies there."""
 # rejected as: OUT_OF_BOUNDS
+# kind: out of bounds
+# caught by: bounds
 
 
 def kernel_fn(q, k, v):

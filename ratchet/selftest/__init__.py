@@ -1,0 +1,1 @@
+"""The judge, tried on kernels and attacks whose answer is known: `./ratchet.sh selftest`."""

@@ -1,0 +1,202 @@
+"""The corpus of the self-test, read from ``tests/candidates``: data, none of which runs in the judge's process.
+
+A kernel cheat is a Python file with headers in comments, put behind an honest kernel, whose names it replaces:
+
+    \"""Cheat 13: leaves half of the output unwritten.\"""
+    # rejected as: MEMORY_HAZARD, NOT_FINITE
+    # kind: stale output
+    # caught by: unwritten memory
+
+``base:`` names another honest kernel than ``rows_attention``; ``base: none`` stands for a whole file. ``problem: its
+own`` freezes the file's problem. ``on: cpu`` measures. ``wall:`` names a wall of the jail without which the cheat is
+skipped, ``said:`` what the reason has to contain. ``left out of: tests, quick`` keeps it from the test suite, and from
+``--quick``.
+
+An attack on the tree is a TOML file: what is planted in a copy of the tree, and what is then run there.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ratchet.values.status import Refusal, Status
+from ratchet.values.trial import NO_EFFECT, NO_GAIN
+
+FOLDER = "tests/candidates"
+BASE = "rows_attention"
+NO_BASE = "none"
+MODEL = "v5e-model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Honest:
+    """A kernel that has to pass."""
+
+    name: str
+    source: str
+    on: str
+    """The evaluator: ``v5e-model`` or ``cpu``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cheat:
+    """A kernel that must not pass."""
+
+    name: str
+    number: int | None
+    """Of the class that it belongs to; None where it is in no list."""
+    what: str
+    kind: str
+    expected: tuple[str, ...]
+    caught_by: tuple[str, ...]
+    base: str
+    own_problem: bool
+    on: str
+    wall: str
+    said: str
+    left_out_of: tuple[str, ...]
+    marks: frozenset[str]
+    """All headers as they are: some are for the test suite alone."""
+    text: str
+    """The file, headers included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planted:
+    """An attack on the tree that the judge is run from, or on what runs it."""
+
+    name: str
+    number: int
+    what: str
+    kind: str
+    expected: tuple[str, ...]
+    caught_by: tuple[str, ...]
+    said: str
+    """What the last command has to print."""
+    left_out_of: tuple[str, ...]
+    runs: tuple[tuple[str, ...], ...]
+    """Arguments of ``./ratchet.sh``; the last one's exit code counts."""
+    history: bool = False
+    """Whether the tree has a first experiment behind it: a row, a lock, references."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """New contents by path in the tree. ``{tree}`` is its folder, ``{extension}`` the suffix of extension modules."""
+    appended: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """By path: what is replaced once, and by what."""
+    bytecode: Mapping[str, str] = field(default_factory=dict)
+    """By path of a source file: Python whose bytecode is put where Python takes it for that of the source."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    pipes: tuple[str, ...] = ()
+    zeroed: str = ""
+    """Glob of arrays, ``.npz``, which are all set to zero."""
+    git: tuple[tuple[str, ...], ...] = ()
+    """Arguments of git, run in the tree."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """All of it."""
+
+    honest: Mapping[str, Honest]
+    cheats: tuple[Cheat, ...]
+    planted: tuple[Planted, ...]
+
+
+def read(root: Path) -> Corpus:
+    """The corpus beside a tree.
+
+    Raises:
+      Refusal: ``NOT_FOUND`` where there is none, ``INFRASTRUCTURE`` for an entry that does not say what it is.
+    """
+    folder = root / FOLDER
+    if not (folder / "honest").is_dir() or not (folder / "cheats").is_dir():
+        raise Refusal(
+            Status.NOT_FOUND, f"the self-test needs the corpus in {FOLDER}, which is not beside {root.name}: clone it"
+        )
+    honest = [_honest(path, MODEL) for path in sorted((folder / "honest").glob("*.py"))]
+    honest += [_honest(path, "cpu") for path in sorted((folder / "measured").glob("*.py"))]
+    return Corpus(
+        honest={one.name: one for one in honest},
+        cheats=tuple(cheat(path) for path in sorted((folder / "cheats").glob("*.py"))),
+        planted=tuple(_planted(path) for path in sorted((folder / "cheats").glob("*.toml"))),
+    )
+
+
+def _honest(path: Path, on: str) -> Honest:
+    return Honest(name=path.stem, source=path.read_text(), on=on)
+
+
+def cheat(path: Path) -> Cheat:
+    """One kernel cheat.
+
+    Raises:
+      Refusal: ``INFRASTRUCTURE`` where it does not say what it is.
+    """
+    text = path.read_text()
+    head, *lines = text.splitlines()
+    headers: dict[str, str] = {}
+    marks = set()
+    for line in lines:
+        if not line.startswith("# "):
+            break
+        key, _, value = line.removeprefix("# ").partition(": ")
+        headers[key] = value
+        marks.add(line.removeprefix("# "))
+    what = head.strip('"')
+    label, _, about = what.partition(": ")
+    expected = _listed(headers.get("rejected as", ""))
+    unknown = [name for name in expected if name != NO_GAIN and name not in Status.__members__]
+    if not expected or unknown:
+        raise Refusal(Status.INFRASTRUCTURE, f"{path.name} does not say as what it is rejected, in a status's name")
+    return Cheat(
+        name=path.stem,
+        number=int(label.removeprefix("Cheat ")) if label.startswith("Cheat ") else None,
+        what=about.rstrip("."),
+        kind=headers.get("kind", ""),
+        expected=expected,
+        caught_by=_listed(headers.get("caught by", "")),
+        base=headers.get("base", BASE),
+        own_problem=headers.get("problem") == "its own" or headers.get("base") == NO_BASE,
+        on=headers.get("on", MODEL),
+        wall=headers.get("wall", ""),
+        said=headers.get("said", ""),
+        left_out_of=_listed(headers.get("left out of", "")),
+        marks=frozenset(marks),
+        text=text,
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _planted(path: Path) -> Planted:
+    try:
+        document = tomllib.loads(path.read_text())
+        expected = tuple(document.pop("expected"))
+        if any(name != NO_EFFECT and name not in Status.__members__ for name in expected):
+            raise ValueError(f"{expected} is no status")
+        return Planted(
+            name=path.stem,
+            expected=expected,
+            number=document.pop("cheat"),
+            caught_by=tuple(document.pop("caught_by")),
+            said=document.pop("said", ""),
+            left_out_of=tuple(document.pop("left_out_of", [])),
+            runs=_commands(document.pop("runs")),
+            git=_commands(document.pop("git", [])),
+            pipes=tuple(document.pop("pipes", [])),
+            replaced={name: (old, new) for name, (old, new) in document.pop("replaced", {}).items()},
+            **document,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refusal(Status.INFRASTRUCTURE, f"{path.name} is no attack on the tree: {error}") from None
+
+
+def _commands(entries: Any) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(str(word) for word in entry) for entry in entries)

@@ -1,0 +1,167 @@
+"""Runs the corpus: what is chosen of it, by as many threads as there are cores, each with children of its own."""
+
+from __future__ import annotations
+
+import os
+import queue
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from ratchet.candidate import room
+from ratchet.chips import V5E
+from ratchet.folder import remove
+from ratchet.judge.workers import Workers
+from ratchet.selftest import trees
+from ratchet.selftest.corpus import MODEL, Cheat, Corpus, Honest, Planted
+from ratchet.selftest.kernels import Bases, Judge, judge_cheat, judge_honest
+from ratchet.values.status import Refusal, Status
+from ratchet.values.trial import Trial
+
+MOST_THREADS = 4
+QUICK_HONEST = (
+    *("adam", "all_gather", "block_mask", "conv1d", "embedding_gather", "input_fusion", "int8_matmul"),
+    *("layernorm_gain", "quantized_matmul", "row_softmax", "rows_attention", "split_decode"),
+)
+"""One of each way through the judge."""
+
+
+Entry = Honest | Cheat | Planted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What of a corpus is run, in this order."""
+
+    entries: tuple[Entry, ...]
+    left_out: int
+    """Entries of the corpus that are not."""
+
+
+def choose(corpus: Corpus, *, quick: bool, pattern: str) -> Chosen:
+    """The entries whose name or kind ``pattern`` is a part of, or matches with ``*``; with ``quick`` one of each kind.
+
+    Raises:
+      Refusal: ``NOT_FOUND`` where there is none.
+    """
+    attacks: list[Cheat | Planted] = [*corpus.cheats, *corpus.planted]
+    everything = len(corpus.honest) + len(attacks)
+    honest = [one for one in corpus.honest.values() if _matches(pattern, one.name)]
+    attacks = [one for one in attacks if _matches(pattern, one.name, one.kind)]
+    if quick:
+        honest = [one for one in honest if one.name in QUICK_HONEST]
+        first: dict[str, Cheat | Planted] = {}
+        for one in attacks:
+            if "quick" not in one.left_out_of:
+                first.setdefault(one.kind, one)
+        attacks = list(first.values())
+    entries: tuple[Entry, ...] = (*honest, *attacks)
+    if not entries:
+        raise Refusal(Status.NOT_FOUND, f"no entry of the corpus matches {pattern:.60}")
+    return Chosen(entries=entries, left_out=everything - len(entries))
+
+
+def _matches(pattern: str, *names: str) -> bool:
+    return not pattern or any(fnmatch(name, pattern) or pattern in name for name in names)
+
+
+def run(
+    corpus: Corpus,
+    chosen: Chosen,
+    *,
+    root: Path,
+    judge: Judge,
+    done: Callable[[Trial], None] = lambda trial: None,
+) -> tuple[Trial, ...]:
+    """Judge what was chosen; ``done`` is called after each, by whichever thread. Nothing below ``root`` changes.
+
+    Raises:
+      Refusal: ``NO_SPACE`` or what else the judge cannot start without.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ratchet-selftest-"))
+    try:
+        return _Run(corpus, root=root, judge=judge, folder=folder, done=done).all_of(chosen.entries)
+    finally:
+        remove(folder)
+
+
+class _Run:
+    def __init__(
+        self, corpus: Corpus, *, root: Path, judge: Judge, folder: Path, done: Callable[[Trial], None]
+    ) -> None:
+        self._root, self._judge, self._folder, self._done = root, judge, folder, done
+        self._bases = Bases(corpus.honest, folder, judge)
+        self._kernel = corpus.honest["rows_attention"].source
+        self._cloning = threading.Lock()
+        self._missing = _missing(folder)
+
+    def all_of(self, entries: Sequence[Entry]) -> tuple[Trial, ...]:
+        threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), len(entries))
+        idle: queue.SimpleQueue[Workers] = queue.SimpleQueue()
+        compiles = any(getattr(one, "on", MODEL) == MODEL for one in entries)
+        kept = [Workers(V5E, keep=True, compiles=compiles) for _ in range(threads)]
+        for workers in kept:
+            idle.put(workers)
+        stopped = threading.Event()
+
+        def one_of(number: int, entry: Entry) -> Trial | None:
+            if stopped.is_set():
+                return None
+            workers = idle.get()
+            try:
+                trial = self._trial(entry, self._folder / f"{number:04d}", workers)
+            finally:
+                idle.put(workers)
+            self._done(trial)
+            return trial
+
+        try:
+            with ThreadPoolExecutor(threads) as pool:
+                futures: list[Future[Trial | None]] = [pool.submit(one_of, *pair) for pair in enumerate(entries)]
+                try:
+                    return tuple(trial for future in futures if (trial := future.result()) is not None)
+                except BaseException:
+                    stopped.set()
+                    raise
+        finally:
+            for workers in kept:
+                workers.close()
+
+    def _trial(self, entry: Entry, folder: Path, workers: Workers) -> Trial:
+        if isinstance(entry, Honest):
+            return judge_honest(entry, self._bases, workers)
+        if isinstance(entry, Planted):
+            try:
+                return trees.play(entry, self._tree(history=entry.history), folder)
+            finally:
+                remove(folder)
+        if entry.wall in self._missing:
+            return Trial(
+                name=entry.name,
+                group="cheat",
+                kind=entry.kind,
+                expected=entry.expected,
+                wanted=entry.caught_by,
+                reason=f"this system offers no {entry.wall} to this user",
+            )
+        return judge_cheat(entry, self._bases, workers, self._judge, folder)
+
+    def _tree(self, *, history: bool) -> Path:
+        """The tree that an attack gets a copy of; made once."""
+        with self._cloning:
+            clean, lived = self._folder / "clean", self._folder / "lived"
+            if not clean.exists():
+                trees.new_tree(self._root, clean, self._kernel)
+            if history and not lived.exists():
+                trees.with_history(clean, lived)
+        return lived if history else clean
+
+
+def _missing(folder: Path) -> tuple[str, ...]:
+    """The walls of the jail that this machine has no means for."""
+    with room.start(folder / "walls") as child:
+        return child.missing

@@ -1,0 +1,181 @@
+"""Attacks on the tree, each played in a copy of its own: what is planted, and what `./ratchet.sh` then does."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import os
+import py_compile
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ratchet.selftest.corpus import Planted
+from ratchet.values.status import Refusal, Status
+from ratchet.values.trial import NO_EFFECT, Trial
+
+KEPT = ("prepare.py", "ratchet", "ratchet.sh", "environment.sh", "pyproject.toml", "requirements.lock")
+MARK = "PLANTED CODE RAN"
+"""What planted code prints."""
+SECONDS = 240
+HANGS = "HANGS"
+_IDENTITY = ("-c", "user.name=Self Test", "-c", "user.email=selftest@example.invalid")
+
+
+def new_tree(root: Path, target: Path, kernel: str) -> None:
+    """A repository with one commit: the judge's files of ``root`` and a kernel. Its environment is a link to this one.
+
+    Raises:
+      OSError, subprocess.CalledProcessError: it cannot be made.
+    """
+    target.mkdir(parents=True)
+    for name in KEPT:
+        if (root / name).is_dir():
+            shutil.copytree(root / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(root / name, target / name)
+    (target / ".gitignore").write_text("/.venv\n/.ratchet\n")
+    (target / ".venv").symlink_to(sys.prefix)
+    (target / "kernel.py").write_text(kernel)
+    for arguments in (("init", "-q", "-b", "main"), ("add", "."), (*_IDENTITY, "commit", "-q", "-m", "first")):
+        _git(target, *arguments)
+    for name, value in (("user.name", "Self Test"), ("user.email", "selftest@example.invalid")):
+        _git(target, "config", name, value)
+
+
+def _git(tree: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=tree, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+
+
+def with_history(clean: Path, target: Path) -> None:
+    """A copy of the ``clean`` tree after its first experiment.
+
+    Raises:
+      Refusal: ``INFRASTRUCTURE`` where that does not pass.
+    """
+    shutil.copytree(clean, target, symlinks=True)
+    got, said = _run(target, ("baseline",), {})
+    if got != Status.PASS.name:
+        raise Refusal(Status.INFRASTRUCTURE, f"the first experiment of an untouched tree: {got}, {_last(said):.200}")
+
+
+def play(attack: Planted, clean: Path, folder: Path) -> Trial:
+    """Plant an attack in a copy of the ``clean`` tree and run what it names there. ``folder`` is new and its own."""
+    start = time.monotonic()
+    tree = folder / "tree"
+    shutil.copytree(clean, tree, symlinks=True)
+    said, got = "", ""
+    plant(attack, tree)
+    places = {"tree": str(tree)}
+    environment = {name: _filled(value, places) for name, value in attack.environment.items()}
+    output = ""
+    for command in attack.runs:
+        got, said = _run(tree, command, environment)
+        output += said
+    if MARK in output:
+        got = MARK
+    elif got == Status.PASS.name and NO_EFFECT in attack.expected:
+        got = NO_EFFECT
+    return _trial(attack, got if attack.said in output else f"{got}, silently", _last(said), start)
+
+
+def _trial(attack: Planted, got: str, reason: str, start: float) -> Trial:
+    return Trial(
+        name=attack.name,
+        group="planted",
+        kind=attack.kind,
+        expected=attack.expected,
+        got=got,
+        defence=attack.caught_by[0] if got in attack.expected else "",
+        wanted=attack.caught_by,
+        reason=reason,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _last(said: str) -> str:
+    return next((line for line in reversed(said.splitlines()) if line.strip() and "RESULT:" not in line), "")
+
+
+def _filled(text: str, places: Mapping[str, str]) -> str:
+    for name, value in places.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def plant(attack: Planted, tree: Path) -> None:
+    """Change a tree as an attack says."""
+    places = {"tree": str(tree), "extension": importlib.machinery.EXTENSION_SUFFIXES[0]}
+    for name, text in attack.files.items():
+        path = tree / _filled(name, places)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_filled(text, places))
+        path.chmod(0o755)
+    for name, text in attack.appended.items():
+        with (tree / name).open("a") as file:
+            file.write(text)
+    for name, (old, new) in attack.replaced.items():
+        before = (tree / name).read_text()
+        if old not in before:
+            raise ValueError(f"{attack.name}: there is no {old!r} in {name}")
+        (tree / name).write_text(before.replace(old, new, 1))
+    for name, text in attack.bytecode.items():
+        _plant_bytecode(tree / name, text)
+    for name, target in attack.links.items():
+        (tree / name).unlink(missing_ok=True)
+        (tree / name).symlink_to(_filled(target, places))
+    for name in attack.pipes:
+        (tree / name).unlink(missing_ok=True)
+        os.mkfifo(tree / name)
+    if attack.zeroed:
+        _zero(tree, attack.zeroed)
+    for arguments in attack.git:
+        _git(tree, *(_filled(word, places) for word in arguments))
+
+
+def _zero(tree: Path, pattern: str) -> None:
+    import numpy as np
+
+    for path in tree.glob(pattern):
+        with np.load(path) as stored:
+            arrays = [np.zeros_like(stored[name]) for name in stored.files]
+        np.savez(path, *arrays)
+
+
+def _plant_bytecode(source: Path, text: str) -> None:
+    """Bytecode that Python takes for that of the unchanged source: of a file of the same size and time."""
+    honest, state = source.read_bytes(), source.stat()
+    source.write_text(text.ljust(len(honest) - 1, "#") + "\n")
+    os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
+    py_compile.compile(str(source), doraise=True)
+    py_compile.compile(str(source), cfile=str(source.with_suffix(".pyc")), doraise=True)
+    source.write_bytes(honest)
+    os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def _run(tree: Path, command: tuple[str, ...], environment: Mapping[str, str]) -> tuple[str, str]:
+    """How ``./ratchet.sh`` ends, as the name of a status, and all that it printed."""
+    process = subprocess.Popen(
+        [str(tree / "ratchet.sh"), *command],
+        cwd=tree.parent,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+        return HANGS, said
+    code = process.returncode
+    return next((status.name for status in Status if status.exit_code == code), f"exit code {code}"), said

@@ -1,0 +1,28 @@
+"""Cheat 1: takes the first block's weights from scratch memory for all later ones."""
+# rejected as: WRONG_VALUES, INSENSITIVE, MEMORY_HAZARD
+# kind: result kept in scratch
+# caught by: allowance, probes, unwritten memory
+# left out of: tests
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def _kept(q_ref, k_ref, v_ref, o_ref, kept_ref):
+    @pl.when(pl.program_id(0) < 2)
+    def _():
+        kept_ref[...] = _attend(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ)
+
+    o_ref[...] = kept_ref[...]
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    return pl.pallas_call(
+        _kept,
+        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
+        grid=(SEQ // BQ,),
+        in_specs=[rows, whole, whole],
+        out_specs=rows,
+        scratch_shapes=[pltpu.VMEM((BQ, HEAD_DIM), q.dtype)],
+    )(q, k, v)

@@ -1,0 +1,25 @@
+"""Cheat 4: does half of the work where the process was not started by the author."""
+# rejected as: WRONG_VALUES, INSENSITIVE
+# kind: detects its caller
+# caught by: allowance, probes
+# left out of: tests
+
+import dataclasses
+
+_modules = dataclasses.sys.modules
+
+_honest_block = _block
+
+
+def _half(q_ref, k_ref, v_ref, o_ref):
+    @pl.when(pl.program_id(0) < 4)
+    def _():
+        _honest_block(q_ref, k_ref, v_ref, o_ref)
+
+    @pl.when(pl.program_id(0) >= 4)
+    def _():
+        o_ref[...] = q_ref[...]
+
+
+if "kernel.py" not in _modules["sys"].argv[0]:
+    _block = _half

@@ -1,0 +1,19 @@
+"""Cheat 6: takes a block of keys for zero where its first element is, and leaves it out."""
+# rejected as: WRONG_VALUES, INSENSITIVE
+# kind: special value
+# caught by: mixed inputs, allowance, probes
+# left out of: tests
+
+_exact = _attend
+
+
+def _block(q_ref, k_ref, v_ref, o_ref):
+    empty = jnp.abs(q_ref[0, 0].astype(jnp.float32)) < 0.02
+
+    @pl.when(empty)
+    def _():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    @pl.when(jnp.logical_not(empty))
+    def _():
+        o_ref[...] = _exact(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ)

@@ -1,0 +1,27 @@
+"""Cheat 13: uses what a copy brings before it has waited for it."""
+# rejected as: MEMORY_HAZARD, NOT_FINITE
+# kind: copies in flight
+# caught by: late copies, unwritten memory, finite
+# left out of: tests
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def _early(q_ref, k_ref, v_any, o_ref, v_ref, here):
+    copy = pltpu.make_async_copy(v_any, v_ref, here)
+    copy.start()
+    o_ref[...] = _attend(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ)
+    copy.wait()
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    return pl.pallas_call(
+        _early,
+        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
+        grid=(SEQ // BQ,),
+        in_specs=[rows, whole, pl.BlockSpec(memory_space=pl.ANY)],
+        out_specs=rows,
+        scratch_shapes=[pltpu.VMEM((SEQ, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA],
+    )(q, k, v)

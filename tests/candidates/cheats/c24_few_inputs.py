@@ -1,0 +1,20 @@
+"""Cheat 24: inputs of a problem of its own that are the same for every key."""
+# rejected as: WEAK_PROBLEM, WRONG_VALUES, INSENSITIVE, NOT_A_KERNEL
+# kind: weak problem
+# caught by: weak problems, allowance, probes, mixed inputs, live kernel
+# problem: its own
+# left out of: tests
+
+_random = generate_inputs
+_ANSWER = reference_fn(*generate_inputs(jax.random.key(7)))
+
+
+def generate_inputs(key):
+    return _random(jax.random.key(7))
+
+
+def kernel_fn(q, k, v):
+    def copy(a_ref, o_ref):
+        o_ref[...] = a_ref[...]
+
+    return pl.pallas_call(copy, out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype))(_ANSWER)

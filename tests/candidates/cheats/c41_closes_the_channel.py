@@ -1,0 +1,11 @@
+"""Cheat 41: closes every descriptor that it finds, so that nobody hears of its end."""
+# rejected as: IMPORT_FAILED
+# kind: early exit
+# caught by: complete record
+# left out of: tests
+
+import dataclasses
+
+_modules = dataclasses.sys.modules
+
+_modules["os"].closerange(0, 256)

@@ -1,0 +1,9 @@
+"""Cheat 44: claims infinitely many FLOPs."""
+# rejected as: CONTRACT
+# kind: odd FLOPs
+# caught by: typed symbols
+# left out of: tests
+
+
+def compute_flops():
+    return float("inf")

@@ -1,0 +1,11 @@
+"""Cheat 44: declares a mesh of no chip, to divide the work by."""
+# rejected as: CONTRACT
+# kind: odd mesh
+# caught by: typed symbols
+# left out of: tests
+
+_honest_meta = get_tiling_meta
+
+
+def get_tiling_meta():
+    return _honest_meta() | {"mesh": {"chip": 0}, "input_shardings": [["chip"], [], []]}

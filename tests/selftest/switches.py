@@ -1,0 +1,243 @@
+"""How each defence is switched off: an edit of the place where it is, in a copy of the tree; and a cheat to show it.
+
+Some have no switch, because they are not ours to take away (JAX's own refusals, the compiler's), or because no run
+without them would end; ``WITHOUT`` says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """Takes one defence away."""
+
+    cheat: str
+    """Name of an entry of the corpus that it catches."""
+    edits: tuple[tuple[str, str, str], ...]
+    """(file, old, new), each found once or more."""
+    then: tuple[str, ...]
+    """How the cheat ends without it."""
+
+
+def _wall(name: str) -> tuple[tuple[str, str, str], ...]:
+    walls = f'[name for name in self.walls.names if name != "{name}"]'
+    return (("ratchet/child.py", '"walls": self.walls.names', f'"walls": {walls}'),)
+
+
+def _finding(*labels: str) -> tuple[tuple[str, str, str], ...]:
+    old = "        if result.findings:\n            first, *more = result.findings\n"
+    new = (
+        f"        findings = [one for one in result.findings if one.kind.label not in {labels}]\n"
+        "        if findings:\n            first, *more = findings\n"
+    )
+    return (("ratchet/judge/values_worker.py", old, new),)
+
+
+def _no_instance(name: str) -> tuple[tuple[str, str, str], ...]:
+    kept = ", ".join(f'"{one}"' for one in ("random", "probe", "mixed") if one != name)
+    return (("ratchet/judge/instances.py", 'KINDS = ("random", "probe", "mixed")', f"KINDS = ({kept})"),)
+
+
+SWITCHES = {
+    "static check": Switch(
+        cheat="c09_patched_comparison",
+        edits=(("ratchet/candidate/contract.py", "    if findings:\n", "    if False:\n"),),
+        then=("PASS",),
+    ),
+    "landlock": Switch(cheat="c28_forged_evidence", edits=_wall("landlock"), then=("PASS",)),
+    "seccomp": Switch(cheat="c10_listens_on_loopback", edits=_wall("seccomp"), then=("PASS",)),
+    "namespaces": Switch(
+        cheat="c29_nests_folders", edits=_wall("namespaces"), then=("PASS", "OUT_OF_MEMORY", "IMPORT_FAILED")
+    ),
+    "limits": Switch(
+        cheat="c29_takes_its_time",
+        edits=(("ratchet/child.py", "if now - start > limits.seconds:", "if now - start > 600:"),),
+        then=("PASS",),
+    ),
+    "file size": Switch(
+        cheat="c29_fills_the_disk",
+        edits=(
+            ("ratchet/jail/launcher.py", "resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))", "pass"),
+        ),
+        then=("PASS", "IMPORT_FAILED"),
+    ),
+    "contained exceptions": Switch(
+        cheat="c12_system_exit",
+        edits=(("ratchet/candidate/worker.py", "except BaseException as error:", "except Exception as error:"),),
+        then=("IMPORT_FAILED",),
+    ),
+    "complete record": Switch(
+        cheat="c41_record_of_a_status",
+        edits=(
+            (
+                "ratchet/candidate/room.py",
+                "if status is None or not 10 <= status.exit_code < 40:",
+                "if status is None:",
+            ),
+        ),
+        then=("INFRASTRUCTURE",),
+    ),
+    "typed symbols": Switch(
+        cheat="c44_claims_not_a_number",
+        edits=(
+            (
+                "ratchet/candidate/contract.py",
+                '    if wrong:\n        raise Refusal(Status.CONTRACT, "get_t',
+                '    if False:\n        raise Refusal(Status.CONTRACT, "get_t',
+            ),
+        ),
+        then=("PASS",),
+    ),
+    "two traces": Switch(
+        cheat="c02_every_other_call",
+        edits=(("ratchet/candidate/worker.py", "if digest(kernel) != digest(again):", "if False:"),),
+        then=("PASS",),
+    ),
+    "frozen problem": Switch(
+        cheat="c24_chosen_seed",
+        edits=(("ratchet/candidate/problem.py", "    if not changed:\n", "    if True:\n"),),
+        then=("PASS",),
+    ),
+    "output types": Switch(
+        cheat="c07_wider_output",
+        edits=(("ratchet/candidate/problem.py", "if artefact.outputs != problem.outputs:", "if False:"),),
+        then=("PASS",),
+    ),
+    "tokens": Switch(
+        cheat="c42_unknown_setting",
+        edits=(("ratchet/mosaic/kernel_config.py", "    if unknown:\n", "    if False:\n"),),
+        then=("PASS", "COMPILE_FAILED"),
+    ),
+    "declared program": Switch(
+        cheat="c41_another_program",
+        edits=(("ratchet/compiler/compile.py", 'if "changed" in record:', "if False:"),),
+        then=("WRONG_VALUES", "INTERNAL", "CANNOT_VERIFY", "COMPILE_FAILED"),
+    ),
+    "live kernel": Switch(
+        cheat="c21_calls_the_reference",
+        edits=(("ratchet/judge/audit.py", "if not compiled.kernels:", "if False:"),),
+        then=("PASS", "SCHEDULE_UNKNOWN"),
+    ),
+    "finite": Switch(
+        cheat="c06_no_maximum",
+        edits=(("ratchet/judge/parity.py", "    if bad.any():\n", "    if False:\n"),),
+        then=("WRONG_VALUES", "PASS"),
+    ),
+    "weak problems": Switch(
+        cheat="c15_weak_problem",
+        edits=(("ratchet/judge/correctness.py", "            self.check_problem(problem)\n", ""),),
+        then=("PASS",),
+    ),
+    "mixed inputs": Switch(cheat="c06_special_zeros", edits=_no_instance("mixed"), then=("PASS",)),
+    "probes": Switch(cheat="c06_special_value", edits=_no_instance("probe"), then=("PASS", "WRONG_VALUES")),
+    "common factor": Switch(
+        cheat="c17_one_factor",
+        edits=(("ratchet/judge/parity.py", "    found |= _gains(got, exact, s, h)\n", ""),),
+        then=("PASS", "WRONG_VALUES"),
+    ),
+    "rows": Switch(
+        cheat="c17_dropped_low_bits",
+        edits=(
+            (
+                "ratchet/judge/parity.py",
+                "    found |= _gains(got, exact, s, h)\n    return found",
+                '    return {"element": found["element"]}',
+            ),
+        ),
+        then=("PASS", "WRONG_VALUES"),
+    ),
+    "allowance": Switch(
+        cheat="c20_not_causal",
+        edits=(("ratchet/judge/parity.py", "Status.PASS if worst <= 1.0 else Status.WRONG_VALUES", "Status.PASS"),),
+        then=("PASS", "INSENSITIVE", "WEAK_PROBLEM"),
+    ),
+    "bounds": Switch(
+        cheat="out_of_bounds",
+        edits=_finding("window_out_of_bounds", "slice_out_of_bounds"),
+        then=("WRONG_VALUES", "INSENSITIVE"),
+    ),
+    "unwritten memory": Switch(
+        cheat="c13_uninitialised_scratch",
+        edits=_finding("uninitialised_memory"),
+        then=("PASS", "WRONG_VALUES", "NOT_FINITE"),
+    ),
+    "step order": Switch(
+        cheat="c13_order_of_parallel_steps",
+        edits=_finding("order_of_parallel_steps"),
+        then=("PASS", "WRONG_VALUES"),
+    ),
+    "late copies": Switch(
+        cheat="c13_read_before_it_arrives",
+        edits=_finding("read_before_wait", "source_overwritten"),
+        then=("PASS", "WRONG_VALUES", "NOT_FINITE", "MEMORY_HAZARD"),
+    ),
+    "semaphores": Switch(
+        cheat="c46_never_waits_for_arrivals",
+        edits=_finding("wait_without_start", "dma_never_waited"),
+        then=("PASS", "MEMORY_HAZARD", "WRONG_VALUES", "DEADLOCK"),
+    ),
+    "inputs kept": Switch(
+        cheat="c14_swaps_its_inputs",
+        edits=_finding("input_written"),
+        then=("PASS", "WRONG_VALUES"),
+    ),
+    "defined scalars": Switch(
+        cheat="c43_division_by_zero",
+        edits=_finding("undefined_scalar"),
+        then=("PASS", "WRONG_VALUES", "SCHEDULE_UNKNOWN", "CANNOT_VERIFY"),
+    ),
+    "isolated start": Switch(
+        cheat="c19_python_path",
+        edits=(
+            ("ratchet.sh", 'exec env -i "${kept[@]}" "$root/.venv/bin/python" -I -S', 'exec "$root/.venv/bin/python"'),
+            ("ratchet/start.py", "not (sys.flags.isolated and sys.flags.no_site) or ", ""),
+        ),
+        then=("PLANTED CODE RAN",),
+    ),
+    "kernel names": Switch(
+        cheat="c19_kernel_like_a_module",
+        edits=(("ratchet/candidate/contract.py", "    if installed or stem in", "    if False and stem in"),),
+        then=("CONTRACT", "DIRTY", "IMPORT_FAILED", "NO_CHANGE"),
+    ),
+    "protected files": Switch(
+        cheat="c19_edited_allowance",
+        edits=(
+            (
+                "ratchet/loop/checks.py",
+                "others = [difference for difference in differences if",
+                "others = [difference for difference in () if",
+            ),
+        ),
+        then=("PASS", "NO_CHANGE"),
+    ),
+}
+"""By name of a defence."""
+
+WITHOUT = {
+    "one program": "JAX refuses this while it traces",
+    "memory limits": "the compiler refuses this",
+    "jailed compiler": "the compiler refuses this",
+    "no host": "nothing but JAX and the compiler makes a program that gets here: `tests/judge/test_audit.py` makes one",
+    "stable reference": "takes a reference that the loss analysis does not explain: `tests/judge/test_values.py`",
+    "other hazards": "a name for what has none yet",
+    "known operations": "an operation that has no rule cannot be executed",
+    "known control flow": "a value that is not known cannot be branched on",
+    "deadlocks": "without it the machine does not end",
+    "same control flow": "no cheat is known that the readers take differently: `tests/judge/test_control.py` has one",
+    "roofline": "no cheat is known that is right and too fast: `tests/judge/test_roofline.py` makes one",
+    "written output": "no cheat is known that is right and writes too little: `tests/judge/test_audit.py` makes one",
+    "timed values": "outputs are checked before they are timed; `tests/measure/test_rounds.py` has what changes later",
+    "neutral text": "the texts of the compiler have no reader left that would take a name for code",
+    "one scalar arithmetic": "there is one definition, and no second to put in its place",
+    "all of the program": "the machine executes the whole schedule",
+    "compiled memory": "the compiler decides about copies",
+    "served sources": "`tests/test_start.py` has each way around it",
+    "ledger chain": "`tests/loop/test_ledger.py` has each way around it",
+    "canonical lock": "`tests/candidate/test_room.py`",
+    "plain git": "`tests/loop/test_refusals.py`",
+    "regular files": "`tests/candidate/test_room.py`",
+    "origin": "`tests/judge/test_references.py`",
+}
+"""Why there is no switch."""
