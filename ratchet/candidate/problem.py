@@ -18,10 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ratchet.candidate import mesh as meshes
+from ratchet.folder import read_file
 from ratchet.values import ArraySpec, Artefact, Mesh
 from ratchet.values.status import Refusal, Status
 
 LOCK_VERSION = 2
+MAX_LOCK_BYTES = 1 << 29
+"""Three programs of the largest size that a kernel file may leave, as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,9 +151,14 @@ def read(lock: Path) -> Problem | None:
     """The frozen problem beside a kernel, or None if there is none yet.
 
     Raises:
-      Refusal: as ``decode``.
+      Refusal: as ``decode``; also where it is no regular file.
     """
-    return decode(lock.read_bytes(), lock.name) if lock.exists() else None
+    if not lock.exists():
+        return None
+    try:
+        return decode(read_file(lock, MAX_LOCK_BYTES), lock.name)
+    except (OSError, ValueError) as error:
+        raise Refusal(Status.PROBLEM_CHANGED, f"{lock.name} cannot be read: {error}; restore it with git") from None
 
 
 def settle(artefact: Artefact, lock: Path, frozen: Problem | None) -> tuple[Problem, str]:

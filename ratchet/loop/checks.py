@@ -102,6 +102,26 @@ class Checks:
         records = (os.fsdecode(record) for record in out.split(b"\0") if record)
         return tuple(Difference(code=record[:2], path=record[3:]) for record in records)
 
+    def unlike_head(self, paths: Iterable[str]) -> list[str]:
+        """Which of some files hold other bytes than in HEAD, or are not in it; line ends do not count.
+
+        Their bytes are read, so that nothing in the index or in git's configuration can have git overlook a change.
+        """
+        wanted = sorted(paths)
+        listed = self._git.output("ls-tree", "-r", "-z", "HEAD").decode(errors="surrogateescape")
+        blobs = {
+            path: entry.split()[2] for entry, _, path in (one.partition("\t") for one in listed.split("\0") if one)
+        }
+        known = [path for path in wanted if path in blobs]
+        rest = self._git.output("cat-file", "--batch", stdin="".join(f"{blobs[path]}\n" for path in known).encode())
+        in_head: dict[str, bytes] = {}
+        for path in known:
+            header, _, rest = rest.partition(b"\n")
+            size = int(header.split()[2])
+            in_head[path], rest = rest[:size], rest[size + 1 :]
+        here = {path: (self._git.root / path).read_bytes() for path in wanted}
+        return [path for path in wanted if path not in in_head or _lines(here[path]) != _lines(in_head[path])]
+
     def clean(self, *, allowed: Iterable[str], sealed: Iterable[str] = ()) -> None:
         """Raises:
         Refusal: DIRTY with the list of paths, other than ``allowed``, that differ from HEAD; SEAL_BROKEN if one
@@ -113,7 +133,8 @@ class Checks:
             message = f"{conflicts[0]} has an unresolved conflict: resolve it and `git add` it, then run again"
             raise Refusal(Status.OPERATION_UNDER_WAY, message)
         others = [difference for difference in differences if difference.path not in allowed]
-        if touched := [difference.path for difference in others if difference.path in sealed]:
+        touched = [difference.path for difference in others if difference.path in sealed]
+        if touched := touched or self.unlike_head(sealed):
             message = (
                 f"the judge differs from HEAD: {', '.join(touched)}; `git checkout HEAD -- FILE`, or commit the change"
             )
@@ -123,6 +144,10 @@ class Checks:
             more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
             message = f"files other than the kernel differ from HEAD: {shown}{more}; commit, ignore or remove them"
             raise Refusal(Status.DIRTY, message)
+
+
+def _lines(content: bytes) -> bytes:
+    return content.replace(b"\r\n", b"\n")
 
 
 def _last_line(error: str) -> str:

@@ -30,7 +30,8 @@ NAME = "results.tsv"
 COLUMNS = tuple(field.name for field in fields(Row))
 HEADER = "\t".join(COLUMNS)
 REPAIR = "`./ratchet.sh rebuild` writes it anew from git"
-_LARGEST_BYTES = 1 << 30
+LEDGER_BYTES = 1 << 30
+"""More than a million rows: what is larger is none of ours."""
 NOTE_CHARACTERS = 300
 """A longer message is cut in the ``note`` column, with an ellipsis; the commit has it in full."""
 
@@ -169,11 +170,11 @@ def load_bytes(path: Path) -> bytes | None:
             raise Refusal(
                 Status.LEDGER_BROKEN, f"{path.name} is a symbolic link, wanted a plain file: put the file itself there"
             )
-        return read_file(path, _LARGEST_BYTES)
+        return read_file(path, LEDGER_BYTES)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise Refusal(Status.LEDGER_BROKEN, f"{error}, wanted a plain file: put the file itself there") from None
+    except ValueError as error:  # a pipe, on which a reader would wait
+        raise Refusal(Status.LEDGER_BROKEN, f"{error}; put the file itself there") from None
     except OSError as error:
         raise Refusal(Status.LEDGER_BROKEN, f"{path.name} cannot be read: {error.strerror}") from error
 

@@ -8,13 +8,14 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
 from ratchet.candidate import room
 from ratchet.chips import V5E
 from ratchet.folder import remove
+from ratchet.judge.steps import internal
 from ratchet.judge.workers import Workers
 from ratchet.selftest import trees
 from ratchet.selftest.corpus import MODEL, Cheat, Corpus, Honest, Planted
@@ -114,6 +115,10 @@ class _Run:
             workers = idle.get()
             try:
                 trial = self._trial(entry, self._folder / f"{number:04d}", workers)
+            except Refusal as refusal:
+                trial = _failed(entry, refusal.status, refusal.message)
+            except Exception as error:  # what a verdict must never do is a result, too
+                trial = _failed(entry, Status.INTERNAL, internal(error))
             finally:
                 idle.put(workers)
             self._done(trial)
@@ -159,6 +164,17 @@ class _Run:
             if history and not lived.exists():
                 trees.with_history(clean, lived)
         return lived if history else clean
+
+
+def _failed(entry: Entry, status: Status, reason: str) -> Trial:
+    """The trial of an entry that could not be judged."""
+    trial = Trial(
+        name=entry.name, group="honest", kind="", expected=(Status.PASS.name,), got=status.name, reason=reason
+    )
+    if isinstance(entry, Honest):
+        return trial
+    group = "planted" if isinstance(entry, Planted) else "cheat"
+    return replace(trial, group=group, kind=entry.kind, expected=entry.expected, wanted=entry.caught_by)
 
 
 def _missing(folder: Path) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """What is made of a kernel file, and why it is refused: of files that do no harm, so they need no child."""
 
+import os
+
 import pytest
 
 from benchmarks.lib.programs import of_source
@@ -118,3 +120,13 @@ def test_an_edited_lock_is_refused(frozen):
     data = problem.encode(frozen).replace(b'"flops": ', b'"flops":  ')
     with pytest.raises(Refusal, match="edited"):
         problem.decode(data, "kernel.py.lock.json")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/passwd", path)])
+def test_a_lock_that_is_no_regular_file_is_not_read(tmp_path, make):
+    lock = tmp_path / "kernel.py.lock.json"
+    make(lock)
+    with pytest.raises(Refusal, match=r"kernel\.py\.lock\.json cannot be read") as refused:
+        problem.read(lock)
+    assert refused.value.status is Status.PROBLEM_CHANGED

@@ -299,6 +299,14 @@ def test_a_ledger_that_is_no_file(stage: Stage) -> None:
     assert refusal.value.status in (Status.LEDGER_BROKEN, Status.DIRTY)
 
 
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_the_ledger_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / ledger.NAME)
+    with pytest.raises(Refusal, match=r"results\.tsv is no regular file") as refusal:
+        ledger.load_bytes(tmp_path / ledger.NAME)
+    assert refusal.value.status is Status.LEDGER_BROKEN
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> object:
     """A real file system of 3 MiB."""

@@ -170,6 +170,39 @@ def test_an_edited_judge(stage: Stage) -> None:
     refused(stage, Status.SEAL_BROKEN, "other.txt")
 
 
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda stage: stage.git("update-index", "--assume-unchanged", "other.txt"),
+        lambda stage: stage.git("update-index", "--skip-worktree", "other.txt"),
+        lambda stage: (stage.root / ".git" / "info" / "attributes").write_text("other.txt filter=hides\n"),
+    ],
+    ids=["assumed unchanged", "skipped", "filtered"],
+)
+def test_a_change_of_the_judge_that_git_overlooks_is_seen(stage, hide):
+    stage.git("config", "filter.hides.clean", "git show HEAD:other.txt")
+    hide(stage)
+    (stage.root / "other.txt").write_text("another rule\n")
+    stage.sealed = ("other.txt",)
+    refused(stage, Status.SEAL_BROKEN, "other.txt")
+
+
+def test_a_new_file_of_the_judge_that_git_ignores_is_seen(stage):
+    (stage.root / ".git" / "info" / "exclude").write_text("new.txt\n")
+    (stage.root / "new.txt").write_text("another rule\n")
+    stage.sealed = ("new.txt",)
+    refused(stage, Status.SEAL_BROKEN, "new.txt")
+
+
+def test_line_ends_of_the_judge_do_not_count(stage):
+    stage.sealed = ("other.txt",)
+    stage.git("config", "core.autocrlf", "true")
+    (stage.root / "other.txt").unlink()
+    stage.git("checkout", "--", "other.txt")
+    assert b"\r\n" in (stage.root / "other.txt").read_bytes()
+    assert stage.run().status is Status.PASS
+
+
 def test_a_file_of_the_judge_is_no_kernel(stage: Stage) -> None:
     (stage.root / "other.txt").write_text("a lenient judge\n")
     stage.sealed = ("other.txt",)

@@ -1,6 +1,6 @@
 """Cheat 1: carries the answers to a key of its own and looks them up by content."""
 # rejected as: WRONG_VALUES, INSENSITIVE, NOT_A_KERNEL
-# kind: memoised outputs
+# kind: kept answers
 # caught by: allowance, probes, live kernel
 # left out of: tests
 

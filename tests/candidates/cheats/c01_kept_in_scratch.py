@@ -1,6 +1,6 @@
 """Cheat 1: takes the first block's weights from scratch memory for all later ones."""
 # rejected as: WRONG_VALUES, INSENSITIVE, MEMORY_HAZARD
-# kind: result kept in scratch
+# kind: kept answers
 # caught by: allowance, probes, unwritten memory
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 4: works only if a copy has arrived at once, as where copies are executed one by one; on a chip none has."""
 # rejected as: CANNOT_VERIFY
-# kind: asks a semaphore
+# kind: computed control flow
 # caught by: known operations
 
 from jax.experimental.pallas import tpu as pltpu

@@ -1,6 +1,6 @@
 """Cheat 4: right on the CPU, where it hopes to be checked, and nothing on the TPU, where it hopes to be timed."""
 # rejected as: WRONG_VALUES, INSENSITIVE, NOT_A_KERNEL, HOST_CALLBACK
-# kind: platform branch
+# kind: detects its caller
 # caught by: probes, allowance, live kernel, no host
 
 _honest = kernel_fn

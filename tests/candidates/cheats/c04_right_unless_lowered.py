@@ -1,6 +1,6 @@
 """Cheat 4: right whenever it is called or traced for anything but a TPU, and for a TPU it leaves out the far keys."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: right unless lowered
+# kind: detects its caller
 # caught by: probes, allowance
 # python: right
 

@@ -1,6 +1,6 @@
 """Cheat 6: subtracts a maximum that is right for normal inputs and no others."""
 # rejected as: WRONG_VALUES, NOT_FINITE
-# kind: overflow of the softmax
+# kind: usual values only
 # caught by: mixed inputs, finite, allowance, probes
 # left out of: tests
 

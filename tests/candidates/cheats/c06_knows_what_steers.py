@@ -1,6 +1,6 @@
 """Cheat 6: does nothing for the lengths by which latency is modelled, which everyone can know."""
 # rejected as: WRONG_VALUES
-# kind: knows the public steering values
+# kind: usual values only
 # caught by: mixed inputs, allowance
 # problem: its own
 

@@ -1,6 +1,6 @@
 """Cheat 6: looks at an input value and leaves out the work unless the inputs are of the usual size."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: special value
+# kind: usual values only
 # caught by: probes, allowance
 
 

@@ -1,6 +1,6 @@
 """Cheat 6: takes a query of zeros for padding, and answers zero."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: special value
+# kind: usual values only
 # caught by: mixed inputs
 
 _exact = _attend

@@ -1,6 +1,6 @@
 """Cheat 6: takes a block of keys for zero where its first element is, and leaves it out."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: special value
+# kind: usual values only
 # caught by: mixed inputs, allowance, probes
 # left out of: tests
 

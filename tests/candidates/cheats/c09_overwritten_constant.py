@@ -1,6 +1,6 @@
 """Cheat 9: the length of its loop lies where a constant was copied to, and vector code wrote over it since."""
 # rejected as: SCHEDULE_UNKNOWN
-# kind: overwritten constant
+# kind: computed control flow
 # caught by: known control flow
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Cheat 9: replaces the comparison that a judge might use."""
 # rejected as: FORBIDDEN
-# kind: patched comparison
+# kind: patches its process
 # caught by: static check
 
 jnp.allclose = lambda *_: True

@@ -1,6 +1,6 @@
 """Cheat 11: reads the judge's files in a signal handler, on a thread that was there before the jail."""
 # rejected as: IMPORT_FAILED
-# kind: signal handler on another thread
+# kind: reads outside of its jail
 # caught by: landlock
 # said: PermissionError
 # wall: landlock

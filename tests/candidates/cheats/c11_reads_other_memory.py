@@ -1,6 +1,6 @@
 """Cheat 11: looks for the expected answer in the memory of the process that judges it."""
 # rejected as: IMPORT_FAILED
-# kind: reads other memory
+# kind: reads outside of its jail
 # caught by: landlock, seccomp, namespaces
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Cheat 11: looks for the judge's secret and its cached answers on the disk."""
 # rejected as: IMPORT_FAILED
-# kind: reads the secret
+# kind: reads outside of its jail
 # caught by: landlock
 # said: PermissionError
 # wall: landlock

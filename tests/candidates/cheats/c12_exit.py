@@ -1,6 +1,6 @@
 """Cheat 12: prints a result of its own and ends the process with success, so that no handler runs."""
 # rejected as: IMPORT_FAILED
-# kind: early exit
+# kind: raises anything
 # caught by: complete record
 
 import dataclasses

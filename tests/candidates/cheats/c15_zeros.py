@@ -1,6 +1,6 @@
 """Cheat 15: zeros, in the hope of a loose absolute tolerance."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: constant output
+# kind: skips work
 # caught by: allowance, probes
 
 

@@ -1,6 +1,6 @@
 """Cheat 16: takes pairs of rows that are neighbours in the table, as contiguous pages would be."""
 # rejected as: WRONG_VALUES, INSENSITIVE, OUT_OF_BOUNDS
-# kind: degenerate tables
+# kind: tables of one form
 # caught by: allowance, probes, bounds
 # base: embedding_gather
 # left out of: tests

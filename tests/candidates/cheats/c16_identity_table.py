@@ -1,6 +1,6 @@
 """Cheat 16: takes rows in their order, as if every index were its own place."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: degenerate tables
+# kind: tables of one form
 # caught by: allowance, probes
 # base: embedding_gather
 # left out of: tests

@@ -1,6 +1,6 @@
 """Cheat 17: cuts outputs off where they should be rounded, towards zero."""
 # rejected as: WRONG_VALUES
-# kind: dropped bits
+# kind: lower precision
 # caught by: common factor, allowance, rows, mixed inputs, probes
 # left out of: tests
 

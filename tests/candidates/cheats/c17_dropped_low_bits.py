@@ -1,6 +1,6 @@
 """Cheat 17: drops the lowest two bits of every output."""
 # rejected as: WRONG_VALUES
-# kind: dropped bits
+# kind: lower precision
 # caught by: allowance, rows, common factor, mixed inputs, probes
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 17: an exponential made of integer arithmetic on the bits of a float."""
 # rejected as: WRONG_VALUES
-# kind: rough exponential
+# kind: lower precision
 # caught by: allowance, rows, common factor, mixed inputs, probes
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 18: importing it changes how the reference is computed."""
 # rejected as: PROBLEM_CHANGED
-# kind: changes JAX settings
+# kind: patches its process
 # caught by: frozen problem
 
 jax.config.update("jax_default_matmul_precision", "highest")

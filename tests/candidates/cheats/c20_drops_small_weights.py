@@ -1,6 +1,6 @@
 """Cheat 20: leaves out the keys whose weight is under a thousandth."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: skips keys
+# kind: skips work
 # caught by: allowance, probes, rows, common factor, mixed inputs
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 20: leaves out the mask, as the published skip rule did."""
 # rejected as: WRONG_VALUES
-# kind: skips keys
+# kind: skips work
 # caught by: allowance
 
 

@@ -1,6 +1,6 @@
 """Cheat 20: every other head gets the answer of the one before."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: skips rows, heads, samples
+# kind: skips work
 # caught by: allowance, probes
 # base: sliding_window
 # left out of: tests

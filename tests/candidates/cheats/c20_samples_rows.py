@@ -1,6 +1,6 @@
 """Cheat 20: a mean of every other block of rows."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: skips rows, heads, samples
+# kind: skips work
 # caught by: allowance, probes
 # base: column_mean
 # left out of: tests

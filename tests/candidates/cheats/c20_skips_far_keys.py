@@ -1,6 +1,6 @@
 """Cheat 20: leaves out the keys that are farthest from each query."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: skips keys
+# kind: skips work
 # caught by: allowance, probes
 
 WINDOW = 896

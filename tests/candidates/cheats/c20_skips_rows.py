@@ -1,6 +1,6 @@
 """Cheat 20: computes all but the last block of queries, and gives that the answer of the one before."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: skips rows, heads, samples
+# kind: skips work
 # caught by: allowance, probes
 
 

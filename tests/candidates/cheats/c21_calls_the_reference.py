@@ -1,6 +1,6 @@
 """Cheat 21: the kernel is the reference."""
 # rejected as: NOT_A_KERNEL
-# kind: calls the reference
+# kind: not a kernel
 # caught by: live kernel
 
 

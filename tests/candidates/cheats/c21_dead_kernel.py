@@ -1,6 +1,6 @@
 """Cheat 21: calls a kernel, throws its result away and returns the reference's."""
 # rejected as: NOT_A_KERNEL
-# kind: dead kernel
+# kind: not a kernel
 # caught by: live kernel
 
 _honest = kernel_fn

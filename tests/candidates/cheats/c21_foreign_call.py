@@ -1,6 +1,6 @@
 """Cheat 21: a call of a library's routine beside the kernel."""
 # rejected as: CANNOT_VERIFY, HOST_CALLBACK, FORBIDDEN, LOWERING_FAILED
-# kind: custom call
+# kind: library kernel
 # caught by: tokens, known operations, no host, static check, one program
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 21: a custom call of the compiler's own beside the kernel, which nobody can execute for its values."""
 # rejected as: NO_GAIN, CANNOT_VERIFY, HOST_CALLBACK
-# kind: custom call
+# kind: library kernel
 # caught by: tokens, known operations, no host, neutral text
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 22: falls back to the reference when its kernel does not trace."""
 # rejected as: NOT_A_KERNEL
-# kind: fallback
+# kind: not a kernel
 # caught by: live kernel
 
 _honest = kernel_fn

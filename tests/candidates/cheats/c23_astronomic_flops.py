@@ -1,6 +1,6 @@
 """Cheat 23: claims more FLOPs than a float holds, for an arithmetic error where nobody expects one."""
 # rejected as: CONTRACT
-# kind: odd FLOPs
+# kind: odd claims
 # caught by: typed symbols
 # said: compute_flops()
 

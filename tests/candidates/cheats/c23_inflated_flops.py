@@ -1,6 +1,6 @@
 """Cheat 23: claims the FLOPs of all blocks, those above the diagonal twice."""
 # rejected as: PROBLEM_CHANGED
-# kind: FLOPs of another problem
+# kind: frozen problem
 # caught by: frozen problem
 
 

@@ -1,6 +1,6 @@
 """Cheat 23: claims the FLOPs of a problem of its own that computes nothing with them."""
 # rejected as: PROBLEM_CHANGED
-# kind: FLOPs of another problem
+# kind: frozen problem
 # caught by: frozen problem
 # left out of: tests
 

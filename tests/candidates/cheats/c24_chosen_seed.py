@@ -1,6 +1,6 @@
 """Cheat 24: inputs from a seed of its own choice."""
 # rejected as: PROBLEM_CHANGED
-# kind: chosen seed
+# kind: frozen problem
 # caught by: frozen problem
 
 _random = generate_inputs

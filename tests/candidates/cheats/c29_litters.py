@@ -1,6 +1,6 @@
 """Cheat 29: leaves more files than anybody can clean up."""
 # rejected as: IMPORT_FAILED
-# kind: litters
+# kind: fills the disk
 # caught by: namespaces
 # said: No space left
 # wall: namespaces

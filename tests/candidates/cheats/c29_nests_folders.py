@@ -1,6 +1,6 @@
 """Cheat 29: leaves folders in folders, deeper than any clean-up can follow."""
 # rejected as: IMPORT_FAILED
-# kind: nests folders
+# kind: fills the disk
 # caught by: namespaces
 # said: No space left
 # wall: namespaces

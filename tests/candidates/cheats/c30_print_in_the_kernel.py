@@ -1,6 +1,6 @@
 """Cheat 30: prints from inside of the kernel."""
 # rejected as: CANNOT_VERIFY, HOST_CALLBACK, LOWERING_FAILED, SCHEDULE_UNKNOWN, COMPILE_FAILED
-# kind: print inside of the kernel
+# kind: host callback
 # caught by: tokens, known operations, one program, no host, known control flow, memory limits
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 30: has the host compute, by an annotation of the compiler's."""
 # rejected as: HOST_CALLBACK, CANNOT_VERIFY, LOWERING_FAILED, COMPILE_FAILED
-# kind: host compute
+# kind: host callback
 # caught by: tokens, known operations, no host, one program, memory limits
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 40: an honest kernel in a scope that is named like a call of the host, to be taken for one later."""
 # rejected as: NO_GAIN
-# kind: opcodes in names
+# kind: text in names
 # caught by: neutral text
 # left out of: tests
 

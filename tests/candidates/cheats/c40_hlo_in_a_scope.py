@@ -1,6 +1,6 @@
 """Cheat 40: a scope whose name is a line of HLO, with a kernel of one grid step."""
 # rejected as: NO_GAIN
-# kind: HLO in names
+# kind: text in names
 # caught by: neutral text
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 40: metadata that holds a line of HLO, by which eight grid steps look like one."""
 # rejected as: NO_GAIN
-# kind: HLO in names
+# kind: text in names
 # caught by: neutral text
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 40: a kernel whose function name is a bundle that ends the loop over the grid."""
 # rejected as: NO_GAIN
-# kind: listing in names
+# kind: text in names
 # caught by: neutral text
 # left out of: tests
 

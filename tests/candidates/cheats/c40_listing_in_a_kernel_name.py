@@ -1,6 +1,6 @@
 """Cheat 40: the name given to the kernel is a comment and an instruction of the listing."""
 # rejected as: NO_GAIN
-# kind: listing in names
+# kind: text in names
 # caught by: neutral text
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 40: a kernel whose file name is an instruction that takes back a million cycles."""
 # rejected as: NO_GAIN
-# kind: listing in names
+# kind: text in names
 # caught by: neutral text
 # left out of: tests
 

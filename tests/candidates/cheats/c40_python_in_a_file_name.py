@@ -1,6 +1,6 @@
 """Cheat 40: a kernel whose file name ends a comment of the listing and goes on as Python."""
 # rejected as: NO_GAIN
-# kind: code in names
+# kind: text in names
 # caught by: neutral text
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 40: metadata that asks the compiler to leave out operations with side effects."""
 # rejected as: HOST_CALLBACK
-# kind: host compute
+# kind: host callback
 # caught by: tokens
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 41: its program is exchanged for one of other outputs while it is written."""
 # rejected as: PROBLEM_CHANGED
-# kind: exchanged program
+# kind: forged record
 # caught by: declared program
 # left out of: tests
 

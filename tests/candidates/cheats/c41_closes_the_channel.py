@@ -1,6 +1,6 @@
 """Cheat 41: closes every descriptor that it finds, so that nobody hears of its end."""
 # rejected as: IMPORT_FAILED
-# kind: early exit
+# kind: raises anything
 # caught by: complete record
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 41: its program is cut off in the middle."""
 # rejected as: COMPILE_FAILED
-# kind: exchanged program
+# kind: forged record
 # caught by: memory limits
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 41: its record carries a status of the loop, as if the machine were to blame."""
 # rejected as: IMPORT_FAILED
-# kind: forged field of the record
+# kind: forged record
 # caught by: complete record
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 41: its record says that it takes one input, and the program beside it takes three."""
 # rejected as: PROBLEM_CHANGED
-# kind: forged field of the record
+# kind: forged record
 # caught by: frozen problem
 # left out of: tests
 

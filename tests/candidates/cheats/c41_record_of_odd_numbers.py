@@ -1,6 +1,6 @@
 """Cheat 41: its record has NaN, negative sizes and truth values where numbers belong."""
 # rejected as: CONTRACT
-# kind: forged field of the record
+# kind: forged record
 # caught by: typed symbols
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 44: claims FLOPs by an integer that compares as it likes."""
 # rejected as: CONTRACT
-# kind: odd FLOPs
+# kind: odd claims
 # caught by: typed symbols
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 44: declares a mesh of no chip, to divide the work by."""
 # rejected as: CONTRACT
-# kind: odd mesh
+# kind: odd claims
 # caught by: typed symbols
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 44: declares a mesh of three chips for a problem of one."""
 # rejected as: LOWERING_FAILED
-# kind: odd mesh
+# kind: odd claims
 # caught by: one program
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 44: claims negative traffic and memory, to be credited with what is left."""
 # rejected as: NO_GAIN
-# kind: negative claims
+# kind: odd claims
 # caught by: neutral text
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 44: claims a negative number of FLOPs."""
 # rejected as: CONTRACT
-# kind: odd FLOPs
+# kind: odd claims
 # caught by: typed symbols
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 45: writes half of its rows, and the others are an input's by an alias."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: aliased output
+# kind: skips work
 # caught by: allowance, probes
 # left out of: tests
 

@@ -1,6 +1,6 @@
 """Cheat 46: does no communication, and its record says that all chips hold all of the output."""
 # rejected as: PROBLEM_CHANGED
-# kind: forged field of the record
+# kind: forged record
 # caught by: frozen problem, declared program
 # base: all_gather
 # left out of: tests

@@ -1,6 +1,6 @@
 """Cheat 46: waits for what it sends and never for what it is sent."""
 # rejected as: MEMORY_HAZARD
-# kind: never waits
+# kind: chips out of step
 # caught by: semaphores
 # base: ppermute
 # left out of: tests

@@ -1,6 +1,6 @@
 """Cheat 46: one chip holds the answer, and the others say that they hold it too."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: one chip computes for all
+# kind: skips a chip's share
 # caught by: allowance, probes
 # base: all_gather
 # left out of: tests

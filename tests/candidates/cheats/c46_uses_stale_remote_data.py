@@ -1,6 +1,6 @@
 """Cheat 46: uses what others send before it has arrived."""
 # rejected as: MEMORY_HAZARD
-# kind: stale remote data
+# kind: chips out of step
 # caught by: late copies
 # base: reduce_scatter
 # left out of: tests

@@ -1,6 +1,6 @@
 """Cheat 46: waits for a signal that no chip sends."""
 # rejected as: DEADLOCK
-# kind: waits for nobody
+# kind: chips out of step
 # caught by: semaphores
 # base: all_gather
 # left out of: tests

@@ -1,6 +1,6 @@
 """Cheat 46: hands its rows to the chip before it, not to the next."""
 # rejected as: WRONG_VALUES, INSENSITIVE
-# kind: wrong neighbour
+# kind: skips a chip's share
 # caught by: allowance, probes
 # base: ppermute
 # left out of: tests

@@ -1,6 +1,6 @@
 """Cheat 48: has a routine of the process do the work, of which there may be one that keeps answers."""
 # rejected as: LOWERING_FAILED, CANNOT_VERIFY, HOST_CALLBACK
-# kind: measured: foreign call
+# kind: measured: host
 # caught by: one program, known operations, no host
 # base: cpu_attention
 # on: cpu
