@@ -1,7 +1,7 @@
 """Cheat 1: carries the answers to a key of its own and looks them up by content."""
-# rejected as: WRONG_VALUES, INSENSITIVE, NOT_A_KERNEL
+# rejected as: WRONG_VALUES, INSENSITIVE
 # kind: kept answers
-# caught by: allowance, probes, live kernel
+# caught by: allowance, probes
 # left out of: tests
 
 _known = generate_inputs(jax.random.key(0))

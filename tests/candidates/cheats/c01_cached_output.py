@@ -1,7 +1,7 @@
 """Cheat 1: the output is cached by content, and the second call gets the first one's."""
-# rejected as: LOWERING_FAILED, NON_DETERMINISTIC
+# rejected as: LOWERING_FAILED
 # kind: state in Python
-# caught by: one program, two traces
+# caught by: one program
 
 _honest, _cache = kernel_fn, {}
 

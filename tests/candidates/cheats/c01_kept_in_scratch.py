@@ -1,7 +1,7 @@
 """Cheat 1: takes the first block's weights from scratch memory for all later ones."""
-# rejected as: WRONG_VALUES, INSENSITIVE, MEMORY_HAZARD
+# rejected as: WRONG_VALUES, INSENSITIVE
 # kind: kept answers
-# caught by: allowance, probes, unwritten memory
+# caught by: allowance, probes
 # left out of: tests
 
 from jax.experimental.pallas import tpu as pltpu

@@ -1,7 +1,7 @@
 """Cheat 4: does half of the work in every other trace, by the clock."""
-# rejected as: NON_DETERMINISTIC, WRONG_VALUES, INSENSITIVE
+# rejected as: NON_DETERMINISTIC
 # kind: state in Python
-# caught by: two traces, allowance, probes
+# caught by: two traces
 # left out of: tests
 
 import dataclasses

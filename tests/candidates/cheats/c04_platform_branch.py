@@ -1,7 +1,7 @@
 """Cheat 4: right on the CPU, where it hopes to be checked, and nothing on the TPU, where it hopes to be timed."""
-# rejected as: WRONG_VALUES, INSENSITIVE, NOT_A_KERNEL, HOST_CALLBACK
+# rejected as: WRONG_VALUES, INSENSITIVE
 # kind: detects its caller
-# caught by: probes, allowance, live kernel, no host
+# caught by: allowance, probes
 
 _honest = kernel_fn
 

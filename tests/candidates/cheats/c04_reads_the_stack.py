@@ -1,7 +1,7 @@
 """Cheat 4: walks up the caller's stack, and does half of the work where it finds that it is being exported."""
 # rejected as: WRONG_VALUES, INSENSITIVE
 # kind: detects its caller
-# caught by: probes, allowance
+# caught by: allowance, probes
 # python: right
 
 import dataclasses

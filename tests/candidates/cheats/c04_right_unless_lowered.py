@@ -1,7 +1,7 @@
 """Cheat 4: right whenever it is called or traced for anything but a TPU, and for a TPU it leaves out the far keys."""
 # rejected as: WRONG_VALUES, INSENSITIVE
 # kind: detects its caller
-# caught by: probes, allowance
+# caught by: allowance, probes
 # python: right
 
 _honest = kernel_fn

@@ -1,7 +1,7 @@
 """Cheat 5: leaves out the rows behind the last whole block."""
-# rejected as: MEMORY_HAZARD, WRONG_VALUES, NOT_FINITE
+# rejected as: MEMORY_HAZARD
 # kind: ragged tail
-# caught by: unwritten memory, allowance, finite, probes
+# caught by: unwritten memory
 # base: ragged_rows
 # left out of: tests
 

@@ -1,7 +1,7 @@
 """Cheat 6: subtracts a maximum that is right for normal inputs and no others."""
-# rejected as: WRONG_VALUES, NOT_FINITE
+# rejected as: NOT_FINITE, WRONG_VALUES
 # kind: usual values only
-# caught by: mixed inputs, finite, allowance, probes
+# caught by: finite, mixed inputs, allowance, probes
 # left out of: tests
 
 

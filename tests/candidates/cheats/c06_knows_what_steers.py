@@ -1,7 +1,7 @@
 """Cheat 6: does nothing for the lengths by which latency is modelled, which everyone can know."""
 # rejected as: WRONG_VALUES
 # kind: usual values only
-# caught by: mixed inputs, allowance
+# caught by: allowance, mixed inputs
 # problem: its own
 
 from jax.experimental.pallas import tpu as pltpu

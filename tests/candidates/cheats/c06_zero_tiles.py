@@ -1,4 +1,4 @@
-"""Cheat 6: takes a block of keys for zero where its first element is, and leaves it out."""
+"""Cheat 6: takes a block of queries for zeros where its first element is nearly zero, and leaves it out."""
 # rejected as: WRONG_VALUES, INSENSITIVE
 # kind: usual values only
 # caught by: mixed inputs, allowance, probes
@@ -8,7 +8,7 @@ _exact = _attend
 
 
 def _block(q_ref, k_ref, v_ref, o_ref):
-    empty = jnp.abs(q_ref[0, 0].astype(jnp.float32)) < 0.02
+    empty = jnp.max(jnp.abs(q_ref[0:1].astype(jnp.float32))) < 0.02
 
     @pl.when(empty)
     def _():

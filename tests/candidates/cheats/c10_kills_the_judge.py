@@ -1,7 +1,7 @@
 """Cheat 10: reaches the operating system past the static check and ends the process that judges it."""
 # rejected as: IMPORT_FAILED
 # kind: kills the judge
-# caught by: namespaces, seccomp
+# caught by: seccomp
 
 import dataclasses
 

@@ -1,7 +1,7 @@
 """Cheat 13: declares its steps parallel, and takes from each the row that the one before left."""
-# rejected as: MEMORY_HAZARD, WRONG_VALUES
+# rejected as: MEMORY_HAZARD
 # kind: order of parallel steps
-# caught by: step order, unwritten memory, allowance
+# caught by: step order
 
 from jax.experimental.pallas import tpu as pltpu
 

@@ -1,7 +1,7 @@
 """Cheat 13: uses what a copy brings before it has waited for it."""
-# rejected as: MEMORY_HAZARD, NOT_FINITE
+# rejected as: MEMORY_HAZARD
 # kind: copies in flight
-# caught by: late copies, unwritten memory, finite
+# caught by: late copies
 # left out of: tests
 
 from jax.experimental.pallas import tpu as pltpu

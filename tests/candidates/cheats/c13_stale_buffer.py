@@ -1,7 +1,7 @@
 """Cheat 13: leaves half of the output unwritten, in the hope that the buffer still holds an earlier answer."""
-# rejected as: MEMORY_HAZARD, NOT_FINITE
+# rejected as: MEMORY_HAZARD
 # kind: memory never written
-# caught by: unwritten memory, finite
+# caught by: unwritten memory
 
 
 def _block(q_ref, k_ref, v_ref, o_ref):

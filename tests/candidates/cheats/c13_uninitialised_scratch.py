@@ -1,7 +1,7 @@
 """Cheat 13: adds to scratch memory that nothing has set to zero."""
-# rejected as: MEMORY_HAZARD, NOT_FINITE
+# rejected as: MEMORY_HAZARD
 # kind: memory never written
-# caught by: unwritten memory, finite
+# caught by: unwritten memory
 
 from jax.experimental.pallas import tpu as pltpu
 

@@ -1,7 +1,7 @@
 """Cheat 14: hands its inputs on in place of scratch memory, written over."""
-# rejected as: INPUTS_CHANGED, MEMORY_HAZARD
+# rejected as: INPUTS_CHANGED
 # kind: writes its inputs
-# caught by: inputs kept, other hazards
+# caught by: inputs kept
 # left out of: tests
 
 from jax.experimental.pallas import tpu as pltpu

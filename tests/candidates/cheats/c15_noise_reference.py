@@ -1,7 +1,7 @@
 """Cheat 15: a reference whose own rounding errors are as large as its answers, so that anything would pass."""
-# rejected as: INFRASTRUCTURE, WEAK_PROBLEM, CONTRACT, WRONG_VALUES, NOT_FINITE, INSENSITIVE
+# rejected as: WEAK_PROBLEM
 # kind: weak problem
-# caught by: stable reference, weak problems, typed symbols, allowance, finite, probes, mixed inputs
+# caught by: weak problems
 # problem: its own
 # left out of: tests
 

@@ -1,7 +1,7 @@
 """Cheat 16: takes pairs of rows that are neighbours in the table, as contiguous pages would be."""
-# rejected as: WRONG_VALUES, INSENSITIVE, OUT_OF_BOUNDS
+# rejected as: WRONG_VALUES, INSENSITIVE
 # kind: tables of one form
-# caught by: allowance, probes, bounds
+# caught by: allowance, probes
 # base: embedding_gather
 # left out of: tests
 

@@ -6,7 +6,11 @@
 # left out of: tests
 
 
+def _in_order(table, o):
+    o[...] = table[...]
+
+
 def kernel_fn(ids, table):
     rows = pl.BlockSpec((1, 1, D), lambda i: (i, 0, 0))
     shape = jax.ShapeDtypeStruct((COUNT, 1, D), jnp.bfloat16)
-    return pl.pallas_call(_kernel, out_shape=shape, grid=(COUNT,), in_specs=[rows], out_specs=rows)(table)
+    return pl.pallas_call(_in_order, out_shape=shape, grid=(COUNT,), in_specs=[rows], out_specs=rows)(table)

@@ -1,7 +1,7 @@
 """Cheat 17: drops the lowest two bits of every output."""
 # rejected as: WRONG_VALUES
 # kind: lower precision
-# caught by: allowance, rows, common factor, mixed inputs, probes
+# caught by: common factor, allowance, rows, mixed inputs, probes
 # left out of: tests
 
 _exact = _attend

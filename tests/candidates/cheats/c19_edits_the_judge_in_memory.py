@@ -1,7 +1,7 @@
 """Cheat 19: takes the checks out of the judge's modules, as far as they are in its process, and claims nonsense."""
-# rejected as: CONTRACT, IMPORT_FAILED
+# rejected as: CONTRACT
 # kind: patches its process
-# caught by: typed symbols, contained exceptions
+# caught by: typed symbols
 
 import dataclasses
 

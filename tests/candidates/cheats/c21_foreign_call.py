@@ -1,7 +1,7 @@
 """Cheat 21: a call of a library's routine beside the kernel."""
-# rejected as: CANNOT_VERIFY, HOST_CALLBACK, FORBIDDEN, LOWERING_FAILED
+# rejected as: LOWERING_FAILED
 # kind: library kernel
-# caught by: tokens, known operations, no host, static check, one program
+# caught by: one program
 # left out of: tests
 
 _honest = kernel_fn

@@ -1,5 +1,5 @@
 """Cheat 21: XLA computes the answer, and adds a kernel's zeros."""
-# rejected as: NO_GAIN, NOT_A_KERNEL, SCHEDULE_UNKNOWN
+# rejected as: NO_GAIN
 # kind: XLA does the work
 # caught by: all of the program
 # left out of: tests

@@ -1,7 +1,7 @@
 """Cheat 21: a custom call of the compiler's own beside the kernel, which nobody can execute for its values."""
-# rejected as: NO_GAIN, CANNOT_VERIFY, HOST_CALLBACK
+# rejected as: CANNOT_VERIFY
 # kind: library kernel
-# caught by: tokens, known operations, no host, neutral text
+# caught by: known operations
 # left out of: tests
 
 _honest = kernel_fn

@@ -1,7 +1,7 @@
 """Cheat 24: inputs of a problem of its own that are the same for every key."""
-# rejected as: WEAK_PROBLEM, WRONG_VALUES, INSENSITIVE, NOT_A_KERNEL
+# rejected as: INSENSITIVE, WRONG_VALUES
 # kind: weak problem
-# caught by: weak problems, allowance, probes, mixed inputs, live kernel
+# caught by: probes, allowance, mixed inputs
 # problem: its own
 # left out of: tests
 

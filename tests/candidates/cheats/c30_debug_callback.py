@@ -1,7 +1,7 @@
 """Cheat 30: runs code on the host for its side effects."""
-# rejected as: HOST_CALLBACK, LOWERING_FAILED
+# rejected as: HOST_CALLBACK
 # kind: host callback
-# caught by: one program, no host
+# caught by: one program
 # left out of: tests
 
 _honest = kernel_fn

@@ -1,7 +1,7 @@
 """Cheat 30: has the host compute the answer."""
 # rejected as: HOST_CALLBACK
 # kind: host callback
-# caught by: one program, no host
+# caught by: one program
 
 _honest = kernel_fn
 

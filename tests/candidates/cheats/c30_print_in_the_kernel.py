@@ -1,7 +1,7 @@
 """Cheat 30: prints from inside of the kernel."""
-# rejected as: CANNOT_VERIFY, HOST_CALLBACK, LOWERING_FAILED, SCHEDULE_UNKNOWN, COMPILE_FAILED
+# rejected as: NO_GAIN
 # kind: host callback
-# caught by: tokens, known operations, one program, no host, known control flow, memory limits
+# caught by: all of the program
 # left out of: tests
 
 _honest_block = _block

@@ -1,7 +1,7 @@
 """Cheat 30: has the host compute, by an annotation of the compiler's."""
-# rejected as: HOST_CALLBACK, CANNOT_VERIFY, LOWERING_FAILED, COMPILE_FAILED
+# rejected as: HOST_CALLBACK
 # kind: host callback
-# caught by: tokens, known operations, no host, one program, memory limits
+# caught by: tokens
 # left out of: tests
 
 from jax.experimental.compute_on import compute_on

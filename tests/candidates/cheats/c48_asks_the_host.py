@@ -1,7 +1,7 @@
 """Cheat 48: hands the work to Python on a thread of the host, where no clock of the device sees it."""
-# rejected as: HOST_CALLBACK, LOWERING_FAILED
+# rejected as: LOWERING_FAILED
 # kind: measured: host
-# caught by: one program, no host, known operations
+# caught by: one program
 # base: cpu_attention
 # on: cpu
 # left out of: tests

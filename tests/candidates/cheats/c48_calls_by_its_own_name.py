@@ -1,7 +1,7 @@
 """Cheat 48: calls the host by the very name that a callback has, with an address of its choice."""
-# rejected as: HOST_CALLBACK, LOWERING_FAILED, CANNOT_VERIFY
+# rejected as: LOWERING_FAILED
 # kind: measured: host
-# caught by: one program, no host, known operations
+# caught by: one program
 # base: cpu_attention
 # on: cpu
 # left out of: tests

@@ -1,7 +1,7 @@
 """Cheat 48: has a routine of the process do the work, of which there may be one that keeps answers."""
-# rejected as: LOWERING_FAILED, CANNOT_VERIFY, HOST_CALLBACK
+# rejected as: CANNOT_VERIFY
 # kind: measured: host
-# caught by: one program, known operations, no host
+# caught by: known operations
 # base: cpu_attention
 # on: cpu
 # left out of: tests

@@ -1,7 +1,7 @@
 """Cheat 48: starts threads that go on working when its call has returned."""
-# rejected as: HOST_CALLBACK, LOWERING_FAILED
+# rejected as: LOWERING_FAILED
 # kind: measured: host
-# caught by: one program, no host, known operations
+# caught by: one program
 # base: cpu_attention
 # on: cpu
 # left out of: tests

@@ -1,7 +1,7 @@
 """Cheat 48: keeps the first answer and gives it to every later call."""
-# rejected as: LOWERING_FAILED, NON_DETERMINISTIC
+# rejected as: LOWERING_FAILED
 # kind: measured: state in Python
-# caught by: one program, two traces
+# caught by: one program
 # base: cpu_attention
 # on: cpu
 # left out of: tests

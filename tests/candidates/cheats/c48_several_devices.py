@@ -1,7 +1,7 @@
 """Cheat 48: declares a mesh of devices that share its work."""
-# rejected as: CONTRACT, PROBLEM_CHANGED, LOWERING_FAILED
+# rejected as: PROBLEM_CHANGED
 # kind: measured: mesh
-# caught by: typed symbols, frozen problem, one program
+# caught by: frozen problem
 # base: cpu_attention
 # on: cpu
 # left out of: tests
