@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.mosaic.dtypes import bits
-from ratchet.mosaic.memory import Array, Index, Memory, Ref, Slice, Squeeze
+from ratchet.mosaic.memory import Array, Box, Index, Memory, Ref, Slice, Squeeze
 from ratchet.values.status import Refusal, Status
 
 
@@ -32,6 +32,13 @@ class DynamicSlice(Ref):
 
     def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
         raise AssertionError(self.shape)
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        raise AssertionError(self.shape)
+
+    def whole_box(self) -> Box:
+        """Where all of it is in the buffer below."""
+        return self.base.box(self.starts, self.sizes)
 
     def map_indices(self, change: Callable[[Index], Index]) -> Ref:
         raise AssertionError(self.shape)

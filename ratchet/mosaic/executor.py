@@ -15,13 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.mosaic import underway
 from ratchet.mosaic.counting import counters
 from ratchet.mosaic.dtypes import is_float, jax_dtype
 from ratchet.mosaic.findings import KINDS, Kind, Site
-from ratchet.mosaic.memory import Array, Buffer, Index, Memory, Ref, encode, is_recast, known
+from ratchet.mosaic.memory import Array, Box, Buffer, Index, Memory, Ref, encode, known
 from ratchet.mosaic.module import Block, KernelModule, Op, Value
 from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS
-from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, refuse, root_of
+from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, refuse, root_of
+from ratchet.mosaic.underway import UNDER_WAY
 from ratchet.mosaic.witness import digest, places
 
 
@@ -34,6 +36,8 @@ class Options:
     ``exact``: it does not, as Pallas's interpret mode."""
     late_dma: bool = False
     """Whether the data of a DMA arrive when it is waited for rather than at once (see ``ops.dma``)."""
+    late_windows: bool = False
+    """Whether what the pipeline may read before it is written reads as memory never written (see ``grid``)."""
     witness: int = 0
     """How many digests of what the kernel reads are kept, to say where two executions part; 0 keeps none."""
 
@@ -74,13 +78,21 @@ class Executor:
     """Whether this device takes the branch under way, where branches are executed under a mask."""
     late: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)
     """With ``late_dma``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
-    read: dict[Buffer, Buffer] = field(default_factory=dict)
-    """With ``late_dma``, for a source of DMAs that the kernel writes: the semaphores that show it was read, as bits."""
+    ends: set[Buffer] = field(default_factory=set)
+    """With ``late_dma``, what some DMA reads or writes: its copies under way are followed."""
+    stamps: dict[Buffer, Buffer] = field(default_factory=dict)
+    """With ``late_windows``, for an array that windows of an input and of its output share: when each element was
+    written."""
+    turn: Array = 0
+    """How many grid steps ran before the one under way."""
+    same_array: dict[Value, Value] = field(default_factory=dict)
+    """Operands that are aliased to an output -> that output."""
     _pending: list[tuple[int, int, Any]] = field(default_factory=list)
     """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
     _counted: list[tuple[int, Any]] = field(default_factory=list)
     """Counters that were passed and are not in ``COUNTS`` yet, each with the device's part in it."""
     _semaphores: dict[Buffer, int] = field(default_factory=dict)
+    _numbers: dict[Buffer, int] = field(default_factory=dict)
 
     # --- values ---
 
@@ -114,16 +126,21 @@ class Executor:
     def is_late(self, buffer: Buffer) -> bool:
         return buffer in self.late
 
-    def add_shadows(self, root: Value, buffer: Buffer) -> None:
+    # --- copies under way, with ``late_dma`` ---
+
+    def root(self, value: Value) -> Value:
+        """The memref from outside or allocated inside that a view was made from; an aliased input is its output."""
+        root = root_of(value)
+        return self.same_array.get(root, root)
+
+    def add_shadows(self, value: Value, buffer: Buffer) -> None:
         """With ``late_dma``, what DMAs into a buffer need; not for large arrays in HBM that no DMA reads again, to keep
         the price bounded."""
-        if not self.options.late_dma:
+        root = self.root(value)
+        if not self.options.late_dma or root not in self.dma_targets | self.dma_sources:
             return
-        if root in self.dma_sources & self.written_roots and math.prod(buffer.shape) <= _LATE_ELEMENTS:
-            shadow = Buffer(name=f"read of {buffer.name}", shape=buffer.shape, dtype=np.dtype(np.int32), space="judge")
-            self.memory[shadow] = jnp.zeros(self.memory[buffer].shape, jnp.int32)
-            self.read[buffer] = shadow
-        if root not in self.dma_targets:
+        self.ends.add(buffer)
+        if root not in self.dma_targets or buffer in self.late:
             return
         if buffer.space == "hbm" and root not in self.dma_sources and math.prod(buffer.shape) > _LATE_ELEMENTS:
             return
@@ -135,41 +152,46 @@ class Executor:
         self.late[buffer] = (arriving, owner)
 
     @functools.cached_property
+    def _starts(self) -> list[Op]:
+        return [op for op in self.kernel.operations() if op.name == "tpu.enqueue_dma"]
+
+    @functools.cached_property
     def dma_targets(self) -> frozenset[Value]:
         """The memrefs from outside or allocated inside that some DMA writes to."""
-        starts = (op for op in self.kernel.operations() if op.name == "tpu.enqueue_dma")
-        return frozenset(root_of(value) for op in starts for value in RULES[op.name].writes(op))
+        return frozenset(self.root(value) for op in self._starts for value in RULES[op.name].writes(op))
 
     @functools.cached_property
     def dma_sources(self) -> frozenset[Value]:
         """The memrefs from outside or allocated inside that some DMA reads."""
-        starts = (op for op in self.kernel.operations() if op.name == "tpu.enqueue_dma")
-        return frozenset(root_of(op.operands[0]) for op in starts)
+        return frozenset(self.root(op.operands[0]) for op in self._starts)
 
-    @functools.cached_property
-    def written_roots(self) -> frozenset[Value]:
-        """The memrefs from outside or allocated inside that some operation writes to."""
-        known_ops = (op for op in self.kernel.operations() if op.name in RULES)
-        return frozenset(root_of(value) for op in known_ops for value in RULES[op.name].writes(op))
-
-    def check_unread(self, op: Op, ref: Ref, starts: Sequence[Index], sizes: Sequence[int]) -> None:
-        """With ``late_dma``, report a write into what a DMA may still read. Not seen through a bitcast."""
-        shadow = self.read.get(ref.buffer)
-        if shadow is None or shadow not in self.memory or is_recast(ref):
+    def mark_under_way(self, op: Op, buffer: Buffer, box: Box, semaphore: Array, *, target: bool) -> None:
+        """With ``late_dma``, a copy reads or writes ``box`` of a buffer until ``semaphore`` is waited for."""
+        if buffer not in self.ends:
             return
-        reading = ref.with_dtype(shadow.dtype).load({ref.buffer: self.memory[shadow]}, starts, sizes)
-        self.report(
-            Kind.SOURCE_OVERWRITTEN,
-            op,
-            jnp.any(reading != 0),
-            f"a write into {ref.buffer.name}, which a DMA may still read",
+        when = jnp.asarray(True if self.active is None else self.active)
+        self.memory[UNDER_WAY], full = underway.started(
+            self.memory[UNDER_WAY], semaphore, self.number(buffer), box, target=target, when=when
         )
+        self.report(Kind.TOO_MANY_COPIES, op, full, f"more than {underway.SLOTS // 2} copies are under way")
+
+    def check_under_way(self, op: Op | None, buffer: Buffer, box: Box, what: str, when: Any = True) -> None:
+        """With ``late_dma``, report a write into what a copy under way reads or writes."""
+        if buffer not in self.ends:
+            return
+        source, target = underway.touched(self.memory[UNDER_WAY], self.number(buffer), box)
+        self.report(Kind.SOURCE_OVERWRITTEN, op, source & when, f"{what} {buffer.name}, which a DMA may still read")
+        self.report(Kind.TARGET_OVERWRITTEN, op, target & when, f"{what} {buffer.name}, where a DMA is yet to arrive")
+
+    def number(self, buffer: Buffer) -> int:
+        """A number of its own for every buffer, from 1."""
+        return self._numbers.setdefault(buffer, len(self._numbers) + 1)
 
     @property
     def shadows(self) -> list[Buffer]:
-        """What ``late_dma`` keeps beside the buffers, as far as it is allocated now."""
+        """What is kept beside the buffers and changes with DMAs, as far as it is allocated now."""
         late = [buffer for pair in self.late.items() for buffer in (pair[0], *pair[1])]
-        return [buffer for buffer in (*late, *self.read.values()) if buffer in self.memory]
+        return [buffer for buffer in (*late, *self.stamps.values(), UNDER_WAY) if buffer in self.memory]
 
     def semaphore_base(self, buffer: Buffer) -> int:
         """Number of the first semaphore of a buffer of them, unique in the kernel."""
@@ -178,10 +200,11 @@ class Executor:
     # --- execution ---
 
     def run_block(self, block: Block, arguments: Sequence[Any] = ()) -> list[Any]:
-        """Execute a block; what its terminator passes on."""
+        """Execute a block; what its terminator passes on. Memory allocated in it is given back at its end."""
         self.values.update(zip(block.arguments, arguments, strict=True))
         for op in block.operations:
             if op.name in TERMINATORS:
+                self._give_back(block)
                 return [self.values[value] for value in op.operands]
             rule = RULES.get(op.name)
             if rule is None:
@@ -189,11 +212,33 @@ class Executor:
             unknown = set(op.attributes) - rule.attributes
             if unknown:
                 raise refuse(f"attribute {sorted(unknown)} of operation {op.name}", self.kernel, op)
+            if promised := promise(op):
+                raise refuse(f"{op.name} with the unchecked promise {promised}", self.kernel, op)
             if self.active is None or self.has_remote(op):
                 rule.run(self, op)
             else:
                 self._run_masked(rule, op)
         return []
+
+    def _give_back(self, block: Block) -> None:
+        for op in block.operations:
+            if op.name == "tpu.sem_alloc":
+                self.check_at_rest(op.results[0])
+            elif op.name == "memref.alloca":
+                buffer = self.ref(op.results[0]).buffer
+                whole = ((0,) * len(buffer.shape), buffer.shape)
+                self.check_under_way(op, buffer, whole, "the end of the scope of")
+
+    def check_at_rest(self, semaphores: Value) -> None:
+        """Report semaphores that are not at zero now, when they are given back."""
+        left = self.memory[self.ref(semaphores).buffer]
+        counting = (op for op in self.kernel.operations() if op.name in ("tpu.enqueue_dma", "tpu.sem_signal"))
+        writes = ((op, value) for op in counting for value in RULES[op.name].writes(op))
+        op = next((op for op, value in writes if root_of(value) is semaphores), semaphores.owner)
+        self.report(
+            Kind.NEVER_WAITED, op, jnp.any(left != 0),
+            "a semaphore is not zero when the kernel ends; what is counted on it begins here",
+        )  # fmt: skip
 
     def _run_masked(self, rule: Rule, op: Op) -> None:
         """Run an operation on every device, keeping what it wrote only where the branch is taken."""

@@ -19,7 +19,7 @@ class Kind(Enum):
     SLICE_OUT_OF_BOUNDS = (
         "slice_out_of_bounds",
         Status.OUT_OF_BOUNDS,
-        "a load, store, slice or DMA reaches outside its buffer",
+        "a load, store, slice or DMA reaches outside its buffer, or a device that is not there",
     )
     UNINITIALISED = ("uninitialised_memory", Status.MEMORY_HAZARD, "memory that was never written reaches an output")
     ORDER_DEPENDENT = (
@@ -46,6 +46,31 @@ class Kind(Enum):
         "source_overwritten",
         Status.MEMORY_HAZARD,
         "memory is written while a DMA may still read it: the wait for it comes later",
+    )
+    TARGET_OVERWRITTEN = (
+        "target_overwritten",
+        Status.MEMORY_HAZARD,
+        "memory is written that a DMA is yet to arrive in: which of both stays is chance",
+    )
+    TOO_MANY_COPIES = (
+        "too_many_copies",
+        Status.CANNOT_VERIFY,
+        "more copies are under way than the judge follows",
+    )
+    WINDOW_RACE = (
+        "window_race",
+        Status.MEMORY_HAZARD,
+        "an output depends on whether the pipeline reads a later step's window before or after a write into it",
+    )
+    FALSE_PROMISE = (
+        "false_promise",
+        Status.MEMORY_HAZARD,
+        "the kernel promises the compiler what is false: `multiple_of`, a rotation that is not negative",
+    )
+    NEGATIVE_AMOUNT = (
+        "negative_amount",
+        Status.MEMORY_HAZARD,
+        "a semaphore is signalled or waited for by less than nothing",
     )
     INPUT_WRITTEN = (
         "input_written",

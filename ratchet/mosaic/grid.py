@@ -2,10 +2,15 @@
 
 Inputs are invariants of the loop: a window of an input is a view of the whole array. What the kernel writes
 (outputs, windows of outputs, scratch, semaphores) is carried and updated in place.
+
+The compiler's pipeline reads the next step's windows while a step runs, and writes an output's window back while the
+next one does. With ``Options.late_windows`` each element of an array that an input shares with an output is stamped
+with the last step in which it may still be on its way; one that the pipeline reads that early is memory never written.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.mosaic import underway
 from ratchet.mosaic.dtypes import jax_dtype
 from ratchet.mosaic.executor import BARRIER, Executor, Options
 from ratchet.mosaic.findings import KINDS, Kind, Site
@@ -25,6 +31,10 @@ from ratchet.mosaic.order import Order
 from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS, report_of
 from ratchet.mosaic.rules import RULES, refuse, root_of
 from ratchet.mosaic.signature import Kernel, Operand, Window
+from ratchet.mosaic.underway import UNDER_WAY
+
+_NEVER = -(2**30)
+"""The stamp of what no step has written."""
 
 
 def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what the program adds to them
@@ -86,6 +96,12 @@ class _Run:
         executor.memory[BARRIER] = jnp.int32(0)
         executor.memory[COUNTS] = jnp.zeros(self.counted, jnp.int32)
         executor.memory[WITNESS] = jnp.zeros(executor.options.witness, jnp.int32)
+        if executor.options.late_dma:
+            executor.memory[UNDER_WAY] = underway.empty()
+        inputs = {o.index: o for o in kernel.operands if not o.is_output}
+        executor.same_array = {
+            inputs[o.alias].argument: o.argument for o in kernel.operands if o.is_output and o.alias in inputs
+        }
         for value, array in zip(kernel.prefetch, self.inputs, strict=False):
             dtype = jax_dtype(value.type.dtype)
             buffer = Buffer(name="scalar prefetch", shape=value.type.shape, dtype=dtype, space="smem")
@@ -135,8 +151,22 @@ class _Run:
             )
             executor.memory[window] = executor.poison(window.shape, window.dtype)
             executor.add_shadows(operand.argument, window)
+            if operand.alias is not None and not operand.is_output:
+                self._add_stamps(whole.buffer)
             executor.values[operand.argument] = Whole(window)
             (self.output_windows if operand.is_output else self.input_windows).append((operand, operand.window, window))
+
+        elif executor.options.late_dma and operand.argument in executor.dma_sources:
+            executor.ends.add(whole.buffer)
+
+    def _add_stamps(self, buffer: Buffer) -> None:
+        executor = self.executor
+        if executor.options.late_windows:
+            stamps = Buffer(
+                name=f"stamps of {buffer.name}", shape=buffer.shape, dtype=np.dtype(np.int32), space="judge"
+            )
+            executor.stamps[buffer] = stamps
+            executor.memory[stamps] = jnp.full(executor.memory[buffer].shape, _NEVER, jnp.int32)
 
     # --- one step ---
 
@@ -169,7 +199,7 @@ class _Run:
         return starts
 
     def _step(self, coordinates: list[Index], last: list[list[Array]], before: Any = None) -> list[list[Array]]:
-        """Run the kernel once; the block offsets of the windows that are memory of their own.
+        """Run the kernel once; the block offsets of the windows that ``_followed`` says.
 
         ``last`` are those of the step before, which had the linear number ``before``, negative for the first step.
         """
@@ -181,34 +211,73 @@ class _Run:
             if operand.window is None:
                 continue
             starts = self._starts(operand, operand.window, coordinates)
-            own = next((w for o, _, w in (*self.input_windows, *self.output_windows) if o is operand), None)
+            own = self._own(operand)
             whole = self.whole[operand.is_output, operand.index]
+            moved: Any = True
+            if operand in self._followed:
+                now.append([jnp.asarray(s, jnp.int32) for s in starts])
+                moved = jnp.any(jnp.stack(now[-1]) != jnp.stack(next(previous)))
+                self._check_moved(whole.buffer if own is None else own, moved)
             if own is None:
                 executor.values[operand.argument] = Slice(_Padded(whole), starts, operand.window.shape)
-                continue
-            starts = [jnp.asarray(s, jnp.int32) for s in starts]
-            moved = jnp.any(jnp.stack(starts) != jnp.stack(next(previous)))
-            if operand.is_output:
+            elif operand.is_output:
                 if before is not None:
                     executor.witness(operand.index, executor.memory[own], step=before, when=moved & (before >= 0))
                 fresh = executor.poison(own.shape, own.dtype)
+                executor.memory[own] = jnp.where(moved, fresh, executor.memory[own])
             else:
-                fresh = take(executor.memory[whole.buffer], starts, own.shape)
-            executor.memory[own] = jnp.where(moved, fresh, executor.memory[own])
-            now.append(starts)
+                fresh = self._fetched(operand.window, whole.buffer, now[-1])
+                executor.memory[own] = jnp.where(moved, fresh, executor.memory[own])
         executor.run_block(self.kernel.main.body, [*coordinates, *(executor.values[v] for v in self._rest())])
-        for operand, starts in zip(
-            [o for o in self.kernel.operands if any(o is p for p, _, _ in (*self.input_windows, *self.output_windows))],
-            now,
-            strict=True,
-        ):
+        for operand, starts in zip(self._followed, now, strict=True):
             if operand.is_output:
-                own = next(w for o, _, w in self.output_windows if o is operand)
-                buffer = self.whole[True, operand.index].buffer
-                executor.memory[buffer] = lax.dynamic_update_slice(
-                    executor.memory[buffer], executor.memory[own], starts, allow_negative_indices=False
-                )
+                self._write_back(operand, starts)
         return now
+
+    def _own(self, operand: Operand) -> Buffer | None:
+        """The memory of a window that is not a view of an input."""
+        return next((w for o, _, w in (*self.input_windows, *self.output_windows) if o is operand), None)
+
+    @functools.cached_property
+    def _followed(self) -> list[Operand]:
+        """The operands of whose windows each step has to know whether they moved."""
+        executor = self.executor
+        arrays = {key for key, whole in self.whole.items() if whole.buffer in executor.ends}
+        return [
+            operand
+            for operand in self.kernel.operands
+            if operand.window is not None
+            and (self._own(operand) is not None or (operand.is_output, operand.index) in arrays)
+        ]
+
+    def _check_moved(self, window: Buffer, moved: Any) -> None:
+        """A copy of the kernel's that reads or writes a window has to be waited for before the pipeline moves it."""
+        shape = self.executor.memory[window].shape
+        self.executor.check_under_way(None, window, ((0,) * len(shape), shape), "the next block comes into", moved)
+
+    def _fetched(self, window: Window, buffer: Buffer, starts: list[Array]) -> Array:
+        """An input's block, as the pipeline reads it ``window.buffers - 1`` steps ahead."""
+        executor = self.executor
+        block = take(executor.memory[buffer], starts, window.shape)
+        if buffer not in executor.stamps:
+            return block
+        stamps = take(executor.memory[executor.stamps[buffer]], starts, window.shape)
+        ahead = executor.turn - (window.buffers - 1)
+        return jnp.where(stamps >= ahead, executor.poison(window.shape, buffer.dtype), block)
+
+    def _write_back(self, operand: Operand, starts: list[Array]) -> None:
+        executor, own = self.executor, self._own(operand)
+        assert own is not None
+        assert operand.window is not None
+        buffer = self.whole[True, operand.index].buffer
+        written = {buffer: executor.memory[own]}
+        if buffer in executor.stamps:
+            until = executor.turn + operand.window.buffers - 1
+            written[executor.stamps[buffer]] = jnp.full(own.shape, until, jnp.int32)
+        for array, block in written.items():
+            executor.memory[array] = lax.dynamic_update_slice(
+                executor.memory[array], block, starts, allow_negative_indices=False
+            )
 
     def _rest(self) -> tuple[Value, ...]:
         return self.kernel.main.body.arguments[len(self.bounds) :]
@@ -218,10 +287,7 @@ class _Run:
     def run(self) -> tuple[list[Array], Array]:
         self._set_up()
         executor = self.executor
-        windows = [
-            o for o in self.kernel.operands if any(o is p for p, _, _ in (*self.input_windows, *self.output_windows))
-        ]
-        never = [[jnp.int32(-(2**31))] * len(o.window.shape) for o in windows if o.window is not None]
+        never = [[jnp.int32(-(2**31))] * len(o.window.shape) for o in self._followed if o.window is not None]
         steps: Any = math.prod(self.bounds) if all(map(known, self.bounds)) else None
         if steps is None:
             steps = jnp.int32(1)
@@ -263,6 +329,7 @@ class _Run:
             if executor.options.witness:
                 before = jnp.where(step > 0, self.order.linear(self.order.coordinates(jnp.maximum(step - 1, 0))), -1)
             coordinates = self.order.coordinates(step)
+            executor.turn = step
             now, after = executor.within(carried, arrays, lambda: self._step(coordinates, last, before))
             return step + 1, now, after
 
@@ -275,13 +342,10 @@ class _Run:
         executor = self.executor
         for value in self.kernel.scratch:
             if "semaphore" in value.type.dtype:
-                left = executor.memory[executor.ref(value).buffer]
-                starts = (op for op in executor.kernel.operations() if op.name in ("tpu.enqueue_dma", "tpu.sem_signal"))
-                op = next((op for op in starts if value in map(root_of, _writes(op))), None)
-                executor.report(
-                    Kind.NEVER_WAITED, op, jnp.any(left != 0),
-                    "a semaphore is not zero when the kernel ends; what is counted on it begins here",
-                )  # fmt: skip
+                executor.check_at_rest(value)
+        barrier = next((op for op in executor.kernel.operations() if op.name == "tpu.sem_barrier"), None)
+        if barrier is not None:
+            executor.check_at_rest(barrier.results[0])
 
 
 class _Padded(Whole):

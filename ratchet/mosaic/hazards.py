@@ -1,14 +1,15 @@
 """Executes a program again with what must not matter changed, and says what differs and where that begins.
 
 What must not matter is what memory held before it was written, the order of the steps of parallel grid dimensions,
-and when a DMA arrives between its start and its wait. Where an output then differs by a bit, further executions keep
+when a DMA arrives between its start and its wait, and whether the pipeline, which reads windows a step ahead, does so
+before or after a write into them. Where an output then differs by a bit, further executions keep
 digests of everything the kernels read, and the first that differs is the place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ _DEPENDS = {
     Kind.UNINITIALISED: "what memory held before it was written",
     Kind.ORDER_DEPENDENT: "the order of the parallel grid dimensions",
     Kind.READ_BEFORE_WAIT: "when a DMA arrives: memory is used before the wait for it",
+    Kind.WINDOW_RACE: "whether the pipeline reads a window, a step ahead, before or after a write into it",
 }
 
 
@@ -39,7 +41,7 @@ class Program(Protocol):
         self, inputs: Sequence[np.ndarray], *, seed: int = 0, fill: int = 0, padding: int | None = None
     ) -> RunResult: ...
 
-    def variant(self, *, late_dma: bool = False, witness: bool = False) -> Program: ...
+    def variant(self, *, late_dma: bool = False, late_windows: bool = False, witness: bool = False) -> Program: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,8 @@ class _Trial:
 
     kind: Kind
     changed: Mapping[str, int]
-    late: bool = False
+    variant: Mapping[str, bool] = field(default_factory=dict)
+    """How the program is translated for both, where not as it is."""
 
 
 def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunResult:
@@ -64,19 +67,21 @@ def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunRe
     if any("parallel" in semantics for kernel in program.kernels for semantics in kernel.semantics):
         trials.append(_Trial(kind=Kind.ORDER_DEPENDENT, changed={"seed": seed}))
     if "tpu.enqueue_dma" in program.covered:
-        trials.append(_Trial(kind=Kind.READ_BEFORE_WAIT, changed={"fill": _FILL}, late=True))
+        trials.append(_Trial(kind=Kind.READ_BEFORE_WAIT, changed={"fill": _FILL}, variant={"late_dma": True}))
+    if any(kernel.shares_windows for kernel in program.kernels):
+        trials.append(_Trial(kind=Kind.WINDOW_RACE, changed={"fill": _FILL}, variant={"late_windows": True}))
     seconds = first.seconds
     for trial in trials:
         plain = first
-        if trial.late:
-            plain = program.variant(late_dma=True).run(inputs)
+        if trial.variant:
+            plain = program.variant(**trial.variant).run(inputs)
             seconds += plain.seconds
             if plain.findings:
                 return replace(first, findings=plain.findings, seconds=seconds)
             if _differing(first, plain) is None:
                 continue
             # Two translations may round differently. What is read before its wait depends on what lay there.
-        changed = program.variant(late_dma=trial.late).run(inputs, **trial.changed)
+        changed = program.variant(**trial.variant).run(inputs, **trial.changed)
         seconds += changed.seconds
         where = _differing(plain, changed)
         if where is not None:
@@ -101,7 +106,7 @@ def _located(
     program: Program, inputs: Sequence[np.ndarray], trial: _Trial, output: int, at: tuple[int, ...], count: int
 ) -> tuple[Finding, float]:
     """The finding of a trial that failed, with the first read in which its executions differ; seconds spent on it."""
-    variant = program.variant(late_dma=trial.late, witness=True)
+    variant = program.variant(**trial.variant, witness=True)
     plain = variant.run(inputs)
     seconds = plain.seconds
     message = f"output {output} depends on {_DEPENDS[trial.kind]}; it differs in {count} elements, the first {list(at)}"

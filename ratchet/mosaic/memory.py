@@ -44,6 +44,8 @@ class Buffer:
 
 
 Memory = dict[Buffer, Array]
+Box = tuple[Sequence[Index], Sequence[Index]]
+"""First elements and sizes, in a buffer's own dimensions."""
 
 
 class Ref:
@@ -67,6 +69,10 @@ class Ref:
         """The same reference into a buffer of another dtype; not through a bitcast."""
         raise NotImplementedError
 
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        """Where elements of this reference are in the buffer below; at least where, behind a reshape or bitcast."""
+        raise NotImplementedError
+
     def load_all(self, memory: Memory) -> Array:
         return self.load(memory, (0,) * len(self.shape), self.shape)
 
@@ -85,6 +91,9 @@ class Whole(Ref):
 
     def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
         memory[self.buffer] = put(memory[self.buffer], starts, encode(value))
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        return starts, sizes
 
     def map_indices(self, change: Callable[[Index], Index]) -> Ref:
         return self
@@ -110,6 +119,9 @@ class Slice(Ref):
 
     def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
         self.base.store(memory, self._at(starts), value)
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        return self.base.box(self._at(starts), sizes)
 
     def map_indices(self, change: Callable[[Index], Index]) -> Ref:
         return Slice(self.base.map_indices(change), [change(i) for i in self.starts], self.shape)
@@ -137,6 +149,9 @@ class Squeeze(Ref):
 
     def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
         self.base.store(memory, self._expand(starts, 0), value.reshape(tuple(self._expand(value.shape, 1))))
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        return self.base.box(self._expand(starts, 0), self._expand(sizes, 1))
 
     def map_indices(self, change: Callable[[Index], Index]) -> Ref:
         return Squeeze(self.base.map_indices(change), self.kept)
@@ -167,6 +182,14 @@ class Recast(Ref):
             value = put(self._forward(self.base.load_all(memory)), starts, value)
         self.base.store_all(memory, self._backward(value))
 
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        same = [mine == below for mine, below in zip(self.shape, self.base.shape, strict=False)]
+        kept = same.index(False) if False in same else len(same)  # leading dimensions are those of the base
+        rest = len(self.base.shape) - kept
+        return self.base.box(
+            (*starts[:kept], *(0,) * rest), (*sizes[:kept], *self.base.shape[len(self.base.shape) - rest :])
+        )
+
     def map_indices(self, change: Callable[[Index], Index]) -> Ref:
         return Recast(self.base.map_indices(change), self.shape, self.dtype, self._forward, self._backward)
 
@@ -174,11 +197,6 @@ class Recast(Ref):
         if self.dtype != self.base.dtype:
             raise Refusal(Status.CANNOT_VERIFY, "a DMA into a bitcast reference, with late arrival")
         return Recast(self.base.with_dtype(dtype), self.shape, dtype, self._forward, self._backward)
-
-
-def is_recast(ref: Ref) -> bool:
-    """Whether a reference goes through a bitcast to another dtype."""
-    return ref.dtype != ref.buffer.dtype
 
 
 def reshape(base: Ref, shape: Sequence[int]) -> Ref:

@@ -76,6 +76,17 @@ _DEVICE_SEGMENT = {"tpu.enqueue_dma": 4, "tpu.sem_signal": 2}
 TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield"})
 
 
+_NO_PROMISE = {"overflowFlags": "#arith.overflow<none>", "fastmath": "#arith.fastmath<none>"}
+
+
+def promise(op: Op) -> str:
+    """What an operation promises the compiler of its operands and this judge does not check; ``""`` for nothing."""
+    given = (
+        f"{name} = {op.attributes[name]}" for name, none in _NO_PROMISE.items() if op.attributes.get(name, none) != none
+    )
+    return next(given, "")
+
+
 def root_of(value: Value) -> Value:
     """The memref that a view was made from."""
     while value.owner is not None and value.owner.name in VIEW_OPS:

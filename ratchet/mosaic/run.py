@@ -112,17 +112,14 @@ class Loaded:
 
         devices = math.prod(size for _, size in call.mesh)
         own_barrier = {"tpu.device_id", "tpu.sem_barrier"} & {op.name for op in kernel.module.operations()}
-        if (
-            call.skips_barrier
-            and "tpu.sem_barrier" not in own_barrier
-            and any(map(is_remote, kernel.module.operations()))
-        ):
+        is_sending = any(map(is_remote, kernel.module.operations()))
+        if call.skips_barrier and "tpu.sem_barrier" not in own_barrier and is_sending:
             raise Refusal(
                 Status.MEMORY_HAZARD,
                 f"kernel {call.name} writes into other chips without a barrier before: it skips the compiler's barrier "
                 "(skip_device_barrier) and has none of its own (pltpu.get_barrier_semaphore)",
             )
-        if not call.mesh or not (call.has_communication or own_barrier):
+        if not call.mesh or not (call.has_communication or own_barrier or is_sending):
             return one
 
         def run(config: Any, *operands: Any) -> Any:
@@ -199,9 +196,9 @@ class Loaded:
         """Execute the program, and again with what must not matter changed (see ``hazards.check``)."""
         return hazards.check(self, inputs, seed=seed)
 
-    def variant(self, *, late_dma: bool = False, witness: bool = False) -> Loaded:
+    def variant(self, *, late_dma: bool = False, late_windows: bool = False, witness: bool = False) -> Loaded:
         """The same program, translated otherwise; made once (see ``executor.Options``)."""
-        options = replace(self._options, late_dma=late_dma, witness=CELLS if witness else 0)
+        options = replace(self._options, late_dma=late_dma, late_windows=late_windows, witness=CELLS if witness else 0)
         if options not in self._variants:
             self._variants[options] = Loaded(self._original, options)
         return self._variants[options]

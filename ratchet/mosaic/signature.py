@@ -23,6 +23,8 @@ class Window:
     low: tuple[int, ...]
     high: tuple[int, ...]
     """Virtual padding before and after the array, element windows only."""
+    buffers: int
+    """How many blocks are in VMEM at a time: with 2, one is moved while the kernel works on the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,11 @@ class Kernel:
     @property
     def outputs(self) -> int:
         return sum(operand.is_output for operand in self.operands)
+
+    @property
+    def shares_windows(self) -> bool:
+        """Whether windows of an input are read from an array that the kernel writes to."""
+        return any(o.alias is not None and not o.is_output and o.window is not None for o in self.operands)
 
     @property
     def dynamic_bounds(self) -> int:
@@ -148,7 +155,7 @@ def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases
 def _window(module: KernelModule, params: dict[str, Any]) -> Window | None:
     if not params:
         return None
-    # Buffer counts and when a window is fetched again change speed, not values.
+    # When a window is fetched again changes speed, not values.
     unknown = set(params) - {"transform_indices", "window_bounds", "window_kind", "pipeline_mode", "revisit_mode"}
     if unknown:
         raise refuse(f"window attribute {sorted(unknown)}", module)
@@ -171,4 +178,13 @@ def _window(module: KernelModule, params: dict[str, Any]) -> Window | None:
         element=kind is not None,
         low=low,
         high=high,
+        buffers=_buffers(module, params),
     )
+
+
+def _buffers(module: KernelModule, params: dict[str, Any]) -> int:
+    mode = str(params.get("pipeline_mode", "#tpu.pipeline_mode<double_buffered>"))
+    known = {"#tpu.pipeline_mode<synchronous>": 1, "#tpu.pipeline_mode<double_buffered>": 2}
+    if mode not in known:
+        raise refuse(f"pipeline mode {mode}", module)
+    return known[mode]

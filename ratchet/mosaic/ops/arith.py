@@ -126,7 +126,7 @@ _COMPARE_FLOAT = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 6: "ne"}
 _DIVISIONS = tuple(sorted(scalars.DIVISIONS))
 
 
-@rule(*(set(_BINARY) - scalars.DIVISIONS), attributes=("fastmath", "overflowFlags", "isExact"))
+@rule(*(set(_BINARY) - scalars.DIVISIONS), attributes=("fastmath", "overflowFlags"))
 def _binary(executor: Executor, op: Op) -> None:
     a, b = (executor[value] for value in op.operands)
     value = scalars.fold(op.name, a, b)
@@ -135,7 +135,7 @@ def _binary(executor: Executor, op: Op) -> None:
     executor.result(op, _BINARY[op.name](jnp.asarray(a), jnp.asarray(b)) if value is None else value)
 
 
-@rule(*_DIVISIONS, attributes=("isExact",), checks=True)
+@rule(*_DIVISIONS, checks=True)
 def _divide(executor: Executor, op: Op) -> None:
     a, b = (executor[value] for value in op.operands)
     if scalars.is_scalar(b, np.int32):
@@ -241,7 +241,7 @@ def _convert(executor: Executor, op: Op) -> None:
     executor.result(op, x.astype(dtype))
 
 
-@rule("arith.extui", "arith.uitofp", "tpu.uitofp", attributes=("nonNeg", "fastmath", "rounding_mode"))
+@rule("arith.extui", "arith.uitofp", "tpu.uitofp", attributes=("fastmath", "rounding_mode"))
 def _convert_unsigned(executor: Executor, op: Op) -> None:
     x, dtype = executor[op.operands[0]], jax_dtype(op.results[0].type.dtype)
     if "to_nearest_even" not in str(op.attributes.get("rounding_mode", "to_nearest_even")):

@@ -12,6 +12,7 @@ from jax import lax
 from ratchet.mosaic.counting import OTHERWISE, THEN
 from ratchet.mosaic.dtypes import jax_dtype
 from ratchet.mosaic.executor import DEVICES, Executor
+from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.rules import refuse, rule
 
@@ -162,9 +163,12 @@ def _no_effect(executor: Executor, op: Op) -> None:
     """Tracing, logging and delays change no value."""
 
 
-@rule("tpu.assume_multiple", attributes=("multiple",))
+@rule("tpu.assume_multiple", attributes=("multiple",), checks=True)
 def _assume_multiple(executor: Executor, op: Op) -> None:
-    executor.result(op, executor[op.operands[0]])
+    value, multiple = executor[op.operands[0]], int(str(op.attributes["multiple"]))
+    bad = jnp.any(lax.rem(jnp.asarray(value), jnp.asarray(multiple, value.dtype)) != 0) if multiple else True
+    executor.report(Kind.FALSE_PROMISE, op, bad, f"the compiler relies on a multiple of {multiple}, and it is none")
+    executor.result(op, value)
 
 
 @rule("tpu.iteration_bound", attributes=("dim",))

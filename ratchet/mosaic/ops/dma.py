@@ -19,15 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ratchet.mosaic import dynamic
+from ratchet.mosaic import dynamic, underway
 from ratchet.mosaic.dtypes import bits
 from ratchet.mosaic.dynamic import DynamicSlice
 from ratchet.mosaic.executor import BARRIER, DEVICES, Executor
 from ratchet.mosaic.findings import Kind
-from ratchet.mosaic.memory import Array, Memory, Ref, Whole, decode, encode, is_recast, put_where
+from ratchet.mosaic.memory import Array, Box, Memory, Ref, Whole, decode, encode, put_where
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.ops.memory import segments
 from ratchet.mosaic.rules import refuse, rule
+from ratchet.mosaic.underway import UNDER_WAY
 
 
 def _amount(ref: Ref) -> int:
@@ -68,9 +69,9 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
     if dst.buffer.is_input:
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
     arrived = executor.ref(target_semaphore[0])
+    _check_device(executor, op, device)
     if not device or executor.device is None:
-        executor.check_unread(op, dst, (0,) * len(dst.shape), dst.shape)
-        _mark_read(executor, src, arrived)
+        _follow(executor, op, src, dst, arrived)
         _deliver(executor, dst, arrived, data)
         _add(executor, arrived, _amount(dst))
         return
@@ -78,7 +79,7 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
     active = jnp.asarray(True if executor.active is None else executor.active)
     if source_semaphore:
         left = executor.ref(source_semaphore[0])
-        _mark_read(executor, src, left)
+        executor.mark_under_way(op, src.buffer, _whole(src), _identity(executor, left), target=False)
         _add(executor, left, jnp.where(active, _amount(dst), 0))
     _send(executor, device[0], active, [dst, arrived], data)
 
@@ -95,6 +96,7 @@ def _enqueue_dynamic(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: 
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
     inside, data = dynamic.copied(executor.memory, source, target)
     executor.witness(op, jnp.where(inside, data, jnp.zeros((), data.dtype)))
+    _follow(executor, op, source, target, semaphore)
     _deliver(executor, target.base, semaphore, data, inside)
     _add(executor, semaphore, dynamic.amount(target))
 
@@ -111,22 +113,28 @@ def _deliver(executor: Executor, dst: Ref, semaphore: Ref, data: Array, where: A
     _put(executor.memory, dst, data, where)
 
 
-def _mark_read(executor: Executor, src: Ref, semaphore: Ref) -> None:
-    """With ``late_dma``, ``src`` may be read until ``semaphore`` is waited for."""
-    shadow = executor.read.get(src.buffer)
-    if shadow is None or is_recast(src):
-        return
-    memory, ref = {src.buffer: executor.memory[shadow]}, src.with_dtype(shadow.dtype)
-    bit = _bit(_identity(executor, semaphore))
-    ref.store_all(
-        memory, ref.load_all(memory) | (bit if executor.active is None else jnp.where(executor.active, bit, 0))
-    )
-    executor.memory[shadow] = memory[src.buffer]
+def _follow(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: Ref) -> None:
+    """With ``late_dma``, a copy is under way until ``semaphore`` is waited for, and may not write into others."""
+    number = _identity(executor, semaphore)
+    executor.mark_under_way(op, src.buffer, _whole(src), number, target=False)
+    executor.check_under_way(op, dst.buffer, _whole(dst), "a DMA into")
+    executor.mark_under_way(op, dst.buffer, _whole(dst), number, target=True)
+    stamp(executor, dst)
 
 
-def _bit(number: Array) -> Array:
-    """A semaphore's bit among those that a source waits for; with more than 31 semaphores some share one."""
-    return lax.shift_left(jnp.int32(1), lax.rem(jnp.asarray(number, jnp.int32), jnp.int32(31)))
+def _whole(ref: Ref) -> Box:
+    return ref.whole_box() if isinstance(ref, DynamicSlice) else ref.box((0,) * len(ref.shape), ref.shape)
+
+
+def stamp(executor: Executor, ref: Ref) -> None:
+    """With ``late_windows``, note that all of ``ref`` is written in the step under way."""
+    if ref.buffer in executor.stamps:
+        if isinstance(ref, DynamicSlice):
+            ref = ref.base
+        times = executor.stamps[ref.buffer]
+        memory = {ref.buffer: executor.memory[times]}
+        ref.with_dtype(times.dtype).store_all(memory, jnp.broadcast_to(executor.turn, ref.shape).astype(times.dtype))
+        executor.memory[times] = memory[ref.buffer]
 
 
 def _put(memory: Memory, ref: Ref, value: Array, where: Array | None) -> None:
@@ -171,6 +179,7 @@ def _wait_dma(executor: Executor, op: Op) -> None:
 def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
     before = _add(executor, semaphore, -jnp.asarray(amount, jnp.int32))
     executor.report(Kind.WAIT_WITHOUT_START, op, before < amount, "a wait for more than was started or signalled")
+    executor.report(Kind.NEGATIVE_AMOUNT, op, jnp.asarray(amount) < 0, "a wait for less than nothing")
     if executor.options.late_dma:
         done = before <= amount
         number = _identity(executor, semaphore)
@@ -180,10 +189,7 @@ def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
             mine = (executor.memory[owner] == number) & done
             executor.memory[buffer] = jnp.where(mine, executor.memory[arriving], executor.memory[buffer])
             executor.memory[owner] = jnp.where(mine, 0, executor.memory[owner])
-        over = jnp.where(done, _bit(number), 0)
-        for shadow in executor.read.values():
-            if shadow in executor.memory:
-                executor.memory[shadow] = executor.memory[shadow] & ~over
+        executor.memory[UNDER_WAY] = underway.landed(executor.memory[UNDER_WAY], number, done)
 
 
 @rule("tpu.sem_signal", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
@@ -191,6 +197,8 @@ def _sem_signal(executor: Executor, op: Op) -> None:
     (semaphore,), (amount,), device, core, *rest = segments(op)
     _one_core(executor, op, core, rest)
     ref, value = executor.ref(semaphore), jnp.asarray(executor[amount], jnp.int32)
+    executor.report(Kind.NEGATIVE_AMOUNT, op, value < 0, "a signal of less than nothing")
+    _check_device(executor, op, device)
     if not device or executor.device is None:
         _add(executor, ref, value)
         return
@@ -222,6 +230,14 @@ def _device_id(executor: Executor, op: Op) -> None:
 def _core_id(executor: Executor, op: Op) -> None:
     """One core executes everything; parallel steps are independent of which core runs them."""
     executor.result(op, np.int32(0))
+
+
+def _check_device(executor: Executor, op: Op, device: Sequence[Value]) -> None:
+    """Report a device that is not there."""
+    if device:
+        number = executor[device[0]]
+        outside = (number < 0) | (number >= executor.devices)
+        executor.report(Kind.SLICE_OUT_OF_BOUNDS, op, outside, f"device numbers are 0 to {executor.devices - 1}")
 
 
 def _one_core(executor: Executor, op: Op, core: Sequence[Value], rest: Sequence[Sequence[Value]]) -> None:

@@ -16,7 +16,7 @@ from ratchet.mosaic.memory import Buffer, Index, Ref, Slice, Squeeze, Whole, bit
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.rules import refuse, rule
 
-_NO_LAYOUT = ("nontemporal", "alignment", "in_bounds")
+_NO_LAYOUT = ("nontemporal",)
 
 
 def segments(op: Op) -> list[tuple[Value, ...]]:
@@ -41,7 +41,7 @@ def store(executor: Executor, op: Op, ref: Ref, starts: Sequence[Index], value: 
     executor.check_bounds(op, starts, value.shape, ref.shape, "a store")
     if ref.buffer.is_input:
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a store into input {ref.buffer.name}")
-    executor.check_unread(op, ref, starts, value.shape)
+    executor.check_under_way(op, ref.buffer, ref.box(starts, value.shape), "a store into")
     ref.store(executor.memory, starts, value)
 
 
@@ -142,14 +142,14 @@ def _scalar_store(executor: Executor, op: Op) -> None:
     store(executor, op, ref, starts, value.reshape((1,) * len(ref.shape)))
 
 
-@rule("memref.alloca", attributes=("operandSegmentSizes", "alignment"))
+@rule("memref.alloca", attributes=("operandSegmentSizes", "alignment"), checks=True)
 def _alloca(executor: Executor, op: Op) -> None:
     if op.operands:
         raise refuse("memref.alloca of a dynamic size", executor.kernel, op)
     executor.result(op, allocate(executor, op.results[0], "alloca"))
 
 
-@rule("tpu.sem_alloc")
+@rule("tpu.sem_alloc", checks=True)
 def _sem_alloc(executor: Executor, op: Op) -> None:
     executor.result(op, allocate(executor, op.results[0], "semaphore"))
 

@@ -12,6 +12,8 @@ from jax import lax
 
 from ratchet.mosaic.dtypes import is_float, jax_dtype
 from ratchet.mosaic.executor import Executor
+from ratchet.mosaic.findings import Kind
+from ratchet.mosaic.memory import decode
 from ratchet.mosaic.module import Op
 from ratchet.mosaic.rules import refuse, rule
 
@@ -135,9 +137,10 @@ def _insert_strided_slice(executor: Executor, op: Op) -> None:
     executor.result(op, lax.dynamic_update_slice(target, value, tuple(op.attributes["offsets"])))
 
 
-@rule("tpu.dynamic_rotate", attributes=("dimension", "stride", "stride_dimension"))
+@rule("tpu.dynamic_rotate", attributes=("dimension", "stride", "stride_dimension"), checks=True)
 def _dynamic_rotate(executor: Executor, op: Op) -> None:
     x, amount = (executor[value] for value in op.operands)
+    executor.report(Kind.FALSE_PROMISE, op, amount < 0, "a vector is rotated by a negative amount")
     dim = int(str(op.attributes["dimension"]))
     stride = op.attributes.get("stride")
     if stride is None or op.attributes.get("stride_dimension") is None:
@@ -157,7 +160,10 @@ def _dynamic_gather(executor: Executor, op: Op) -> None:
     dims = tuple(op.attributes["dimensions"])
     if len(dims) != 1:
         raise refuse(f"tpu.dynamic_gather over dimensions {dims}", executor.kernel, op)
-    executor.result(op, jnp.take_along_axis(x, index, dims[0], mode="fill"))
+    inside = (index >= 0) & (index < x.shape[dims[0]])
+    taken = jnp.take_along_axis(x, jnp.clip(index, 0, x.shape[dims[0]] - 1), dims[0])
+    dtype = np.dtype(x.dtype)
+    executor.result(op, jnp.where(inside, taken, decode(executor.poison(taken.shape, dtype), dtype)))
 
 
 @rule("tpu.create_mask")
