@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ratchet.mosaic import underway
+from ratchet.mosaic import events, underway
 from ratchet.mosaic.counting import counters
 from ratchet.mosaic.dtypes import is_float, jax_dtype
+from ratchet.mosaic.events import LOG, LOGGED, Did
 from ratchet.mosaic.findings import KINDS, Kind, Site
 from ratchet.mosaic.memory import Array, Box, Buffer, Index, Memory, Ref, encode, known
 from ratchet.mosaic.module import Block, KernelModule, Op, Value
@@ -80,6 +81,8 @@ class Executor:
     """With ``late_dma``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
     ends: set[Buffer] = field(default_factory=set)
     """With ``late_dma``, what some DMA reads or writes: its copies under way are followed."""
+    shared: set[Buffer] = field(default_factory=set)
+    """With ``late_dma``, what other chips write: what this one does with it is logged."""
     stamps: dict[Buffer, Buffer] = field(default_factory=dict)
     """With ``late_windows``, for an array that windows of an input and of its output share: when each element was
     written."""
@@ -140,6 +143,8 @@ class Executor:
         if not self.options.late_dma or root not in self.dma_targets | self.dma_sources:
             return
         self.ends.add(buffer)
+        if root in self.remote_targets:
+            self.shared.add(buffer)
         if root not in self.dma_targets or buffer in self.late:
             return
         if buffer.space == "hbm" and root not in self.dma_sources and math.prod(buffer.shape) > _LATE_ELEMENTS:
@@ -165,6 +170,12 @@ class Executor:
         """The memrefs from outside or allocated inside that some DMA reads."""
         return frozenset(self.root(op.operands[0]) for op in self._starts)
 
+    @functools.cached_property
+    def remote_targets(self) -> frozenset[Value]:
+        """The memrefs that some DMA writes to on another chip."""
+        remote = (op for op in self._starts if is_remote(op))
+        return frozenset(self.root(value) for op in remote for value in RULES[op.name].writes(op))
+
     def mark_under_way(self, op: Op, buffer: Buffer, box: Box, semaphore: Array, *, target: bool) -> None:
         """With ``late_dma``, a copy reads or writes ``box`` of a buffer until ``semaphore`` is waited for."""
         if buffer not in self.ends:
@@ -182,6 +193,31 @@ class Executor:
         source, target = underway.touched(self.memory[UNDER_WAY], self.number(buffer), box)
         self.report(Kind.SOURCE_OVERWRITTEN, op, source & when, f"{what} {buffer.name}, which a DMA may still read")
         self.report(Kind.TARGET_OVERWRITTEN, op, target & when, f"{what} {buffer.name}, where a DMA is yet to arrive")
+
+    # --- events, with ``late_dma`` in kernels that send to other chips ---
+
+    def start_log(self, *, behind_barrier: bool) -> None:
+        self.memory[LOG] = jnp.zeros(LOG.shape, jnp.int32)
+        self.memory[LOGGED] = jnp.int32(0)
+        if behind_barrier:
+            self.log(Did.ENTER, None)
+
+    def log(self, did: Did, op: Op | None, **fields: Any) -> None:
+        """Log an event of this chip, if it takes the branch under way: see ``events.row``."""
+        if LOG not in self.memory:
+            return
+        new = events.row(did, self._places[op] if op is not None else 0, self.step, **fields)
+        when = jnp.asarray(True if self.active is None else self.active)
+        self.memory[LOG], self.memory[LOGGED] = events.appended(self.memory[LOG], self.memory[LOGGED], new, when)
+
+    def log_access(self, did: Did, op: Op, buffer: Buffer, box: Box, **fields: Any) -> None:
+        """Log that memory is read or written which other chips write, too."""
+        if buffer in self.shared:
+            self.log(did, op, buffer=self.number(buffer), box=box, **fields)
+
+    @functools.cached_property
+    def _places(self) -> dict[Op, int]:
+        return {op: place for place, op in enumerate(self.kernel.operations())}
 
     def number(self, buffer: Buffer) -> int:
         """A number of its own for every buffer, from 1."""
@@ -245,7 +281,7 @@ class Executor:
         before = dict(self.memory)
         rule.run(self, op)
         for buffer, array in self.memory.items():
-            if buffer in before and array is not before[buffer]:
+            if buffer in before and array is not before[buffer] and buffer not in (LOG, LOGGED):
                 self.memory[buffer] = jnp.where(self.active, array, before[buffer])
 
     def has_remote(self, op: Op) -> bool:
@@ -282,7 +318,7 @@ class Executor:
             if nested.name in DMA_OPS:
                 buffers.update(dict.fromkeys(self.shadows))
             if rule.checks:
-                buffers[FLAGS] = None
+                buffers.update(dict.fromkeys((FLAGS, LOG, LOGGED) if LOG in self.memory else (FLAGS,)))
             if nested in self.counters:
                 buffers[COUNTS] = None
             if self.options.witness and nested in self.readers:

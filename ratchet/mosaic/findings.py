@@ -57,6 +57,16 @@ class Kind(Enum):
         Status.CANNOT_VERIFY,
         "more copies are under way than the judge follows",
     )
+    CHIPS_RACE = (
+        "chips_race",
+        Status.MEMORY_HAZARD,
+        "a chip writes into another's memory, and nothing makes it wait until that is done with it",
+    )
+    TOO_MANY_EVENTS = (
+        "too_many_events",
+        Status.CANNOT_VERIFY,
+        "chips do more that others may see than the judge follows",
+    )
     WINDOW_RACE = (
         "window_race",
         Status.MEMORY_HAZARD,

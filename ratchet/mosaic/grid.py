@@ -21,6 +21,7 @@ from jax import lax
 
 from ratchet.mosaic import underway
 from ratchet.mosaic.dtypes import jax_dtype
+from ratchet.mosaic.events import LOG, LOGGED
 from ratchet.mosaic.executor import BARRIER, Executor, Options
 from ratchet.mosaic.findings import KINDS, Kind, Site
 from ratchet.mosaic.memory import Array, Buffer, Index, Slice, Whole, decode, encode, known, take
@@ -41,6 +42,7 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
     kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
     *,
     config: Array, options: Options, sites: list[Site], counted: int, device: Array | None = None, devices: int = 1,
+    logs: bool = False, behind_barrier: bool = True,
 ) -> tuple[list[Array], Array]:  # fmt: skip
     """Trace the execution of a kernel.
 
@@ -51,6 +53,7 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
         sites: Receives the places where findings are checked.
         counted: How many counters are reported; at least those of ``counting.counters``.
         device: Logical id of this device, where several run in lockstep; ``devices`` is how many.
+        logs: Whether events are logged, for a kernel that begins ``behind_barrier`` of all devices.
 
     Returns:
         The results, and ``report.report_of`` the run.
@@ -59,6 +62,8 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
         kernel=kernel.module, outputs=len(output_types), options=options, fill=config[1], padding=config[2],
         sites=sites, device=device, devices=devices,
     )  # fmt: skip
+    if logs:
+        executor.start_log(behind_barrier=behind_barrier)
     return _Run(kernel, arrays, output_types, executor=executor, seed=config[0], counted=counted).run()
 
 
@@ -314,12 +319,8 @@ class _Run:
     def _loop(self, steps: Index, never: list[list[Array]]) -> None:
         executor = self.executor
         roots = {executor.values[root].buffer for root in self.written_roots if root in executor.values}
-        shadows = set(executor.shadows)
-        carried = [
-            b
-            for b in executor.memory
-            if b in (FLAGS, COUNTS, WITNESS, BARRIER) or b in shadows or b in roots or b.name.startswith("window of ")
-        ]
+        kept = {FLAGS, COUNTS, WITNESS, BARRIER, LOG, LOGGED, *executor.shadows, *roots}
+        carried = [b for b in executor.memory if b in kept or b.name.startswith("window of ")]
         carried += [self.whole[True, o.index].buffer for o, _, _ in self.output_windows]
         carried = list(dict.fromkeys(carried))
 

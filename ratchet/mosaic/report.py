@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax.numpy as jnp
 import numpy as np
 
+from ratchet.mosaic import events
+from ratchet.mosaic.events import LOG, LOGGED
 from ratchet.mosaic.findings import KINDS
 from ratchet.mosaic.memory import Array, Buffer, Memory
 
@@ -18,20 +22,42 @@ WITNESS = Buffer(name="digests of what was read", shape=(), dtype=np.dtype(np.in
 """With ``Options.witness``: one digest for every grid step and operation that reads, in that order."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How many words of a report hold what, behind the first findings."""
+
+    counts: int
+    digests: int
+    chips: int
+    """How many chips' events follow; 0 where none are logged."""
+
+    @property
+    def parts(self) -> tuple[int, int, int, int]:
+        """Where counts, digests and events begin, and where the report ends."""
+        counts = 2 * len(KINDS)
+        digests = counts + self.counts
+        logs = digests + self.digests
+        return counts, digests, logs, logs + self.chips * events.WORDS
+
+
 def report_of(memory: Memory) -> Array:
-    """int32: first findings, counts of executions, digests of what was read."""
-    return jnp.concatenate([memory[FLAGS], memory[COUNTS], memory[WITNESS]])
+    """int32: first findings, counts of executions, digests of what was read, and the chip's events, if logged."""
+    parts = [memory[FLAGS], memory[COUNTS], memory[WITNESS]]
+    if LOG in memory:
+        parts += [memory[LOGGED].reshape(1), memory[LOG].reshape(-1)]
+    return jnp.concatenate(parts)
 
 
-def merge_reports(before: Array, now: Array, counted: int) -> Array:
-    """One report of a kernel that runs more than once: first findings, sums of ``counted`` counters, digests.
+def merge_reports(before: Array, now: Array, layout: Layout) -> Array:
+    """One report of a kernel that runs more than once: first findings, sums of counters, digests, events in order.
 
     Before the first run everything is -1.
     """
-    flags, digests = 2 * len(KINDS), 2 * len(KINDS) + counted
+    flags, digests, logs, _ = layout.parts
     none = jnp.repeat(before[:flags:2] < 0, 2)
     return jnp.concatenate([
         jnp.where(none, now[:flags], before[:flags]),
         jnp.maximum(before[flags:digests], 0) + now[flags:digests],
-        before[digests:] * 31 + now[digests:],
+        before[digests:logs] * 31 + now[digests:logs],
+        *([events.merged(before[logs:], now[logs:], layout.chips)] if layout.chips else []),
     ])  # fmt: skip

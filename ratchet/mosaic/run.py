@@ -15,14 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
 
-from ratchet.mosaic import counting, hazards, splice
+from ratchet.mosaic import ahead, counting, events, hazards, splice
 from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
 from ratchet.mosaic.calls import kernel_bodies
 from ratchet.mosaic.executor import DEVICES, Options
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
 from ratchet.mosaic.ops import arith, control, dma, memory, pack, vector
-from ratchet.mosaic.report import merge_reports
+from ratchet.mosaic.report import Layout, merge_reports
 from ratchet.mosaic.result import RunResult
 from ratchet.mosaic.rules import is_remote
 from ratchet.mosaic.signature import Kernel, describe
@@ -51,9 +51,14 @@ class Loaded:
         self._original = exported
         module = stablehlo_of(exported)
         self._modules = {body: parse_kernel(body) for body in kernel_bodies(module)}
-        self._counted = max(map(counting.width, self._modules.values()), default=0)
-        self._width = 2 * len(KINDS) + self._counted + options.witness
-        merge = functools.partial(merge_reports, counted=self._counted)
+        sends = any(is_remote(op) for kernel in self._modules.values() for op in kernel.operations())
+        self._layout = Layout(
+            counts=max(map(counting.width, self._modules.values()), default=0),
+            digests=options.witness,
+            chips=exported.nr_devices if options.late_dma and sends else 0,
+        )
+        *_, self._width = self._layout.parts
+        merge = functools.partial(merge_reports, layout=self._layout)
         count = splice.splice(module, self._translate, self._width, merge)
         width = max(count, 1) * self._width
         config = jax.core.ShapedArray((splice.CONFIG_WIDTH,), jnp.int32)
@@ -96,6 +101,8 @@ class Loaded:
     def function(self, kernel: Kernel, call: splice.Call, sites: list[Site]) -> Any:
         """A call as a JAX function ``(config, *operands) -> (results, report)``; ``sites`` gets what it may report."""
         types = [(tuple(aval.shape), np.dtype(aval.dtype)) for aval in call.outputs]
+        is_sending = any(map(is_remote, kernel.module.operations()))
+        *_, own, width = self._layout.parts
 
         def one(config: Any, *operands: Any, device: Any = None) -> Any:
             return run_kernel(
@@ -105,14 +112,19 @@ class Loaded:
                 config=config,
                 options=self._options,
                 sites=sites,
-                counted=self._counted,
+                counted=self._layout.counts,
                 device=device,
                 devices=devices,
+                logs=bool(self._layout.chips) and device is not None,
+                behind_barrier=not call.skips_barrier,
             )
+
+        def alone(config: Any, *operands: Any) -> Any:
+            outputs, report = one(config, *operands)
+            return outputs, jnp.pad(report, (0, width - own))
 
         devices = math.prod(size for _, size in call.mesh)
         own_barrier = {"tpu.device_id", "tpu.sem_barrier"} & {op.name for op in kernel.module.operations()}
-        is_sending = any(map(is_remote, kernel.module.operations()))
         if call.skips_barrier and "tpu.sem_barrier" not in own_barrier and is_sending:
             raise Refusal(
                 Status.MEMORY_HAZARD,
@@ -120,7 +132,7 @@ class Loaded:
                 "(skip_device_barrier) and has none of its own (pltpu.get_barrier_semaphore)",
             )
         if not call.mesh or not (call.has_communication or own_barrier or is_sending):
-            return one
+            return alone
 
         def run(config: Any, *operands: Any) -> Any:
             # Every device executes all devices in lockstep, and keeps its own results.
@@ -128,9 +140,11 @@ class Loaded:
             everyone = [lax.all_gather(x, axes) for x in operands]
             ids = jnp.arange(devices, dtype=jnp.int32)
             step = jax.vmap(lambda i, *xs: one(config, *xs, device=i), axis_name=DEVICES)
-            outputs, flags = step(ids, *everyone)
+            outputs, reports = step(ids, *everyone)
             mine = lax.axis_index(axes)
-            return [x[mine] for x in outputs], flags[mine]
+            logs = reports[:, own:].reshape(-1)  # every device has those of all
+            report = jnp.concatenate([reports[mine, :own], logs])
+            return [x[mine] for x in outputs], jnp.pad(report, (0, width - report.shape[0]))
 
         return run
 
@@ -163,14 +177,15 @@ class Loaded:
         held = [_as_held(output) for output in outputs]
         count = max(map(len, held), default=1)
         first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in held) for n in range(count)]
+        _, digests, logs, _ = self._layout.parts
         by_kernel = np.asarray(report).reshape(-1, self._width)[: len(self.kernels)]
         return RunResult(
             outputs=first,
-            findings=self._findings(by_kernel),
+            findings=(*self._findings(by_kernel), *self._disturbed(by_kernel)),
             seconds=time.perf_counter() - start,
             replicas=tuple(others),
             control=self._control(by_kernel),
-            witness=tuple(row[2 * len(KINDS) + self._counted :] for row in by_kernel) if self._options.witness else (),
+            witness=tuple(row[digests:logs] for row in by_kernel) if self._options.witness else (),
         )
 
     def placed(self, arrays: list[np.ndarray]) -> list[Any]:
@@ -204,11 +219,20 @@ class Loaded:
         return self._variants[options]
 
     def _control(self, report: np.ndarray) -> ControlFlow:
-        first = 2 * len(KINDS)
+        counts, digests, *_ = self._layout.parts
         return counting.control_flow(
-            (kernel.module, row[first : first + self._counted])
-            for kernel, row in zip(self.kernels, report, strict=True)
+            (kernel.module, row[counts:digests]) for kernel, row in zip(self.kernels, report, strict=True)
         )
+
+    def _disturbed(self, report: np.ndarray) -> list[Finding]:
+        *_, logs, _ = self._layout.parts
+        if not self._layout.chips:
+            return []
+        return [
+            finding
+            for kernel, row in zip(self.kernels, report, strict=True)
+            for finding in ahead.findings(kernel, events.read(row[logs:], self._layout.chips))
+        ]
 
     def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:
         findings = []

@@ -6,12 +6,10 @@ its semaphore is back at zero: before that nobody can say which of the copies th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import jax.numpy as jnp
 import numpy as np
 
-from ratchet.mosaic.memory import Array, Buffer, Index
+from ratchet.mosaic.memory import Array, Box, Buffer
 
 SLOTS = 1024
 """Ends of copies that are followed at a time; a copy has two."""
@@ -32,7 +30,7 @@ def started(
     table: Array,
     semaphore: Array,
     buffer: int,
-    box: tuple[Sequence[Index], Sequence[Index]],
+    box: Box,
     *,
     target: bool,
     when: Array,
@@ -45,7 +43,7 @@ def started(
         when: bool scalar.
     """
     row = jnp.argmin(table[:, _SEMAPHORE] != 0)
-    low, high = _corners(box)
+    low, high = corners(box)
     new = jnp.concatenate(
         [jnp.stack([jnp.asarray(semaphore, jnp.int32), jnp.int32(buffer), jnp.int32(target)]), low, high]
     )
@@ -58,17 +56,17 @@ def landed(table: Array, semaphore: Array, when: Array) -> Array:
     return jnp.where(((table[:, _SEMAPHORE] == semaphore) & when)[:, None], 0, table)
 
 
-def touched(table: Array, buffer: int, box: tuple[Sequence[Index], Sequence[Index]]) -> tuple[Array, Array]:
+def touched(table: Array, buffer: int, box: Box) -> tuple[Array, Array]:
     """Whether a box of a buffer overlaps the source of a copy under way, and the target of one."""
-    low, high = _corners(box)
+    low, high = corners(box)
     overlaps = (table[:, _LOW:_HIGH] < high) & (low < table[:, _HIGH:])
     mine = (table[:, _SEMAPHORE] != 0) & (table[:, _BUFFER] == buffer) & jnp.all(overlaps, 1)
     is_target = table[:, _IS_TARGET] != 0
     return jnp.any(mine & ~is_target), jnp.any(mine & is_target)
 
 
-def _corners(box: tuple[Sequence[Index], Sequence[Index]]) -> tuple[Array, Array]:
-    """First elements, and those behind the last, in ``RANK`` dimensions: int32[RANK] each."""
+def corners(box: Box) -> tuple[Array, Array]:
+    """Of a box, first elements, and those behind the last, in ``RANK`` dimensions: int32[RANK] each."""
     starts, sizes = (
         [*numbers, *(filler,) * (RANK - len(numbers))] for numbers, filler in zip(box, (0, 1), strict=True)
     )

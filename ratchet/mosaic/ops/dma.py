@@ -22,6 +22,7 @@ from jax import lax
 from ratchet.mosaic import dynamic, underway
 from ratchet.mosaic.dtypes import bits
 from ratchet.mosaic.dynamic import DynamicSlice
+from ratchet.mosaic.events import Did
 from ratchet.mosaic.executor import BARRIER, DEVICES, Executor
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.memory import Array, Box, Memory, Ref, Whole, decode, encode, put_where
@@ -79,8 +80,15 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
     active = jnp.asarray(True if executor.active is None else executor.active)
     if source_semaphore:
         left = executor.ref(source_semaphore[0])
-        executor.mark_under_way(op, src.buffer, _whole(src), _identity(executor, left), target=False)
+        number, box = _identity(executor, left), _whole(src)
+        executor.mark_under_way(op, src.buffer, box, number, target=False)
+        executor.log_access(Did.COPY_READ, op, src.buffer, box, semaphore=number, amount=_amount(dst))
+        _log_signal(executor, op, number, _amount(dst))
         _add(executor, left, jnp.where(active, _amount(dst), 0))
+    executor.log(
+        Did.SEND, op, semaphore=_identity(executor, arrived), amount=_amount(dst), device=executor[device[0]],
+        buffer=executor.number(dst.buffer), box=_whole(dst),
+    )  # fmt: skip
     _send(executor, device[0], active, [dst, arrived], data)
 
 
@@ -116,10 +124,19 @@ def _deliver(executor: Executor, dst: Ref, semaphore: Ref, data: Array, where: A
 def _follow(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: Ref) -> None:
     """With ``late_dma``, a copy is under way until ``semaphore`` is waited for, and may not write into others."""
     number = _identity(executor, semaphore)
+    amount = dynamic.amount(dst) if isinstance(dst, DynamicSlice) else _amount(dst)
     executor.mark_under_way(op, src.buffer, _whole(src), number, target=False)
     executor.check_under_way(op, dst.buffer, _whole(dst), "a DMA into")
     executor.mark_under_way(op, dst.buffer, _whole(dst), number, target=True)
+    executor.log_access(Did.COPY_READ, op, src.buffer, _whole(src), semaphore=number, amount=amount)
+    executor.log_access(Did.COPY_WRITE, op, dst.buffer, _whole(dst), semaphore=number, amount=amount)
+    _log_signal(executor, op, number, amount)
     stamp(executor, dst)
+
+
+def _log_signal(executor: Executor, op: Op, semaphore: Any, amount: Any) -> None:
+    device = 0 if executor.device is None else executor.device
+    executor.log(Did.SIGNAL, op, semaphore=semaphore, amount=amount, device=device)
 
 
 def _whole(ref: Ref) -> Box:
@@ -177,6 +194,7 @@ def _wait_dma(executor: Executor, op: Op) -> None:
 
 
 def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
+    executor.log(Did.WAIT, op, semaphore=_identity(executor, semaphore), amount=amount)
     before = _add(executor, semaphore, -jnp.asarray(amount, jnp.int32))
     executor.report(Kind.WAIT_WITHOUT_START, op, before < amount, "a wait for more than was started or signalled")
     executor.report(Kind.NEGATIVE_AMOUNT, op, jnp.asarray(amount) < 0, "a wait for less than nothing")
@@ -200,8 +218,10 @@ def _sem_signal(executor: Executor, op: Op) -> None:
     executor.report(Kind.NEGATIVE_AMOUNT, op, value < 0, "a signal of less than nothing")
     _check_device(executor, op, device)
     if not device or executor.device is None:
+        _log_signal(executor, op, _identity(executor, ref), value)
         _add(executor, ref, value)
         return
+    executor.log(Did.SIGNAL, op, semaphore=_identity(executor, ref), amount=value, device=executor[device[0]])
     active = jnp.asarray(True if executor.active is None else executor.active)
     target = jnp.where(active, jnp.asarray(executor[device[0]], jnp.int32), -1)
     everyone = ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), DEVICES))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ratchet.mosaic.dtypes import jax_dtype
 from ratchet.mosaic.dynamic import DynamicSlice
+from ratchet.mosaic.events import Did
 from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.memory import Buffer, Index, Ref, Slice, Squeeze, Whole, bitcast, reshape
@@ -33,6 +34,8 @@ def _load(executor: Executor, op: Op, ref: Ref, starts: Sequence[Index], sizes: 
     executor.check_bounds(op, starts, sizes, ref.shape, "a load")
     value = ref.load(executor.memory, starts, sizes)
     executor.witness(op, value)
+    if op in executor.readers:
+        executor.log_access(Did.READ, op, ref.buffer, ref.box(starts, sizes))
     return value
 
 
@@ -41,7 +44,9 @@ def store(executor: Executor, op: Op, ref: Ref, starts: Sequence[Index], value: 
     executor.check_bounds(op, starts, value.shape, ref.shape, "a store")
     if ref.buffer.is_input:
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a store into input {ref.buffer.name}")
-    executor.check_under_way(op, ref.buffer, ref.box(starts, value.shape), "a store into")
+    box = ref.box(starts, value.shape)
+    executor.check_under_way(op, ref.buffer, box, "a store into")
+    executor.log_access(Did.WRITE, op, ref.buffer, box)
     ref.store(executor.memory, starts, value)
 
 
