@@ -79,12 +79,12 @@ def findings(kernel: Kernel, events: Events | None) -> list[Finding]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Access:
-    """An event that touches memory of a chip, and when: from the chip's own event ``first`` to before ``end``."""
+    """An event that touches memory of a chip, and when: the chip's next own event is ``first`` to ``last``."""
 
     by: int
     event: Event
     first: int
-    end: int
+    last: int
 
 
 def deadlock(events: Events) -> Stuck | None:
@@ -118,14 +118,14 @@ def _races_on(events: Events, chip: int) -> Iterator[Race]:
     for first, sender, copy in sends:
         if first == 0:
             yield Race(chip=chip, event=None, sender=sender, copy=copy)
-        end = _guaranteed(copy, first, waits[copy.semaphore], arrived)
-        accesses[copy.buffer].append(_Access(by=sender, event=copy, first=first, end=end))
+        last = _guaranteed(copy, first, waits[copy.semaphore], arrived)
+        accesses[copy.buffer].append(_Access(by=sender, event=copy, first=first, last=last))
     for place, event in enumerate(own):
         if event.did in (Did.READ, Did.WRITE):
-            accesses[event.buffer].append(_Access(by=chip, event=event, first=place, end=place + 1))
+            accesses[event.buffer].append(_Access(by=chip, event=event, first=place, last=place))
         elif event.did in (Did.COPY_READ, Did.COPY_WRITE):
-            end = _guaranteed(event, place, waits[event.semaphore], arrived)
-            accesses[event.buffer].append(_Access(by=chip, event=event, first=place, end=end))
+            last = _guaranteed(event, place, waits[event.semaphore], arrived)
+            accesses[event.buffer].append(_Access(by=chip, event=event, first=place, last=last))
     for touching in accesses.values():
         yield from _overlapping(chip, touching)
 
@@ -151,12 +151,12 @@ def _guaranteed(copy: Event, first: int, waits: Sequence[tuple[int, int]], arriv
 def _overlapping(chip: int, accesses: Sequence[_Access]) -> Iterator[Race]:
     """Pairs that may touch the same elements at the same time, one of them by a copy and one of them writing."""
     low, high = (np.array([getattr(access.event, side) for access in accesses]) for side in ("low", "high"))
-    first, end = (np.array([getattr(access, side) for access in accesses]) for side in ("first", "end"))
+    first, last = (np.array([getattr(access, side) for access in accesses]) for side in ("first", "last"))
     writes = np.array([access.event.did in _WRITES for access in accesses])
     is_copy = np.array([access.event.did in _COPIES for access in accesses])
     for number in np.flatnonzero(is_copy).tolist():
         one = accesses[number]
-        both = (first < one.end) & (one.first < end) & (writes | writes[number])
+        both = (first <= one.last) & (one.first <= last) & (writes | writes[number])
         both &= np.all((low < high[number]) & (low[number] < high), axis=1)
         both &= ~is_copy | (np.arange(len(accesses)) > number)
         for other in np.flatnonzero(both).tolist():

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.mosaic.memory import Array, Box, Buffer
-from ratchet.mosaic.underway import RANK, corners
+from ratchet.mosaic.underway import RANK, corners, words
 
 ROWS = 1 << 15
 """Events kept of one chip. Of a kernel with more, nothing is said: it is refused."""
@@ -68,8 +68,7 @@ def row(  # noqa: PLR0913 - the fields of an event
     buffer: int = 0, box: Box = ((), ()),
 ) -> Array:  # fmt: skip
     """int32[WIDTH]: an event as the log holds it; as :class:`Event`, with a box in the buffer's own dimensions."""
-    fields = [jnp.asarray(field, jnp.int32) for field in (did, operation, step, semaphore, amount, device, buffer)]
-    return jnp.concatenate([jnp.stack(fields), *corners(box)])
+    return words([int(did), operation, step, semaphore, amount, device, buffer, *corners(box)])
 
 
 def appended(log: Array, count: Array, new: Array, when: Array) -> tuple[Array, Array]:

@@ -24,7 +24,7 @@ from ratchet.mosaic.memory import Array, Box, Buffer, Index, Memory, Ref, encode
 from ratchet.mosaic.module import Block, KernelModule, Op, Value
 from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS
 from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, refuse, root_of
-from ratchet.mosaic.underway import UNDER_WAY
+from ratchet.mosaic.underway import NOWHERE, UNDER_WAY, End
 from ratchet.mosaic.witness import digest, places
 
 
@@ -81,6 +81,8 @@ class Executor:
     """With ``late_dma``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
     ends: set[Buffer] = field(default_factory=set)
     """With ``late_dma``, what some DMA reads or writes: its copies under way are followed."""
+    moving: set[Buffer] = field(default_factory=set)
+    """With ``late_dma``, arrays of inputs that DMAs read through a window, which the pipeline moves."""
     shared: set[Buffer] = field(default_factory=set)
     """With ``late_dma``, what other chips write: what this one does with it is logged."""
     stamps: dict[Buffer, Buffer] = field(default_factory=dict)
@@ -125,6 +127,11 @@ class Executor:
         else:
             value = (jnp.int32(-1_431_655_766 + 1) + 1_234_567 * fill).astype(dtype)
         return jnp.broadcast_to(encode(value), shape)
+
+    @property
+    def zero(self) -> Array:
+        """int32 scalar that XLA does not know to be 0."""
+        return lax.shift_right_logical(self.fill, np.int32(31))
 
     def is_late(self, buffer: Buffer) -> bool:
         return buffer in self.late
@@ -176,29 +183,31 @@ class Executor:
         remote = (op for op in self._starts if is_remote(op))
         return frozenset(self.root(value) for op in remote for value in RULES[op.name].writes(op))
 
-    def mark_under_way(self, op: Op, buffer: Buffer, box: Box, semaphore: Array, *, target: bool) -> None:
-        """With ``late_dma``, a copy reads or writes ``box`` of a buffer until ``semaphore`` is waited for."""
-        if buffer not in self.ends:
-            return
-        when = jnp.asarray(True if self.active is None else self.active)
-        self.memory[UNDER_WAY], full = underway.started(
-            self.memory[UNDER_WAY], semaphore, self.number(buffer), box, target=target, when=when
-        )
-        self.report(Kind.TOO_MANY_COPIES, op, full, f"more than {underway.SLOTS // 2} copies are under way")
+    def end(self, buffer: Buffer, box: Box) -> End:
+        """One end of a copy, to be followed if something may write there meanwhile."""
+        is_fixed = buffer.is_input and buffer.space == "hbm" and buffer not in self.moving
+        return NOWHERE if is_fixed or buffer not in self.ends else End(buffer=self.number(buffer), box=box)
+
+    def mark_under_way(self, semaphore: Array, source: End, target: End) -> None:
+        """With ``late_dma``, a copy reads and writes until ``semaphore`` is waited for."""
+        if UNDER_WAY in self.memory and (source.buffer or target.buffer):
+            table = self.memory[UNDER_WAY]
+            self.memory[UNDER_WAY] = underway.started(table, semaphore, source, target, self.active)
 
     def check_under_way(self, op: Op | None, buffer: Buffer, box: Box, what: str, when: Any = True) -> None:
         """With ``late_dma``, report a write into what a copy under way reads or writes."""
         if buffer not in self.ends:
             return
-        source, target = underway.touched(self.memory[UNDER_WAY], self.number(buffer), box)
+        mine = End(buffer=self.number(buffer), box=box)
+        source, target = underway.touched(self.memory[UNDER_WAY], mine)
         self.report(Kind.SOURCE_OVERWRITTEN, op, source & when, f"{what} {buffer.name}, which a DMA may still read")
         self.report(Kind.TARGET_OVERWRITTEN, op, target & when, f"{what} {buffer.name}, where a DMA is yet to arrive")
 
     # --- events, with ``late_dma`` in kernels that send to other chips ---
 
     def start_log(self, *, behind_barrier: bool) -> None:
-        self.memory[LOG] = jnp.zeros(LOG.shape, jnp.int32)
-        self.memory[LOGGED] = jnp.int32(0)
+        self.memory[LOG] = lax.broadcast_in_dim(self.zero, LOG.shape, ())
+        self.memory[LOGGED] = self.zero
         if behind_barrier:
             self.log(Did.ENTER, None)
 

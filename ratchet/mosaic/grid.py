@@ -102,7 +102,7 @@ class _Run:
         executor.memory[COUNTS] = jnp.zeros(self.counted, jnp.int32)
         executor.memory[WITNESS] = jnp.zeros(executor.options.witness, jnp.int32)
         if executor.options.late_dma:
-            executor.memory[UNDER_WAY] = underway.empty()
+            executor.memory[UNDER_WAY] = underway.empty(executor.zero)
         inputs = {o.index: o for o in kernel.operands if not o.is_output}
         executor.same_array = {
             inputs[o.alias].argument: o.argument for o in kernel.operands if o.is_output and o.alias in inputs
@@ -163,6 +163,7 @@ class _Run:
 
         elif executor.options.late_dma and operand.argument in executor.dma_sources:
             executor.ends.add(whole.buffer)
+            executor.moving.add(whole.buffer)
 
     def _add_stamps(self, buffer: Buffer) -> None:
         executor = self.executor
@@ -307,6 +308,9 @@ class _Run:
         for operand, _, window in self.output_windows:
             executor.witness(operand.index, executor.memory[window], step=last)
         executor.step = jnp.int32(-2)
+        if UNDER_WAY in executor.memory:
+            lost = underway.lost(executor.memory[UNDER_WAY])
+            executor.report(Kind.TOO_MANY_COPIES, None, lost, f"more than {underway.SLOTS} copies are under way")
         outputs = []
         for i, (shape, dtype) in enumerate(self.output_types):
             whole = self.whole[True, i]

@@ -1,74 +1,111 @@
 """The copies under way: which memory each reads and writes until it is waited for. Pure, on one int32 table.
 
-A row is one end of a copy: its semaphore, its buffer, whether it is the target, and the box of elements. It goes when
-its semaphore is back at zero: before that nobody can say which of the copies that share it are done.
+A row is a copy: its semaphore and, for its source and its target, the buffer and the box of elements. It is free again
+when its semaphore is back at zero: before that nobody can say which of the copies that share it are done. Written with
+few operations: kernels unroll hundreds of copies, and XLA compiles these beside each.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from ratchet.mosaic.memory import Array, Box, Buffer
+from ratchet.mosaic.memory import Array, Box, Buffer, known
 
 SLOTS = 1024
-"""Ends of copies that are followed at a time; a copy has two."""
+"""Rows, taken in turns: how many copies are followed at a time."""
 RANK = 8
-_SEMAPHORE, _BUFFER, _IS_TARGET, _LOW, _HIGH = 0, 1, 2, 3, 3 + RANK
-_WIDTH = 3 + 2 * RANK
+_SEMAPHORE, _ENDS = 0, 1
+_END = 1 + 2 * RANK
+_WIDTH = _ENDS + 2 * _END
+_COUNT, _LOST = 0, 1
+"""In the last row: how many copies were started, and whether a row was needed that was not free."""
 
-UNDER_WAY = Buffer(name="copies under way", shape=(SLOTS, _WIDTH), dtype=np.dtype(np.int32), space="judge")
-"""The table: a row of zeros is free. Semaphores and buffers are numbered from 1."""
-
-
-def empty() -> Array:
-    """A table without copies."""
-    return jnp.zeros(UNDER_WAY.shape, jnp.int32)
+UNDER_WAY = Buffer(name="copies under way", shape=(SLOTS + 1, _WIDTH), dtype=np.dtype(np.int32), space="judge")
+"""The table. Semaphores and buffers are numbered from 1; 0 is none."""
 
 
-def started(
-    table: Array,
-    semaphore: Array,
-    buffer: int,
-    box: Box,
-    *,
-    target: bool,
-    when: Array,
-) -> tuple[Array, Array]:
-    """The table with one end more, if ``when``; and whether there was no room for it.
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """What a copy reads, or what it writes."""
+
+    buffer: int
+    """Its number; 0 for what need not be followed."""
+    box: Box
+
+
+NOWHERE = End(buffer=0, box=((), ()))
+
+
+def empty(zero: Array) -> Array:
+    """A table without copies. ``zero`` is an int32 scalar that XLA does not know: it would fold what follows."""
+    return lax.broadcast_in_dim(zero, UNDER_WAY.shape, ())
+
+
+def started(table: Array, semaphore: Array, source: End, target: End, when: Array | None) -> Array:
+    """The table with one copy more, if ``when`` (bool scalar; None for certain).
 
     Args:
         semaphore: int32 scalar, the number of what the copy is waited for by.
-        box: First elements and sizes of what is copied, in the buffer's own dimensions.
-        when: bool scalar.
     """
-    row = jnp.argmin(table[:, _SEMAPHORE] != 0)
-    low, high = corners(box)
-    new = jnp.concatenate(
-        [jnp.stack([jnp.asarray(semaphore, jnp.int32), jnp.int32(buffer), jnp.int32(target)]), low, high]
-    )
-    full = table[row, _SEMAPHORE] != 0
-    return table.at[row].set(jnp.where(when & ~full, new, table[row])), when & full
+    numbers = [1 if when is None else lax.convert_element_type(when, np.int32), *(0,) * (_WIDTH - 1)]
+    count = table[SLOTS, _COUNT]
+    at = lax.rem(count, np.int32(SLOTS))
+    old = lax.dynamic_slice(table, (at, np.int32(0)), (1, _WIDTH))
+    lost = lax.convert_element_type(old[0, _SEMAPHORE] != 0, np.int32) * numbers[0]
+    new = lax.reshape(words([semaphore, *_words(source), *_words(target)]), (1, _WIDTH))
+    row = new if when is None else lax.select(lax.broadcast_in_dim(when, new.shape, ()), new, old)
+    table = lax.dynamic_update_slice(table, row, (at, np.int32(0)))
+    kept = words([count + numbers[0], table[SLOTS, _LOST] | lost])
+    return lax.dynamic_update_slice(table, lax.reshape(kept, (1, 2)), (np.int32(SLOTS), np.int32(0)))
 
 
 def landed(table: Array, semaphore: Array, when: Array) -> Array:
-    """The table without the ends that ``semaphore`` was waited for, if ``when``."""
-    return jnp.where(((table[:, _SEMAPHORE] == semaphore) & when)[:, None], 0, table)
+    """The table without the copies that ``semaphore`` was waited for, if ``when``."""
+    column = table[:SLOTS, _SEMAPHORE]
+    left = lax.select((column == semaphore) & when, lax.full_like(column, 0), column)
+    return lax.dynamic_update_slice(table, lax.reshape(left, (SLOTS, 1)), (np.int32(0), np.int32(0)))
 
 
-def touched(table: Array, buffer: int, box: Box) -> tuple[Array, Array]:
-    """Whether a box of a buffer overlaps the source of a copy under way, and the target of one."""
-    low, high = corners(box)
-    overlaps = (table[:, _LOW:_HIGH] < high) & (low < table[:, _HIGH:])
-    mine = (table[:, _SEMAPHORE] != 0) & (table[:, _BUFFER] == buffer) & jnp.all(overlaps, 1)
-    is_target = table[:, _IS_TARGET] != 0
-    return jnp.any(mine & ~is_target), jnp.any(mine & is_target)
+def touched(table: Array, end: End) -> Array:
+    """bool[2]: whether a box of a buffer overlaps the source of a copy under way, and the target of one."""
+    ends = lax.reshape(table[:SLOTS, _ENDS:], (SLOTS, 2, _END))
+    mine = words(_words(end))
+    overlaps = (ends[:, :, 1 : 1 + RANK] < mine[1 + RANK :]) & (mine[1 : 1 + RANK] < ends[:, :, 1 + RANK :])
+    here = (ends[:, :, 0] == mine[0]) & (table[:SLOTS, _SEMAPHORE, None] != 0)
+    return lax.reduce_or(lax.reduce_and(overlaps, (2,)) & here, (0,))
 
 
-def corners(box: Box) -> tuple[Array, Array]:
-    """Of a box, first elements, and those behind the last, in ``RANK`` dimensions: int32[RANK] each."""
+def lost(table: Array) -> Array:
+    """Whether more copies were under way than there are rows."""
+    return table[SLOTS, _LOST] != 0
+
+
+def corners(box: Box) -> list[Array]:
+    """Of a box, first elements and those behind the last, in ``RANK`` dimensions each."""
     starts, sizes = (
         [*numbers, *(filler,) * (RANK - len(numbers))] for numbers, filler in zip(box, (0, 1), strict=True)
     )
-    low = jnp.stack([jnp.asarray(start, jnp.int32) for start in starts])
-    return low, low + jnp.stack([jnp.asarray(size, jnp.int32) for size in sizes])
+    return [*starts, *(_plus(start, size) for start, size in zip(starts, sizes, strict=True))]
+
+
+def words(numbers: list[Array]) -> Array:
+    """int32 vector of numbers, most of which are constants."""
+    constant = np.array([int(number) if known(number) else 0 for number in numbers], np.int32)
+    total: Array = jnp.asarray(constant)
+    for place, number in enumerate(numbers):
+        if not known(number):
+            one = lax.broadcast_in_dim(lax.convert_element_type(number, np.int32), constant.shape, ())
+            total = total + one * (np.arange(len(numbers)) == place).astype(np.int32)
+    return total
+
+
+def _words(end: End) -> list[Array]:
+    return [end.buffer, *corners(end.box)]
+
+
+def _plus(start: Array, size: Array) -> Array:
+    return int(start) + int(size) if known(start) and known(size) else lax.convert_element_type(start, np.int32) + size

@@ -29,7 +29,7 @@ from ratchet.mosaic.memory import Array, Box, Memory, Ref, Whole, decode, encode
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.ops.memory import segments
 from ratchet.mosaic.rules import refuse, rule
-from ratchet.mosaic.underway import UNDER_WAY
+from ratchet.mosaic.underway import NOWHERE, UNDER_WAY
 
 
 def _amount(ref: Ref) -> int:
@@ -81,7 +81,7 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
     if source_semaphore:
         left = executor.ref(source_semaphore[0])
         number, box = _identity(executor, left), _whole(src)
-        executor.mark_under_way(op, src.buffer, box, number, target=False)
+        executor.mark_under_way(number, executor.end(src.buffer, box), NOWHERE)
         executor.log_access(Did.COPY_READ, op, src.buffer, box, semaphore=number, amount=_amount(dst))
         _log_signal(executor, op, number, _amount(dst))
         _add(executor, left, jnp.where(active, _amount(dst), 0))
@@ -125,9 +125,8 @@ def _follow(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: Ref) -> N
     """With ``late_dma``, a copy is under way until ``semaphore`` is waited for, and may not write into others."""
     number = _identity(executor, semaphore)
     amount = dynamic.amount(dst) if isinstance(dst, DynamicSlice) else _amount(dst)
-    executor.mark_under_way(op, src.buffer, _whole(src), number, target=False)
     executor.check_under_way(op, dst.buffer, _whole(dst), "a DMA into")
-    executor.mark_under_way(op, dst.buffer, _whole(dst), number, target=True)
+    executor.mark_under_way(number, executor.end(src.buffer, _whole(src)), executor.end(dst.buffer, _whole(dst)))
     executor.log_access(Did.COPY_READ, op, src.buffer, _whole(src), semaphore=number, amount=amount)
     executor.log_access(Did.COPY_WRITE, op, dst.buffer, _whole(dst), semaphore=number, amount=amount)
     _log_signal(executor, op, number, amount)
@@ -197,7 +196,7 @@ def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
     executor.log(Did.WAIT, op, semaphore=_identity(executor, semaphore), amount=amount)
     before = _add(executor, semaphore, -jnp.asarray(amount, jnp.int32))
     executor.report(Kind.WAIT_WITHOUT_START, op, before < amount, "a wait for more than was started or signalled")
-    executor.report(Kind.NEGATIVE_AMOUNT, op, jnp.asarray(amount) < 0, "a wait for less than nothing")
+    executor.report(Kind.NEGATIVE_AMOUNT, op, amount < 0, "a wait for less than nothing")
     if executor.options.late_dma:
         done = before <= amount
         number = _identity(executor, semaphore)
@@ -214,7 +213,7 @@ def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
 def _sem_signal(executor: Executor, op: Op) -> None:
     (semaphore,), (amount,), device, core, *rest = segments(op)
     _one_core(executor, op, core, rest)
-    ref, value = executor.ref(semaphore), jnp.asarray(executor[amount], jnp.int32)
+    ref, value = executor.ref(semaphore), executor[amount]
     executor.report(Kind.NEGATIVE_AMOUNT, op, value < 0, "a signal of less than nothing")
     _check_device(executor, op, device)
     if not device or executor.device is None:
@@ -225,7 +224,7 @@ def _sem_signal(executor: Executor, op: Op) -> None:
     active = jnp.asarray(True if executor.active is None else executor.active)
     target = jnp.where(active, jnp.asarray(executor[device[0]], jnp.int32), -1)
     everyone = ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), DEVICES))
-    targets, values = lax.all_gather(target, DEVICES), lax.all_gather(value, DEVICES)
+    targets, values = lax.all_gather(target, DEVICES), lax.all_gather(jnp.asarray(value, jnp.int32), DEVICES)
     for sender in range(executor.devices):
         theirs = everyone.map_indices(lambda i, s=sender: i[s])  # type: ignore[misc]
         _add(executor, theirs, jnp.where(targets[sender] == executor.device, values[sender], 0))
@@ -233,7 +232,7 @@ def _sem_signal(executor: Executor, op: Op) -> None:
 
 @rule("tpu.sem_wait", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
 def _sem_wait(executor: Executor, op: Op) -> None:
-    _wait(executor, op, executor.ref(op.operands[0]), jnp.asarray(executor[op.operands[1]], jnp.int32))
+    _wait(executor, op, executor.ref(op.operands[0]), executor[op.operands[1]])
 
 
 @rule("tpu.sem_barrier")
