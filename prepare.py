@@ -63,7 +63,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
 
         parity = steps.end(bench.worthwhile(checks, steps, problem, steps.peek(run)))
         timeline = steps.end(run)
-        steps.run("control", Modelled.control, model, program, timeline, parity)
+        steps.run("control", Modelled.control, model, problem, program, timeline, parity)
         modelled = steps.run("roofline", Modelled.score, model, problem, timeline)
         claims = steps.run("audit", audit.step, artefact, problem, footprint, timeline)
 

@@ -29,6 +29,8 @@ LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
 WORKER = "ratchet.judge.values_worker"
 
 SECRET_BYTES = 32
+PUBLIC = bytes(8)
+"""The key of the inputs that steer a modelled run."""
 ANSWER_BYTES = 64 << 20
 ARRAYS_BYTES = 8 << 30
 """Of what the values child leaves, the most that is read."""
@@ -50,6 +52,9 @@ def what(kind: str) -> str:
     name, _, chip = kind.partition("-")
     return CHECKS[name].replace("a few rows", f"a few rows of what lies on chip {chip}") if chip else CHECKS[name]
 
+
+Draw = tuple[dict[int | str, Any], list[dict[int | str, Any]]]
+"""Of one draw of the inputs what steers, by position, and what XLA computes of it, per mesh index."""
 
 Execute = Callable[[Path, Path, tuple[str, ...]], Path]
 """``execute(program, folder of inputs, kinds)``: runs a program on a device and returns the folder of its outputs."""
@@ -112,6 +117,7 @@ class Executed:
     parity: Parity
     control: ControlFlow
     modules: frozenset[str]
+    is_steered: bool
 
 
 @dataclass(kw_only=True)
@@ -128,6 +134,8 @@ class Examiner:
     limits: Limits = LIMITS
     modules: frozenset[str] = frozenset()
     """Digests of the Mosaic modules that were executed."""
+    is_steered: bool = False
+    """Whether scalars that are read from memory may decide what the candidate does."""
     known: dict[tuple[str, ...], Executed] = field(default_factory=dict)
     """Programs that passed, by problem, digest and checks: one that is judged for several chips is executed once."""
     _executed: dict[str, ControlFlow] = field(default_factory=dict, repr=False)
@@ -198,9 +206,15 @@ class Examiner:
             return self.check(problem, artefact, deep=deep, execute=execute)
         if key not in self.known:
             parity = self.check(problem, artefact, deep=deep)
-            self.known[key] = Executed(parity=parity, control=self._executed["random"], modules=self.modules)
-        self._executed["random"], self.modules = self.known[key].control, self.known[key].modules
-        return self.known[key].parity
+            self.known[key] = Executed(
+                parity=parity,
+                control=self._executed["random"],
+                modules=self.modules,
+                is_steered=self.is_steered,
+            )
+        known = self.known[key]
+        self._executed["random"], self.modules, self.is_steered = known.control, known.modules, known.is_steered
+        return known.parity
 
     def counted_flops(self, problem: Problem) -> float:
         """FLOPs of the reference as written; 0, for not known, where its products alone are as many as claimed."""
@@ -219,19 +233,9 @@ class Examiner:
         """
         known = f"steering {problem.short}"
         if known not in self._known:
-            self._known[known] = self._steering(problem)
+            some = instances.steering(problem.inputs)
+            self._known[known] = self.draws(problem, None, (), [PUBLIC])[0][0] if some else {}
         return dict(self._known[known])
-
-    def _steering(self, problem: Problem) -> dict[int | str, Any]:
-        positions = instances.steering(problem.inputs)
-        if not positions:
-            return {}
-        import numpy as np
-
-        path = self.workers.values.request() / "steering.npz"
-        _raise_unless_pass(self._ask("steering", problem, path=str(path)))
-        with np.load(io.BytesIO(read_file(path, ARRAYS_BYTES))) as stored:
-            return {position: stored[f"input{position}"] for position in positions}
 
     def computed(
         self, problem: Problem, program: Path, operands: Sequence[ComputedOperand]
@@ -247,11 +251,8 @@ class Examiner:
         import numpy as np
 
         path = self.workers.values.request() / "beside.npz"
-        wanted: dict[str, list[int]] = {}
-        for one in operands:
-            wanted.setdefault(one.site, []).append(one.number)
         same = _raise_unless_pass(
-            self._ask("beside", problem, program=str(program), wanted=wanted, path=str(path)),
+            self._ask("beside", problem, program=str(program), wanted=_wanted(operands), path=str(path)),
         )["same"]
         if not same:
             self.prepare(problem, ["public"])
@@ -265,6 +266,33 @@ class Examiner:
                 {f"{o.launch}:{o.place}": stored[f"{place}:{o.number}:{o.site}"] for o in operands}
                 for place in range(problem.mesh.chips)
             ], same
+
+    def draws(
+        self, problem: Problem, program: Path | None, operands: Sequence[ComputedOperand], seeds: Sequence[bytes]
+    ) -> list[Draw]:
+        """For inputs with each of these keys what steers, as ``steering`` and, per mesh index, ``computed`` have it.
+
+        Raises:
+          Refusal: as ``computed``.
+        """
+        import numpy as np
+
+        path = self.workers.values.request() / "draws.npz"
+        asked = {"program": str(program), "wanted": _wanted(operands), "seeds": [seed.hex() for seed in seeds]}
+        _raise_unless_pass(self._ask("draws", problem, path=str(path), **asked))
+        with np.load(io.BytesIO(read_file(path, ARRAYS_BYTES))) as stored:
+            return [
+                (
+                    {position: stored[f"{number}:input{position}"] for position in instances.steering(problem.inputs)},
+                    [
+                        {f"{o.launch}:{o.place}": stored[f"{number}:{place}:{o.number}:{o.site}"] for o in operands}
+                        for place in range(problem.mesh.chips)
+                    ]
+                    if operands
+                    else [],
+                )
+                for number in range(len(seeds))
+            ]
 
     def prepare(self, problem: Problem, kinds: Sequence[str] = ()) -> None:
         """Compute the references that are not cached yet, by default those of every check."""
@@ -336,6 +364,7 @@ class Examiner:
         if "control" in answers["random"]:
             self._executed["random"] = control.decode(answers["random"]["control"])
             self.modules = frozenset(answers["random"]["modules"])
+            self.is_steered = bool(answers["random"]["is_steered"])
         return Parity(
             checks=tuple(done),
             worst_error=max(answers[kind]["worst"] for kind in kinds),
@@ -360,6 +389,13 @@ class Examiner:
         }
         self.evidence.mkdir(parents=True, exist_ok=True)
         (self.evidence / "verification.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _wanted(operands: Sequence[ComputedOperand]) -> dict[str, list[int]]:
+    wanted: dict[str, list[int]] = {}
+    for one in operands:
+        wanted.setdefault(one.site, []).append(one.number)
+    return wanted
 
 
 def _raise_unless_equal_shapes(operands: Sequence[ComputedOperand], stored: Mapping[str, Any]) -> None:

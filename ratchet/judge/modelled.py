@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
-from ratchet.dump.beside import computed_operands
+from ratchet.dump.beside import ComputedOperand, computed_operands
 from ratchet.dump.files import load_hlo, tokens_in
-from ratchet.judge import control, roofline, schedule
-from ratchet.judge.correctness import Examiner
+from ratchet.judge import control, draws, roofline, schedule
+from ratchet.judge.correctness import Draw, Examiner
 from ratchet.judge.workers import Workers
 from ratchet.values import Artefact, Parity, Program, Score, Timeline
 from ratchet.values.omission import Unmodelled
@@ -53,21 +54,46 @@ class Modelled:
 
     def latency(self, problem: Problem, built: Program) -> tuple[Timeline, str]:
         """A step of a verdict: the schedule machine over the compiled program, on every chip of the problem's mesh."""
-        steering, chip, mesh = self.exam.steering(problem), self.chip, problem.mesh
-        operands = computed_operands(load_hlo(built.dump_dir))
-        if not operands:
-            return schedule.step(self.workers.machine, built, chip, mesh, steering, detail=self.deep)
-        computed, same = self.exam.computed(problem, built.dump_dir / compiling.PROGRAM, operands)
-        timeline, summary = schedule.step(
-            self.workers.machine, built, chip, mesh, steering, computed=computed, detail=self.deep
-        )
+        steering, operands = self.exam.steering(problem), computed_operands(load_hlo(built.dump_dir))
+        computed, same = self.exam.computed(problem, self._program(built), operands) if operands else ([], True)
+        timeline, summary = self._modelled(problem, built, (steering, computed), detail=self.deep)
         if not same:
             timeline = replace(timeline, not_modelled=(Unmodelled.FLOAT_TABLES, *timeline.not_modelled))
         return timeline, summary
 
-    def control(self, program: Program, timeline: Timeline, _parity: Parity) -> tuple[int, str]:
-        """A step of a verdict: whether the schedule machine went the way of the executed module, once that is right."""
-        control.same_modules(self.exam.modules, load_hlo(program.dump_dir))
+    def _program(self, built: Program) -> Path:
+        return built.dump_dir / compiling.PROGRAM
+
+    def _modelled(self, problem: Problem, built: Program, draw: Draw, *, detail: bool = False) -> tuple[Timeline, str]:
+        machine, (steering, computed) = self.workers.machine, draw
+        return schedule.step(machine, built, self.chip, problem.mesh, steering, computed=computed, detail=detail)
+
+    def _compare_draws(
+        self, problem: Problem, built: Program, operands: Sequence[ComputedOperand], public: Timeline
+    ) -> None:
+        """Refuse a kernel that does with the public inputs what it does with no others: see ``draws``.
+
+        Raises:
+          Refusal: ``CONTROL_FLOW_DIFFERS``; as ``schedule.step`` for another draw.
+        """
+        program = self._program(built)
+        others: list[Timeline] = []
+        for batch in draws.seeds(problem, program.read_bytes()):
+            self.exam.progress(f"modelled on other inputs that steer it, too: {len(batch)} draws")
+            drawn = self.exam.draws(problem, program, operands, batch)
+            others += [self._modelled(problem, built, draw)[0] for draw in drawn]
+            if not draws.unlike(public, others):
+                return
+        raise draws.refuse(draws.unlike(public, others), tokens_in(built.dump_dir / "schedule"))
+
+    def control(self, problem: Problem, program: Program, timeline: Timeline, _parity: Parity) -> tuple[int, str]:
+        """A step of a verdict: whether the schedule machine went the way of the executed module, once that is right,
+        and does with other inputs what it did with those that steer the modelled run."""
+        hlo = load_hlo(program.dump_dir)
+        control.same_modules(self.exam.modules, hlo)
+        operands = computed_operands(hlo)
+        if operands or (self.exam.is_steered and self.exam.steering(problem)):
+            self._compare_draws(problem, program, operands, timeline)
         return control.step(self.exam.executed, timeline, tokens_in(program.dump_dir / "schedule"))
 
     def score(self, problem: Problem, latency: Timeline) -> tuple[Score, str]:

@@ -138,6 +138,7 @@ class Values:
             "operations": loaded.covered,
             "control": control.encode(result.control),
             "modules": loaded.modules_sha256,
+            "is_steered": loaded.is_steered,
         }
         answer = self._compare(problem, kind, secret, exact, losses, cache=cache, result=result, order=order)
         return answer | about | {"message": tokens.explain(answer["message"])}
@@ -221,13 +222,6 @@ class Values:
                 )
         return _answered(Status.PASS, "the same to the last bit in another order of the parallel grid dimensions")
 
-    def steering(self, problem: Problem, path: Path) -> dict[str, Any]:
-        """Write what steers, of a public key, to ``path``."""
-        arrays = self._public(problem)
-        named = {f"input{n}": arrays[n] for n in instances.steering(problem.inputs)}
-        np.savez(path, **named)  # type: ignore[arg-type]
-        return _answered(Status.PASS, "")
-
     def beside(
         self, problem: Problem, secret: bytes, *, program: bytes, wanted: dict[str, list[int]], path: Path
     ) -> dict[str, Any]:
@@ -245,6 +239,29 @@ class Values:
         np.savez(path, **named)  # type: ignore[arg-type]
         same = all(a.tobytes() == random[n][key].tobytes() for n, s in enumerate(public) for key, a in s.items())
         return _answered(Status.PASS, "") | {"same": same}
+
+    def draws(
+        self, problem: Problem, *, seeds: list[str], program: str, wanted: dict[str, list[int]], path: Path
+    ) -> dict[str, Any]:
+        """Write what steers, and the operands that the program computes, of inputs with these keys to ``path``."""
+        keys = [np.frombuffer(bytes.fromhex(seed), np.uint32) for seed in seeds]
+        drawn = [self._call(problem.inputs_program, [key]) if key.any() else self._public(problem) for key in keys]
+        named = {
+            f"{number}:input{position}": arrays[position]
+            for number, arrays in enumerate(drawn)
+            for position in instances.steering(problem.inputs)
+        }
+        if wanted:
+            _, loaded, tokens = self._load(Path(program).read_bytes())
+            try:
+                computed = beside.operands(loaded, drawn, wanted)
+            except Refusal as refusal:
+                raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
+            for number, per_place in enumerate(computed):
+                for place, one in enumerate(per_place):
+                    named |= {f"{number}:{place}:{operand}:{site}": array for (site, operand), array in one.items()}
+        np.savez(path, **named)  # type: ignore[arg-type]
+        return _answered(Status.PASS, "")
 
     def _load(self, program: bytes) -> tuple[str, mosaic.Loaded, TokenTable]:
         digest = hashlib.sha256(program).hexdigest()
@@ -345,8 +362,9 @@ def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
         return _VALUES.outputs(problem, asked["kind"], secret, cache, folder=Path(asked["folder"]))
     if mode == "inputs":
         return _VALUES.write_inputs(problem, asked["kind"], secret, Path(asked["folder"]))
-    if mode == "steering":
-        return _VALUES.steering(problem, Path(asked["path"]))
+    if mode == "draws":
+        given = {name: asked[name] for name in ("seeds", "program", "wanted")}
+        return _VALUES.draws(problem, **given, path=Path(asked["path"]))
     if mode == "flops":
         return _answered(Status.PASS, "") | {"flops": _reference_flops(problem)}
     if mode == "weak":

@@ -17,7 +17,7 @@ from jax import export, lax
 
 from ratchet.mosaic import ahead, counting, events, hazards, splice
 from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
-from ratchet.mosaic.calls import kernel_bodies
+from ratchet.mosaic.calls import kernel_bodies, walk
 from ratchet.mosaic.executor import DEVICES, Options
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
@@ -37,6 +37,8 @@ RULE_MODULES = (arith, control, dma, memory, pack, vector)
 AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
 """Without it XLA keeps float32 between bfloat16 operations, and a kernel looks better than it is."""
 
+_BRANCHING = frozenset({"stablehlo.case", "stablehlo.if", "stablehlo.while"})
+
 
 class Loaded:
     """A TPU program, translated and compiled for the CPU. Run it as often as needed; it compiles once."""
@@ -50,6 +52,7 @@ class Loaded:
         self._options = options
         self._original = exported
         module = stablehlo_of(exported)
+        self._has_branches = any(op.name in _BRANCHING for op in walk(module.operation))
         self._modules = {body: parse_kernel(body) for body in kernel_bodies(module)}
         sends = any(is_remote(op) for kernel in self._modules.values() for op in kernel.operations())
         self._layout = Layout(
@@ -76,6 +79,12 @@ class Loaded:
     def modules_sha256(self) -> tuple[str, ...]:
         """Digests of the serialised Mosaic modules that are executed, sorted."""
         return tuple(sorted(hashlib.sha256(body).hexdigest() for body in self._modules))
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether scalars that are read from memory may decide what the program does."""
+        by_scalars = any(kernel.prefetch or kernel.dynamic_bounds for kernel in self.kernels)
+        return self._has_branches or by_scalars or "memref.load" in self.covered
 
     @property
     def module_version(self) -> int:
