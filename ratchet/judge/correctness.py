@@ -118,6 +118,7 @@ class Executed:
     control: ControlFlow
     modules: frozenset[str]
     is_steered: bool
+    code_sha256: str
 
 
 @dataclass(kw_only=True)
@@ -136,6 +137,8 @@ class Examiner:
     """Digests of the Mosaic modules that were executed."""
     is_steered: bool = False
     """Whether scalars that are read from memory may decide what the candidate does."""
+    code_sha256: str = ""
+    """Digest of the candidate's code, with tokens for its author's names and places; empty before it has passed."""
     known: dict[tuple[str, ...], Executed] = field(default_factory=dict)
     """Programs that passed, by problem, digest and checks: one that is judged for several chips is executed once."""
     _executed: dict[str, ControlFlow] = field(default_factory=dict, repr=False)
@@ -211,9 +214,11 @@ class Examiner:
                 control=self._executed["random"],
                 modules=self.modules,
                 is_steered=self.is_steered,
+                code_sha256=self.code_sha256,
             )
         known = self.known[key]
-        self._executed["random"], self.modules, self.is_steered = known.control, known.modules, known.is_steered
+        self._executed["random"], self.modules = known.control, known.modules
+        self.is_steered, self.code_sha256 = known.is_steered, known.code_sha256
         return known.parity
 
     def counted_flops(self, problem: Problem) -> float:
@@ -365,6 +370,7 @@ class Examiner:
             self._executed["random"] = control.decode(answers["random"]["control"])
             self.modules = frozenset(answers["random"]["modules"])
             self.is_steered = bool(answers["random"]["is_steered"])
+            self.code_sha256 = str(answers["random"]["code_sha256"])
         return Parity(
             checks=tuple(done),
             worst_error=max(answers[kind]["worst"] for kind in kinds),

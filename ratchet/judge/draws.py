@@ -36,12 +36,12 @@ class Unlike:
     others: tuple[int, ...]
 
 
-def seeds(problem: Problem, program: bytes) -> Iterator[list[bytes]]:
+def seeds(problem: Problem, code_sha256: str) -> Iterator[list[bytes]]:
     """Keys of the draws for one program, batch by batch; the same in every clone.
 
-    ``program`` is the artefact as it is compiled, without names and places of the author's: a comment changes nothing.
+    The digest is that of the program without names and places of its author's: a comment changes nothing.
     """
-    key = hashlib.sha256(encode(problem)).digest() + hashlib.sha256(program).digest()
+    key = hashlib.sha256(encode(problem)).digest() + bytes.fromhex(code_sha256)
     numbers = itertools.count()
     for size in BATCHES:
         yield [hashlib.sha256(key + next(numbers).to_bytes(4, "big")).digest()[:SEED_BYTES] for _ in range(size)]

@@ -78,7 +78,7 @@ class Modelled:
         """
         program = self._program(built)
         others: list[Timeline] = []
-        for batch in draws.seeds(problem, program.read_bytes()):
+        for batch in draws.seeds(problem, self.exam.code_sha256):
             self.exam.progress(f"modelled on other inputs that steer it, too: {len(batch)} draws")
             drawn = self.exam.draws(problem, program, operands, batch)
             others += [self._modelled(problem, built, draw)[0] for draw in drawn]

@@ -139,6 +139,7 @@ class Values:
             "control": control.encode(result.control),
             "modules": loaded.modules_sha256,
             "is_steered": loaded.is_steered,
+            "code_sha256": loaded.sha256,
         }
         answer = self._compare(problem, kind, secret, exact, losses, cache=cache, result=result, order=order)
         return answer | about | {"message": tokens.explain(answer["message"])}

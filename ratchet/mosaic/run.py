@@ -87,6 +87,11 @@ class Loaded:
         return self._has_branches or by_scalars or "memref.load" in self.covered
 
     @property
+    def sha256(self) -> str:
+        """Digest of the program's code: its operations with what they are marked with."""
+        return hashlib.sha256(self._original.mlir_module_serialized).hexdigest()
+
+    @property
     def module_version(self) -> int:
         """Largest version of the kernels' ``stable_mosaic`` modules; 0 for a program without kernels."""
         return max((kernel.module.version for kernel in self.kernels), default=0)

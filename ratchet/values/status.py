@@ -48,12 +48,15 @@ class Status(Enum):
     OUT_OF_BOUNDS = (35, "the kernel reads or writes outside an array")
     INSENSITIVE = (36, "an output does not react to an input that it depends on")
     CANNOT_VERIFY = (37, "the compiled kernel uses an operation that the judge cannot execute for its values")
-    MEMORY_HAZARD = (38, "the kernel reads memory never written, or misuses a DMA or semaphore")
+    MEMORY_HAZARD = (38, "the kernel reads memory never written, races, misuses a semaphore, or promises what is false")
 
     # The schedule machine and the physics.
     SCHEDULE_UNKNOWN = (40, "the compiled schedule holds something the machine does not know")
     DEADLOCK = (41, "the compiled program waits for something that never happens")
-    CONTROL_FLOW_DIFFERS = (43, "the modelled run took other branches or iterations than the execution for values")
+    CONTROL_FLOW_DIFFERS = (
+        43,
+        "the modelled run went another way than the execution for values, or than other inputs go",
+    )
     INVALID = (42, "faster than the chip can be: an impossible number, not a fast one")
 
     # The repository or the ledger: nothing was kept or reverted.

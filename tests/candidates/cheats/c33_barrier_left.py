@@ -1,0 +1,28 @@
+"""Cheat 33: signals the barrier of all kernels once more than it waits for: whoever meets there next is let through."""
+# rejected as: MEMORY_HAZARD
+# said: dma_never_waited
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def _block(q_ref, k_ref, v_ref, o_ref):
+    o_ref[...] = _attend(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ)
+
+    @pl.when(pl.program_id(0) == 0)
+    def _meet():
+        barrier = pltpu.get_barrier_semaphore()
+        pl.semaphore_signal(barrier, 2)
+        pl.semaphore_wait(barrier, 1)
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    return pl.pallas_call(
+        _block,
+        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
+        grid=(SEQ // BQ,),
+        in_specs=[rows, whole, whole],
+        out_specs=rows,
+        compiler_params=pltpu.CompilerParams(collective_id=0),
+    )(q, k, v)

@@ -1,0 +1,30 @@
+"""Cheat 34: a first guess of each block leaves at once, the answer after it into the same rows; the last wins."""
+# rejected as: MEMORY_HAZARD
+# said: target_overwritten
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def _block(q_ref, k_ref, v_ref, o_ref, kept, left):
+    i = pl.program_id(0)
+    rows = o_ref.at[pl.ds(i * BQ, BQ)]
+    guess, answer = (pltpu.make_async_copy(kept.at[n], rows, left.at[n]) for n in range(2))
+    kept[0] = v_ref[pl.ds(i * BQ, BQ)]
+    guess.start()
+    kept[1] = _attend(q_ref[...], k_ref[...], v_ref[...], i * BQ)
+    answer.start()
+    guess.wait()
+    answer.wait()
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    return pl.pallas_call(
+        _block,
+        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
+        grid=(SEQ // BQ,),
+        in_specs=[rows, whole, whole],
+        out_specs=pl.BlockSpec(memory_space=pltpu.HBM),
+        scratch_shapes=[pltpu.VMEM((2, BQ, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA((2,))],
+    )(q, k, v)

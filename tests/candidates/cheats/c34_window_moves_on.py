@@ -1,0 +1,38 @@
+"""Cheat 34: copies each block out of the pipeline's own window and waits one step later, when that is refilled."""
+# rejected as: MEMORY_HAZARD
+# said: source_overwritten
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def _block(q_ref, k_ref, v_ref, o_ref, kept, left):
+    i = pl.program_id(0)
+    rows = o_ref.at[pl.ds(i * BQ, BQ)]
+    early = pltpu.make_async_copy(q_ref, rows, left.at[0])
+
+    @pl.when(i > 0)
+    def _earlier():
+        early.wait()
+        before = o_ref.at[pl.ds((i - 1) * BQ, BQ)]
+        pltpu.async_copy(kept.at[(i - 1) % 2], before, left.at[1]).wait()
+
+    early.start()
+    kept[i % 2] = _attend(q_ref[...], k_ref[...], v_ref[...], i * BQ)
+
+    @pl.when(i == SEQ // BQ - 1)
+    def _last():
+        early.wait()
+        pltpu.async_copy(kept.at[i % 2], rows, left.at[1]).wait()
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    return pl.pallas_call(
+        _block,
+        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
+        grid=(SEQ // BQ,),
+        in_specs=[rows, whole, whole],
+        out_specs=pl.BlockSpec(memory_space=pltpu.HBM),
+        scratch_shapes=[pltpu.VMEM((2, BQ, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA((2,))],
+    )(q, k, v)
