@@ -17,7 +17,7 @@ from ratchet.compiler import environment
 
 def main() -> None:
     chip = CHIPS[sys.argv[2]] if len(sys.argv) > 2 else V5E
-    os.environ.update(environment.environment(chip, Path("/nowhere")) | {"LIBTPU_INIT_ARGS": ""})
+    os.environ.update(environment.environment(chip, None))
     import jax
     from jax import export
 

@@ -36,8 +36,8 @@ def compiler_version() -> str:
         ) from None
 
 
-def environment(chip: Chip, dumps: Path, *, extra_passes: tuple[str, ...] = ()) -> dict[str, str]:
-    """Variables for a process that compiles for ``chip``; dumps of its programs land in ``dumps``.
+def environment(chip: Chip, dumps: Path | None, *, extra_passes: tuple[str, ...] = ()) -> dict[str, str]:
+    """Variables for a process that compiles for ``chip``; dumps of its programs land in ``dumps``, if there are any.
 
     ``extra_passes`` names passes to dump besides those that the schedule machine reads.
     """
@@ -51,8 +51,8 @@ def environment(chip: Chip, dumps: Path, *, extra_passes: tuple[str, ...] = ()) 
         "TPU_WORKER_ID": "0",
         # Two processes collide on libtpu's lock file without it.
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-        "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=extra_passes)),
-        DUMP_FOLDER: str(dumps),
+        "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=extra_passes)) if dumps else "",
+        DUMP_FOLDER: str(dumps or ""),
         COMPILER: compiler_version(),
     }
 

@@ -77,7 +77,7 @@ def judged(workers, root, source: str, *, values: bool = True) -> Timeline:
     parity, _ = model.values(problem, artefact) if values else (None, "")
     timeline, _ = model.latency(problem, program)
     if parity is not None:
-        model.control(program, timeline, parity)
+        model.control(problem, program, timeline, parity)
     return timeline
 
 
