@@ -94,7 +94,7 @@ def read_notes(comments: tuple[str, ...]) -> Notes:
         assertion=next((kind for part, kind in _ASSERTIONS if part in text), "unknown"),
         text=text,
         heads_pipeline="iteration index, stage" in text,
-        results=next((_RESULTS[comment] for comment in comments if comment in _RESULTS), ""),
+        results=next((_RESULTS[last] for comment in comments if (last := comment.split(" :: ")[-1]) in _RESULTS), ""),
         waits_for_launch=any(comment in _LAUNCH_WAITS for comment in comments),
     )
 

@@ -174,6 +174,7 @@ def test_operand_markers_name_operands() -> None:
 )
 def test_what_a_division_gives(mark: str, results: str) -> None:
     assert one(f"%1 = sdivrem.u32 %s3_s0, 3 /* {mark} */").notes.results == results
+    assert one(f'%1 = sdivrem.u32 %s3_s0, 3 /* loc("t":9:1) :: {mark} */').notes.results == results
 
 
 def test_branches_calls_and_arguments() -> None:
