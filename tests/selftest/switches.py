@@ -170,13 +170,39 @@ SWITCHES = {
     ),
     "late copies": Switch(
         cheat="c13_read_before_it_arrives",
-        edits=_finding("read_before_wait", "source_overwritten"),
+        edits=_finding("read_before_wait", "source_overwritten", "target_overwritten"),
         then=("PASS", "WRONG_VALUES", "NOT_FINITE", "MEMORY_HAZARD"),
     ),
     "semaphores": Switch(
         cheat="c46_never_waits_for_arrivals",
-        edits=_finding("wait_without_start", "dma_never_waited"),
+        edits=_finding("wait_without_start", "dma_never_waited", "negative_amount"),
         then=("PASS", "MEMORY_HAZARD", "WRONG_VALUES", "DEADLOCK"),
+    ),
+    "promises": Switch(
+        cheat="c31_promises_whole_tiles",
+        edits=_finding("false_promise"),
+        then=("PASS", "WRONG_VALUES", "OUT_OF_BOUNDS"),
+    ),
+    "windows read ahead": Switch(
+        cheat="c32_reads_its_output_back",
+        edits=_finding("window_race"),
+        then=("PASS", "WRONG_VALUES"),
+    ),
+    "chips that run ahead": Switch(
+        cheat="c34_sends_without_room",
+        edits=_finding("chips_race"),
+        then=("PASS", "WRONG_VALUES"),
+    ),
+    "other draws": Switch(
+        cheat="c35_remembers_by_a_sum",
+        edits=(
+            (
+                "ratchet/judge/modelled.py",
+                "            self._compare_draws(problem, program, operands, timeline)\n",
+                "            pass\n",
+            ),
+        ),
+        then=("PASS",),
     ),
     "inputs kept": Switch(
         cheat="c14_swaps_its_inputs",
@@ -191,7 +217,7 @@ SWITCHES = {
     "isolated start": Switch(
         cheat="c19_python_path",
         edits=(
-            ("ratchet.sh", 'exec env -i "${kept[@]}" "$root/.venv/bin/python" -I -S', 'exec "$root/.venv/bin/python"'),
+            ("ratchet.sh", 'exec env -i "${kept[@]}" "$python" -I -S', 'exec "$root/.venv/bin/python"'),
             ("ratchet/start.py", "not (sys.flags.isolated and sys.flags.no_site) or ", ""),
         ),
         then=("PLANTED CODE RAN",),

@@ -1,5 +1,7 @@
 """Cheat 31: the last step of a loop over keys begins half a block early and is promised to begin on a whole one."""
 # rejected as: MEMORY_HAZARD
+# kind: false promise
+# caught by: promises
 # said: the compiler relies on a multiple of 16
 
 BKV = 40

@@ -1,5 +1,7 @@
 """Cheat 31: the index map of the queries promises more than is true of the offsets that it gives."""
 # rejected as: MEMORY_HAZARD
+# kind: false promise
+# caught by: promises
 # said: the compiler relies on a multiple of 512
 
 

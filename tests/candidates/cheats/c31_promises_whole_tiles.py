@@ -1,5 +1,7 @@
 """Cheat 31: promises that every block of rows begins where only every second one does, to spare shifting sublanes."""
 # rejected as: MEMORY_HAZARD
+# kind: false promise
+# caught by: promises
 # said: the compiler relies on a multiple of 256
 
 

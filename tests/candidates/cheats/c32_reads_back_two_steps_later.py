@@ -1,5 +1,7 @@
 """Cheat 32: as if two steps were enough for a block to be back in HBM: its write has only begun when it is read."""
 # rejected as: MEMORY_HAZARD
+# kind: in-place race
+# caught by: windows read ahead
 # said: window_race
 # problem: its own
 

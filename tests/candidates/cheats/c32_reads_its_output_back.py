@@ -1,5 +1,7 @@
 """Cheat 32: a running sum in place, whose carry is the block that the step before has just written to HBM."""
 # rejected as: MEMORY_HAZARD
+# kind: in-place race
+# caught by: windows read ahead
 # said: window_race
 # problem: its own
 

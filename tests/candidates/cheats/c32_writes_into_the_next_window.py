@@ -1,5 +1,7 @@
 """Cheat 32: adds its carry to the next block in HBM by a copy of its own; the pipeline has read that block by then."""
 # rejected as: MEMORY_HAZARD
+# kind: in-place race
+# caught by: windows read ahead
 # said: window_race
 # problem: its own
 

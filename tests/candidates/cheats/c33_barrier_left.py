@@ -1,5 +1,7 @@
 """Cheat 33: signals the barrier of all kernels once more than it waits for: whoever meets there next is let through."""
 # rejected as: MEMORY_HAZARD
+# kind: semaphore left
+# caught by: semaphores
 # said: dma_never_waited
 
 from jax.experimental.pallas import tpu as pltpu

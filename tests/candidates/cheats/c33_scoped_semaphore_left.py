@@ -1,5 +1,7 @@
 """Cheat 33: every step signals a semaphore of its own scope and leaves it so, for the next kernel to trip over."""
 # rejected as: MEMORY_HAZARD
+# kind: semaphore left
+# caught by: semaphores
 # said: dma_never_waited
 
 from jax.experimental.pallas import tpu as pltpu

@@ -1,5 +1,7 @@
 """Cheat 33: what is left on a semaphore is cleared by a signal of a negative amount, in place of a wait."""
 # rejected as: MEMORY_HAZARD
+# kind: semaphore left
+# caught by: semaphores
 # said: negative_amount
 
 from jax.experimental.pallas import tpu as pltpu

@@ -1,5 +1,7 @@
 """Cheat 34: sends to a chip that may not have begun: the launch barrier is skipped and its own is met alone."""
 # rejected as: MEMORY_HAZARD
+# kind: chip that runs ahead
+# caught by: chips that run ahead
 # said: before chip
 # problem: its own
 

@@ -1,5 +1,7 @@
 """Cheat 34: one semaphore for both slots: what arrived first is taken for what was meant."""
 # rejected as: MEMORY_HAZARD
+# kind: chip that runs ahead
+# caught by: chips that run ahead
 # said: chips_race
 # problem: its own
 

@@ -1,5 +1,7 @@
 """Cheat 34: a slot is given free while it is still being sent; only a chip that is ahead notices."""
 # rejected as: MEMORY_HAZARD
+# kind: chip that runs ahead
+# caught by: chips that run ahead
 # said: chips_race
 # problem: its own
 

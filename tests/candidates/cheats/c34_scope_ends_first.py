@@ -1,5 +1,7 @@
 """Cheat 34: a copy out of scoped memory is waited for after the scope, when others may have the memory."""
 # rejected as: MEMORY_HAZARD
+# kind: copy under way
+# caught by: late copies
 # said: the end of the scope
 
 from jax.experimental.pallas import tpu as pltpu

@@ -1,5 +1,7 @@
 """Cheat 34: four chips pass rows on through two slots, and nothing keeps one that is ahead from a slot in use."""
 # rejected as: MEMORY_HAZARD
+# kind: chip that runs ahead
+# caught by: chips that run ahead
 # said: chips_race
 # problem: its own
 

@@ -1,5 +1,7 @@
 """Cheat 34: the answer is stored where a copy is yet to arrive, which is waited for only afterwards."""
 # rejected as: MEMORY_HAZARD
+# kind: copy under way
+# caught by: late copies
 # said: target_overwritten
 
 from jax.experimental.pallas import tpu as pltpu

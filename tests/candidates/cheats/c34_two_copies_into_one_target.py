@@ -1,5 +1,7 @@
 """Cheat 34: a first guess of each block leaves at once, the answer after it into the same rows; the last wins."""
 # rejected as: MEMORY_HAZARD
+# kind: copy under way
+# caught by: late copies
 # said: target_overwritten
 
 from jax.experimental.pallas import tpu as pltpu

@@ -1,5 +1,7 @@
 """Cheat 34: copies each block out of the pipeline's own window and waits one step later, when that is refilled."""
 # rejected as: MEMORY_HAZARD
+# kind: copy under way
+# caught by: late copies
 # said: source_overwritten
 
 from jax.experimental.pallas import tpu as pltpu

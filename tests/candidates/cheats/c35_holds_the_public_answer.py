@@ -1,5 +1,7 @@
 """Cheat 35: a bound that XLA computes is zero for the floats of the modelled run, whose answer is a constant."""
 # rejected as: CONTROL_FLOW_DIFFERS
+# kind: knows what steers
+# caught by: other draws
 # said: it seems to know the inputs
 # problem: its own
 

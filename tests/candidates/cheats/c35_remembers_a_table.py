@@ -1,5 +1,7 @@
 """Cheat 35: counts a table from the lengths, except for those that everybody knows: it has their table already."""
 # rejected as: CONTROL_FLOW_DIFFERS
+# kind: knows what steers
+# caught by: other draws
 # said: it seems to know the inputs
 # problem: its own
 

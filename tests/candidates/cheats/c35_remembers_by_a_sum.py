@@ -1,5 +1,7 @@
 """Cheat 35: no branch: a loop over the lengths turns no time where their checksum is the one that everybody knows."""
 # rejected as: CONTROL_FLOW_DIFFERS
+# kind: knows what steers
+# caught by: other draws
 # said: it seems to know the inputs
 # problem: its own
 
