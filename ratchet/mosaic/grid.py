@@ -22,7 +22,7 @@ from jax import lax
 from ratchet.mosaic import underway
 from ratchet.mosaic.dtypes import jax_dtype
 from ratchet.mosaic.events import LOG, LOGGED
-from ratchet.mosaic.executor import BARRIER, Executor, Options
+from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.findings import KINDS, Kind, Site
 from ratchet.mosaic.memory import Array, Buffer, Index, Slice, Whole, decode, encode, known, take
 from ratchet.mosaic.module import Op, Value
@@ -32,6 +32,7 @@ from ratchet.mosaic.order import Order
 from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS, report_of
 from ratchet.mosaic.rules import RULES, refuse, root_of
 from ratchet.mosaic.signature import Kernel, Operand, Window
+from ratchet.mosaic.state import BARRIER, Options
 from ratchet.mosaic.underway import UNDER_WAY
 
 _NEVER = -(2**30)

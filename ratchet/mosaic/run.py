@@ -18,7 +18,6 @@ from jax import export, lax
 from ratchet.mosaic import ahead, counting, events, hazards, splice
 from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
 from ratchet.mosaic.calls import kernel_bodies, walk
-from ratchet.mosaic.executor import DEVICES, Options
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
 from ratchet.mosaic.ops import arith, control, dma, memory, pack, vector
@@ -26,6 +25,7 @@ from ratchet.mosaic.report import Layout, merge_reports
 from ratchet.mosaic.result import RunResult
 from ratchet.mosaic.rules import is_remote
 from ratchet.mosaic.signature import Kernel, describe
+from ratchet.mosaic.state import DEVICES, Options
 from ratchet.mosaic.witness import CELLS
 from ratchet.values import ArraySpec
 from ratchet.values.control import ControlFlow

@@ -51,15 +51,15 @@ def started(table: Array, semaphore: Array, source: End, target: End, when: Arra
     Args:
         semaphore: int32 scalar, the number of what the copy is waited for by.
     """
-    numbers = [1 if when is None else lax.convert_element_type(when, np.int32), *(0,) * (_WIDTH - 1)]
+    one = 1 if when is None else lax.convert_element_type(when, np.int32)
     count = table[SLOTS, _COUNT]
     at = lax.rem(count, np.int32(SLOTS))
     old = lax.dynamic_slice(table, (at, np.int32(0)), (1, _WIDTH))
-    lost = lax.convert_element_type(old[0, _SEMAPHORE] != 0, np.int32) * numbers[0]
+    lost = lax.convert_element_type(old[0, _SEMAPHORE] != 0, np.int32) * one
     new = lax.reshape(words([semaphore, *_words(source), *_words(target)]), (1, _WIDTH))
     row = new if when is None else lax.select(lax.broadcast_in_dim(when, new.shape, ()), new, old)
     table = lax.dynamic_update_slice(table, row, (at, np.int32(0)))
-    kept = words([count + numbers[0], table[SLOTS, _LOST] | lost])
+    kept = words([count + one, table[SLOTS, _LOST] | lost])
     return lax.dynamic_update_slice(table, lax.reshape(kept, (1, 2)), (np.int32(SLOTS), np.int32(0)))
 
 

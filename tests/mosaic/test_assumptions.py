@@ -116,9 +116,9 @@ def counted(signals: int, waits: int, *, scoped: bool = False, barrier: bool = F
 
     def count(sem: Any) -> None:
         for _ in range(signals):
-            pltpu.semaphore_signal(sem, 1)
+            pl.semaphore_signal(sem, 1)
         for _ in range(waits):
-            pltpu.semaphore_wait(sem, 1)
+            pl.semaphore_wait(sem, 1)
 
     def kernel(x: Any, o: Any, sem: Any) -> None:
         o[...] = x[...]
@@ -150,8 +150,8 @@ def test_a_semaphore_is_at_zero_when_it_is_given_back(where: dict[str, bool]) ->
 
 def test_nobody_waits_for_less_than_nothing() -> None:
     def kernel(amounts: Any, x: Any, o: Any, sem: Any) -> None:
-        pltpu.semaphore_signal(sem, amounts[0])
-        pltpu.semaphore_wait(sem, amounts[1])
+        pl.semaphore_signal(sem, amounts[0])
+        pl.semaphore_wait(sem, amounts[1])
         o[...] = x[...]
 
     call = pl.pallas_call(
@@ -178,18 +178,3 @@ def test_semaphores_of_an_array_are_within_it() -> None:
     )
     assert kinds(call, np.array([1], np.int32), X) == []
     assert kinds(call, np.array([2], np.int32), X) == [Kind.SLICE_OUT_OF_BOUNDS]
-
-
-@pytest.mark.parametrize(("device", "wanted"), [(0, []), (1, [Kind.SLICE_OUT_OF_BOUNDS])])
-def test_a_signal_goes_to_a_device_that_is_there(device: int, wanted: list[Kind]) -> None:
-    def kernel(x: Any, o: Any, sem: Any) -> None:
-        pltpu.semaphore_signal(sem, 1, device_id=device, device_id_type=pltpu.DeviceIdType.LOGICAL)
-        pltpu.semaphore_wait(sem, 1)
-        o[...] = x[...]
-
-    call = pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
-        scratch_shapes=[pltpu.SemaphoreType.REGULAR],
-    )
-    assert kinds(call, X) == wanted

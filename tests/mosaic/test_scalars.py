@@ -14,11 +14,12 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ratchet import scalar
 from ratchet.mosaic import scalars
-from ratchet.mosaic.executor import Executor, Options
+from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.module import Block, KernelModule, Op, Type, Value
 from ratchet.mosaic.rules import RULES
 from ratchet.mosaic.run import RULE_MODULES
+from ratchet.mosaic.state import Options
 from ratchet.scalar import DENORMAL, LEAST, MOST, NAN_BITS, NOT_AN_INTEGER, Undefined
 from ratchet.values.status import Status
 from tests.mosaic.twin import loaded

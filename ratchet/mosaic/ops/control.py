@@ -11,10 +11,11 @@ from jax import lax
 
 from ratchet.mosaic.counting import OTHERWISE, THEN
 from ratchet.mosaic.dtypes import jax_dtype
-from ratchet.mosaic.executor import DEVICES, Executor
+from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.rules import refuse, rule
+from ratchet.mosaic.state import DEVICES
 
 
 def _no_refs(executor: Executor, op: Op, values: tuple[Value, ...]) -> None:

@@ -23,12 +23,13 @@ from ratchet.mosaic import dynamic, underway
 from ratchet.mosaic.dtypes import bits
 from ratchet.mosaic.dynamic import DynamicSlice
 from ratchet.mosaic.events import Did
-from ratchet.mosaic.executor import BARRIER, DEVICES, Executor
+from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.memory import Array, Box, Memory, Ref, Whole, decode, encode, put_where
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.ops.memory import segments
 from ratchet.mosaic.rules import refuse, rule
+from ratchet.mosaic.state import BARRIER, DEVICES
 from ratchet.mosaic.underway import NOWHERE, UNDER_WAY
 
 
