@@ -198,7 +198,7 @@ class _Run:
             self._taken[chip][event.semaphore] += event.amount
         elif event.did is Did.ENTER:
             self._reached[chip] = self._entered[chip] + 1
-            if min(self._reached) < self._reached[chip]:
+            if any(own and there < self._reached[chip] for own, there in zip(self._events, self._reached, strict=True)):
                 return False
             self._entered[chip] += 1
         elif event.did is Did.SEND:

@@ -195,7 +195,7 @@ class Loaded:
         by_kernel = np.asarray(report).reshape(-1, self._width)[: len(self.kernels)]
         return RunResult(
             outputs=first,
-            findings=(*self._findings(by_kernel), *self._disturbed(by_kernel)),
+            findings=self._findings(by_kernel) or self._disturbed(by_kernel),
             seconds=time.perf_counter() - start,
             replicas=tuple(others),
             control=self._control(by_kernel),
@@ -238,15 +238,16 @@ class Loaded:
             (kernel.module, row[counts:digests]) for kernel, row in zip(self.kernels, report, strict=True)
         )
 
-    def _disturbed(self, report: np.ndarray) -> list[Finding]:
+    def _disturbed(self, report: np.ndarray) -> tuple[Finding, ...]:
+        """What goes wrong where chips run ahead of others, in kernels in which nothing else does."""
         *_, logs, _ = self._layout.parts
         if not self._layout.chips:
-            return []
-        return [
+            return ()
+        return tuple(
             finding
             for kernel, row in zip(self.kernels, report, strict=True)
             for finding in ahead.findings(kernel, events.read(row[logs:], self._layout.chips))
-        ]
+        )
 
     def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:
         findings = []
