@@ -82,7 +82,8 @@ class WorkTree:
                 # Plumbing such as diff-index compares file times first: let it find them up to date.
                 self._git.run("update-index", "-q", "--refresh")
                 break
-            if "index.lock" not in error or time.monotonic() > deadline:
+            again = code < 0 or "index.lock" in error  # it was killed, or another git is at work
+            if not again or time.monotonic() > deadline:
                 return f"the index is locked ({first_line(error)}); afterwards run `git reset -q -- {' '.join(wanted)}`"
             time.sleep(0.1)
         return None

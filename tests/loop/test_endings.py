@@ -1,5 +1,6 @@
 """Every turn ends in a row, or changes nothing: whatever happens while it runs, and whatever the last one left."""
 
+import contextlib
 import json
 import os
 import pwd
@@ -220,6 +221,45 @@ def test_a_lock_that_no_killed_run_left_is_the_users(stage: Stage, name: str) ->
     stage.run("better")
     assert [row.decision for row in stage.rows()] == ["baseline", "kept"]
     assert stage.head() == stage.rows()[-1].commit
+    assert log.verify(stage.root) == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "locks"),
+    [("refs/heads/main", ["refs/heads/main.lock", "HEAD.lock"]), ("--index-info", ["index.lock"])],
+    ids=["moving the branch", "writing the index"],
+)
+def test_a_git_that_is_killed_alone_leaves_no_lock(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, locks: list[str]
+) -> None:
+    """By the system, when memory is short: the turn goes on, or the next one finishes it."""
+    stage.run("baseline")
+    stage.write(kernel_text(1500.0))
+    git, armed, folder = shutil.which("git"), tmp_path / "armed", stage.root / ".git"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").write_text(
+        f"""#!/bin/sh
+        case "$*" in *update*{arguments}*)
+            if [ -e {armed} ] && [ -z "$GIT_INDEX_FILE" ]; then
+                rm {armed}; cd {folder}; touch {" ".join(locks)}; kill -9 $$
+            fi
+        esac
+        exec {git} "$@"
+        """
+    )
+    (tmp_path / "bin" / "git").chmod(0o755)
+    monkeypatch.setattr("git.Git.GIT_PYTHON_GIT_EXECUTABLE", str(tmp_path / "bin" / "git"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    stage.during = armed.touch
+    with contextlib.suppress(Refusal):
+        assert stage.run("better").notes == ()
+    assert not armed.exists(), "the git was killed"
+    assert [name for name in locks if (folder / name).exists()] == []
+    stage.during = lambda: None
+    stage.run("better")
+    assert [row.decision for row in stage.rows()] == ["baseline", "kept"]
+    assert stage.head() == stage.rows()[-1].commit
+    assert stage.status() == [" M results.tsv"]
     assert log.verify(stage.root) == ()
 
 

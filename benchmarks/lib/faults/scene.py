@@ -80,13 +80,13 @@ class State:
     """What must not be lost of a repository."""
 
     rows: tuple[bytes, ...]
-    """Whole lines of the ledger."""
+    """Whole lines of the ledger, without its header."""
     commits: dict[str, str]
     """By ref: experiments, and the branch."""
 
     @classmethod
     def of(cls, stage: Stage) -> State:
-        lines = stage.ledger.read_bytes().split(b"\n")[:-1] if stage.ledger.exists() else []
+        lines = stage.ledger.read_bytes().split(b"\n")[1:-1] if stage.ledger.exists() else []
         refs = stage.git("for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/ratchet/experiments")
         return cls(rows=tuple(lines), commits=dict(line.split(" ") for line in refs.splitlines()))
 
@@ -128,15 +128,21 @@ def aftermath(scene: Scene, stage: Stage, before: State, complain: Complain, *, 
             complain(f"{where}: a row is gone: {line[:120]!r}")
     tally.commits_lost = lost_commits(stage, before, now)
     tally.files_changed = changed_files(scene, stage, complain, where)
-    findings = [finding.text for finding in log.verify(stage.root)]
-    strangers = [name for name, one in log.verify_origins(stage.root).by_id.items() if one is not Origin.HERE]
-    decisions = tuple(row.decision for row in ledger.read(stage.ledger))
-    if not tally.unfinished and decisions not in scene.decisions:
-        findings.append(f"the rows say {decisions}")
-    if findings or strangers:
+    if findings := verified(scene, stage, finished=not tally.unfinished):
         tally.verify_failures = 1
-        complain(f"{where}: verify: {findings} {strangers}")
+        complain(f"{where}: verify: {findings}")
     return tally
+
+
+def verified(scene: Scene, stage: Stage, *, finished: bool) -> list[str]:
+    """What is wrong with the ledger: nothing, with every row signed here and the decisions that the scene has."""
+    said = log.verify(stage.root)
+    findings = [finding.text for finding in said]
+    if not any(finding.broken for finding in said):
+        origins, decisions = log.verify_origins(stage.root).by_id, tuple(row.decision for row in stage.rows())
+        findings += [f"row {name} is {one}" for name, one in origins.items() if one is not Origin.HERE]
+        findings += [f"the rows say {decisions}"] if finished and decisions not in scene.decisions else []
+    return findings
 
 
 def lost_commits(stage: Stage, before: State, now: State) -> int:
