@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,6 +22,22 @@ from ratchet.values.status import Refusal, Status
 
 NEEDED_BYTES = 256 << 20
 """Free space wanted for programs, dumps and what a kernel file may write."""
+
+
+PREFIX, LEASE = "ratchet-", "lease"
+
+
+def sweep(folder: Path) -> None:
+    """Remove what judges that were killed left in ``folder``: their folders are this user's, and nobody holds them."""
+    for left in folder.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(left / LEASE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_uid == os.getuid() and not left.is_symlink():
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove(left)
+            finally:
+                os.close(descriptor)
 
 
 class Workers:
@@ -44,7 +62,11 @@ class Workers:
         self.one_file = one_file
         self.executed: dict[tuple[str, ...], Executed] = {}
         """Programs that the values child executed, and that passed: see ``correctness.Examiner``."""
-        self.root = Path(tempfile.mkdtemp(prefix="ratchet-"))
+        sweep(Path(tempfile.gettempdir()))
+        self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lease = (self.root / f".{LEASE}").open("w")  # held for as long as this process lives
+        fcntl.flock(self._lease, fcntl.LOCK_EX)
+        (self.root / f".{LEASE}").rename(self.root / LEASE)
         self._count = itertools.count()
         self._next: Child | None = self._fresh()
         self._compiler = self._start_compiler() if compiles else None
@@ -124,6 +146,7 @@ class Workers:
             if child is not None:
                 with contextlib.suppress(OSError):
                     child.close()
+        self._lease.close()
         remove(self.root)
 
     def __enter__(self) -> Workers:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet import key
 from ratchet.candidate import room
 from ratchet.child import JAILED, PACKAGE_ROOT, Child, Limits, Walls
 from ratchet.jail import landlock
@@ -64,6 +65,14 @@ def test_nobody_else_gets_a_signal(start, names):
     child = start(replace(JAILED, names=names))
     assert ask(child, "kill", os.getpid()).startswith((DENIED, "ProcessLookupError"))
     assert ask(child, "kill", 1).startswith((DENIED, "ProcessLookupError"))
+
+
+@needs("landlock")
+@pytest.mark.parametrize("names", [JAILED.names, ("landlock",)], ids=["all walls", "landlock alone"])
+def test_the_key_is_out_of_reach(start, names):
+    """Where it is for this user, not where a test puts one."""
+    assert key.load().secret
+    assert ask(start(replace(JAILED, names=names)), "read", key.path()).startswith(DENIED)
 
 
 @needs("landlock")
