@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -151,8 +152,9 @@ def _say(line: str) -> None:
 
 def _end(root: Path, outcome: Outcome, options: argparse.Namespace) -> int:
     """Prune old evidence and print how a turn ended. What was recorded decides the exit code, whatever fails here."""
-    try:
+    with contextlib.suppress(Refusal, OSError):  # evidence that stays too long is no reason to fail
         _prune(root, outcome)
+    try:
         for note in outcome.notes:
             _say(note)
         if options.json:

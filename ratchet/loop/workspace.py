@@ -74,10 +74,12 @@ def _git_dir(holder: Path) -> Path | None:
     """The git folder of the run that ended without removing its ``holder``; None where the last one did."""
     if not os.path.lexists(holder):
         return None
+    common_dir = holder.parent.parent
     try:
-        return Path(json.loads(read_file(holder, _HOLDER_BYTES))["git_dir"])
+        named = Path(json.loads(read_file(holder, _HOLDER_BYTES))["git_dir"])
     except (OSError, ValueError, KeyError, TypeError):
-        return holder.parent.parent
+        return common_dir
+    return named if named.parent == common_dir / "worktrees" else common_dir
 
 
 class Interrupts:

@@ -207,6 +207,20 @@ def test_locks_of_git_that_a_killed_run_left_are_removed(stage: Stage, name: str
     assert log.verify(stage.root) == ()
 
 
+def test_a_killed_run_of_another_worktree_left_its_index_locked(stage: Stage, tmp_path: Path) -> None:
+    stage.run("baseline")
+    stage.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    other, elsewhere = stage.root / ".git" / "worktrees" / "side", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for named, folder in ((other, other), (elsewhere, elsewhere)):
+        (folder / "index.lock").touch()
+        holder = {"pid": 1, "since": "", "message": "", "git_dir": str(named)}
+        (stage.root / ".git" / "ratchet" / "holder.json").write_text(json.dumps(holder))
+        stage.run("baseline")
+    assert not (other / "index.lock").exists()
+    assert (elsewhere / "index.lock").exists(), "no folder of this repository's"
+
+
 @pytest.mark.parametrize("name", ["HEAD.lock", "refs/heads/main.lock"])
 def test_a_lock_that_no_killed_run_left_is_the_users(stage: Stage, name: str) -> None:
     """It may be held by a program that is no git: the turn says so and changes nothing, and the next one finishes."""
