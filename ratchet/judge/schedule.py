@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ratchet.child import Child, Limits, Walls
+from ratchet.child import Child, Ending, Limits, Walls
 from ratchet.chips import Chip
 from ratchet.folder import read_file
 from ratchet.values import Mesh, Program, Timeline
@@ -53,7 +54,7 @@ def step(
     np.savez(folder / ARRAYS, **named)
     ending = child.ask(folder, LIMITS)
     if ending.how != "answered":
-        raise _ended(ending.how, ending.tail)
+        raise _ended(ending)
     try:
         answer = json.loads(read_file(folder / TIMELINE, TIMELINE_BYTES))
         if "refused" in answer:
@@ -77,10 +78,13 @@ def steered(arrays: Mapping[str, Any]) -> tuple[dict[int | str, Any], list[dict[
     return steering, [computed[place] for place in sorted(computed)]
 
 
-def _ended(how: str, tail: str) -> Refusal:
+def _ended(ending: Ending) -> Refusal:
+    how = ending.how
     if how == "timeout":
         return Refusal(Status.SCHEDULE_UNKNOWN, f"the schedule machine did not end in {LIMITS.seconds:.0f} s")
     if how == "memory":
         return Refusal(Status.SCHEDULE_UNKNOWN, f"the schedule machine took more than {LIMITS.memory_bytes >> 30} GiB")
-    last = (tail.strip().splitlines() or ["it printed nothing"])[-1]
+    if ending.returncode == -signal.SIGKILL:
+        return Refusal(Status.INFRASTRUCTURE, "the system ended the schedule machine: free some memory and run again")
+    last = (ending.tail.strip().splitlines() or ["it printed nothing"])[-1]
     return Refusal(Status.INTERNAL, f"the schedule machine {how}: {last:.300}")
