@@ -196,7 +196,8 @@ def _float(operation: Callable[..., float], *words: int) -> Answer:
         return NAN_BITS
     flushed = _flushed(operation(*map(_flushed, operands)))
     word = float_word(result)
-    return word if word == float_word(flushed) and _flushed(result) == result else DENORMAL
+    vanishes = as_float(word) == 0.0  # also where denormals are kept: a product may be smaller than all of them
+    return word if word == float_word(flushed) and (vanishes or _flushed(result) == result) else DENORMAL
 
 
 def float_add(a: int, b: int) -> Answer:

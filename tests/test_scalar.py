@@ -126,6 +126,7 @@ def test_denormals_have_no_answer_where_flushing_matters(answer: object) -> None
 def test_denormals_have_an_answer_where_flushing_does_not_matter() -> None:
     assert scalar.float_add(SMALLEST_DENORMAL, word(1)) == word(1)
     assert scalar.float_floor(SMALLEST_DENORMAL) == 0
+    assert scalar.float_multiply(word(1e-30), word(-1e-30)) == word(-0.0), "smaller than any denormal"
     assert scalar.compare_float("lt", SMALLEST_DENORMAL, word(1)) is True
 
 
