@@ -112,6 +112,19 @@ def fill(path: Path) -> str:
     return "filled"
 
 
+def eat(_: Path) -> str:
+    """Memory that is used for longer than the judge takes to look, and no more of it than a test may take."""
+    held = bytearray(768 << 20)
+    held[::4096] = b"x" * len(held[::4096])
+    time.sleep(3)
+    return f"ate {len(held)}"
+
+
+def sleep(_: Path) -> str:
+    time.sleep(5)
+    return "slept"
+
+
 def become(_: Path) -> str:
     os.execv("/bin/sh", ["sh", "-c", "echo became"])
     return ""
@@ -145,6 +158,8 @@ ATTACKS = {
         link,
         litter,
         fill,
+        eat,
+        sleep,
         become,
         mount,
         trace,

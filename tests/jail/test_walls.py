@@ -152,6 +152,22 @@ def test_a_folder_on_disk_is_watched(start, attack, name, limits):
     assert ending.how == "disk"
 
 
+def test_a_child_that_takes_more_memory_than_it_may_is_ended(start):
+    child = start(JAILED)
+    ending = child.ask(Path("eat x"), replace(LIMITS, memory_bytes=512 << 20))
+    assert (ending.how, ending.answer) == ("memory", "")
+    assert not child.alive
+
+
+def test_a_child_that_does_not_answer_in_time_is_ended(start):
+    child = start(JAILED)
+    assert ask(child, "processes"), "it is up before the clock runs"
+    ending = child.ask(Path("sleep x"), replace(LIMITS, seconds=0.5))
+    assert (ending.how, ending.answer) == ("timeout", "")
+    assert ending.seconds >= 0.5
+    assert not child.alive
+
+
 @pytest.mark.parametrize("wall", JAILED.names)
 def test_a_wall_that_is_not_there_is_reported(start, wall):
     child = start(replace(JAILED, names=tuple(name for name in JAILED.names if name != wall)))
