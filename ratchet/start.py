@@ -70,6 +70,8 @@ def main() -> int:
         )
         return _NO_ENVIRONMENT
     signal.signal(signal.SIGINT, before)
+    # What a child left is read by Python's own code, not by protobuf's parser in C.
+    os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
     entry = sys.argv.pop(1)
     from ratchet import __main__ as command
 

@@ -136,7 +136,9 @@ def decode(data: bytes, name: str) -> Problem:
             output_splits=splits(document["output_shardings"]),
             work=dict(document["work"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, Refusal) as error:
+    except (
+        ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, binascii.Error, Refusal,
+    ) as error:  # fmt: skip
         raise Refusal(
             Status.PROBLEM_CHANGED,
             f"{name} is not a problem lock ({type(error).__name__}: {error}); restore it with git, "

@@ -17,6 +17,8 @@ from ratchet.values.status import Refusal, Status
 
 LIMITS = Limits(seconds=120, memory_bytes=8 << 30)
 MAX_PROGRAM_BYTES = 64 << 20
+RECORD = "record.json"
+"""What a worker leaves, beside its programs."""
 MAX_RECORD_BYTES = 1 << 20
 
 WORKER = "ratchet.candidate.worker"
@@ -81,12 +83,23 @@ def examine(  # noqa: PLR0913 - the file, and by keyword what it is traced for
             child.end()  # from here on nothing can change what it left
         if ending.how != "answered":
             raise _ended(ending, name, limits)
-        record = _read_record(child.folder, name)
-        if "status" in record:
-            raise _refusal_of(record, name)
-        if record.get("platform") != platform:
-            raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
-        return _made(record, child.folder, name, freeze=freeze, jail=jail, seconds=ending.seconds)
+        return read(child.folder, name, freeze=freeze, platform=platform, jail=jail, seconds=ending.seconds)
+
+
+def read(
+    folder: Folder, name: str, *, freeze: bool, platform: str = "tpu", jail: str = "", seconds: float = 0.0
+) -> tuple[Artefact, problem.Problem | None]:
+    """What a worker left in ``folder``, every field checked.
+
+    Raises:
+      Refusal: with the status that it recorded; ``IMPORT_FAILED`` where there is no usable record.
+    """
+    record = _read_record(folder, name)
+    if "status" in record:
+        raise _refusal_of(record, name)
+    if record.get("platform") != platform:
+        raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
+    return _made(record, folder, name, freeze=freeze, jail=jail, seconds=seconds)
 
 
 def made(
@@ -192,6 +205,9 @@ def _artefact(record: Mapping[str, Any], folder: Folder, name: str, jail: str, s
 def _work(given: object) -> dict[str, object]:
     """Counts alone: kinds of products with FLOPs, and bytes."""
     if not isinstance(given, dict) or set(given) != {"products", "input_bytes", "output_bytes"}:
+        raise ValueError(f"work is {given!r:.80}")
+    wanted = {"products": dict, "input_bytes": list, "output_bytes": list}
+    if any(not isinstance(given[key], kind) for key, kind in wanted.items()):
         raise ValueError(f"work is {given!r:.80}")
     numbers = [*given["products"].values(), *given["input_bytes"], *given["output_bytes"]]
     if not all(type(n) is int and n >= 0 for n in numbers) or not all(isinstance(k, str) for k in given["products"]):

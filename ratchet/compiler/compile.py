@@ -12,8 +12,8 @@ from ratchet.compiler import environment
 from ratchet.compiler.environment import compiler_version
 from ratchet.compiler.errors import classify, died
 from ratchet.dump import overflow
-from ratchet.folder import take
-from ratchet.values import Artefact, Copy, Mesh, Program
+from ratchet.folder import read_file, take
+from ratchet.values import Artefact, Copy, Mesh, Program, records
 from ratchet.values.status import Refusal, Status
 
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
@@ -21,6 +21,15 @@ WORKER = "ratchet.compiler.worker"
 
 PROGRAM = "kernel.bin"
 """The artefact's program, beside what the compiler makes of it."""
+RECORD, RECORD_BYTES = "compiled.json", 64 << 20
+_KINDS = {
+    "changed": records.is_text,
+    "refused": records.is_refused,
+    "error": records.is_text,
+    "hbm_bytes": records.is_count,
+    "chip_ids": records.is_counts,
+}
+"""Fields of its record."""
 
 
 def start(workdir: Path, chip: Chip) -> Child:
@@ -39,9 +48,6 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE``, ``COMPILE_FAILED``, ``COMPILER_CRASHED``, ``COMPILE_TIMEOUT``,
         ``INFRASTRUCTURE``, or what :func:`ratchet.compiler.tokens.tokenise` refuses.
     """
-    from ratchet.dump import copies, memory  # these import numpy
-    from ratchet.dump.files import LOWERED, load_hlo, tokens_in
-
     _check_mesh(artefact.mesh, chip)
     folder.mkdir(parents=True, exist_ok=True)
     work = child.request()
@@ -59,7 +65,24 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
     take(work, folder)
     if ending.how != "answered":
         raise died(ending, limits)
-    record = json.loads((folder / "compiled.json").read_text())
+    return program_in(folder, chip, seconds=ending.seconds)
+
+
+def program_in(folder: Path, chip: Chip, *, seconds: float) -> Program:
+    """What a compiler process left in ``folder``, read; ``seconds`` is how long it took.
+
+    Raises:
+      Refusal: what the compiler says, as :func:`compile_artefact`; ``COMPILER_CRASHED`` where it left no usable record,
+        ``SCHEDULE_UNKNOWN`` or ``INFRASTRUCTURE`` where its files do not read.
+    """
+    from ratchet.dump import copies, memory  # these import numpy
+    from ratchet.dump.files import LOWERED, load_hlo, tokens_in
+
+    try:
+        data = read_file(folder / RECORD, RECORD_BYTES)
+    except (OSError, ValueError) as error:
+        raise _no_record(str(error)) from None
+    record = records.read(data, _KINDS, _no_record)
     if "changed" in record:
         raise Refusal(
             Status.PROBLEM_CHANGED,
@@ -82,8 +105,12 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         ),
         kernels=tuple(tokens.name(name) for name in hlo.kernels()),
         chip_ids=tuple(record["chip_ids"]),
-        seconds=ending.seconds,
+        seconds=seconds,
     )
+
+
+def _no_record(why: str) -> Refusal:
+    return Refusal(Status.COMPILER_CRASHED, f"the TPU compiler's process left no usable record: {why:.200}")
 
 
 def step(artefact: Artefact, chip: Chip, folder: Path, child: Child) -> tuple[Program, str]:

@@ -44,10 +44,19 @@ def tokenise(program: bytes) -> tuple[export.Exported, TokenTable]:
         The program to compile: the same operations, inputs and outputs, in the same order; trees are flat.
 
     Raises:
-        Refusal: ``CANNOT_VERIFY`` for text in a place that is not known, ``HOST_CALLBACK`` where the program asks for
-            the host.
-        Exception: whatever ``jax.export`` raises for bytes that are no program.
+        Refusal: ``CANNOT_VERIFY`` for bytes that are no program and for text in a place that is not known,
+            ``HOST_CALLBACK`` where the program asks for the host.
     """
+    try:
+        return _tokenised(program)
+    except Refusal:
+        raise
+    except Exception as error:  # flatbuffers and MLIR raise nearly anything on corrupt bytes
+        what = f"the artefact cannot be read: {type(error).__name__}: {error!s:.300}"
+        raise Refusal(Status.CANNOT_VERIFY, what) from None
+
+
+def _tokenised(program: bytes) -> tuple[export.Exported, TokenTable]:
     exported = export.deserialize(bytearray(program))
     for sharding in (*exported._in_named_shardings, *exported._out_named_shardings):
         for axis in sharding.mesh.axis_names if sharding is not None else ():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ratchet.dump.hlo import HloModule, read_hlo
 from ratchet.dump.listing import Listing, parse
+from ratchet.dump.text import text_of
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
 
@@ -47,9 +48,19 @@ def load_hlo(folder: Path, name: str = OPTIMIZED) -> HloModule:
 
 
 def tokens_in(folder: Path) -> TokenTable:
-    """What the tokens in the dumps of a program stand for; no tokens where it was compiled as its author wrote it."""
+    """What the tokens in the dumps of a program stand for; no tokens where it was compiled as its author wrote it.
+
+    Raises Refusal SCHEDULE_UNKNOWN for a table that cannot be.
+    """
     table = folder / TOKENS_FILE
-    return decode(table.read_text()) if table.is_file() else NO_TOKENS
+    if not table.is_file():
+        return NO_TOKENS
+    try:
+        return decode(text_of(table))
+    except ValueError as error:
+        raise Refusal(
+            Status.SCHEDULE_UNKNOWN, f"{table.name} is no table of tokens ({error}). Compile again."
+        ) from None
 
 
 class Dumps:
@@ -103,8 +114,8 @@ class Dumps:
         if name not in self._listings:
             listing, outline = self._files[name]
             self._listings[name] = parse(
-                listing.read_text(),
-                outline.read_text(),
+                text_of(listing),
+                text_of(outline),
                 file=listing.name,
                 compiler=self._compiler,
                 tokens=self._tokens,

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from ratchet.dump.files import TOP
 from ratchet.dump.outline import CONSTANT_TAGS
+from ratchet.dump.text import text_of
 from ratchet.values.status import Refusal, Status
 
 OFFSETS_PASS = "final-top-level-llo"
 """Ask for it with ``dump_flags(folder, extra_passes=(OFFSETS_PASS,))``."""
 
 _OFFSET = re.compile(
-    rf"(?m)^ *(#allocation\w+) \[.*, offset = (0x[0-9a-f]+|\d+), tag = '(?:{'|'.join(CONSTANT_TAGS)})'\]$"
+    rf"(?m)^ *(#allocation\w+) \[.*, offset = (0x[0-9a-f]{{1,16}}|\d{{1,18}}), tag = '(?:{'|'.join(CONSTANT_TAGS)})'\]$"
 )
 _VARINT, _BYTES = 0, 2  # wire types of protocol buffers
 _PROGRAM, _CONSTANTS = 1, 2  # kinds of segments
@@ -72,13 +73,14 @@ def _constants_of(data: bytes, position: int) -> bytes:
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift < 64:
         byte = data[position]
         position += 1
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
             return value, position
+    raise ValueError
 
 
 def _fields(data: bytes) -> dict[int, int | bytes]:
@@ -99,5 +101,5 @@ def _fields(data: bytes) -> dict[int, int | bytes]:
 
 def constant_offsets(dump_dir: Path) -> dict[str, int]:
     """Where in the segment each constant of the top level begins, by the name of its allocation."""
-    texts = [path.read_text() for path in dump_dir.glob(f"*-{TOP}-*-{OFFSETS_PASS}.txt")]
+    texts = [text_of(path) for path in dump_dir.glob(f"*-{TOP}-*-{OFFSETS_PASS}.txt")]
     return {name: int(offset, 0) for text in texts for name, offset in _OFFSET.findall(text)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from ratchet.chips import Chip
 from ratchet.dump import utilisation, vmem_report
 from ratchet.dump.hlo import HloModule, HloOp
+from ratchet.dump.text import text_of
 from ratchet.values import Footprint, Program
 from ratchet.values.status import Refusal, Status
 
@@ -39,10 +40,11 @@ def footprint(hlo: HloModule, schedule: Path, chip: Chip, *, hbm_bytes: int) -> 
         if sum(sizes) >= used:
             used, limit = sum(sizes), limits[0] if limits else chip.default_scoped_vmem_bytes
     spilled = [
-        utilisation.spills(path.read_text(), file=path.name) for path in schedule.glob(f"*{utilisation.SUFFIX}.txt")
+        utilisation.spills(text_of(path, Status.INFRASTRUCTURE), file=path.name)
+        for path in schedule.glob(f"*{utilisation.SUFFIX}.txt")
     ]
     reports = [
-        vmem_report.heaviest_buffers(path.read_text(), file=path.name)
+        vmem_report.heaviest_buffers(text_of(path, Status.INFRASTRUCTURE), file=path.name)
         for path in sorted(schedule.glob(f"*{vmem_report.SUFFIX}"))
     ]
     return Footprint(

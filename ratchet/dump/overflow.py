@@ -13,8 +13,8 @@ ALLOCATIONS_SUFFIX = f"{ALLOCATIONS_PASS}.txt"
 HEADER_BYTES = 64 << 10
 """Of that dump, what is read."""
 
-_ALLOCATION = re.compile(r"shape = '([^'{]*)[^']*', space=vmem, size = 0x([0-9a-f]+),.*?tag = '([^']*)'")
-_AMOUNT = r"([\d.]+[KMGT]?)"
+_ALLOCATION = re.compile(r"shape = '([^'{]*)[^']*', space=vmem, size = 0x([0-9a-f]{1,16}),.*?tag = '([^']*)'")
+_AMOUNT = r"(\d{1,15}(?:\.\d{1,15})?[KMGT]?)"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -29,7 +29,7 @@ def overflow_message(error: str, schedule: Path | None = None) -> str:
     text = " ".join(error.split())
     scoped = re.search(rf"Scoped allocation with size {_AMOUNT} and limit {_AMOUNT}", text)
     whole = re.search(rf"Used {_AMOUNT} of {_AMOUNT} vmem", text)
-    one = re.search(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)", text)
+    one = re.search(r"Allocation \(size=(\d{1,18})\) would exceed memory \(size=(\d{1,18})\)", text)
     if one is not None:  # a single buffer that no limit could make fit
         named = buffers_of((tag, shape, int(size, 16)) for shape, size, tag in _ALLOCATION.findall(text))
         which = f"; {named[0].name} weighs most ({int(one[1]) / (1 << 20):.1f} MiB)" if named else ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
 
 from ratchet.values.status import Refusal, Status
 
+_COUNT = re.compile(r"[0-9]{1,18}")
 SUFFIX = "final_hlo-static-per-bundle-utilization"
 """Name of the pass, and end of the file's name."""
 
@@ -24,7 +26,7 @@ def parse_utilisation(text: str, *, file: str) -> Mapping[str, np.ndarray]:
         raise Refusal(Status.INFRASTRUCTURE, f"{file} has no VLOAD:FILL column; is this an unknown compiler?")
     columns = [column.strip().rpartition(":")[2] for column in header.split(",")]
     rows, fields = [line for line in body.splitlines() if line.strip()], body.split()
-    if len(fields) != len(rows) * len(columns) or not all(field.isdecimal() for field in fields):
+    if len(fields) != len(rows) * len(columns) or not all(map(_COUNT.fullmatch, fields)):
         raise Refusal(Status.INFRASTRUCTURE, f"{file} has rows that do not fit its VLOAD:FILL header; is it cut off?")
     counts = np.array(fields, np.int64).reshape(-1, len(columns))
     return {column: counts[:, number] for number, column in enumerate(columns)}
@@ -33,4 +35,6 @@ def parse_utilisation(text: str, *, file: str) -> Mapping[str, np.ndarray]:
 def spills(text: str, *, file: str) -> tuple[int, int]:
     """Static counts of spill stores and loads. Raises like :func:`parse_utilisation`."""
     counts = parse_utilisation(text, file=file)
+    if "SPILL" not in counts or "FILL" not in counts:
+        raise Refusal(Status.INFRASTRUCTURE, f"{file} does not count spills; is this an unknown compiler?")
     return int(counts["SPILL"].sum()), int(counts["FILL"].sum())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import secrets
@@ -20,9 +19,11 @@ from ratchet.compiler.environment import compiler_version
 from ratchet.dump.beside import ComputedOperand
 from ratchet.folder import read_file
 from ratchet.judge import instances, parity, references
+from ratchet.judge.arrays import read_arrays
 from ratchet.judge.floor import products
-from ratchet.values import Artefact, Parity, control
+from ratchet.values import Artefact, Parity, control, records
 from ratchet.values.control import ControlFlow
+from ratchet.values.records import Record
 from ratchet.values.status import Refusal, Status
 
 LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
@@ -161,11 +162,11 @@ class Examiner:
         """What of it is there and was made here, where the values child can read it."""
         return references.lend(self._cache(problem), self.workers.values.directory / "references")
 
-    def _ask(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
+    def _ask(self, mode: str, problem: Problem, **more: Any) -> Record:
         with self._asking:
             return self._asked(mode, problem, **more)
 
-    def _asked(self, mode: str, problem: Problem, **more: Any) -> dict[str, Any]:
+    def _asked(self, mode: str, problem: Problem, **more: Any) -> Record:
         child, lent = self.workers.values, self._lent(problem)
         folder = child.request()
         (folder / "problem.lock.json").write_bytes(encode(problem))
@@ -180,8 +181,7 @@ class Examiner:
         ending = child.ask(folder, self.limits)
         references.collect(lent, self._cache(problem))
         if ending.how == "answered":
-            answer: dict[str, Any] = json.loads(read_file(folder / "answer.json", ANSWER_BYTES))
-            return answer
+            return answer_in(folder / "answer.json")
         reasons = {
             "timeout": f"did not finish in {self.limits.seconds:.0f} s",
             "memory": f"used more than {self.limits.memory_bytes >> 30} GiB",
@@ -253,7 +253,6 @@ class Examiner:
         Raises:
           Refusal: as ``check``, and ``SCHEDULE_UNKNOWN`` where the operands have no one value.
         """
-        import numpy as np
 
         path = self.workers.values.request() / "beside.npz"
         same = _raise_unless_pass(
@@ -265,12 +264,12 @@ class Examiner:
             answer = self._ask("check", problem, kind="public", program=str(program), order=0)
             _raise_unless_pass(answer, prefix=f"public inputs ({CHECKS['public']}): ")
             self._executed["public"] = control.decode(answer["control"])
-        with np.load(io.BytesIO(read_file(path, ARRAYS_BYTES))) as stored:
-            _raise_unless_equal_shapes(operands, stored)
-            return [
-                {f"{o.launch}:{o.place}": stored[f"{place}:{o.number}:{o.site}"] for o in operands}
-                for place in range(problem.mesh.chips)
-            ], same
+        stored = read_arrays(path, ARRAYS_BYTES)
+        _raise_unless_equal_shapes(operands, stored)
+        return [
+            {f"{o.launch}:{o.place}": stored[f"{place}:{o.number}:{o.site}"] for o in operands}
+            for place in range(problem.mesh.chips)
+        ], same
 
     def draws(
         self, problem: Problem, program: Path | None, operands: Sequence[ComputedOperand], seeds: Sequence[bytes]
@@ -280,24 +279,23 @@ class Examiner:
         Raises:
           Refusal: as ``computed``.
         """
-        import numpy as np
 
         path = self.workers.values.request() / "draws.npz"
         asked = {"program": str(program), "wanted": _wanted(operands), "seeds": [seed.hex() for seed in seeds]}
         _raise_unless_pass(self._ask("draws", problem, path=str(path), **asked))
-        with np.load(io.BytesIO(read_file(path, ARRAYS_BYTES))) as stored:
-            return [
-                (
-                    {position: stored[f"{number}:input{position}"] for position in instances.steering(problem.inputs)},
-                    [
-                        {f"{o.launch}:{o.place}": stored[f"{number}:{place}:{o.number}:{o.site}"] for o in operands}
-                        for place in range(problem.mesh.chips)
-                    ]
-                    if operands
-                    else [],
-                )
-                for number in range(len(seeds))
-            ]
+        stored = read_arrays(path, ARRAYS_BYTES)
+        return [
+            (
+                {position: stored[f"{number}:input{position}"] for position in instances.steering(problem.inputs)},
+                [
+                    {f"{o.launch}:{o.place}": stored[f"{number}:{place}:{o.number}:{o.site}"] for o in operands}
+                    for place in range(problem.mesh.chips)
+                ]
+                if operands
+                else [],
+            )
+            for number in range(len(seeds))
+        ]
 
     def prepare(self, problem: Problem, kinds: Sequence[str] = ()) -> None:
         """Compute the references that are not cached yet, by default those of every check."""
@@ -348,7 +346,7 @@ class Examiner:
         program.write_bytes(artefact.program)
         kinds = instances.kinds(problem.mesh)
         done: list[str] = []
-        answers: dict[str, dict[str, Any]] = {}
+        answers: dict[str, Record] = {}
         try:
             outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None
             for kind in kinds:
@@ -380,12 +378,12 @@ class Examiner:
             seconds=sum(answer["seconds"] for answer in answers.values()),
         )
 
-    def _write_evidence(self, artefact: Artefact, answers: dict[str, dict[str, Any]]) -> None:
+    def _write_evidence(self, artefact: Artefact, answers: Mapping[str, Record]) -> None:
         """What was executed and found, with the versions of module and compiler, beside the compiler's texts."""
         if self.evidence is None:
             return
         shown = ("status", "message", "worst", "rms", "floor_rms", "seconds")
-        first = next(iter(answers.values()), {})
+        first: Mapping[str, Any] = next(iter(answers.values()), {})
         document = {
             "program_sha256": hashlib.sha256(artefact.program).hexdigest(),
             "mosaic_module_version": first.get("module_version"),
@@ -421,7 +419,50 @@ def _method() -> str:
     return hashlib.sha256(b"".join(sources)).hexdigest()[:8]
 
 
-def _raise_unless_pass(answer: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def answer_in(path: Path) -> Record:
+    """What a values child left, every field checked.
+
+    Raises:
+      Refusal: ``CANNOT_VERIFY`` where that is no answer.
+    """
+    try:
+        return records.read(read_file(path, ANSWER_BYTES), _KINDS, _no_answer)
+    except (OSError, ValueError) as error:
+        raise _no_answer(str(error)) from None
+
+
+def _no_answer(why: str) -> Refusal:
+    return Refusal(Status.CANNOT_VERIFY, f"the process that executes for values left no usable answer: {why:.200}")
+
+
+def _is_control(value: Any) -> bool:
+    try:
+        control.decode(value)
+    except ValueError:
+        return False
+    return True
+
+
+_KINDS = {
+    "status": records.is_status,
+    "message": records.is_text,
+    "seconds": records.is_seconds,
+    "worst": records.is_real,
+    "rms": records.is_real,
+    "floor_rms": records.is_real,
+    "flops": records.is_real,
+    "same": records.is_truth,
+    "module_version": records.is_count,
+    "modules": records.is_texts,
+    "is_steered": records.is_truth,
+    "code_sha256": records.is_text,
+    "operations": records.is_texts,
+    "control": _is_control,
+}
+"""Fields of an answer."""
+
+
+def _raise_unless_pass(answer: Record, prefix: str = "") -> Record:
     if answer["status"] != Status.PASS.name:
         raise Refusal(Status[answer["status"]], prefix + answer["message"])
     return answer

@@ -11,7 +11,7 @@ from typing import Any
 from ratchet.child import Child, Ending, Limits, Walls
 from ratchet.chips import Chip
 from ratchet.folder import read_file
-from ratchet.values import Mesh, Program, Timeline
+from ratchet.values import Mesh, Program, Timeline, records
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal, Status
 
@@ -19,6 +19,15 @@ WORKER = "ratchet.judge.schedule_worker"
 LIMITS = Limits(seconds=900, memory_bytes=12 << 30)
 TIMELINE_BYTES = 1 << 30
 REQUEST, ARRAYS, TIMELINE = "request.json", "arrays.npz", "timeline.json"
+
+_KINDS = {
+    "refused": records.is_refused,
+    "internal": records.is_text,
+    "traceback": records.is_text,
+    "timeline": lambda value: isinstance(value, list),
+    "summary": records.is_text,
+}
+"""Fields of an answer."""
 
 Steering = Mapping[int | str, Any]
 
@@ -56,15 +65,29 @@ def step(
     if ending.how != "answered":
         raise _ended(ending)
     try:
-        answer = json.loads(read_file(folder / TIMELINE, TIMELINE_BYTES))
-        if "refused" in answer:
-            status, message = answer["refused"]
-            raise Refusal(Status[status], str(message))
-        if "internal" in answer:
-            raise RuntimeError(f"the schedule machine: {answer['internal']}\n{answer['traceback']}")
-        return decode(Timeline, answer["timeline"]), str(answer["summary"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Refusal(Status.INTERNAL, f"the schedule machine left no timeline: {error}") from None
+        data = read_file(folder / TIMELINE, TIMELINE_BYTES)
+    except (OSError, ValueError) as error:
+        raise _no_timeline(str(error)) from None
+    return timeline_in(data)
+
+
+def timeline_in(data: bytes) -> tuple[Timeline, str]:
+    """The machine's answer: a timeline and its summary.
+
+    Raises:
+      Refusal: what the machine refused; ``INTERNAL`` where the answer is none.
+      RuntimeError: what failed in the machine.
+    """
+    answer = records.read(data, _KINDS, _no_timeline)
+    if "refused" in answer:
+        status, message = answer["refused"]
+        raise Refusal(Status[status], message)
+    if "internal" in answer:
+        raise RuntimeError(f"the schedule machine: {answer['internal']}\n{answer['traceback']}")
+    try:
+        return decode(Timeline, answer["timeline"]), answer["summary"]
+    except (ValueError, TypeError) as error:
+        raise _no_timeline(str(error)) from None
 
 
 def steered(arrays: Mapping[str, Any]) -> tuple[dict[int | str, Any], list[dict[int | str, Any]]]:
@@ -76,6 +99,10 @@ def steered(arrays: Mapping[str, Any]) -> tuple[dict[int | str, Any], list[dict[
         own: int | str = key[1:-1] if key.startswith(("'", '"')) else int(key)
         (steering if int(place) < 0 else computed.setdefault(int(place), {}))[own] = array
     return steering, [computed[place] for place in sorted(computed)]
+
+
+def _no_timeline(why: str) -> Refusal:
+    return Refusal(Status.INTERNAL, f"the schedule machine left no timeline: {why:.300}")
 
 
 def _ended(ending: Ending) -> Refusal:

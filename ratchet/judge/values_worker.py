@@ -305,14 +305,9 @@ def _elsewhere(problem: Problem, position: int) -> bool:
 
 def _loaded(program: bytes) -> tuple[mosaic.Loaded, TokenTable]:
     """The program with the tokens that the compiler gets, translated; what the tokens stand for."""
+    exported, tokens = tokenise(program)
     try:
-        exported, tokens = tokenise(program)
-    except Refusal:
-        raise
-    except Exception as error:  # flatbuffers raises nearly anything on corrupt bytes
-        raise mosaic.unreadable(error) from None
-    try:
-        return mosaic.Loaded(exported, mosaic.Options()), tokens
+        return mosaic.translated(exported, mosaic.Options()), tokens
     except Refusal as refusal:
         raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
 

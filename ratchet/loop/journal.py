@@ -10,8 +10,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import typing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ratchet import key
 from ratchet.folder import read_file
@@ -25,6 +27,7 @@ from ratchet.values.origin import Origin
 from ratchet.values.status import Refusal, Status
 
 _JOURNAL_BYTES = 64 << 20
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,13 +237,23 @@ def _load(history: History) -> _Pending | None:
     path = _path(history)
     try:
         record = json.loads(read_file(path, _JOURNAL_BYTES))
-        plan, added = Plan(**record["plan"]), Addition(**record["added"])
-        return _Pending(id=record["id"], plan=plan, added=added, mac=record.get("mac", ""))
+        plan, added = _typed(Plan, record["plan"]), _typed(Addition, record["added"])
+        ledger.parse_row(added.line)
+        return _typed(_Pending, {"id": record["id"], "plan": plan, "added": added, "mac": record.get("mac", "")})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         message = f"the journal {path} is unreadable ({error}): keep a copy, remove it, and run `./ratchet.sh verify`"
         raise Refusal(Status.LEDGER_BROKEN, message) from error
+
+
+def _typed(kind: type[T], fields: dict[str, Any]) -> T:
+    """A value whose fields are of their types. Raises TypeError."""
+    made = kind(**fields)
+    for name, wanted in typing.get_type_hints(kind).items():
+        if not isinstance(getattr(made, name), wanted):
+            raise TypeError(f"{name} is {getattr(made, name)!r:.80}")
+    return made
 
 
 def _clear(history: History) -> None:

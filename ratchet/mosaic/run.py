@@ -284,7 +284,21 @@ def load(tpu_program: bytes, *, f32_matmul_passes: str = "mxu") -> Loaded:
         exported = export.deserialize(bytearray(tpu_program))
     except Exception as error:  # flatbuffers raises nearly anything on corrupt bytes
         raise unreadable(error) from None
-    return Loaded(exported, Options(f32_matmul_passes=f32_matmul_passes))
+    return translated(exported, Options(f32_matmul_passes=f32_matmul_passes))
+
+
+def translated(exported: Any, options: Options) -> Loaded:
+    """A program, translated. Whatever its modules make the translation raise is a refusal.
+
+    Raises:
+        Refusal: as :func:`load`.
+    """
+    try:
+        return Loaded(exported, options)
+    except Refusal:
+        raise
+    except Exception as error:  # a damaged module can break any rule that sound ones keep
+        raise unreadable(error) from None
 
 
 def unreadable(error: Exception) -> Refusal:

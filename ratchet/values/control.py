@@ -25,9 +25,16 @@ def encode(flow: ControlFlow) -> dict[str, Any]:
 
 
 def decode(record: Mapping[str, Any]) -> ControlFlow:
-    """Reads what :func:`encode` wrote."""
-    return ControlFlow(
-        branches={place: (int(then), int(otherwise)) for place, (then, otherwise) in record["branches"].items()},
-        loops={place: int(count) for place, count in record["loops"].items()},
-        copies={place: int(starts) for place, starts in record["copies"].items()},
-    )
+    """Reads what :func:`encode` wrote.
+
+    Raises:
+        ValueError: ``record`` is something else.
+    """
+    try:
+        return ControlFlow(
+            branches={place: (int(then), int(otherwise)) for place, (then, otherwise) in record["branches"].items()},
+            loops={place: int(count) for place, count in record["loops"].items()},
+            copies={place: int(starts) for place, starts in record["copies"].items()},
+        )
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"no record of control flow: {type(error).__name__}: {error}") from None

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+MOST = 1 << 63
+"""No integer is as large."""
 
 
 def encode(value: object) -> Any:
@@ -61,12 +63,18 @@ def _decode(kind: Any, data: Any) -> Any:
         if _name(data) != kind.__name__ or len(data) != len(hints) + 1:
             raise ValueError(f"wanted a {kind.__name__}, got {data!r:.80}")
         return kind(**{name: _decode(hint, one) for (name, hint), one in zip(hints, data[1:], strict=True)})
+    return _plain(kind, data)
+
+
+def _plain(kind: Any, data: Any) -> Any:
     if kind is float and type(data) is int:
-        return float(data)
+        return float(_plain(int, data))
     if kind is Path:
         _check(data, str, kind)
         return Path(data)
     _check(data, kind, kind)
+    if kind is int and abs(data) >= MOST:
+        raise ValueError(f"wanted a count, got {data.bit_length()} bits")
     return data
 
 

@@ -61,10 +61,20 @@ def encode(table: TokenTable) -> str:
 
 
 def decode(text: str) -> TokenTable:
-    """Reads what :func:`encode` wrote."""
-    record = json.loads(text)
-    return TokenTable(
-        sources=tuple((str(s[0]), int(s[1]), int(s[2])) if s else None for s in record["sources"]),
-        around=tuple(map(int, record["around"])),
-        names={str(token): str(name) for token, name in record["names"].items()},
-    )
+    """Reads what :func:`encode` wrote.
+
+    Raises:
+        ValueError: ``text`` is something else, or an operation is inside of one that begins after it.
+    """
+    try:
+        record = json.loads(text)
+        table = TokenTable(
+            sources=tuple((str(s[0]), int(s[1]), int(s[2])) if s else None for s in record["sources"]),
+            around=tuple(map(int, record["around"])),
+            names={str(token): str(name) for token, name in record["names"].items()},
+        )
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+    if any(outer >= number for number, outer in enumerate(table.around)):
+        raise ValueError("an operation is inside of a later one")
+    return table
