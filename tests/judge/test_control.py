@@ -14,17 +14,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ratchet.chips import V5E
-from ratchet.compiler.tokens import tokenise
-from ratchet.dump.hlo import KERNEL, HloModule, HloOp
-from ratchet.judge import control, latency
-from ratchet.mosaic.run import Loaded, Options
-from ratchet.scalar import Undefined
-from ratchet.values import Artefact, Mesh, Program, Timeline
-from ratchet.values.control import ControlFlow, decode, encode
-from ratchet.values.status import Refusal, Status
-from ratchet.values.tokens import TokenTable
-from tests.judge.expressions import (
+from benchmarks.lib.fuzzing.expressions import (
     FLOATS,
     INTEGERS,
     OPERATIONS,
@@ -35,6 +25,16 @@ from tests.judge.expressions import (
     rows,
     steps,
 )  # fmt: skip
+from ratchet.chips import V5E
+from ratchet.compiler.tokens import tokenise
+from ratchet.dump.hlo import KERNEL, HloModule, HloOp
+from ratchet.judge import control, latency
+from ratchet.mosaic.run import Loaded, Options
+from ratchet.scalar import Undefined
+from ratchet.values import Artefact, Mesh, Program, Timeline
+from ratchet.values.control import ControlFlow, decode, encode
+from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import TokenTable
 from tests.judge.programs import artefact
 
 FLOW = ControlFlow(branches={"t:1": (3, 5)}, loops={"t:2": 12}, copies={"t:3": 4, "t:4": 0})

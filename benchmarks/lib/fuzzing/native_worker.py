@@ -1,0 +1,38 @@
+"""The jailed child that reads damaged artefacts as the judge's children do: StableHLO and Mosaic, by native code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ratchet.child import serve
+from ratchet.compiler.tokens import tokenise
+from ratchet.mosaic.run import Options, load, translated
+from ratchet.values.status import Refusal
+
+PROGRAM, ANSWERS = "kernel.bin", "answers.json"
+
+
+def answer(data: bytes) -> str:
+    """What comes of one artefact: ``read``, ``refused``, or what was raised."""
+    try:
+        load(data)
+        translated(tokenise(data)[0], Options())
+    except Refusal:
+        return "refused"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "read"
+
+
+def handle(request: Path) -> str:
+    """Answer every file of a request; what is written survives the file that ends this process."""
+    answers: list[str] = []
+    for path in sorted(request.glob(f"*.{PROGRAM}")):
+        answers.append(answer(path.read_bytes()))
+        (request / ANSWERS).write_text(json.dumps(answers))
+    return ANSWERS
+
+
+if __name__ == "__main__":
+    serve(handle)

@@ -1,0 +1,205 @@
+"""One scalar operation at a time on many words: the definition, a second definition, the executor and the machine.
+
+``ratchet.scalar`` is compared with numpy (``reference``); the operations that the value executor traces and the code
+that the schedule machine generates are compared with ``ratchet.scalar``. A step is one operation on one pair of words,
+on one side.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from benchmarks.lib.fuzzing import reference
+from benchmarks.lib.fuzzing.outcome import Difference, Round
+from ratchet import scalar
+from ratchet.dump.listing import read_instruction
+from ratchet.machine.arithmetic import Arithmetic
+from ratchet.machine.emitter import Emitter
+from ratchet.machine.rules import RULES
+from ratchet.machine.unknown import Unknown
+from ratchet.mosaic.executor import Executor, Options
+from ratchet.mosaic.module import Block, KernelModule, Op, Type, Value
+from ratchet.mosaic.run import RULE_MODULES
+from ratchet.scalar import Undefined
+
+assert RULE_MODULES  # importing them fills the executor's table of operations
+
+AREA = "scalars"
+PAIRS = 2048
+"""Words of one round, per operation."""
+
+AWKWARD = np.array(
+    [0, 1, 2, 3, 7, 8, 15, 16, 30, 31, 32, 33, 40, 63, 64, 65, 100, 2**16, 2**24 + 1, 2**31 - 1, -1, -2, -3, -31, -32,
+     -33, -(2**31), -(2**31) + 1, 0x5BD1E995], np.int32,
+)  # fmt: skip
+NUMBERS = np.array(
+    [0.0, 1.0, 1.5, 2.5, 0.5, 1e-30, 1e30, 3e38, 2.0**31, 2.0**31 + 256, 2.0**-126, 2.0**-149, 7e-39, np.inf, np.nan],
+    np.float32,
+)  # fmt: skip
+AWKWARD_FLOATS = np.concatenate([NUMBERS, -NUMBERS]).view(np.int32)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation on all sides. ``kind`` is ``i`` or ``f``: what the operands' words hold."""
+
+    kind: str
+    count: int
+    defined: Callable[..., Any]
+    wanted: Callable[..., reference.Wanted]
+    machine: str = ""
+    """The instruction, where the machine has one."""
+    executor: tuple[str, str, tuple[tuple[str, int], ...]] | None = None
+    """Name, result type and attributes of the Mosaic operation, where there is one."""
+
+
+def _integer(name: str, machine: str = "", mosaic: str = "") -> Operation:
+    count = 1 if name == "leading_zeros" else 2
+    executor = (mosaic, "i32", ()) if mosaic else None
+    return Operation("i", count, getattr(scalar, name), partial(reference.integers, name), machine, executor)
+
+
+def _float(name: str, machine: str, mosaic: str) -> Operation:
+    count = 1 if name in ("float_floor", "float_ceil") else 2
+    return Operation("f", count, getattr(scalar, name), partial(reference.floats, name), machine, (mosaic, "f32", ()))
+
+
+_CMPF = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5}
+OPERATIONS: dict[str, Operation] = {
+    "add": _integer("add", "sadd.s32", "arith.addi"),
+    "subtract": _integer("subtract", "ssub.s32", "arith.subi"),
+    "multiply": _integer("multiply", "smul.u32", "arith.muli"),
+    "multiply high": _integer("multiply_high", "smulhi.u32"),
+    "carry": _integer("carry", "sc.u32"),
+    "shift left": _integer("shift_left", "sshll.u32", "arith.shli"),
+    "shift left, ones": _integer("shift_left_ones", "sshllo.u32"),
+    "shift right, logical": _integer("shift_right_logical", "sshrl.u32", "arith.shrui"),
+    "shift right, arithmetic": _integer("shift_right_arithmetic", "sshra.s32", "arith.shrsi"),
+    "minimum, unsigned": _integer("minimum_unsigned", "smin.u32", "arith.minui"),
+    "maximum, unsigned": _integer("maximum_unsigned", "smax.u32", "arith.maxui"),
+    "leading zeros": _integer("leading_zeros", "sclz"),
+    "divide": _integer("divide_signed", "", "arith.divsi"),
+    "remainder": _integer("remainder_signed", "", "arith.remsi"),
+    "divide, unsigned": _integer("divide_unsigned", "", "arith.divui"),
+    "remainder, unsigned": _integer("remainder_unsigned", "", "arith.remui"),
+    "float add": _float("float_add", "sadd.f32", "arith.addf"),
+    "float subtract": _float("float_subtract", "ssub.f32", "arith.subf"),
+    "float multiply": _float("float_multiply", "smul.f32", "arith.mulf"),
+    "float minimum": _float("float_minimum", "smin.f32", "arith.minimumf"),
+    "float maximum": _float("float_maximum", "smax.f32", "arith.maximumf"),
+    "floor": _float("float_floor", "sfloor.f32", "math.floor"),
+    "ceil": _float("float_ceil", "sceil.f32", "math.ceil"),
+    "to float": Operation("i", 1, scalar.float_from_integer, reference.to_float, "scvt.s32.f32",
+                          ("arith.sitofp", "f32", ())),
+    "to integer": Operation("f", 1, scalar.float_to_integer, reference.to_integer, "scvt.f32.s32",
+                            ("arith.fptosi", "i32", ())),
+    **{
+        f"float {name}": Operation(
+            "f", 2, partial(scalar.compare_float, name), partial(reference.relation, name),
+            f"scmp.{name}.f32.partialorder",
+            ("arith.cmpf", "i1", (("predicate", _CMPF[name]),)) if name in _CMPF else None,
+        )
+        for name in scalar.RELATIONS
+    },
+}  # fmt: skip
+
+
+def scalars(seed: int, *, count: int = PAIRS) -> Round:
+    """Every operation on ``count`` random words."""
+    generator = np.random.default_rng(seed)
+    steps, undefined = 0, 0
+    differences: list[Difference] = []
+    for name, one in OPERATIONS.items():
+        words = [_drawn(one.kind, count, generator) for _ in range(one.count)]
+        rows = list(zip(*(map(int, column) for column in words), strict=True))
+        answers = [one.defined(*row) for row in rows]
+        known = np.array([not isinstance(answer, Undefined) for answer in answers])
+        numbers = np.array([0 if isinstance(answer, Undefined) else int(answer) for answer in answers], np.int64)
+        wanted = one.wanted(*words)
+        wrong = {"numpy": (known & (numbers != wanted.words)) | (~known & ~wanted.undefined & ~wanted.open)}
+        wrong["numpy"] |= known & wanted.undefined
+        if one.machine:
+            wrong["the machine"] = _machine_apart(one, rows, answers)
+        if one.executor:
+            got = _traced(one.executor, one.kind, one.count)(*words)
+            wrong["the executor"] = known & (np.asarray(got).astype(np.int64) != numbers)
+        steps += count * len(wrong)
+        undefined += int((~known).sum())
+        for side, apart in wrong.items():
+            if apart.any():
+                at = int(np.flatnonzero(apart)[0])
+                what = f"{name} of {rows[at]}: {side} differs from {answers[at]} ({int(apart.sum())} words)"
+                differences.append(Difference(area=AREA, seed=seed, what=what))
+    return Round(
+        area=AREA,
+        cases=len(OPERATIONS),
+        steps=steps,
+        outcomes={"equal": steps - len(differences), "undefined": undefined},
+        differences=tuple(differences),
+    )
+
+
+def _drawn(kind: str, count: int, generator: np.random.Generator) -> np.ndarray:
+    """A third of them awkward, a third anything, the rest small numbers, or floats near the denormals."""
+    awkward = generator.choice(AWKWARD if kind == "i" else AWKWARD_FLOATS, count)
+    anything = generator.integers(-(2**31), 2**31, count)
+    small = generator.integers(-70, 71, count)
+    if kind == "f":
+        small = generator.integers(0, 2**25, count) - 2**31 * generator.integers(0, 2, count)
+    choice = generator.integers(0, 3, count)
+    return np.where(choice == 0, awkward, np.where(choice == 1, anything, small)).astype(np.int32)
+
+
+def _machine_apart(one: Operation, rows: list[tuple[int, ...]], answers: list[Any]) -> np.ndarray:
+    """Where the generated code answers otherwise; an undefined answer has to be unknown to it."""
+    code = _generated(one.machine, one.count)
+    apart = []
+    for row, answer in zip(rows, answers, strict=True):
+        got = code(*row)
+        unknown = isinstance(got, Unknown)
+        apart.append(not unknown if isinstance(answer, Undefined) else unknown or got != answer)
+    return np.array(apart)
+
+
+@functools.cache
+def _generated(opcode: str, count: int) -> Callable[..., Any]:
+    """The code that the machine generates of one instruction, as a function of its registers."""
+    dest = "%p9_p9" if opcode.startswith(("scmp", "sc.")) else "%s9_s9"
+    instruction = read_instruction(f"{dest} = {opcode} {', '.join(['%s1_s1', '%s2_s2'][:count])}")
+    lines, _ = Emitter([], {}, {}, RULES).bundle((instruction,), 0, 0)
+    code = compile("\n".join(lines), "<generated>", "exec")
+
+    def run(*words: int) -> Any:
+        scope: dict[str, Any] = {"X": Arithmetic, "s1": words[0], "s2": words[-1]}
+        exec(code, scope)
+        return scope[dest[-2:]]
+
+    return run
+
+
+@functools.cache
+def _traced(operation: tuple[str, str, tuple[tuple[str, int], ...]], kind: str, count: int) -> Callable[..., Any]:
+    """A Mosaic operation on many scalars, as the executor translates it: words in, words out."""
+    name, result, attributes = operation
+    values = tuple(Value(Type(kind="scalar", dtype="f32" if kind == "f" else "i32")) for _ in range(count))
+    out = Value(Type(kind="scalar", dtype=result))
+    op = Op(name=name, operands=values, results=(out,), attributes=dict(attributes), regions=(), location="")
+    module = KernelModule(version=0, functions={})
+
+    def one(*words: Any) -> Any:
+        executor = Executor(kernel=module, options=Options(), fill=jnp.int32(0), padding=jnp.int32(0))
+        typed = [lax.bitcast_convert_type(w, jnp.float32) for w in words] if kind == "f" else list(words)
+        executor.run_block(Block(arguments=values, operations=(op,)), typed)
+        value = executor[out]
+        return lax.bitcast_convert_type(value, jnp.int32) if value.dtype == jnp.float32 else value.astype(jnp.int32)
+
+    return jax.jit(jax.vmap(one))
