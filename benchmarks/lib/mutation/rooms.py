@@ -1,0 +1,160 @@
+"""What is mutated, room by room, and which tests have to notice; and faults that once went unnoticed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.lib.mutation.mutator import Mutant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """Sources by pattern below the tree, and tests, the quickest first."""
+
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    def files(self, tree: Path) -> list[str]:
+        """The sources, relative to ``tree``."""
+        return sorted({str(path.relative_to(tree)) for pattern in self.sources for path in tree.glob(pattern)})
+
+
+ROOMS = {
+    "scalar": Room(
+        sources=("ratchet/scalar.py", "ratchet/mosaic/scalars.py"),
+        tests=("tests/test_scalar.py", "tests/machine/test_arithmetic.py", "tests/mosaic/test_scalars.py"),
+    ),
+    "parsers": Room(
+        sources=("ratchet/dump/*.py", "ratchet/mosaic/kernel_config.py", "ratchet/values/encoding.py"),
+        tests=("tests/values", "tests/dump"),
+    ),
+    "allowances": Room(
+        sources=("ratchet/judge/parity.py", "ratchet/candidate/rounding/*.py"),
+        tests=("tests/judge/test_parity.py", "tests/candidate/test_rounding.py"),
+    ),
+    "judge": Room(
+        sources=tuple(
+            f"ratchet/judge/{name}.py" for name in ("audit", "evidence", "instances", "roofline", "seal", "steps")
+        ),
+        tests=tuple(
+            f"tests/judge/test_{name}.py" for name in ("steps", "roofline", "audit", "instances", "evidence", "seal")
+        ),
+    ),
+    "hazards": Room(
+        sources=tuple(f"ratchet/mosaic/{name}.py" for name in ("hazards", "memory", "findings", "witness", "order")),
+        tests=("tests/mosaic/test_dynamic.py", "tests/mosaic/test_planted.py"),
+    ),
+    "jail": Room(
+        sources=("ratchet/jail/*.py", "ratchet/child.py", "ratchet/folder.py"),
+        tests=("tests/jail", "tests/candidate/test_room.py"),
+    ),
+    "loop": Room(
+        sources=tuple(
+            f"ratchet/loop/{name}.py"
+            for name in (
+                "compare",
+                "decide",
+                "journal",
+                "ledger",
+                "log",
+                "objects",
+                "plumbing",
+                "refs",
+                "rows",
+                "trial",
+            )
+        ),
+        tests=tuple(f"tests/loop/test_{name}.py" for name in ("decide", "compare", "ledger", "refusals", "turn")),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A fault that no test noticed when the judge was examined."""
+
+    name: str
+    room: str
+    file: str
+    before: str
+    """Text that occurs once in the file."""
+    after: str
+
+    def mutant(self, source: str) -> Mutant:
+        """The fault in today's source. Raises ValueError unless its text is there once."""
+        if source.count(self.before) != 1:
+            raise ValueError(f"{self.file} holds {self.before!r} {source.count(self.before)} times, wanted once")
+        start = source.index(self.before)
+        return Mutant(
+            file=self.file,
+            what=self.name,
+            line=source.count("\n", 0, start) + 1,
+            start=start,
+            end=start + len(self.before),
+            text=self.after,
+        )
+
+
+PARITY, LEDGER, CHILD, SCALAR = (
+    "ratchet/judge/parity.py", "ratchet/loop/ledger.py", "ratchet/child.py", "ratchet/scalar.py",
+)  # fmt: skip
+_BEYOND = "0 <= amount < WIDTH"
+KNOWN = (
+    Known(
+        name="a row may be off 3 times as far",
+        room="allowances",
+        file=PARITY,
+        before="\nROW = 4.0\n",
+        after="\nROW = 12.0\n",
+    ),
+    Known(
+        name="an element may be off 4 times as far",
+        room="allowances",
+        file=PARITY,
+        before="\nELEMENT = 16.0\n",
+        after="\nELEMENT = 64.0\n",
+    ),
+    Known(
+        name="an array may be off 10 times as far",
+        room="allowances",
+        file=PARITY,
+        before="\nWHOLE = 2.0\n",
+        after="\nWHOLE = 20.0\n",
+    ),
+    Known(
+        name="a row is not flushed to the disk",
+        room="loop",
+        file=LEDGER,
+        before="                os.fsync(descriptor)\n            except",
+        after="                pass\n            except",
+    ),
+    Known(
+        name="the folder of the ledger is not flushed",
+        room="loop",
+        file=LEDGER,
+        before="        sync_folder(path.parent)\n",
+        after="        pass\n",
+    ),
+    Known(
+        name="no limit of memory",
+        room="jail",
+        file=CHILD,
+        before="resident_bytes(self._process.pid) > limits.memory_bytes",
+        after="False",
+    ),
+    Known(
+        name="a left shift wraps at 64",
+        room="scalar",
+        file=SCALAR,
+        before="wrap(a << amount) if 0 <= amount < WIDTH else 0",
+        after="wrap(a << (amount & 63))",
+    ),
+    Known(
+        name="a logical shift wraps at 64",
+        room="scalar",
+        file=SCALAR,
+        before="wrap(unsigned(a) >> amount) if 0 <= amount < WIDTH else 0",
+        after="wrap(unsigned(a) >> (amount & 63))",
+    ),
+)

@@ -1,0 +1,131 @@
+"""Small faults put into the judge one at a time, and how many of them the tests of their room notice.
+
+    python -m benchmarks.mutants [--rooms ROOM ...] [--sample N] [--seed S] [--again FILE] [--json FILE]
+
+A fault is a comparison or a boundary shifted, a constant changed or multiplied, an operator, ``and`` or a condition
+exchanged, a statement, a call or a ``raise`` dropped, an early return. ``--sample`` of each room's are drawn; its known
+faults, which no test noticed once, come besides. Each is put into a copy of the tree, whose tests run in a PID
+namespace of their own (``unshare`` of util-linux, as root) up to the first that fails. A survivor is printed as a diff;
+those that no test can notice are listed with the reason in ``benchmarks/lib/mutation/equivalent.json`` and do not
+count. ``--again`` tries the survivors of an earlier run that was written with ``--json``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lib.command import command
+from benchmarks.lib.mutation.mutator import Mutant, mutants, sampled
+from benchmarks.lib.mutation.rooms import KNOWN, ROOMS
+from benchmarks.lib.mutation.run import SLACK_SECONDS, Copy, Outcome
+from benchmarks.lib.table import show_all
+
+EQUIVALENT = Path(__file__).parent / "lib" / "mutation" / "equivalent.json"
+LIMIT = 0.1
+"""Share of a room's mutants that may survive."""
+SURVIVORS = "Survivors"
+
+
+def change(mutant: Mutant, source: str) -> str:
+    """The lines that a mutant takes out and puts in, by which it is known when lines have moved."""
+    return "\n".join(line for line in mutant.diff(source).splitlines()[2:] if not line.startswith("@@"))
+
+
+def equivalents() -> dict[tuple[str, str], str]:
+    """Why no test can notice a fault, by file and change."""
+    return {(one["file"], one["change"]): one["reason"] for one in json.loads(EQUIVALENT.read_text())}
+
+
+def chosen(room: str, tree: Copy, count: int, seed: int, again: set[tuple[str, str]] | None) -> list[Mutant]:
+    """The mutants to try: a room's known ones and a sample, or the survivors of an earlier run."""
+    files = {file: tree.source(file) for file in ROOMS[room].files(tree.root)}
+    known = [one.mutant(tree.source(one.file)) for one in KNOWN if one.room == room]
+    everything = [mutant for file, source in files.items() for mutant in mutants(source, file)]
+    if again is not None:
+        return [m for m in (*known, *everything) if (m.file, change(m, tree.source(m.file))) in again]
+    print(f"{room}: {len(everything)} mutants of {len(files)} files", file=sys.stderr, flush=True)
+    return [*known, *sampled(everything, count, seed)]
+
+
+def tried(room: str, tree: Copy, tests: tuple[str, ...], wanted: list[Mutant]) -> Iterator[tuple[Mutant, Outcome]]:
+    """Each mutant and its outcome.
+
+    Raises:
+        RuntimeError: if the tests fail on the sound tree.
+    """
+    sound = tree.run(tests, seconds=1800)
+    if sound.killed:
+        raise RuntimeError(f"the tests of {room} fail without any fault: {' '.join(tests)}")
+    for number, mutant in enumerate(wanted, start=1):
+        outcome = tree.tried(mutant, tests, 3 * sound.seconds + SLACK_SECONDS)
+        said = f"killed by {outcome.by}" if outcome.killed else "SURVIVED"
+        place = f"{mutant.file}:{mutant.line}"
+        print(f"{room} {number}/{len(wanted)} {place} {mutant.what}: {said}", file=sys.stderr, flush=True)
+        yield mutant, outcome
+
+
+def room_tables(
+    room: str, outcomes: list[tuple[Mutant, Outcome]], tree: Copy
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A room's line, and its survivors."""
+    known = equivalents()
+    alive = [mutant for mutant, outcome in outcomes if not outcome.killed]
+    marked = [(m, known.get((m.file, change(m, tree.source(m.file))))) for m in alive]
+    survivors = [m for m, reason in marked if reason is None]
+    counted = len(outcomes) - (len(alive) - len(survivors))
+    line = {
+        "room": room,
+        "tried": len(outcomes),
+        "killed": len(outcomes) - len(alive),
+        "by the deadline": sum(outcome.by == "the deadline" for _, outcome in outcomes),
+        "equivalent": len(alive) - len(survivors),
+        "survived": len(survivors),
+        "survived %": 100.0 * len(survivors) / max(counted, 1),
+        "seconds": sum(outcome.seconds for _, outcome in outcomes),
+    }
+    return line, [
+        {"room": room, "fault": m.what, "file": m.file, "line": m.line, "change": change(m, tree.source(m.file))}
+        for m in survivors
+    ]
+
+
+def main() -> int:
+    parser = command(__doc__)
+    parser.add_argument("--rooms", nargs="*", choices=list(ROOMS), default=list(ROOMS), help="some of the rooms")
+    parser.add_argument("--sample", type=int, default=25, metavar="N", help="mutants of each room (25)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draw (0)")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="try the survivors of an earlier run")
+    options = parser.parse_args()
+    again = None
+    if options.again:
+        again = {(row["file"], row["change"]) for row in json.loads(options.again.read_text())[SURVIVORS]}
+    lines, survivors, known = [], [], []
+    with Copy() as tree:
+        for room in options.rooms:
+            wanted = chosen(room, tree, options.sample, options.seed, again)
+            if not wanted:
+                continue
+            outcomes = list(tried(room, tree, ROOMS[room].tests, wanted))
+            names = {one.name for one in KNOWN}
+            known += [
+                {"known fault": m.what, "room": room, "outcome": "killed" if outcome.killed else "SURVIVED"}
+                for m, outcome in outcomes
+                if m.what in names
+            ]
+            line, more = room_tables(room, outcomes, tree)
+            lines.append(line)
+            survivors += more
+            # After every room, so that an interrupted run leaves what it has.
+            tables = {"Mutants": lines, "Known faults": known, SURVIVORS: survivors}
+            if options.json:
+                options.json.write_text(json.dumps(tables, indent=1) + "\n")
+    show_all(tables, json_file=options.json)
+    return 0 if all(line["survived %"] < 100 * LIMIT for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
