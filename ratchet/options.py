@@ -96,9 +96,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     run.add_argument("message", nargs="?", help="the experiment's commit message, verbatim")
     group = run.add_argument_group(_EXPERIMENT)
     group.add_argument("--new-problem", action="store_true", help="freeze this file's problem anew, on purpose")
-    group.add_argument(
-        "--accept-trade", action="store_true", help="keep a modelled gain that is a trade too near to be ranked"
-    )
+    group.add_argument("--accept-trade", action="store_true", help="keep a modelled gain that is too near to be ranked")
     group.add_argument(
         "--wait", type=_seconds(0), default=0, metavar="SECONDS", help="wait for another experiment to end; default 0"
     )

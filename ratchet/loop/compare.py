@@ -3,10 +3,15 @@
 The model has no noise, but an error. Where the bands of two latencies do not overlap, they differ. Where they do, the
 kind of the difference decides. Most of the model's error is common to two versions of a kernel; what differs is how
 the two parts of a latency are wrong: issued cycles, which are the compiler's own static schedule, and waiting for
-DMAs, which is modelled from fitted constants. A change that makes one smaller and leaves the other as it is, or makes
-both smaller, is ranked reliably, however small it is. A change that *trades* one for the other is not: on published
-timings such pairs are ranked little better than by a coin while they are near each other, and nine times in ten from
-``TRADE_APART`` on. ``python -m benchmarks.calibrate`` prints these figures.
+DMAs, which is modelled from fitted constants. So a change counts
+
+- from ``TRADE_APART`` on, if it *trades* one for the other;
+- from ``WAITING_APART`` on, if it changes waiting more than issued cycles and trades nothing;
+- however small it is, if it changes issued cycles above all and trades nothing: there the schedule decides.
+
+Pairs of published sweeps timed on a device are ranked right nine times in ten from these distances on, and little
+better than by a coin below. Of the third kind hardly any are as near as that, so no timing supports it:
+``python -m benchmarks.calibrate`` prints all figures.
 """
 
 from __future__ import annotations
@@ -18,9 +23,11 @@ from ratchet.values import Row, Score
 TRADED = 0.1
 """From this share of what is won being lost on the other side, a change is a trade (see ``benchmarks.calibrate``)."""
 
-
-TRADE_APART = 0.08
+TRADE_APART = 0.02
 """From this relative difference on a trade counts too. In a kernel bound by bandwidth every saved cycle is waited."""
+
+WAITING_APART = 0.01
+"""From this relative difference on a change of waiting alone counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,15 +87,16 @@ def compare(one: ModelledLatency, other: ModelledLatency) -> Comparison:
     """Whether two different latencies of one kernel, modelled under equal conditions, count as the same."""
     if one.high < other.low or other.high < one.low:
         return Comparison(same=False, reason="their bands do not overlap")
-    share = trade(one, other)
-    if share < TRADED:
-        return Comparison(same=False, reason="nothing is traded for it, which the model ranks reliably")
+    traded = trade(one, other) >= TRADED
     apart = max(one.latency, other.latency) / min(one.latency, other.latency) - 1
-    if apart >= TRADE_APART:
-        return Comparison(same=False, reason="issued cycles are traded for waiting, but they are far enough apart")
     issued, wait = one.issued - other.issued, one.wait - other.wait
+    if not traded and (abs(wait) <= abs(issued) or apart >= WAITING_APART):
+        return Comparison(same=False, reason="nothing is traded for it, which the model ranks reliably")
+    if traded and apart >= TRADE_APART:
+        return Comparison(same=False, reason="issued cycles are traded for waiting, but they are far enough apart")
+    kind = "a trade" if traded else f"a change of waiting under {WAITING_APART:.0%}"
     return Comparison(
         same=True,
-        reason=f"their bands overlap, and {issued:+.4f} ms of issued cycles against {wait:+.4f} ms of waiting is a "
-        "trade that the model does not rank reliably",
+        reason=f"their bands overlap, and {issued:+.4f} ms of issued cycles against {wait:+.4f} ms of waiting is "
+        f"{kind}, which the model does not rank reliably",
     )

@@ -26,8 +26,8 @@ def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = Fa
 
     ``incumbent`` is None when HEAD has no kernel, or none that passes: then the first PASS is kept.
     A verdict that does not speak of the kernel (the judge's tools failed) is ruled ``judged``: git and
-    the working tree are left alone. ``accept_trade`` keeps a modelled gain that counts as the same because it is a
-    trade (``ratchet/loop/compare.py``); the reason says that it was kept on purpose.
+    the working tree are left alone. ``accept_trade`` keeps a modelled gain that counts as the same because it is too
+    near to be ranked (``ratchet/loop/compare.py``); the reason says that it was kept on purpose.
 
     Raises:
         ValueError: both have a score but not under equal conditions (judge the incumbent again first), or
@@ -90,7 +90,7 @@ def _modelled(score: Score, incumbent: Row, *, accept_trade: bool) -> Ruling:
         return _not_better(f"score {new:.6g} is the same to the last digit as {against}, modelled")
     comparison = compare(of_score(score), of_row(incumbent))
     if comparison.same and new > bar and accept_trade:
-        reason = f"score {new:.6g} beats {against} by {by:.3g} % ({times}); a trade, accepted on purpose"
+        reason = f"score {new:.6g} beats {against} by {by:.3g} % ({times}); too near to be ranked, accepted on purpose"
         return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=f"{reason}: {comparison.reason}")
     if comparison.same and new > bar:
         reason = f"score {new:.6g} is {by:.3g} % above {against} ({times}) but counts as the same: {comparison.reason}"

@@ -94,7 +94,7 @@ def test_a_trade_is_kept_only_on_purpose_and_the_row_says_so(stage: Stage, accep
     assert (row.decision, row.status) == (outcome.decision, outcome.status.name)
     if accepted:
         assert (outcome.decision, outcome.status) == (Decision.KEPT, Status.PASS)
-        assert "a trade, accepted on purpose" in row.reason
+        assert "too near to be ranked, accepted on purpose" in row.reason
         assert stage.git("show", "HEAD:kernel.py") + "\n" == TRADE
         return
     assert (outcome.decision, outcome.status) == (Decision.REVERTED, Status.NOT_BETTER)
