@@ -1,11 +1,15 @@
 """Fits the schedule machine's constants anew to published timings, from programs compiled before.
 
-    python -m benchmarks.calibrate [--write] [--json FILE]
+    python -m benchmarks.calibrate [--cases FILE.csv …] [--keep] [--write] [--json FILE]
 
-Reads what ``python -m benchmarks.fidelity`` compiled and recompiles nothing. Prints the old and the new value of each
-constant with its spread (a jackknife over the kernels and sources), the bands with their coverage, and how often pairs
-of one kernel are ranked right, by the kinds of pairs that the decision rule distinguishes. ``--write`` puts them into
-``ratchet/chips/constants.json`` and ``bands.json``.
+Reads what ``python -m benchmarks.fidelity`` compiled and recompiles nothing: a timing whose program is not compiled is
+left out, and counted. Prints the old and the new value of each constant with its spread (a jackknife over kernels,
+sources and widths of streaming blocks) and the kind of kernel that pins it down; errors without the row's own kernel
+and without its kind; the bands with their coverage; and how often pairs of one sweep are ranked right. ``--write``
+puts the constants and bands into ``ratchet/chips/constants.json`` and ``ratchet/account/bands.json``.
+
+Timings of other chips than the fit is of, by ``--cases``, count for the bands and the pairs. ``--keep`` fits nothing:
+the bands and the pairs are those of the stored constants.
 """
 
 from __future__ import annotations
@@ -13,54 +17,108 @@ from __future__ import annotations
 import copy
 import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command
-from benchmarks.lib.published import evaluate
-from benchmarks.lib.published.accuracy import accuracy
-from benchmarks.lib.published.cases import DEFAULT_FILES, Case, read
-from benchmarks.lib.published.fit import PARAMETERS, Fit, Timed, fit, with_values
+from benchmarks.lib.published import evaluate, widths
+from benchmarks.lib.published.accuracy import Tables, accuracy, by_regime, by_sweep
+from benchmarks.lib.published.cases import DEFAULT_FILES, read
+from benchmarks.lib.published.evaluate import Fold
+from benchmarks.lib.published.fit import PARAMETERS, Chips, Fit, Timed, fit, with_values
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
 from benchmarks.lib.table import show_all
 from ratchet.account import band
 from ratchet.chips import CHIPS, constants
+from ratchet.values.status import Refusal
+
+Fits = Mapping[str, tuple[float, ...]]
+"""Per group, the values of ``PARAMETERS`` fitted without it."""
 
 
-def calibration_rows(programs: ProgramCache) -> tuple[list[Timed], list[Case]]:
-    """The cases that constants are fitted on, with their tapes; and those that were never compiled here."""
-    rows, missing = [], []
-    for case in (case for file in DEFAULT_FILES for case in read(file)):
-        if case.status != "ok" or case.doubtful:
+def compiled_rows(programs: ProgramCache, files: Sequence[Path]) -> tuple[list[Timed], int]:
+    """The timings of ``files`` whose programs are compiled here, with tapes; and the number of those that are not."""
+    rows, missing = [], 0
+    for case in (case for file in files for case in read(file)):
+        if case.status != "ok" or case.doubtful or not case.measured_ms:
             continue
         program = program_of(programs, case)
         if program is None or program.not_built:
-            missing.append(case)
+            missing += 1
         elif not program.error:
-            rows.append(Timed(case=case, tape=tape_of(case, program), identity=program.identity))
+            try:
+                rows.append(Timed(case=case, tape=tape_of(case, program), identity=program.identity))
+            except Refusal:
+                missing += 1
     return rows, missing
 
 
 def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--write", action="store_true", help="keep the result as the machine's data")
+    parser.add_argument(
+        "--cases", type=Path, nargs="+", metavar="FILE.csv", default=[], help="timings of other chips, for the bands"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the stored constants: bands and pairs alone")
     options = parser.parse_args()
-    rows, missing = calibration_rows(published_programs())
-    if missing or not rows:
-        sys.exit(f"{len(missing)} published cases are not compiled here: run `python -m benchmarks.fidelity` first")
-    say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731 progress, not the result
-    chips = {name: chip.constants for name, chip in CHIPS.items()}
-    result = fit(rows, chips, say)
-    held_out = evaluate.cross_validated(rows, lambda group: with_values(chips, result.left_out[group]))
-    factors = evaluate.inflation(held_out)
-    table = evaluate.band_table(held_out, factors)
-    dispatch = [{"source": name, "ms": value} for name, value in result.dispatch_ms.items()]
-    tables = {"constants": constant_rows(result), "dispatch constants of wall clocks, fitted beside them": dispatch}
-    show_all(tables | accuracy(held_out, factors, table), json_file=options.json)
+    programs = published_programs()
+    timed, missing = compiled_rows(programs, [*DEFAULT_FILES, *options.cases])
+    fitted = {chip for parameter in PARAMETERS for chip in parameter.chips}
+    rows = [row for row in timed if row.case.chip in fitted]
+    more = [row for row in timed if row.case.chip not in fitted]
+    if not rows:
+        sys.exit("no published case is compiled here: run `python -m benchmarks.fidelity` first")
+    say(f"{len(timed)} timings; {missing} without a compiled program are left out")
+    tables: Tables = {}
+    chips: Chips = {name: chip.constants for name, chip in CHIPS.items()}
+    if options.keep:
+        left_out, kinds = _stored_fits("left_out"), _stored_fits("without_kind")
+    else:
+        result = fit(rows, chips, say)
+        chips, left_out, kinds = with_values(chips, result.values), result.left_out, result.without_kind
+        dispatch = [{"source": name, "ms": value} for name, value in result.dispatch_ms.items()]
+        tables = {"constants": constant_rows(result), "dispatch of wall clocks, fitted beside them": dispatch}
+        if options.write:
+            _write_constants(result, rows)
+    folds = _folds(rows, chips, left_out, lambda row: row.group)
+    without_kind = [p for fold in _folds(rows, chips, kinds, lambda row: row.kind) for p in fold.held_out]
+    if more:
+        folds.append(evaluate.fold_of(evaluate.predict(more, chips)))
+    held_out = [p for fold in folds for p in fold.held_out]
+    tables |= {
+        "errors, constants fitted without the row's own kernel": by_regime(held_out),
+        "errors, constants fitted without any kernel of the row's kind": by_regime(without_kind),
+        "rank correlation within sweeps, the least of the fits without a part of the sweep": by_sweep(folds),
+    }
+    show_all(tables | accuracy(folds), json_file=options.json)
     if options.write:
-        _write(result, rows, table, factors)
+        factors = widths.inflation(held_out)
+        _write_bands(widths.kept(held_out, factors), factors)
         print(f"written: {constants.FILE.name}, {band.FILE.name}")
+
+
+def _stored_fits(name: str) -> Fits:
+    return {
+        group: tuple(own[parameter.label] for parameter in PARAMETERS)
+        for group, own in constants.stored().get(name, {}).items()
+    }
+
+
+def _folds(rows: list[Timed], chips: Chips, fits: Fits, group_of: Callable[[Timed], str]) -> list[Fold]:
+    """Rows by the constants of fits without their group; of a group that no fit left out by ``chips``."""
+
+    def without(group: str) -> Chips:
+        return with_values(chips, fits[group]) if group in fits else chips
+
+    return evaluate.folds(rows, without, group_of)
+
+
+def say(text: str) -> None:
+    """Progress, which is not the result."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def constant_rows(result: Fit) -> list[dict[str, Any]]:
@@ -78,12 +136,13 @@ def constant_rows(result: Fit) -> list[dict[str, Any]]:
                 "least held-out": min(held),
                 "largest held-out": max(held),
                 "prior": f"{parameter.prior:g} ± {parameter.prior_sigma:g}",
+                "pinned by": result.pinned[i],
             }
         )
     return rows
 
 
-def _write(result: Fit, rows: list[Timed], table: dict[str, tuple[float, int]], factors: dict[str, float]) -> None:
+def _write_constants(result: Fit, rows: list[Timed]) -> None:
     data = copy.deepcopy(dict(constants.stored()))
     for i, parameter in enumerate(PARAMETERS):
         for chip in parameter.chips:
@@ -93,18 +152,31 @@ def _write(result: Fit, rows: list[Timed], table: dict[str, tuple[float, int]], 
             }
     _assume(data["chips"])
     data["dispatch_ms"] = {name: round(value, 4) for name, value in result.dispatch_ms.items()}
-    data["left_out"] = {
-        group: {p.label: float(f"{v:.5g}") for p, v in zip(PARAMETERS, values, strict=True)}
-        for group, values in result.left_out.items()
-    }
+    for name, fits in (("left_out", result.left_out), ("without_kind", result.without_kind)):
+        data[name] = {
+            group: {p.label: float(f"{v:.5g}") for p, v in zip(PARAMETERS, values, strict=True)}
+            for group, values in fits.items()
+        }
     data["fitted_on"] = sorted({f"{row.case.source}: {row.case.kernel}" for row in rows})
     constants.FILE.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def _write_bands(table: Mapping[widths.Key, widths.Width], factors: Mapping[widths.Key, float]) -> None:
     bands = {
-        "about": "Relative half-widths of 90 % bands by what bounds a program: the conformal quantile of held-out "
-        "errors on published timings, times the factor with which kernels held out are covered.",
-        "regimes": {
-            name: {"width": round(width, 4), "count": count, "factor": factors[name]}
-            for name, (width, count) in table.items()
+        "about": "Relative half-widths of 90 % bands by chip and by what bounds a program: the conformal quantile of "
+        "errors on published timings, held out where constants were fitted on them, times the factor with which "
+        "kernels held out are covered. Where the count is 0, the widest of the chip and of that regime on "
+        "other chips; of all for a chip without timings.",
+        "chips": {
+            chip: {
+                name: {
+                    "width": round(table[chip, name].width, 4),
+                    "count": table[chip, name].count,
+                    "factor": factors.get((chip, name), 1.0),
+                }
+                for name in band.REGIMES
+            }
+            for chip in CHIPS
         },
     }
     band.FILE.write_text(json.dumps(bands, indent=1) + "\n")

@@ -1,11 +1,13 @@
 """Modelled latencies beside published measurements: how far the schedule machine can be believed.
 
-    python -m benchmarks.fidelity [--cases FILE.csv …] [--json FILE] [--fresh]
+    python -m benchmarks.fidelity [--cases FILE.csv …] [--compiled] [--json FILE] [--svg FILE] [--fresh]
 
 Builds every kernel that a row names, compiles it ahead of time, runs the schedule machine and prints measured and
-modelled milliseconds, row by row and per source. Compiled programs stay in ``.ratchet/fidelity``. Rows that the
+modelled milliseconds: row by row; errors by chip, source, kind of kernel and what bounds it, with the share of rows in
+the bands; and the rank correlation within each sweep. Compiled programs stay in ``.ratchet/fidelity``. Rows that the
 constants were fitted on are apart from the others and predicted by constants fitted without their own kernel
-(``cross-validated``). tokamax's kernels need the extra ``peers``.
+(``cross-validated``). tokamax's kernels need the extra ``peers``. ``--compiled`` leaves out what is not compiled yet;
+``--svg`` plots modelled against measured.
 
 Wall-clock rows carry one constant per source, the dispatch: fitted beside the machine's constants for the sources of
 ``benchmarks/data``, from the source's other rows elsewhere. Rows that must overflow VMEM are checked for that.
@@ -22,8 +24,10 @@ from typing import Any
 
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command
+from benchmarks.lib.plots import plot_scatter
 from benchmarks.lib.published import errors, evaluate
-from benchmarks.lib.published.accuracy import accuracy
+from benchmarks.lib.published.accuracy import accuracy, by_regime, by_sweep
+from benchmarks.lib.published.builders import kind_of
 from benchmarks.lib.published.cases import DEFAULT_FILES, BadCases, Case, read
 from benchmarks.lib.published.evaluate import Prediction
 from benchmarks.lib.published.fit import PARAMETERS, Chips, Timed, with_values
@@ -33,6 +37,8 @@ from benchmarks.lib.table import show_all
 from ratchet.account import band
 from ratchet.chips import CHIPS, constants
 from ratchet.values.status import Refusal, Status
+
+CROSS_VALIDATED, OTHER = "calibration rows, cross-validated", "other rows"
 
 
 def main() -> None:
@@ -46,14 +52,23 @@ def main() -> None:
         help="CSV files or folders of them",
     )
     parser.add_argument("--fresh", action="store_true", help="run the schedule machine again, even where it has")
+    parser.add_argument("--compiled", action="store_true", help="leave out what is not compiled yet")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="plot modelled against measured there")
     options = parser.parse_args()
     try:
         files = [file for path in options.cases for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])]
         cases = [case for file in files for case in read(file)]
     except (BadCases, OSError) as error:
         sys.exit(str(error))
-    report = examine(cases, published_programs(), _progress, fresh=options.fresh)
+    programs = published_programs()
+    if options.compiled:
+        known = [case for case in cases if programs.find(case.recipe) is not None]
+        _progress(f"{len(cases) - len(known)} of {len(cases)} rows are left out: their programs are not compiled")
+        cases = known
+    report = examine(cases, programs, _progress, fresh=options.fresh)
     show_all(report, json_file=options.json)
+    if options.svg:
+        plot_scatter(report[CROSS_VALIDATED] + report[OTHER], options.svg)
 
 
 def examine(
@@ -103,11 +118,12 @@ def _tables(
     def without(group: str) -> Chips:
         return with_values(chips, [left_out[group][parameter.label] for parameter in PARAMETERS])
 
-    held_out = evaluate.cross_validated(calibration, without) if calibration else []
+    folds = evaluate.folds(calibration, without) if calibration else []
+    held_out = [p for fold in folds for p in fold.held_out]
     fresh = evaluate.predict(others, chips, dispatch) if others else []
     tables: dict[str, list[dict[str, Any]]] = {
-        "calibration rows, cross-validated": _rows(held_out),
-        "other rows": _rows(fresh),
+        CROSS_VALIDATED: _rows(held_out),
+        OTHER: _rows(fresh),
         "doubtful rows, in no summary": _rows(evaluate.predict(doubtful, chips, dispatch)),
         "not built, failed or refused": notes,
         "VMEM overflows": _overflow_table(overflows),
@@ -118,9 +134,14 @@ def _tables(
         tables["summary of calibration rows, cross-validated"] = _summaries(held_out)
     if others:
         tables["summary of other rows"] = _summaries(fresh)
-    if len({row.group for row in calibration}) > 1:
-        factors = evaluate.inflation(held_out)
-        tables |= accuracy(held_out, factors, evaluate.band_table(held_out, factors))
+    kinds = {CROSS_VALIDATED: folds, OTHER: [evaluate.fold_of(fresh)]}
+    for title, own in kinds.items():
+        predictions = [p for fold in own for p in fold.held_out]
+        tables[f"{title}: by source, kind and what bounds it"] = by_regime(predictions, band.stored().width)
+        tables[f"{title}: rank correlation within each sweep"] = by_sweep(own)
+    everything = [fold for own in kinds.values() for fold in own]
+    if sum(len({p.row.group for p in fold.held_out}) for fold in everything) > 1:
+        tables |= accuracy(everything)
     return tables
 
 
@@ -138,13 +159,14 @@ def _rows(predictions: Iterable[Prediction]) -> list[dict[str, Any]]:
         {
             "row": p.row.case.number,
             "source": p.source,
+            "kind": kind_of(p.row.case.kernel),
             "case": p.row.case.label,
             "measured ms": p.row.measured_ms,
             "modelled ms": p.modelled_ms,
             "of it dispatch": p.dispatch_ms,
             "error": f"{p.modelled_ms / p.row.measured_ms - 1:+.2%}",
             "bound by": p.regime,
-            "in band": "yes" if abs(p.log_ratio) <= math.log1p(band.stored().width[p.regime]) else "no",
+            "in band": "yes" if p.error <= math.log1p(band.stored().width[p.key]) else "no",
         }
         for p in predictions
     ]

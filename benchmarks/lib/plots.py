@@ -66,6 +66,25 @@ def plot_roofline(points: Sequence[Point], chip: Chip, path: Path) -> None:
         axes.grid(visible=True, which="both", alpha=0.2)
 
 
+def plot_scatter(rows: Rows, path: Path) -> None:
+    """Modelled against measured latencies, both logarithmic. A colour for each source and kind.
+
+    ``rows`` have ``source``, ``kind``, ``measured ms`` and ``modelled ms``.
+    """
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        groups.setdefault(f"{row['kind']}: {row['source']}", []).append((row["measured ms"], row["modelled ms"]))
+    with _svg(path, height=6.5) as axes:
+        for (name, points), marker in zip(sorted(groups.items()), "os^vDP*X<>ph" * len(groups), strict=False):
+            measured, modelled = zip(*points, strict=True)
+            label = f"{name} ({len(points)})"
+            axes.plot(measured, modelled, marker, markersize=4, alpha=0.7, label=label)
+        ends = [min(row["measured ms"] for row in rows), max(row["measured ms"] for row in rows)]
+        axes.plot(ends, ends, color="black", linewidth=0.7)
+        axes.set(xscale="log", yscale="log", xlabel="measured on a TPU, ms", ylabel="modelled, ms")
+        axes.grid(visible=True, which="both", alpha=0.2)
+
+
 def plot_crossover(rows: Rows, path: Path, title: str = "") -> None:
     """Times as fast over the context, one line per model."""
     with _svg(path) as axes:

@@ -2,7 +2,7 @@
 
 The table, ``bands.json`` beside this file, comes from the errors of the model on published timings, each predicted by
 constants that were fitted without the timings of its own kernel: ``python -m benchmarks.calibrate`` writes it. Errors
-differ by what bounds a program, so there is a band for each regime.
+differ by what bounds a program and by chip, so there is a band for each regime of each chip.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ratchet.values import Band, Timeline
 
 FILE = Path(__file__).with_name("bands.json")
 
-COMPUTE, LATENCY, BANDWIDTH = "compute", "dma latency", "bandwidth"
-REGIMES = (COMPUTE, LATENCY, BANDWIDTH)
+COMPUTE, VECTOR, LATENCY, BANDWIDTH = "compute", "vector units", "dma latency", "bandwidth"
+REGIMES = (COMPUTE, VECTOR, LATENCY, BANDWIDTH)
 
 LEVEL = 0.9
 """Share of programs whose measured latency the band is stated to hold."""
@@ -30,25 +30,28 @@ BUSY_SHARE = 0.85
 """From this share of time with HBM busy on, bandwidth bounds a program."""
 WAIT_SHARE = 0.1
 """From this share of time spent waiting for DMAs on, while HBM is not busy, their latency bounds it."""
+MATRIX_SHARE = 0.4
+"""Below this share of time with the matrix units busy, where memory does not bound a program, vector units do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bands:
     """The spread of the model's errors on published timings."""
 
-    width: Mapping[str, float]
-    """Per regime: the band is the modelled latency divided and multiplied by one plus this."""
-    count: Mapping[str, int]
-    """Per regime, the timings it rests on."""
+    width: Mapping[tuple[str, str], float]
+    """Per chip and regime: the band is the modelled latency divided and multiplied by one plus this."""
+    count: Mapping[tuple[str, str], int]
+    """Likewise, the timings of that chip and regime that it rests on; 0 where it is the widest of others."""
 
 
 @functools.cache
 def stored() -> Bands:
     """The table in ``bands.json``."""
-    table = json.loads(FILE.read_text())
+    chips = json.loads(FILE.read_text())["chips"]
+    entries = {(chip, name): entry for chip, regimes in chips.items() for name, entry in regimes.items()}
     return Bands(
-        width={name: entry["width"] for name, entry in table["regimes"].items()},
-        count={name: entry["count"] for name, entry in table["regimes"].items()},
+        width={key: entry["width"] for key, entry in entries.items()},
+        count={key: entry["count"] for key, entry in entries.items()},
     )
 
 
@@ -60,23 +63,26 @@ def hbm_busy_share(timeline: Timeline, constants: Constants | None = None) -> fl
     return (timeline.hbm_read_bytes + timeline.hbm_write_bytes) / per_cycle / max(1, timeline.cycles)
 
 
-def regime_of(busy_share: float, wait_share: float) -> str:
-    """What bounds a program, by the shares of its time with HBM busy and spent waiting for DMAs."""
+def regime_of(busy_share: float, wait_share: float, matrix_share: float) -> str:
+    """What bounds a program, by the shares of its time with HBM busy, waiting for DMAs and with matrix units busy."""
     if busy_share >= BUSY_SHARE:
         return BANDWIDTH
-    return LATENCY if wait_share >= WAIT_SHARE else COMPUTE
+    if wait_share >= WAIT_SHARE:
+        return LATENCY
+    return COMPUTE if matrix_share >= MATRIX_SHARE else VECTOR
 
 
 def regime(timeline: Timeline) -> str:
-    """``compute``, ``dma latency`` or ``bandwidth``."""
-    return regime_of(hbm_busy_share(timeline), timeline.dma_wait_cycles / max(1, timeline.cycles))
+    """``compute`` (matrix units), ``vector units``, ``dma latency`` or ``bandwidth``."""
+    cycles = max(1, timeline.cycles)
+    return regime_of(hbm_busy_share(timeline), timeline.dma_wait_cycles / cycles, timeline.mxu_busy_cycles / cycles)
 
 
 def band(timeline: Timeline, bands: Bands | None = None) -> Band:
     """Where the measured latency of a program is expected with 90 % confidence."""
     bands = bands or stored()
     name = regime(timeline)
-    factor = 1 + bands.width[name]
+    factor = 1 + bands.width[timeline.chip, name]
     return Band(bound_by=name, low_ms=timeline.latency_ms / factor, high_ms=timeline.latency_ms * factor)
 
 

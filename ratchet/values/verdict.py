@@ -21,7 +21,7 @@ class Band:
     """Where the measured latency of a modelled program is expected, 9 times in 10."""
 
     bound_by: str
-    """``compute``, ``dma latency`` or ``bandwidth``: errors differ by what bounds a program."""
+    """``compute``, ``vector units``, ``dma latency`` or ``bandwidth``: errors differ by what bounds a program."""
     low_ms: float
     high_ms: float
 

@@ -17,6 +17,21 @@ _BUILDERS = (
 )
 
 
+_KINDS = {
+    "matmul": "tiled matmul",
+    "stream": "streaming",
+    "segments": "segmented cumsum",
+    "grouped": "grouped matmul",
+    "attention": "attention",
+    "forge": "attention",
+}
+
+
+def kind_of(kernel: str) -> str:
+    """What kind of kernel one is; its own name where no module builds it."""
+    return _KINDS.get(builder_of(kernel), kernel)
+
+
 def builder_of(kernel: str) -> str:
     """Name of the module that builds a kernel, or ``""`` if none does."""
     return next((module for part, module in _BUILDERS if part in kernel), "")

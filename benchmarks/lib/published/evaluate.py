@@ -1,8 +1,7 @@
-"""Cases with tapes and constants -> predictions, errors and bands, in sample and cross-validated."""
+"""Cases with tapes and constants -> predictions, in sample and cross-validated."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,14 @@ from benchmarks.lib.published.fit import Chips, Timed, modelled_ms
 from benchmarks.lib.published.work import grouped_steps, null_ms, step_flops, work
 from ratchet.account import band
 from ratchet.chips import CHIPS
-from ratchet.loop.compare import ModelledLatency, compare
 
 LEAST_WALL_MS = 0.5
 """Wall-clock timings under this say little of the program: the dispatch is most of them."""
+
+
+WALL_JITTER_MS = 0.025
+"""By how much a wall clock's constant differs from call to call: the standard deviation of the errors of compute-bound
+rows timed so. With a profiler's clock these are within a per cent or two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +45,20 @@ class Prediction:
         return math.log(self.device_ms / measured) if measured > 0 else math.inf
 
     @property
+    def error(self) -> float:
+        """Size of the logarithmic error beyond what a wall clock's jitter explains: what bands are made from."""
+        jitter = WALL_JITTER_MS / self.row.measured_ms if self.row.case.timer == "wall" else 0.0
+        return max(0.0, abs(self.log_ratio) - jitter)
+
+    @property
     def says_much(self) -> bool:
         """False for wall-clock timings so short that the dispatch is most of them."""
         return self.row.case.timer == "device" or self.row.measured_ms >= LEAST_WALL_MS
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Chip and regime: what has a band of its own."""
+        return self.row.case.chip, self.regime
 
     @property
     def source(self) -> str:
@@ -75,22 +89,57 @@ def predict(rows: Sequence[Timed], chips: Chips, dispatch: Mapping[str, float] |
     ]
 
 
-def cross_validated(rows: Sequence[Timed], chips_without: Callable[[str], Chips]) -> list[Prediction]:
-    """Each row predicted by constants that were fitted without its group; wall constants by the other rows.
+@dataclass(frozen=True, kw_only=True)
+class Fold:
+    """Predictions by one set of constants: of rows that these were fitted without, and of others of their kernel."""
+
+    left_out: frozenset[str]
+    """Numbers of the rows that were left out."""
+    predictions: tuple[Prediction, ...]
+
+    @property
+    def held_out(self) -> tuple[Prediction, ...]:
+        """Of the rows that were left out."""
+        return tuple(p for p in self.predictions if p.row.case.number in self.left_out)
+
+
+def fold_of(predictions: Iterable[Prediction]) -> Fold:
+    """Of rows that no constant was fitted on."""
+    own = tuple(predictions)
+    return Fold(left_out=frozenset(p.row.case.number for p in own), predictions=own)
+
+
+def folds(
+    rows: Sequence[Timed],
+    chips_without: Callable[[str], Chips],
+    group_of: Callable[[Timed], str] = lambda row: row.group,
+) -> list[Fold]:
+    """Rows predicted by constants that were fitted without their group; wall constants by the other rows.
 
     Args:
         rows: the calibration rows.
         chips_without: constants fitted without a group.
+        group_of: what a row is left out with.
     """
-    predictions: dict[int, Prediction] = {}
-    for group in sorted({row.group for row in rows}):
-        # A source may have several kernels, and one wall-clock constant: predict them all, keep the group's.
-        source = {row.case.family for row in rows if row.group == group}
-        which = [i for i, row in enumerate(rows) if row.case.family in source]
-        for i, prediction in zip(which, predict([rows[i] for i in which], chips_without(group)), strict=True):
-            if rows[i].group == group:
-                predictions[i] = prediction
-    return [predictions[i] for i in range(len(rows))]
+    made = []
+    for group in sorted({group_of(row) for row in rows}):
+        own = [row for row in rows if group_of(row) == group]
+        # A source may have several kernels, and one wall-clock constant: predict those too.
+        walls = {row.case.family for row in own if row.case.timer == "wall"}
+        kernels = {(row.case.family, row.case.kernel, row.case.chip) for row in own}
+        with_them = [
+            row
+            for row in rows
+            if (row.case.family, row.case.kernel, row.case.chip) in kernels
+            or (row.case.timer == "wall" and row.case.family in walls)
+        ]
+        made.append(
+            Fold(
+                left_out=frozenset(row.case.number for row in own),
+                predictions=tuple(predict(with_them, chips_without(group))),
+            )
+        )
+    return made
 
 
 def _regime(row: Timed, chips: Chips, ms: float) -> str:
@@ -98,7 +147,11 @@ def _regime(row: Timed, chips: Chips, ms: float) -> str:
     constants = chips[chip.name]
     cycles = ms * 1e-3 * chip.clock_hz
     per_cycle = constants.hbm_efficiency * chip.hbm_bytes_per_s / chip.cores / chip.clock_hz
-    return band.regime_of(facts["hbm_bytes"] / per_cycle / cycles, 1 - facts["executed_bundles"] / cycles)
+    return band.regime_of(
+        facts["hbm_bytes"] / per_cycle / cycles,
+        1 - facts["executed_bundles"] / cycles,
+        facts["mxu_busy_cycles"] / cycles,
+    )
 
 
 def rank_correlation(predictions: Iterable[Prediction]) -> float:
@@ -134,119 +187,3 @@ def simple_models(rows: Sequence[Timed]) -> tuple[list[float | None], list[float
             for i, value in zip(which, values, strict=True):
                 model[i] = value + extra
     return roofline, null
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coverage:
-    """How honest bands are: of cases held out, the share inside, and how wide the bands were."""
-
-    regime: str
-    count: int
-    inside: float
-    width: float
-    """Mean relative half-width."""
-
-
-def band_table(predictions: Iterable[Prediction], factors: Mapping[str, float]) -> dict[str, tuple[float, int]]:
-    """Width and number of timings per regime. A regime without timings gets the widest of the others.
-
-    ``factors`` widen each: see :func:`inflation`.
-    """
-    kept = [p for p in predictions if p.says_much]
-    widths = {}
-    for name in band.REGIMES:
-        own = [p.log_ratio for p in kept if p.regime == name]
-        if own:
-            widths[name] = (factors[name] * band.width_for(own), len(own))
-    widest = max(width for width, _ in widths.values())
-    return {name: widths.get(name, (widest, 0)) for name in band.REGIMES}
-
-
-def inflation(predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Least factor on the width of each regime, in hundredths from 1 on, with which kernels held out are covered.
-
-    The errors of one kernel are alike, so a band made from other kernels alone is somewhat too narrow for it.
-    """
-    factors = dict.fromkeys(band.REGIMES, 1.0)
-    while narrow := {c.regime for c in coverage(predictions, factors) if c.inside < band.LEVEL} & factors.keys():
-        for name in narrow:
-            factors[name] = round(factors[name] + 0.01, 2)
-    return factors
-
-
-def coverage(predictions: Sequence[Prediction], factors: Mapping[str, float]) -> list[Coverage]:
-    """Leave-one-group-out: bands from all other groups, checked on the group. Per regime, then all together."""
-    kept = [p for p in predictions if p.says_much]
-    checked: list[tuple[str, bool, float]] = []
-    for group in sorted({p.row.group for p in kept}):
-        table = band_table([p for p in kept if p.row.group != group], factors)
-        for p in kept:
-            if p.row.group == group:
-                width = table[p.regime][0]
-                checked.append((p.regime, abs(p.log_ratio) <= math.log1p(width), width))
-    rows = [(name, [c for c in checked if c[0] == name]) for name in band.REGIMES] + [("all", checked)]
-    return [
-        Coverage(
-            regime=name,
-            count=len(own),
-            inside=sum(c[1] for c in own) / len(own),
-            width=sum(c[2] for c in own) / len(own),
-        )
-        for name, own in rows
-        if own
-    ]
-
-
-def as_modelled(prediction: Prediction, widths: Mapping[str, float]) -> ModelledLatency:
-    """A prediction as the decision rule sees a score."""
-    clock = CHIPS[prediction.row.case.chip].clock_hz
-    ms, factor = prediction.device_ms, 1 + widths[prediction.regime]
-    issued = prediction.row.tape.facts["executed_bundles"] / clock * 1e3
-    return ModelledLatency(latency=ms, wait=ms - issued, low=ms / factor, high=ms * factor)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ranked:
-    """How often the decision rule's kind of pair was ranked as the measurements rank it."""
-
-    rule: str
-    apart: str
-    """How far apart the two were modelled."""
-    pairs: int
-    right: float
-
-
-STEPS = (0.0, 0.02, 0.04, 0.08, 0.16, math.inf)
-
-
-def ranking(predictions: Iterable[Prediction], widths: Mapping[str, float]) -> list[Ranked]:
-    """Every two timings of one kernel at one shape, by what the rule of ``loop/compare.py`` says of them."""
-    seen: dict[tuple[str, int], list[bool]] = {}
-    for one, other in _pairs_of_a_family(predictions):
-        said = compare(as_modelled(one, widths), as_modelled(other, widths))
-        modelled = math.log(one.device_ms / other.device_ms)
-        measured = math.log((one.row.measured_ms - one.dispatch_ms) / (other.row.measured_ms - other.dispatch_ms))
-        step = sum(abs(modelled) >= edge for edge in STEPS) - 1
-        rule = "the same: traded, and near" if said.same else said.reason.split(",")[0]
-        seen.setdefault((rule, step), []).append(modelled * measured > 0)
-    return [
-        Ranked(
-            rule=rule,
-            apart=f"{STEPS[step]:.0%} to {STEPS[step + 1]:.0%}" if step < len(STEPS) - 2 else f"over {STEPS[step]:.0%}",
-            pairs=len(hits),
-            right=sum(hits) / len(hits),
-        )
-        for (rule, step), hits in sorted(seen.items())
-    ]
-
-
-def _pairs_of_a_family(predictions: Iterable[Prediction]) -> Iterable[tuple[Prediction, Prediction]]:
-    groups: dict[tuple[str, str], list[Prediction]] = {}
-    for p in predictions:
-        if p.says_much and p.row.measured_ms > p.dispatch_ms:
-            shapes = " ".join(str(array) for array in p.row.case.arrays)
-            groups.setdefault((p.row.group, shapes), []).append(p)
-    for own in groups.values():
-        for one, other in itertools.combinations(own, 2):
-            if one.row.identity != other.row.identity:  # else one program under two names
-                yield one, other

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.lib.published import errors
+from benchmarks.lib.published.builders import kind_of
 from benchmarks.lib.published.cases import Case
 from benchmarks.lib.published.tape import Tape
 from ratchet.chips import CHIPS
@@ -17,12 +19,15 @@ Chips = Mapping[str, Constants]
 """Constants by name of the chip."""
 
 MOST_EVENTS = 60_000
-"""Longer tapes are predicted, but not fitted on: they would take most of the time and repeat what shorter ones say."""
+"""Longer tapes take most of the time and repeat what shorter ones say: for fits that replay every tape many times."""
+
+HEAD_EVENTS = 20_000
+"""How a constant changes the time of a longer tape is judged by its beginning: such programs repeat themselves."""
 
 DEVICE_SIGMA, WALL_SIGMA, WALL_SIGMA_MS = 0.01, 0.03, 0.01
 """What a profiler's device time and a wall clock are believed to be worth: relative, and a jitter in ms besides."""
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +40,7 @@ class Parameter:
     prior: float
     prior_sigma: float
     step: float
-    """For finite differences."""
+    """For finite differences, to both sides."""
 
     @property
     def label(self) -> str:
@@ -43,7 +48,7 @@ class Parameter:
 
 
 def _v5e(name: str, prior: float, sigma: float) -> Parameter:
-    return Parameter(chips=("v5e",), name=name, prior=prior, prior_sigma=sigma, step=sigma / 5)
+    return Parameter(chips=("v5e",), name=name, prior=prior, prior_sigma=sigma, step=sigma / 10)
 
 
 # Priors are wide, and known without the timings: 1.77 standard deviations is what the largest of 16 normal values is
@@ -56,15 +61,13 @@ PARAMETERS = (
     _v5e("write_issue_cycles", 100, 100),
     _v5e("turnaround_cycles", 75, 40),
     _v5e("turnaround_bytes", 400e3, 200e3),
+    _v5e("turnaround_width", 0.0, 0.1),
     _v5e("read_spread", 1.77, 0.5),
     _v5e("write_spread", 1.77, 1.5),
     _v5e("write_rate", 0.5, 0.2),
     _v5e("write_rate_bytes", 300e3, 150e3),
     _v5e("write_piece_cycles", 0.5, 0.5),
-    Parameter(chips=("v5p",), name="hbm_efficiency", prior=0.92, prior_sigma=0.03, step=0.01),
-    Parameter(chips=("v5p",), name="read_latency_cycles", prior=375, prior_sigma=75, step=30),
 )
-
 
 STREAMING = "tpu-kernels scale"
 """How kernels that do nothing but stream are named."""
@@ -83,6 +86,11 @@ class Timed:
     def measured_ms(self) -> float:
         assert self.case.measured_ms is not None
         return self.case.measured_ms
+
+    @property
+    def kind(self) -> str:
+        """Kind of kernel on one chip: what is left out together in the sternest check."""
+        return f"{kind_of(self.case.kernel)}, {self.case.chip}"
 
     @property
     def group(self) -> str:
@@ -121,8 +129,12 @@ class Fit:
     values: tuple[float, ...]
     left_out: Mapping[str, tuple[float, ...]]
     """Per group, the values of a fit without it."""
+    without_kind: Mapping[str, tuple[float, ...]]
+    """Per kind of kernel, the values of a fit without it."""
     spread: tuple[float, ...]
     """Jackknife standard error over the groups."""
+    pinned: tuple[str, ...]
+    """Per parameter, the kind of kernel whose timings depend on it most, with its share of what all say of it."""
     dispatch_ms: Mapping[str, float]
     """Per source with a wall clock."""
 
@@ -130,31 +142,39 @@ class Fit:
 def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None]) -> Fit:
     """Fits all parameters, and again without each group.
 
-    The machine is linearised around the values found so far; a round replays every tape once per parameter.
+    The machine is linearised around the present values, the stored ones at first; a round replays every tape once per
+    parameter.
     """
+    problem = _Problem(rows, chips)
     values = np.array([getattr(chips[p.chips[0]], p.name) for p in PARAMETERS], float)
-    short = [row for row in rows if len(row.tape.events) <= MOST_EVENTS]
-    problem = _Problem(short)
+    problem.linearise(values)
     for number in range(ROUNDS):
-        problem.linearise(chips, values)
-        values, dispatch = problem.solve(np.ones(len(short), bool))
+        values, dispatch, better = problem.improved()
         say(f"round {number + 1}: " + ", ".join(f"{v:.5g}" for v in values))
-    groups = sorted({row.group for row in rows})
-    left_out = {g: problem.solve(np.array([row.group != g for row in short]))[0] for g in groups}
+        if not better:
+            break
+        problem.linearise(values)
+    groups, kinds = sorted({row.group for row in rows}), sorted({row.kind for row in rows})
+    left_out = {g: problem.solve(np.array([row.group != g for row in rows]))[0] for g in groups}
+    without_kind = {k: problem.solve(np.array([row.kind != k for row in rows]))[0] for k in kinds}
     table = np.array(list(left_out.values()))
     count = len(groups)
     spread = np.sqrt((count - 1) / count * ((table - table.mean(0)) ** 2).sum(0))
     return Fit(
         values=tuple(values.tolist()),
         left_out={g: tuple(v.tolist()) for g, v in left_out.items()},
+        without_kind={k: tuple(v.tolist()) for k, v in without_kind.items()},
+        pinned=tuple(problem.pinned()),
         spread=tuple(spread.tolist()),
         dispatch_ms=dispatch,
     )
 
 
 class _Problem:
-    def __init__(self, rows: Sequence[Timed]) -> None:
+    def __init__(self, rows: Sequence[Timed], chips: Chips) -> None:
         self.rows = rows
+        self.chips = chips
+        self.heads = [replace(row, tape=row.tape.head(HEAD_EVENTS)) for row in rows]
         self.measured = np.array([row.measured_ms for row in rows])
         wall = np.array([row.case.timer == "wall" for row in rows])
         self.sigma = np.where(wall, np.hypot(WALL_SIGMA, WALL_SIGMA_MS / self.measured), DEVICE_SIGMA)
@@ -165,15 +185,56 @@ class _Problem:
             if row.case.timer == "wall":
                 self.adds[number, self.sources.index(row.case.family)] = 1
 
-    def linearise(self, chips: Chips, values: np.ndarray) -> None:
+    def linearise(self, values: np.ndarray) -> None:
         self.origin = values
-        self.base = modelled_ms(self.rows, with_values(chips, values.tolist()))
-        slopes = []
+        self.base = modelled_ms(self.rows, with_values(self.chips, values.tolist()))
+        self.slopes = np.zeros((len(self.rows), len(PARAMETERS)))
         for i, parameter in enumerate(PARAMETERS):
-            moved = values.copy()
-            moved[i] += parameter.step
-            slopes.append((modelled_ms(self.rows, with_values(chips, moved.tolist())) - self.base) / parameter.step)
-        self.slopes = np.array(slopes).T
+            own = np.array([row.case.chip in parameter.chips for row in self.rows])
+            heads = [row for row, changes in zip(self.heads, own, strict=True) if changes]
+            more, less = (self._moved(heads, i, sign * parameter.step) for sign in (1, -1))
+            self.slopes[own, i] = self.base[own] * np.log(more / less) / (2 * parameter.step)
+
+    def _moved(self, rows: Sequence[Timed], index: int, step: float) -> np.ndarray:
+        moved = self.origin.copy()
+        moved[index] += step
+        return modelled_ms(rows, with_values(self.chips, moved.tolist()))
+
+    def improved(self) -> tuple[np.ndarray, dict[str, float], bool]:
+        """Better values by the linear model, with the dispatch constants; the present ones where none are better."""
+        everything = np.ones(len(self.rows), bool)
+        aim, dispatch = self.solve(everything)
+        before = self._cost(self.base, self.origin, self._best_dispatch(self.base))
+        for share in (1.0, 0.5, 0.25):
+            values = self.origin + share * (aim - self.origin)
+            ms = modelled_ms(self.rows, with_values(self.chips, values.tolist()))
+            if self._cost(ms, values, self._best_dispatch(ms)) < before:
+                return values, dict(zip(self.sources, self._best_dispatch(ms).tolist(), strict=True)), True
+        return self.origin, dispatch, False
+
+    def _best_dispatch(self, ms: np.ndarray) -> np.ndarray:
+        best = np.zeros(len(self.sources))
+        for i in range(len(self.sources)):
+            own = self.adds[:, i] > 0
+            best[i] = errors.dispatch_ms(self.measured[own].tolist(), ms[own].tolist())
+        return best
+
+    def _cost(self, ms: np.ndarray, values: np.ndarray, dispatch: np.ndarray) -> float:
+        prior = np.array([(v - p.prior) / p.prior_sigma for v, p in zip(values, PARAMETERS, strict=True)])
+        data = np.log((ms + self.adds @ dispatch) / self.measured) / self.sigma
+        return float(2 * (np.sqrt(1 + np.concatenate([data, prior]) ** 2) - 1).sum())
+
+    def pinned(self) -> list[str]:
+        """Per parameter, the kind with the largest share of the Fisher information."""
+        information = (self.slopes / (self.base * self.sigma)[:, None]) ** 2
+        kinds = sorted({row.kind for row in self.rows})
+        shares = np.array([information[[row.kind == kind for row in self.rows]].sum(0) for kind in kinds])
+        words = []
+        for i in range(len(PARAMETERS)):
+            most = int(shares[:, i].argmax())
+            whole = shares[:, i].sum()
+            words.append(f"{kinds[most]} {shares[most, i] / whole:.0%}" if whole else "nothing")
+        return words
 
     def solve(self, use: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         from scipy.optimize import least_squares  # type: ignore[import-untyped]

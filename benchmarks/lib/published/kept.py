@@ -25,14 +25,18 @@ from ratchet.dump.files import load_hlo
 from ratchet.dump.hlo import HloModule
 from ratchet.values.status import Status
 
+_OF_TOKAMAX = ("attention", "grouped")
+"""Builders that take their kernels from tokamax."""
+
 
 @functools.cache
 def _fingerprint(module: str) -> str:
     digest = hashlib.sha256(compiler_version().encode())
-    try:
-        digest.update(importlib.metadata.version("tokamax").encode())
-    except importlib.metadata.PackageNotFoundError:
-        digest.update(b"no tokamax")
+    if module in _OF_TOKAMAX:
+        try:
+            digest.update(importlib.metadata.version("tokamax").encode())
+        except importlib.metadata.PackageNotFoundError:
+            digest.update(b"no tokamax")
     for name in ("worker", module) if module else ("worker", "builders"):
         digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
     return digest.hexdigest()

@@ -7,7 +7,7 @@ tape holds the events with the cycles between them, and replaying it calls the m
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
@@ -115,6 +115,10 @@ class Tape:
             else:
                 memory.value(now, flag)
         return now + self.tail_cycles, memory
+
+    def head(self, count: int) -> Tape:
+        """The first ``count`` events."""
+        return self if len(self.events) <= count else replace(self, events=self.events[:count], tail_cycles=0)
 
     def save(self, file: Path) -> None:
         np.savez_compressed(
