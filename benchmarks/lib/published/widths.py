@@ -13,7 +13,7 @@ from ratchet.chips import CHIPS
 Key = tuple[str, str]
 """Chip and regime."""
 
-DEVICE_KERNELS = 2
+DEVICE_KERNELS = 3
 """From so many kernels timed by a profiler on, wall clocks do not count for a band."""
 
 LEAST_WIDTH = 0.02
