@@ -107,7 +107,7 @@ def test_wall_clocks_count_where_profilers_timed_too_few_kernels() -> None:
     wall = predicted(1.5, 1.0, timer="wall")
     few = [predicted(1.0, 1.0), wall]
     assert widths.widths(few, {})["v5e", band.COMPUTE].width > 0.4
-    enough = [*few, predicted(1.0, 1.0, kernel=GROUPED)]
+    enough = [*few, predicted(1.0, 1.0, kernel=GROUPED), predicted(1.0, 1.0, kernel=STREAM)]
     assert widths.widths(enough, {})["v5e", band.COMPUTE].width == widths.LEAST_WIDTH
     assert wall.error == pytest.approx(math.log(1.5) - WALL_JITTER_MS)
     assert predicted(1.01, 1.0, timer="wall").error == 0
