@@ -1,14 +1,16 @@
 """Whether a modelled run is one like any other: the inputs that steer it are public, and a kernel may know them. Pure.
 
 Latency is modelled on one public draw of the problem's inputs, the same for every kernel. Other draws follow from the
-problem and from the program itself, so no program can hold them. A kernel that treats the public draw as it treats the
-others is, on every count, sooner or later met by one of them; one that knows it never is.
+problem and from the program itself, so no program can hold them. Only a public run that is faster than others is
+suspect. Then what it does has to be what others do, too: one draw in four at every place, one in twenty for its cycles.
+One that is met by chance is not enough, or who changes a program often enough would meet one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,19 +20,25 @@ from ratchet.values import Timeline
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
 
-BATCHES = (1, 3, 8, 16, 32)
-"""How many draws are modelled before it is asked again whether one is like the public one: nearly always the first."""
+BATCHES = (3, 5, 16, 36)
+"""How many draws are modelled before it is asked again: nearly always the first batch."""
 FASTER = 0.02
-"""By how much a run may be faster than on all other draws."""
+"""By how much the public run may be faster than others without being suspect."""
+FEW = 8
+"""Fewer draws than this say nothing of a kernel whose cycles differ from draw to draw."""
+PLACE_SHARE, PLACE_LEAST = 1 / 4, 4
+CYCLES_SHARE = 1 / 20
+"""Of the draws, how many have to be like the public one. A kernel that treats it alone, and one input in twenty, is
+met by enough of 8, 24 or 60 draws once in a thousand programs."""
 SEED_BYTES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unlike:
-    """What happens with the public inputs and with none of the other draws."""
+    """What happens with the public inputs and with too few of the other draws."""
 
     what: str
-    """``branch``, ``other branch``, ``loop``, ``copy``: executed on one side only; ``cycles``: fewer than ever else."""
+    """``branch``, ``other branch``, ``loop``, ``copy``: executed by one only, or half as often; ``cycles``: fewer."""
     place: str
     public: int
     others: tuple[int, ...]
@@ -48,18 +56,23 @@ def seeds(problem: Problem, code_sha256: str) -> Iterator[list[bytes]]:
 
 
 def unlike(public: Timeline, others: Sequence[Timeline]) -> list[Unlike]:
-    """What of the public run no other draw has shown so far."""
-    runs = [_counts(run) for run in (public, *others)]
-    places = sorted(set().union(*runs))
-    found = []
-    for what, place in places:
-        first, *rest = (run.get((what, place), 0) for run in runs)
-        if all((count > 0) != (first > 0) for count in rest):
-            found.append(Unlike(what=what, place=place, public=first, others=tuple(rest)))
+    """What of the public run too few other draws have shown so far; nothing where it is no faster than they are."""
     cycles = [run.cycles for run in others]
-    if public.cycles < (1 - FASTER) * min(cycles):
+    if public.cycles >= (1 - FASTER) * (statistics.median(cycles) if len(others) >= FEW else max(cycles)):
+        return []
+    runs = [_counts(run) for run in (public, *others)]
+    found = []
+    for what, place in sorted(set().union(*runs)):
+        first, *rest = (run.get((what, place), 0) for run in runs)
+        if sum(_alike(first, count) for count in rest) < max(PLACE_LEAST, PLACE_SHARE * len(rest)):
+            found.append(Unlike(what=what, place=place, public=first, others=tuple(rest)))
+    if sum((1 - FASTER) * one <= public.cycles for one in cycles) < max(1, CYCLES_SHARE * len(cycles)):
         found.append(Unlike(what="cycles", place="", public=public.cycles, others=tuple(cycles)))
     return found
+
+
+def _alike(public: int, other: int) -> bool:
+    return (public > 0) == (other > 0) and other <= 2 * public
 
 
 def refuse(found: Sequence[Unlike], tokens: TokenTable) -> Refusal:
@@ -67,10 +80,12 @@ def refuse(found: Sequence[Unlike], tokens: TokenTable) -> Refusal:
     one = found[0]
     count = len(one.others)
     if one.what == "cycles":
-        what = f"it takes {one.public:,} cycles with the public inputs, and {min(one.others):,} or more"
+        usual = statistics.median(one.others)
+        what = f"it takes {one.public:,} cycles with the public inputs, and mostly {usual:,.0f} or so"
     else:
         times = f"{one.public} times" if one.public else "never"
-        most = f"{min(one.others)} to {max(one.others)} times" if not one.public else "never"
+        usual = statistics.median(one.others)
+        most = f"mostly {usual:.0f} times" if usual else "mostly never"
         what = f"the {one.what} at {tokens.explain(one.place)} is executed {times} with the public inputs, and {most}"
     return Refusal(
         Status.CONTROL_FLOW_DIFFERS,
