@@ -122,11 +122,13 @@ def test_a_kernel_unlike_the_others_widens_the_band() -> None:
     assert {c.regime: c.inside for c in widths.coverage(rows, {})}[band.COMPUTE] == 0.5
 
 
-def test_what_was_never_timed_gets_the_widest_of_its_chip_and_its_regime() -> None:
+def test_what_was_hardly_timed_gets_the_widest_of_its_chip_and_its_regime() -> None:
     rows = [predicted(1.03, 1.0), predicted(1.1, 1.0, regime=band.VECTOR), predicted(1.05, 1.0, chip="v6e")]
-    table = widths.kept(rows, {})
+    few = [predicted(1.02, 1.0, chip="v5p") for _ in range(widths.FEWEST - 1)]
+    table = widths.kept(rows * widths.FEWEST + few, {})
+    assert table["v5p", band.COMPUTE].count == 0
     assert (table["v6e", band.VECTOR].count, table["v6e", band.VECTOR].width) == (0, pytest.approx(0.1))
     assert (table["v6e", band.LATENCY].count, table["v6e", band.LATENCY].width) == (0, pytest.approx(0.05))
-    assert (table["v5e", band.COMPUTE].count, table["v5e", band.COMPUTE].width) == (1, pytest.approx(0.03))
+    assert (table["v5e", band.COMPUTE].count, table["v5e", band.COMPUTE].width) == (5, pytest.approx(0.03))
     assert (table["v4", band.COMPUTE].count, table["v4", band.COMPUTE].width) == (0, pytest.approx(0.1))
     assert set(table) == {(chip, name) for chip in CHIPS for name in band.REGIMES}

@@ -19,6 +19,9 @@ DEVICE_KERNELS = 3
 LEAST_WIDTH = 0.02
 """No band is narrower: versions of the compiler differ by half of this."""
 
+FEWEST = 5
+"""A chip and regime with fewer timings has the band of one without."""
+
 MOST_FACTOR = 2.0
 """A band is widened no further, even where kernels held out are not covered with it."""
 
@@ -57,13 +60,14 @@ def widths(predictions: Iterable[Prediction], factors: Mapping[Key, float]) -> d
 def kept(predictions: Sequence[Prediction], factors: Mapping[Key, float]) -> dict[Key, Width]:
     """Every chip and regime, as verdicts use it: :func:`widths`, but no wider than the largest error that was seen.
 
-    One without timings gets the widest of its chip and of its regime on other chips; a chip without any the widest of
-    all.
+    One with too few timings gets the widest of its chip and of its regime on other chips; a chip with too few in every
+    regime the widest of all.
     """
     own = _errors(predictions)
     table = {
         key: Width(width=max(LEAST_WIDTH, min(entry.width, math.expm1(max(own[key])))), count=entry.count)
         for key, entry in widths(predictions, factors).items()
+        if entry.count >= FEWEST
     }
     timed = {chip for chip, _ in table}
 
