@@ -3,8 +3,8 @@
     python -m benchmarks.mutants [--rooms ROOM ...] [--sample N] [--seed S] [--again FILE] [--json FILE]
 
 A fault is a comparison or a boundary shifted, a constant changed or multiplied, an operator, ``and`` or a condition
-exchanged, a statement, a call or a ``raise`` dropped, an early return. ``--sample`` of each room's are drawn; its known
-faults, which no test noticed once, come besides. Each is put into a copy of the tree, whose tests run in a PID
+exchanged, a statement, a call or a ``raise`` dropped, an early return. ``--sample`` of each room's are drawn; the room
+``known`` holds faults that no test noticed once. Each is put into a copy of the tree, whose tests run in a PID
 namespace of their own (``unshare`` of util-linux, as root) up to the first that fails. A survivor is printed as a diff;
 those that no test can notice are listed with the reason in ``benchmarks/lib/mutation/equivalent.json`` and do not
 count. ``--again`` tries the survivors of an earlier run that was written with ``--json``.
@@ -43,12 +43,13 @@ def equivalents() -> dict[tuple[str, str], str]:
 def chosen(room: str, tree: Copy, count: int, seed: int, again: set[tuple[str, str]] | None) -> list[Mutant]:
     """The mutants to try: a room's known ones and a sample, or the survivors of an earlier run."""
     files = {file: tree.source(file) for file in ROOMS[room].files(tree.root)}
-    known = [one.mutant(tree.source(one.file)) for one in KNOWN if one.room == room]
+    if room == "known":
+        return [one.mutant(tree.source(one.file)) for one in KNOWN]
     everything = [mutant for file, source in files.items() for mutant in mutants(source, file)]
     if again is not None:
-        return [m for m in (*known, *everything) if (m.file, change(m, tree.source(m.file))) in again]
+        return [m for m in everything if (m.file, change(m, tree.source(m.file))) in again]
     print(f"{room}: {len(everything)} mutants of {len(files)} files", file=sys.stderr, flush=True)
-    return [*known, *sampled(everything, count, seed)]
+    return list(sampled(everything, count, seed))
 
 
 def tried(room: str, tree: Copy, tests: tuple[str, ...], wanted: list[Mutant]) -> Iterator[tuple[Mutant, Outcome]]:
@@ -103,24 +104,18 @@ def main() -> int:
     again = None
     if options.again:
         again = {(row["file"], row["change"]) for row in json.loads(options.again.read_text())[SURVIVORS]}
-    lines, survivors, known = [], [], []
+    lines, survivors = [], []
     with Copy() as tree:
         for room in options.rooms:
             wanted = chosen(room, tree, options.sample, options.seed, again)
             if not wanted:
                 continue
             outcomes = list(tried(room, tree, ROOMS[room].tests, wanted))
-            names = {one.name for one in KNOWN}
-            known += [
-                {"known fault": m.what, "room": room, "outcome": "killed" if outcome.killed else "SURVIVED"}
-                for m, outcome in outcomes
-                if m.what in names
-            ]
             line, more = room_tables(room, outcomes, tree)
             lines.append(line)
             survivors += more
             # After every room, so that an interrupted run leaves what it has.
-            tables = {"Mutants": lines, "Known faults": known, SURVIVORS: survivors}
+            tables = {"Mutants": lines, SURVIVORS: survivors}
             if options.json:
                 options.json.write_text(json.dumps(tables, indent=1) + "\n")
     show_all(tables, json_file=options.json)

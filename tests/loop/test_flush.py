@@ -1,0 +1,46 @@
+"""A row and a journal are on the disk, entry of the folder included, before the next thing is done."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ratchet.loop import ledger
+from ratchet.values import Row
+
+ROW = Row(**dict.fromkeys(ledger.COLUMNS, "1"))
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Inode and size of everything that is flushed, in order."""
+    calls: list[tuple[int, int]] = []
+    flush = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        flush(descriptor)
+        state = os.fstat(descriptor)
+        calls.append((state.st_ino, state.st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return calls
+
+
+def test_an_appended_row_is_flushed_whole_and_then_its_folder(tmp_path: Path, flushed: list[tuple[int, int]]) -> None:
+    path = tmp_path / ledger.NAME
+    ledger.append(path, ROW)
+    file, folder = path.stat(), tmp_path.stat()
+    assert (file.st_ino, file.st_size) in flushed
+    assert flushed[-1][0] == folder.st_ino
+    before = len(flushed)
+    ledger.append(path, ROW.__class__(**{**ROW.__dict__, "id": "2"}))
+    assert (path.stat().st_ino, path.stat().st_size) in flushed[before:]
+
+
+def test_a_row_that_is_there_already_is_flushed_again(tmp_path: Path, flushed: list[tuple[int, int]]) -> None:
+    """It may have been written by a run that was killed before it could flush."""
+    path = tmp_path / ledger.NAME
+    added = ledger.addition(None, ROW)
+    path.write_text(added.text)
+    ledger.write(path, added)
+    assert (path.stat().st_ino, path.stat().st_size) in flushed
