@@ -164,3 +164,38 @@ def test_infinity_and_masks_lose_nothing():
     assert np.isfinite(loss).all()
     assert (loss[~mask] < 1e-37).all()
     assert exact[0, 0] == 1
+
+
+def test_a_minimum_loses_what_its_elements_may() -> None:
+    _, (loss,) = analysed(lambda x: jnp.min(jnp.exp(x), axis=1), X)
+    _, (of_maximum,) = analysed(lambda x: jnp.max(-jnp.exp(x), axis=1), X)
+    assert (loss > 0).all()
+    np.testing.assert_allclose(loss, of_maximum)
+
+
+def test_what_is_sorted_along_is_sure_where_no_keys_are_near() -> None:
+    place = np.arange(8, dtype=np.float32)
+    apart = np.arange(8, 0, -1).astype(np.float32)
+    near = np.where(place == 3, np.float32(4.0 + 1e-6), apart)
+    for keys, sure in ((apart, True), (near, False)):
+        _, losses = analysed(lambda k, v: jax.lax.sort((jnp.exp(k), v), num_keys=1)[1], keys, place)
+        assert np.isfinite(losses[0]).all()
+        assert (losses[0].max() < 1e-5) is sure
+
+
+def test_a_place_that_no_rounding_moves_is_sure() -> None:
+    def taken(x: jax.Array, offset: jax.Array) -> jax.Array:
+        first = jnp.floor(jnp.exp(offset)).astype(jnp.int32)
+        return jax.lax.dynamic_slice_in_dim(x, first, 8, axis=0)
+
+    _, (sure,) = analysed(taken, X, np.float32(1.0))
+    _, (unsure,) = analysed(taken, X, np.float32(np.log(3.0)))
+    assert sure.max() < 1e-5
+    assert unsure.max() > 1, "e^log 3 may be just below 3"
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_what_an_unknown_operation_loses_grows_with_its_values(scale: float) -> None:
+    function, x = FUNCTIONS["fourier"]
+    (_, (one,)), (_, (other,)) = analysed(function, x), analysed(function, x * np.float32(scale))
+    np.testing.assert_allclose(other, one * scale, rtol=0.2)
