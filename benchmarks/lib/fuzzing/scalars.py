@@ -26,9 +26,10 @@ from ratchet.machine.arithmetic import Arithmetic
 from ratchet.machine.emitter import Emitter
 from ratchet.machine.rules import RULES
 from ratchet.machine.unknown import Unknown
-from ratchet.mosaic.executor import Executor, Options
+from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.module import Block, KernelModule, Op, Type, Value
 from ratchet.mosaic.run import RULE_MODULES
+from ratchet.mosaic.state import Options
 from ratchet.scalar import Undefined
 
 assert RULE_MODULES  # importing them fills the executor's table of operations
