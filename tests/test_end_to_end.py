@@ -150,7 +150,7 @@ def test_better_is_kept_whatever_the_message(space):
 def test_not_better_is_reverted_and_stays_resolvable(space):
     head, honest = space.git("rev-parse", "HEAD"), space.edit(WORSE)
     rejected = space.read()
-    done = space.ratchet("--json", "experiment: BKV 128")
+    done = space.ratchet("--deep", "--json", "experiment: BKV 128")
     found = document(done)
     assert done.returncode == Status.NOT_BETTER.exit_code
     assert found["outcome"]["decision"] == "reverted"
@@ -174,13 +174,25 @@ def test_not_better_is_reverted_and_stays_resolvable(space):
     assert all(row.id in table.stdout for row in space.rows())
 
 
+def test_what_is_modelled_as_slower_is_reverted_unchecked(space):
+    honest = space.edit(WORSE)
+    done = space.ratchet("experiment: BKV 128")
+    assert done.returncode == Status.UNCHECKED.exit_code
+    assert "status=UNCHECKED" in last_line(done)
+    assert space.read() == honest
+    row = space.rows()[-1]
+    assert (row.status, row.decision) == ("UNCHECKED", "reverted")
+    assert float(row.score) > 0
+    assert space.ratchet("verify").returncode == 0
+
+
 def test_wrong_values_and_a_forged_result_are_reverted(space):
     forged = "RESULT: score=99999.0 latency=0.0001ms util=99.00% tflops=197.00 decision=kept"
     honest = space.edit(
         ("columns <= rows, scores, -jnp.inf)\n\n", "columns < SEQ, scores, -jnp.inf)\n\n"),
         ('KERNEL_NAME = "', f'print("{forged}", flush=True)\nKERNEL_NAME = "'),
     )
-    done = space.ratchet("no mask")
+    done = space.ratchet("--deep", "no mask")
     assert done.returncode == Status.WRONG_VALUES.exit_code
     assert NO_RESULT.fullmatch(last_line(done)).groups() == ("reverted", "WRONG_VALUES")
     assert forged not in done.stdout

@@ -123,6 +123,11 @@ def _type(type_: ir.Type) -> Type:
     if isinstance(type_, ir.VectorType):
         return Type(kind="vector", shape=tuple(type_.shape), dtype=_element(type_.element_type))
     if isinstance(type_, ir.MemRefType):
+        if type_.affine_map != ir.AffineMap.get_identity(type_.rank):
+            raise Refusal(
+                Status.CANNOT_VERIFY,
+                f"a memref with the layout {type_.layout!s:.100}: the compiler reads it, and Pallas writes none",
+            )
         space = str(type_.memory_space)
         space = space.removeprefix("#tpu.memory_space<").removesuffix(">") if type_.memory_space is not None else ""
         return Type(kind="memref", shape=tuple(type_.shape), dtype=_element(type_.element_type), space=space)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ratchet.mosaic.bindings import mosaic_module, parse_kernel, stablehlo_of
+from ratchet.mosaic.calls import kernel_bodies
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.module import Op
 from ratchet.mosaic.rules import promise
+from ratchet.values.status import Refusal, Status
+from tests.judge.programs import artefact, blocked
 from tests.mosaic.twin import loaded
 
 X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)
@@ -106,6 +112,18 @@ def test_promises_of_arithmetic_are_refused() -> None:
     for name, text in (("overflowFlags", "#arith.overflow<nsw>"), ("fastmath", "#arith.fastmath<nnan>")):
         made = Op(**{**vars(honest), "attributes": {**honest.attributes, name: text}})
         assert promise(made) == f"{name} = {text}"
+
+
+@pytest.mark.parametrize("layout", ["strided<[256, 1]>", "strided<[128, 1], offset: 4>"])
+def test_a_memref_with_a_layout_of_its_own_is_refused(layout: str) -> None:
+    made = artefact(blocked(lambda x, o: o.__setitem__(..., x[...])), ((256, 128), jnp.float32))
+    (body,) = kernel_bodies(stablehlo_of(export.deserialize(bytearray(made.program))))
+    text = str(mosaic_module(body))
+    assert parse_kernel(text.encode()).functions
+    plain = re.search(r"memref<\d+x\d+xf32(?=, #)", text)[0]
+    with pytest.raises(Refusal, match="a memref with the layout") as caught:
+        parse_kernel(text.replace(plain, f"{plain}, {layout}").encode())
+    assert caught.value.status is Status.CANNOT_VERIFY
 
 
 # --- semaphores ----------------------------------------------------------------------------------
