@@ -64,6 +64,20 @@ class Case:
         return self.source.split("@")[0].split(" (")[0].split(" data/")[0].split(" bench_history/")[0].strip()
 
     @property
+    def older(self) -> bool:
+        """Whether XLA surrounded the kernel with one copy of an operand more when it was timed.
+
+        The same attention on tpu7x is published of February or April and of July 2026; in July it is faster by as much.
+        """
+        return self.chip == "tpu7x" and "attention" in self.kernel and "" < self.date < "2026-07"
+
+    @property
+    def date(self) -> str:
+        """Year and month of the timing, ``2026-07``, where its source says so."""
+        found = re.search(r"\((\d{4}-\d\d)-\d\d ", self.source)
+        return found[1] if found else ""
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the compiled program."""
         return {

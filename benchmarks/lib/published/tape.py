@@ -24,6 +24,8 @@ from ratchet.machine.inputs import ScalarInputs
 from ratchet.values import Timeline
 
 _START, _WAIT, _ADD, _SET, _VALUE, _LATER, _SHARED, _OFFLOAD = range(8)
+_RESULT_BYTES = 1 << 20
+"""What a SparseCore moves beyond this is a result in another layout; tables that steer a kernel are smaller."""
 _SPACES = ("hbm", "vmem", "smem", "cmem")
 
 
@@ -92,7 +94,10 @@ class Tape:
         return self.replay(chip, constants)[0]
 
     def replay(self, chip: Chip, constants: Constants) -> tuple[int, DmaEngine]:
-        """Cycles, and the memory model after the run."""
+        """Cycles, and the memory model after the run.
+
+        A SparseCore's copy of a result takes no time: published device times are those of the TensorCore's operations.
+        """
         memory = DmaEngine(chip, constants, _deadlock)
         start, wait, spaces = memory.start, memory.wait, len(_SPACES)
         now = 0
@@ -109,7 +114,10 @@ class Tape:
             elif kind == _LATER:
                 memory.later(now, a, flag, b)
             elif kind == _OFFLOAD:
-                memory.offload(now, a, b, flag)
+                if b < _RESULT_BYTES:
+                    memory.offload(now, a, b, flag)
+                else:
+                    memory.arrive(now, flag, 1, remote=False)
             elif kind == _SHARED:
                 memory.shared_by(a)
             else:
