@@ -22,15 +22,16 @@ from typing import Any
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command
 from benchmarks.lib.published import chip_fit, errors, evaluate
-from benchmarks.lib.published.cases import DATA, BadCases, Case, read
+from benchmarks.lib.published.cases import DATA, DEFAULT_FILES, BadCases, Case, read
 from benchmarks.lib.published.chip_fit import FREE, Fitted
-from benchmarks.lib.published.fit import MOST_EVENTS, Timed
+from benchmarks.lib.published.fit import MOST_EVENTS, Timed, modelled_ms
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
 from benchmarks.lib.table import show_all
 from ratchet.chips import CHIPS, checked, constants
 from ratchet.values.status import Refusal
 
+HOME = "v5e"
 CLOCK_STEP = 1e-3
 """A fitted clock may be as far from the one in ``ratchet/chips``: constants in cycles follow from both."""
 FILES = (DATA / "v5p_published_attention.csv", *sorted((DATA / "chips").glob("*.csv")))
@@ -62,7 +63,8 @@ def main() -> None:
     }
     show_all(tables, json_file=options.json)
     if options.write:
-        write(rows, fits)
+        home, _, _ = compiled_rows([case for file in DEFAULT_FILES for case in read(file)], programs)
+        write(rows, fits, [row for row in home if row.case.chip == HOME])
         print(f"written: {constants.FILE.name}, {checked.FILE.name}")
         for name, fit in fits.items():
             clock = chip_fit.constants_with(name, fit.values)[0]
@@ -194,8 +196,11 @@ def wall_summary(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> list[dict
     return table
 
 
-def write(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> None:
-    """Puts values and errors where the machine and ``across`` read them."""
+def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Timed]) -> None:
+    """Puts values and errors where the machine and ``across`` read them.
+
+    ``home`` are rows of the v5e, whose constants ``benchmarks.calibrate`` fits: they are compared in sample.
+    """
     data = copy.deepcopy(dict(constants.stored()))
     chips = json.loads(checked.FILE.read_text())["chips"]
     for name, fit in fits.items():
@@ -222,20 +227,23 @@ def write(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> None:
             what: _errors([i for i, row in enumerate(own) if what in ("all", kind(row.case))], own, fit)
             for what in ("all", *sorted({kind(row.case) for row in own}))
         }
+    if own := device_rows(home, HOME):
+        known = modelled_ms(own, {HOME: CHIPS[HOME].constants}).tolist()
+        summary = errors.summarise([row.measured_ms for row in own], known)
+        chips[HOME] = {"all": _rounded(summary, held_out=False)}
     constants.FILE.write_text(json.dumps(data, indent=1) + "\n")
-    about = "Errors of modelled latencies on published device timings, each sweep held out in turn: benchmarks.chips"
+    about = "Errors of modelled latencies on published device timings: python -m benchmarks.chips --write"
     checked.FILE.write_text(json.dumps({"about": about, "chips": chips}, indent=1) + "\n")
 
 
 def _errors(which: Sequence[int], rows: Sequence[Timed], fit: Fitted) -> dict[str, Any]:
     summary = errors.summarise([rows[i].measured_ms for i in which], [fit.held_out_ms[i] for i in which])
-    return {
-        "rows": summary.count,
-        "mean": round(summary.mean, 4),
-        "largest": round(summary.largest, 4),
-        "bias": round(summary.bias, 4),
-        "held_out": True,
-    }
+    return _rounded(summary, held_out=True)
+
+
+def _rounded(summary: errors.Summary, *, held_out: bool) -> dict[str, Any]:
+    numbers = {name: round(getattr(summary, name), 4) for name in ("mean", "largest", "bias")}
+    return {"rows": summary.count, **numbers, "held_out": held_out}
 
 
 if __name__ == "__main__":

