@@ -35,13 +35,14 @@ class Free:
 
 EFFICIENCY = Free(name="hbm_efficiency", unit="", prior=0.9, sigma=0.04, step=0.01)
 """Share of the nominal bandwidth."""
+LATENCY = Free(name="read latency beyond that of v5e", unit="us", prior=0.1, sigma=0.3, step=0.05)
 FREE = {
     "v5p": (EFFICIENCY,),
-    "v6e": (EFFICIENCY,),
+    "v6e": (EFFICIENCY, LATENCY),
     "tpu7x": (
         EFFICIENCY,
         Free(name="clock", unit="GHz", prior=1.95, sigma=0.15, step=0.02),
-        Free(name="read latency beyond that of v5e", unit="us", prior=0.1, sigma=0.3, step=0.05),
+        LATENCY,
         Free(name="XLA's copy more, in older timings", unit="us", prior=60.0, sigma=60.0, step=5.0),
     ),
 }
