@@ -238,7 +238,8 @@ def _load(history: History) -> _Pending | None:
     try:
         record = json.loads(read_file(path, _JOURNAL_BYTES))
         plan, added = _typed(Plan, record["plan"]), _typed(Addition, record["added"])
-        ledger.parse_row(added.line)
+        if ledger.parse_row(added.line).id != record["id"]:
+            raise ValueError(f"the row is not that of {record['id']!r:.40}")
         return _typed(_Pending, {"id": record["id"], "plan": plan, "added": added, "mac": record.get("mac", "")})
     except FileNotFoundError:
         return None

@@ -37,6 +37,7 @@ def test_a_sound_journal_is_read(stage: Stage) -> None:
     [
         [],
         {**SOUND, "id": None},
+        {**SOUND, "id": "2"},
         {**SOUND, "plan": {**SOUND["plan"], "branch": None}},
         {**SOUND, "plan": {**SOUND["plan"], "move": "yes"}},
         {**SOUND, "plan": {**SOUND["plan"], "more": 1}},
