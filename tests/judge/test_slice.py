@@ -170,7 +170,7 @@ def test_what_another_chip_sends_is_not_there_before_the_wait_for_it(exam, monke
     assert exam.check(examined(late)[1], examined(late)[0]).worst_error <= 1
     early = edited(SHIFT, *landing, ("    copy.wait()\n", "    o[...] = landed[...]\n    copy.wait()\n"))
     artefact, problem = examined(early)
-    with pytest.raises(Refusal, match="read_before_wait|chips_race") as caught:
+    with pytest.raises(Refusal, match=r"read_before_wait|chips_race") as caught:
         exam.check(problem, artefact)
     assert caught.value.status is Status.MEMORY_HAZARD
 
