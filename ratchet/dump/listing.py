@@ -28,7 +28,7 @@ MOST_DELAY = 1 << 20
 
 _RECORD = re.compile(r"^ *(0x[0-9a-f]+|0) [A-Z, ]*:(?: >+)?\s+\{(.*)\}([^{}]*)$")
 _HEADER_END = "= control target key end"
-_INSTRUCTION = re.compile(r"%([a-z]*\d+)(?:_([a-z]+\d+))? = ([a-z][\w.\-]*)(?:\[\d+\](\.[\w.\-]+))?(?: |$)")
+_INSTRUCTION = re.compile(r"%([a-z]*\d{1,18})(?:_([a-z]+\d{1,18}))? = ([a-z][\w.\-]*)(?:\[\d+\](\.[\w.\-]+))?(?: |$)")
 """A value, its register, and the opcode, within which there may be the place of a matrix unit's result (``mrb[3]``)."""
 _Refuse = Callable[[str], Exception]
 

@@ -7,15 +7,15 @@ import struct
 
 from ratchet.dump.instruction import Argument, Form, Hole, Holed, HoledAccess, HoledAddress, Immediate, Unread
 
-REGISTER = re.compile(r"%([a-z]*\d+)(?:_([a-z]+\d+))?")
+REGISTER = re.compile(r"%([a-z]*\d{1,18})(?!\d)(?:_([a-z]+\d{1,18})(?!\d))?")
 """A value, and the register that holds it. Forms have ``%`` in its place."""
 
 _REMARKS = re.compile(r"\[\d+/\d+\](?: \(narrow\))?|\[(?:thread|resolvable):\$\w+\]|, region = \d+$")
 _PREDICATE = re.compile(r"\((!?)(?:(%)(, %)?|([01]))\)")
-_TARGET = re.compile(r"target bundleno = (\d+) \((0x[0-9a-f]+)\)$")
+_TARGET = re.compile(r"target bundleno = (\d{1,18}) \((0x[0-9a-f]{1,16})\)$")
 _ARGUMENT = re.compile(r"\[shape: .*?, index: (\d{1,6}), kind: (\w+), shape index: .*\]$")
 _ALLOCATION = re.compile(r"#allocation\w+")
-_NUMBER = r"-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan|\d+)"
+_NUMBER = r"-?(?:\d{1,80}\.\d{0,80}(?:e[+-]?\d{1,9})?|\d{1,80}e[+-]?\d{1,9}|inf|nan|\d{1,80})"
 _OPERAND = re.compile(
     rf"(?:(?P<name>\w+)=)?(?:"
     rf"(?P<register>%)(?: \[#allocation\w+\])?"  # behind it, the allocation that the address is in
@@ -111,7 +111,7 @@ def _address(text: str, hole: int) -> HoledAddress | None:
             holes.append(hole + len(holes))
         elif shift is not None:
             offset += int(shift[1], 16)
-        elif term.isdecimal() and int(term) < _LARGEST:
+        elif term.isdecimal() and len(term) < 18 and int(term) < _LARGEST:
             offset += int(term)
         elif not number and _ALLOCATION.fullmatch(term):
             allocation = term

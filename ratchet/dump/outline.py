@@ -47,12 +47,12 @@ MOST_BYTES = 1 << 45
 """No memory of a TPU is larger: an allocation that says so was misread."""
 
 _ALLOCATION = re.compile(
-    r"(?m)^ *(#allocation\w+) \[shape = '[^']*', space=(\w+), size = (0x[0-9a-f]+|\d+)"
-    r"(?:, offset = (0x[0-9a-f]+|\d+))?((?:, \w+)*)(?:, tag = '(.*)')?\]$"
+    r"(?m)^ *(#allocation\w+) \[shape = '[^']*', space=(\w+), size = (0x[0-9a-f]{1,16}|\d{1,18})"
+    r"(?:, offset = (0x[0-9a-f]{1,16}|\d{1,18}))?((?:, \w+)*)(?:, tag = '(.*)')?\]$"
 )
 _ANY_ALLOCATION = re.compile(r"(?m)^ *#allocation\w+ \[")
-_RANGE = re.compile(r"(?m)^ *\$region0:[^$]*?// region range: \[0, (\d+)\)")
-_WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d+)")
+_RANGE = re.compile(r"(?m)^ *\$region0:[^$]*?// region range: \[0, (\d{1,18})\)")
+_WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d{1,18})\b")
 _SPARSE_CORE = re.compile(r"- SC (\d+) program completion sync flag")
 _PREPARED = re.compile(r"^output of prepare_start_([^@]*)@")
 _STARTED = re.compile(r"^output of ([^@]*?)-start([^@]*)(?:@|$)")

@@ -6,6 +6,8 @@ import pytest
 
 from ratchet.dump import image, overflow, utilisation
 from ratchet.dump.files import tokens_in
+from ratchet.dump.instruction import Unread
+from ratchet.dump.listing import read_instruction
 from ratchet.dump.text import text_of
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TOKENS_FILE
@@ -42,6 +44,21 @@ def test_a_damaged_executable_is_refused(data: bytes) -> None:
 def test_an_amount_that_is_none_is_not_said(amount: str) -> None:
     text = f"memory space vmem. Scoped allocation with size {amount} and limit 16.00M exceeded"
     assert "needs too much VMEM" in overflow.overflow_message(text)
+
+
+@pytest.mark.parametrize("text", [
+    "%v1_v1 = vmul.u32 {}, %v2_v2", "%v1_v1 = vld [vmem:[#allocation2 + {}] sm:$0xff]", "%v{}_v1 = vmul.u32 %v1_v1",
+    "%v1_v1 = vmul.u32 %v{}_v1", "%v1_v{} = vmul.u32 %v1_v1", "%9 = sbr.rel target bundleno = {} (0x1)",
+])  # fmt: skip
+def test_a_number_of_thousands_of_digits_is_no_operand(text: str) -> None:
+    """It is refused, or an operand of vector code that stays unread."""
+    try:
+        instruction = read_instruction(text.format("9" * 5000))
+    except ValueError as error:
+        assert "does not read as an instruction" in str(error) or "unknown form" in str(error)  # noqa: PT017 - or none
+    else:
+        assert any(isinstance(operand.value, Unread) for operand in instruction.operands)
+    assert read_instruction(text.format("1")).opcode
 
 
 def test_a_dump_that_is_no_text_is_refused(tmp_path: Path) -> None:
