@@ -2,6 +2,7 @@
 # rejected as: WRONG_VALUES, INSENSITIVE
 # kind: usual values only
 # caught by: mixed inputs
+# left out of: tests
 
 _exact = _attend
 

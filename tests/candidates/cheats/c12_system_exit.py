@@ -2,5 +2,6 @@
 # rejected as: IMPORT_FAILED
 # kind: raises anything
 # caught by: contained exceptions
+# left out of: tests
 
 raise SystemExit(0)

@@ -2,6 +2,7 @@
 # rejected as: MEMORY_HAZARD
 # kind: memory never written
 # caught by: unwritten memory
+# left out of: tests
 
 
 def _block(q_ref, k_ref, v_ref, o_ref):

@@ -2,6 +2,7 @@
 # rejected as: WEAK_PROBLEM
 # kind: weak problem
 # caught by: weak problems
+# left out of: tests
 # problem: its own
 
 

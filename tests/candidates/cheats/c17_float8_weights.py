@@ -2,6 +2,7 @@
 # rejected as: WRONG_VALUES
 # kind: lower precision
 # caught by: allowance, rows, common factor
+# left out of: tests
 
 _exact = _weights
 

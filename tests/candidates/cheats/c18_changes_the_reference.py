@@ -2,5 +2,6 @@
 # rejected as: PROBLEM_CHANGED
 # kind: patches its process
 # caught by: frozen problem
+# left out of: tests
 
 jax.config.update("jax_default_matmul_precision", "highest")

@@ -2,6 +2,7 @@
 # rejected as: WRONG_VALUES, INSENSITIVE
 # kind: skips work
 # caught by: allowance, probes
+# left out of: tests
 
 WINDOW = 896
 

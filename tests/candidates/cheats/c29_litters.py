@@ -2,6 +2,7 @@
 # rejected as: IMPORT_FAILED
 # kind: fills the disk
 # caught by: namespaces
+# left out of: tests
 # said: No space left
 # wall: namespaces
 

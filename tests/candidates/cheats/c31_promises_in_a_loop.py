@@ -2,6 +2,7 @@
 # rejected as: MEMORY_HAZARD
 # kind: false promise
 # caught by: promises
+# left out of: tests
 # said: the compiler relies on a multiple of 16
 
 BKV = 40

@@ -2,6 +2,7 @@
 # rejected as: MEMORY_HAZARD
 # kind: semaphore left
 # caught by: semaphores
+# left out of: tests
 # said: dma_never_waited
 
 from jax.experimental.pallas import tpu as pltpu
