@@ -118,6 +118,13 @@ DEFENCES = (
         statuses=(_S.WRONG_SHAPE,),
     ),
     Defence(
+        name="readable program",
+        what="an artefact that cannot be read, or translated, goes no further",
+        step="compile",
+        statuses=(_S.CANNOT_VERIFY,),
+        said=("cannot be read",),
+    ),
+    Defence(
         name="tokens",
         what="no text of the author's reaches the compiler, and what is not known in a program is refused",
         step="compile",

@@ -244,6 +244,7 @@ SWITCHES = {
 WITHOUT = {
     "one program": "JAX refuses this while it traces",
     "memory limits": "the compiler refuses this",
+    "readable program": "what cannot be read cannot be compiled",
     "jailed compiler": "the compiler refuses this",
     "no host": "nothing but JAX and the compiler makes a program that gets here: `tests/judge/test_audit.py` makes one",
     "stable reference": "takes a reference that the loss analysis does not explain: `tests/judge/test_values.py`",

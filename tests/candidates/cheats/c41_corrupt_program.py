@@ -1,7 +1,7 @@
 """Cheat 41: its program is cut off in the middle."""
-# rejected as: COMPILE_FAILED
+# rejected as: CANNOT_VERIFY
 # kind: forged record
-# caught by: memory limits
+# caught by: readable program
 # left out of: tests
 
 import dataclasses
