@@ -1,7 +1,7 @@
 """Cheat 46: uses what others send before it has arrived."""
 # rejected as: MEMORY_HAZARD
 # kind: chips out of step
-# caught by: late copies
+# caught by: late copies, chips that run ahead
 # base: reduce_scatter
 # left out of: tests
 
