@@ -28,11 +28,8 @@ from tests.kernels import CANDIDATES
 from tests.walls import lacking
 
 HONEST = sorted((CANDIDATES / "honest").glob("*.py"))
-QUICK = (
-    *("adam", "all_gather", "block_mask", "conv1d", "embedding_gather", "input_fusion", "int8_matmul"),
-    *("layernorm_gain", "named_send", "quantized_matmul", "row_softmax", "rows_attention", "split_decode"),
-)
-"""One of each way through the judge; the others are slow tests."""
+QUICK = ("all_gather", "embedding_gather", "input_fusion", "rows_attention")
+"""Ways through the judge that no other test goes; the others are slow tests, and in the self-test."""
 CHEATS = [one for one in corpora.read(PACKAGE_ROOT).cheats if one.on == corpora.MODEL and NO_GAIN not in one.expected]
 """Those that a verdict refuses. `./ratchet.sh selftest` has the others: measured ones, those that gain nothing."""
 BASE = (CANDIDATES / "honest" / "rows_attention.py").read_text()

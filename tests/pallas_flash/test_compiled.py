@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.longest import CONFIGS
 from ratchet.child import PACKAGE_ROOT
@@ -21,6 +23,7 @@ def test_no_array_of_queries_by_keys_is_in_hbm(tmp_path):
     assert figures["peak_bytes"] > 4 * operand
 
 
+@pytest.mark.slow
 def test_batch_and_heads_are_sharded_over_four_chips():
     done = subprocess.run(
         [sys.executable, "-m", "tests.pallas_flash.sharded"],

@@ -2,6 +2,7 @@
 # rejected as: TIMEOUT
 # kind: never ends
 # caught by: limits
+# left out of: tests
 
 import dataclasses
 

@@ -2,6 +2,7 @@
 # rejected as: MEMORY_HAZARD
 # kind: chip that runs ahead
 # caught by: chips that run ahead
+# left out of: tests
 # said: chips_race
 # problem: its own
 

@@ -2,6 +2,7 @@
 # rejected as: CONTROL_FLOW_DIFFERS
 # kind: knows what steers
 # caught by: other draws
+# left out of: tests
 # said: it seems to know the inputs
 # problem: its own
 
