@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from ratchet import scalar
 from ratchet.chips import V5E
 from ratchet.judge.workers import Workers
 from ratchet.values.status import Refusal, Status
+
+ROUNDS = 40
 
 
 def test_scalars_agree_on_all_sides() -> None:
@@ -76,9 +79,15 @@ def corpus() -> Iterator[Corpus]:
 
 
 def test_no_reader_of_the_judge_breaks_on_damage(corpus: Corpus, tmp_path: Path) -> None:
-    rounds = [parsers.checked(reader, seed=0, count=25) for reader in parsers.readers(corpus, tmp_path)]
-    assert [difference.what for one in rounds for difference in one.differences] == []
-    assert all(one.outcomes.get("refused", 0) for one in rounds if "error" not in one.area), "damage is noticed"
+    for reader in parsers.readers(corpus, tmp_path):
+        seen: Counter[str] = Counter()
+        for seed in range(ROUNDS):  # a lenient reader refuses one damaged file in ten: one round may hold none
+            one = parsers.checked(reader, seed=seed, count=25)
+            assert [difference.what for difference in one.differences] == []
+            seen.update(one.outcomes)
+            if seen["refused"] or "error" in one.area:
+                break
+        assert seen["refused"] or "error" in reader.name, f"{reader.name}: damage is noticed"
 
 
 @pytest.mark.parametrize(
