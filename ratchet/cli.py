@@ -26,7 +26,7 @@ from ratchet.view.progress import Progress
 from ratchet.view.streams import Lasting, lasting
 from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean
-from ratchet.wiring import BLAME, DUMPS, JudgeFunction, RepositoryJudge, across, evaluator
+from ratchet.wiring import BLAME, DUMPS, JudgeFunction, RepositoryJudge, across, evaluator, refuted
 
 Parse = Callable[[Sequence[str]], argparse.Namespace]
 KERNEL = "kernel.py"
@@ -158,7 +158,7 @@ def _end(root: Path, outcome: Outcome, options: argparse.Namespace) -> int:
         for note in outcome.notes:
             _say(note)
         if options.json:
-            _print_json(outcome)
+            _print_json(root, outcome)
         else:
             _print_report(root, outcome, deep=options.deep)
     except Exception:
@@ -176,7 +176,7 @@ def _prune(root: Path, outcome: Outcome) -> None:
     evidence.prune(root, log.experiments(root), keep=keep)
 
 
-def _print_json(outcome: Outcome) -> None:
+def _print_json(root: Path, outcome: Outcome) -> None:
     document = verdict_json.verdict_document(
         outcome.verdict,
         outcome=outcome.status,
@@ -185,6 +185,7 @@ def _print_json(outcome: Outcome) -> None:
         id=outcome.row.id,
         commit=outcome.row.commit,
         incumbent=outcome.incumbent,
+        refuted=refuted(root, outcome.row),
     )
     print(verdict_json.dumps(document))
 
@@ -203,6 +204,7 @@ def _print_report(root: Path, outcome: Outcome, *, deep: bool) -> None:
         commit=outcome.row.commit,
         incumbent=outcome.incumbent,
         outcome=outcome.status,
+        refuted=refuted(root, outcome.row),
     )
     print(text)
     if deep:

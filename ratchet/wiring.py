@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -18,9 +18,12 @@ from ratchet.judge.request import Request
 from ratchet.judge.seal import protected_paths, seal
 from ratchet.judge.steps import INTERNAL_ERROR, Progress, Silent, internal
 from ratchet.judge.workers import Workers
+from ratchet.loop import hindsight, log
 from ratchet.measure import devices
 from ratchet.measure.session import BUDGET_SECONDS
-from ratchet.values import MEASURED, Against, Bar, Conditions, Verdict
+from ratchet.values import MEASURED, Against, Bar, Conditions, Row, Verdict
+from ratchet.values.hindsight import Key, Refuted
+from ratchet.values.loss import Loss
 from ratchet.values.status import Refusal, Status
 from ratchet.view.blame import blame_text
 from ratchet.view.xspace import trace_path, write_xspace
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 DUMPS, TRACES = evidence_room.FOLDERS
 BLAME = "blame.txt"
 """The blame table of an experiment, beside its dumps."""
+LOSSES = "losses.json"
+"""Its losses as values, for the hindsight of later experiments."""
 IGNORE = "*\n!README.md\n"
 """Of an evidence folder, git keeps what it says about itself."""
 
@@ -210,6 +215,7 @@ def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
     name, source = request.kernel.name, request.kernel.read_text(errors="replace")
     table = blame_text(timeline, title=verdict.kernel_name, kernel_file=name, source=source)
     (dumps / BLAME).write_text(table + "\n")
+    (dumps / LOSSES).write_bytes(hindsight.to_bytes(timeline.blame.losses))
     proto = dumps / "optimized.hlo.pb"
     problem = problems.read(request.lock)
     write_xspace(
@@ -219,6 +225,15 @@ def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
         flops=problem.flops if problem else 0,
         hlo_module=proto.read_bytes() if proto.exists() else None,
     )
+
+
+def refuted(root: Path, row: Row) -> Mapping[Key, Refuted]:
+    """What experiments before ``row`` removed without a gain, as far as their evidence is still there."""
+
+    def losses(name: str) -> tuple[Loss, ...]:
+        return hindsight.from_file(root / DUMPS / name / LOSSES)
+
+    return hindsight.refuted(log.rows(root), kernel=row.kernel, like=row, losses=losses)
 
 
 def internal_error(request: Request, error: Exception) -> Verdict:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from ratchet.values import Timeline, Verdict
+from ratchet.values.hindsight import Key, Refuted, key_of
 from ratchet.values.loss import (
     CrowdedUnit,
     IdleSteps,
@@ -63,9 +65,10 @@ _LINK_CAUSES = {
 }
 
 
-def losses_in_words(timeline: Timeline) -> list[str]:
-    """One sentence per loss of ``timeline.blame``, largest first."""
-    return [_Words(timeline).of(loss) for loss in timeline.blame.losses]
+def losses_in_words(timeline: Timeline, refuted: Mapping[Key, Refuted] | None = None) -> list[str]:
+    """One sentence per loss of ``timeline.blame``, largest first. ``refuted``: those removed in vain before."""
+    words, known = _Words(timeline), refuted or {}
+    return [words.of(loss) + words.in_vain(known.get(key_of(loss))) for loss in timeline.blame.losses]
 
 
 class _Words:
@@ -93,6 +96,12 @@ class _Words:
             case MatrixBound() | NothingLeft():
                 return self._bound(loss)
         assert_never(loss)
+
+    def in_vain(self, refuted: Refuted | None) -> str:
+        if refuted is None:
+            return ""
+        before, after = self._ms(refuted.before_cycles), self._ms(refuted.after_cycles)
+        return f"; REFUTED by {refuted.id}, which brought it from {before} to {after} and was no faster"
 
     def _waits(self, loss: Waits) -> str:
         return (

@@ -7,9 +7,10 @@ Every line of a report but the first is indented, and all text that came from ou
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Step, Timeline, Verdict
+from ratchet.values.hindsight import Key, Refuted
 from ratchet.values.status import Status
 from ratchet.view.hints import hint
 from ratchet.view.losses import losses_in_words, notes
@@ -55,19 +56,21 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     incumbent: Row | None = None,
     evidence: Sequence[str] | None = None,
     outcome: Status | None = None,
+    refuted: Mapping[Key, Refuted] | None = None,
 ) -> str:
     """The verdict in about twenty lines, without a final newline.
 
     ``decision`` and ``reason`` are the loop's. ``incumbent`` is the row that the kernel was compared with.
     ``evidence`` are paths relative to the repository root; by default the two folders of experiment ``id``.
     ``outcome`` is the status of the whole turn where it is not the verdict's: ``NOT_BETTER``.
+    ``refuted`` are the losses that earlier experiments removed in vain.
     """
     if evidence is None:
         evidence = (f"hlo_dumps/{id}", f"profile_data/{id}")
     status = outcome or verdict.status
     why = reason_beyond(verdict, reason)
     pairs = (
-        *_judged(verdict, incumbent),
+        *_judged(verdict, incumbent, refuted),
         ("evidence", " · ".join((*evidence, f"commit {commit[:12]}" if commit else f"experiment {id}"))),
         ("decision", f"{decision}: {why}" if why else decision),  # last, beside the RESULT line
     )
@@ -83,7 +86,7 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     return "\n".join(lines)
 
 
-def _judged(verdict: Verdict, incumbent: Row | None) -> Lines:
+def _judged(verdict: Verdict, incumbent: Row | None, refuted: Mapping[Key, Refuted] | None) -> Lines:
     """What a verdict says by itself."""
     conditions = verdict.conditions
     kind = kind_of(conditions.evaluator)
@@ -111,7 +114,7 @@ def _judged(verdict: Verdict, incumbent: Row | None) -> Lines:
     elif verdict.status is Status.UNCHECKED:
         yield "correctness", "not checked, because the kernel is too slow to be kept: --deep checks it all the same"
     if verdict.timeline is not None:
-        sentences = losses_in_words(verdict.timeline)[:_LOSSES]
+        sentences = losses_in_words(verdict.timeline, refuted)[:_LOSSES]
         yield from _listed("losses", [f"{rank}. {said}" for rank, said in enumerate(sentences, start=1)], limit=_LOSSES)
     wrong = [claim for claim in verdict.claims if not claim.agrees]
     yield from _listed("claims", [f"{c.what}: claimed {c.claimed}, found {c.found}" for c in wrong], limit=3)

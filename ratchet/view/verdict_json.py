@@ -16,6 +16,7 @@ from typing import Any
 
 from ratchet.values import SCHEMA_VERSION, Row, Samples, Step, Timeline, Verdict
 from ratchet.values.blame import Blame, LineCost
+from ratchet.values.hindsight import Key, Refuted
 from ratchet.values.loss import IdleSteps, LinkWaits, Loss, MatrixBound, NothingLeft, Spills, Stalls, UnitStall, Waits
 from ratchet.values.omission import Omission, Unmodelled
 from ratchet.values.place import Code, SourceLine
@@ -28,7 +29,7 @@ from ratchet.view.words import kind_of, number, reason_beyond, summary_beyond
 SCHEMA_PATH = Path(__file__).parents[1] / "verdict.schema.json"
 
 
-def verdict_document(
+def verdict_document(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to it
     verdict: Verdict | None,
     *,
     outcome: Status,
@@ -37,8 +38,9 @@ def verdict_document(
     id: str | None = None,
     commit: str | None = None,
     incumbent: Row | None = None,
+    refuted: Mapping[Key, Refuted] | None = None,
 ) -> dict[str, Any]:
-    """The document of one turn, as plain JSON values.
+    """The document of one turn, as plain JSON values. ``refuted``: losses that were removed in vain before.
 
     ``outcome`` is the status of the turn, whose exit code the process ends with: ``NOT_BETTER`` where
     the verdict says ``PASS``, and the refusal where nothing was judged. ``decision`` is null then.
@@ -56,7 +58,7 @@ def verdict_document(
                 "commit": commit,
                 "incumbent": None if incumbent is None else _incumbent(incumbent),
             },
-            "verdict": None if verdict is None else _verdict(verdict),
+            "verdict": None if verdict is None else _verdict(verdict, refuted),
         }
     )
 
@@ -66,7 +68,7 @@ def dumps(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, allow_nan=False)
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: Verdict, refuted: Mapping[Key, Refuted] | None) -> dict[str, Any]:
     evaluator = {"evaluator": verdict.conditions.evaluator, "kind": kind_of(verdict.conditions.evaluator)}
     return {
         "status": verdict.status.name,
@@ -83,7 +85,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "samples": None if verdict.samples is None else _samples(verdict.samples),
         "paired": None if verdict.paired is None else asdict(verdict.paired),
         "claims": [asdict(claim) for claim in verdict.claims],
-        "losses": [] if verdict.timeline is None else losses_in_words(verdict.timeline),
+        "losses": [] if verdict.timeline is None else losses_in_words(verdict.timeline, refuted),
         "notes": notes(verdict),
         "seconds": verdict.seconds,
     }

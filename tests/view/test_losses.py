@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ratchet.values.hindsight import Refuted, key_of
 from ratchet.values.omission import (
     LinkModel,
     LocalCopies,
@@ -37,6 +38,19 @@ def test_every_loss_has_its_sentence() -> None:
         "the matrix products alone need 0.00233 ms: the busiest matrix unit is occupied 33% of the time",
         "nothing left: the run needs HBM for 98% of the time, so only fewer bytes from and to it would make it faster",
     ]
+
+
+def test_a_loss_that_was_removed_in_vain_says_so() -> None:
+    run = timeline()
+    waits, *others = run.blame.losses
+    known = {key_of(waits): Refuted(id="20261122-101500-ab12", before_cycles=run.cycles // 2, after_cycles=0)}
+    first, *rest = losses_in_words(run, known)
+    assert first == (
+        losses_in_words(run)[0]
+        + "; REFUTED by 20261122-101500-ab12, which brought it from 0.0035 ms to 0 ms and was no faster"
+    )
+    assert rest == losses_in_words(run)[1:]
+    assert len(rest) == len(others)
 
 
 def test_every_omission_has_its_sentence() -> None:
