@@ -203,13 +203,14 @@ def _artefact(record: Mapping[str, Any], folder: Folder, name: str, jail: str, s
 
 
 def _work(given: object) -> dict[str, object]:
-    """Counts alone: kinds of products with FLOPs, and bytes."""
-    if not isinstance(given, dict) or set(given) != {"products", "input_bytes", "output_bytes"}:
-        raise ValueError(f"work is {given!r:.80}")
+    """Counts alone: kinds of products with FLOPs, and bytes; those between chips where there are several."""
     wanted = {"products": dict, "input_bytes": list, "output_bytes": list}
+    if not isinstance(given, dict) or set(given) - {"link_bytes"} != set(wanted):
+        raise ValueError(f"work is {given!r:.80}")
     if any(not isinstance(given[key], kind) for key, kind in wanted.items()):
         raise ValueError(f"work is {given!r:.80}")
-    numbers = [*given["products"].values(), *given["input_bytes"], *given["output_bytes"]]
+    between = given.get("link_bytes", 0)
+    numbers = [*given["products"].values(), *given["input_bytes"], *given["output_bytes"], between]
     if not all(type(n) is int and n >= 0 for n in numbers) or not all(isinstance(k, str) for k in given["products"]):
         raise ValueError(f"work holds {numbers!r:.80}")
     return given

@@ -31,8 +31,9 @@ from ratchet.candidate import mesh as meshes
 from ratchet.candidate.axes import mixed_axes
 from ratchet.candidate.blocks import INLINED, inner
 from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_of
-from ratchet.candidate.problem import specs
+from ratchet.candidate.problem import specs, splits
 from ratchet.candidate.promote import with_losses
+from ratchet.candidate.traffic import link_bytes
 from ratchet.candidate.work import work_of
 from ratchet.child import serve
 from ratchet.chips import CHIPS, V5E, Chip
@@ -144,6 +145,8 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu", chip:
                 for key, value in asdict(work_of(module.reference_fn, *avals)).items()
             },
         }
+        if mesh.chips > 1:
+            found["work"]["link_bytes"] = link_bytes(module.reference_fn, avals, mesh, splits(left))
     return {
         "kernel_name": module.KERNEL_NAME,
         "problem_description": module.PROBLEM_DESCRIPTION,

@@ -29,6 +29,11 @@ class Ici:
     def chips(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def links_of_a_chip(self) -> int:
+        """Directions in which the chip with most neighbours sends at once; it receives over as many."""
+        return sum(min(2, length - 1) for length in self.shape)
+
     def coordinates(self, chip: int) -> tuple[int, ...]:
         """Place of a chip along each axis."""
         places = []

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from ratchet.candidate.problem import Problem, array_bytes
+from ratchet.chips.links import Ici
 
 
 class Peak(Protocol):
@@ -40,11 +41,13 @@ class Floor:
     bandwidth_s: float
     """Of one chip that moves all of it."""
     chips: int = 1
+    links_s: float = 0.0
+    """In which the chip that has to send or receive most does so, over all of its links at once."""
 
     @property
     def ms(self) -> float:
         """The least time that any program can take."""
-        return max(self.compute_s, self.bandwidth_s) * 1e3 / self.chips
+        return max(max(self.compute_s, self.bandwidth_s) / self.chips, self.links_s) * 1e3
 
 
 def floor_of(problem: Problem, peak: Peak, useful: int | None = None) -> Floor:
@@ -57,6 +60,12 @@ def floor_of(problem: Problem, peak: Peak, useful: int | None = None) -> Floor:
         bandwidth_s=touched_bytes(problem) / peak.hbm_bytes_per_s,
         chips=problem.mesh.chips,
     )
+
+
+def link_seconds(problem: Problem, ici: Ici) -> float:
+    """The least time between chips, in seconds: 0 where the frozen problem knows of no bytes that have to be sent."""
+    least = cast(int, problem.work.get("link_bytes", 0))
+    return least / (ici.links_of_a_chip * ici.link_bytes_per_s)
 
 
 def useful_flops(claimed: int, counted: float) -> tuple[int, str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ratchet.account.band import band
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
-from ratchet.judge.floor import Floor, Peak, floor_of, useful_flops
+from ratchet.judge.floor import Floor, Peak, floor_of, link_seconds, useful_flops
 from ratchet.values import Samples, Score, Timeline
 from ratchet.values.status import Refusal, Status
 
@@ -35,6 +35,8 @@ def step(problem: Problem, timeline: Timeline, chip: Chip, *, counted: float = 0
     """A step of a verdict: the score of a modelled latency, in words. ``counted``: as of ``measured``."""
     useful, note = useful_flops(problem.flops, counted)
     floor, ici = floor_of(problem, chip, useful), ici_ms(timeline, chip)
+    if floor.chips > 1:
+        floor = replace(floor, links_s=link_seconds(problem, chip.ici))
     result = score(floor, timeline.latency_ms, chip, ici_ms=ici)
     wait_ms = timeline.dma_wait_cycles / timeline.clock_hz * 1e3
     result = replace(result, wait_ms=wait_ms, band=band(timeline))
@@ -53,7 +55,8 @@ def score(floor: Floor, latency_ms: float, peak: Peak, *, ici_ms: float = 0.0) -
     """Score of a latency: ``util_pct * 100 / latency_ms``, as published.
 
     ``util_pct`` is the share of the roofline reached: ``floor.ms / latency_ms`` in per cent. What a program sends
-    between its chips (``ici_ms``) is its own doing and earns nothing; it only tells the regime.
+    between its chips (``ici_ms``) is its own doing and earns nothing beyond what the problem has to; it only tells the
+    regime.
 
     Raises:
       Refusal: ``INVALID`` if the latency is below the roofline or no positive number.
@@ -63,7 +66,7 @@ def score(floor: Floor, latency_ms: float, peak: Peak, *, ici_ms: float = 0.0) -
     seconds = latency_ms / 1e3
     compute = floor.compute_s / floor.chips / seconds
     bandwidth = floor.bandwidth_s / floor.chips / seconds
-    utilisation = max(compute, bandwidth) * 100
+    utilisation = max(compute, bandwidth, floor.links_s / seconds) * 100
     if utilisation > 100:
         raise Refusal(
             Status.INVALID,

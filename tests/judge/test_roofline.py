@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.chips import V5E
-from ratchet.judge.floor import Floor, compute_seconds, floor_of, rate, useful_flops
+from ratchet.judge.floor import Floor, compute_seconds, floor_of, link_seconds, rate, useful_flops
 from ratchet.judge.roofline import measured, score
 from ratchet.measure.devices import Peak
-from ratchet.values import ArraySpec, Band, Launch, Samples
+from ratchet.values import ArraySpec, Band, Launch, Mesh, Samples
 from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import ATTENTION
@@ -165,6 +165,23 @@ def test_what_is_taken_counts_and_not_the_table():
     assert floor_of(problem_of("float32 int32", "float32"), V5E).bandwidth_s == 1200 / 819e9
     copied = score(floor_of(problem_of("float32", "float32"), V5E), 1.0, V5E)
     assert (copied.tflops, copied.regime) == (0, "memory-bound"), "a copy computes nothing"
+
+
+def test_what_has_to_be_sent_between_chips_counts():
+    """6 MiB into a chip of a 2x2 slice, over two links."""
+    mesh = Mesh(axes=(("chip", 4),), inputs=(((),),))
+    work = {"products": {}, "input_bytes": [400], "output_bytes": [400], "link_bytes": 6 << 20}
+    problem = dataclasses.replace(problem_of("bfloat16", "bfloat16", work), mesh=mesh)
+    floor = dataclasses.replace(floor_of(problem, V5E), links_s=link_seconds(problem, V5E.ici))
+    assert floor.ms == pytest.approx((6 << 20) / (2 * V5E.ici.link_bytes_per_s) * 1e3)
+    assert score(floor, 2 * floor.ms, V5E).util_pct == pytest.approx(50)
+    with pytest.raises(Refusal, match="part of the work is missing"):
+        score(floor, 0.99 * floor.ms, V5E)
+
+
+def test_a_frozen_problem_that_says_nothing_of_links_has_no_floor_there():
+    work = {"products": {}, "input_bytes": [400], "output_bytes": [400]}
+    assert link_seconds(problem_of("bfloat16", "bfloat16", work), V5E.ici) == 0
 
 
 def test_a_device_without_known_passes_keeps_its_peak_for_floats():
