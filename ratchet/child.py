@@ -218,7 +218,8 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        """Whether it can be asked: it runs, and was not cancelled."""
+        return not self._cancelled and self._process.poll() is None
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -314,7 +315,10 @@ class Child:
         return ""
 
     def cancel(self) -> None:
-        """End the request under way, and the child with it, from another thread than the one that waits for it."""
+        """End the request under way, and the child with it, from another thread than the one that waits for it.
+
+        A child that is idle answers its next request as ``cancelled`` and is not ``alive`` from now on.
+        """
         self._cancelled = True
 
     def _too_much_on_disk(self) -> bool:

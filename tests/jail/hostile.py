@@ -121,7 +121,7 @@ def eat(_: Path) -> str:
 
 
 def sleep(_: Path) -> str:
-    time.sleep(5)
+    time.sleep(600)
     return "slept"
 
 
