@@ -17,12 +17,12 @@ from ratchet.values.status import Refusal, Status
 
 LIMITS = Limits(seconds=120, memory_bytes=8 << 30)
 MAX_PROGRAM_BYTES = 64 << 20
-RECORD = "record.json"
-"""What a worker leaves, beside its programs."""
 MAX_RECORD_BYTES = 1 << 20
 
 WORKER = "ratchet.candidate.worker"
-REQUEST, RECORD = "request.json", "record.json"
+REQUEST = "request.json"
+RECORD = "record.json"
+"""What a worker leaves, beside its programs."""
 WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=256)
 
 LOST = {
