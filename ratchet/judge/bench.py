@@ -34,6 +34,7 @@ class Bench:
     freeze: bool
     """Whether the file's own problem is frozen, because it has none yet or a new one is wanted."""
     workers: Workers
+    exam: Examiner
     work: Path
     """Evidence while judging."""
     model: Modelled | None
@@ -86,8 +87,8 @@ class Bench:
         why = self._too_slow(self.request.bar, problem, timeline) if steps.passed else ""
         if steps.passed and not why:
             return values
-        self.workers.cancel_values()
-        values.settled()
+        with self.exam.stopped():
+            values.settled()
         return values.instead(Refusal(Status.UNCHECKED, why)) if why else None
 
     def _too_slow(self, bar: Bar, problem: Problem | None, timeline: Timeline | None) -> str:
@@ -155,6 +156,7 @@ def opened(request: Request, workers: Workers | None, note: Callable[[str], None
             source=source,
             freeze=freeze,
             workers=workers,
+            exam=exam,
             work=work,
             model=model if modelled else None,
             device=device if on in MEASURED else None,

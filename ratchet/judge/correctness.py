@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
-import secrets
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from ratchet import key
-from ratchet.candidate.problem import Problem, encode
-from ratchet.child import Child, Limits, Walls
+from ratchet.candidate.problem import Problem
+from ratchet.child import Limits
 from ratchet.compiler.environment import compiler_version
 from ratchet.dump.beside import ComputedOperand
-from ratchet.folder import read_file
-from ratchet.judge import instances, parity, references
+from ratchet.judge import computed, instances
+from ratchet.judge.answers import passed
 from ratchet.judge.arrays import read_arrays
+from ratchet.judge.asking import LIMITS, Asking, Workers
+from ratchet.judge.computed import Draw, Steering
 from ratchet.judge.floor import products
-from ratchet.values import Artefact, Parity, control, records
+from ratchet.values import Artefact, Parity, control
 from ratchet.values.control import ControlFlow
 from ratchet.values.records import Record
-from ratchet.values.status import Refusal, Status
 
-LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
-WORKER = "ratchet.judge.values_worker"
-
-SECRET_BYTES = 32
 PUBLIC = bytes(8)
 """The key of the inputs that steer a modelled run."""
-ANSWER_BYTES = 64 << 20
 ARRAYS_BYTES = 8 << 30
-"""Of what the values child leaves, the most that is read."""
-
-VIRTUAL_DEVICES = 4
-"""CPU devices of the values child: a program on several chips is executed on as many of them."""
+"""The most that is read of the arrays that the values child leaves."""
 
 CHECKS = {
     "random": "the problem's own, and again for what must not matter",
@@ -54,61 +44,8 @@ def what(kind: str) -> str:
     return CHECKS[name].replace("a few rows", f"a few rows of what lies on chip {chip}") if chip else CHECKS[name]
 
 
-Draw = tuple[dict[int | str, Any], list[dict[int | str, Any]]]
-"""Of one draw of the inputs what steers, by position, and what XLA computes of it, per mesh index."""
-
 Execute = Callable[[Path, Path, tuple[str, ...]], Path]
 """``execute(program, folder of inputs, kinds)``: runs a program on a device and returns the folder of its outputs."""
-
-
-def start(workdir: Path) -> Child:
-    """Start a values child; it answers any number of requests."""
-    return Child(
-        WORKER,
-        directory=workdir,
-        environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={VIRTUAL_DEVICES}"},
-        walls=Walls(readable=(workdir.parent.resolve(),)),
-    )
-
-
-def private_folder(root: Path) -> Path:
-    """``.ratchet`` in the repository: the judge's secret and cached references. Ignores itself in git."""
-    folder = root / ".ratchet"
-    try:
-        folder.mkdir(exist_ok=True)
-        if not (folder / ".gitignore").exists():
-            (folder / ".gitignore").write_text("*\n")
-    except OSError as error:
-        raise Refusal(
-            Status.LEDGER_UNWRITABLE, f"cannot write {folder.name}/: {error.strerror}; make it writable"
-        ) from None
-    return folder
-
-
-def secret_of(root: Path) -> bytes:
-    """The clone's own secret, from which all seeds follow; made anew where it is lost. It stays with the judge.
-
-    What is in the tree is not it: with this machine's key it makes the secret, so reading or choosing it is no use.
-    """
-    path = private_folder(root) / "secret"
-    if path.is_symlink() or not path.is_file() or path.stat().st_size != SECRET_BYTES:
-        beside = path.with_name(f"secret.{os.getpid()}")
-        beside.unlink(missing_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(descriptor, secrets.token_bytes(SECRET_BYTES))
-        os.fsync(descriptor)
-        os.close(descriptor)
-        beside.replace(path)
-    own, stored = key.known(), read_file(path, SECRET_BYTES)
-    return own.digest("secret", stored) if own else stored
-
-
-class Workers(Protocol):
-    """What is needed of ``ratchet.judge.workers.Workers``."""
-
-    @property
-    def values(self) -> Child: ...
-    def folder(self, name: str) -> Path: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +54,18 @@ class Executed:
 
     parity: Parity
     control: ControlFlow
+    """Which way it went on the random inputs."""
     modules: frozenset[str]
+    """Digests of the Mosaic modules that were executed."""
     is_steered: bool
+    """Whether scalars that are read from memory may decide what it does."""
     code_sha256: str
+    """Digest of its code, with tokens for its author's names and places."""
 
 
 @dataclass(kw_only=True)
 class Examiner:
-    """Asks the values child."""
+    """Asks the values child, for one verdict."""
 
     workers: Workers
     root: Path
@@ -134,61 +75,28 @@ class Examiner:
     """What compiles the program, where it is not the TPU's."""
     progress: Callable[[str], None] = lambda text: None
     limits: Limits = LIMITS
-    modules: frozenset[str] = frozenset()
-    """Digests of the Mosaic modules that were executed."""
-    is_steered: bool = False
-    """Whether scalars that are read from memory may decide what the candidate does."""
-    code_sha256: str = ""
-    """Digest of the candidate's code, with tokens for its author's names and places; empty before it has passed."""
     known: dict[tuple[str, ...], Executed] = field(default_factory=dict)
     """Programs that passed, by problem, digest and checks: one that is judged for several chips is executed once."""
-    _executed: dict[str, ControlFlow] = field(default_factory=dict, repr=False)
-    _asking: Any = field(default_factory=threading.RLock, repr=False)
-    """The child answers one request at a time. The schedule machine's values are asked for beside the checks."""
-    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+    executed: Executed | None = field(default=None, init=False)
+    """The candidate, once its modules were executed and passed."""
+    _public: ControlFlow | None = field(default=None, init=False)
+    """Which way the candidate went on the public inputs, where its tables follow from floats."""
+    _flops: dict[str, float] = field(default_factory=dict, init=False)
+    _steering: dict[str, Steering] = field(default_factory=dict, init=False)
+    """What was asked of a problem before, by its digest."""
+
+    def __post_init__(self) -> None:
+        self._asking = Asking(workers=self.workers, root=self.root, limits=self.limits)
 
     @property
-    def executed(self) -> ControlFlow:
+    def control(self) -> ControlFlow:
         """Which way the candidate went on the inputs whose steering values are those of the modelled run: the random
         ones, or the public ones where tables follow from floats."""
-        return self._executed.get("public") or self._executed.get("random") or ControlFlow()
+        return self._public or (self.executed.control if self.executed else ControlFlow())
 
-    def _cache(self, problem: Problem) -> Path:
-        """References belong to a problem, to the code that made them, and to the secret that their inputs came from."""
-        owner = hashlib.sha256(b"references" + secret_of(self.root)).hexdigest()[:8]
-        return private_folder(self.root) / "references" / f"{problem.short}-{_method()}-{owner}"
-
-    def _lent(self, problem: Problem) -> Path:
-        """What of it is there and was made here, where the values child can read it."""
-        return references.lend(self._cache(problem), self.workers.values.directory / "references")
-
-    def _ask(self, mode: str, problem: Problem, **more: Any) -> Record:
-        with self._asking:
-            return self._asked(mode, problem, **more)
-
-    def _asked(self, mode: str, problem: Problem, **more: Any) -> Record:
-        child, lent = self.workers.values, self._lent(problem)
-        folder = child.request()
-        (folder / "problem.lock.json").write_bytes(encode(problem))
-        request = {
-            "mode": mode,
-            "lock": str(folder / "problem.lock.json"),
-            "secret": secret_of(self.root).hex(),
-            "cache": str(lent),
-            **more,
-        }
-        (folder / "request.json").write_text(json.dumps(request))
-        ending = child.ask(folder, self.limits)
-        references.collect(lent, self._cache(problem))
-        if ending.how == "answered":
-            return answer_in(folder / "answer.json")
-        reasons = {
-            "timeout": f"did not finish in {self.limits.seconds:.0f} s",
-            "memory": f"used more than {self.limits.memory_bytes >> 30} GiB",
-            "disk": "wrote more than it may",
-            "died": f"died: {(ending.tail.strip().splitlines() or ['it printed nothing'])[-1]:.300}",
-        }
-        raise Refusal(Status.CANNOT_VERIFY, f"executing the kernel for its values {reasons[ending.how]}")
+    def stopped(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing more is asked in this context, and what is under way ends: see ``Asking.stopped``."""
+        return self._asking.stopped()
 
     def step(
         self, problem: Problem, artefact: Artefact, *, freeze: bool, deep: bool, execute: Execute | None = None
@@ -205,46 +113,36 @@ class Examiner:
 
     def _known_or_checked(self, problem: Problem, artefact: Artefact, *, deep: bool, execute: Execute | None) -> Parity:
         key = (problem.short, hashlib.sha256(artefact.program).hexdigest(), str(deep))
-        if execute is not None:
-            return self.check(problem, artefact, deep=deep, execute=execute)
-        if key not in self.known:
-            parity = self.check(problem, artefact, deep=deep)
-            self.known[key] = Executed(
-                parity=parity,
-                control=self._executed["random"],
-                modules=self.modules,
-                is_steered=self.is_steered,
-                code_sha256=self.code_sha256,
-            )
-        known = self.known[key]
-        self._executed["random"], self.modules = known.control, known.modules
-        self.is_steered, self.code_sha256 = known.is_steered, known.code_sha256
-        return known.parity
+        if execute is None and key in self.known:
+            self.executed = self.known[key]
+            return self.executed.parity
+        parity = self.check(problem, artefact, deep=deep, execute=execute)
+        if self.executed is not None:
+            self.known[key] = self.executed
+        return parity
 
     def counted_flops(self, problem: Problem) -> float:
         """FLOPs of the reference as written; 0, for not known, where its products alone are as many as claimed."""
         if problem.flops <= sum(products(problem).values()):
             return 0.0
-        known = f"flops {problem.short}"
-        if known not in self._known:
-            self._known[known] = float(_raise_unless_pass(self._ask("flops", problem))["flops"])
-        return float(self._known[known])
+        if problem.short not in self._flops:
+            self._flops[problem.short] = float(passed(self._asking.ask("flops", problem))["flops"])
+        return self._flops[problem.short]
 
-    def steering(self, problem: Problem) -> dict[int | str, Any]:
+    def steering(self, problem: Problem) -> Steering:
         """The inputs that may steer a kernel's loops, by position (see ``instances.steering``).
 
         They come from a public key, so that a modelled latency is the same in every clone; ``random`` and the probes
         hold the same, so that what a kernel does in the modelled run is what it is checked for.
         """
-        known = f"steering {problem.short}"
-        if known not in self._known:
+        if problem.short not in self._steering:
             some = instances.steering(problem.inputs)
-            self._known[known] = self.draws(problem, None, (), [PUBLIC])[0][0] if some else {}
-        return dict(self._known[known])
+            self._steering[problem.short] = self.draws(problem, None, (), [PUBLIC])[0][0] if some else {}
+        return self._steering[problem.short]
 
     def computed(
         self, problem: Problem, program: Path, operands: Sequence[ComputedOperand]
-    ) -> tuple[list[dict[int | str, Any]], bool]:
+    ) -> tuple[list[Steering], bool]:
         """What XLA computes of the kernels' operands, per mesh index by ``"launch:place"``, from public inputs.
 
         Also whether secret floats give the same. If not, the program is checked on the public inputs, too: what the
@@ -253,23 +151,17 @@ class Examiner:
         Raises:
           Refusal: as ``check``, and ``SCHEDULE_UNKNOWN`` where the operands have no one value.
         """
-
-        path = self.workers.values.request() / "beside.npz"
-        same = _raise_unless_pass(
-            self._ask("beside", problem, program=str(program), wanted=_wanted(operands), path=str(path)),
-        )["same"]
+        path = self._asking.folder() / "beside.npz"
+        asked = {"program": str(program), "wanted": computed.wanted(operands)}
+        same = passed(self._asking.ask("beside", problem, path=str(path), **asked))["same"]
         if not same:
             self.prepare(problem, ["public"])
             self.progress("public: the inputs of the modelled run, whose tables follow from floats")
-            answer = self._ask("check", problem, kind="public", program=str(program), order=0)
-            _raise_unless_pass(answer, prefix=f"public inputs ({CHECKS['public']}): ")
-            self._executed["public"] = control.decode(answer["control"])
-        stored = read_arrays(path, ARRAYS_BYTES)
-        _raise_unless_equal_shapes(operands, stored)
-        return [
-            {f"{o.launch}:{o.place}": stored[f"{place}:{o.number}:{o.site}"] for o in operands}
-            for place in range(problem.mesh.chips)
-        ], same
+            answer = self._asking.ask("check", problem, kind="public", program=str(program), order=0)
+            self._public = control.decode(passed(answer, prefix=f"public inputs ({CHECKS['public']}): ")["control"])
+        per_chip = computed.read(read_arrays(path, ARRAYS_BYTES), operands, problem.mesh.chips)
+        computed.check_shapes(operands, per_chip[0])
+        return per_chip, same
 
     def draws(
         self, problem: Problem, program: Path | None, operands: Sequence[ComputedOperand], seeds: Sequence[bytes]
@@ -279,20 +171,14 @@ class Examiner:
         Raises:
           Refusal: as ``computed``.
         """
-
-        path = self.workers.values.request() / "draws.npz"
-        asked = {"program": str(program), "wanted": _wanted(operands), "seeds": [seed.hex() for seed in seeds]}
-        _raise_unless_pass(self._ask("draws", problem, path=str(path), **asked))
-        stored = read_arrays(path, ARRAYS_BYTES)
+        path = self._asking.folder() / "draws.npz"
+        asked = {"program": str(program), "wanted": computed.wanted(operands), "seeds": [seed.hex() for seed in seeds]}
+        passed(self._asking.ask("draws", problem, path=str(path), **asked))
+        stored, steering = read_arrays(path, ARRAYS_BYTES), instances.steering(problem.inputs)
         return [
             (
-                {position: stored[f"{number}:input{position}"] for position in instances.steering(problem.inputs)},
-                [
-                    {f"{o.launch}:{o.place}": stored[f"{number}:{place}:{o.number}:{o.site}"] for o in operands}
-                    for place in range(problem.mesh.chips)
-                ]
-                if operands
-                else [],
+                {position: stored[f"{number}:input{position}"] for position in steering},
+                computed.read(stored, operands, problem.mesh.chips, prefix=f"{number}:"),
             )
             for number in range(len(seeds))
         ]
@@ -300,11 +186,9 @@ class Examiner:
     def prepare(self, problem: Problem, kinds: Sequence[str] = ()) -> None:
         """Compute the references that are not cached yet, by default those of every check."""
         for kind in kinds or instances.kinds(problem.mesh):
-            with self._asking:
-                there = (self._lent(problem) / f"{kind}{references.SUFFIX}").exists()
-            if not there:
+            if not self._asking.has_reference(problem, kind):
                 self.progress(f"reference in float64, once per problem: {kind}")
-                _raise_unless_pass(self._ask("reference", problem, kind=kind))
+                passed(self._asking.ask("reference", problem, kind=kind))
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse a problem that a constant would pass.
@@ -313,13 +197,13 @@ class Examiner:
           Refusal: ``WEAK_PROBLEM`` or ``CONTRACT``.
         """
         self.progress("would a constant pass this problem?")
-        _raise_unless_pass(self._ask("weak", problem))
+        passed(self._asking.ask("weak", problem))
 
     def write_inputs(self, problem: Problem, kinds: Sequence[str]) -> Path:
         """A folder that holds the arrays of each instance, for a device to load."""
-        folder = self.workers.values.request()
+        folder = self._asking.folder()
         for kind in kinds:
-            _raise_unless_pass(self._ask("inputs", problem, kind=kind, folder=str(folder / kind)))
+            passed(self._asking.ask("inputs", problem, kind=kind, folder=str(folder / kind)))
         return folder
 
     def check_outputs(self, problem: Problem, kind: str, outputs: Path, *, what: str) -> None:
@@ -328,7 +212,7 @@ class Examiner:
         Raises:
           Refusal: as ``check``.
         """
-        _raise_unless_pass(self._ask("outputs", problem, kind=kind, folder=str(outputs)), prefix=f"{what}, timed: ")
+        passed(self._asking.ask("outputs", problem, kind=kind, folder=str(outputs)), prefix=f"{what}, timed: ")
 
     def check(
         self, problem: Problem, artefact: Artefact, *, deep: bool = False, execute: Execute | None = None
@@ -345,38 +229,25 @@ class Examiner:
         program = self.workers.folder("candidate.bin")
         program.write_bytes(artefact.program)
         kinds = instances.kinds(problem.mesh)
-        done: list[str] = []
         answers: dict[str, Record] = {}
         try:
             outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None
             for kind in kinds:
                 self.progress(f"{kind}: {what(kind)}")
                 if outputs is not None:
-                    answer = answers[kind] = self._ask("outputs", problem, kind=kind, folder=str(outputs / kind))
+                    answers[kind] = self._asking.ask("outputs", problem, kind=kind, folder=str(outputs / kind))
                 else:
-                    answer = answers[kind] = self._ask("check", problem, kind=kind, program=str(program), order=0)
-                _raise_unless_pass(answer, prefix=f"{kind} inputs ({what(kind)}): ")
-                done.append(f"{kind}: error {answer['worst']:.2f} of its allowance in {answer['seconds']:.1f} s")
+                    answers[kind] = self._asking.ask("check", problem, kind=kind, program=str(program), order=0)
+                passed(answers[kind], prefix=f"{kind} inputs ({what(kind)}): ")
             if deep:
                 self.progress("again, parallel grid dimensions in a third order")
-                answer = answers["repeat"] = self._ask("check", problem, kind="random", program=str(program), order=2)
-                _raise_unless_pass(answer)
-                done.append(f"repeat: {answer['message']}")
+                answers["repeat"] = self._asking.ask("check", problem, kind="random", program=str(program), order=2)
+                passed(answers["repeat"])
         finally:
             self._write_evidence(artefact, answers)
-        if "control" in answers["random"]:
-            self._executed["random"] = control.decode(answers["random"]["control"])
-            self.modules = frozenset(answers["random"]["modules"])
-            self.is_steered = bool(answers["random"]["is_steered"])
-            self.code_sha256 = str(answers["random"]["code_sha256"])
-        return Parity(
-            checks=tuple(done),
-            worst_error=max(answers[kind]["worst"] for kind in kinds),
-            rms_error=answers["random"]["rms"],
-            floor_rms_error=answers["random"]["floor_rms"],
-            module_version=answers["random"].get("module_version", 0),
-            seconds=sum(answer["seconds"] for answer in answers.values()),
-        )
+        parity = _parity_of(kinds, answers)
+        self.executed = _executed_of(parity, answers["random"]) if execute is None else None
+        return parity
 
     def _write_evidence(self, artefact: Artefact, answers: Mapping[str, Record]) -> None:
         """What was executed and found, with the versions of module and compiler, beside the compiler's texts."""
@@ -395,74 +266,29 @@ class Examiner:
         (self.evidence / "verification.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _wanted(operands: Sequence[ComputedOperand]) -> dict[str, list[int]]:
-    wanted: dict[str, list[int]] = {}
-    for one in operands:
-        wanted.setdefault(one.site, []).append(one.number)
-    return wanted
+def _parity_of(kinds: Sequence[str], answers: Mapping[str, Record]) -> Parity:
+    """The values of checks that passed; ``answers`` by kind, and ``repeat``."""
+    checks = [
+        f"{kind}: error {answers[kind]['worst']:.2f} of its allowance in {answers[kind]['seconds']:.1f} s"
+        for kind in kinds
+    ]
+    if "repeat" in answers:
+        checks.append(f"repeat: {answers['repeat']['message']}")
+    return Parity(
+        checks=tuple(checks),
+        worst_error=max(answers[kind]["worst"] for kind in kinds),
+        rms_error=answers["random"]["rms"],
+        floor_rms_error=answers["random"]["floor_rms"],
+        module_version=answers["random"].get("module_version", 0),
+        seconds=sum(answer["seconds"] for answer in answers.values()),
+    )
 
 
-def _raise_unless_equal_shapes(operands: Sequence[ComputedOperand], stored: Mapping[str, Any]) -> None:
-    for one in operands:
-        shape = stored[f"0:{one.number}:{one.site}"].shape
-        if shape != one.type.shape:
-            raise Refusal(
-                Status.SCHEDULE_UNKNOWN,
-                f"operand {one.place} of {one.launch} is {one.type} in the compiled program, the artefact's call has "
-                f"{list(shape)} there: the compiler reordered or reshaped the operands of a kernel",
-            )
-
-
-def _method() -> str:
-    """Digest of the code that makes instances and floors: what it made before it changed is not used again."""
-    sources = (Path(module.__file__ or "").read_bytes() for module in (instances, parity))
-    return hashlib.sha256(b"".join(sources)).hexdigest()[:8]
-
-
-def answer_in(path: Path) -> Record:
-    """What a values child left, every field checked.
-
-    Raises:
-      Refusal: ``CANNOT_VERIFY`` where that is no answer.
-    """
-    try:
-        return records.read(read_file(path, ANSWER_BYTES), _KINDS, _no_answer)
-    except (OSError, ValueError) as error:
-        raise _no_answer(str(error)) from None
-
-
-def _no_answer(why: str) -> Refusal:
-    return Refusal(Status.CANNOT_VERIFY, f"the process that executes for values left no usable answer: {why:.200}")
-
-
-def _is_control(value: Any) -> bool:
-    try:
-        control.decode(value)
-    except ValueError:
-        return False
-    return True
-
-
-_KINDS = {
-    "status": records.is_status,
-    "message": records.is_text,
-    "seconds": records.is_seconds,
-    "worst": records.is_real,
-    "rms": records.is_real,
-    "floor_rms": records.is_real,
-    "flops": records.is_real,
-    "same": records.is_truth,
-    "module_version": records.is_count,
-    "modules": records.is_texts,
-    "is_steered": records.is_truth,
-    "code_sha256": records.is_text,
-    "operations": records.is_texts,
-    "control": _is_control,
-}
-"""Fields of an answer."""
-
-
-def _raise_unless_pass(answer: Record, prefix: str = "") -> Record:
-    if answer["status"] != Status.PASS.name:
-        raise Refusal(Status[answer["status"]], prefix + answer["message"])
-    return answer
+def _executed_of(parity: Parity, answer: Record) -> Executed:
+    return Executed(
+        parity=parity,
+        control=control.decode(answer["control"]),
+        modules=frozenset(answer["modules"]),
+        is_steered=answer["is_steered"],
+        code_sha256=answer["code_sha256"],
+    )

@@ -12,7 +12,8 @@ from ratchet.compiler import compile as compiling
 from ratchet.dump.beside import ComputedOperand, computed_operands
 from ratchet.dump.files import load_hlo, tokens_in
 from ratchet.judge import control, draws, roofline, schedule
-from ratchet.judge.correctness import Draw, Examiner
+from ratchet.judge.computed import Draw
+from ratchet.judge.correctness import Examiner
 from ratchet.judge.workers import Workers
 from ratchet.values import Artefact, Parity, Program, Score, Timeline
 from ratchet.values.omission import Unmodelled
@@ -69,7 +70,12 @@ class Modelled:
         return schedule.step(machine, built, self.chip, problem.mesh, steering, computed=computed, detail=detail)
 
     def _compare_draws(
-        self, problem: Problem, built: Program, operands: Sequence[ComputedOperand], public: Timeline
+        self,
+        problem: Problem,
+        built: Program,
+        operands: Sequence[ComputedOperand],
+        public: Timeline,
+        code_sha256: str,
     ) -> None:
         """Refuse a kernel that does with the public inputs what it does with no others: see ``draws``.
 
@@ -78,7 +84,7 @@ class Modelled:
         """
         program = self._program(built)
         others: list[Timeline] = []
-        for batch in draws.seeds(problem, self.exam.code_sha256):
+        for batch in draws.seeds(problem, code_sha256):
             self.exam.progress(f"modelled on other inputs that steer it, too: {len(batch)} draws")
             drawn = self.exam.draws(problem, program, operands, batch)
             others += [self._modelled(problem, built, draw)[0] for draw in drawn]
@@ -89,12 +95,13 @@ class Modelled:
     def control(self, problem: Problem, program: Program, timeline: Timeline, _parity: Parity) -> tuple[int, str]:
         """A step of a verdict: whether the schedule machine went the way of the executed module, once that is right,
         and does with other inputs what it did with those that steer the modelled run."""
-        hlo = load_hlo(program.dump_dir)
-        control.same_modules(self.exam.modules, hlo)
+        hlo, executed = load_hlo(program.dump_dir), self.exam.executed
+        assert executed is not None, "what has a parity was executed"
+        control.same_modules(executed.modules, hlo)
         operands = computed_operands(hlo)
-        if operands or (self.exam.is_steered and self.exam.steering(problem)):
-            self._compare_draws(problem, program, operands, timeline)
-        return control.step(self.exam.executed, timeline, tokens_in(program.dump_dir / "schedule"))
+        if operands or (executed.is_steered and self.exam.steering(problem)):
+            self._compare_draws(problem, program, operands, timeline, executed.code_sha256)
+        return control.step(self.exam.control, timeline, tokens_in(program.dump_dir / "schedule"))
 
     def score(self, problem: Problem, latency: Timeline) -> tuple[Score, str]:
         """A step of a verdict: the roofline's share of the modelled latency."""

@@ -15,7 +15,9 @@ import time
 from pathlib import Path
 
 from ratchet import key
+from ratchet.candidate.problem import Problem
 from ratchet.folder import copy_file, read_file, remove
+from ratchet.judge import instances, parity
 from ratchet.key import Key
 from ratchet.values.status import Refusal, Status
 
@@ -24,6 +26,21 @@ BUDGET, DEFAULT_GIB = "RATCHET_REFERENCES_GIB", 2.0
 _MAC_BYTES = 256
 _LEFT_OVER_S = 86400.0
 """Age from which a half-written file is that of a process that was killed."""
+
+
+def folder_of(problem: Problem, clone: Path, secret: bytes) -> Path:
+    """Where a problem's references are cached below ``clone``, the judge's folder in a clone.
+
+    They belong to the problem, to the code that made them, and to the secret that their inputs came from.
+    """
+    owner = hashlib.sha256(b"references" + secret).hexdigest()[:8]
+    return clone / "references" / f"{problem.short}-{_method()}-{owner}"
+
+
+def _method() -> str:
+    """Digest of the code that makes instances and floors: what it made before it changed is not used again."""
+    sources = (Path(module.__file__ or "").read_bytes() for module in (instances, parity))
+    return hashlib.sha256(b"".join(sources)).hexdigest()[:8]
 
 
 def lend(kept: Path, folder: Path) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 from ratchet.child import Child, Ending, Limits, Walls
 from ratchet.chips import Chip
 from ratchet.folder import read_file
+from ratchet.judge.computed import Steering
 from ratchet.values import Mesh, Program, Timeline, records
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal, Status
@@ -28,8 +29,6 @@ _KINDS = {
     "summary": records.is_text,
 }
 """Fields of an answer."""
-
-Steering = Mapping[int | str, Any]
 
 
 def start(workdir: Path) -> Child:

@@ -16,7 +16,7 @@ from ratchet.child import Child
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
 from ratchet.folder import remove
-from ratchet.judge import correctness, schedule
+from ratchet.judge import asking, schedule
 from ratchet.judge.correctness import Executed
 from ratchet.values.status import Refusal, Status
 
@@ -84,7 +84,7 @@ class Workers:
         return compiling.start(self.folder("compiler"), self._compiles_for)
 
     def _start_values(self) -> Child:
-        return correctness.start(self.folder("values"))
+        return asking.start(self.folder("values"))
 
     def _start_machine(self) -> Child:
         return schedule.start(self.folder("machine"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ratchet.judge.answers import answer_in
 from ratchet.judge.arrays import read_arrays
-from ratchet.judge.correctness import answer_in
 from ratchet.judge.schedule import timeline_in
 from ratchet.values.status import Refusal, Status
 

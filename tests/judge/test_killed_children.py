@@ -8,7 +8,7 @@ import pytest
 from prepare import judge
 from ratchet.candidate.problem import encode, lock_path
 from ratchet.child import Child, resident_bytes
-from ratchet.judge import correctness
+from ratchet.judge import asking
 from ratchet.judge.request import Request
 from ratchet.values import Conditions
 from ratchet.values.status import Status
@@ -27,7 +27,7 @@ ENDINGS = {
 @pytest.mark.parametrize(
     "module",
     [
-        pytest.param(module, marks=() if module == correctness.WORKER else pytest.mark.slow)  # a verdict each
+        pytest.param(module, marks=() if module == asking.WORKER else pytest.mark.slow)  # a verdict each
         for module in ENDINGS
     ],
 )

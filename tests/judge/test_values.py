@@ -8,8 +8,10 @@ import pytest
 
 from ratchet.candidate.problem import encode
 from ratchet.child import Limits
-from ratchet.judge import correctness, instances
+from ratchet.judge import instances
+from ratchet.judge.correctness import Examiner
 from ratchet.judge.floor import useful_flops
+from ratchet.judge.secret import SECRET_BYTES, secret_of
 from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import ATTENTION, CANDIDATES, LAYERNORM, edited
@@ -30,7 +32,7 @@ def problems():
 
 @pytest.fixture
 def exam(workers, root):
-    return correctness.Examiner(workers=workers, root=root)
+    return Examiner(workers=workers, root=root)
 
 
 @pytest.fixture
@@ -376,10 +378,10 @@ def test_references_are_computed_once_and_the_secret_decides_them(exam, problems
 def test_a_damaged_private_folder_is_made_anew(workers, tmp_path, problems, damage):
     """References of another secret's inputs, or half of them, would fail a kernel that is correct."""
     mine = tmp_path / ".ratchet"
-    own = correctness.Examiner(workers=workers, root=tmp_path)
+    own = Examiner(workers=workers, root=tmp_path)
     artefact = examined(LAYERNORM)[0]
     own.check(problems["layernorm"], artefact)
-    before = correctness.secret_of(tmp_path)
+    before = secret_of(tmp_path)
     if damage == "secret lost":
         (mine / "secret").unlink()
     elif damage == "secret cut off":
@@ -388,12 +390,12 @@ def test_a_damaged_private_folder_is_made_anew(workers, tmp_path, problems, dama
         if "references" in damage:
             file.write_bytes(file.read_bytes()[: 1000 if "cut off" in damage else 0])
     assert own.check(problems["layernorm"], artefact).worst_error <= 1
-    assert len(correctness.secret_of(tmp_path)) == correctness.SECRET_BYTES
-    assert (correctness.secret_of(tmp_path) == before) == ("references" in damage)
+    assert len(secret_of(tmp_path)) == SECRET_BYTES
+    assert (secret_of(tmp_path) == before) == ("references" in damage)
 
 
 def test_no_space_for_the_references_is_not_the_kernels_fault(workers, small_disk, problems):
-    own = correctness.Examiner(workers=workers, root=small_disk)
+    own = Examiner(workers=workers, root=small_disk)
     with pytest.raises(Refusal) as caught:
         own.check(problems["layernorm"], examined(LAYERNORM)[0])
     assert caught.value.status is Status.NO_SPACE
@@ -402,24 +404,23 @@ def test_no_space_for_the_references_is_not_the_kernels_fault(workers, small_dis
 
 
 def test_another_clone_asks_other_values(exam, workers, tmp_path, problems):
-    other = correctness.Examiner(workers=workers, root=tmp_path)
-    assert correctness.secret_of(tmp_path) != correctness.secret_of(exam.root)
+    other = Examiner(workers=workers, root=tmp_path)
+    assert secret_of(tmp_path) != secret_of(exam.root)
     first, second = (e.check(problems["rows"], examined(ROWS)[0]) for e in (exam, other))
     assert first.rms_error != second.rms_error
 
 
 def test_a_child_that_ends_is_a_verdict_and_the_next_request_works(workers, root, problems):
-    hasty = correctness.Examiner(workers=workers, root=root, limits=Limits(seconds=0.01, memory_bytes=20 << 30))
     for limits, said in (
-        (hasty.limits, "did not finish in 0 s"),
+        (Limits(seconds=0.01, memory_bytes=20 << 30), "did not finish in 0 s"),
         (Limits(seconds=60, memory_bytes=1), "used more than"),
     ):
-        hasty.limits = limits
+        hasty = Examiner(workers=workers, root=root, limits=limits)
         workers.values.close()  # its successor has to import JAX first, which no limit here allows
         with pytest.raises(Refusal, match=said) as caught:
             hasty.check_problem(problems["rows"])
         assert caught.value.status is Status.CANNOT_VERIFY
-    correctness.Examiner(workers=workers, root=root).check_problem(problems["rows"])
+    Examiner(workers=workers, root=root).check_problem(problems["rows"])
 
 
 def test_a_damaged_program_cannot_be_verified(exam, problems):

@@ -33,7 +33,8 @@ from ratchet.dump import copies, image
 from ratchet.dump.beside import computed_operands
 from ratchet.dump.files import LOWERED, OPTIMIZED, Dumps, load_hlo
 from ratchet.folder import Folder
-from ratchet.judge import correctness, schedule
+from ratchet.judge import schedule
+from ratchet.judge.answers import answer_in
 from ratchet.judge.arrays import read_arrays
 from ratchet.judge.workers import Workers
 from ratchet.loop import journal, ledger, log
@@ -230,7 +231,7 @@ def _records(corpus: Corpus, root: Path) -> list[Reader]:
 
     def answer(data: bytes) -> object:
         (values / "answer.json").write_bytes(data)
-        read = correctness.answer_in(values / "answer.json")
+        read = answer_in(values / "answer.json")
         return [read[key] for key in ("status", "message", "worst", "rms", "seconds", "control", "modules")]
 
     def arrays(data: bytes) -> object:
