@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, fields
 
@@ -42,12 +43,8 @@ def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = Fa
         return Ruling(decision=Decision.REVERTED, status=candidate.status, reason=reason)
     score = candidate.score
     if candidate.status is Status.UNCHECKED:
-        why = bar(incumbent, accept_trade=accept_trade)
-        return Ruling(
-            decision=Decision.REVERTED,
-            status=Status.UNCHECKED,
-            reason=(why(score) if why else "") or candidate.reason,
-        )
+        reason = too_slow(score, incumbent, accept_trade=accept_trade) or candidate.reason
+        return Ruling(decision=Decision.REVERTED, status=Status.UNCHECKED, reason=reason)
     if not is_possible(score.score):
         reason = f"score {score.score!r} is not a possible number (wanted: finite and above zero)"
         return Ruling(decision=Decision.REVERTED, status=Status.INVALID, reason=reason)
@@ -55,7 +52,7 @@ def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = Fa
     if incumbent is None or scored(incumbent) is None:
         how = "measured" if measured else "modelled"
         reason = f"the first kernel that passes, score {score.score:.6g}, {how}"
-        return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=reason)
+        return _kept(reason)
     if differing := differences(candidate.conditions, conditions_of(incumbent)):
         raise ValueError(f"not comparable, these differ: {', '.join(differing)}")
     if not measured:
@@ -68,39 +65,48 @@ def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = Fa
 
 def bar(incumbent: Row | None, *, accept_trade: bool = False) -> Bar | None:
     """Why a modelled score could not replace ``incumbent``, whatever its values; None where every PASS is kept."""
-    if incumbent is None or scored(incumbent) is None or incumbent.evaluator in MEASURED:
+    if not _is_modelled_bar(incumbent):
         return None
+    return functools.partial(too_slow, incumbent=incumbent, accept_trade=accept_trade)
 
-    def too_slow(score: Score) -> str:
-        if not is_possible(score.score):
-            return ""
-        ruling = _modelled(score, incumbent, accept_trade=accept_trade)
-        return ruling.reason if ruling.decision == Decision.REVERTED else ""
 
-    return too_slow
+def too_slow(score: Score, incumbent: Row | None, *, accept_trade: bool = False) -> str:
+    """Why a modelled ``score`` cannot replace ``incumbent``; ``""`` where it could, or where no bar is known."""
+    if incumbent is None or not _is_modelled_bar(incumbent) or not is_possible(score.score):
+        return ""
+    ruling = _modelled(score, incumbent, accept_trade=accept_trade)
+    return ruling.reason if ruling.decision == Decision.REVERTED else ""
+
+
+def _is_modelled_bar(incumbent: Row | None) -> bool:
+    return incumbent is not None and scored(incumbent) is not None and incumbent.evaluator not in MEASURED
 
 
 def _modelled(score: Score, incumbent: Row, *, accept_trade: bool) -> Ruling:
     """The ruling on a modelled score beside that of ``incumbent``, which has one."""
-    new, bar = score.score, float(incumbent.score)
-    against = f"{bar:.6g} of row {incumbent.id} at {incumbent.commit[:10]}"
+    new, old = score.score, float(incumbent.score)
+    against = f"{old:.6g} of row {incumbent.id} at {incumbent.commit[:10]}"
     times = f"{_milliseconds(incumbent.median_ms)} -> {_milliseconds(score.latency_ms)} ms, modelled"
-    by = abs(new - bar) / bar * 100
-    if new == bar:
+    by = f"{abs(new - old) / old * 100:.3g} %"
+    if new == old:
         return _not_better(f"score {new:.6g} is the same to the last digit as {against}, modelled")
     comparison = compare(of_score(score), of_row(incumbent))
-    if comparison.same and new > bar and accept_trade:
-        reason = f"score {new:.6g} beats {against} by {by:.3g} % ({times}); too near to be ranked, accepted on purpose"
-        return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=f"{reason}: {comparison.reason}")
-    if comparison.same and new > bar:
-        reason = f"score {new:.6g} is {by:.3g} % above {against} ({times}) but counts as the same: {comparison.reason}"
-        return _not_better(f"{reason}; --accept-trade keeps it on purpose")
-    if comparison.same:
-        return _not_better(f"score {new:.6g} counts as the same as {against} ({times}): {comparison.reason}")
-    if new > bar:
-        reason = f"score {new:.6g} beats {against} by {by:.3g} % ({times}); {comparison.reason}"
-        return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=reason)
-    return _not_better(f"score {new:.6g} is {by:.3g} % below {against} ({times})")
+    why = comparison.reason
+    if not comparison.same:
+        if new > old:
+            return _kept(f"score {new:.6g} beats {against} by {by} ({times}); {why}")
+        return _not_better(f"score {new:.6g} is {by} below {against} ({times})")
+    if new < old:
+        return _not_better(f"score {new:.6g} counts as the same as {against} ({times}): {why}")
+    if accept_trade:
+        too_near = "too near to be ranked, accepted on purpose"
+        return _kept(f"score {new:.6g} beats {against} by {by} ({times}); {too_near}: {why}")
+    same = f"score {new:.6g} is {by} above {against} ({times}) but counts as the same"
+    return _not_better(f"{same}: {why}; --accept-trade keeps it on purpose")
+
+
+def _kept(reason: str) -> Ruling:
+    return Ruling(decision=Decision.KEPT, status=Status.PASS, reason=reason)
 
 
 def _not_better(reason: str) -> Ruling:

@@ -123,6 +123,9 @@ def test_there_is_no_bar_where_every_pass_is_kept_or_a_device_decides(incumbent:
 def test_a_kernel_whose_values_were_not_checked_is_reverted_and_no_bar_for_others() -> None:
     ruling = decide(verdict(900.0, Status.UNCHECKED), row(1000.0))
     assert (ruling.decision, ruling.status) == (Decision.REVERTED, Status.UNCHECKED)
+    assert ruling.reason == bar(row(1000.0))(verdict(900.0).score)
+    assert decide(verdict(1100.0, Status.UNCHECKED), row(1000.0)).reason == "because", "it is not too slow"
+    assert decide(verdict(900.0, Status.UNCHECKED), None).reason == "because", "there is no bar"
     assert scored(row(900.0, Status.UNCHECKED)) is None
 
 
