@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ratchet.loop.objects import contents
 from ratchet.loop.plumbing import Git
 from ratchet.values.status import Refusal, Status
 
@@ -113,12 +114,7 @@ class Checks:
             path: entry.split()[2] for entry, _, path in (one.partition("\t") for one in listed.split("\0") if one)
         }
         known = [path for path in wanted if path in blobs]
-        rest = self._git.output("cat-file", "--batch", stdin="".join(f"{blobs[path]}\n" for path in known).encode())
-        in_head: dict[str, bytes] = {}
-        for path in known:
-            header, _, rest = rest.partition(b"\n")
-            size = int(header.split()[2])
-            in_head[path], rest = rest[:size], rest[size + 1 :]
+        in_head = dict(zip(known, contents(self._git, [blobs[path] for path in known]), strict=True))
         here = {path: (self._git.root / path).read_bytes() for path in wanted}
         return [path for path in wanted if path not in in_head or _lines(here[path]) != _lines(in_head[path])]
 

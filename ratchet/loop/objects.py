@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ratchet.loop.plumbing import Git
@@ -63,6 +63,26 @@ class Objects:
         out = self._git.output("cat-file", "--batch-check", stdin="".join(f"{name}\n" for name in asked).encode())
         here = {name for name, answer in zip(asked, out.splitlines(), strict=True) if not answer.endswith(b" missing")}
         return names - here
+
+
+def contents(git: Git, blobs: Sequence[str]) -> list[bytes]:
+    """The bytes of each blob, by one command.
+
+    Raises:
+        Refusal: as ``Git.trouble``, where one is not there.
+    """
+    if not blobs:
+        return []
+    out = git.output("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in blobs).encode())
+    read, at = [], 0
+    for _ in blobs:
+        start = out.index(b"\n", at) + 1
+        header = out[at:start].split()
+        if header[1] == b"missing":
+            raise git.trouble("cat-file", f"there is no object {header[0].decode()}")
+        at = start + int(header[2]) + 1
+        read.append(out[start : at - 1])
+    return read
 
 
 def index_info(files: Mapping[str, Entry]) -> bytes:

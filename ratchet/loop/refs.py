@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from ratchet.loop.ledger import new_id
+from ratchet.loop.objects import contents
 from ratchet.loop.plumbing import Git
 from ratchet.values.status import Refusal, Status
 
@@ -67,16 +68,8 @@ class Refs:
     def texts(self, prefix: str) -> dict[str, str]:
         """The texts that the refs below ``prefix`` point at, by name without it: of ``ROWS``, all rows git holds."""
         refs = self.under(prefix)
-        if not refs:
-            return {}
-        out = self._git.output("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in refs.values()).encode())
-        lines, at = {}, 0
-        for name in refs:
-            header, _, _ = out[at:].partition(b"\n")
-            start = at + len(header) + 1
-            at = start + int(header.split()[2]) + 1
-            lines[name] = out[start : at - 1].decode(errors="replace")
-        return lines
+        texts = (data.decode(errors="replace") for data in contents(self._git, list(refs.values())))
+        return dict(zip(refs, texts, strict=True))
 
     def tip(self, branch: str) -> str | None:
         """The line of the last row written on ``branch``, if any was here."""
