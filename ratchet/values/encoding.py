@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ratchet.values.records import MOST
+
 T = TypeVar("T")
-MOST = 1 << 63
-"""No integer is as large."""
 
 
 def encode(value: object) -> Any:
@@ -74,7 +74,7 @@ def _plain(kind: Any, data: Any) -> Any:
         return Path(data)
     _check(data, kind, kind)
     if kind is int and abs(data) >= MOST:
-        raise ValueError(f"wanted a count, got {data.bit_length()} bits")
+        raise ValueError(f"wanted an integer below 2**63, got {data.bit_length()} bits")
     return data
 
 

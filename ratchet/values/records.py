@@ -10,7 +10,7 @@ from typing import Any
 from ratchet.values.status import Refusal, Status
 
 MOST = 1 << 63
-"""No count is larger."""
+"""No integer of a record is as large."""
 Kind = Callable[[Any], bool]
 Refuse = Callable[[str], Refusal]
 
