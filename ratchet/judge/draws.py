@@ -61,37 +61,35 @@ def unlike(public: Timeline, others: Sequence[Timeline]) -> list[Unlike]:
     if public.cycles >= (1 - FASTER) * (statistics.median(cycles) if len(others) >= FEW else max(cycles)):
         return []
     runs = [_counts(run) for run in (public, *others)]
-    found = []
+    differing = []
     for what, place in sorted(set().union(*runs)):
         first, *rest = (run.get((what, place), 0) for run in runs)
         if sum(_alike(first, count) for count in rest) < max(PLACE_LEAST, PLACE_SHARE * len(rest)):
-            found.append(Unlike(what=what, place=place, public=first, others=tuple(rest)))
+            differing.append(Unlike(what=what, place=place, public=first, others=tuple(rest)))
     if sum((1 - FASTER) * one <= public.cycles for one in cycles) < max(1, CYCLES_SHARE * len(cycles)):
-        found.append(Unlike(what="cycles", place="", public=public.cycles, others=tuple(cycles)))
-    return found
+        differing.append(Unlike(what="cycles", place="", public=public.cycles, others=tuple(cycles)))
+    return differing
 
 
 def _alike(public: int, other: int) -> bool:
     return (public > 0) == (other > 0) and other <= 2 * public
 
 
-def refuse(found: Sequence[Unlike], tokens: TokenTable) -> Refusal:
+def refuse(differing: Sequence[Unlike], tokens: TokenTable) -> Refusal:
     """A kernel that no draw was like."""
-    one = found[0]
-    count = len(one.others)
+    one = differing[0]
+    usual = statistics.median(one.others)
     if one.what == "cycles":
-        usual = statistics.median(one.others)
         what = f"it takes {one.public:,} cycles with the public inputs, and mostly {usual:,.0f} or so"
     else:
         times = f"{one.public} times" if one.public else "never"
-        usual = statistics.median(one.others)
         most = f"mostly {usual:.0f} times" if usual else "mostly never"
         what = f"the {one.what} at {tokens.explain(one.place)} is executed {times} with the public inputs, and {most}"
     return Refusal(
         Status.CONTROL_FLOW_DIFFERS,
-        f"{what} with {count} other draws of what steers it: it seems to know the inputs that latency is modelled on; "
-        "wanted a kernel that does with them what it does with any (or, if they are odd by chance, other inputs in a "
-        "new problem)",
+        f"{what} with {len(one.others)} other draws of what steers it: it seems to know the inputs that latency is "
+        "modelled on; wanted a kernel that does with them what it does with any (or, if they are odd by chance, other "
+        "inputs in a new problem)",
     )
 
 
