@@ -6,22 +6,20 @@ more than tracing, compiling and its schedule.
 
 from __future__ import annotations
 
-import queue
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from concurrent.futures import as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ratchet.chips import Chip
+from ratchet.judge.lanes import Lanes
 from ratchet.judge.request import Request
 from ratchet.judge.workers import Workers
 from ratchet.knobs import turned
 from ratchet.values import Conditions, Point, SweepResult
-from ratchet.values.status import Refusal, Status
 from ratchet.wiring import JudgeFunction
 
 LANES = 2
@@ -52,26 +50,15 @@ class Sweep:
         """
         source = self.kernel.read_bytes()
         versions = [(point, turned(source, self.kernel.name, point)) for point in points]
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ratchet-")))
-            lanes = max(1, min(self.lanes, len(versions)))
-            pool = stack.enter_context(ThreadPoolExecutor(lanes))
-            idle: queue.SimpleQueue[Workers] = queue.SimpleQueue()
-            for _ in range(lanes):  # they are closed first, so that nobody waits for what is under way
-                idle.put(stack.enter_context(Workers(self.chip, one_file=True)))
-            stop = threading.Event()
-            stack.callback(stop.set)
-
-            def work(number: int, point: Point, text: bytes) -> SweepResult:
-                if stop.is_set():
-                    raise Refusal(Status.INTERRUPTED, Status.INTERRUPTED.meaning)
-                workers = idle.get()
-                try:
-                    return self._point(folder / f"{number:05d}", point, text, workers)
-                finally:
-                    idle.put(workers)
-
-            running = [pool.submit(work, number, *version) for number, version in enumerate(versions)]
+        count = max(1, min(self.lanes, len(versions)))
+        with (
+            tempfile.TemporaryDirectory(prefix="ratchet-") as folder,
+            Lanes(count, partial(Workers, self.chip, one_file=True)) as lanes,
+        ):
+            running = [
+                lanes.submit(partial(self._point, Path(folder, f"{number:05d}"), point, text))
+                for number, (point, text) in enumerate(versions)
+            ]
             for future in as_completed(running):
                 yield future.result()
 

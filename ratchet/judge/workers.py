@@ -68,13 +68,20 @@ class Workers:
         fcntl.flock(self._lease, fcntl.LOCK_EX)
         (self.root / f".{LEASE}").rename(self.root / LEASE)
         self._count = itertools.count()
+        self._closed = False
         self._next: Child | None = self._fresh()
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()
         self._machine = self._start_machine() if compiles else None
 
     def folder(self, name: str) -> Path:
-        """A new folder for one piece of work."""
+        """A new folder for one piece of work.
+
+        Raises:
+          Refusal: ``INTERRUPTED`` once these workers are closed: whoever still judges with them gets no new child.
+        """
+        if self._closed:
+            raise Refusal(Status.INTERRUPTED, Status.INTERRUPTED.meaning)
         return self.root / f"{next(self._count):04d}-{name}"
 
     def _fresh(self) -> Child:
@@ -141,7 +148,8 @@ class Workers:
         return self._machine
 
     def close(self) -> None:
-        """Kill all children and remove their folders. Nothing that a child left can make it raise."""
+        """Kill all children and remove their folders. Nothing that a child left makes it raise. Safe to call twice."""
+        self._closed = True
         for child in (self._next, self._compiler, self._values, self._machine):
             if child is not None:
                 with contextlib.suppress(OSError):

@@ -1,20 +1,21 @@
-"""Runs the corpus: what is chosen of it, by as many threads as there are cores, each with children of its own."""
+"""Runs the corpus: what is chosen of it, by as many lanes as there are cores."""
 
 from __future__ import annotations
 
 import os
-import queue
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 from ratchet.candidate import room
 from ratchet.chips import V5E
 from ratchet.folder import remove
+from ratchet.judge.lanes import Lanes
 from ratchet.judge.steps import internal
 from ratchet.judge.workers import Workers
 from ratchet.selftest import trees
@@ -23,7 +24,7 @@ from ratchet.selftest.kernels import Bases, Judge, judge_cheat, judge_honest
 from ratchet.values.status import Refusal, Status
 from ratchet.values.trial import Trial
 
-MOST_THREADS = 4
+MOST_LANES = 4
 QUICK_HONEST = (
     *("adam", "all_gather", "block_mask", "conv1d", "embedding_gather", "input_fusion", "int8_matmul"),
     *("layernorm_gain", "quantized_matmul", "row_softmax", "rows_attention", "split_decode"),
@@ -78,7 +79,7 @@ def run(
     judge: Judge,
     done: Callable[[Trial], None] = lambda trial: None,
 ) -> tuple[Trial, ...]:
-    """Judge what was chosen; ``done`` is called after each, by whichever thread. Nothing below ``root`` changes.
+    """Judge what was chosen; ``done`` is called after each. Nothing below ``root`` changes.
 
     Raises:
       Refusal: ``NO_SPACE`` or what else the judge cannot start without.
@@ -101,40 +102,21 @@ class _Run:
         self._missing = _missing(folder)
 
     def all_of(self, entries: Sequence[Entry]) -> tuple[Trial, ...]:
-        threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), len(entries))
-        idle: queue.SimpleQueue[Workers] = queue.SimpleQueue()
+        count = min(MOST_LANES, len(os.sched_getaffinity(0)), len(entries))
         compiles = any(getattr(one, "on", MODEL) == MODEL for one in entries)
-        kept = [Workers(V5E, keep=True, compiles=compiles) for _ in range(threads)]
-        for workers in kept:
-            idle.put(workers)
-        stopped = threading.Event()
+        with Lanes(count, partial(Workers, V5E, keep=True, compiles=compiles)) as lanes:
+            running = [lanes.submit(partial(self._one, *numbered)) for numbered in enumerate(entries)]
+            for future in as_completed(running):
+                self._done(future.result())
+            return tuple(future.result() for future in running)
 
-        def one_of(number: int, entry: Entry) -> Trial | None:
-            if stopped.is_set():
-                return None
-            workers = idle.get()
-            try:
-                trial = self._trial(entry, self._folder / f"{number:04d}", workers)
-            except Refusal as refusal:
-                trial = _failed(entry, refusal.status, refusal.message)
-            except Exception as error:  # what a verdict must never do is a result, too
-                trial = _failed(entry, Status.INTERNAL, internal(error))
-            finally:
-                idle.put(workers)
-            self._done(trial)
-            return trial
-
+    def _one(self, number: int, entry: Entry, workers: Workers) -> Trial:
         try:
-            with ThreadPoolExecutor(threads) as pool:
-                futures: list[Future[Trial | None]] = [pool.submit(one_of, *pair) for pair in enumerate(entries)]
-                try:
-                    return tuple(trial for future in futures if (trial := future.result()) is not None)
-                except BaseException:
-                    stopped.set()
-                    raise
-        finally:
-            for workers in kept:
-                workers.close()
+            return self._trial(entry, self._folder / f"{number:04d}", workers)
+        except Refusal as refusal:
+            return _failed(entry, refusal.status, refusal.message)
+        except Exception as error:  # what a verdict must never do is a result, too
+            return _failed(entry, Status.INTERNAL, internal(error))
 
     def _trial(self, entry: Entry, folder: Path, workers: Workers) -> Trial:
         if isinstance(entry, Honest):

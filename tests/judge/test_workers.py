@@ -4,7 +4,11 @@ import fcntl
 import os
 from pathlib import Path
 
-from ratchet.judge.workers import LEASE, sweep
+import pytest
+
+from ratchet.chips import V5E
+from ratchet.judge.workers import LEASE, Workers, sweep
+from ratchet.values.status import Refusal, Status
 
 
 def folder(parent: Path, name: str) -> Path:
@@ -29,3 +33,13 @@ def test_what_a_killed_judge_left_is_removed_and_what_one_holds_stays(tmp_path: 
         assert all(path.exists() for path in (alive, other, new, elsewhere))
     sweep(tmp_path)
     assert not alive.exists()
+
+
+def test_closed_workers_start_no_child() -> None:
+    workers = Workers(V5E, compiles=False, one_file=True)
+    workers.close()
+    with pytest.raises(Refusal) as refused:
+        _ = workers.values
+    assert refused.value.status is Status.INTERRUPTED
+    workers.close()
+    assert not workers.root.exists()
