@@ -20,13 +20,12 @@ from ratchet.loop.outcome import Outcome
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
-from ratchet.view.across import across_document, across_table
 from ratchet.view.log import fidelity_table, log_table, origins_text, show
 from ratchet.view.progress import Progress
 from ratchet.view.streams import Lasting, lasting
 from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean
-from ratchet.wiring import BLAME, DUMPS, JudgeFunction, RepositoryJudge, across, evaluator, refuted
+from ratchet.wiring import BLAME, DUMPS, JudgeFunction, RepositoryJudge, evaluator, refuted
 
 Parse = Callable[[Sequence[str]], argparse.Namespace]
 KERNEL = "kernel.py"
@@ -221,18 +220,9 @@ def _print_blame(path: Path) -> None:
 
 
 def _across(options: argparse.Namespace, function: JudgeFunction) -> int:
-    root, kernel = _root(), _kernel(options.file)
-    if not kernel.is_file():
-        raise Refusal(Status.NOT_FOUND, f"there is no file {options.file}: name a kernel file")
-    name = kernel.relative_to(root) if kernel.is_relative_to(root) else kernel
-    with Progress() as progress:
-        verdicts = across(kernel, root=root, kernel_rel=name.as_posix(), function=function, progress=progress)
-    outcome = next((verdict.status for verdict in verdicts if verdict.status is not Status.PASS), Status.PASS)
-    if options.json:
-        print(verdict_json.dumps(across_document(verdicts, outcome)))
-    else:
-        print(across_table(verdicts))
-    return outcome.exit_code
+    from ratchet.commands import across  # as `sweep`
+
+    return across.command(options, root=_root(), kernel=_kernel(options.file), function=function)
 
 
 def _log(options: argparse.Namespace) -> int:

@@ -22,7 +22,13 @@ ABOVE = (
 )
 ROOMS = ("account", "candidate", "compiler", "dump", "judge", "machine", "measure", "mosaic")
 """What judges, above the foundation."""
-COMMAND_LINE = {"ratchet.cli", "ratchet.commands.selftest", "ratchet.commands.sweep", "ratchet.wiring"}
+COMMAND_LINE = {
+    "ratchet.cli",
+    "ratchet.commands.across",
+    "ratchet.commands.selftest",
+    "ratchet.commands.sweep",
+    "ratchet.wiring",
+}
 PURE = (
     "ratchet.knobs",
     "ratchet.loop.decide",
