@@ -8,6 +8,7 @@ from typing import Any
 from ratchet.chips.checked import Checked, checked
 from ratchet.values import Footprint, Score, Verdict
 from ratchet.values.status import Status
+from ratchet.view.columns import columns
 from ratchet.view.text import clean
 from ratchet.view.words import fixed, size
 
@@ -19,14 +20,12 @@ _REASON = 400
 def across_table(verdicts: Sequence[Verdict]) -> str:
     """One line per chip; below them why a chip has no latency."""
     lines = [_HEADINGS, *(_cells(verdict) for verdict in verdicts)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = ["  ".join(cell.ljust(wide) for cell, wide in zip(line, widths, strict=True)).rstrip() for line in lines]
     why = [
         f"{verdict.conditions.chip}: {clean(verdict.reason)[:_REASON]}"
         for verdict in verdicts
         if verdict.status is not Status.PASS
     ]
-    return "\n".join([*table, *why])
+    return "\n".join([*columns(lines), *why])
 
 
 def across_document(verdicts: Sequence[Verdict], outcome: Status) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from ratchet.knobs import in_words
 from ratchet.values import SweepResult
 from ratchet.values.status import Status
+from ratchet.view.columns import columns
 from ratchet.view.losses import losses_in_words
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import fixed, size
@@ -32,11 +34,7 @@ def sweep_table(results: Sequence[SweepResult], names: Sequence[str], *, kernel:
     """All points, ranked: knobs, modelled latency, share of the roofline, VMEM, spills, and what limits each."""
     head = [*names, "ms", "util %", "VMEM", "spills", "limited by"]
     lines = [head, *(_cells(result, names) for result in results)]
-    widths = [max(len(cells[place]) for cells in lines) for place in range(len(head) - 1)]
-    text = [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(cells, widths, strict=False)), cells[-1]]).rstrip()
-        for cells in lines
-    ]
+    text = columns(lines, numbers=True)
     checked = sum(result.verdict.status is Status.PASS for result in results)
     said = "values checked" if checked else "modelled, no values checked: nothing was recorded"
     failed = sum(result.verdict.score is None for result in results)
@@ -45,14 +43,13 @@ def sweep_table(results: Sequence[SweepResult], names: Sequence[str], *, kernel:
 
 
 def offer(best: SweepResult, *, kernel: str) -> str:
-    """How to try the best point as an experiment."""
+    """How to try the best point as an experiment: two commands, each word quoted for a shell."""
     if not best.point:
         return "No point is faster than the file as it is."
-    turns = " ".join(f"{name}={value!r}" for name, value in best.point.items())
-    return (
-        f"To try the best: ./ratchet.sh sweep {clean(kernel)} {turns} --apply\n"
-        f'                 ./ratchet.sh --kernel {clean(kernel)} "experiment: {in_words(best.point)}"'
-    )
+    sweep = ["sweep", kernel, *(f"{name}={value!r}" for name, value in best.point.items()), "--apply"]
+    experiment = ["--kernel", kernel, f"experiment: {in_words(best.point)}"]
+    first, second = (shlex.join(["./ratchet.sh", *map(clean, words)]) for words in (sweep, experiment))
+    return f"To try the best: {first}\n                 {second}"
 
 
 def sweep_document(results: Sequence[SweepResult], *, kernel: str, evaluator: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from ratchet.values.trial import Trial
+from ratchet.view.columns import columns
 from ratchet.view.text import clean
 
 _HEADINGS = ("", "cheat", "kind", "expected", "got", "defence")
@@ -19,7 +20,7 @@ def trials_table(trials: Sequence[Trial], *, left_out: int, seconds: float) -> s
     honest = [one for one in trials if one.group == "honest"]
     parts = []
     if attacks:
-        parts.append(_layout([_HEADINGS, *map(_cells, attacks)]))
+        parts.append("\n".join(columns([_HEADINGS, *map(_cells, attacks)])))
     refused = [one for one in honest if not one.as_expected]
     parts += [f"! {one.name} is honest and ended as {one.got}: {clean(one.reason)}" for one in refused]
     parts += [
@@ -70,10 +71,5 @@ def trials_json(trials: Sequence[Trial], *, left_out: int, seconds: float) -> st
 
 def _cells(one: Trial) -> tuple[str, ...]:
     mark = "" if one.as_expected else "-" if one.skipped else "!"
-    return mark, one.name, one.kind, ", ".join(one.expected), one.got or "skipped", one.defence or "none"
-
-
-def _layout(rows: Sequence[Sequence[str]]) -> str:
-    cut = [[clean(cell, _WIDEST) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in cut) for column in range(len(_HEADINGS))]
-    return "\n".join("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in cut)
+    cells = (mark, one.name, one.kind, ", ".join(one.expected), one.got or "skipped", one.defence or "none")
+    return tuple(clean(cell, _WIDEST) for cell in cells)
