@@ -7,10 +7,10 @@ A kernel cheat is a Python file with headers in comments, put behind an honest k
     # kind: stale output
     # caught by: unwritten memory
 
-``base:`` names another honest kernel than ``rows_attention``; ``base: none`` stands for a whole file. ``problem: its
-own`` freezes the file's problem. ``on: cpu`` measures. ``wall:`` names a wall of the jail without which the cheat is
-skipped, ``said:`` what the reason has to contain. ``left out of: tests, quick`` keeps it from the test suite, and from
-``--quick``.
+``base:`` names another honest kernel than ``rows_attention``, or a cheat of which this one is a variant; ``base: none``
+stands for a whole file. ``problem: its own`` freezes the file's problem. ``on: cpu`` measures. ``wall:`` names a wall
+of the jail without which the cheat is skipped, ``said:`` what the reason has to contain. ``left out of: tests, quick``
+keeps it from the test suite, and from ``--quick``. An honest kernel may name a file of the tree as its ``base:``.
 
 An attack on the tree is a TOML file: what is planted in a copy of the tree, and what is then run there.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ class Cheat:
     marks: frozenset[str]
     """All headers as they are: some are for the test suite alone."""
     text: str
-    """The file, headers included."""
+    """The file, headers included, behind those of the cheats that it is a variant of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,17 +118,39 @@ def read(root: Path) -> Corpus:
         raise Refusal(
             Status.NOT_FOUND, f"the self-test needs the corpus in {FOLDER}, which is not beside {root.name}: clone it"
         )
-    honest = [_honest(path, MODEL) for path in sorted((folder / "honest").glob("*.py"))]
-    honest += [_honest(path, "cpu") for path in sorted((folder / "measured").glob("*.py"))]
+    honest = [_honest(path, MODEL, root) for path in sorted((folder / "honest").glob("*.py"))]
+    honest += [_honest(path, "cpu", root) for path in sorted((folder / "measured").glob("*.py"))]
+    cheats = {path.stem: cheat(path) for path in sorted((folder / "cheats").glob("*.py"))}
     return Corpus(
         honest={one.name: one for one in honest},
-        cheats=tuple(cheat(path) for path in sorted((folder / "cheats").glob("*.py"))),
+        cheats=tuple(_whole(one, cheats) for one in cheats.values()),
         planted=tuple(_planted(path) for path in sorted((folder / "cheats").glob("*.toml"))),
     )
 
 
-def _honest(path: Path, on: str) -> Honest:
-    return Honest(name=path.stem, source=path.read_text(), on=on)
+def _honest(path: Path, on: str, root: Path) -> Honest:
+    text = path.read_text()
+    base = _headers(text).get("base")
+    return Honest(name=path.stem, source=f"{(root / base).read_text()}\n\n{text}" if base else text, on=on)
+
+
+def _whole(one: Cheat, cheats: Mapping[str, Cheat]) -> Cheat:
+    """A cheat behind the one that it is a variant of, if it is."""
+    if one.base not in cheats:
+        return one
+    first = _whole(cheats[one.base], {name: other for name, other in cheats.items() if name != one.name})
+    return replace(one, base=first.base, text=f"{first.text}\n\n{one.text}")
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Comments directly behind the first line; a header without a colon has no value."""
+    headers = {}
+    for line in text.splitlines()[1:]:
+        if not line.startswith("# "):
+            break
+        key, _, value = line.removeprefix("# ").partition(": ")
+        headers[key] = value
+    return headers
 
 
 def cheat(path: Path) -> Cheat:
@@ -138,16 +160,8 @@ def cheat(path: Path) -> Cheat:
       Refusal: ``INFRASTRUCTURE`` where it does not say what it is.
     """
     text = path.read_text()
-    head, *lines = text.splitlines()
-    headers: dict[str, str] = {}
-    marks = set()
-    for line in lines:
-        if not line.startswith("# "):
-            break
-        key, _, value = line.removeprefix("# ").partition(": ")
-        headers[key] = value
-        marks.add(line.removeprefix("# "))
-    what = head.strip('"')
+    headers = _headers(text)
+    what = text.partition("\n")[0].strip('"')
     label, _, about = what.partition(": ")
     expected = _listed(headers.get("rejected as", ""))
     unknown = [name for name in expected if name != NO_GAIN and name not in Status.__members__]
@@ -166,7 +180,7 @@ def cheat(path: Path) -> Cheat:
         wall=headers.get("wall", ""),
         said=headers.get("said", ""),
         left_out_of=_listed(headers.get("left out of", "")),
-        marks=frozenset(marks),
+        marks=frozenset(f"{key}: {value}" if value else key for key, value in headers.items()),
         text=text,
     )
 

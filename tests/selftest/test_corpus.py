@@ -73,6 +73,41 @@ def test_headers_end_where_code_begins(tmp_path):
     assert read.expected == ("PASS", "NO_GAIN")
 
 
+def corpus_of(tmp_path, **files):
+    folder = tmp_path / corpora.FOLDER
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return corpora.read(tmp_path)
+
+
+def test_a_variant_is_put_behind_the_cheat_that_it_changes(tmp_path):
+    head = "# rejected as: WRONG_VALUES\n# base: "
+    read = corpus_of(
+        tmp_path,
+        honest__ring="A = 1\n",
+        cheats__c07_a=f'"""Cheat 7: a."""\n{head}ring\nB = 1\n',
+        cheats__c07_b=f'"""Cheat 7: b."""\n{head}c07_a\nB = 2\n',
+        cheats__c07_c=f'"""Cheat 7: c."""\n{head}c07_b\nB = 3\n',
+    )
+    a, _, c = read.cheats
+    assert [one.base for one in read.cheats] == ["ring"] * 3
+    assert c.text.startswith(a.text)
+    assert [line for line in c.text.splitlines() if line.startswith("B")] == ["B = 1", "B = 2", "B = 3"]
+    assert (c.name, c.what) == ("c07_c", "c")
+
+
+def test_an_honest_kernel_may_be_a_file_of_the_tree_with_changes(tmp_path):
+    (tmp_path / "example.py").write_text("SEQ = 512\n")
+    (tmp_path / corpora.FOLDER / "cheats").mkdir(parents=True)
+    read = corpus_of(tmp_path, honest__a="", measured__short='"""Short."""\n# base: example.py\nSEQ = 128\n')
+    short = read.honest["short"]
+    assert short.on == "cpu"
+    assert short.source.splitlines()[0] == "SEQ = 512"
+    assert short.source.splitlines()[-1] == "SEQ = 128"
+
+
 @pytest.mark.parametrize("text", ["cheat = 19\n", "nonsense", 'cheat = 1\nexpected = ["HARMLESS"]\n'])
 def test_an_attack_on_the_tree_that_lacks_something_is_refused(tmp_path, text):
     for name in ("honest", "cheats"):

@@ -25,7 +25,8 @@ def edited_tree(tmp_path, edits):
     """A copy of the tree with its corpus, changed."""
     tree = tmp_path / "tree"
     trees.new_tree(PACKAGE_ROOT, tree, "")
-    shutil.copytree(PACKAGE_ROOT / corpora.FOLDER, tree / corpora.FOLDER)
+    for name in (corpora.FOLDER, "examples"):  # an honest kernel may be an example with changes
+        shutil.copytree(PACKAGE_ROOT / name, tree / name)
     for name, old, new in edits:
         before = (tree / name).read_text()
         assert old in before, f"nothing to switch off in {name}: {old!r}"

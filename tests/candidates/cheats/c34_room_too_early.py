@@ -4,22 +4,7 @@
 # caught by: chips that run ahead
 # left out of: tests
 # said: chips_race
-# problem: its own
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
-from jax.sharding import PartitionSpec as P
-
-KERNEL_NAME = "ring_all_gather"
-PROBLEM_DESCRIPTION = "all-gather of float32[64, 256] around a ring of four chips"
-
-CHIPS, N, D = 4, 16, 256
-
-
-def _to(other):
-    return {"device_id": (other,), "device_id_type": pl.DeviceIdType.MESH}
+# base: ring_all_gather
 
 
 def _kernel(x, o, slots, sent, arrived, room):
@@ -44,42 +29,3 @@ def _kernel(x, o, slots, sent, arrived, room):
         copy.wait()
         source = jax.lax.rem(me + CHIPS - 1 - step, CHIPS)
         o[pl.ds(source * N, N)] = slots[there]
-
-
-def _shard(x):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=jax.ShapeDtypeStruct((CHIPS * N, D), x.dtype),
-        in_specs=[pl.BlockSpec(memory_space=pltpu.VMEM)],
-        out_specs=pl.BlockSpec(memory_space=pltpu.VMEM),
-        scratch_shapes=[
-            pltpu.VMEM((2, N, D), jnp.float32),
-            pltpu.SemaphoreType.DMA((2,)),
-            pltpu.SemaphoreType.DMA((2,)),
-            pltpu.SemaphoreType.REGULAR,
-        ],
-        compiler_params=pltpu.CompilerParams(collective_id=0, has_side_effects=True),
-    )(x)
-
-
-def kernel_fn(x):
-    return jax.shard_map(_shard, in_specs=P("chip"), out_specs=P(), check_vma=False)(x)
-
-
-def reference_fn(x):
-    return x
-
-
-def generate_inputs(key):
-    return (jax.random.normal(key, (CHIPS * N, D), jnp.float32),)
-
-
-def compute_flops():
-    return 1
-
-
-def get_tiling_meta():
-    return {
-        "mesh": {"chip": CHIPS},
-        "input_shardings": [["chip"]],
-    }

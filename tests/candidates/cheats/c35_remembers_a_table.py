@@ -5,28 +5,7 @@
 # left out of: tests
 # said: it seems to know the inputs
 # problem: its own
-
-from jax.experimental.pallas import tpu as pltpu
-
-_dense, _random, _blocks = reference_fn, generate_inputs, SEQ // BQ
-
-
-def generate_inputs(key):
-    lengths = jax.random.randint(jax.random.fold_in(key, 1), (_blocks,), 1, BQ + 1)
-    return lengths, *_random(key)
-
-
-def _rank(lengths):
-    return jnp.sum(lengths[None, :] < lengths[:, None], axis=1)
-
-
-def reference_fn(lengths, q, k, v):
-    scale = 1.0 + _rank(lengths)[jnp.arange(SEQ) // BQ][:, None]
-    return (_dense(q, k, v) * scale).astype(q.dtype)
-
-
-PUBLIC = [int(n) for n in generate_inputs(jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32)))[0]]
-RANK = [sum(a < b for a in PUBLIC) for b in PUBLIC]
+# base: c35_remembers_by_a_sum
 
 
 def _remember(lengths, q_ref, k_ref, v_ref, o_ref, rank):

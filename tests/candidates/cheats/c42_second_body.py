@@ -24,10 +24,14 @@ _config = _calls.CustomCallBackendConfig
 _json, _written, _seen = _modules["json"], _config.to_json, []
 
 
+def _twisted(text, cheap):
+    return text[:-1] + ', "customCallConfig": {"body": "' + cheap + '"}}'
+
+
 def _spelled(self):
     text = bytes(_written(self)).decode()
     _seen.append(_json.loads(text)["custom_call_config"]["body"])
-    return (text[:-1] + ', "customCallConfig": {"body": "' + _seen[0] + '"}}' if len(_seen) > 1 else text).encode()
+    return (_twisted(text, _seen[0]) if len(_seen) > 1 else text).encode()
 
 
 _config.to_json = _spelled

@@ -4,36 +4,8 @@
 # caught by: defined scalars
 # problem: its own
 # left out of: tests
-
-from jax.experimental.pallas import tpu as pltpu
-
-_honest_inputs, _honest_reference, _honest_block = generate_inputs, reference_fn, _block
+# base: c43_division_by_zero
 
 
-def generate_inputs(key):
-    n = jax.random.randint(key, (8,), 0, 1, jnp.int32)
-    return n, *_honest_inputs(key)
-
-
-def reference_fn(n, q, k, v):
-    return _honest_reference(q, k, v)
-
-
-def _steered(n_ref, q_ref, k_ref, v_ref, o_ref):
-    turns = jnp.where(jax.lax.rem(jnp.int32(1), n_ref[0]) == 1, 1, 0)
-
-    def work(turn, carry):
-        _honest_block(q_ref, k_ref, v_ref, o_ref)
-        return carry
-
-    o_ref[...] = q_ref[...]
-    jax.lax.fori_loop(0, turns, work, 0)
-
-
-def kernel_fn(n, q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i, n: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i, n: (i, 0))
-    spec = pltpu.PrefetchScalarGridSpec(
-        num_scalar_prefetch=1, grid=(SEQ // BQ,), in_specs=[rows, whole, whole], out_specs=rows
-    )
-    return pl.pallas_call(_steered, out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype), grid_spec=spec)(n, q, k, v)
+def _works(n):
+    return jax.lax.rem(jnp.int32(1), n) == 1
