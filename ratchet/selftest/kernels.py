@@ -93,20 +93,17 @@ def judge_cheat(cheat: Cheat, bases: Bases, workers: Workers, judge: Judge, fold
     (folder / FILE).write_text(source)
     options = {"limits": HANGING} if Status.TIMEOUT.name in cheat.expected else {}
     verdict = judge(request(folder / FILE, root, cheat.on, **options), workers=workers)
-    got = verdict.status.name
-    defence = caught_by(verdict.steps)
-    if honest is not None and NO_GAIN in cheat.expected and not gained(verdict, honest, cheat.on):
-        got, defence = NO_GAIN, cheat.caught_by[0]
-    if cheat.said and got != NO_GAIN and cheat.said not in verdict.reason:
-        defence = ""
+    passes = honest is not None and NO_GAIN in cheat.expected and not gained(verdict, honest, cheat.on)
+    defence = caught_by(verdict.steps) if cheat.said in verdict.reason else ""
     return Trial(
         name=cheat.name,
         group="cheat",
         kind=cheat.kind,
         expected=cheat.expected,
-        got=got,
+        got=NO_GAIN if passes else verdict.status.name,
         defence=defence,
         wanted=cheat.caught_by,
+        seen=not passes,
         reason=verdict.reason,
         seconds=verdict.seconds,
     )

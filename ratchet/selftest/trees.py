@@ -90,8 +90,8 @@ def _trial(attack: Planted, got: str, reason: str, start: float) -> Trial:
         kind=attack.kind,
         expected=attack.expected,
         got=got,
-        defence=attack.caught_by[0] if got in attack.expected else "",
         wanted=attack.caught_by,
+        seen=False,
         reason=reason,
         seconds=time.monotonic() - start,
     )

@@ -24,9 +24,11 @@ class Trial:
     got: str = ""
     """Likewise; ``""`` where the entry was skipped."""
     defence: str = ""
-    """Name of the defence that caught it."""
+    """Name of the defence that was seen to catch it: the verdict's refusal says which it was."""
     wanted: tuple[str, ...] = ()
     """Names of the defences that may catch it."""
+    seen: bool = True
+    """Whether the outcome says which of them it was. What has no effect, or is refused before a verdict, does not."""
     reason: str = ""
     """The verdict's reason, or why the entry was skipped."""
     seconds: float = 0.0
@@ -38,5 +40,6 @@ class Trial:
 
     @property
     def as_expected(self) -> bool:
-        """Whether it ended as it has to, by the defence that has to catch it."""
-        return self.got in self.expected and (self.group == "honest" or self.defence in self.wanted)
+        """Whether it ended as it has to, by a defence that has to catch it wherever that is seen."""
+        caught = self.group == "honest" or not self.seen or self.defence in self.wanted
+        return caught and self.got in self.expected

@@ -15,7 +15,10 @@ _WIDEST = 34
 
 
 def trials_table(trials: Sequence[Trial], *, left_out: int, seconds: float) -> str:
-    """All cheats, one line each, ``!`` before one that ended otherwise than it has to; then both rates."""
+    """All cheats, one line each, ``!`` before one that ended otherwise than it has to; then both rates.
+
+    Defences in parentheses are those that the entry names: its outcome does not say which of them it was.
+    """
     attacks = [one for one in trials if one.group != "honest"]
     honest = [one for one in trials if one.group == "honest"]
     parts = []
@@ -71,5 +74,6 @@ def trials_json(trials: Sequence[Trial], *, left_out: int, seconds: float) -> st
 
 def _cells(one: Trial) -> tuple[str, ...]:
     mark = "" if one.as_expected else "-" if one.skipped else "!"
-    cells = (mark, one.name, one.kind, ", ".join(one.expected), one.got or "skipped", one.defence or "none")
+    defence = one.defence or ("none" if one.seen else f"({', '.join(one.wanted)})")
+    cells = (mark, one.name, one.kind, ", ".join(one.expected), one.got or "skipped", defence)
     return tuple(clean(cell, _WIDEST) for cell in cells)

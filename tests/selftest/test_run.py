@@ -77,6 +77,7 @@ def test_a_cheat_that_may_pass_must_not_be_faster(tmp_path, latency_ms, got):
     trial, _ = tried(NO_GAIN, tmp_path, verdict(), verdict(latency_ms=latency_ms))
     assert trial.got == got
     assert trial.as_expected == (got == "NO_GAIN")
+    assert (trial.seen, trial.defence) == (got != "NO_GAIN", "")
 
 
 def test_an_honest_kernel_is_judged_once(tmp_path):
@@ -128,7 +129,7 @@ def clean(tmp_path_factory):
 
 def test_what_is_planted_and_does_not_run_has_no_effect(clean, tmp_path):
     trial = trees.play(planted(), clean, tmp_path / "one")
-    assert (trial.got, trial.as_expected) == ("NO_EFFECT", True)
+    assert (trial.got, trial.as_expected, trial.defence) == ("NO_EFFECT", True, "")
     assert not (clean / "sitecustomize.py").exists()
 
 

@@ -35,6 +35,16 @@ def test_the_table_names_what_differs_and_what_was_left_out():
     assert lines[-2:] == ["3 entries of the corpus were not asked for", "12 s"]
 
 
+def test_defences_that_were_not_seen_are_in_parentheses():
+    harmless = Trial(
+        name="c19_a", group="planted", kind="code", expected=("NO_EFFECT",), got="NO_EFFECT",
+        wanted=("isolated start", "plain git"), seen=False,
+    )  # fmt: skip
+    assert harmless.as_expected
+    assert trials_table([harmless], left_out=0, seconds=1).splitlines()[1].endswith("  (isolated start, plain git)")
+    assert trials_table([THROUGH], left_out=0, seconds=1).splitlines()[1].endswith("  none")
+
+
 def test_rates_of_what_is_all_as_it_has_to_be():
     assert rates([CAUGHT, HONEST]) == "cheats caught: 1 of 1, of 1 kinds; honest kernels passed: 1 of 1"
 
