@@ -1,3 +1,5 @@
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -6,9 +8,29 @@ from ratchet import key
 from tests.loop.stage import Stage
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository as ``Stage.new`` makes it, to be copied: that takes five commands of git."""
+    folder = tmp_path_factory.mktemp("template")
+    (folder / "gitconfig").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_GLOBAL", str(folder / "gitconfig"))
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        return Stage.new(folder / "repository").root
+
+
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage.new(tmp_path / "repository")
+def stage(template: Path, tmp_path: Path) -> Stage:
+    root = tmp_path / "repository"
+    shutil.copytree(template, root, symlinks=True)
+    return Stage(root=root)
+
+
+@pytest.fixture(autouse=True)
+def _without_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is flushed to the disk, which is most of a turn's time: no power is cut here. See ``test_flush.py``."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setenv("GIT_TEST_FSYNC", "0")
 
 
 @pytest.fixture(autouse=True)

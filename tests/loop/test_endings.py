@@ -283,15 +283,14 @@ def test_locks_stay_while_a_git_is_at_work(stage: Stage) -> None:
     git = subprocess.Popen(["git", "cat-file", "--batch"], cwd=stage.root, stdin=subprocess.PIPE)
     folders = {"root": stage.root, "common_dir": stage.root / ".git", "git_dir": stage.root / ".git"}
     try:
-        deadline = time.monotonic() + 30
         while Path(f"/proc/{git.pid}/comm").read_text() != "git\n":
-            assert time.monotonic() < deadline
+            assert git.poll() is None
         (line,) = leftovers.clear(**folders, patience_s=0)
         assert line == f"git is at work here (process {git.pid}), so its locks stay: index.lock"
         assert lock.exists()
     finally:
         git.communicate()
-    (line,) = leftovers.clear(**folders, patience_s=30)
+    (line,) = leftovers.clear(**folders, patience_s=250)
     assert line.endswith("index.lock")
     assert not lock.exists()
     assert leftovers.clear(**folders) == ()
@@ -330,7 +329,13 @@ def test_a_killed_judge_leaves_no_child(stage: Stage, tmp_path: Path) -> None:
     child = int(judge.stdout.readline().split()[0])
     judge.send_signal(signal.SIGKILL)
     judge.communicate()
-    deadline = time.monotonic() + 60
-    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().rpartition(")")[2][:3]:
-        assert time.monotonic() < deadline
+    while is_running(child):
         time.sleep(0.05)
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -46,7 +45,7 @@ def slow_run(stage: Stage, started: Path) -> subprocess.Popen[str]:
         "stage = Stage(root=root, freezes=True)\n"
         "def during():\n"
         "    started.touch()\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(600)\n"
         "stage.during = during\n"
         "try:\n"
         "    stage.run('the slow one')\n"
@@ -57,10 +56,8 @@ def slow_run(stage: Stage, started: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(stage.root), str(started)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 30
     while not started.exists():
         assert process.poll() is None
-        assert time.monotonic() < deadline
         time.sleep(0.02)
     return process
 
@@ -71,7 +68,7 @@ def test_interrupted_while_judging(stage: Stage, tmp_path: Path, sent: signal.Si
     head = stage.head()
     process = slow_run(stage, tmp_path / "started")
     process.send_signal(sent)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate()
     assert process.returncode == 130
     assert "nothing was kept or lost" in out
     assert stage.head() == head
@@ -90,8 +87,12 @@ def test_a_second_run_is_refused_with_the_owner(stage: Stage, tmp_path: Path) ->
         for words in (f"process {process.pid}", "the slow one", "since"):
             assert words in refusal.value.message
         lines: list[str] = []
-        threading.Timer(0.5, process.kill).start()
-        outcome = stage.run("patient", wait_s=30, progress=lines.append)
+
+        def while_it_waits(line: str) -> None:
+            lines.append(line)
+            process.kill()
+
+        outcome = stage.run("patient", wait_s=250, progress=while_it_waits)
         assert outcome.decision == Decision.KEPT
         assert "the slow one" in lines[0]
     finally:
@@ -112,7 +113,7 @@ def test_two_at_once_both_come_through(stage: Stage) -> None:
     )
     command = [sys.executable, "-c", code, str(stage.root)]
     processes = [subprocess.Popen(command, cwd=REPOSITORY) for _ in range(2)]
-    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    assert [process.wait() for process in processes] == [0, 0]
     assert len(stage.rows()) == 7
     assert log.verify(stage.root) == ()
 
@@ -126,8 +127,10 @@ def pending(stage: Stage, score: float) -> dict[str, object]:
         from ratchet.loop import ledger
 
         ledger.write = lambda *_: os._exit(0)  # type: ignore[assignment]
-        stage.run("cut off")
-        os._exit(1)
+        try:
+            stage.run("cut off")
+        finally:
+            os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     return json.loads((stage.root / ".git" / "ratchet" / "pending.json").read_text())
 

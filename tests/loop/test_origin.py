@@ -186,8 +186,10 @@ def test_two_that_make_a_key_at_once_have_the_same(tmp_path: Path) -> None:
     for _ in range(8):
         pid = os.fork()
         if not pid:
-            os.write(write, key.load().secret.hex().encode() + b"\n")
-            os._exit(0)
+            try:
+                os.write(write, key.load().secret.hex().encode() + b"\n")
+            finally:
+                os._exit(0)
         children.append(pid)
     for pid in children:
         os.waitpid(pid, 0)
