@@ -4,6 +4,11 @@ import signal
 import subprocess
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, however long one takes: no test fails by chance, or because the machine is busy.
+settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 # A shell that starts the tests in the background, or nohup, has these ignored, and every child would inherit that: the
 # tests that interrupt a run could not. A handler, unlike an ignored signal, is reset to the default in a child.

@@ -173,7 +173,7 @@ def _expressions(kind: str, depth: int) -> st.SearchStrategy[Expression]:
 
 @pytest.mark.slow
 @given(expressions=st.lists(_expressions("i", 3), min_size=8, max_size=8), seed=st.integers(0, 1000))
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 def test_random_expressions_take_the_same_branches(expressions: list[Expression], seed: int, compiled: Compile) -> None:
     words = steps(expressions, 256, seed)
     assume(len(words) > 20)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.judge.evidence import digest, keep, prune
@@ -139,7 +139,6 @@ def test_digest_is_of_names_and_contents_that_the_judge_wrote(root: Path) -> Non
     assert after == hashlib.sha256(listing).hexdigest()
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 50), max_size=8),
     keep=st.sets(st.integers(0, 7)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.lib.fuzzing.kernels import ROWS, TOLERANCE, WAYS, Recipe, arguments, build, names_for
@@ -33,7 +33,7 @@ def _agree(examples: int) -> int:
     done = 0
 
     @given(recipes(), st.integers(0, 2**16))
-    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples)
     def compare(recipe: Recipe, seed: int) -> None:
         nonlocal done
         operands = arguments(recipe, np.random.default_rng(seed))
