@@ -1,10 +1,20 @@
-"""What every test process needs."""
+"""What every test process needs. One set of the judge's children is shared by all tests of a process."""
 
+import os
 import signal
 import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from ratchet.child import Limits
+from ratchet.chips import V5E
+from ratchet.compiler import compile as compiling
+from ratchet.judge.workers import Workers
+from ratchet.values import Artefact, Program
+from ratchet.values.status import Refusal
 
 # The same examples in every run, however long one takes: no test fails by chance, or because the machine is busy.
 settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,3 +37,39 @@ def small_disk(tmp_path):
         pytest.skip("mounting a file system is not permitted here")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def without_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is flushed to the disk, which is most of a turn's time: for tests that cut no power."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setenv("GIT_TEST_FSYNC", "0")
+
+
+@pytest.fixture(scope="session")
+def workers() -> Iterator[Workers]:
+    """Their start is most of what a small verdict costs."""
+    with Workers(V5E, keep=True, compiles=False) as kept:  # the compiler starts once it is asked for
+        yield kept
+
+
+@pytest.fixture
+def compiled(workers: Workers) -> Callable[[Artefact], Program]:
+    def compile_it(artefact: Artefact) -> Program:
+        return compiling.compile_artefact(artefact, V5E, workers.folder("test"), workers.compiler)
+
+    return compile_it
+
+
+@pytest.fixture
+def not_compiled(workers: Workers) -> Callable[..., Refusal]:
+    """Compiles what has to be refused and returns the refusal."""
+
+    def compile_it(artefact: Artefact, **limits: Any) -> Refusal:
+        wanted = Limits(**{"seconds": 120, "memory_bytes": 8 << 30, **limits})
+        with pytest.raises(Refusal) as caught:
+            compiling.compile_artefact(artefact, V5E, workers.folder("test"), workers.compiler, wanted)
+        assert "\n" not in caught.value.message
+        return caught.value
+
+    return compile_it

@@ -53,7 +53,7 @@ def test_a_judge_that_fails_unexpectedly_leaves_a_row_and_its_traceback(tmp_path
     assert log.verify(stage.root) == ()
 
 
-def test_a_step_that_fails_unexpectedly_is_a_verdict(tmp_path, monkeypatch):
+def test_a_step_that_fails_unexpectedly_is_a_verdict(tmp_path, monkeypatch, workers):
     def fails(program):
         raise ZeroDivisionError("integer modulo by zero")
 
@@ -62,9 +62,8 @@ def test_a_step_that_fails_unexpectedly_is_a_verdict(tmp_path, monkeypatch):
     kernel.write_text(ATTENTION)
     conditions = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
     evidence = tmp_path / "evidence"
-    verdict = judge(
-        Request(kernel=kernel, root=tmp_path, kernel_rel="kernel.py", conditions=conditions, evidence=evidence)
-    )
+    request = Request(kernel=kernel, root=tmp_path, kernel_rel="kernel.py", conditions=conditions, evidence=evidence)
+    verdict = judge(request, workers=workers)
     assert verdict.status is Status.INTERNAL, verdict.reason
     assert verdict.reason.startswith("kernel: ZeroDivisionError: integer modulo by zero")
     assert verdict.score is None

@@ -1,4 +1,3 @@
-import os
 import shutil
 from pathlib import Path
 
@@ -27,10 +26,8 @@ def stage(template: Path, tmp_path: Path) -> Stage:
 
 
 @pytest.fixture(autouse=True)
-def _without_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is flushed to the disk, which is most of a turn's time: no power is cut here. See ``test_flush.py``."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setenv("GIT_TEST_FSYNC", "0")
+def _without_flushing(without_flushing: None) -> None:
+    """What is flushed is shown by ``test_flush.py`` and by the benchmark of faults."""
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,8 @@ import pytest
 
 from prepare import judge
 from ratchet.child import PACKAGE_ROOT as ROOT
-from ratchet.chips import V5E
 from ratchet.judge.measured import Measured
 from ratchet.judge.request import Request
-from ratchet.judge.workers import Workers
 from ratchet.measure import session
 from ratchet.values import Against, Conditions
 from ratchet.values.status import Status
@@ -26,12 +24,6 @@ SLOW = ("c01_answers_at_import", "c03_right_at_first")
 """Harmless, as ``c09_patched_waiting`` is: no Python of theirs lives where a program is timed."""
 BASE = edited((ROOT / "examples" / "cpu_attention" / "kernel.py").read_text(), ("SEQ = 512", "SEQ = 128"))
 CONDITIONS = Conditions(evaluator="cpu", chip="", compiler="", seal="", problem="")
-
-
-@pytest.fixture(scope="module")
-def workers():
-    with Workers(V5E, keep=True, compiles=False) as kept:
-        yield kept
 
 
 @pytest.fixture(scope="module")
