@@ -18,7 +18,7 @@ from tests.workspaces import HERE
 
 UV = """#!/bin/sh
 echo "$@" >> "$UV_CALLS"
-sleep "${UV_SECONDS:-0}"
+while [ -n "$UV_WAITS_FOR" ] && [ ! -e "$UV_WAITS_FOR" ]; do sleep 0.05; done
 [ -z "$UV_FAILS" ] || { echo "error: no route to the index" >&2; exit 2; }
 """
 PROBE = """#!/usr/bin/env bash
@@ -69,7 +69,7 @@ class Tree:
 
     def run(self, **more):
         process = self.start(**more)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate()
         return subprocess.CompletedProcess("probe", process.returncode, out, err)
 
     def syncs(self):
@@ -105,13 +105,23 @@ def test_another_lock_installs_again(tree):
     assert (tree.root / ".venv" / "requirements.lock").read_text() == "nothing==2\n"
 
 
+def wait_for_the_installer(tree, process):
+    while not tree.syncs():
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
 def test_two_at_once_make_it_once(tree):
-    first, second = tree.start(UV_SECONDS="2"), tree.start(UV_SECONDS="2")
-    outputs = [process.communicate(timeout=120) for process in (first, second)]
+    gate = tree.root / "gate"
+    first = tree.start(UV_WAITS_FOR=str(gate))
+    wait_for_the_installer(tree, first)
+    second = tree.start(UV_WAITS_FOR=str(gate))
+    assert "another process is making the environment" in second.stderr.readline()
+    gate.touch()
+    outputs = [process.communicate()[0] for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outputs
     assert len(tree.syncs()) == 1
-    assert any("another process is making the environment" in err for _, err in outputs)
-    assert outputs[0][0] == outputs[1][0]
+    assert outputs[0] == outputs[1]
 
 
 def test_what_failed_is_reported_and_tried_again(tree):
@@ -124,10 +134,8 @@ def test_what_failed_is_reported_and_tried_again(tree):
 
 
 def test_a_run_that_was_killed_is_finished_by_the_next(tree):
-    process = tree.start(UV_SECONDS="60")
-    while not tree.syncs():
-        assert process.poll() is None
-        time.sleep(0.05)
+    process = tree.start(UV_WAITS_FOR=str(tree.root / "nothing"))
+    wait_for_the_installer(tree, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert not (tree.root / ".venv" / "requirements.lock").exists()

@@ -73,7 +73,7 @@ class Workspace:
 
     def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*command, **environment)
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate()
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 

@@ -122,7 +122,6 @@ def test_an_edited_lock_is_refused(frozen):
         problem.decode(data, "kernel.py.lock.json")
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/passwd", path)])
 def test_a_lock_that_is_no_regular_file_is_not_read(tmp_path, make):
     lock = tmp_path / "kernel.py.lock.json"

@@ -56,10 +56,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
     base = f"http://127.0.0.1:{port}/data/plugin/profile"
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 250
         while True:
             try:
-                urllib.request.urlopen(f"{base}/runs", timeout=20).close()
+                urllib.request.urlopen(f"{base}/runs", timeout=250).close()
                 break
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 assert process.poll() is None, (folder / "log").read_text()[-2000:]

@@ -200,7 +200,7 @@ def free_port() -> int:
 def get(url: str) -> object:
     import gzip
 
-    with urllib.request.urlopen(url, timeout=20) as reply:
+    with urllib.request.urlopen(url, timeout=250) as reply:
         body = reply.read()
     return json.loads(gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body)
 
@@ -215,7 +215,7 @@ def test_a_real_xprof_server_shows_every_experiment(tmp_path: Path) -> None:
         server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
         base = f"http://127.0.0.1:{port}/data/plugin/profile"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 250
         while True:
             try:
                 runs = get(f"{base}/runs")
