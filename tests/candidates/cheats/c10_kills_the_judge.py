@@ -2,6 +2,7 @@
 # rejected as: IMPORT_FAILED
 # kind: kills the judge
 # caught by: seccomp
+# left out of: tests
 
 import dataclasses
 

@@ -4,6 +4,7 @@
 # caught by: seccomp
 # said: PermissionError
 # wall: seccomp
+# left out of: tests
 
 import dataclasses
 

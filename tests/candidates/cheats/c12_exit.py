@@ -2,6 +2,7 @@
 # rejected as: IMPORT_FAILED
 # kind: raises anything
 # caught by: complete record
+# left out of: tests
 
 import dataclasses
 

@@ -2,6 +2,7 @@
 # rejected as: OUT_OF_MEMORY
 # kind: eats memory
 # caught by: limits
+# left out of: tests
 
 import numpy as np
 

@@ -4,6 +4,7 @@
 # caught by: landlock
 # said: PermissionError
 # wall: landlock
+# left out of: tests
 
 import dataclasses
 
