@@ -195,7 +195,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def sampled(everything: list[Mutant], count: int, seed: int) -> Iterator[Mutant]:
-    """``count`` of them at random, spread evenly over the kinds of faults of a room as the room has them."""
+    """``count`` of them at random, in the order of the sources."""
     import random
 
     yield from sorted(random.Random(seed).sample(everything, min(count, len(everything))), key=_place)

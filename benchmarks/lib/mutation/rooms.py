@@ -10,25 +10,41 @@ from benchmarks.lib.mutation.mutator import Mutant
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """Sources by pattern below the tree, and tests, the quickest first."""
+    """Sources by pattern below the tree, and the tests that may notice."""
 
     sources: tuple[str, ...]
     tests: tuple[str, ...]
+    """Files, folders or single tests."""
+    children: bool = False
+    """Whether the sources also run in children of the tests, where nobody sees which lines they run."""
 
     def files(self, tree: Path) -> list[str]:
         """The sources, relative to ``tree``."""
         return sorted({str(path.relative_to(tree)) for pattern in self.sources for path in tree.glob(pattern)})
 
+    def test_files(self, tree: Path) -> list[str]:
+        """The tests, without folders."""
+        return [
+            file
+            for test in self.tests
+            for file in (
+                sorted(str(path.relative_to(tree)) for path in (tree / test).glob("test_*.py"))
+                if (tree / test).is_dir()
+                else [test]
+            )
+        ]
+
 
 ROOMS = {
     "known": Room(
-        sources=(),
+        sources=("ratchet/judge/parity.py", "ratchet/loop/ledger.py", "ratchet/child.py", "ratchet/scalar.py"),
         tests=(
             "tests/test_scalar.py",
             "tests/judge/test_parity.py",
             "tests/loop/test_flush.py",
             "tests/jail/test_walls.py::test_a_child_that_takes_more_memory_than_it_may_is_ended",
         ),
+        children=True,
     ),
     "scalar": Room(
         sources=("ratchet/scalar.py", "ratchet/mosaic/scalars.py"),
@@ -52,11 +68,12 @@ ROOMS = {
     ),
     "hazards": Room(
         sources=tuple(f"ratchet/mosaic/{name}.py" for name in ("hazards", "memory", "findings", "witness", "order")),
-        tests=("tests/mosaic/test_dynamic.py", "tests/mosaic/test_planted.py"),
+        tests=tuple(f"tests/mosaic/test_{name}.py" for name in ("dynamic", "planted", "races", "assumptions")),
     ),
     "jail": Room(
         sources=("ratchet/jail/*.py", "ratchet/child.py", "ratchet/folder.py"),
         tests=("tests/jail", "tests/candidate/test_room.py"),
+        children=True,
     ),
     "loop": Room(
         sources=tuple(
@@ -75,7 +92,8 @@ ROOMS = {
             )
         ),
         tests=tuple(
-            f"tests/loop/test_{name}.py" for name in ("flush", "decide", "compare", "ledger", "refusals", "turn")
+            f"tests/loop/test_{name}.py"
+            for name in ("flush", "decide", "compare", "ledger", "refusals", "journal", "origin", "endings", "turn")
         ),
     ),
 }

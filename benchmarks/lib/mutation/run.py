@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import select
 import shutil
@@ -10,19 +12,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.lib.mutation import server
 from benchmarks.lib.mutation.mutator import Mutant
+from benchmarks.lib.mutation.reach import Ran
 
 TREE = Path(__file__).resolve().parents[3]
-SLACK_SECONDS = 60.0
-"""What a run may take beyond three times that of the sound tree: the machine may be busy."""
+KEPT = TREE / ".ratchet" / "mutants"
+"""Which lines the tests run."""
+PATIENCE, SLACK_SECONDS = 3, 20.0
+"""How many times what the tests take on the sound tree, and how much more, they may take of the processor; by the
+clock, as the machine may be busy, ``PATIENCE`` times that again."""
 ALONE = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
 """A mutant of the jail may kill what it should not: it sees no process but its own."""
 NO_TESTS = (4, 5)
 """Exit codes of pytest: wrong usage, nothing collected."""
+OUT_OF_TIME = (-signal.SIGXCPU, -signal.SIGKILL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +63,13 @@ class Copy:
         """The text of a file."""
         return (self.root / file).read_text()
 
-    def run(self, tests: tuple[str, ...], seconds: float) -> Outcome:
+    def run(self, tests: Sequence[str], expected: float, files: Sequence[str] | None = None) -> Outcome:
         """Run tests in the copy as it is, up to the first that fails.
+
+        Args:
+            tests: as pytest names them.
+            expected: seconds that they take.
+            files: whose lines are noted, see :meth:`ran`.
 
         Raises:
             RuntimeError: for tests that cannot be run at all.
@@ -65,25 +78,51 @@ class Copy:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write("\t".join(tests) + "\n")
+        processor = int(PATIENCE * expected + SLACK_SECONDS)
+        process.stdin.write(json.dumps({"tests": tests, "seconds": processor, "files": files}) + "\n")
         process.stdin.flush()
-        answered, _, _ = select.select([process.stdout], [], [], seconds)
+        answered, _, _ = select.select([process.stdout], [], [], PATIENCE * processor)
         if not answered:
             self._end()
             return Outcome(killed=True, by="the deadline", seconds=time.monotonic() - start)
         code = int(process.stdout.readline() or "-1")
-        if code in NO_TESTS:
-            raise RuntimeError(f"pytest ended with {code}: {(self.root / 'tests.log').read_text()[-2000:]}")
         if process.poll() is not None:
             self._end()
-        return Outcome(killed=code != 0, by="a test" if code else "", seconds=time.monotonic() - start)
+        if code in NO_TESTS:
+            whole = tuple(dict.fromkeys(test.partition("::")[0] for test in tests))
+            if whole != tuple(tests):  # a fault may change what tests are called
+                return self.run(whole, 10 * expected, files)
+            raise RuntimeError(f"pytest ended with {code}: {self.log()}")
+        by = "the deadline" if code in OUT_OF_TIME else "a test" if code else ""
+        return Outcome(killed=code != 0, by=by, seconds=time.monotonic() - start)
 
-    def tried(self, mutant: Mutant, tests: tuple[str, ...], seconds: float) -> Outcome:
+    def log(self) -> str:
+        """The end of what pytest printed in the last run."""
+        return (self.root / "tests.log").read_text(errors="replace")[-2000:]
+
+    def ran(self, file: str, sources: Sequence[str]) -> tuple[Ran, ...]:
+        """What each test of a file runs of some sources: kept until the file or the sources change.
+
+        Raises:
+            RuntimeError: if a test fails without any fault.
+        """
+        whole = hashlib.sha256()
+        for name in (file.partition("::")[0], *sources):
+            whole.update(f"{name}\0{self.source(name)}\0".encode())
+        kept = KEPT / f"{whole.hexdigest()[:32]}.json"
+        if not kept.exists():
+            if self.run([file], 600, sources).killed:
+                raise RuntimeError(f"the tests of {file} fail without any fault: {self.log()}")
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.root / "ran.json", kept)
+        return Ran.read(json.loads(kept.read_text()))
+
+    def tried(self, mutant: Mutant, tests: Sequence[str], expected: float) -> Outcome:
         """Run tests with one fault in the copy, and take it out again."""
         path, source = self.root / mutant.file, self.source(mutant.file)
         path.write_text(mutant.applied(source))
         try:
-            return self.run(tests, seconds)
+            return self.run(tests, expected)
         finally:
             path.write_text(source)
 
