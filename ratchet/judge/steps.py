@@ -108,6 +108,7 @@ class Steps:
             return None
         future: Future[tuple[T, str]] = Future()
         ended: Future[float] = Future()
+        start = time.monotonic()  # before the thread's first step, or a quick one would take less than nothing
 
         def work() -> None:
             try:
@@ -117,7 +118,7 @@ class Steps:
             ended.set_result(time.monotonic())
 
         threading.Thread(target=work, name=name, daemon=True).start()
-        return Pending(name=name, start=time.monotonic(), future=future, ended=ended)
+        return Pending(name=name, start=start, future=future, ended=ended)
 
     def peek(self, pending: Pending[T] | None) -> T | None:
         """The value of a step before its turn; None if it failed."""
