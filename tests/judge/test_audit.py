@@ -119,3 +119,73 @@ def test_a_run_that_writes_less_than_its_outputs_is_invalid(layernorm):
         audit.step(artefact, problem, footprint(), timeline(hbm_write_bytes=PROBLEM_BYTES - 1))
     assert caught.value.status is Status.INVALID
     assert problem.outputs == (ArraySpec(shape=(2048, 512), dtype="float32"),)
+
+
+def test_all_live_kernels_are_named(tmp_path):
+    one = "%x = f32[] parameter(0)"
+    assert audit.program(program(tmp_path, one))[1] == "1 live kernel: program.1"
+    two = ("program.1", "program.2")
+    assert audit.program(program(tmp_path, one, kernels=two)) == (two, "2 live kernels: program.1, program.2")
+
+
+def test_a_refusal_names_what_calls_the_host(tmp_path):
+    line = '%c = f32[] custom-call(%x), custom_call_target="xla_python_cpu_callback"'
+    with pytest.raises(Refusal, match="calls the host \\(xla_python_cpu_callback\\)"):
+        audit.program(program(tmp_path, f"%x = f32[] parameter(0)\n {line}"))
+    with pytest.raises(Refusal, match="calls the host \\(outfeed\\)"):
+        audit.program(program(tmp_path, "%t = token[] after-all()\n %o = token[] outfeed(%t, %t)"))
+
+
+def claiming(layernorm, **meta):
+    """The program with other claims."""
+    return dataclasses.replace(layernorm[0], tiling_meta=meta)
+
+
+@pytest.mark.parametrize(("claimed", "agrees"), [(94, False), (95, True), (105, True), (106, False)])
+def test_a_claim_may_be_off_by_a_twentieth_of_what_is_found(layernorm, claimed, agrees):
+    (claim,) = audit.claims(claiming(layernorm, grid=(1, claimed)), footprint(), timeline(grid_steps=100))
+    assert (claim.claimed, claim.found, claim.agrees) == (f"{claimed}", "100", agrees)
+
+
+@pytest.mark.parametrize(("claimed", "agrees"), [(0, True), (1, False)])
+def test_a_claim_about_nothing_is_exact(layernorm, claimed, agrees):
+    (claim,) = audit.claims(claiming(layernorm, grid=(claimed,)), footprint(), timeline(grid_steps=0))
+    assert claim.agrees is agrees
+
+
+def test_what_is_not_claimed_is_not_compared(layernorm):
+    assert audit.claims(claiming(layernorm, grid=()), footprint(), timeline()) == ()
+    silent = claiming(layernorm)
+    assert audit.step(silent, layernorm[1], footprint(), timeline())[1].endswith("; no claims")
+
+
+def test_claimed_bytes_count_both_buffers_and_every_read(layernorm):
+    buffers = [{"size_bytes": 1000, "double_buffered": True}, {"size_bytes": 300, "double_buffered": False}]
+    entries = [{"size_bytes": 1000, "re_reads": 3}, {"size_bytes": 10, "re_reads": 1}]
+    made = audit.claims(
+        claiming(layernorm, buffers=buffers, inputs=entries, outputs=entries), footprint(("x", 2300)), timeline()
+    )
+    assert [claim.claimed for claim in made] == ["2,300", "3,010", "3,010"]
+
+
+def test_claims_on_a_slice_leave_room_for_what_the_chips_exchange_first(layernorm):
+    """8 KiB of a chip's traffic may be nobody's claim; steps and VMEM are all the program's."""
+    meta = {"grid": (1,), "inputs": [{"size_bytes": 0, "re_reads": 1}], "outputs": [{"size_bytes": 0, "re_reads": 1}]}
+
+    def agreeing(chips, **values):
+        found = audit.claims(claiming(layernorm, **meta), footprint(), timeline(chips=chips, **values))
+        return [claim.agrees for claim in found]
+
+    chips = (timeline(),) * 4
+    assert agreeing(chips, grid_steps=2, hbm_read_bytes=8192, hbm_write_bytes=8192) == [False, True, True]
+    assert agreeing(chips, grid_steps=1, hbm_read_bytes=8193, hbm_write_bytes=8193) == [True, False, False]
+    assert agreeing((), grid_steps=1, hbm_read_bytes=100, hbm_write_bytes=100) == [True, False, False]
+
+
+def test_all_chips_together_write_the_outputs(layernorm):
+    quarter = PROBLEM_BYTES // 4
+    chips = tuple(timeline(hbm_read_bytes=quarter * place, hbm_write_bytes=quarter) for place in range(4))
+    slowest = timeline(chips=chips, hbm_write_bytes=0)
+    assert audit.work(layernorm[1], slowest) == "HBM traffic is 1.25 times the compulsory bytes"
+    with pytest.raises(Refusal, match=f"writes {3 * quarter} bytes to HBM, wanted at least the {PROBLEM_BYTES}"):
+        audit.work(layernorm[1], timeline(chips=chips[:3], hbm_write_bytes=PROBLEM_BYTES))

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -75,6 +76,34 @@ def test_too_many_bytes_cost_the_oldest_first(root: Path) -> None:
 def test_the_newest_stays_even_if_it_is_too_large_alone(root: Path) -> None:
     prune(root, IDS, keep={"e00"}, max_bytes=1)
     assert left(root) == ["e00", "e24"]
+
+
+@pytest.mark.parametrize(("over", "left_over"), [(0, ["e00", "e01", "e02"]), (1, ["e01", "e02"])])
+def test_a_gibibyte_is_kept(tmp_path: Path, over: int, left_over: list[str]) -> None:
+    """Files that take no room: they are as large as they say, and empty."""
+    for name in IDS[:3]:
+        write(tmp_path, name, 0)
+    os.truncate(tmp_path / "hlo_dumps" / "e00" / "deep" / "t.xplane.pb", 1 << 29)
+    os.truncate(tmp_path / "profile_data" / "e01" / "deep" / "t.xplane.pb", (1 << 29) + over)
+    prune(tmp_path, IDS[:3])
+    assert left(tmp_path) == left_over
+
+
+def test_an_experiment_that_is_listed_twice_is_as_new_as_its_last_row(root: Path) -> None:
+    assert prune(root, [*IDS, "e00"], newest=2) == tuple(IDS[1:24])
+    assert left(root) == ["e00", "e24"]
+
+
+def test_what_cannot_be_removed_is_not_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removes = shutil.rmtree
+
+    def refuses(folder: Path, **options: bool) -> None:
+        if folder.name != "e01":
+            removes(folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", refuses)
+    assert prune(root, IDS, newest=22) == ("e00", "e02")
+    assert left(root) == ["e01", *IDS[3:]]
 
 
 def test_what_no_experiment_is_named_after_is_left_alone(root: Path) -> None:

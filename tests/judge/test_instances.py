@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.judge import instances
-from ratchet.values import ArraySpec
+from ratchet.values import ArraySpec, Mesh
 
 BF16 = ml_dtypes.bfloat16
 
@@ -132,3 +132,78 @@ def test_what_steers_a_modelled_run_is_what_a_kernel_is_checked_on():
     assert narrow.all(), "data, and not what scalar memory holds"
     (only,) = instances.steered([np.ones(4, np.int32)], [np.zeros(4, np.int32)])
     assert only.all(), "nothing would be left that a kernel cannot know"
+
+
+@pytest.mark.parametrize(
+    ("chips", "kinds"), [(1, ("random", "probe", "mixed")), (2, ("random", "probe-0", "probe-1", "mixed"))]
+)
+def test_every_chip_has_a_probe(chips, kinds):
+    assert instances.kinds(Mesh(axes=(("chip", chips),))) == kinds
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint16"])
+@pytest.mark.parametrize(("size", "whether"), [(1024, True), (1025, False)])
+def test_as_many_elements_may_be_scalars(dtype, size, whether):
+    assert instances.steers(ArraySpec(shape=(size,), dtype=dtype)) is whether
+
+
+def test_what_structures_are_made_of():
+    """Of ones: zeros, tiny values, equal rows and exact integers, large ones, and rows that dominate both kinds."""
+    ones = np.ones((4096, 8), np.float32)
+    (probed,) = instances.probe([ones], generator())
+    assert np.unique(probed).tolist() == [1, 24]
+    (mixed,) = instances.mixed([ones], generator())
+    assert np.unique(mixed).tolist() == [0, 2.0**-10, 1, 2, 5, 6, 40]
+    stripes = mixed.reshape(64, 64, 8)
+    dominating = np.isin(stripes, [6, 40]).all(axis=2).sum(axis=1)
+    assert (dominating == 1).all(), "one row in each of 64 stripes"
+    assert {tuple(np.unique(stripe)) for stripe in stripes} == {
+        (0, 6), (2.0**-10, 6), (1, 6), (2, 6), (5, 40)
+    }  # fmt: skip
+
+
+def test_along_what_is_mixed_four_columns_dominate():
+    ones = np.ones((64, 1024), np.float32)
+    (mixed,) = instances.mixed([ones], generator(), [[1]])
+    assert np.unique(mixed[mixed > 0]).tolist() == [2.0**-10, 6 * 2.0**-10, 1, 2, 5, 6, 12, 30]
+    assert (mixed > np.median(mixed, axis=1, keepdims=True)).sum(axis=1).max() == 4
+
+
+def test_as_many_stripes_as_there_are_rows():
+    (mixed,) = instances.mixed([np.ones((3, 4), np.float32)], generator())
+    assert np.unique(mixed).size >= 2
+    assert not np.isin(mixed, [6, 40]).any(), "a stripe of one row holds its structure alone"
+
+
+@pytest.mark.parametrize("make", [instances.probe, instances.mixed])
+def test_two_elements_have_a_structure_and_one_has_none(make):
+    changed = [make([np.full(2, 3, np.float32)], generator(seed))[0].tolist() for seed in range(9)]
+    assert any(values != [3, 3] for values in changed)
+    assert all(make([np.full((1, 1), 3, np.float32)], generator(seed))[0] == 3 for seed in range(9))
+
+
+def test_which_axes_are_spiked_and_striped():
+    shape = (4, 512, 64, 1)
+    assert (instances.spiked_axis(shape), instances.striped_axis(shape)) == (1, 1)
+    assert (instances.spiked_axis(shape, (0, 2)), instances.striped_axis(shape, (0, 2))) == (2, 1)
+    assert instances.striped_axis(shape, (1,)) == 2
+    assert instances.striped_axis(shape, (0, 1, 2)) == 1, "one row is no stripe"
+    assert instances.striped_axis((2, 4, 2), (1,)) == 0
+
+
+def test_a_probe_on_a_slice_leaves_alone_what_all_chips_hold():
+    mesh = Mesh(axes=(("chip", 2),), inputs=((), (("chip",),)))
+    shared, split = np.ones((8, 4), np.float32), np.ones((16, 4), np.float32)
+    for place, own in enumerate((slice(0, 8), slice(8, 16))):
+        first, second = instances.probe([shared, split], generator(), mesh, place)
+        assert (first == 1).all()
+        changed = np.flatnonzero((second != 1).any(axis=1))
+        assert len(changed) == 4
+        assert ((changed >= own.start) & (changed < own.stop)).all()
+    (only,) = instances.probe([shared], generator(), Mesh(axes=mesh.axes, inputs=((),)), 1)
+    assert (only != 1).any(), "where nothing is split, it is what there is"
+
+
+def test_what_counts_as_a_float():
+    for dtype, whether in (("float64", True), (BF16, True), (ml_dtypes.float8_e4m3fn, True), ("int4", False)):
+        assert instances.is_float(np.zeros(2, getattr(ml_dtypes, dtype) if dtype == "int4" else dtype)) is whether

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.chips import V5E
+from ratchet.judge import roofline
 from ratchet.judge.floor import Floor, compute_seconds, floor_of, link_seconds, rate, useful_flops
-from ratchet.judge.roofline import measured, score
+from ratchet.judge.roofline import ici_ms, measured, score
 from ratchet.measure.devices import Peak
-from ratchet.values import ArraySpec, Band, Launch, Mesh, Samples
+from ratchet.values import ArraySpec, Band, Launch, LinkUse, Mesh, Samples, Timeline
 from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import ATTENTION
@@ -197,3 +198,89 @@ def test_a_claim_is_capped_at_what_the_reference_computes():
     useful, note = useful_flops(4000, 1000.0)
     assert useful == 1000
     assert "claims 4000" in note
+
+
+def test_all_of_the_roofline_is_possible():
+    whole = Floor(flops=8, compute_s=0.5, bandwidth_s=0.25)
+    assert score(whole, 500.0, V5E).util_pct == 100
+    with pytest.raises(Refusal, match=f"{100 * 500 / 499.5:.1f} % of what v5e can do"):
+        score(whole, 499.5, V5E)
+
+
+@pytest.mark.parametrize(
+    ("bandwidth_s", "ici", "regime"),
+    [
+        (0.5, 0, "compute-bound"),
+        (0.75, 0, "memory-bound"),
+        (0.5, 500, "compute-bound"),
+        (0.5, 501, "ici-bound"),
+        (0.75, 750, "memory-bound"),
+        (0.75, 751, "ici-bound"),
+    ],
+)
+def test_what_bounds_a_kernel_is_the_largest_and_compute_where_they_are_equal(bandwidth_s, ici, regime):
+    assert score(Floor(flops=8, compute_s=0.5, bandwidth_s=bandwidth_s), 1000.0, V5E, ici_ms=ici).regime == regime
+
+
+@pytest.mark.parametrize(
+    ("ms", "outside"), [(1.999, True), (2.0, False), (2.001, False), (3.999, False), (4.0, False), (4.001, True)]
+)
+def test_a_band_holds_its_ends(ms, outside):
+    samples = Samples(evaluator="tpu", device="TPU v5 lite", launches=(Launch(candidate_ms=(ms,)),), seconds=1.0)
+    modelled = dataclasses.replace(score(floor(1, 1), 3.0, V5E), band=Band(bound_by="compute", low_ms=2.0, high_ms=4.0))
+    said = measured(problem_of("bfloat16", "bfloat16"), samples, V5E, modelled)[1]
+    assert ("; measured outside the model's band of 2 to 4 ms" in said) is outside
+    assert "outside" not in measured(problem_of("bfloat16", "bfloat16"), samples, V5E, score(floor(1, 1), 9.0, V5E))[1]
+
+
+def timeline(**values: object) -> Timeline:
+    """A run of one core at 1 GHz, with ``values`` changed."""
+    fields = dict.fromkeys(field.name for field in dataclasses.fields(Timeline)) | {
+        "chip": "v5e",
+        "clock_hz": 1e9,
+        "cycles": 1,
+        "dma_wait_cycles": 0,
+        "mxu_busy_cycles": 0,
+        "hbm_read_bytes": 0,
+        "hbm_write_bytes": 0,
+        "links": (),
+    }
+    return Timeline(**(fields | values))  # type: ignore[arg-type]
+
+
+def link(sent: int) -> LinkUse:
+    return LinkUse(source_chip=0, target_chip=1, bytes=sent, messages=1, busy_cycles=1)
+
+
+def test_the_busiest_link_is_the_least_time_of_what_was_sent():
+    run = timeline()
+    assert ici_ms(run, V5E) == 0
+    sent = int(V5E.ici.link_bytes_per_s)
+    assert ici_ms(dataclasses.replace(run, links=(link(3), link(sent), link(4))), V5E) == pytest.approx(1000)
+
+
+def test_a_modelled_step_says_where_the_time_of_a_slice_went():
+    one = problem_of("bfloat16", "bfloat16")
+    run = timeline(cycles=10_000_000, dma_wait_cycles=2_500_000)
+    found, said = roofline.step(one, run, V5E)
+    assert (found.latency_ms, found.wait_ms) == (10, 2.5)
+    assert found.band is not None
+    assert "chips" not in said
+    assert said.endswith(" ms")
+    four = dataclasses.replace(one, mesh=Mesh(axes=(("chip", 4),)))
+    sent = dataclasses.replace(run, links=(link(int(V5E.ici.link_bytes_per_s // 200)),))
+    found, said = roofline.step(four, sent, V5E)
+    assert found.ici_util_pct == pytest.approx(50)
+    assert said.endswith(" ms on 4 chips, that of its busiest link 5.0000 ms")
+
+
+def test_a_step_counts_no_more_than_the_reference_computes():
+    claims = problem_of("float32", "float32", {"products": {}, "input_bytes": [1], "output_bytes": [1]}, 4000)
+    run = timeline(cycles=1_000_000_000)
+    found, said = roofline.step(claims, run, V5E, counted=1000.0)
+    assert found.tflops == pytest.approx(1000 / 1e12)
+    assert said.endswith("; compute_flops() claims 4000, the reference computes 1000, which count")
+    samples = Samples(evaluator="tpu", device="d", launches=(Launch(candidate_ms=(1000.0,)),), seconds=1.0)
+    timed, said = measured(claims, samples, V5E, None, counted=1000.0)
+    assert timed.tflops == found.tflops
+    assert said.endswith("; compute_flops() claims 4000, the reference computes 1000, which count")

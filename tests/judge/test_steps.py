@@ -2,6 +2,7 @@
 
 import errno
 import threading
+import time
 
 import pytest
 
@@ -102,3 +103,91 @@ def test_an_interrupt_goes_through():
 
     with pytest.raises(KeyboardInterrupt):
         Steps(Silent()).run("compile", interrupted)
+
+
+class Noted:
+    """Progress, written down."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[object, ...]] = []
+
+    def step(self, name: str) -> None:
+        self.lines.append((name,))
+
+    def done(self, name: str, summary: str, seconds: float, ok: bool) -> None:
+        assert seconds >= 0
+        self.lines.append((name, summary, ok))
+
+
+def test_progress_hears_of_every_step_as_it_begins_and_ends():
+    progress = Noted()
+    steps = Steps(progress)
+    steps.run("double", doubled, 3)
+    steps.run("values", raises, Refusal(Status.UNCHECKED, "too slow"))
+    steps.note("compiling")
+    steps.end(steps.begin("schedule", raises, Refusal(Status.DEADLOCK, "waits")))
+    steps.run("left out", doubled, None)
+    assert progress.lines == [
+        ("double",),
+        ("double", "3 times 2", True),
+        ("values",),
+        ("values", "too slow", True),
+        ("compiling",),
+        ("schedule",),
+        ("schedule", "waits", False),
+    ]
+
+
+def test_a_step_takes_what_its_function_took():
+    """Not the time until it was asked for: neither bound depends on how busy the machine is."""
+    took = []
+
+    def timed() -> tuple[None, str]:
+        begun = time.monotonic()
+        time.sleep(0.001)
+        took.append(time.monotonic() - begun)
+        return None, ""
+
+    steps, start = Steps(Silent()), time.monotonic()
+    steps.run("one", timed)
+    within = time.monotonic() - start
+    start = time.monotonic()
+    pending = steps.begin("two", timed)
+    assert pending is not None
+    pending.settled()
+    until_settled = time.monotonic() - start
+    time.sleep(0.001)
+    steps.end(pending)
+    one, two = (step.seconds for step in steps.steps)
+    assert took[0] <= one <= within
+    assert took[1] <= two <= until_settled
+    assert one + two <= steps.seconds
+
+
+def test_settings_may_be_missing_and_needs_may_not():
+    def sized(number: int, *, by: int | None) -> tuple[int, str]:
+        return number, f"{by}"
+
+    steps = Steps(Silent())
+    assert steps.run("run", sized, 1, by=None) == 1
+    assert steps.end(steps.begin("begun", sized, 1, by=None)) == 1
+    assert steps.run("no need", sized, None, by=1) is None
+    assert steps.begin("no need", sized, None, by=1) is None
+    assert steps.peek(None) is None
+    assert [step.summary for step in steps.steps] == ["None", "None"]
+
+
+def test_an_internal_error_is_the_first_300_characters_of_its_first_line():
+    steps = Steps(Silent())
+    steps.run("one", raises, ValueError("\n" + "x" * 301 + "\nmore"))
+    steps.run("two", raises, KeyError())
+    assert steps.steps[0].summary.startswith("ValueError: " + "x" * 300 + "; the traceback")
+    assert steps.steps[1].summary.startswith("KeyError: no message; the traceback")
+    assert steps.internal_error.startswith("one\nTraceback")
+    assert "\ntwo\nTraceback" in steps.internal_error
+
+
+def test_trouble_without_a_file_or_a_number_is_told_as_it_is():
+    steps = Steps(Silent())
+    steps.run("one", raises, OSError("the pipe is gone"))
+    assert steps.reason == "one: the pipe is gone: free or repair that and run again"
