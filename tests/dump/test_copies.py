@@ -4,7 +4,9 @@ import jax.numpy as jnp
 import pytest
 
 from ratchet.compiler.compile import copy_trap
+from ratchet.dump import copies
 from ratchet.judge import audit
+from tests.hlo_texts import hlo_of
 from tests.judge.programs import artefact, blocked, double
 
 BF16, F32 = jnp.bfloat16, jnp.float32
@@ -95,3 +97,117 @@ def test_a_computation_is_no_copy(compiled):
     program = compiled(artefact(lambda x: kernel((x * 2).astype(BF16)), ((1024, 128), F32)))
     assert moves(program) == []
     assert audit.program(program)[0] == program.kernels == ("double.3",)
+
+
+def around(type_: str, *lines: str) -> str:
+    """A kernel whose operand ``%in`` is made by ``lines``; what follows it reads ``%k``."""
+    kernel = f'%k = {type_} custom-call(%in), custom_call_target="tpu_custom_call"'
+    return "\n ".join(["%x = f32[8,128]{1,0} parameter(0)", *lines[:-1], kernel, lines[-1]])
+
+
+PLAIN = hlo_of(around("f32[8,128]{1,0}", "%in = f32[8,128]{1,0} bitcast(%x)", "ROOT %o = f32[8,128]{1,0} negate(%k)"))
+"""Before the passes, where the author moved nothing."""
+
+
+def found(text, lowered=PLAIN):
+    return [(c.instruction, c.kind, c.injected, c.cause) for c in copies.find(hlo_of(text), lowered)]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("%in = f32[8,128]{1,0} copy(%x)", "copy"),
+        ("%in = f32[8,128]{0,1} copy(%x)", "relayout"),
+        ("%in = f32[8,128]{1,0:T(8,128)} copy(%x)", "relayout"),
+        ("%in = f32[8,128]{1,0:S(1)} copy(%x)", "prefetch"),
+        ("%in = f32[8,128]{1,0} transpose(%x), dimensions={0,1}", "relayout"),
+    ],
+)
+def test_kinds_of_copies(line, kind):
+    text = around("f32[8,128]{1,0}", line, "ROOT %o = f32[8,128]{1,0} negate(%k)")
+    assert found(text) == [("in", kind, True, "the compiler's, at operand 0 of k")]
+
+
+@pytest.mark.parametrize("space", ["", ":S(1)"])
+def test_a_copy_that_is_started_early_is_a_prefetch(space):
+    text = around(
+        "f32[8,128]{1,0}",
+        f"%s = (f32[8,128]{{1,0{space}}}, f32[8,128]{{1,0}}, u32[]) copy-start(%x)",
+        f"%in = f32[8,128]{{1,0{space}}} copy-done(%s)",
+        "ROOT %o = f32[8,128]{1,0} negate(%k)",
+    )
+    assert found(text) == [("s", "prefetch", True, "the compiler's, at operand 0 of k")]
+
+
+def test_a_copy_is_as_large_as_it_is_laid_out():
+    text = around("f32[8,128]{1,0}", "%in = f32[8,128]{1,0:T(16,128)} copy(%x)", "ROOT %o = f32[8,128]{1,0} negate(%k)")
+    assert [one.size_bytes for one in copies.find(hlo_of(text), PLAIN)] == [16 * 128 * 4]
+
+
+FUSED = (
+    "HloModule m\n\n%f (p: f32[8,128]) -> f32[8,128] {\n  %p = f32[8,128] parameter(0)\n  LINES\n}\n\n"
+    "ENTRY %main (x: f32[8,128]) -> f32[8,128] {\n  %x = f32[8,128] parameter(0)\n"
+    "  ROOT %o = f32[8,128] fusion(%x), kind=kLoop, calls=%f\n}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "kinds"),
+    [
+        ("ROOT %c = f32[8,128] copy(%p)", ["relayout"]),
+        ("%b = f32[1024] reshape(%p)\n  %c = f32[1024] copy(%b)\n  ROOT %r = f32[8,128] reshape(%c)", ["relayout"]),
+        ("ROOT %c = f32[8,128] transpose(%p), dimensions={0,1}", ["relayout"]),
+        ("%b = f32[1024] bitcast(%p)\n  ROOT %r = f32[8,128] bitcast(%b)", []),
+        ("%c = f32[8,128] copy(%p)\n  ROOT %n = f32[8,128] negate(%c)", []),
+    ],
+)
+def test_a_fusion_that_only_moves_is_a_copy(lines, kinds):
+    assert [kind for _, kind, _, _ in found(FUSED.replace("LINES", lines))] == kinds
+
+
+def test_a_copy_far_from_any_kernel_is_the_authors_where_it_has_a_name():
+    plain = "%x = f32[8,128]{1,0} parameter(0)\n ROOT %o = f32[8,128]{0,1} copy(%x)"
+    assert found(plain) == [("o", "relayout", True, "the compiler's")]
+    named = plain + ', metadata={op_name="jit(f)/swap"}'
+    assert found(named) == [("o", "relayout", False, "the author's jit(f)/swap")]
+
+
+def test_a_kernel_is_seen_through_what_changes_no_value():
+    text = around(
+        "f32[8,128]{1,0}",
+        "%c = f32[8,128]{0,1} copy(%x)",
+        "%t = (f32[8,128]{0,1}, f32[8,128]{1,0}) tuple(%c, %x)",
+        "%g = f32[8,128]{0,1} get-tuple-element(%t), index=0",
+        "%in = f32[8,128]{1,0} bitcast(%g)",
+        "%b = f32[1024]{0} bitcast(%k)\n ROOT %o = f32[1024]{0:T(1024)} copy(%b)",
+    )
+    assert found(text) == [
+        ("c", "relayout", True, "the compiler's, at operand 0 of k"),
+        ("o", "relayout", True, "the compiler's, at result 0 of k"),
+    ]
+    computed = text.replace("bitcast(%g)", "negate(%g)").replace("f32[1024]{0} bitcast(%k)", "f32[1024]{0} reshape(%k)")
+    assert [cause for *_, cause in found(computed)] == ["the compiler's", "the compiler's"]
+
+
+TWO = '%k = f32[8,128]{1,0} custom-call(%a, %b), custom_call_target="tpu_custom_call"'
+
+
+@pytest.mark.parametrize("opcode", ["transpose(%y), dimensions={1,0}", "bitcast(%t)"])
+def test_the_author_asked_for_what_he_moved_and_at_that_operand_alone(opcode):
+    before = (
+        "%x = f32[8,128]{1,0} parameter(0)\n %y = f32[128,8]{1,0} parameter(1)\n"
+        " %t = f32[8,128]{0,1} transpose(%y), dimensions={1,0}\n %a = f32[8,128]{1,0} bitcast(%x)\n"
+        f" %b = f32[8,128]{{0,1}} {opcode}\n {TWO}\n %p = f32[1,8,128]{{2,1,0}} bitcast(%k)\n"
+        " ROOT %o = f32[128,8,1]{2,1,0} transpose(%p), dimensions={2,1,0}"
+    )
+    after = (
+        "%x = f32[8,128]{1,0} parameter(0)\n %y = f32[8,128]{1,0} parameter(1)\n %a = f32[8,128]{0,1} copy(%x)\n"
+        f" %b = f32[8,128]{{0,1}} copy(%y)\n {TWO}\n ROOT %o = f32[8,128]{{0,1}} copy(%k)"
+    )
+    assert [(injected, cause) for _, _, injected, cause in found(after, hlo_of(before))] == [
+        (True, "the compiler's, at operand 0 of k"),
+        (False, "the author's transpose at operand 1 of k"),
+        (False, "the author's transpose at result 0 of k"),
+    ]
+    wider = after.replace("f32[8,128]", "f32[16,128]")
+    assert {injected for _, _, injected, _ in found(wider, hlo_of(before))} == {True}, "another kernel's"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ratchet.dump.hlo import read_hlo
 from ratchet.dump.layout import lay_out, rearranged
+from ratchet.dump.proto import parse_module
 from ratchet.values.status import Refusal, Status
 from tests.hlo_texts import array_types, hlo_of, proto_of
 
@@ -178,3 +183,180 @@ def test_a_kernel_inside_a_fusion_is_launched_by_it():
     assert module.kernels() == ("k",)
     assert module.launches["k"].name == "k.1"
     assert [module.launched_operand("k", number) for number in range(2)] == [1, None]
+
+
+def test_a_kernels_module_is_known_by_its_digest() -> None:
+    module = hlo_of(kernel(custom_call_config={"body": "aGk="}))
+    assert module.ops["k"].module_sha256 == hashlib.sha256(b"hi").hexdigest()
+
+
+@pytest.mark.parametrize("config", ["{}", '{"custom_call_config":3}', '{"custom_call_config":{"body":"a Gk="}}'])
+def test_a_kernel_without_a_module_is_none(config: str) -> None:
+    op = hlo_of(KERNEL.replace("CONFIG", f"backend_config={config}")).ops["k"]
+    with pytest.raises(ValueError, match="the kernel k holds no Mosaic module"):
+        _ = op.module_sha256
+
+
+def test_a_configuration_is_a_json_object() -> None:
+    assert hlo_of("%x = f32[] parameter(0)").ops["x"].config == {}
+    with pytest.raises(ValueError, match="the backend_config of k is no JSON object"):
+        _ = replace(hlo_of(kernel(a=1)).ops["k"], backend_config=b"[]").config
+
+
+def test_the_way_from_an_origin() -> None:
+    module = hlo_of(
+        "%x = f32[8,128] parameter(0)\n %c = f32[8,128] copy(%x)\n %b = f32[1024] bitcast(%c)\n"
+        " %d = f32[1024] copy(%b)\n %e = f32[2,512] bitcast(%d)\n ROOT %n = f32[2,512] negate(%e)"
+    )
+    assert module.origin("e").name == "x"
+    assert module.origin("n").name == "n"
+    assert [(str(a), str(b)) for a, b in module.bitcasts("e")] == [
+        ("f32[8,128]", "f32[1024]"), ("f32[1024]", "f32[2,512]"),
+    ]  # fmt: skip
+    assert module.bitcasts("c") == module.bitcasts("n") == []
+
+
+def test_computations_know_their_instructions_in_order() -> None:
+    module = hlo_of(TEXT)
+    assert [op.name for op in module.by_computation["fused"]] == ["p", "n"]
+    assert sorted(op.name for op in module.entry_ops()) == ["c", "d", "f", "g", "h", "i", "reals", "s", "t", "x"]
+    assert [op.name for op in module.operands(module.ops["t"])] == ["f", "g"]
+    assert module.users(module.ops["t"]) == ()
+    doubled = hlo_of("%x = f32[] parameter(0)\n ROOT %s = f32[] add(%x, %x)")
+    assert [op.name for op in doubled.users(doubled.ops["x"])] == ["s"], "once, though it reads it twice"
+    assert module.result.name == "t"
+    assert (module.device_ids, module.aliases) == ((0,), ())
+
+
+def test_results_that_share_memory_with_a_parameter() -> None:
+    module = hlo_of(
+        "HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }\n\n"
+        "ENTRY %main (x: f32[8]) -> (f32[8], f32[8]) {\n  %x = f32[8] parameter(0)\n  %n = f32[8] negate(%x)\n"
+        "  ROOT %t = (f32[8], f32[8]) tuple(%n, %x)\n}\n"
+    )
+    assert module.aliases == (((1,), 0),)
+
+
+def identities(*lines: str) -> list[str]:
+    """Fingerprints of the last instruction behind two parameters, of each module."""
+    found = []
+    for line in lines:
+        module = hlo_of(f"%x = f32[8] parameter(0)\n %y = s32[8] parameter(1)\n {line}")
+        found.append(module.fingerprint(next(reversed(module.ops))))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("%a = f32[8] negate(%x)", "%b = f32[8] negate(%x)", True),
+        ("%a = f32[8] negate(%x)", "%a = f32[8] abs(%x)", False),
+        ("%a = f32[8] negate(%x)", "%a = s32[8] negate(%y)", False),
+        ("%a = f32[2] slice(%x), slice={[0:2]}", "%a = f32[2] slice(%x), slice={[2:4]}", False),
+        ("%a = s32[2] constant({1, 2})", "%a = s32[2] constant({1, 2})", True),
+        ("%a = s32[2] constant({1, 2})", "%a = s32[2] constant({1, 3})", False),
+        ("%a = f64[2] constant({1, 2})", "%a = f64[2] constant({1, 3})", False),
+        ('%a = f32[8] negate(%x), backend_config="a"', '%a = f32[8] negate(%x), backend_config="b"', True),
+        ('%a = f32[8] negate(%x), metadata={op_name="a"}', "%a = f32[8] negate(%x)", True),
+    ],
+)
+def test_what_makes_two_instructions_alike(one: str, other: str, same: bool) -> None:
+    first, second = identities(one, other)
+    assert (first == second) is same
+
+
+def test_what_is_inside_a_computation_counts_with_its_order() -> None:
+    inside = (
+        "HloModule m\n\n%c (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
+        "  ROOT %r = f32[] OP\n}\n\nENTRY %main (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n"
+        "  %y = f32[] parameter(1)\n  ROOT %k = f32[] call(%x, %y), to_apply=%c\n}\n"
+    )
+    found = [hlo_of(inside.replace("OP", op)).fingerprint("k") for op in (
+        "subtract(%a, %b)", "subtract(%b, %a)", "subtract(%a, %a)", "add(%a, %b)",
+    )]  # fmt: skip
+    assert len(set(found)) == 4
+
+
+def proto() -> Any:
+    return parse_module(proto_of("%x = f32[8,128]{1,0:T(8,128)} parameter(0)\n ROOT %n = f32[8,128] negate(%x)"))
+
+
+def damage_name(module: Any) -> None:
+    module.computations[0].instructions[1].name = "x"
+
+
+def damage_operand(module: Any) -> None:
+    module.computations[0].instructions[1].operand_ids[0] = 99
+
+
+def damage_entry(module: Any) -> None:
+    module.entry_computation_id = 99
+
+
+def damage_dtype(module: Any) -> None:
+    module.computations[0].instructions[0].shape.element_type = 99
+
+
+def damage_size(module: Any) -> None:
+    module.computations[0].instructions[0].shape.dimensions[0] = -1
+
+
+def damage_order(module: Any) -> None:
+    module.computations[0].instructions[0].shape.layout.minor_to_major[0] = 0
+
+
+def damage_tile(module: Any) -> None:
+    module.computations[0].instructions[0].shape.layout.tiles[0].dimensions[0] = 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (damage_name, "two instructions are called 'x'"),
+        (damage_operand, "n refers to number 99, which there is not"),
+        (damage_entry, "it has no entry computation"),
+        (damage_dtype, "x has an impossible type"),
+        (damage_size, "x has an impossible type"),
+        (damage_order, "x has an impossible type"),
+        (damage_tile, "x has a tile of size 0"),
+    ],
+)
+def test_a_module_that_contradicts_itself_is_refused(damage: Callable[[Any], None], said: str) -> None:
+    module = proto()
+    assert read_hlo(module.SerializeToString(), file="f").ops["x"].types[0].tiles == ((8, 128),)
+    damage(module)
+    with pytest.raises(Refusal, match=f"f does not read as an HLO module: {said}. Compile again.") as caught:
+        read_hlo(module.SerializeToString(), file="f")
+    assert caught.value.status is Status.SCHEDULE_UNKNOWN
+
+
+def test_sizes_of_zero_and_tiles_that_combine_are_possible() -> None:
+    module = proto()
+    shape = module.computations[0].instructions[0].shape
+    shape.dimensions[0] = 0
+    shape.layout.tiles[0].dimensions[0] = -(2**63)
+    (array,) = read_hlo(module.SerializeToString(), file="f").ops["x"].types
+    assert (array.shape, array.tiles) == ((0, 128), ((1, 128),))
+
+
+def test_a_literal_of_another_size_is_not_known() -> None:
+    module = parse_module(proto_of("ROOT %c = s32[2] constant({1, 2})"))
+    module.computations[0].instructions[0].literal.s32s.append(3)
+    assert read_hlo(module.SerializeToString(), file="f").ops["c"].literal is None
+    assert hlo_of("ROOT %c = bf16[2] constant({1, 2})").ops["c"].literal is None, "it cannot steer"
+
+
+@pytest.mark.parametrize("dtype", ["pred", "s8", "u8", "s16", "u16", "s32", "u32", "f32"])
+def test_literals_of_every_dtype_that_steers(dtype: str) -> None:
+    literal = hlo_of(f"ROOT %c = {dtype}[2,2] constant({{ {{1, 0}}, {{0, 1}} }})").ops["c"].literal
+    assert literal is not None
+    assert literal.tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_kernel_is_one_by_opcode_and_target() -> None:
+    module = hlo_of(
+        '%x = f32[] parameter(0)\n %a = f32[] custom-call(%x), custom_call_target="other"\n'
+        ' ROOT %b = f32[] custom-call(%a), custom_call_target="tpu_custom_call"'
+    )
+    assert [name for name, op in module.ops.items() if op.is_kernel] == ["b"]
+    assert not replace(module.ops["b"], opcode="call").is_kernel

@@ -1,5 +1,8 @@
 """VMEM, spills and HBM, as the compiler reports them."""
 
+import json
+import os
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -9,8 +12,10 @@ from jax.experimental.pallas import tpu as pltpu
 from ratchet.chips import V5E
 from ratchet.dump import memory, overflow, utilisation
 from ratchet.dump.files import load_hlo
+from ratchet.dump.text import text_of
+from ratchet.dump.vmem_report import buffers_of, heaviest_buffers
 from ratchet.judge import latency
-from ratchet.values import Mesh
+from ratchet.values import Mesh, Program, VmemBuffer
 from ratchet.values.status import Refusal, Status
 from tests.hlo_texts import hlo_of
 from tests.judge.programs import artefact, blocked, double, examined
@@ -134,3 +139,160 @@ def test_a_kernel_that_xla_fuses_an_operand_into(compiled):
     assert program.footprint.vmem_limit_bytes == 16 * MIB, "XLA fuses what the default limit has room for"
     timeline, _ = latency.step(program, V5E, Mesh(), {})
     assert timeline.grid_steps == 4
+
+
+def of_kernels(*configs):
+    """A program with one kernel after another."""
+    lines = ["%k0 = f32[8] parameter(0)"]
+    for number, config in enumerate(configs, start=1):
+        call = f'custom-call(%k{number - 1}), custom_call_target="tpu_custom_call"'
+        lines.append(f"%k{number} = f32[8] {call}, backend_config={json.dumps(config)}")
+    return hlo_of("\n ".join(lines))
+
+
+def vmem(used, limit=None):
+    def entries(size):
+        return [{"memory_space": "0", "size": "999"}, {"memory_space": "1", "size": str(size)}]
+
+    config = {"used_scoped_memory_configs": entries(used)}
+    return config | ({"scoped_memory_configs": entries(limit)} if limit else {})
+
+
+@pytest.mark.parametrize(
+    ("configs", "used", "limit"),
+    [
+        ([vmem(100)], 100, V5E.default_scoped_vmem_bytes),
+        ([vmem(100, 5000), vmem(50, 7000)], 100, 5000),
+        ([vmem(50, 7000), vmem(100, 5000)], 100, 5000),
+        ([vmem(100, 5000), vmem(100, 7000)], 100, 7000),
+        ([vmem(0, 7000)], 0, 7000),
+        ([], 0, V5E.default_scoped_vmem_bytes),
+    ],
+)
+def test_the_kernel_that_needs_most_vmem_decides(tmp_path, configs, used, limit):
+    found = memory.footprint(of_kernels(*configs), tmp_path, V5E, hbm_bytes=3)
+    assert (found.vmem_bytes, found.vmem_limit_bytes) == (used, limit)
+    assert (found.hbm_bytes, found.hbm_limit_bytes) == (3, V5E.hbm_bytes)
+    assert (found.vmem_buffers, found.spill_stores, found.spill_loads) == ((), 0, 0)
+
+
+@pytest.mark.parametrize("entries", [3, ["x"], [{"size": "1"}], [{"memory_space": "1", "size": "x"}]])
+def test_vmem_in_another_form_is_refused(tmp_path, entries):
+    with pytest.raises(Refusal, match="k1 has no used_scoped_memory_configs"):
+        memory.footprint(of_kernels({"used_scoped_memory_configs": entries}), tmp_path, V5E, hbm_bytes=0)
+
+
+def report(**kernels):
+    """A VMEM report: (tag, shape, bytes) by kernel."""
+    breakdowns = {
+        name: {
+            "blocks": [{"allocations": [{"tag": tag, "shape": shape, "size": str(size)} for tag, shape, size in own]}]
+        }
+        for name, own in kernels.items()
+    }
+    return f"<html>{{}} DATA = {json.dumps({'hlo_breakdowns': breakdowns})}; more {{"
+
+
+OUTSIDE = {"<top-inlining-caller>": [("around", "", 100)]}
+
+
+def test_reports_and_spills_of_all_kernels_count(tmp_path):
+    counts = "MXU, VLOAD:FILL, VSTORE:SPILL\n== UTILIZATION:\n1 2 3\n0 10 20\n"
+    for number, size in enumerate((5, 7, 6)):
+        (tmp_path / f"{number}-{utilisation.SUFFIX}.txt").write_text(counts)
+        (tmp_path / f"{number}-vmem_report.html").write_text(report(k=[("a", "f32[8]", size), ("b", "", 1)]))
+    found = memory.footprint(of_kernels(vmem(8)), tmp_path, V5E, hbm_bytes=0)
+    assert found.vmem_buffers == (VmemBuffer(name="a f32[8]", size_bytes=7), VmemBuffer(name="b", size_bytes=1))
+    assert (found.spill_stores, found.spill_loads) == (3 * 23, 3 * 12)
+    program = Program(chip="v5e", compiler="", dump_dir=tmp_path, footprint=found, copies=(), kernels=(), seconds=0)
+    assert memory.step(program) == (found, "VMEM 0.00 of 16 MiB, HBM 0 MiB, 69 spill stores")
+
+
+def test_what_is_outside_of_kernels_counts_where_there_is_none():
+    assert heaviest_buffers(report(**OUTSIDE), file="f")[0].name == "around"
+    assert heaviest_buffers(report(**OUTSIDE, empty=[]), file="f")[0].name == "around"
+    found = heaviest_buffers(report(**OUTSIDE, k=[("a", "", 1)], heavy=[("b", "", 1), ("c", "", 1)]), file="f")
+    assert [one.name for one in found] == ["b", "c"]
+    assert heaviest_buffers('DATA {"hlo_breakdowns": null}', file="f") == ()
+
+
+@pytest.mark.parametrize("text", ["", "DATA", 'DATA {"hlo', "DATA {}", 'DATA {"hlo_breakdowns": {"a": {}}}', "{} DATA"])
+def test_a_report_of_another_form_is_refused(text):
+    with pytest.raises(Refusal, match="f does not read as a VMEM report") as caught:
+        heaviest_buffers(text, file="f")
+    assert caught.value.status is Status.INFRASTRUCTURE
+
+
+def test_buffers_by_name():
+    window = "input window allocation for operator input 1 operand"
+    window += ". The window shape is f32[8,128], and has 2 buffering levels"
+    found = buffers_of(
+        [(window, "f32[16,128]", 10), ("SPILL", "", 3), ("b", "u8[1]", 3), ("SPILL", "", 4), ("a", "", 3)]
+    )
+    assert [(one.name, one.size_bytes) for one in found] == [
+        ("input window input 1 f32[8,128] x2", 10), ("register spills", 7), ("a", 3), ("b u8[1]", 3),
+    ]  # fmt: skip
+
+
+SCOPED = "Scoped allocation with size 16.12M and limit 16.00M exceeded by 123.0K."
+ALLOCATION = "#allocation{} [shape = 'f32[8]{{0}}', space=vmem, size = 0x{:x}, scoped, tag = '{}']\n"
+
+
+def header(*buffers):
+    return "".join(ALLOCATION.format(number, size, tag) for number, (size, tag) in enumerate(buffers))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ((9 * MIB, 2 * MIB), "; scratch f32[8] weighs most (9.0 MiB);"),
+        ((3 * MIB, 2 * MIB), "; most of it, 11.1 MiB, is register spills and compiler temporaries;"),
+        ((8 * MIB, int(16.12 * MIB) - 16 * MIB), "; scratch f32[8] weighs most (8.0 MiB);"),
+        ((8 * MIB, int(16.12 * MIB) - 16 * MIB - 1), "; most of it, 8.0 MiB, is register spills"),
+    ],
+)
+def test_what_weighs_most_of_a_kernel_that_does_not_fit(tmp_path, sizes, said):
+    suffix = overflow.ALLOCATIONS_SUFFIX
+    (tmp_path / f"1-k-{suffix}").write_text(header((MIB, "of an earlier pass")))
+    (tmp_path / f"2-k-{suffix}").write_text(header((sizes[0], "scratch"), (sizes[1], "other")))
+    for name in ("3-<late-init>-", "4-TLP-"):
+        (tmp_path / f"{name}{suffix}").write_text(header((MIB, "of the runtime")))
+    message = overflow.overflow_message(SCOPED, tmp_path)
+    assert said in message
+    assert message.endswith("; use smaller blocks, or raise vmem_limit_bytes in CompilerParams (the chip has 128 MiB)")
+
+
+def test_of_a_large_dump_the_beginning_is_read(tmp_path):
+    whole = (
+        "x" * (overflow.HEADER_BYTES - len(header((9 * MIB, "a")))) + header((9 * MIB, "a")) + header((12 * MIB, "b"))
+    )
+    (tmp_path / f"1-{overflow.ALLOCATIONS_SUFFIX}").write_text(whole)
+    assert overflow.heaviest_buffer(tmp_path, 16 * MIB) == "; a f32[8] weighs most (9.0 MiB)"
+    assert overflow.HEADER_BYTES == 65536
+
+
+def test_a_single_buffer_that_no_limit_makes_fit():
+    error = f"Allocation (size={256 * MIB}) would exceed memory (size={128 * MIB}) :: {header((256 * MIB, 'scratch'))}"
+    start = "the kernel needs 256.00MiB of VMEM for one buffer, the limit is 128.00MiB"
+    assert overflow.overflow_message(error) == f"{start}; scratch f32[8] weighs most (256.0 MiB); use a smaller one"
+    assert overflow.overflow_message(error.partition(" :: ")[0]) == f"{start}; use a smaller one"
+
+
+def test_messages_in_new_words_are_quoted_in_part():
+    for message in (overflow.overflow_message("x" * 400), overflow.hbm_message("x" * 400)):
+        assert message.count("x" * 300) == 1
+        assert "x" * 301 not in message
+
+
+@pytest.mark.parametrize(("amount", "size"), [("1T", 1 << 40), ("2M", 2 << 20), ("2K", 2048), ("0.5K", 512)])
+def test_units_are_binary(amount, size):
+    assert overflow.parse_amount(amount) == size
+
+
+def test_a_dump_larger_than_a_gibibyte_is_refused(tmp_path):
+    """A file that takes no room."""
+    (tmp_path / "dump.txt").touch()
+    os.truncate(tmp_path / "dump.txt", (1 << 30) + 1)
+    with pytest.raises(Refusal, match=r"dump.txt is larger than 1024 MiB") as caught:
+        text_of(tmp_path / "dump.txt")
+    assert caught.value.status is Status.SCHEDULE_UNKNOWN
