@@ -9,6 +9,7 @@ import pytest
 
 import benchmarks
 from benchmarks.lib.mutation.mutator import Mutant, mutants, sampled
+from benchmarks.lib.mutation.reach import Ran, choice, lines_of
 from benchmarks.lib.mutation.rooms import KNOWN, ROOMS
 from benchmarks.mutants import change, equivalents
 
@@ -59,6 +60,11 @@ def test_annotations_and_texts_are_left_alone() -> None:
     assert "2 -> 3" not in texts("constant"), "within an annotation"
 
 
+def test_decorators_are_left_alone() -> None:
+    source = "@dataclass(frozen=True)\nclass Limits:\n    most: int = 3\n    @cache(maxsize=4)\n    def least(self): return 5\n"
+    assert {m.line for m in mutants(source, "a.py")} == {3, 5}
+
+
 def test_every_fault_is_python_and_a_change() -> None:
     for file in ("ratchet/judge/parity.py", "ratchet/scalar.py"):
         source = (TREE / file).read_text()
@@ -87,11 +93,55 @@ def test_a_known_fault_is_still_possible(known) -> None:  # type: ignore[no-unty
     ast.parse(mutant.applied(source))
 
 
+LOOP = """LIMIT = 3
+def act(values,
+        most=4):
+    for value in (
+        values + [5]
+    ):
+        if value > 6:
+            value += 7
+    return value
+"""
+
+
+@pytest.mark.parametrize(("constant", "lines"), [("3", set()), ("4", set()), ("5", {4, 5, 6}), ("6", {7}), ("7", {8})])
+def test_the_lines_of_a_fault_are_those_of_its_statement(constant: str, lines: set[int]) -> None:
+    mutant = next(m for m in mutants(LOOP, "a.py") if LOOP[m.start : m.end] == constant)
+    assert lines_of(LOOP, mutant) == lines
+
+
+def ran(test: str, seconds: float, *lines: int) -> Ran:
+    return Ran(test=test, lines={"ratchet/a.py": frozenset(lines)} if lines else {}, seconds=seconds)
+
+
+def test_a_fault_meets_the_tests_that_run_its_line_and_those_of_its_own_file_first() -> None:
+    tests = [
+        ran("tests/test_b.py::quick", 0.1, 1, 7),
+        ran("tests/test_b.py::other", 0.1, 1),
+        ran("tests/test_a.py::slow", 9, 7),
+        ran("tests/test_a.py::quick", 1, 7, 8),
+        ran("tests/test_c.py::elsewhere", 0.1),
+    ]
+    own = ("tests/test_a.py::quick", "tests/test_a.py::slow", "tests/test_b.py::quick")
+    made = {LOOP[m.start : m.end]: m for m in mutants(LOOP, "ratchet/a.py") if m.what == "constant"}
+
+    def chosen(constant: str, *, children: bool = False) -> tuple[str, ...]:
+        return choice(made[constant], LOOP, tests, children=children)
+
+    assert chosen("6") == own
+    assert chosen("6", children=True) == (*own, "tests/test_b.py::other", "tests/test_c.py::elsewhere")
+    assert chosen("7") == own[:1]
+    assert chosen("5") == (), "no test runs it"
+    assert set(chosen("3")) == {*own, "tests/test_b.py::other"}, "whoever runs anything of the file"
+    assert choice(made["3"], LOOP, tests[-1:], children=False) == ("tests/test_c.py::elsewhere",)
+
+
 def test_rooms_have_sources_and_tests() -> None:
     for name, room in ROOMS.items():
         assert room.files(TREE) or not room.sources, name
-        for test in room.tests:
-            assert (TREE / test.partition("::")[0]).exists(), test
+        for test in room.test_files(TREE):
+            assert (TREE / test.partition("::")[0]).is_file(), test
 
 
 def test_equivalent_faults_have_a_reason_and_are_still_possible() -> None:

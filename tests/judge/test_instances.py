@@ -207,3 +207,11 @@ def test_a_probe_on_a_slice_leaves_alone_what_all_chips_hold():
 def test_what_counts_as_a_float():
     for dtype, whether in (("float64", True), (BF16, True), (ml_dtypes.float8_e4m3fn, True), ("int4", False)):
         assert instances.is_float(np.zeros(2, getattr(ml_dtypes, dtype) if dtype == "int4" else dtype)) is whether
+
+
+def test_nothing_dominates_along_where_stripes_are_themselves_along_what_is_mixed():
+    ones = np.ones((64, 8), np.float32)
+    (mixed,) = instances.mixed([ones], generator(), [[0, 1]])
+    assert set(np.unique(mixed)) <= {0, 2.0**-10, 1, 2, 5}
+    (plain,) = instances.mixed([ones], generator())
+    assert plain.tobytes() == mixed.tobytes()

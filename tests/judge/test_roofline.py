@@ -100,6 +100,7 @@ def test_a_measured_latency_keeps_the_models_band_beside_it(ms, outside):
     found, said = measured(problem, samples, V5E, modelled)
     assert (found.latency_ms, found.band) == (ms, band)
     assert ("outside the model's band" in said) == outside
+    assert "claims" not in said
     assert measured(problem, samples, V5E, None)[0].band is None
 
 
@@ -266,6 +267,7 @@ def test_a_modelled_step_says_where_the_time_of_a_slice_went():
     assert (found.latency_ms, found.wait_ms) == (10, 2.5)
     assert found.band is not None
     assert "chips" not in said
+    assert roofline.step(dataclasses.replace(one, flops=1000), run, V5E)[0].tflops == 1000 / 10e-3 / 1e12
     assert said.endswith(" ms")
     four = dataclasses.replace(one, mesh=Mesh(axes=(("chip", 4),)))
     sent = dataclasses.replace(run, links=(link(int(V5E.ici.link_bytes_per_s // 200)),))

@@ -1,7 +1,7 @@
 """Every small fault that can be put into a Python source, as a replacement of a span of its text. Pure.
 
-What is not mutated: annotations, strings and what is written into them, decorators, and the defaults of a class that
-only declares fields. A replacement that is no valid Python, or that changes nothing, is left out.
+What is not mutated: annotations, strings and what is written into them, and decorators: a class that is not frozen
+computes the same. A replacement that is no valid Python, or that changes nothing, is left out.
 """
 
 from __future__ import annotations
@@ -183,6 +183,10 @@ class _Finder(ast.NodeVisitor):
         for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)):
             self.visit(default)
         for statement in body:
+            self.visit(statement)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for statement in node.body:
             self.visit(statement)
 
     def visit_match_case(self, node: ast.match_case) -> None:

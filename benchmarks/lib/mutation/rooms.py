@@ -52,7 +52,13 @@ ROOMS = {
     ),
     "parsers": Room(
         sources=("ratchet/dump/*.py", "ratchet/mosaic/kernel_config.py", "ratchet/values/encoding.py"),
-        tests=("tests/values", "tests/dump"),
+        tests=(
+            "tests/values",
+            "tests/dump",
+            "tests/mosaic/test_kernel_config.py",
+            "tests/machine/test_arithmetic.py",
+            "tests/machine/test_golden.py",
+        ),
     ),
     "allowances": Room(
         sources=("ratchet/judge/parity.py", "ratchet/candidate/rounding/*.py"),
@@ -68,7 +74,9 @@ ROOMS = {
     ),
     "hazards": Room(
         sources=tuple(f"ratchet/mosaic/{name}.py" for name in ("hazards", "memory", "findings", "witness", "order")),
-        tests=tuple(f"tests/mosaic/test_{name}.py" for name in ("dynamic", "planted", "races", "assumptions")),
+        tests=tuple(
+            f"tests/mosaic/test_{name}.py" for name in ("hazards", "memory", "order", "witness", "dynamic", "planted")
+        ),
     ),
     "jail": Room(
         sources=("ratchet/jail/*.py", "ratchet/child.py", "ratchet/folder.py"),
