@@ -61,7 +61,9 @@ def test_annotations_and_texts_are_left_alone() -> None:
 
 
 def test_decorators_are_left_alone() -> None:
-    source = "@dataclass(frozen=True)\nclass Limits:\n    most: int = 3\n    @cache(maxsize=4)\n    def least(self): return 5\n"
+    source = (
+        "@dataclass(frozen=True)\nclass Limits:\n    most: int = 3\n    @cache(maxsize=4)\n    def a(self): return 5\n"
+    )
     assert {m.line for m in mutants(source, "a.py")} == {3, 5}
 
 
