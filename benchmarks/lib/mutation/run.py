@@ -48,6 +48,7 @@ class Copy:
 
     def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="mutants-")) / "tree"
+        self.root.parent.chmod(0o755)  # some tests become another user
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=TREE, check=True, capture_output=True,
