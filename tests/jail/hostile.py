@@ -142,6 +142,30 @@ def trace(process: Path) -> str:
     return "traced"
 
 
+def leave(how: Path) -> str:
+    """End with a code, a text, an exception or a signal."""
+    word, _, value = how.name.partition("-")
+    if word == "raise":
+        raise ValueError("what nobody catches")
+    if word == "signal":
+        os.kill(os.getpid(), int(value))
+    raise SystemExit(int(value) if word == "code" else value or None)
+
+
+def say(much: Path) -> str:
+    """So many letters on standard output, and an answer of as many."""
+    print("p" * int(much.name) + "end")
+    return "a" * int(much.name)
+
+
+def variables(_: Path) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(os.environ.items()))
+
+
+def spaces(_: Path) -> str:
+    return " ".join(os.readlink(f"/proc/self/ns/{name}") for name in sorted(os.listdir("/proc/self/ns")))
+
+
 ATTACKS = {
     function.__name__: function
     for function in (
@@ -163,6 +187,10 @@ ATTACKS = {
         become,
         mount,
         trace,
+        leave,
+        say,
+        variables,
+        spaces,
     )
 }
 

@@ -1,0 +1,212 @@
+"""What a child is like behind its walls, by what Linux says of it, and how it ends."""
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ratchet.child import JAILED, OPEN, Child, Limits, base_environment, packages, resident_bytes
+from tests.walls import needs
+
+LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
+MODULE = "tests.jail.quick"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts children, and ends them."""
+    started = []
+
+    def child(walls=JAILED, **options):
+        started.append(Child(MODULE, directory=tmp_path / f"child{len(started)}", walls=walls, **options))
+        return started[-1]
+
+    yield child
+    for one in started:
+        one.close()
+
+
+def asked(child, attack, argument="", limits=LIMITS):
+    return child.ask(Path(f"{attack} {str(argument).replace('/', '|')}"), limits)
+
+
+def answer(child, attack, argument=""):
+    ending = asked(child, attack, argument)
+    assert (ending.how, ending.returncode) == ("answered", None), ending.tail
+    return ending.answer
+
+
+def fields(text, *names):
+    """Of ``/proc/self/status``, whose lines have become spaces."""
+    words = text.split()
+    return [words[words.index(f"{name}:") + 1] for name in names]
+
+
+@needs("namespaces", "landlock", "seccomp")
+def test_a_child_behind_all_walls(start):
+    child = start(replace(JAILED, in_memory=True, folder_bytes=64 << 20, folder_files=1000))
+    assert child.missing == ()
+    status = answer(child, "read", "/proc/self/status")
+    rights = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Threads")
+    assert fields(status, *rights) == ["0" * 16] * 5 + ["1", "2", "1"]
+    limits = answer(child, "read", "/proc/self/limits").split("Max ")
+    assert [" ".join(line.split()[-3:-1]) for line in limits if line.startswith(("core", "file size"))] == [
+        f"{1 << 30} {1 << 30}", "0 0",
+    ]  # fmt: skip
+    assert [line.split()[1:3] for line in limits if line.startswith("processes")] == [["4096", "4096"]]
+    mounts = answer(child, "read", "/proc/self/mounts")
+    flags = "rw,nosuid,nodev,noexec,relatime"
+    assert f"proc /proc proc {flags} 0 0" in mounts
+    assert f"tmpfs {child.directory} tmpfs {flags},size=65536k,nr_inodes=1000,mode=700" in mounts
+    assert "shared:" not in answer(child, "read", "/proc/self/mountinfo")
+    own = [os.readlink(f"/proc/self/ns/{name}") for name in sorted(os.listdir("/proc/self/ns"))]
+    theirs = answer(child, "spaces").split()
+    same = {one.partition(":")[0] for one in own if one in theirs}
+    assert same <= {"time", "time_for_children"}
+    assert len(theirs) == len(own)
+    for name, number in (("uid_map", os.getuid()), ("gid_map", os.getgid())):
+        assert answer(child, "read", f"/proc/self/{name}").split() == [str(number), str(number), "1"]
+    assert answer(child, "read", "/proc/self/setgroups") == "deny "
+
+
+def test_a_child_without_walls_has_its_limits_left(start):
+    child = start(OPEN)
+    assert child.missing == ("namespaces", "landlock", "seccomp")
+    limits = answer(child, "read", "/proc/self/limits")
+    assert f"Max file size {1 << 30}" not in " ".join(limits.split())
+    assert "Max core file size 0 0 bytes" in " ".join(limits.split())
+    assert fields(answer(child, "read", "/proc/self/status"), "NoNewPrivs", "Seccomp") == [
+        "1", fields(" ".join(Path("/proc/self/status").read_text().split()), "Seccomp")[0],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("code-0", 0, ""),
+        ("code-3", 3, ""),
+        ("text-a reason", 1, ""),
+        ("nothing-", 0, ""),
+        ("raise", 1, "ValueError: what nobody catches"),
+        (f"signal-{signal.SIGTERM.value}", -signal.SIGTERM, ""),
+        (f"signal-{signal.SIGABRT.value}", -signal.SIGABRT, ""),
+        (f"signal-{signal.SIGKILL.value}", -signal.SIGKILL, ""),
+    ],
+)
+def test_how_a_child_ends_is_how_its_module_ended(start, how, code, said):
+    child = start(OPEN)
+    ending = asked(child, "leave", how)
+    assert (ending.how, ending.answer, ending.returncode) == ("died", "", code)
+    assert said in ending.tail
+    assert not child.alive
+
+
+def test_a_child_whose_module_is_not_there_says_so(tmp_path):
+    with Child("tests.jail.none", directory=tmp_path / "child") as child:
+        ending = child.ask(tmp_path, LIMITS)
+    assert (ending.how, ending.returncode) == ("died", 1)
+    assert "No module named tests.jail.none" in ending.tail
+
+
+@needs("landlock")
+def test_a_child_whose_jail_cannot_be_built_says_so(start, tmp_path):
+    child = start()
+    child.end()
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        Child(MODULE, directory=tmp_path / "file")
+
+
+def test_an_answer_is_one_line_and_what_is_printed_is_only_kept(start):
+    child = start(OPEN)
+    ending = asked(child, "say", 3000)
+    assert (ending.how, ending.answer) == ("answered", "a" * 3000)
+    assert ending.tail == "p" * 3000 + "end\n"
+    ending = asked(child, "say", 3990)
+    assert ending.answer == "a" * 3990
+    assert ending.tail == "ppend\n" + "p" * 3990 + "end\n"
+    assert answer(child, "read", "/proc/self/uid_map").endswith(" "), "a line break is a space"
+
+
+def test_a_child_prints_no_more_than_it_may(start):
+    child = start(OPEN)
+    os.truncate(child.directory.with_name(f"{child.directory.name}.output.txt"), (64 << 20) + 1)
+    ending = asked(child, "processes")
+    assert (ending.how, ending.answer) == ("disk", "")
+    child = start(OPEN)
+    os.truncate(child.directory.with_name(f"{child.directory.name}.output.txt"), 64 << 20)
+    assert asked(child, "processes").how == "answered"
+
+
+def test_a_child_knows_what_the_judge_says_and_nothing_of_the_callers(start, monkeypatch):
+    monkeypatch.setenv("SECRET", "x")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    child = start(OPEN, environment={"JAX_PLATFORMS": "", "MORE": "1"})
+    known = dict(one.split("=", 1) for one in answer(child, "variables").split(" ") if "=" in one)
+    assert {name: known.get(name) for name in ("HOME", "TMPDIR")} == dict.fromkeys(
+        ("HOME", "TMPDIR"), str(child.directory)
+    )
+    assert set(known) <= {
+        "HOME", "TMPDIR", "PATH", "LANG", "LC_CTYPE", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "JAX_PLATFORMS", "MORE",
+    }  # fmt: skip
+    assert (known["LANG"], known["JAX_PLATFORMS"], known["MORE"]) == ("C.UTF-8", "", "1")
+    assert base_environment({})["JAX_PLATFORMS"] == "cpu"
+
+
+def test_requests_have_folders_of_their_own(start):
+    child = start(OPEN)
+    assert [child.request().name for _ in range(2)] == ["request-0001", "request-0002"]
+    assert (child.directory / "request-0002").is_dir()
+    child.folder.write("note", b"seen")
+    assert answer(child, "read", child.directory / "note") == "seen"
+
+
+def test_a_request_may_be_given_up_from_elsewhere(start):
+    child = start(OPEN)
+    child.cancel()
+    ending = asked(child, "sleep")
+    assert (ending.how, ending.answer) == ("cancelled", "")
+    assert not child.alive
+
+
+def test_the_judges_end_is_a_childs_end(start):
+    child = start(OPEN)
+    assert answer(child, "processes")
+    child.close()
+    assert not child.alive
+    child.close()
+
+
+def test_memory_is_that_of_the_whole_group():
+    """Of a group in which there is one more process."""
+    first = os.fork()
+    if not first:
+        os.setpgid(0, 0)
+        held = bytearray(64 << 20)
+        held[::4096] = b"x" * len(held[::4096])
+        if os.fork():
+            time.sleep(600)
+        held[::4096] = b"y" * len(held[::4096])
+        time.sleep(600)
+        os._exit(0)
+    try:
+        deadline = time.monotonic() + 60
+        while resident_bytes(first) < 128 << 20 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert 128 << 20 <= resident_bytes(first) < 8 << 30
+    finally:
+        os.killpg(first, signal.SIGKILL)
+        os.waitpid(first, 0)
+    assert resident_bytes(2**22 + 1) == 0
+
+
+def test_packages_are_this_pythons_own(monkeypatch):
+    before = packages()
+    assert all(Path(one).is_absolute() and Path(one).is_dir() for one in before)
+    assert len(set(before)) == len(before)
+    monkeypatch.setattr(sys, "path", [*sys.path, "/some/site-packages", "/some/where"])
+    assert packages() == (*before, "/some/site-packages")
