@@ -101,7 +101,21 @@ ROOMS = {
         ),
         tests=tuple(
             f"tests/loop/test_{name}.py"
-            for name in ("flush", "decide", "compare", "ledger", "refusals", "journal", "origin", "endings", "turn")
+            for name in (
+                "flush",
+                "decide",
+                "compare",
+                "rows",
+                "log",
+                "ledger",
+                "refusals",
+                "journal",
+                "measured",
+                "table",
+                "origin",
+                "endings",
+                "turn",
+            )
         ),
     ),
 }
