@@ -146,6 +146,21 @@ def test_links_are_neither_followed_nor_removed(tmp_path: Path) -> None:
     assert prune(linked, ["e2", "e3"], newest=0) == ()
 
 
+def test_links_to_files_and_pipes_are_no_evidence(tmp_path: Path) -> None:
+    write(tmp_path, "e1")
+    plain = digest(tmp_path, "e1")
+    (tmp_path / "secret").write_bytes(bytes(5000))
+    folder = tmp_path / "hlo_dumps" / "e1"
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "gone").symlink_to(tmp_path / "none")
+    os.mkfifo(folder / "pipe")
+    assert digest(tmp_path, "e1") == plain
+    keep(folder, tmp_path / "copy")
+    assert [path.name for path in (tmp_path / "copy").rglob("*") if not path.is_dir()] == ["t.xplane.pb"]
+    write(tmp_path, "e2")
+    assert prune(tmp_path, ["e1", "e2"], max_bytes=40) == (), "what a link leads to is not counted"
+
+
 def test_nothing_there_is_fine(tmp_path: Path) -> None:
     assert prune(tmp_path, IDS) == ()
     assert digest(tmp_path, "e1") == ""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.judge import installed
 from ratchet.judge.seal import protected_paths, seal, sealed_paths
 from tests.imports import MODULES, closure
 
@@ -142,3 +143,10 @@ def test_a_checkout_with_other_line_ends_has_the_same_seal(tree):
 
 def test_neither_tests_nor_kernels_are_protected():
     assert not any(name.startswith(("tests/", "docs/")) or name == "kernel.py" for name in protected_paths(HERE))
+
+
+@pytest.mark.parametrize("what", ["interpreter", "digest"])
+def test_the_interpreter_and_what_is_installed_change_the_seal(tree, monkeypatch, what):
+    before = seal(tree)
+    monkeypatch.setattr(installed, what, lambda *_: "another")
+    assert seal(tree) != before
