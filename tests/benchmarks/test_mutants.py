@@ -60,6 +60,11 @@ def test_annotations_and_texts_are_left_alone() -> None:
     assert "2 -> 3" not in texts("constant"), "within an annotation"
 
 
+def test_what_only_declares_is_left_alone() -> None:
+    source = "class Program(Protocol):\n    def run(self, seed: int = 3): ...\n    def text(self, most: int = 3): 'Says.'\n"
+    assert mutants(source, "a.py") == ()
+
+
 def test_decorators_are_left_alone() -> None:
     source = (
         "@dataclass(frozen=True)\nclass Limits:\n    most: int = 3\n    @cache(maxsize=4)\n    def a(self): return 5\n"

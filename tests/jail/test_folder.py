@@ -2,6 +2,8 @@
 
 import os
 import stat
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +66,15 @@ def test_what_is_no_regular_file_is_not_read(opened, tmp_path):
         Folder.at(tmp_path / "way")
     folder.copy_file(path / "pipe", tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == b"", "it does not wait for a writer"
+
+
+def test_a_pipe_with_something_in_it_is_not_copied(opened, tmp_path):
+    os.mkfifo(opened[1] / "pipe")
+    writer = os.open(opened[1] / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"data")
+    folder.copy_file(opened[1] / "pipe", tmp_path / "copy")
+    os.close(writer)
+    assert (tmp_path / "copy").read_bytes() == b""
 
 
 def test_a_copy_is_the_file(opened, tmp_path):
@@ -179,6 +190,26 @@ def test_a_folder_goes_away_whatever_is_in_it(tmp_path):
     assert not top.exists()
     assert (tmp_path / "kept" / "file").exists()
     assert folder.remove(top) is True, "it is gone"
+
+
+def test_a_folder_that_only_its_owner_may_open_goes_away():
+    """For a user to whom permissions apply: not in pytest's folder, which is for its user alone."""
+    with tempfile.TemporaryDirectory() as home:
+        user = 65534 if os.getuid() == 0 else os.getuid()
+        os.chown(home, user, -1)
+        child = os.fork()
+        if not child:
+            try:
+                os.setuid(user)
+                top = Path(home, "top")
+                (top / "a" / "b" / "c").mkdir(parents=True)
+                (top / "a" / "b" / "c" / "file").touch()
+                for path in (top / "a" / "b" / "c", top / "a" / "b", top / "a", top):
+                    path.chmod(0)
+                os._exit(0 if folder.remove(top) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_folder_deeper_than_a_path_can_say_goes_away(tmp_path):

@@ -178,7 +178,9 @@ class _Finder(ast.NodeVisitor):
         nothing = isinstance(node.returns, ast.Constant) and node.returns.value is None
         body = node.body[1:] if _is_text(node.body[0]) else node.body
         generator = any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in ast.walk(node))
-        if nothing and body and not generator and not isinstance(body[0], ast.FunctionDef):
+        if all(_is_text(statement) for statement in body):  # ``...``: it only declares
+            return
+        if nothing and not generator and not isinstance(body[0], ast.FunctionDef):
             self._note(body[0], "early return", "return")
         for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)):
             self.visit(default)
