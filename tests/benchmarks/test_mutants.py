@@ -61,7 +61,7 @@ def test_annotations_and_texts_are_left_alone() -> None:
 
 
 def test_what_only_declares_is_left_alone() -> None:
-    source = "class Program(Protocol):\n    def run(self, seed: int = 3): ...\n    def text(self, most: int = 3): 'Says.'\n"
+    source = "class Program(Protocol):\n    def run(self, seed: int = 3): ...\n    def say(self, most: int = 3): 'Says.'\n"
     assert mutants(source, "a.py") == ()
 
 
