@@ -61,8 +61,11 @@ def test_annotations_and_texts_are_left_alone() -> None:
 
 
 def test_what_only_declares_is_left_alone() -> None:
-    source = "class Program(Protocol):\n    def run(self, seed: int = 3): ...\n    def say(self, most: int = 3): 'Says.'\n"
+    source = (
+        "class Program(Protocol):\n    def run(self, seed: int = 3): ...\n    def say(self, at: int = 3): 'Says.'\n"
+    )
     assert mutants(source, "a.py") == ()
+    assert mutants("def load(self, at: int = 3):\n    'Loads.'\n    raise NotImplementedError\n", "a.py") == ()
 
 
 def test_decorators_are_left_alone() -> None:

@@ -114,6 +114,24 @@ def test_a_variant_is_run_once_where_it_changes_nothing_and_again_where_it_does(
     assert found.seconds == 3
 
 
+def test_what_makes_no_difference_in_one_trial_may_in_the_next():
+    def gives(changed, options):
+        return 0.5 * ("late_windows" in options) + 1.0 * ("late_windows" in options and bool(changed))
+
+    program = Program(gives, kernels=[kernel("parallel", shares=True)], covered=("tpu.enqueue_dma",))
+    program.gives = lambda changed, options: result(gives(changed, options), witness=witness(at=6))
+    (found,) = check(program, INPUTS, seed=5).findings
+    assert found.kind is Kind.WINDOW_RACE
+    assert [options for _, options in program.runs[:6]] == [
+        frozenset(),
+        frozenset(),
+        frozenset(),
+        frozenset({"late_dma"}),
+        frozenset({"late_windows"}),
+        frozenset({"late_windows"}),
+    ]
+
+
 BROKEN = {
     "memory": (Kind.UNINITIALISED, {"fill": 3}, set(), {}, "what memory held before it was written"),
     "order": (Kind.ORDER_DEPENDENT, {"seed": 5}, set(), {"kernels": [kernel("parallel")]}, "the order of the parallel"),

@@ -194,3 +194,44 @@ def test_a_denormal_counts_as_zero(expression: Any, given: tuple[float, float], 
     result = _run(expression, *given, dtype=np.float32)
     assert result.findings == ()
     assert bool(result.outputs[0].max()) is taken
+
+
+def test_floats_that_no_int32_holds() -> None:
+    least, most = np.float32(-(2.0**31)), np.float32(2.0**31)
+    inside = [least, np.nextafter(most, np.float32(0)), 0.0, -0.0, 1.5, -1e9, 1e9]
+    outside = [np.nextafter(least, np.float32(-np.inf)), most, np.inf, -np.inf, np.nan, 3e38, -3e38]
+    assert not scalars.leaves_int32(np.float32(inside)).any()
+    assert scalars.leaves_int32(np.float32(outside)).all()
+
+
+def test_constants_of_int32_are_folded_and_truth_values_where_bits_are() -> None:
+    yes, no = np.bool_(True), np.bool_(False)
+    for name, wanted in (("arith.andi", False), ("arith.ori", True), ("arith.xori", True)):
+        answer = scalars.fold(name, yes, no)
+        assert (type(answer), bool(answer)) == (np.bool_, wanted)
+    seven = scalars.fold("arith.addi", np.int32(3), np.int32(4))
+    assert (type(seven), int(seven)) == (np.int32, 7)  # type: ignore[arg-type]
+    for name, a, b in (
+        ("arith.addi", yes, no),
+        ("arith.maxsi", yes, no),
+        ("arith.addi", np.int8(3), np.int8(4)),
+        ("arith.andi", np.int8(3), np.int8(4)),
+        ("arith.addi", jnp.int32(3), np.int32(4)),
+        ("arith.addi", np.int32(3), jnp.int32(4)),
+        ("arith.divsi", np.int32(3), np.int32(0)),
+        ("arith.no_such", np.int32(3), np.int32(4)),
+    ):
+        assert scalars.fold(name, a, b) is None, name
+
+
+def test_float_operations_are_those_of_scalars_of_float32() -> None:
+    one = np.float32(1.5)
+    assert scalars.on_floats("arith.addf", one, one) == np.float32(3)
+    for name, operands in (
+        ("arith.divf", (one, one)),
+        ("arith.addf", (one, np.float16(1.5))),
+        ("arith.addf", (np.float32([1.5]), one)),
+        ("arith.addf", (one, np.float32([1.5]))),
+        ("math.floor", (np.int32(1),)),
+    ):
+        assert scalars.on_floats(name, *operands) is None

@@ -178,7 +178,7 @@ class _Finder(ast.NodeVisitor):
         nothing = isinstance(node.returns, ast.Constant) and node.returns.value is None
         body = node.body[1:] if _is_text(node.body[0]) else node.body
         generator = any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in ast.walk(node))
-        if all(_is_text(statement) for statement in body):  # ``...``: it only declares
+        if all(map(_is_declared, body)):
             return
         if nothing and not generator and not isinstance(body[0], ast.FunctionDef):
             self._note(body[0], "early return", "return")
@@ -194,6 +194,11 @@ class _Finder(ast.NodeVisitor):
     def visit_match_case(self, node: ast.match_case) -> None:
         for statement in node.body:
             self.visit(statement)
+
+
+def _is_declared(statement: ast.stmt) -> bool:
+    """``...``, a text, or the refusal of a method that others override."""
+    return _is_text(statement) or ast.unparse(statement) == "raise NotImplementedError"
 
 
 def _is_text(statement: ast.stmt) -> bool:
