@@ -255,3 +255,175 @@ def test_rows_that_stand_still_are_counted():
 def test_row_rms_keeps_the_axis():
     assert row_rms(np.array([[3.0, 4.0]])).tolist() == [[np.sqrt(12.5)]]
     assert row_rms(np.array(-2.0)) == 2.0
+
+
+def ratio(off, exact=EXACT, loss=COARSE):
+    """The largest error over its allowance, and what it is of, where nothing is rounded."""
+    found = compare((exact + off * loss).astype(np.float64), exact, loss)
+    return found.criterion, found.worst
+
+
+def test_every_allowance_is_the_formula_that_is_written_down():
+    """Signs as they come, so that no common factor is meant; the loss is 2**-6 everywhere."""
+    size, row = EXACT.size, EXACT.shape[1]
+    assert ratio(spread((7, 9), 40.0)) == ("element", pytest.approx(40 / 16))
+    assert ratio(spread((7,), 9.0) * SIGNS) == ("row", pytest.approx(9 / np.hypot(4, 16 / np.sqrt(row))))
+    assert ratio(SIGNS * 6) == ("whole", pytest.approx(6 / np.hypot(2, 16 / np.sqrt(size))))
+    off = np.sign(EXACT)
+    along, chance = np.sum(np.abs(EXACT)) * COARSE[0, 0], np.sqrt(np.sum(np.square(EXACT))) * COARSE[0, 0]
+    assert ratio(2 * off) == ("gain", pytest.approx(2 * along / (1.5 * along + 8 * 2 * chance), rel=1e-3))
+
+
+def test_a_comparison_says_how_far_off_the_whole_is():
+    exact = np.full((4, 4), 2.0)
+    got = np.full((4, 4), 2.5)
+    found = compare(got, exact, np.full((4, 4), 0.25))
+    assert (found.rms, found.floor_rms) == (pytest.approx(0.25), pytest.approx(0.125))
+    assert found.status is Status.PASS
+    coarse = compare(got.astype(BF16), exact, np.zeros((4, 4)))
+    assert coarse.floor_rms == pytest.approx(2.0**-8 / np.sqrt(3), rel=1e-6)
+
+
+def test_the_limit_itself_passes():
+    exact, loss = np.zeros((1,)), np.ones((1,))
+    assert compare(np.full((1,), 0.0), exact, loss).worst == 0
+    elements = np.zeros((1, 4096))
+    at = elements.copy()
+    at[0, 0] = 16.0
+    found = compare(at, elements, np.ones_like(elements))
+    assert found.worst <= 1
+    assert found.status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "half"),
+    [
+        (BF16, 1.0, 2.0**-8), (BF16, 1.99, 2.0**-8), (BF16, 2.0, 2.0**-7), (BF16, -1.0, 2.0**-8),
+        (np.float32, 1.0, 2.0**-24), (np.float16, 1.0, 2.0**-11), (np.float32, 1e-40, 2.0**-127),
+        (BF16, 1e-40, 2.0**-127), (np.int32, 5.0, 0.0),
+    ],
+)  # fmt: skip
+def test_half_a_unit_in_the_last_place(dtype, value, half):
+    assert half_unit(np.array([value]), dtype).tolist() == [half]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_value_is_rounded_once_to_the_nearest_even(sign):
+    """Also where a float32 between would make a tie of what is a little more or less than one."""
+    unit = 2.0**-7
+    values = [
+        1 + unit / 2,
+        1 + unit / 2 + 2.0**-40,
+        1 + 3 * unit / 2,
+        1 + 3 * unit / 2 - 2.0**-40,
+        1 + unit,
+        1 + unit / 3,
+    ]
+    wanted = [1, 1 + unit, 1 + 2 * unit, 1 + unit, 1 + unit, 1]
+    assert (sign * rounded(sign * np.array(values), BF16).astype(np.float64)).tolist() == wanted
+
+
+def test_an_integer_may_be_off_by_what_a_rounding_before_it_moves():
+    exact = np.zeros((1, 6))
+    loss = np.array([[0.0, 0.49, 0.5, 1.4, 1.5, 4.0]])
+    for off, worst in ((1, np.inf), (2, np.inf)):
+        got = np.full((1, 6), off, np.int32)
+        assert compare(got, exact, loss).worst == worst
+    allowed = np.array([[0, 0, 1, 1, 2, 4]], np.int32)
+    assert compare(allowed, exact, loss).status is Status.PASS
+    for place in range(6):
+        over = allowed.copy()
+        over[0, place] += 1
+        found = compare(over, exact, loss)
+        assert found.status is Status.WRONG_VALUES
+        assert f"[0, {place}]" in found.message
+        assert found.message.startswith("an integer is wrong, ")
+    far = compare(np.array([[0, 0, 0, 0, 0, 40]], np.int32), exact, loss)
+    assert far.worst == 10
+    beyond = compare(np.array([[1, 0, 0, 0, 0, 0]], np.int32), exact, loss)
+    assert "beyond all of what is allowed" in beyond.message
+
+
+def test_a_native_reference_is_fitted_until_it_reaches_half():
+    loss, times = fitted(wide(SIGNS * 4).astype(np.float64), EXACT, COARSE)
+    limit = np.hypot(2, 16 / np.sqrt(EXACT.size))
+    assert times == pytest.approx(2 * 4 / limit)
+    assert loss == pytest.approx(COARSE * times)
+    assert fitted(wide(SIGNS * limit / 2.001), EXACT, COARSE)[1] == 1
+
+
+@pytest.mark.parametrize(("share", "finite"), [(0.5, True), (0.52, False)])
+def test_a_native_reference_that_overflows_on_most_elements_decides_nothing(share, finite):
+    native = EXACT.copy()
+    native.ravel()[: int(share * EXACT.size)] = np.inf
+    loss, times = fitted(native, EXACT, COARSE)
+    assert np.isfinite(times) == finite
+    assert np.isinf(loss).mean() == (share if finite else 0)
+
+
+@pytest.mark.parametrize(("wrong", "finite"), [(1, True), (2, False)])
+def test_a_native_reference_of_other_integers_decides_nothing(wrong, finite):
+    """One in a thousand may be another; nothing is asked there."""
+    exact = np.zeros((1000,), np.int32)
+    native = exact.copy()
+    native[:wrong] = 7
+    loss, times = fitted(native, exact, np.zeros(1000))
+    assert np.isfinite(times) == finite
+    assert np.isinf(loss).sum() == (wrong if finite else 0)
+
+
+def test_an_odd_integer_within_its_loss_is_none():
+    exact = np.zeros((4,))
+    loss, times = fitted(np.array([1, 0, 0, 0], np.int32), exact, np.array([0.6, 0, 0, 0]))
+    assert np.isfinite(loss).all()
+    assert times >= 1
+
+
+@pytest.mark.parametrize(
+    ("move", "follow", "counted"),
+    [(79, 0.0, 0), (81, 0.0, 1), (81, 0.09, 1), (81, 0.11, 0), (1000, 0.09, 1), (1000, 0.11, 0)],
+)
+def test_a_row_stands_still_that_moves_less_than_a_tenth_of_what_it_has_to(move, follow, counted):
+    """And it has to by eighty times what its precision is."""
+    before, loss = np.zeros((1, 8)), np.ones((1, 8))
+    after = before + move
+    assert insensitive(before, before + move * follow, before, after, loss) == counted
+
+
+def test_integers_and_what_is_not_finite_do_not_stand_still():
+    before = np.zeros((2, 8))
+    after = before + 1000.0
+    assert insensitive(before.astype(np.int32), before.astype(np.int32), before, after, before + 1) == 0
+    after[0] = np.inf
+    assert insensitive(before, before, before, after, before + 1) == 1
+    loss = before + np.array([[1.0], [np.inf]])
+    assert insensitive(before, before, before, before + 1000.0, loss) == 2
+
+
+def test_a_common_factor_needs_as_many_elements_as_tell_it_from_chance():
+    for size, counts in ((4095, False), (4096, True)):
+        exact = np.random.default_rng(2).normal(size=(size,))
+        found = compare(exact + 2 * np.sign(exact) * 2.0**-6, exact, np.full(size, 2.0**-6))
+        assert found.criterion == ("gain" if counts else found.criterion)
+        assert (found.criterion == "gain") is counts
+    few = np.random.default_rng(2).integers(1, 9, size=(8192,)).astype(np.float64)
+    assert compare(few + 2 * 2.0**-6, few, np.full(8192, 2.0**-6)).criterion != "gain"
+
+
+def test_what_is_empty_and_what_is_infinite_asks_nothing():
+    empty = compare(np.zeros((0, 4)), np.zeros((0, 4)), np.zeros((0, 4)))
+    assert (empty.status, empty.worst, empty.message) == (Status.PASS, 0.0, "it has no elements")
+    exact, loss = EXACT.copy(), NONE.copy()
+    loss[3, 3], exact[4, 4], loss[4, 4] = np.inf, np.inf, np.inf
+    got = rounded(EXACT, BF16)
+    got[3, 3], got[4, 4] = np.nan, 7
+    assert compare(got, exact, loss).status is Status.PASS
+
+
+def test_no_more_digits_are_shown_than_it_takes():
+    exact = np.full((2, 2), 1.0)
+    loss = np.full((2, 2), 1e-12)
+    message = compare(np.array([[1.0, 1.0], [1.5, 1.0]]), exact, loss).message
+    assert "[1, 0]: got 1.5, wanted 1, where the loss is 1e-12" in message
+    message = compare(np.array([[1.0, 1.0], [1.00000001, 1.0]]), exact, loss).message
+    assert "got 1.00000001, wanted 1," in message
