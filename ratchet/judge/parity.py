@@ -75,7 +75,8 @@ def half_unit(exact: Array, dtype: Any) -> Array:
     if not is_float(dtype):
         return np.zeros(exact.shape)
     info = ml_dtypes.finfo(dtype)
-    _, exponent = np.frexp(np.where(np.isfinite(exact), exact, 0.0))
+    sized = np.isfinite(exact) & (exact != 0)  # else frexp says 0, as of one half
+    _, exponent = np.frexp(np.where(sized, exact, float(info.tiny)))
     return np.maximum(np.ldexp(1.0, exponent - 2 - info.nmant), float(info.tiny) / 2)
 
 

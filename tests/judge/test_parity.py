@@ -300,7 +300,8 @@ def test_the_limit_itself_passes():
     [
         (BF16, 1.0, 2.0**-8), (BF16, 1.99, 2.0**-8), (BF16, 2.0, 2.0**-7), (BF16, -1.0, 2.0**-8),
         (np.float32, 1.0, 2.0**-24), (np.float16, 1.0, 2.0**-11), (np.float32, 1e-40, 2.0**-127),
-        (BF16, 1e-40, 2.0**-127), (np.int32, 5.0, 0.0),
+        (BF16, 1e-40, 2.0**-127), (BF16, 0.0, 2.0**-127), (np.float32, 0.0, 2.0**-127), (np.float16, 0.0, 2.0**-15),
+        (BF16, np.inf, 2.0**-127), (BF16, np.nan, 2.0**-127), (np.int32, 5.0, 0.0),
     ],
 )  # fmt: skip
 def test_half_a_unit_in_the_last_place(dtype, value, half):
@@ -427,3 +428,19 @@ def test_no_more_digits_are_shown_than_it_takes():
     assert "[1, 0]: got 1.5, wanted 1, where the loss is 1e-12" in message
     message = compare(np.array([[1.0, 1.0], [1.00000001, 1.0]]), exact, loss).message
     assert "got 1.00000001, wanted 1," in message
+
+
+@pytest.mark.parametrize("dtype", [BF16, np.float16, np.float32])
+def test_where_the_answer_is_zero_nothing_but_zero_passes(dtype):
+    """A rectifier that leaves half of what it cuts off: no rounding makes that of a zero."""
+    exact = np.maximum(rounded(EXACT, dtype).astype(np.float64), 0)
+    got = rounded(exact, dtype)
+    assert compare(got, exact, NONE).worst == 0
+    for left in (2.0**-9, 2.0**-13):
+        wrong = np.where(exact == 0, np.float32(left), got.astype(np.float32)).astype(dtype)
+        found = compare(wrong, exact, NONE)
+        assert found.status is Status.WRONG_VALUES
+        assert found.worst > 10
+    assert (
+        compare(np.where(exact == 0, np.float32(1e-6), 0).astype(dtype) + got, exact, NONE + 1e-6).status is Status.PASS
+    )
