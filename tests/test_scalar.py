@@ -164,3 +164,9 @@ def test_integral_floats_become_integers(value: float) -> None:
 @pytest.mark.parametrize("value", [2.0**31, -(2.0**31) - 256, math.inf, -math.inf, math.nan, 0.5, 1e-45])
 def test_other_floats_have_no_integer(value: float) -> None:
     assert scalar.float_to_integer(word(value)) is NOT_AN_INTEGER
+
+
+def test_a_shift_that_brings_ones_in() -> None:
+    assert [scalar.shift_left_ones(0, n) for n in (0, 1, 5, 31)] == [0, 1, 31, MOST]
+    assert scalar.shift_left_ones(-2, 1) == -3
+    assert [scalar.shift_left_ones(7, n) for n in (32, 33, -1)] == [-1, -1, -1]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.child import JAILED, OPEN, Child, Limits, base_environment, packages, resident_bytes
+from ratchet.jail import landlock
 from tests.walls import needs
 
 LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
@@ -71,6 +73,25 @@ def test_a_child_behind_all_walls(start):
     for name, number in (("uid_map", os.getuid()), ("gid_map", os.getgid())):
         assert answer(child, "read", f"/proc/self/{name}").split() == [str(number), str(number), "1"]
     assert answer(child, "read", "/proc/self/setgroups") == "deny "
+
+
+def test_a_wall_that_the_system_offers_is_there(start):
+    """Else every test that needs it is left out."""
+    offered = {
+        "namespaces": not subprocess.run(
+            ["unshare", "--user", "--pid", "--fork", "--mount-proc", "--net", "--map-root-user", "true"],
+            check=False, capture_output=True,
+        ).returncode,
+        "landlock": landlock.version() > 0,
+        "seccomp": "errno" in actions() and os.uname().machine == "x86_64",
+    }  # fmt: skip
+    assert {wall for wall, there in offered.items() if there} & set(start().missing) == set()
+
+
+def actions():
+    """What seccomp can do on this system."""
+    known = Path("/proc/sys/kernel/seccomp/actions_avail")
+    return known.read_text().split() if known.exists() else []
 
 
 def test_a_child_without_walls_has_its_limits_left(start):
