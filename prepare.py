@@ -45,6 +45,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
     A step is left out where one of its needs is None. ``bench.model`` is None on a CPU or GPU, ``bench.device``
     where no device is timed; with a TPU attached both are there, and the measured score counts. Where the kernel has
     no frozen problem yet, this file's own is frozen beside it once it passes. A sweep passes ``workers`` that it keeps.
+    A program that was judged before under the same conditions has that verdict, if ``request.remember``.
     """
     steps = Steps(progress or Silent())
     with opened(request, workers, steps.note) as bench:
@@ -52,6 +53,11 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
 
         artefact, frozen = steps.run("contract", bench.trace) or (None, None)
         problem = steps.run("problem", problems.settle, artefact, request.lock, frozen=frozen)
+
+        digest = hashlib.sha256(bench.source).hexdigest()
+        known = bench.identity(artefact, problem)
+        if earlier := bench.recall(steps, known, kernel=request.kernel_rel, source_sha256=digest):
+            return earlier
 
         checks = steps.begin("correctness", bench.values, problem, artefact)
         program = steps.run("compile", Modelled.compile, model, artefact)
@@ -72,7 +78,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
         measured = steps.run("roofline", Measured.score, device, problem, timing, modelled=modelled)
 
         bench.record(steps, frozen)
-        return Verdict(
+        verdict = Verdict(
             status=steps.status,
             reason=steps.reason or f"correct and timed {bench.timed}",
             kernel=request.kernel_rel,
@@ -90,6 +96,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
             paired=timing.paired if timing else None,
             claims=claims or (),
             notes=(artefact.jail,) if artefact and artefact.jail else (),
-            source_sha256=hashlib.sha256(bench.source).hexdigest(),
+            source_sha256=digest,
             seconds=steps.seconds,
         )
+        return bench.remember(known, verdict)

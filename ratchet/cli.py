@@ -109,6 +109,7 @@ def _judge(root: Path, options: argparse.Namespace, function: JudgeFunction, pro
         deep=options.deep,
         new_problem=getattr(options, "new_problem", False),
         progress=progress,
+        remember=not options.fresh,
     )
 
 

@@ -31,6 +31,7 @@ _EXPERIMENT = "options of an experiment"
 _WANTED = (
     f'wanted {PROGRAM} "message" [options], the message in quotes; one that begins with a dash goes last, after --'
 )
+_FRESH = "judge again what was judged before: the same program under the same judge has a verdict that is remembered"
 _MOST_SECONDS = 1e6
 _SHOWN = 60
 
@@ -109,6 +110,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     )
     sweep.add_argument("--values", action="store_true", help="check the values of every point, too")
     sweep.add_argument("--apply", action="store_true", help="write one point into the file, and model nothing")
+    sweep.add_argument("--fresh", action="store_true", help=_FRESH)
     sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")
     made["across"].add_argument("file", type=Path, metavar="FILE", help="the kernel file")
     made["across"].add_argument("--json", action="store_true", help="print the table as one JSON document")
@@ -143,6 +145,7 @@ def _judging(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--deep", action="store_true", help="also run in another grid order; keep every step of a window; print blame"
     )
+    parser.add_argument("--fresh", action="store_true", help=_FRESH)
     parser.add_argument("--json", action="store_true", help="print the whole verdict as one JSON document")
 
 

@@ -41,6 +41,8 @@ class Sweep:
     values: bool = False
     """Check the values of every point, too."""
     lanes: int = LANES
+    remember: bool = False
+    """Use what is known of programs that were modelled before."""
 
     def run(self, points: Sequence[Point]) -> Iterator[SweepResult]:
         """Every point's result, as it comes.
@@ -74,6 +76,7 @@ class Sweep:
             conditions=self.conditions,
             chip=self.chip,
             model_only=not self.values,
+            remember=self.remember,
         )
         verdict = self.judge(request, workers=workers)
         return SweepResult(point=point, verdict=verdict, seconds=time.monotonic() - start)

@@ -59,6 +59,8 @@ class RepositoryJudge:
     deep: bool
     new_problem: bool
     progress: Progress
+    remember: bool = False
+    """Use the verdict that the same program had before."""
 
     @classmethod
     def modelling(cls, root: Path, function: JudgeFunction, chip: Chip = V5E) -> RepositoryJudge:
@@ -130,6 +132,7 @@ class RepositoryJudge:
             budget_s=self.budget_s,
             new_problem=self.new_problem,
             deep=self.deep,
+            remember=self.remember,
         )
         try:
             verdict = self.function(request, progress=self.progress)
@@ -214,6 +217,7 @@ def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
         return
     name, source = request.kernel.name, request.kernel.read_text(errors="replace")
     table = blame_text(timeline, title=verdict.kernel_name, kernel_file=name, source=source)
+    dumps.mkdir(parents=True, exist_ok=True)  # of a verdict that is remembered, there is no other evidence
     (dumps / BLAME).write_text(table + "\n")
     (dumps / LOSSES).write_bytes(hindsight.to_bytes(timeline.blame.losses))
     proto = dumps / "optimized.hlo.pb"

@@ -53,7 +53,16 @@ def test_a_point_is_modelled_as_the_judge_models_it_alone(kernel, workers):
 
 def options(kernel, *knobs, **others):
     return argparse.Namespace(
-        **{"kernel": kernel, "knobs": knobs, "apply": False, "json": False, "values": False, "chip": "v5e", **others}
+        **{
+            "kernel": kernel,
+            "knobs": knobs,
+            "apply": False,
+            "json": False,
+            "values": False,
+            "fresh": True,
+            "chip": "v5e",
+            **others,
+        }
     )
 
 

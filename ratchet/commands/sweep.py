@@ -43,6 +43,7 @@ def command(
         chip=chip,
         judge=function,
         values=options.values,
+        remember=not options.fresh,
     )
     results: list[SweepResult] = []
     for result in sweep.run([{}, *wanted]):

@@ -15,6 +15,7 @@ from ratchet.dump import overflow
 from ratchet.folder import read_file, take
 from ratchet.values import Artefact, Copy, Mesh, Program, records
 from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import TokenTable
 
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
 WORKER = "ratchet.compiler.worker"
@@ -28,6 +29,7 @@ _KINDS = {
     "error": records.is_text,
     "hbm_bytes": records.is_count,
     "chip_ids": records.is_counts,
+    "code_sha256": records.is_text,
 }
 """Fields of its record."""
 
@@ -37,6 +39,25 @@ def start(workdir: Path, chip: Chip) -> Child:
     from ratchet.dump.image import OFFSETS_PASS
 
     return environment.start(WORKER, workdir, chip, extra_passes=(overflow.ALLOCATIONS_PASS, OFFSETS_PASS))
+
+
+def identify(artefact: Artefact, child: Child, limits: Limits = LIMITS) -> tuple[str, TokenTable] | None:
+    """Digest of what ``child`` would compile, without its author's names and places, and the table that has them.
+
+    None for a program that cannot be compiled: why is what compiling it says.
+    """
+    from ratchet.dump.files import tokens_in  # imports numpy
+
+    folder = child.request()
+    (folder / PROGRAM).write_bytes(artefact.program)
+    (folder / "request.json").write_text(json.dumps({"identify": True}))
+    if child.ask(folder, limits).how != "answered":
+        return None
+    try:
+        record = records.read(read_file(folder / RECORD, RECORD_BYTES), _KINDS, _no_record)
+        return (record["code_sha256"], tokens_in(folder)) if "code_sha256" in record else None
+    except (OSError, ValueError, Refusal):
+        return None
 
 
 def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits = LIMITS) -> Program:

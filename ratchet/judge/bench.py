@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ratchet.candidate import room
 from ratchet.candidate.platforms import PLATFORMS
 from ratchet.candidate.problem import Problem, encode
-from ratchet.judge.correctness import Examiner
+from ratchet.compiler import compile as compiling
+from ratchet.judge import remembered
+from ratchet.judge.correctness import Examiner, private_folder, secret_of
 from ratchet.judge.evaluator import Evaluator
 from ratchet.judge.evidence import keep
 from ratchet.judge.measured import Measured
@@ -20,7 +24,8 @@ from ratchet.judge.request import Request
 from ratchet.judge.steps import INTERNAL_ERROR, Pending, Steps
 from ratchet.judge.workers import Workers
 from ratchet.measure import devices
-from ratchet.values import MEASURED, Artefact, Bar, Parity, Timeline
+from ratchet.values import MEASURED, Artefact, Bar, Parity, Timeline, Verdict
+from ratchet.values.encoding import encode as encoded
 from ratchet.values.status import Refusal, Status
 
 
@@ -74,6 +79,58 @@ class Bench:
         )
         self.workers.prepare_next()
         return traced
+
+    @functools.cached_property
+    def _verdicts(self) -> Path:
+        return private_folder(self.request.root) / "verdicts"
+
+    def identity(self, artefact: Artefact | None, problem: Problem | None) -> remembered.Identity | None:
+        """Which program this is, under which conditions; None where none of its verdicts is remembered."""
+        request = self.request
+        if artefact is None or problem is None or self.model is None or self.device is not None:
+            return None
+        if not (request.remember and request.conditions.seal):
+            return None
+        program = compiling.identify(artefact, self.workers.compiler_for(request.chip))
+        if program is None:
+            return None
+        conditions = {
+            "conditions": encoded(replace(request.conditions, problem=problem.short)),
+            "chip": request.chip.name,
+            "problem": hashlib.sha256(encode(problem)).hexdigest(),
+            "secret": hashlib.sha256(b"verdicts" + secret_of(request.root)).hexdigest(),
+            "deep": request.deep,
+            "values": not request.model_only,
+        }
+        return remembered.identity(*program, artefact, conditions)
+
+    def recall(self, steps: Steps, program: remembered.Identity | None, **current: Any) -> Verdict | None:
+        """The verdict that this program had before, with what is ``current`` in it; None where it has to be judged.
+
+        One that was modelled as too slow counts where it is too slow for who asks now, too.
+        """
+        if program is None or self.freeze:
+            return None
+        verdict = remembered.recall(self._verdicts, program)
+        if verdict is None:
+            return None
+        if verdict.status is Status.UNCHECKED and not self.request.model_only:
+            why = self.request.bar(verdict.score) if self.request.bar and verdict.score else ""
+            if not why:
+                return None
+            verdict = replace(verdict, reason=f"correctness: {why}")
+        said = f"{verdict.status.name}, which the same program had before; --fresh judges it again"
+        steps.run("remembered", lambda: (True, said))
+        done = {step.name for step in steps.steps}
+        old = (replace(step, seconds=0.0) for step in verdict.steps if step.name not in done)
+        return replace(verdict, steps=(*steps.steps, *old), seconds=steps.seconds, **current)
+
+    def remember(self, program: remembered.Identity | None, verdict: Verdict) -> Verdict:
+        """``verdict``, which is remembered if it is one that the same program would have again."""
+        if program is not None:
+            experiment = self.request.evidence.name if self.request.evidence is not None else ""
+            remembered.keep(self._verdicts, program, verdict, experiment)
+        return verdict
 
     def worthwhile(
         self, values: Pending[Parity] | None, steps: Steps, problem: Problem | None, timeline: Timeline | None

@@ -43,6 +43,8 @@ class Request:
     """Freeze this file's problem even where it has one."""
     limits: Limits = room.LIMITS
     """What the kernel file may use while it is imported and traced."""
+    remember: bool = False
+    """Modelled: use the verdict that the same program had before, under the same conditions, and remember this one."""
     deep: bool = False
     """Execute in a third grid order as well, and keep every step of a window."""
 

@@ -47,7 +47,7 @@ def make_row(
         problem=conditions.problem,
         parent=parent,
         decision=ruling.decision,
-        reason=ruling.reason,
+        reason=ruling.reason + _remembered(verdict),
         vmem_bytes=str(footprint.vmem_bytes) if footprint else "",
         spills=str(footprint.spill_stores + footprint.spill_loads) if footprint else "",
         wait_ms=repr(score.wait_ms) if score and not samples else "",
@@ -63,6 +63,14 @@ def make_row(
         evidence=evidence,
         previous="",
     )
+
+
+def _remembered(verdict: Verdict) -> str:
+    """What a row says of a verdict that was not made for it."""
+    if verdict.remembered is None:
+        return ""
+    before = verdict.remembered.experiment or "a sweep"
+    return f"; the verdict is remembered: {before} judged the same program at {verdict.remembered.time}"
 
 
 def newest(rows: tuple[Row, ...], *, kernel: str, blob: str, conditions: Conditions | None = None) -> Row | None:

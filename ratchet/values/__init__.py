@@ -25,6 +25,7 @@ from ratchet.values.verdict import (
     Bar,
     Claim,
     Conditions,
+    Earlier,
     Score,
     Step,
     Verdict,

@@ -106,6 +106,16 @@ Bar = Callable[["Score"], str]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """When a verdict was made that is remembered."""
+
+    time: str
+    """UTC, ``2026-01-31T12:00:00Z``."""
+    experiment: str
+    """The experiment's id; ``""`` where it was none, but a point of a sweep."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What the judge says of one kernel file. It cannot carry a score unless it is a PASS, or UNCHECKED."""
 
@@ -130,6 +140,8 @@ class Verdict:
     """What a reader must know besides ``timeline.not_modelled``."""
     source_sha256: str
     seconds: float
+    remembered: Earlier | None = None
+    """Where the same program had this verdict before, under the same conditions; None where it was judged now."""
 
     def __post_init__(self) -> None:
         if (self.score is not None) != (self.status in SCORED):

@@ -15,7 +15,7 @@ from ratchet.values.status import Status
 from ratchet.view.hints import hint
 from ratchet.view.losses import losses_in_words, notes
 from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import change, fixed, kind_of, number, reason_beyond, size, summary_beyond
+from ratchet.view.words import change, earlier_in_words, fixed, kind_of, number, reason_beyond, size, summary_beyond
 
 WIDTH = 108
 _LABEL = 12
@@ -88,18 +88,14 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
 
 def _judged(verdict: Verdict, incumbent: Row | None, refuted: Mapping[Key, Refuted] | None) -> Lines:
     """What a verdict says by itself."""
-    conditions = verdict.conditions
-    kind = kind_of(conditions.evaluator)
+    kind = kind_of(verdict.conditions.evaluator)
     if verdict.score is None:
         yield from _listed("why", clean_lines(verdict.reason), limit=6)
         if advice := hint(verdict.status, verdict.reason):
             yield "hint", advice
         failed = [step for step in verdict.steps if step.status is not Status.PASS]
         yield from _listed("failed step", [_failed(verdict, step) for step in failed], limit=2)
-    yield "kernel", f"{verdict.kernel} · {verdict.kernel_name} · sha256 {verdict.source_sha256[:12]}"
-    how = "modelled: no device was timed" if kind == "modelled" else "measured on the device"
-    device = conditions.chip if conditions.evaluator in ("cpu", "gpu") else f"TPU {conditions.chip}"
-    yield "judged by", f"{conditions.evaluator} ({how}) · {device} · {conditions.compiler}"
+    yield from _by(verdict, kind)
     if verdict.score is not None:
         yield from _score(verdict.score, kind, incumbent)
     if verdict.samples is not None:
@@ -119,6 +115,17 @@ def _judged(verdict: Verdict, incumbent: Row | None, refuted: Mapping[Key, Refut
     wrong = [claim for claim in verdict.claims if not claim.agrees]
     yield from _listed("claims", [f"{c.what}: claimed {c.claimed}, found {c.found}" for c in wrong], limit=3)
     yield from _listed("notes", notes(verdict), limit=_NOTES)
+
+
+def _by(verdict: Verdict, kind: str) -> Lines:
+    """What was judged, by whom, and when that was where the verdict is remembered."""
+    conditions = verdict.conditions
+    yield "kernel", f"{verdict.kernel} · {verdict.kernel_name} · sha256 {verdict.source_sha256[:12]}"
+    how = "modelled: no device was timed" if kind == "modelled" else "measured on the device"
+    device = conditions.chip if conditions.evaluator in ("cpu", "gpu") else f"TPU {conditions.chip}"
+    yield "judged by", f"{conditions.evaluator} ({how}) · {device} · {conditions.compiler}"
+    if verdict.remembered is not None:
+        yield "remembered", f"{earlier_in_words(verdict.remembered)}; --fresh judges it again"
 
 
 def _failed(verdict: Verdict, step: Step) -> str:

@@ -87,6 +87,7 @@ def _verdict(verdict: Verdict, refuted: Mapping[Key, Refuted] | None) -> dict[st
         "claims": [asdict(claim) for claim in verdict.claims],
         "losses": [] if verdict.timeline is None else losses_in_words(verdict.timeline, refuted),
         "notes": notes(verdict),
+        "remembered": None if verdict.remembered is None else asdict(verdict.remembered),
         "seconds": verdict.seconds,
     }
 

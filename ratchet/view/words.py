@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ratchet.values import Step, Verdict
+from ratchet.values import Earlier, Step, Verdict
 
 
 def kind_of(evaluator: str) -> str:
@@ -42,6 +42,12 @@ def number(text: str) -> float | None:
 def change(new: float, old: float) -> str:
     """Relative change in percent with its sign, ``+12.3 %``; empty where there is nothing to relate to."""
     return f"{(new / old - 1) * 100:+.2f} %" if old > 0 else ""
+
+
+def earlier_in_words(earlier: Earlier) -> str:
+    """Which judging a remembered verdict is from."""
+    who = f"experiment {earlier.experiment}" if earlier.experiment else "a sweep"
+    return f"{who} judged the same program at {earlier.time}"
 
 
 def reason_beyond(verdict: Verdict, reason: str) -> str:
