@@ -21,6 +21,8 @@ LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
 WORKER = "ratchet.judge.values_worker"
 VIRTUAL_DEVICES = 4
 """CPU devices of the values child: a program on several chips is executed on as many of them."""
+_PATIENT = f"--xla_cpu_collective_call_terminate_timeout_seconds={LIMITS.seconds:.0f}"
+"""Devices wait for each other where they send and receive, by default 40 s at most."""
 
 
 def start(workdir: Path) -> Child:
@@ -28,7 +30,7 @@ def start(workdir: Path) -> Child:
     return Child(
         WORKER,
         directory=workdir,
-        environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={VIRTUAL_DEVICES}"},
+        environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={VIRTUAL_DEVICES} {_PATIENT}"},
         walls=Walls(readable=(workdir.parent.resolve(),)),
     )
 

@@ -15,12 +15,13 @@ from ratchet.candidate.platforms import PLATFORMS
 from ratchet.candidate.problem import Problem, encode
 from ratchet.compiler import compile as compiling
 from ratchet.judge import remembered
-from ratchet.judge.correctness import Examiner, private_folder, secret_of
+from ratchet.judge.correctness import Examiner
 from ratchet.judge.evaluator import Evaluator
 from ratchet.judge.evidence import keep
 from ratchet.judge.measured import Measured
 from ratchet.judge.modelled import Modelled
 from ratchet.judge.request import Request
+from ratchet.judge.secret import clone_folder, secret_of
 from ratchet.judge.steps import INTERNAL_ERROR, Pending, Steps
 from ratchet.judge.workers import Workers
 from ratchet.measure import devices
@@ -82,7 +83,7 @@ class Bench:
 
     @functools.cached_property
     def _verdicts(self) -> Path:
-        return private_folder(self.request.root) / "verdicts"
+        return clone_folder(self.request.root) / "verdicts"
 
     def identity(self, artefact: Artefact | None, problem: Problem | None) -> remembered.Identity | None:
         """Which program this is, under which conditions; None where none of its verdicts is remembered."""

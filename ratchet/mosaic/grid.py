@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -43,7 +44,7 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
     kernel: Kernel, arrays: Sequence[Array], output_types: Sequence[tuple[tuple[int, ...], np.dtype]],
     *,
     config: Array, options: Options, sites: list[Site], counted: int, device: Array | None = None, devices: int = 1,
-    logs: bool = False, behind_barrier: bool = True,
+    axes: tuple[str, ...] = (), logs: bool = False, behind_barrier: bool = True,
 ) -> tuple[list[Array], Array]:  # fmt: skip
     """Trace the execution of a kernel.
 
@@ -53,7 +54,7 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
         config: int32[3], see ``splice.CONFIG_WIDTH``.
         sites: Receives the places where findings are checked.
         counted: How many counters are reported; at least those of ``counting.counters``.
-        device: Logical id of this device, where several run in lockstep; ``devices`` is how many.
+        device: Logical id of this device, where several run it; ``devices`` is how many, along ``axes`` of the mesh.
         logs: Whether events are logged, for a kernel that begins ``behind_barrier`` of all devices.
 
     Returns:
@@ -61,7 +62,7 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
     """
     executor = Executor(
         kernel=kernel.module, outputs=len(output_types), options=options, fill=config[1], padding=config[2],
-        sites=sites, device=device, devices=devices,
+        sites=sites, device=device, devices=devices, axes=axes,
     )  # fmt: skip
     if logs:
         executor.start_log(behind_barrier=behind_barrier)
@@ -339,10 +340,28 @@ class _Run:
             now, after = executor.within(carried, arrays, lambda: self._step(coordinates, last, before))
             return step + 1, now, after
 
-        _, _, after = lax.while_loop(
-            lambda state: state[0] < steps, turn, (jnp.int32(0), never, [executor.memory[b] for b in carried])
-        )
+        start = (jnp.int32(0), never, [executor.memory[b] for b in carried])
+        if known(steps) or not any(map(executor.has_remote, self.kernel.main.body.operations)):
+            _, _, after = lax.while_loop(lambda state: state[0] < steps, turn, start)
+        else:
+            after = self._together(steps, turn, start)
         executor.memory.update(zip(carried, after, strict=True))
+
+    def _together(self, steps: Array, turn: Any, start: Any) -> list[Array]:
+        """Devices that send must meet those that receive: one that has done its steps turns on, and keeps nothing."""
+
+        def advance(state: Any) -> Any:
+            before, _ = state
+            self.executor.active = mine = before[0] < steps
+            after = jax.tree.map(lambda new, old: jnp.where(mine, new, old), turn(before), before)
+            self.executor.active = None
+            return after, anyone(after[0])
+
+        def anyone(step: Array) -> Array:
+            return lax.psum((step < steps).astype(jnp.int32), self.executor.axes) > 0
+
+        (_, _, after), _ = lax.while_loop(lambda state: state[1], advance, (start, anyone(start[0])))
+        return after  # type: ignore[no-any-return]
 
     def _semaphores_at_rest(self) -> None:
         executor = self.executor

@@ -25,7 +25,7 @@ from ratchet.mosaic.report import Layout, merge_reports
 from ratchet.mosaic.result import RunResult
 from ratchet.mosaic.rules import is_remote
 from ratchet.mosaic.signature import Kernel, describe
-from ratchet.mosaic.state import DEVICES, Options
+from ratchet.mosaic.state import Options
 from ratchet.mosaic.witness import CELLS
 from ratchet.values import ArraySpec
 from ratchet.values.control import ControlFlow
@@ -36,6 +36,9 @@ RULE_MODULES = (arith, control, dma, memory, pack, vector)
 
 AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
 """Without it XLA keeps float32 between bfloat16 operations, and a kernel looks better than it is."""
+
+_NO_WORD = -(2**31)
+"""A word of the report that only another device has: of all devices' words the largest counts."""
 
 _BRANCHING = frozenset({"stablehlo.case", "stablehlo.if", "stablehlo.while"})
 
@@ -118,7 +121,7 @@ class Loaded:
         is_sending = any(map(is_remote, kernel.module.operations()))
         *_, own, width = self._layout.parts
 
-        def one(config: Any, *operands: Any, device: Any = None) -> Any:
+        def one(config: Any, *operands: Any, device: Any = None, axes: tuple[str, ...] = ()) -> Any:
             return run_kernel(
                 kernel,
                 operands,
@@ -129,6 +132,7 @@ class Loaded:
                 counted=self._layout.counts,
                 device=device,
                 devices=devices,
+                axes=axes,
                 logs=bool(self._layout.chips) and device is not None,
                 behind_barrier=not call.skips_barrier,
             )
@@ -149,16 +153,14 @@ class Loaded:
             return alone
 
         def run(config: Any, *operands: Any) -> Any:
-            # Every device executes all devices in lockstep, and keeps its own results.
             axes = tuple(name for name, _ in call.mesh)
-            everyone = [lax.all_gather(x, axes) for x in operands]
-            ids = jnp.arange(devices, dtype=jnp.int32)
-            step = jax.vmap(lambda i, *xs: one(config, *xs, device=i), axis_name=DEVICES)
-            outputs, reports = step(ids, *everyone)
             mine = lax.axis_index(axes)
-            logs = reports[:, own:].reshape(-1)  # every device has those of all
-            report = jnp.concatenate([reports[mine, :own], logs])
-            return [x[mine] for x in outputs], jnp.pad(report, (0, width - report.shape[0]))
+            outputs, report = one(config, *operands, device=mine, axes=axes)
+            logs = jnp.full((self._layout.chips, events.WORDS), _NO_WORD, jnp.int32)  # others have those of others
+            if self._layout.chips:
+                logs = lax.dynamic_update_slice(logs, report[None, own:], (mine, jnp.int32(0)))
+            report = jnp.concatenate([report[:own], logs.reshape(-1)])
+            return outputs, jnp.pad(report, (0, width - report.shape[0]))
 
         return run
 

@@ -40,9 +40,6 @@ BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), s
 
 _LATE_ELEMENTS = 1 << 22
 
-DEVICES = "mosaic_devices"
-"""Name of the axis along which all devices run in lockstep."""
-
 
 @dataclass(kw_only=True)
 class State:
@@ -62,6 +59,8 @@ class State:
     device: Array | None = None
     """Logical id of this device, where the program is sharded."""
     devices: int = 1
+    axes: tuple[str, ...] = ()
+    """Axes of the mesh along which the devices are numbered."""
     active: Any = None
     """Whether this device takes the branch under way, where branches are executed under a mask."""
     late: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)

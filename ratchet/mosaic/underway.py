@@ -7,6 +7,7 @@ few operations: kernels unroll hundreds of copies, and XLA compiles these beside
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -93,14 +94,14 @@ def corners(box: Box) -> list[Array]:
 
 
 def words(numbers: list[Array]) -> Array:
-    """int32 vector of numbers, most of which are constants."""
-    constant = np.array([int(number) if known(number) else 0 for number in numbers], np.int32)
-    total: Array = jnp.asarray(constant)
-    for place, number in enumerate(numbers):
-        if not known(number):
-            one = lax.broadcast_in_dim(lax.convert_element_type(number, np.int32), constant.shape, ())
-            total = total + one * (np.arange(len(numbers)) == place).astype(np.int32)
-    return total
+    """int32 vector of numbers, most of which are constants: those beside each other are one piece."""
+    pieces: list[Array] = []
+    for is_constant, group in itertools.groupby(numbers, known):
+        if is_constant:
+            pieces.append(np.array([int(number) for number in group], np.int32))
+        else:
+            pieces += [lax.reshape(lax.convert_element_type(number, np.int32), (1,)) for number in group]
+    return lax.concatenate(pieces, 0) if len(pieces) > 1 else jnp.asarray(pieces[0])
 
 
 def _words(end: End) -> list[Array]:

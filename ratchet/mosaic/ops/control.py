@@ -15,7 +15,6 @@ from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.findings import Kind
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.rules import refuse, rule
-from ratchet.mosaic.state import DEVICES
 
 
 def _no_refs(executor: Executor, op: Op, values: tuple[Value, ...]) -> None:
@@ -131,7 +130,7 @@ def _repeat(
             return going(values) if outer is None else outer & going(values)
 
         def anyone(values: list[Any]) -> Any:
-            return lax.psum(mine(values).astype(jnp.int32), DEVICES) > 0
+            return lax.psum(mine(values).astype(jnp.int32), executor.axes) > 0
 
         def advance(state: Any) -> Any:
             values, arrays, _ = state

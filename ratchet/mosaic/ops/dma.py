@@ -4,9 +4,9 @@ A DMA copies when it is started and its semaphore counts bytes; a wait takes its
 ``Options.late_dma`` the data arrive only when nothing on the semaphore is outstanding any more, and until then the
 destination reads as memory never written: an output that differs then uses data before the wait for them.
 
-Several devices run in lockstep under one named axis. What a device sends to another is delivered at the sender's
-place in the program, or with ``late_dma`` at the receiver's wait; a conditional that holds a remote operation is
-executed under a mask.
+Several devices meet at every remote operation, by collectives of the CPU devices that execute them. What a device sends
+to another is delivered at the sender's place in the program, or with ``late_dma`` at the receiver's wait; a conditional
+that holds a remote operation is executed under a mask.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ratchet.mosaic.memory import Array, Box, Memory, Ref, Whole, decode, encode
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.ops.memory import segments
 from ratchet.mosaic.rules import refuse, rule
-from ratchet.mosaic.state import BARRIER, DEVICES
+from ratchet.mosaic.state import BARRIER
 from ratchet.mosaic.underway import NOWHERE, UNDER_WAY
 
 
@@ -172,9 +172,9 @@ def _identity(executor: Executor, semaphore: Ref) -> Array:
 def _send(executor: Executor, device: Value, active: Array, refs: Sequence[Ref], data: Array | None) -> None:
     """Deliver ``data`` and its bytes to the same references on another device, as every sender's indices say."""
     target = jnp.where(active, jnp.asarray(executor[device], jnp.int32), -1)
-    targets = lax.all_gather(target, DEVICES)
-    everyone = [ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), DEVICES)) for ref in refs]
-    payload = lax.all_gather(encode(data), DEVICES) if data is not None else None
+    targets = lax.all_gather(target, executor.axes)
+    everyone = [ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), executor.axes)) for ref in refs]
+    payload = lax.all_gather(encode(data), executor.axes) if data is not None else None
     for sender in range(executor.devices):
         hit = targets[sender] == executor.device
         theirs = [ref.map_indices(lambda i, s=sender: i[s]) for ref in everyone]  # type: ignore[misc]
@@ -224,8 +224,11 @@ def _sem_signal(executor: Executor, op: Op) -> None:
     executor.log(Did.SIGNAL, op, semaphore=_identity(executor, ref), amount=value, device=executor[device[0]])
     active = jnp.asarray(True if executor.active is None else executor.active)
     target = jnp.where(active, jnp.asarray(executor[device[0]], jnp.int32), -1)
-    everyone = ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), DEVICES))
-    targets, values = lax.all_gather(target, DEVICES), lax.all_gather(jnp.asarray(value, jnp.int32), DEVICES)
+    everyone = ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), executor.axes))
+    targets, values = (
+        lax.all_gather(target, executor.axes),
+        lax.all_gather(jnp.asarray(value, jnp.int32), executor.axes),
+    )
     for sender in range(executor.devices):
         theirs = everyone.map_indices(lambda i, s=sender: i[s])  # type: ignore[misc]
         _add(executor, theirs, jnp.where(targets[sender] == executor.device, values[sender], 0))
