@@ -97,7 +97,7 @@ class _Uses:
         if classes is None or products is None:
             raise Refusal(
                 Status.SCHEDULE_UNKNOWN,
-                f"{self._listing.file} bundle {address:#x} ({self._compiler}): "
+                f"{self._listing.where(address)} ({self._compiler}): "
                 f"`{str(instruction)[:140]}`: which unit this occupies is not known. "
                 "The schedule machine does not guess: report it, or write the kernel without it.",
             )

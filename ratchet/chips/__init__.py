@@ -45,6 +45,8 @@ class Chip:
     """Programs count addresses in HBM in steps of so many bytes [compiler]."""
     branch_delay_slots: int = 4
     """Bundles behind a branch that always execute."""
+    permute_extra_cycles: int = 0
+    """For how much longer a permutation of lanes holds its cross-lane unit than the compiler's schedule has it."""
 
     def peak_flops(self, kind: str) -> float:
         """FLOPs per second of products of ``kind``, as ``ratchet.candidate.work.Work`` names them.
@@ -113,6 +115,7 @@ V5E = Chip(
     mxu_per_core=4,  # [cloud]
     mxu_size=128,  # [cloud]
     hbm_address_bytes=512,  # [compiler]
+    permute_extra_cycles=1,  # [fit] two segmented cumsums, and two attention kernels that differ in their permutations
 )
 
 V5P = Chip(
@@ -132,6 +135,7 @@ V5P = Chip(
     cores=2,  # [tpu_info]: one device, whose program runs on both
     mxu_per_core=4,  # [tpu_info]
     mxu_size=128,  # [tpu_info]
+    permute_extra_cycles=1,  # assumed: the compiler spaces its cross-lane operations as on v5e
 )
 
 # Chips without published timings here. v4 and v7x offer each of their two cores as a device of its own: the numbers

@@ -44,6 +44,12 @@ class Listing:
     file: str
     bundles: Sequence[Bundle]
     allocations: dict[str, Allocation]
+    origin: Sequence[int] = ()
+    """Per address, the bundle's number in the compiler's text, where empty bundles were put in; else none."""
+
+    def where(self, address: int) -> str:
+        """``FILE bundle 0x1f``: the bundle at ``address`` by its number in the compiler's text, for messages."""
+        return f"{self.file} bundle {self.origin[address] if self.origin else address:#x}"
 
 
 def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: TokenTable = NO_TOKENS) -> Listing:

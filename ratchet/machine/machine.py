@@ -381,7 +381,7 @@ class Machine(Arithmetic):
             words = self.known.read("vmem", where * GRANULES_PER_ADDRESS, 1)
             if words is not None:
                 return words[0]
-        return Unknown(f"a vector load at bundle {address:#x} of {self._stack[-1].translated.listing.file}")
+        return Unknown(f"a vector load at {self._stack[-1].translated.listing.where(address)}")
 
     def stored(self, where: object) -> None:
         """A vector store of up to ``SUBLANES`` rows: what was known there is not any more."""
@@ -396,8 +396,7 @@ class Machine(Arithmetic):
         """A vector result moved to a scalar."""
         if self._peers.agrees(self._stack[-1], address):
             return 1
-        return Unknown(f"a vector result moved to a scalar at bundle {address:#x} of "
-                       f"{self._stack[-1].translated.listing.file}")  # fmt: skip
+        return Unknown(f"a vector result moved to a scalar at {self._stack[-1].translated.listing.where(address)}")
 
     def flag_add(self, now: int, flag: int, amount: int) -> None:
         self.engine.add(flag, amount)
@@ -460,14 +459,14 @@ class Machine(Arithmetic):
         listing = unit.translated.listing
         source = next((i.notes.source for i in listing.bundles[address] if i.notes.source), None)
         where = f", {source.file}:{source.line}" if source else ""
-        return f"{listing.file} bundle {address:#x}{where} ({self._programs.compiler})"
+        return f"{listing.where(address)}{where} ({self._programs.compiler})"
 
     def _instruction(self, address: int, index: int) -> Instruction:
         return self._stack[-1].translated.listing.bundles[address][index]
 
     def refuse(self, address: int, why: str, unit: Unit | None = None) -> Refusal:
-        file = (unit or self._stack[-1]).translated.listing.file
-        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} bundle {address:#x} ({self._programs.compiler}): {why}.")
+        where = (unit or self._stack[-1]).translated.listing.where(address)
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"{where} ({self._programs.compiler}): {why}.")
 
 
 def _contiguous(strides: object) -> int:

@@ -12,6 +12,7 @@ from ratchet.dump.hlo import HloModule
 from ratchet.dump.listing import Listing
 from ratchet.machine.addresses import Addresses
 from ratchet.machine.inputs import Inputs
+from ratchet.machine.interlocks import interlocked
 from ratchet.machine.known import KnownMemory
 from ratchet.machine.translate import Translated, translate
 
@@ -59,12 +60,14 @@ class Programs:
 
     def _make(self, name: str, listing: Listing) -> Unit:
         addresses = self.addresses.add(listing)
+        delay_slots = self._chip.branch_delay_slots
+        listing = interlocked(listing, extra=self._chip.permute_extra_cycles, delay_slots=delay_slots)
         translated = translate(
             listing,
             addresses=addresses,
             compiler=self.compiler,
             code_name=f"<schedule of {name}>",
-            delay_slots=self._chip.branch_delay_slots,
+            delay_slots=delay_slots,
         )
         operands = {}
         for instruction in itertools.chain.from_iterable(listing.bundles):

@@ -237,6 +237,6 @@ class _Translator:
         what = f"`{instruction}`: " if instruction else ""
         return Refusal(
             Status.SCHEDULE_UNKNOWN,
-            f"{self.listing.file} bundle {self.address:#x} ({self.compiler}): {what[:200]}{why}. "
+            f"{self.listing.where(self.address)} ({self.compiler}): {what[:200]}{why}. "
             "The schedule machine does not guess: report it, or write the kernel without it.",
         )

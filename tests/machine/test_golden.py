@@ -31,7 +31,7 @@ RUNNING = [program for program in PROGRAMS if program not in ("deadlock", "endle
 CYCLES = {
     ("libtpu-0.0.42.1", "computed"): (2455, 1),
     ("libtpu-0.0.42.1", "constant"): (3075, 4),
-    ("libtpu-0.0.42.1", "flash"): (31734, 32),
+    ("libtpu-0.0.42.1", "flash"): (32024, 32),
     ("libtpu-0.0.42.1", "large"): (902, 1),
     ("libtpu-0.0.42.1", "loop"): (4873, 12),
     ("libtpu-0.0.42.1", "manual"): (2682, 1),
@@ -41,7 +41,7 @@ CYCLES = {
     ("libtpu-0.0.42.1", "whole"): (4552, 8),
     ("libtpu-0.0.51", "computed"): (2461, 1),
     ("libtpu-0.0.51", "constant"): (3080, 4),
-    ("libtpu-0.0.51", "flash"): (31916, 32),
+    ("libtpu-0.0.51", "flash"): (32226, 32),
     ("libtpu-0.0.51", "large"): (908, 1),
     ("libtpu-0.0.51", "loop"): (4896, 12),
     ("libtpu-0.0.51", "manual"): (2688, 1),
