@@ -35,7 +35,8 @@ class Constants:
     turnaround_bytes: float
     """After so many bytes of a copy HBM turns around again: the other direction is served in between."""
     turnaround_width: float
-    """Exponent: ``turnaround_bytes`` is for pieces of one row of channels, and less by this power of their width."""
+    """``turnaround_bytes`` is for pieces of one row of channels; with each doubling of their width, HBM turns around
+    sooner by this share."""
     read_spread: float
     """By how many standard deviations of a channel's load the last channel ends late, for a read."""
     write_spread: float

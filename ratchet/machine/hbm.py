@@ -4,7 +4,7 @@ One queue serves all copies, first in, first out, at a fitted share of the nomin
 take longer than its bytes:
 
 - **Turnaround.** HBM reads or writes. A change of direction costs a fixed time, again for every so many bytes; for
-  fewer bytes where pieces are wide.
+  fewer bytes with every doubling of the width of pieces.
 - **Spread.** Addresses are dealt to channels in rows. Pieces narrower than a row load some channels more than others;
   the last channel ends late. Only the copy waits for it: the other channels are already at work for the next one.
 - **Write lag.** A write is acknowledged as if its first bytes went at a lower rate, whatever else HBM does meanwhile.
@@ -15,7 +15,7 @@ take longer than its bytes:
 
 from __future__ import annotations
 
-from math import sqrt
+from math import log2, sqrt
 
 from ratchet.chips import Chip
 from ratchet.chips.constants import Constants
@@ -23,8 +23,8 @@ from ratchet.chips.constants import Constants
 CHANNEL_ROW_BYTES = 16 * 1024
 """A contiguous piece of this size loads all channels alike: 16 channels, 1 KiB each in turn."""
 
-WIDEST_PIECE_BYTES = 64 * 1024
-"""Wider pieces count as this wide when HBM turns around: twice the widest that was ever measured."""
+NARROWEST_PIECE_BYTES, WIDEST_PIECE_BYTES = 4 * 1024, 64 * 1024
+"""Pieces beyond these count as so wide when HBM turns around: 64 KiB is twice the widest that was ever measured."""
 
 NARROW_WRITE_BYTES = 8 * 1024
 """Contiguous pieces of a write that are narrower occupy HBM for longer than their bytes."""
@@ -65,8 +65,8 @@ class HbmQueue:
         turned = again = 0.0
         if writes != self._writes:
             turned = constants.turnaround_cycles
-            width = (min(piece, WIDEST_PIECE_BYTES) / CHANNEL_ROW_BYTES) ** constants.turnaround_width
-            again = turned * max(0.0, size * width / constants.turnaround_bytes - 1)
+            sooner = 1 + constants.turnaround_width * _doublings(piece)
+            again = turned * max(0.0, size * sooner / constants.turnaround_bytes - 1)
         if writes:
             narrow = max(0.0, size / max(1, piece) - size / NARROW_WRITE_BYTES) * constants.write_piece_cycles
             lag = min(size, constants.write_rate_bytes) * self._lag_per_byte
@@ -92,3 +92,8 @@ class HbmQueue:
         variance = size * max(0, CHANNEL_ROW_BYTES - piece) + ahead * self._unevenness
         self._unevenness = variance / max(1.0, size + ahead)
         return sqrt(variance) * self.cycles_per_byte
+
+
+def _doublings(piece: int) -> float:
+    """How often the width of a row of channels has to be doubled for that of pieces, when HBM turns around: -2 to 2."""
+    return log2(min(max(piece, NARROWEST_PIECE_BYTES), WIDEST_PIECE_BYTES) / CHANNEL_ROW_BYTES)

@@ -95,12 +95,12 @@ def test_hbm_turns_around_between_directions() -> None:
 
 def test_hbm_turns_around_sooner_in_wide_pieces() -> None:
     busy = []
-    for piece in (ROW // 2, ROW, 2 * ROW, 4 * ROW, 8 * ROW):
-        m = memory(turnaround_width=0.5, write_rate=1.0)
+    for piece in (ROW // 8, ROW // 4, ROW // 2, ROW, 2 * ROW, 4 * ROW, 8 * ROW):
+        m = memory(turnaround_width=0.25, write_rate=1.0)
         m.start(0, "vmem", "hbm", 8 * ROW, flag=1, piece=piece)
         busy.append(m.hbm_busy_cycles - 8 * ROW)
     times = 8 * ROW / 1000  # a copy of one direction turns around so many times, in pieces of one row
-    assert busy == pytest.approx([10 * times * width**0.5 for width in (0.5, 1, 2, 4, 4)])
+    assert busy == pytest.approx([10 * times * sooner for sooner in (0.5, 0.5, 0.75, 1, 1.25, 1.5, 1.5)])
 
 
 def test_a_write_is_acknowledged_late_but_holds_nobody_up() -> None:
