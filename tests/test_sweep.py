@@ -80,7 +80,9 @@ def test_the_command_prints_every_point(kernel, capsys):
     document = json.loads(capsys.readouterr().out)
     assert len(said) == 2
     assert {str(one["point"]) for one in document["points"]} == {"{}", "{'BQ': 128}"}
-    assert [(one["status"], one["latency_ms"] is not None) for one in document["points"]] == [("UNCHECKED", True)] * 2, document
+    assert [(one["status"], one["latency_ms"] is not None) for one in document["points"]] == [
+        ("UNCHECKED", True)
+    ] * 2, document
     assert document["kind"] == "modelled"
 
 
