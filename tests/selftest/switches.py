@@ -198,7 +198,7 @@ SWITCHES = {
         edits=(
             (
                 "ratchet/judge/modelled.py",
-                "            self._compare_draws(problem, program, operands, timeline)\n",
+                "            self._compare_draws(problem, program, operands, timeline, executed.code_sha256)\n",
                 "            pass\n",
             ),
         ),
