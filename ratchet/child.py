@@ -9,9 +9,7 @@ goes to ``output`` files that are only ever shown, never parsed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import marshal
 import math
 import os
 import resource
@@ -20,14 +18,13 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from ratchet import bytecode, sources
+from ratchet import boot, bytecode, sources
+from ratchet.boot import PACKAGE_ROOT, packages
 from ratchet.folder import Folder
 
 POLL_SECONDS = 0.05
@@ -41,26 +38,8 @@ TAIL_BYTES = 4000
 OUTPUT_BYTES = 64 << 20
 """What a child may print."""
 
-PACKAGE_ROOT = Path(__file__).resolve().parent.parent
-
-_NO_CHANGE = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/opt")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-
-BOOT = """
-import marshal, os, sys
-code, control = map(int, sys.argv[1:3])
-compiled = marshal.loads(os.pread(code, os.fstat(code).st_size, 0))
-os.close(code)
-served = {"__name__": "ratchet.served"}
-exec(marshal.loads(compiled["ratchet.served"][2]), served)
-served["Server"](compiled).install()
-from ratchet.jail.launcher import main
-main(control)
-"""
-"""What Python is started with: no file of the tree is read again."""
-
 
 NAMES = ("namespaces", "landlock", "seccomp")
 """All walls."""
@@ -108,36 +87,6 @@ class Ending:
     seconds: float
 
 
-def base_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The few variables a child gets: nothing of the caller's but where programs are, and the language."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    return {
-        **kept,
-        "PYTHONHASHSEED": "0",
-        "PYTHONUNBUFFERED": "1",
-        "JAX_PLATFORMS": "cpu",
-        **extra,
-    }
-
-
-@cache
-def _code() -> int:
-    """A descriptor of the judge's compiled modules, which nobody can change."""
-    data = marshal.dumps(sources.loaded(PACKAGE_ROOT).compiled())
-    descriptor = os.memfd_create("ratchet", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with os.fdopen(os.dup(descriptor), "wb") as file:
-        file.write(data)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _NO_CHANGE)
-    return descriptor
-
-
-def packages() -> tuple[str, ...]:
-    """The folders of installed packages: this Python's own, and no other entry of its path."""
-    own = sysconfig.get_paths()
-    listed = [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
-    return tuple(dict.fromkeys(map(os.path.realpath, [own["purelib"], own["platlib"], *listed])))
-
-
 def resident_bytes(group: int) -> int:
     """Resident memory of a process group, in bytes; 0 where /proc does not exist."""
     total = 0
@@ -173,21 +122,18 @@ class Child:
         self._weighed = self._watched = -math.inf
         self._output = self.directory.with_name(f"{directory.name}.output.txt").open("w+b")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        code = _code()
         bytecode.fill(packages())
         variables = {"HOME": str(self.directory), "TMPDIR": str(self.directory), **(environment or {})}
-        # Not -I, which would leave out PYTHONHASHSEED: every variable is the judge's.
-        command = [sys.executable, "-s", "-S", "-P", "-B", *bytecode.flags(), "-c", BOOT]
         with theirs:
             self._process = subprocess.Popen(
-                [*command, str(code), str(theirs.fileno())],
+                boot.command(theirs.fileno()),
                 cwd="/",
-                env=base_environment(variables),
+                env=boot.environment(variables),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._output,
                 start_new_session=True,
-                pass_fds=(code, theirs.fileno()),
+                pass_fds=(boot.code(), theirs.fileno()),
             )
         with contextlib.suppress(OSError):
             self._control.send(json.dumps(self._wanted(module)).encode())

@@ -79,7 +79,7 @@ ROOMS = {
         ),
     ),
     "jail": Room(
-        sources=("ratchet/jail/*.py", "ratchet/child.py", "ratchet/folder.py"),
+        sources=("ratchet/jail/*.py", "ratchet/boot.py", "ratchet/child.py", "ratchet/folder.py"),
         tests=("tests/jail", "tests/candidate/test_room.py"),
         children=True,
     ),
