@@ -41,7 +41,7 @@ CHECKS = {
 def what(kind: str) -> str:
     """What a kind of instance asks, in words."""
     name, _, chip = kind.partition("-")
-    return CHECKS[name].replace("a few rows", f"a few rows of what lies on chip {chip}") if chip else CHECKS[name]
+    return CHECKS[name].replace("a few rows", f"a few rows of chip {chip}") if chip else CHECKS[name]
 
 
 Execute = Callable[[Path, Path, tuple[str, ...]], Path]
