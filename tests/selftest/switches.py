@@ -23,7 +23,10 @@ class Switch:
 
 def _wall(name: str) -> tuple[tuple[str, str, str], ...]:
     walls = f'[name for name in self.walls.names if name != "{name}"]'
-    return (("ratchet/child.py", '"walls": self.walls.names', f'"walls": {walls}'),)
+    return (
+        ("ratchet/child.py", '"walls": self.walls.names', f'"walls": {walls}'),
+        ("ratchet/selftest/run.py", "return child.missing", "return ()"),  # or the cheat is skipped
+    )
 
 
 def _finding(*labels: str) -> tuple[tuple[str, str, str], ...]:
@@ -47,7 +50,7 @@ SWITCHES = {
         then=("PASS",),
     ),
     "landlock": Switch(cheat="c28_forged_evidence", edits=_wall("landlock"), then=("PASS",)),
-    "seccomp": Switch(cheat="c10_listens_on_loopback", edits=_wall("seccomp"), then=("PASS",)),
+    "seccomp": Switch(cheat="c41_shared_memory", edits=_wall("seccomp"), then=("PASS",)),
     "namespaces": Switch(
         cheat="c29_nests_folders", edits=_wall("namespaces"), then=("PASS", "OUT_OF_MEMORY", "IMPORT_FAILED")
     ),
@@ -113,7 +116,7 @@ SWITCHES = {
     "declared program": Switch(
         cheat="c41_another_program",
         edits=(("ratchet/compiler/compile.py", 'if "changed" in record:', "if False:"),),
-        then=("WRONG_VALUES", "INTERNAL", "CANNOT_VERIFY", "COMPILE_FAILED"),
+        then=("SCHEDULE_UNKNOWN",),
     ),
     "live kernel": Switch(
         cheat="c21_calls_the_reference",
@@ -133,20 +136,20 @@ SWITCHES = {
     "mixed inputs": Switch(cheat="c06_special_zeros", edits=_no_instance("mixed"), then=("PASS",)),
     "probes": Switch(cheat="c06_special_value", edits=_no_instance("probe"), then=("PASS", "WRONG_VALUES")),
     "common factor": Switch(
-        cheat="c17_one_factor",
+        cheat="c17_small_factor",
         edits=(("ratchet/judge/parity.py", "    found |= _gains(got, exact, s, h)\n", ""),),
-        then=("PASS", "WRONG_VALUES"),
+        then=("PASS",),
     ),
     "rows": Switch(
-        cheat="c17_dropped_low_bits",
+        cheat="c17_rounds_by_place",
         edits=(
             (
                 "ratchet/judge/parity.py",
-                "    found |= _gains(got, exact, s, h)\n    return found",
-                '    return {"element": found["element"]}',
+                "    found |= _gains(got, exact, s, h)\n",
+                '    found = {"element": found["element"]} | _gains(got, exact, s, h)\n',
             ),
         ),
-        then=("PASS", "WRONG_VALUES"),
+        then=("PASS",),
     ),
     "allowance": Switch(
         cheat="c20_not_causal",
@@ -235,6 +238,7 @@ SWITCHES = {
                 "others = [difference for difference in differences if",
                 "others = [difference for difference in () if",
             ),
+            ("ratchet/loop/checks.py", "touched := touched or self.unlike_head(sealed)", "touched := touched"),
         ),
         then=("PASS", "NO_CHANGE"),
     ),

@@ -1,7 +1,7 @@
 """Cheat 42: the key of the body is there twice, and readers differ in which one counts."""
 # rejected as: CANNOT_VERIFY
 # kind: two readers of one call
-# caught by: tokens
+# caught by: readable program
 # left out of: tests
 # base: c42_second_body
 
