@@ -4,7 +4,8 @@ What an author writes as text (file names, scopes, function names, metadata) com
 what those texts say of the schedule. So no such text is given to the compiler: every operation gets the place
 ``"t":n:1``, unique for each, every name a word of the judge's. :class:`~ratchet.values.tokens.TokenTable` maps them
 back. All else of a program stays: operations, types, constants, and the numbers that configure a kernel. Text of an
-unknown kind is refused.
+unknown kind is refused. A function that has a name for the compiler (``composite``) is called by its body, and what may
+be inexact by more than usual is refused: compiler and executor have to compute the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from jax import export
 
 from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
-from ratchet.mosaic.calls import target
+from ratchet.mosaic.calls import target, walk
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import SOURCE_FILE, Source, TokenTable
 
@@ -243,6 +244,11 @@ class _Program(_Rewriter):
         super().__init__(tokens)
         self._bodies: dict[bytes, bytes] = {}
 
+    def rewrite(self, module: ir.Operation) -> None:
+        for op in [op for op in walk(module) if op.name == "stablehlo.composite"]:
+            _take_apart(op)
+        super().rewrite(module)
+
     def location(self, op: ir.Operation, around: int) -> ir.Location:
         """Place, scope and a word that XLA makes its own names of: which kernel it is, or what kind of operation."""
         scope = _scope(op.location)
@@ -259,6 +265,11 @@ class _Program(_Rewriter):
     def attribute(self, op: ir.Operation, name: str, attribute: ir.Attribute) -> ir.Attribute | None:
         if name == "mhlo.frontend_attributes":
             return _frontend(attribute)
+        if name == "result_accuracy" and "<TOLERANCE>" in str(attribute):
+            raise Refusal(
+                Status.CANNOT_VERIFY,
+                f"{op.name} may be off by {attribute!s:.150}: no host computes it as a TPU does; wanted no tolerance",
+            )
         if name == "backend_config" and target(op) == "tpu_custom_call":
             return ir.StringAttr.get(self._kernel(str(ir.StringAttr(attribute).value)))
         return super().attribute(op, name, attribute)
@@ -292,6 +303,21 @@ class _Kernel(_Rewriter):
 
     def string(self, name: str, text: str) -> str | None:
         return self.tokens.name("m", text) if name in _NOTES else super().string(name, text)
+
+
+def _take_apart(op: ir.Operation) -> None:
+    """Call a composite's body in its place: XLA takes some by their names, whatever their bodies are."""
+    call = ir.Operation.create(
+        "func.call",
+        [value.type for value in op.results],
+        list(op.operands),
+        {"callee": op.attributes["decomposition"]},
+        loc=op.location,
+        ip=ir.InsertionPoint(op),
+    )
+    for old, new in zip(op.results, call.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
 
 
 def _rewritten_body(body: bytes, tokens: _Tokens) -> bytes:

@@ -5,6 +5,7 @@ import json
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import export
 from jax.experimental import pallas as pl
@@ -17,7 +18,8 @@ from ratchet.dump.files import load_hlo
 from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.mosaic.calls import target, walk
-from ratchet.mosaic.run import load
+from ratchet.mosaic.run import load, translated
+from ratchet.mosaic.state import Options
 from ratchet.values.place import SourceLine
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable, decode, encode
@@ -253,3 +255,30 @@ def test_what_asks_xla_for_the_host_is_refused():
     with pytest.raises(Refusal, match="_xla_compute_type") as caught:
         tokenise(artefact(function, X).program)
     assert caught.value.status is Status.HOST_CALLBACK
+
+
+def test_a_function_with_a_name_for_the_compiler_is_taken_by_its_body():
+    def function(x):
+        other = jax.lax.composite(lambda x: 3 * x, name="chlo.erf", version=1)(x)
+        return blocked(double)(other)
+
+    exported, _ = tokenise(artefact(function, X).program)
+    _, found = operations(exported)
+    assert "stablehlo.composite" not in {op.name for op in found}
+    x = np.linspace(-1, 1, X[0][0] * X[0][1], dtype=np.float32).reshape(X[0])
+    (got,) = translated(exported, Options()).run([x]).outputs
+    np.testing.assert_allclose(got, 6 * x, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "is_fine"),
+    [(None, True), (jax.lax.AccuracyMode.HIGHEST, True), (jax.lax.Tolerance(1e-2, 1e-2, 0), False)],
+)
+def test_what_may_be_inexact_is_refused(accuracy, is_fine):
+    program = artefact(lambda x: blocked(double)(jax.lax.exp(x, accuracy=accuracy)), X).program
+    if is_fine:
+        tokenise(program)
+        return
+    with pytest.raises(Refusal, match=r"stablehlo\.exponential may be off by") as caught:
+        tokenise(program)
+    assert caught.value.status is Status.CANNOT_VERIFY
