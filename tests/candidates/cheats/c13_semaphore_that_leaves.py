@@ -1,0 +1,27 @@
+"""Cheat 13: starts its last copy and gives the semaphore away as a result: nobody waits in this kernel."""
+# rejected as: MEMORY_HAZARD
+# kind: copies in flight
+# caught by: late copies
+# left out of: tests
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def _block(q_ref, k_ref, v_ref, o_ref, arrived, kept):
+    i = pl.program_id(0)
+    kept[...] = _attend(q_ref[...], k_ref[...], v_ref[...], i * BQ)
+    pltpu.make_async_copy(kept, o_ref.at[pl.ds(i * BQ, BQ)], arrived).start()
+
+
+def kernel_fn(q, k, v):
+    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
+    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
+    out, _ = pl.pallas_call(
+        _block,
+        out_shape=(jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA(())),
+        grid=(SEQ // BQ,),
+        in_specs=[rows, whole, whole],
+        out_specs=(pl.BlockSpec(memory_space=pltpu.HBM), pl.BlockSpec(memory_space=pltpu.SEMAPHORE)),
+        scratch_shapes=[pltpu.VMEM((BQ, HEAD_DIM), q.dtype)],
+    )(q, k, v)
+    return out
