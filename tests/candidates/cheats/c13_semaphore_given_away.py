@@ -1,16 +1,17 @@
-"""Cheat 13: starts its last copy and gives the semaphore away as a result: nobody waits in this kernel."""
+"""Cheat 13: starts its copies and gives their semaphore away as a result, so that nobody waits for them."""
 # rejected as: MEMORY_HAZARD
 # kind: copies in flight
 # caught by: late copies
 # left out of: tests
+# said: read_before_wait
 
 from jax.experimental.pallas import tpu as pltpu
 
 
 def _block(q_ref, k_ref, v_ref, o_ref, arrived, kept):
     i = pl.program_id(0)
-    kept[...] = _attend(q_ref[...], k_ref[...], v_ref[...], i * BQ)
-    pltpu.make_async_copy(kept, o_ref.at[pl.ds(i * BQ, BQ)], arrived).start()
+    kept[i] = _attend(q_ref[...], k_ref[...], v_ref[...], i * BQ)
+    pltpu.make_async_copy(kept.at[i], o_ref.at[pl.ds(i * BQ, BQ)], arrived).start()
 
 
 def kernel_fn(q, k, v):
@@ -22,6 +23,6 @@ def kernel_fn(q, k, v):
         grid=(SEQ // BQ,),
         in_specs=[rows, whole, whole],
         out_specs=(pl.BlockSpec(memory_space=pltpu.HBM), pl.BlockSpec(memory_space=pltpu.SEMAPHORE)),
-        scratch_shapes=[pltpu.VMEM((BQ, HEAD_DIM), q.dtype)],
+        scratch_shapes=[pltpu.VMEM((SEQ // BQ, BQ, HEAD_DIM), q.dtype)],
     )(q, k, v)
     return out
