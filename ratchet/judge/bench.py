@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ratchet.candidate import problem as problems
 from ratchet.candidate import room
 from ratchet.candidate.platforms import PLATFORMS
 from ratchet.candidate.problem import Problem, encode
@@ -68,6 +70,7 @@ class Bench:
 
     def trace(self) -> tuple[tuple[Artefact, Problem | None], str]:
         """The first step of a verdict: the kernel file, traced and exported in its jail."""
+        threading.Thread(target=self._begin_values, name="inputs", daemon=True).start()
         traced = room.step(
             self.source,
             self.request.kernel.name,
@@ -80,6 +83,13 @@ class Bench:
         )
         self.workers.prepare_next()
         return traced
+
+    def _begin_values(self) -> None:
+        """Inputs of the frozen problem are computed while the file is traced. What fails is said where it is needed."""
+        with contextlib.suppress(Exception):
+            problem = problems.read(self.request.lock)
+            if self.model is not None and problem is not None and not (self.freeze or self.request.model_only):
+                self.model.exam.begin(problem)
 
     @functools.cached_property
     def _verdicts(self) -> Path:

@@ -30,6 +30,7 @@ from ratchet.judge import instances, parity
 from ratchet.judge.floor import products
 from ratchet.mosaic import beside
 from ratchet.mosaic import run as mosaic
+from ratchet.mosaic.bindings import lapack_where_called
 from ratchet.values import control
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
@@ -82,6 +83,11 @@ class Values:
             made = instances.mixed(arrays, generator, problem.mixed_axes)
         kept = instances.tables(arrays, self._public(problem))
         return [old if number in kept else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]
+
+    def begin(self, problem: Problem, secret: bytes) -> None:
+        """Compute the inputs that every check begins with."""
+        for kind in ("public", "random"):
+            self.inputs(problem, kind, secret)
 
     def _public(self, problem: Problem) -> Arrays:
         """The arrays of a key that everyone knows, for what steers a modelled run."""
@@ -351,8 +357,11 @@ _VALUES = Values()
 def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     """What is asked for by ``mode``."""
     mode, secret, cache = asked["mode"], bytes.fromhex(asked["secret"]), Path(asked["cache"])
-    if mode == "reference":
-        _VALUES.reference(problem, asked["kind"], secret, cache)
+    if mode in ("reference", "begin"):
+        if mode == "begin":
+            _VALUES.begin(problem, secret)
+        else:
+            _VALUES.reference(problem, asked["kind"], secret, cache)
         return _answered(Status.PASS, "")
     if mode == "outputs":
         return _VALUES.outputs(problem, asked["kind"], secret, cache, folder=Path(asked["folder"]))
@@ -393,5 +402,6 @@ def handle(request: Path) -> str:
 
 
 if __name__ == "__main__":
+    lapack_where_called()
     jnp.zeros(()).block_until_ready()  # open the CPU backend while the parent does other things
     serve(handle)

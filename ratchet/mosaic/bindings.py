@@ -156,6 +156,21 @@ def _attribute(attribute: ir.Attribute) -> object:
             return str(attribute)
 
 
+def lapack_where_called() -> None:
+    """From now on this process opens LAPACK for exported programs that call it: that imports SciPy, half a second."""
+    opening, lowering = jax_export._ensure_backends_initialized, jax_export._call_exported_lowering
+
+    def nothing(platforms: tuple[str, ...]) -> Any:
+        return None
+
+    def lowered(context: Any, *arguments: Any, exported: Any) -> Any:
+        is_called = b"lapack" in exported.mlir_module_serialized
+        jax_export._ensure_backends_initialized = opening if is_called else nothing
+        return lowering(context, *arguments, exported=exported)
+
+    jax_mlir.register_lowering(jax_export.call_exported_p, lowered)
+
+
 # --- the program around the kernels -------------------------------------------------------------
 
 

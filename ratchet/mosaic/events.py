@@ -10,6 +10,7 @@ from enum import IntEnum
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ratchet.mosaic.memory import Array, Box, Buffer
 from ratchet.mosaic.underway import RANK, corners, words
@@ -75,7 +76,10 @@ def appended(log: Array, count: Array, new: Array, when: Array) -> tuple[Array, 
     """Log and number of events with one more, if ``when``. What has no room is counted and dropped."""
     at = jnp.minimum(count, ROWS - 1)
     fits = when & (count < ROWS)
-    return log.at[at].set(jnp.where(fits, new, log[at])), count + when.astype(jnp.int32)
+    row = (at, jnp.int32(0))  # a slice and no scatter, of which XLA's CPU backend makes a loop
+    old = lax.dynamic_slice(log, row, (1, WIDTH), allow_negative_indices=False)
+    kept = jnp.where(fits, new.reshape(1, WIDTH), old)
+    return lax.dynamic_update_slice(log, kept, row, allow_negative_indices=False), count + when.astype(jnp.int32)
 
 
 def merged(before: Array, now: Array, chips: int) -> Array:

@@ -27,6 +27,8 @@ from ratchet.mosaic.state import BARRIER, State
 from ratchet.mosaic.underway import UNDER_WAY, End
 from ratchet.mosaic.witness import digest, places
 
+_CONTROL = ("scf.if", "scf.for", "scf.while")
+
 
 @dataclass(kw_only=True)
 class Executor(State):
@@ -107,12 +109,40 @@ class Executor(State):
         )  # fmt: skip
 
     def _run_masked(self, rule: Rule, op: Op) -> None:
-        """Run an operation on every device, keeping what it wrote only where the branch is taken."""
+        """Run an operation on every device, keeping what it wrote only where the branch is taken.
+
+        Control flow is a branch of its own: nothing inside meets another device.
+        """
+        if op.name in _CONTROL:
+            self._run_taken(rule, op)
+            return
         before = dict(self.memory)
         rule.run(self, op)
         for buffer, array in self.memory.items():
             if buffer in before and array is not before[buffer] and buffer not in (LOG, LOGGED):
                 self.memory[buffer] = jnp.where(self.active, array, before[buffer])
+
+    def _run_taken(self, rule: Rule, op: Op) -> None:
+        """Run a conditional or a loop on the devices that take the branch, and on no other."""
+        buffers, active = self.written(op), self.active
+
+        def body() -> list[Any]:
+            rule.run(self, op)
+            return [jnp.asarray(self.values[value], jax_dtype(value.type.dtype)) for value in op.results]
+
+        def taken(arrays: list[Array]) -> Any:
+            self.active = None
+            try:
+                return self.within(buffers, arrays, body)
+            finally:
+                self.active = active
+
+        def skipped(arrays: list[Array]) -> Any:
+            return [jnp.zeros(value.type.shape, jax_dtype(value.type.dtype)) for value in op.results], arrays
+
+        results, after = lax.cond(active, taken, skipped, [self.memory[buffer] for buffer in buffers])
+        self.values.update(zip(op.results, results, strict=True))
+        self.memory.update(zip(buffers, after, strict=True))
 
     def has_remote(self, op: Op) -> bool:
         """Whether anything inside communicates with another device."""
