@@ -123,7 +123,7 @@ class Examiner:
 
     def begin(self, problem: Problem) -> None:
         """Have the child compute what every check of the problem begins with, which needs no kernel yet."""
-        self._ask("begin", problem)
+        self._asking.ask("begin", problem)
 
     def counted_flops(self, problem: Problem) -> float:
         """FLOPs of the reference as written; 0, for not known, where its products alone are as many as claimed."""
