@@ -12,29 +12,49 @@ from functools import cache
 from pathlib import Path
 
 from ratchet import bytecode, sources
+from ratchet.interpreter import Interpreter
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
 _NO_CHANGE = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
-_BOOT = """
+_READ = """
 import marshal, os, sys
 code, control = map(int, sys.argv[1:3])
 compiled = marshal.loads(os.pread(code, os.fstat(code).st_size, 0))
 os.close(code)
+"""
+_COMPILE = """
+for name, (package, origin, source) in compiled.items():
+    compiled[name] = package, origin, marshal.dumps(compile(source, origin, "exec", dont_inherit=True))
+"""
+_SERVE = """
 served = {"__name__": "ratchet.served"}
 exec(marshal.loads(compiled["ratchet.served"][2]), served)
 served["Server"](compiled).install()
 from ratchet.jail.launcher import main
 main(control)
 """
+_BOOT = _READ + _SERVE
 """What Python is started with: no file of the tree is read again."""
+_FOREIGN_BOOT = _READ + _COMPILE + _SERVE
+"""The same for another Python, which is given sources."""
+FOREIGN = ("ratchet.candidate", "ratchet.chips", "ratchet.jail", "ratchet.values")
+"""The packages that another Python is given, with the modules that are directly in ``ratchet``."""
+_PORTABLE = 2
+"""A version of marshal's format that every Python reads."""
 
 
-def command(control: int) -> list[str]:
-    """Starts the launcher, which takes its orders from the descriptor ``control``. ``code`` is inherited, too."""
+def command(control: int, interpreter: Interpreter | None = None) -> list[str]:
+    """Starts the launcher, which takes its orders from the descriptor ``control``. That of ``code`` is inherited, too.
+
+    ``interpreter``: another Python than this one.
+    """
+    arguments = [str(code(interpreter)), str(control)]
     # Not -I, which would leave out PYTHONHASHSEED: every variable is the judge's.
-    return [sys.executable, "-s", "-S", "-P", "-B", *bytecode.flags(), "-c", _BOOT, str(code()), str(control)]
+    if interpreter:
+        return [interpreter.executable, "-s", "-S", "-P", "-B", "-c", _FOREIGN_BOOT, *arguments]
+    return [sys.executable, "-s", "-S", "-P", "-B", *bytecode.flags(), "-c", _BOOT, *arguments]
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
@@ -49,10 +69,30 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def code(interpreter: Interpreter | None = None) -> int:
+    """A descriptor of the judge's modules, which nobody can change: compiled, or as sources for another Python."""
+    return _sources() if interpreter else _compiled()
+
+
 @cache
-def code() -> int:
-    """A descriptor of the judge's compiled modules, which nobody can change."""
-    data = marshal.dumps(sources.loaded(PACKAGE_ROOT).compiled())
+def _compiled() -> int:
+    return _unchanging(marshal.dumps(sources.loaded(PACKAGE_ROOT).compiled()))
+
+
+@cache
+def _sources() -> int:
+    """Those that another Python runs."""
+    plain = sources.loaded(PACKAGE_ROOT).plain()
+    chosen = {
+        name: entry
+        for name, entry in plain.items()
+        if name.count(".") < 2 or name.startswith(tuple(f"{package}." for package in FOREIGN))
+    }
+    return _unchanging(marshal.dumps(chosen, _PORTABLE))
+
+
+def _unchanging(data: bytes) -> int:
+    """A descriptor of ``data`` in memory."""
     descriptor = os.memfd_create("ratchet", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(data)

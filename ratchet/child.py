@@ -26,6 +26,7 @@ from pathlib import Path
 from ratchet import boot, bytecode, sources
 from ratchet.boot import PACKAGE_ROOT, packages
 from ratchet.folder import Folder
+from ratchet.interpreter import Interpreter
 
 POLL_SECONDS = 0.05
 WEIGH_SECONDS = 0.2
@@ -101,7 +102,8 @@ def resident_bytes(group: int) -> int:
 class Child:
     """One child process; ``ask`` sends it a directory to work in and waits for the end of it.
 
-    All that it can write to is its ``directory``. ``module`` is one of the judge's, or one below ``PACKAGE_ROOT``.
+    All that it can write to is its ``directory``. ``module`` is one of the judge's, or one below ``PACKAGE_ROOT``. With
+    an ``interpreter`` another Python runs it.
     """
 
     def __init__(
@@ -111,10 +113,12 @@ class Child:
         directory: Path,
         environment: Mapping[str, str] | None = None,
         walls: Walls = JAILED,
+        interpreter: Interpreter | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory.resolve()
         self.walls = walls
+        self._interpreter = interpreter
         self._requests = 0
         self._missing: tuple[str, ...] | None = None
         self._folder: Folder | None = None
@@ -122,18 +126,19 @@ class Child:
         self._weighed = self._watched = -math.inf
         self._output = self.directory.with_name(f"{directory.name}.output.txt").open("w+b")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        bytecode.fill(packages())
+        if interpreter is None:
+            bytecode.fill(packages())
         variables = {"HOME": str(self.directory), "TMPDIR": str(self.directory), **(environment or {})}
         with theirs:
             self._process = subprocess.Popen(
-                boot.command(theirs.fileno()),
+                boot.command(theirs.fileno(), interpreter),
                 cwd="/",
                 env=boot.environment(variables),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._output,
                 start_new_session=True,
-                pass_fds=(boot.code(), theirs.fileno()),
+                pass_fds=(boot.code(interpreter), theirs.fileno()),
             )
         with contextlib.suppress(OSError):
             self._control.send(json.dumps(self._wanted(module)).encode())
@@ -141,13 +146,13 @@ class Child:
     def _wanted(self, module: str) -> dict[str, object]:
         """What the launcher is asked for."""
         extra = () if module.startswith(f"{sources.PACKAGE}.") else (str(PACKAGE_ROOT),)
-        installed = (*packages(), *extra)
+        other = self._interpreter
+        installed = other.path if other else (*packages(), *extra)
         readable = [
             *SYSTEM,
             *DEVICES,
             *installed,
-            *bytecode.folders(),
-            sys.base_prefix,
+            *(other.readable if other else (*bytecode.folders(), sys.base_prefix)),
             str(PACKAGE_ROOT / sources.PACKAGE),
             *map(str, self.walls.readable),
         ]

@@ -60,6 +60,13 @@ class Sources:
             _keep(kept, marshal.dumps(made))
         return made
 
+    def plain(self) -> dict[str, tuple[bool, str, bytes]]:
+        """As ``compiled``, with sources instead of code: for a Python of another version."""
+        return {
+            _module(path): (path.endswith("__init__.py"), str(self.root / path), content)
+            for path, content in self.files.items()
+        }
+
 
 def read(root: Path) -> Sources:
     """The judge's sources below ``root``, links left out."""

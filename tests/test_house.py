@@ -128,7 +128,7 @@ def test_jax_is_only_in_processes_of_its_own():
     assert not reached & importers("jax", "jaxlib")
 
 
-def test_only_the_candidates_worker_executes_a_kernel_file():
+def test_only_the_candidates_workers_execute_a_kernel_file():
     def executes(tree):
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         return names & {"exec", "eval", "compile", "__import__"} or any(
@@ -139,13 +139,16 @@ def test_only_the_candidates_worker_executes_a_kernel_file():
     executing = {name for name, module in MODULES.items() if name.startswith("ratchet") and executes(module.tree)}
     assert executing == {
         "ratchet.candidate.worker",
+        "ratchet.candidate.target_worker",  # imports a function of the user's
+        "ratchet.candidate.tree",  # compiles the files that it is in
         "ratchet.machine.translate",  # makes Python of the programs that it translated itself
         "ratchet.sources",  # compiles the judge's own modules
         "ratchet.served",  # runs them
         "ratchet.jail.launcher",  # runs a child's own module
         "ratchet.start",  # runs the three of them that serve the others
     }
-    assert importers("ratchet.candidate.worker") == set(), "it is started as a process and never imported"
+    started = ("ratchet.candidate.worker", "ratchet.candidate.target_worker")
+    assert importers(*started) == set(), "they are started as processes and never imported"
 
 
 def tracked() -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -34,7 +35,9 @@ def exported(function: Callable[..., Any], avals: Sequence[Any], platform: str =
 def for_tpu(mesh: Mesh | None = None, chip: Chip = V5E) -> Iterator[jax.sharding.AbstractMesh]:
     """While the block runs, ``mesh`` of ``chip`` is JAX's ambient one, and kernels keep their source lines apart."""
     axes = (mesh or Mesh()).axes
-    device = jax.sharding.AbstractDevice(device_kind=chip.device_kind, num_cores=chip.cores, platform="tpu")
+    known: dict[str, Any] = {"device_kind": chip.device_kind, "num_cores": chip.cores, "platform": "tpu"}
+    fields = [one.name for one in dataclasses.fields(jax.sharding.AbstractDevice)]  # before JAX 0.10 no platform
+    device = jax.sharding.AbstractDevice(**{name: known[name] for name in fields if name in known})
     sizes, names = tuple(size for _, size in axes), tuple(name for name, _ in axes)
     ambient = jax.sharding.AbstractMesh(sizes, names, abstract_device=device)
     with lines_apart(), jax.sharding.use_abstract_mesh(ambient):

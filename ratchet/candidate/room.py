@@ -82,7 +82,7 @@ def examine(  # noqa: PLR0913 - the file, and by keyword what it is traced for
         if not again:
             child.end()  # from here on nothing can change what it left
         if ending.how != "answered":
-            raise _ended(ending, name, limits)
+            raise ended(ending, name, limits)
         return read(child.folder, name, freeze=freeze, platform=platform, jail=jail, seconds=ending.seconds)
 
 
@@ -94,9 +94,9 @@ def read(
     Raises:
       Refusal: with the status that it recorded; ``IMPORT_FAILED`` where there is no usable record.
     """
-    record = _read_record(folder, name)
+    record = read_record(folder, name)
     if "status" in record:
-        raise _refusal_of(record, name)
+        raise refusal_of(record, name)
     if record.get("platform") != platform:
         raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
     return _made(record, folder, name, freeze=freeze, jail=jail, seconds=seconds)
@@ -139,7 +139,8 @@ def step(
     return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 
 
-def _ended(ending: Ending, name: str, limits: Limits) -> Refusal:
+def ended(ending: Ending, name: str, limits: Limits) -> Refusal:
+    """Why a worker did not answer."""
     last = next((line.strip() for line in reversed(ending.tail.splitlines()) if line.strip()), "")
     said = f"; it last printed: {last:.200}" if last else ""
     if ending.how == "timeout":
@@ -153,7 +154,8 @@ def _ended(ending: Ending, name: str, limits: Limits) -> Refusal:
     return Refusal(Status.IMPORT_FAILED, f"the process that ran {name} {how} before it was done{said}")
 
 
-def _read_record(folder: Folder, name: str) -> dict[str, Any]:
+def read_record(folder: Folder, name: str) -> dict[str, Any]:
+    """What a worker wrote down. Raises Refusal ``IMPORT_FAILED`` where it cannot be used."""
     try:
         record = json.loads(folder.read(RECORD, MAX_RECORD_BYTES))
         if not isinstance(record, dict):
@@ -163,7 +165,8 @@ def _read_record(folder: Folder, name: str) -> dict[str, Any]:
     return record
 
 
-def _refusal_of(record: Mapping[str, Any], name: str) -> Refusal:
+def refusal_of(record: Mapping[str, Any], name: str) -> Refusal:
+    """The refusal that a record with a ``status`` is."""
     status = Status.__members__.get(str(record.get("status")))
     if status is None or not 10 <= status.exit_code < 40:
         return Refusal(Status.IMPORT_FAILED, f"{name} left a record with the status {record.get('status')!r:.60}")

@@ -1,0 +1,136 @@
+"""The source files that a function of the user's may import: followed by name from file to file, and no others.
+
+Only these files go into the jail, so that the digest of a bundle covers every line of the user's that can run there.
+An import whose name is computed is not followed: such a file has to be named.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ratchet.values.status import Refusal, Status
+
+MOST_FILES = 2000
+MOST_BYTES = 64 << 20
+_RESERVED = ("sitecustomize", "usercustomize", "ratchet", "prepare")
+"""Names that Python or the judge imports as it starts."""
+
+Read = Callable[[str], bytes | None]
+"""The contents of the file at a path relative to the source folder, or None where there is no such file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """Source files, as they were at one time."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Contents by path relative to the source folder, with slashes."""
+
+    @property
+    def tops(self) -> tuple[str, ...]:
+        """The names under which they are imported: of files and folders at the top."""
+        return tuple(sorted({path.partition("/")[0].removesuffix(".py") for path in self.files}))
+
+    @property
+    def sha256(self) -> Mapping[str, str]:
+        """Digests by path."""
+        return {path: hashlib.sha256(content).hexdigest() for path, content in sorted(self.files.items())}
+
+    def digest(self, *, without: Iterable[str] = ()) -> str:
+        """SHA-256 over paths and contents of all files except ``without``."""
+        left_out = set(without)
+        lines = "".join(f"{path}\0{digest}\n" for path, digest in self.sha256.items() if path not in left_out)
+        return hashlib.sha256(lines.encode()).hexdigest()
+
+    def zipped(self) -> bytes:
+        """An archive, the same bytes for the same files."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for path, content in sorted(self.files.items()):
+                archive.writestr(zipfile.ZipInfo(path), content)
+        return buffer.getvalue()
+
+
+def below(folder: Path) -> Read:
+    """Reads the work tree."""
+
+    def read(path: str) -> bytes | None:
+        file = folder / path
+        return file.read_bytes() if file.is_file() else None
+
+    return read
+
+
+def gather(read: Read, modules: Iterable[str], others: Mapping[str, bytes] | None = None) -> Bundle:
+    """The files of ``modules`` and of all that they import, however late; of a package its ``__init__`` too.
+
+    ``others`` are files to add, such as tables that a module reads. What is not below the source folder is an
+    installed package's and left out.
+
+    Raises:
+      Refusal: ``SYNTAX_ERROR`` with file and line, ``FORBIDDEN`` for more files than a jail holds.
+    """
+    files = dict(others or {})
+    waiting, seen = [*modules, *(_module(path) for path in files if path.endswith(".py"))], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        waiting += [name.rpartition(".")[0]] if "." in name else []
+        stem = name.replace(".", "/")
+        for path in (f"{stem}/__init__.py", f"{stem}.py"):
+            content = files[path] if path in files else read(path)
+            if content is not None:
+                files[path] = content
+                waiting += _imports(path, content)
+                break
+    if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
+        message = f"{len(files)} files are imported, wanted at most {MOST_FILES} of {MOST_BYTES >> 20} MiB together"
+        raise Refusal(Status.FORBIDDEN, message)
+    return Bundle(files=files)
+
+
+def check_tops(bundle: Bundle, packages: Iterable[str] = ()) -> None:
+    """Refuse files that would be imported in place of Python's own, the judge's, or those of an installed package.
+
+    Raises:
+      Refusal: ``FORBIDDEN``.
+    """
+    folders = [Path(folder) for folder in packages]
+    for top in bundle.tops:
+        installed = any((folder / entry).exists() for folder in folders for entry in (top, f"{top}.py"))
+        if top in sys.stdlib_module_names or top in _RESERVED or installed:
+            message = f"{top} of the source folder would shadow an installed module of that name: rename it"
+            raise Refusal(Status.FORBIDDEN, message)
+
+
+def _module(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _imports(path: str, source: bytes) -> Iterator[str]:
+    """Every module that a file imports, wherever the statement is, and every name from one."""
+    try:
+        tree = ast.parse(source, filename=path)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        detail = getattr(error, "msg", None) or str(error) or type(error).__name__
+        raise Refusal(Status.SYNTAX_ERROR, f"{path}:{line}: {detail}" if line else f"{path}: {detail}") from None
+    folder = path.split("/")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level <= len(folder):
+            above = folder[: len(folder) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            if base:
+                yield base
+            yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names if alias.name != "*")

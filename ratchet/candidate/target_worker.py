@@ -1,0 +1,115 @@
+"""Imports a function of the user's and exports it for one TPU. Runs as a jailed child, in any Python that has JAX.
+
+Other versions of JAX than the judge's run this file: what is newer than 0.7 is asked for before it is used. Nothing in
+the record is believed: the judge reads the program itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import json
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_of
+from ratchet.candidate.tree import Tree
+from ratchet.child import serve
+from ratchet.chips import CHIPS, Chip
+from ratchet.values.status import Refusal, Status
+
+
+@contextlib.contextmanager
+def blame(status: Status, files: Tree, doing: str) -> Iterator[None]:
+    """Turn whatever the user's code raises, ``SystemExit`` included, into a refusal with its file and line."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except MemoryError as error:
+        raise Refusal(Status.OUT_OF_MEMORY, f"{doing}: {str(error) or 'MemoryError'}") from None
+    except BaseException as error:
+        decided = status_of(error) if status is Status.LOWERING_FAILED else status
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+        where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+        raise Refusal(decided, f"{where}{doing}: {in_one_line(error)}") from None
+
+
+def attribute(named: Sequence[str], files: Tree) -> Any:
+    """What is ``named``: a module, which is imported here, and a name in it, dots allowed."""
+    module, name = named
+    with blame(Status.IMPORT_FAILED, files, f"import of {module}"):
+        found = importlib.import_module(module)
+    with blame(Status.CONTRACT, files, f"{module}:{name}"):
+        return functools.reduce(getattr, name.split("."), found)
+
+
+def arguments(asked: Mapping[str, Any], files: Tree) -> Any:
+    """The positional arguments as a tuple of ``jax.ShapeDtypeStruct``s, or of pytrees of them."""
+    if not asked["generator"]:
+        return tuple(jax.ShapeDtypeStruct(tuple(one["shape"]), jnp.dtype(one["dtype"])) for one in asked["inputs"])
+    generate = attribute(asked["generator"], files)
+    with blame(Status.IMPORT_FAILED, files, f"{asked['generator'][1]}(key)"):
+        made = jax.eval_shape(generate, jax.ShapeDtypeStruct((), jax.random.key(0).dtype))
+        return made if isinstance(made, tuple) else (made,)
+
+
+@contextlib.contextmanager
+def lowering(chip: Chip) -> Iterator[None]:
+    """While the block runs, kernels see ``chip``, in a JAX that can say so."""
+    if hasattr(jax.sharding, "AbstractDevice"):
+        with for_tpu(chip=chip):
+            yield
+    else:
+        yield
+
+
+def specs(avals: Any) -> list[dict[str, Any]]:
+    return [{"shape": list(a.shape), "dtype": jnp.dtype(a.dtype).name} for a in avals]
+
+
+def examine(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Export one function; the program goes to ``kernel.bin``."""
+    sys.path.append(str(folder / asked["spare"]))
+    files = Tree.unpacked(folder / asked["archive"], folder / "tree")
+    files.install()
+    function: Callable[..., Any] = attribute(asked["target"], files)
+    leaves, tree = jax.tree.flatten(arguments(asked, files))
+    options = asked["options"]
+    with blame(Status.LOWERING_FAILED, files, asked["target"][1]), lowering(CHIPS[asked["chip"]]):
+        program = exported(lambda *given: function(*jax.tree.unflatten(tree, given), **options), leaves)
+    (folder / "kernel.bin").write_bytes(program.serialize())
+    return {
+        "inputs": specs(program.in_avals),
+        "outputs": specs(program.out_avals),
+        "imported": files.imported(),
+        "jax_version": jax.__version__,
+    }
+
+
+def handle(request: Path) -> str:
+    """Answer one request: ``request/request.json`` says what is exported."""
+    start = time.monotonic()
+    asked = json.loads((request / "request.json").read_text())
+    resource.setrlimit(resource.RLIMIT_DATA, (asked["memory_bytes"], asked["memory_bytes"]))
+    try:
+        record = examine(asked, request)
+    except Refusal as refusal:
+        record = {"status": refusal.status.name, "message": refusal.message}
+    record |= {"seconds": time.monotonic() - start}
+    (request / "record.json.new").write_text(json.dumps(record))
+    (request / "record.json.new").rename(request / "record.json")
+    return "record.json"
+
+
+if __name__ == "__main__":
+    serve(handle)
