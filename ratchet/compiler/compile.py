@@ -114,7 +114,7 @@ def program_in(folder: Path, chip: Chip, *, seconds: float) -> Program:
         status, message = record["refused"]
         raise Refusal(Status[status], message)
     if "error" in record:
-        raise classify(record["error"], folder / "schedule", tokens)
+        raise classify(record["error"], folder / "schedule", tokens, chip)
     hlo = load_hlo(folder)
     return Program(
         chip=chip.name,
@@ -128,6 +128,15 @@ def program_in(folder: Path, chip: Chip, *, seconds: float) -> Program:
         chip_ids=tuple(record["chip_ids"]),
         seconds=seconds,
     )
+
+
+def error_in(folder: Path) -> str:
+    """What the compiler said of a program that it refused, in its own words; ``""`` where it left none."""
+    try:
+        record = records.read(read_file(folder / RECORD, RECORD_BYTES), _KINDS, _no_record)
+    except (OSError, ValueError):
+        return ""
+    return str(record.get("error", ""))
 
 
 def _no_record(why: str) -> Refusal:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from ratchet.child import Ending, Limits
+from ratchet.chips import Chip
 from ratchet.dump import overflow
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TokenTable
@@ -14,19 +15,22 @@ _FAREWELL = re.compile(r"#|@|PC:|\*\*\*|.* RAW: ")
 """Lines of a dying process that say nothing: stack frames and the signal handler's own words."""
 
 
-def classify(error: str, schedule: Path | None = None, tokens: TokenTable = NO_TOKENS) -> Refusal:
+def classify(
+    error: str, schedule: Path | None = None, tokens: TokenTable = NO_TOKENS, chip: Chip | None = None
+) -> Refusal:
     """Sort the text of a compiler error into a status, with used and wanted amounts where the compiler gives them.
 
     Args:
         error: what was raised, as text. It decides the status as it is, so no name of the author's can.
         schedule: folder with the dumps of the failed compile; they name the largest buffer.
         tokens: what the tokens in ``error`` stand for, for the message.
+        chip: what was compiled for: it says whether there is VMEM above the limit.
     """
     text = " ".join(error.split())
     if "lockfile" in text or "libtpu_lockfile" in text:
         return Refusal(Status.INFRASTRUCTURE, f"libtpu could not be opened, try again: {_short(text)}")
     if "CompileTimeScopedVmemOom" in text or re.search(r"memory space vmem|exceed memory .*space=vmem", text):
-        return Refusal(Status.VMEM_OVERFLOW, overflow.overflow_message(error, schedule))
+        return Refusal(Status.VMEM_OVERFLOW, overflow.overflow_message(error, schedule, chip))
     if "memory space hbm" in text or "on HBM" in text or "HBM capacity" in text:
         return Refusal(Status.HBM_OVERFLOW, overflow.hbm_message(error))
     message = _short(tokens.explain(_short(text)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from ratchet.dump.hlo import HloModule, HloOp
 from ratchet.dump.layout import ArrayType
@@ -26,11 +26,12 @@ def find(optimized: HloModule, lowered: HloModule) -> tuple[Copy, ...]:
         lowered: HLO module before them: what the author wrote.
     """
     asked = _asked_operands(lowered)
+    named = {op.op_name for op in lowered.ops.values() if op.opcode in _ASKED | {"copy"}} - {""}
     copies = []
     for op in optimized.entry_ops():
         kind = _kind(optimized, op)
         if kind is not None:
-            injected, cause = _cause(optimized, op, asked)
+            injected, cause = _cause(optimized, op, asked, named)
             copies.append(
                 Copy(
                     instruction=op.name,
@@ -84,7 +85,10 @@ def _signature(module: HloModule, kernel: HloOp) -> _Signature:
     return tuple((op.types[0].dtype, op.types[0].shape) for op in (kernel, *module.operands(kernel)) if op.types)
 
 
-def _cause(module: HloModule, op: HloOp, asked: Mapping[tuple[_Signature, str, int], str]) -> tuple[bool, str]:
+def _cause(
+    module: HloModule, op: HloOp, asked: Mapping[tuple[_Signature, str, int], str], named: Collection[str]
+) -> tuple[bool, str]:
+    """Whether the compiler put a copy there, and at what. ``named``: operations of the author's that move bytes."""
     for side, launch, place in _neighbours(module, op):
         kernel, index = module.launches[launch.name], place
         if side == "operand":
@@ -94,7 +98,10 @@ def _cause(module: HloModule, op: HloOp, asked: Mapping[tuple[_Signature, str, i
         if by:
             return False, f"the author's {by} at {side} {index} of {launch.name}"
         return True, f"the compiler's, at {side} {index} of {launch.name}"
-    return (False, f"the author's {op.op_name}") if op.op_name else (True, "the compiler's")
+    if op.op_name in named:
+        return False, f"the author's {op.op_name}"
+    # A copy has the name of what it copies, whoever wanted it.
+    return True, f"the compiler's, of {op.op_name}" if op.op_name else "the compiler's"
 
 
 def _asked_operands(lowered: HloModule) -> dict[tuple[_Signature, str, int], str]:

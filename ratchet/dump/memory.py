@@ -9,7 +9,7 @@ from ratchet.chips import Chip
 from ratchet.dump import utilisation, vmem_report
 from ratchet.dump.hlo import HloModule, HloOp
 from ratchet.dump.text import text_of
-from ratchet.values import Footprint, Program
+from ratchet.values import Footprint, Program, Vmem, VmemAllocation
 from ratchet.values.status import Refusal, Status
 
 _VMEM = "1"
@@ -55,6 +55,46 @@ def footprint(hlo: HloModule, schedule: Path, chip: Chip, *, hbm_bytes: int) -> 
         hbm_limit_bytes=chip.hbm_bytes,
         spill_stores=sum(stores for stores, _ in spilled),
         spill_loads=sum(loads for _, loads in spilled),
+    )
+
+
+def vmem_by_op(hlo: HloModule, schedule: Path, chip: Chip) -> tuple[Vmem, ...]:
+    """VMEM of every kernel and every operation that the compiler reports on: kernels first, then by what they need.
+
+    Args:
+        hlo: the optimised module.
+        schedule: the folder of the compiler's dumps.
+        chip: what it was compiled for.
+
+    Raises:
+        Refusal: ``INFRASTRUCTURE`` for a report of another form.
+    """
+    reported: dict[str, tuple[VmemAllocation, ...]] = dict.fromkeys(hlo.kernels(), ())
+    for path in sorted(schedule.glob(f"*{vmem_report.SUFFIX}")):
+        reported |= vmem_report.allocations_by_op(text_of(path, Status.INFRASTRUCTURE), file=path.name)
+    every = [_of_op(name, allocations, hlo, chip) for name, allocations in reported.items()]
+    return tuple(sorted(every, key=lambda one: (not one.is_kernel, -one.used_bytes)))
+
+
+def _of_op(name: str, allocations: tuple[VmemAllocation, ...], hlo: HloModule, chip: Chip) -> Vmem:
+    op = hlo.ops.get(name)
+    used = _vmem(op, "used_scoped_memory_configs") if op else None
+    limits = _vmem(op, "scoped_memory_configs") if op else None
+    return Vmem(
+        op=name,
+        is_kernel=name in hlo.launches,
+        allocations=allocations,
+        used_bytes=sum(used) if used else sum(one.size_bytes for one in allocations),
+        limit_bytes=limits[0] if limits else chip.default_scoped_vmem_bytes,
+        chip_bytes=chip.vmem_bytes,
+    )
+
+
+def kept_bytes(schedule: Path) -> int:
+    """VMEM in which XLA keeps whole arrays. Raises Refusal ``INFRASTRUCTURE`` for a report of another form."""
+    reports = sorted(schedule.glob(f"*{vmem_report.SUFFIX}"))
+    return max(
+        (vmem_report.kept_bytes(text_of(path, Status.INFRASTRUCTURE), file=path.name) for path in reports), default=0
     )
 
 

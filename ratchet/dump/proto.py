@@ -17,7 +17,10 @@ _MESSAGES: dict[str, str] = {
     "Shape": "element_type 2 int32, dimensions 3 int64[], tuple_shapes 4 Shape[], layout 5 Layout",
     "Literal": "shape 1 Shape, preds 2 bool[], u8s 3 bytes, s32s 4 int32[], s64s 5 int64[], u32s 6 uint32[], "
     "u64s 7 uint64[], f32s 8 float[], f64s 9 double[], s8s 15 bytes, u16s 16 bytes, s16s 17 bytes",
-    "Metadata": "op_name 2 string",
+    "Metadata": "op_name 2 string, stack_frame_id 15 int32",
+    "Location": "file_name_id 1 int32, line 3 int32",
+    "Frame": "file_location_id 1 int32",
+    "StackFrames": "file_names 1 string[], file_locations 3 Location[], stack_frames 4 Frame[]",
     "Instruction": "name 1 string, opcode 2 string, shape 3 Shape, metadata 7 Metadata, literal 8 Literal, "
     "parameter_number 9 int64, custom_call_target 28 string, id 35 int64, operand_ids 36 int64[], "
     "control_predecessor_ids 37 int64[], called_computation_ids 38 int64[], sharding 40 bytes, "
@@ -29,7 +32,7 @@ _MESSAGES: dict[str, str] = {
     "DeviceAssignment": "replica_count 1 int32, computation_count 2 int32, computations 3 Devices[]",
     "Module": "name 1 string, entry_computation_name 2 string, computations 3 Computation[], "
     "entry_computation_id 6 int64, input_output_alias 8 Aliases, device_assignment 15 DeviceAssignment, "
-    "stack_frames 17 bytes",
+    "stack_frames 17 StackFrames",
 }
 
 

@@ -32,6 +32,21 @@ def parse_utilisation(text: str, *, file: str) -> Mapping[str, np.ndarray]:
     return {column: counts[:, number] for number, column in enumerate(columns)}
 
 
+def capacities(text: str, *, file: str) -> Mapping[str, int]:
+    """Slots per bundle of the chip by column, as the compiler heads the dump: ``VSTORE`` is 1 on v5e and 2 on v6e.
+
+    Raises:
+        Refusal: INFRASTRUCTURE for a text of another form.
+    """
+    lines = text.partition("== UTILIZATION:")[0].splitlines()
+    at = next((number for number, line in enumerate(lines) if "VLOAD:FILL" in line), len(lines))
+    columns = [column.strip().rpartition(":")[2] for column in lines[at].split(",")] if at < len(lines) else []
+    counts = lines[at + 1].split() if at + 1 < len(lines) else []
+    if not columns or len(counts) != len(columns) or not all(map(_COUNT.fullmatch, counts)):
+        raise Refusal(Status.INFRASTRUCTURE, f"{file} has no line of capacities; is this an unknown compiler?")
+    return {column: max(1, int(count)) for column, count in zip(columns, counts, strict=True)}
+
+
 def spills(text: str, *, file: str) -> tuple[int, int]:
     """Static counts of spill stores and loads. Raises like :func:`parse_utilisation`."""
     counts = parse_utilisation(text, file=file)

@@ -30,3 +30,4 @@ from ratchet.values.verdict import (
     Step,
     Verdict,
 )
+from ratchet.values.vmem import Change, Saving, Vmem, VmemAllocation, VmemUse
