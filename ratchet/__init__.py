@@ -18,8 +18,9 @@ values. Arrays are anything that ``jax.jit`` takes, pytrees and ``jax.ShapeDtype
 >>> result.outputs[0][0, :2].tolist(), result.findings
 ([2.0, 2.0], ())
 
-``judge_kernel`` judges a kernel file as ``./ratchet.sh`` does, ``ledger`` reads ``results.tsv`` as a DataFrame. What
-cannot be done is a ``Refusal`` with a ``Status`` and a message of one or two lines. All names in ``__all__`` are
+``explain`` says where the time of any function goes and what fills its VMEM. ``judge_kernel`` judges a kernel file as
+``./ratchet.sh`` does, ``ledger`` reads ``results.tsv`` as a DataFrame. What cannot be done is a ``Refusal`` with a
+``Status`` and a message of one or two lines. All names in ``__all__`` are
 public, and no others.
 """
 
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 __all__ = [
+    "Explanation",
     "Program",
     "Refusal",
     "RunResult",
@@ -35,6 +37,7 @@ __all__ = [
     "Verdict",
     "compile",
     "execute",
+    "explain",
     "export",
     "judge_kernel",
     "ledger",
@@ -42,9 +45,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from ratchet.library import compile, execute, export, judge_kernel, ledger, model
+    from ratchet.library import compile, execute, explain, export, judge_kernel, ledger, model
     from ratchet.mosaic.result import RunResult
-    from ratchet.values import Program, Refusal, Status, Timeline, Verdict
+    from ratchet.values import Explanation, Program, Refusal, Status, Timeline, Verdict
 else:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> object:

@@ -281,6 +281,18 @@ def _rebuild(_options: argparse.Namespace) -> int:
     return Status.PASS.exit_code
 
 
+def _explain(options: argparse.Namespace) -> int:
+    from ratchet.commands import explain  # as `sweep`
+
+    return explain.command(options, say=_say)
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from ratchet.commands import fit  # as `sweep`
+
+    return fit.command(options, say=_say)
+
+
 def _selftest(options: argparse.Namespace, function: JudgeFunction) -> int:
     from ratchet.commands import selftest  # as `sweep`
 
@@ -297,6 +309,8 @@ EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = 
 """What judges. Their exit codes say what came of it; those of the others, whether they could print their answer."""
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "explain": _explain,
+    "fit": _fit,
     "log": _log,
     "show": _show,
     "verify": _verify,

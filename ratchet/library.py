@@ -15,17 +15,22 @@ from typing import TYPE_CHECKING, Any
 from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.compiler import compile as compiling
+from ratchet.explained import explain_artefact
 from ratchet.judge import latency
 from ratchet.judge.steps import Silent
 from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.mosaic.result import RunResult
-from ratchet.values import ArraySpec, Artefact, Mesh, Program, Refusal, Status, Timeline, Verdict
+from ratchet.values import ArraySpec, Artefact, Explanation, Mesh, Program, Refusal, Status, Timeline, Verdict
+from ratchet.view import html
 from ratchet.wiring import RepositoryJudge, evaluator
 
 if TYPE_CHECKING:
     from ratchet.loop.table import DataFrame
 
 Function = Callable[..., Any]
+_MOST_STEERING = 1 << 20
+"""Elements of an array that steers, at most."""
+html.register()
 
 
 def export(function: Function, *arrays: Any, chip: str = V5E.name) -> bytes:
@@ -75,7 +80,7 @@ def compile(program: Function | bytes, *arrays: Any, chip: str = V5E.name, folde
             ``VMEM_OVERFLOW`` and what else :func:`ratchet.compiler.compile.compile_artefact` refuses.
     """
     known = _chip(chip)
-    artefact = _artefact(_exported(program, arrays, chip))
+    artefact = artefact_of(_exported(program, arrays, chip))
     if folder is not None:
         where = Path(folder).resolve()
         if where.exists() and (not where.is_dir() or any(where.iterdir())):
@@ -111,6 +116,47 @@ def model(program: Program, *, scalars: Mapping[int, Any] | None = None) -> Time
         raise Refusal(Status.NOT_FOUND, f"{program.dump_dir} was removed: keep the Program, or compile it to a folder")
     given: dict[int | str, Any] = {position: np.asarray(values) for position, values in (scalars or {}).items()}
     return latency.step(program, _chip(program.chip), Mesh(), given)[0]
+
+
+def explain(
+    program: Function | bytes,
+    *arrays: Any,
+    chip: str = V5E.name,
+    scalars: Mapping[int, Any] | None = None,
+    modelled: bool = True,
+) -> Explanation:
+    """Say what a program costs on one chip and why: any function, with or without Pallas kernels in it.
+
+    Args:
+        program: a function, exported with ``arrays`` first, or what :func:`export` returned, without ``arrays``.
+        arrays: see :func:`export`. Integers that are no ``jax.ShapeDtypeStruct`` steer the modelled run.
+        chip: one of ``v5e``, ``v5p``, ``v4``, ``v6e``, ``tpu7x``.
+        scalars: values of inputs that loops and branches depend on, by position of the leaf, instead.
+        modelled: run the schedule machine; without, VMEM and copies only.
+
+    Returns:
+        Latency with its band, by operation and source line, what limits each, VMEM by allocation, and copies. A program
+        that does not fit in VMEM is explained, too: ``status`` is ``VMEM_OVERFLOW``. So is one that the machine cannot
+        model: ``status`` and ``reason`` name what it does not know.
+
+    Raises:
+        Refusal: as :func:`compile`, except ``VMEM_OVERFLOW``.
+    """
+    known = _chip(chip)
+    artefact = artefact_of(_exported(program, arrays, chip))
+    with (
+        tempfile.TemporaryDirectory(prefix="ratchet-") as work,
+        compiling.start(Path(work, "compiler"), known) as child,
+    ):
+        return explain_artefact(
+            artefact,
+            known,
+            Path(work, "program"),
+            child,
+            title=getattr(program, "__name__", ""),
+            scalars=_steering(arrays) if scalars is None else scalars,
+            modelled=modelled,
+        )
 
 
 def execute(program: Function | bytes, *arrays: Any) -> RunResult:
@@ -203,6 +249,23 @@ def _chip(name: str) -> Chip:
     return CHIPS[name]
 
 
+def _steering(arrays: tuple[Any, ...]) -> dict[int, Any]:
+    """Leaves of integers that have values, by position."""
+    import jax
+    import numpy as np
+
+    given = {
+        place: np.asarray(leaf)
+        for place, leaf in enumerate(jax.tree.leaves(arrays))
+        if not isinstance(leaf, jax.ShapeDtypeStruct)
+    }
+    return {
+        place: leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
+        for place, leaf in given.items()
+        if leaf.dtype.kind in "biu" and leaf.size <= _MOST_STEERING
+    }
+
+
 def _exported(program: Function | bytes, arrays: tuple[Any, ...], chip: str) -> bytes:
     if not isinstance(program, bytes):
         return export(program, *arrays, chip=chip)
@@ -211,7 +274,7 @@ def _exported(program: Function | bytes, arrays: tuple[Any, ...], chip: str) -> 
     return program
 
 
-def _artefact(program: bytes) -> Artefact:
+def artefact_of(program: bytes) -> Artefact:
     """What the compiler room takes, of a program that no kernel file describes."""
     from jax import export as jax_export
 

@@ -20,6 +20,8 @@ _COMMANDS = {
     RUN: f'judge, keep or revert; `{PROGRAM} "message"` is the same',
     "sweep": "model many values of a file's constants, side by side, and rank them; nothing is recorded",
     "across": "one kernel file on every chip, as a table; writes no row",
+    "explain": "where the time and the VMEM of any function go, on any chip",
+    "fit": "which values of its knobs fit in the VMEM of which chip, by compiling",
     "log": "the history, newest last",
     "show": "one experiment",
     "verify": "check that ledger and git agree and nothing was edited",
@@ -112,6 +114,8 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     sweep.add_argument("--apply", action="store_true", help="write one point into the file, and model nothing")
     sweep.add_argument("--fresh", action="store_true", help=_FRESH)
     sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")
+    _explain(made["explain"])
+    _fit(made["fit"])
     made["across"].add_argument("file", type=Path, metavar="FILE", help="the kernel file")
     made["across"].add_argument("--json", action="store_true", help="print the table as one JSON document")
     made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
@@ -124,6 +128,35 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
     parser.epilog = f"{_EXPERIMENT}:{experiment}\nexit codes:\n" + "\n".join(codes)
     return parser
+
+
+def _explain(parser: argparse.ArgumentParser) -> None:
+    _target(parser)
+    parser.add_argument("--vmem", action="store_true", help="VMEM alone: by allocation, and what would free some")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="also write the modelled run as XProf traces there")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _fit(parser: argparse.ArgumentParser) -> None:
+    _target(parser)
+    parser.add_argument(
+        "knobs", nargs="+", metavar="NAME=VALUES", help="a constant of its file or a keyword argument: BQ=512,1024"
+    )
+    parser.add_argument("--all", action="store_true", help="compile every point, and say whether the others followed")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _target(parser: argparse.ArgumentParser) -> None:
+    """Which function, for which inputs and chips."""
+    parser.add_argument("target", metavar="TARGET", help="pkg.module:function, path/file.py:function or a kernel file")
+    parser.add_argument(
+        "--input", action="append", metavar="ARRAY", help="an argument, such as bf16[1024,256]; repeat it"
+    )
+    parser.add_argument("--inputs", type=Path, metavar="FILE.toml", help="named cases: inputs, options, chip")
+    parser.add_argument("--case", action="append", metavar="NAME", help="of --inputs, only this case; repeat it")
+    parser.add_argument(
+        "--chip", action="append", choices=tuple(CHIPS), help=f"for this chip; repeat it; default {V5E.name}"
+    )
 
 
 def _judging(parser: argparse._ActionsContainer) -> None:

@@ -25,8 +25,11 @@ ROOMS = ("account", "candidate", "compiler", "dump", "judge", "machine", "measur
 COMMAND_LINE = {
     "ratchet.cli",
     "ratchet.commands.across",
+    "ratchet.commands.explain",
+    "ratchet.commands.fit",
     "ratchet.commands.selftest",
     "ratchet.commands.sweep",
+    "ratchet.library",
     "ratchet.wiring",
 }
 PURE = (

@@ -5,6 +5,7 @@ Units are in the field names. Bytes are bytes, not KiB; cycles are cycles of the
 
 from ratchet.values.artefact import ArraySpec, Artefact, Mesh
 from ratchet.values.blame import Blame, LineCost, RegionCost, StepKind
+from ratchet.values.explanation import Explanation, Limit, OpKind, OpShare
 from ratchet.values.fidelity import Fidelity
 from ratchet.values.loss import Loss
 from ratchet.values.omission import Omission

@@ -8,6 +8,7 @@ from enum import Enum
 
 from ratchet.values.blame import Blame
 from ratchet.values.control import ControlFlow
+from ratchet.values.notebook import Shown
 from ratchet.values.omission import Omission
 
 
@@ -76,7 +77,7 @@ class LinkUse:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline:
+class Timeline(Shown):
     """The modelled run of one compiled program on one chip.
 
     Of a program on a slice it is the run of the slowest chip, with all chips in ``chips`` and the links in ``links``.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.values.notebook import Shown
 from ratchet.values.parity import Parity
 from ratchet.values.program import Copy, Footprint
 from ratchet.values.samples import Paired, Samples
@@ -116,7 +117,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Shown):
     """What the judge says of one kernel file. It cannot carry a score unless it is a PASS, or UNCHECKED."""
 
     status: Status

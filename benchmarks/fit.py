@@ -1,0 +1,134 @@
+"""Whether `ratchet fit` finds the published VMEM overflows, and how many compiles it saves.
+
+    python -m benchmarks.fit [--cases FILE.csv …] [--all] [--json FILE]
+
+Every published sweep in which some point overflowed is searched as `ratchet fit` does it, with the real compiler.
+Points that were not compiled are compared with what was published, too. ``--all`` compiles every point, and says how
+often the assumption fails that every knob has one direction. A point takes a few seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lib.command import command
+from benchmarks.lib.published.build import NotBuilt, build
+from benchmarks.lib.published.cases import DATA, DEFAULT_FILES, Case, read
+from benchmarks.lib.table import show_all
+from ratchet.chips import CHIPS
+from ratchet.compiler import compile as compiling
+from ratchet.explained import explain_artefact
+from ratchet.fit import broken, search
+from ratchet.library import artefact_of, export
+from ratchet.values import Point
+from ratchet.values.fit import Fit
+from ratchet.values.status import Refusal, Status
+
+OVERFLOW = "vmem_oom"
+FILES = (*DEFAULT_FILES, *sorted((DATA / "chips").glob("*.csv")))
+
+Sweep = tuple[str, Mapping[tuple[int, ...], Case]]
+
+
+def main() -> None:
+    parser = command(__doc__)
+    parser.add_argument("--cases", type=Path, nargs="+", metavar="FILE.csv", default=list(FILES), help="CSV files")
+    parser.add_argument("--all", action="store_true", help="compile every point")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    wrong: list[dict[str, Any]] = []
+    for label, sweep in sweeps([case for file in options.cases for case in read(file)]):
+        row, mistakes = searched(label, sweep, every=options.all)
+        rows.append(row)
+        wrong += mistakes
+    tables = {"published sweeps with overflows of VMEM": [*rows, total(rows)]} | ({"wrong": wrong} if wrong else {})
+    show_all(tables, json_file=options.json)
+
+
+def sweeps(cases: Sequence[Case]) -> list[Sweep]:
+    """Published sweeps of one kernel over numbers, of which some point overflowed; by label."""
+    groups: dict[tuple[str, ...], dict[tuple[int, ...], Case]] = {}
+    for case in cases:
+        if all(value.isdigit() for value in case.config.values()) and case.config:
+            key = (case.chip, case.family, case.kernel, *map(str, case.arrays), *case.config)
+            groups.setdefault(key, {})[tuple(int(value) for value in case.config.values())] = case
+    return [
+        (f"{key[0]} {key[2].partition(' (')[0]} {key[3]}", points)
+        for key, points in groups.items()
+        if any(case.status == OVERFLOW for case in points.values())
+    ]
+
+
+def searched(
+    label: str, sweep: Mapping[tuple[int, ...], Case], *, every: bool
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A sweep searched as the command does it: its row of the table, and what it got wrong."""
+    names = list(next(iter(sweep.values())).config)
+    chip = next(iter(sweep.values())).chip
+    with (
+        tempfile.TemporaryDirectory(prefix="ratchet-") as work,
+        compiling.start(Path(work, "compiler"), CHIPS[chip]) as child,
+    ):
+
+        def compile_point(point: Point) -> Fit:
+            folder = Path(tempfile.mkdtemp(dir=work))
+            fit = fit_of(sweep[tuple(int(str(point[name])) for name in names)], point, folder, child)
+            print(f"{label} {dict(point)}: {fit.status.name}", file=sys.stderr, flush=True)
+            return fit
+
+        points = [dict(zip(names, values, strict=True)) for values in sweep]
+        fits = list(search(points, chip, compile_point, every=every))
+    published = [sweep[tuple(int(str(fit.point[name])) for name in names)].status for fit in fits]
+    pairs = list(zip(fits, published, strict=True))
+    right = [fit for fit, said in pairs if fit.fits == (said != OVERFLOW)]
+    row = {
+        "sweep": label,
+        "points": len(fits),
+        "published overflows": published.count(OVERFLOW),
+        "found": sum(fit.fits is False and said == OVERFLOW for fit, said in pairs),
+        "right": len(right),
+        "wrong": len(fits) - len(right),
+        "compiled": sum(fit.compiled for fit in fits),
+        "saved": sum(not fit.compiled for fit in fits),
+        "assumption broken": len(broken(fits)),
+    }
+    mistakes = [
+        {
+            "sweep": label,
+            "point": str(dict(fit.point)),
+            "published": said,
+            "here": fit.status.name,
+            "why": fit.reason[:200],
+        }
+        for fit, said in pairs
+        if fit not in right
+    ]
+    return row, mistakes
+
+
+def fit_of(case: Case, point: Point, folder: Path, child: Any) -> Fit:
+    """One published point, compiled."""
+    try:
+        built = build(case)
+        artefact = artefact_of(export(built.function, *built.avals, chip=case.chip))
+        explained = explain_artefact(artefact, CHIPS[case.chip], folder, child, modelled=False)
+    except (Refusal, NotBuilt) as error:
+        status = error.status if isinstance(error, Refusal) else Status.CONTRACT
+        return Fit(point=point, chip=case.chip, status=status, reason=str(error), compiled=True)
+    kernel = next((vmem for vmem in explained.vmem if vmem.is_kernel), None)
+    return Fit(
+        point=point, chip=case.chip, status=explained.status, reason=explained.reason, compiled=True, vmem=kernel
+    )
+
+
+def total(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All sweeps together."""
+    return {name: "all" if name == "sweep" else sum(row[name] for row in rows) for name in (rows[0] if rows else {})}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""``ratchet explain TARGET``"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from ratchet import target as targets
+from ratchet.chips import CHIPS
+from ratchet.commands.targets import Compilers, numbered, target_of, title_of
+from ratchet.dump.files import OPTIMIZED
+from ratchet.explained import explain_artefact
+from ratchet.target import Case, Target
+from ratchet.values import Explanation
+from ratchet.values.status import Status
+from ratchet.view import verdict_json
+from ratchet.view.explain import explain_document, explain_text, vmem_text
+from ratchet.view.xspace import trace_path, write_xspace
+
+
+def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
+    """Explain every case on every chip; the exit code is that of the first that cannot be explained in full."""
+    target, cases = target_of(options)
+    explanations: list[Explanation] = []
+    with Compilers.start() as compilers:
+        for name, case in numbered(cases):
+            trace = trace_path(options.trace, name) if options.trace else None
+            one = _explained(target, case, compilers, modelled=not options.vmem, trace=trace)
+            explanations.append(one)
+            if trace is not None and one.timeline is not None:
+                say(f"trace: {trace}; open it with `xprof --port=8791 {options.trace}`")
+    if options.json:
+        print(verdict_json.dumps({"explanations": [explain_document(one) for one in explanations]}))
+    else:
+        print("\n\n".join((vmem_text if options.vmem else explain_text)(one) for one in explanations))
+    return next((one.status for one in explanations if one.status is not Status.PASS), Status.PASS).exit_code
+
+
+def _explained(target: Target, case: Case, compilers: Compilers, *, modelled: bool, trace: Path | None) -> Explanation:
+    folder, title = compilers.new_folder(), title_of(target, case)
+    exported = targets.export(target, case)
+    child = compilers.child(case.chip)
+    explanation = explain_artefact(
+        exported.artefact(title), CHIPS[case.chip], folder, child, title=title, modelled=modelled
+    )
+    if trace is not None and explanation.timeline is not None:
+        hlo = folder / OPTIMIZED
+        write_xspace(explanation.timeline, trace, title=title, hlo_module=hlo.read_bytes())
+    return explanation

@@ -1,0 +1,309 @@
+"""An explanation as text and as one JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ratchet.values import Copy, Explanation, LineCost, OpKind, OpShare, Saving, Timeline, Vmem, VmemAllocation
+from ratchet.values.place import Code, Op
+from ratchet.values.status import Status
+from ratchet.values.vmem import Change, VmemUse
+from ratchet.view.losses import losses_in_words, omissions_in_words
+from ratchet.view.places import where
+from ratchet.view.text import clean
+from ratchet.view.words import fixed, size
+
+SCHEMA_VERSION = 1
+"""Version of the JSON document that ``ratchet explain --json`` prints."""
+_LEAST = 0.001
+"""Rows below this share of the run are put together."""
+_SEEN = 0.0005
+"""Shares below are left out of a list."""
+_NAME, _ORIGIN = 32, 60
+_SAVINGS, _LINES, _COPIES, _OTHERS = 4, 16, 12, 5
+"""Rows that are shown of each."""
+_NAMES = {"stalls": "empty", "waits": "waiting"}
+
+
+def explain_text(explanation: Explanation) -> str:
+    """Everything, without a final newline."""
+    return "\n".join(_lines(explanation))
+
+
+def vmem_text(explanation: Explanation) -> str:
+    """VMEM alone, without a final newline."""
+    return "\n".join(_vmem(explanation))
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield headline(explanation)
+    timeline = explanation.timeline
+    if timeline is not None:
+        yield f"  limited by: {limits_in_words(explanation)}"
+        yield f"  {_percent(explanation.edge_cycles / max(1, timeline.cycles))} fills and drains pipelines of kernels"
+        yield ""
+        yield "operations, costliest first (busy: what each is needed for, of its own time)"
+        yield from _ops(explanation.ops, max(1, timeline.cycles), timeline.clock_hz)
+        lines = kernel_lines(timeline)
+        if lines:
+            yield ""
+            yield "lines of the kernels"
+            yield from _source_lines(lines, max(1, timeline.cycles), timeline.clock_hz)
+        yield ""
+        yield "losses, largest first"
+        yield from (f"  {rank}. {said}" for rank, said in enumerate(losses_in_words(timeline), start=1))
+    yield ""
+    yield from _copies(explanation)
+    yield ""
+    yield from _vmem(explanation)
+    if timeline is not None:
+        yield ""
+        yield "not modelled"
+        yield from (f"  - {said}" for said in omissions_in_words(timeline))
+
+
+def headline(explanation: Explanation) -> str:
+    """Program, chip, compiler, and latency with its band; or why there is none."""
+    title = clean(explanation.title) or "program"
+    what = f"{title} for TPU {explanation.chip} ({clean(explanation.compiler)})"
+    if explanation.timeline is None:
+        if explanation.status is Status.PASS:
+            return f"{what}: compiled, not modelled"
+        said = "does not compile" if explanation.status is Status.VMEM_OVERFLOW else "not modelled"
+        return f"{what}: {said}, {explanation.status.name}: {clean(explanation.reason)}"
+    band = explanation.band
+    near = f", 9 times in 10 between {fixed(band.low_ms, 4)} and {fixed(band.high_ms, 4)} ms" if band else ""
+    return f"{what}: {fixed(explanation.timeline.latency_ms)} ms modelled{near}"
+
+
+def limits_in_words(explanation: Explanation) -> str:
+    """``matrix units 66 %, HBM 19 %, launch 0.3 %``: of the whole run."""
+    timeline, limits = explanation.timeline, explanation.limits or {}
+    cycles = max(1, timeline.cycles) if timeline else 1
+    return ", ".join(
+        f"{limit.value} {_percent(spent / cycles)}" for limit, spent in limits.items() if spent >= 0.0005 * cycles
+    )
+
+
+def _ops(ops: Sequence[OpShare], cycles: int, clock_hz: float) -> Iterator[str]:
+    yield f"  {'ms':>9} {'%':>6}  {'limited by':15} {'busy':30} {'operation':{_NAME}} from"
+    rest = [op for op in ops if op.cycles < _LEAST * cycles and op.kind is not OpKind.LAUNCH]
+    for op in ops:
+        if op in rest:
+            continue
+        times = f" x{op.executions}" if op.executions > 1 else ""
+        place = f"{clean(op.origin, _ORIGIN)} {where(op.source) if op.source else ''}".strip()
+        yield (
+            f"  {op.cycles / clock_hz * 1e3:>9.4f} {_percent(op.cycles / cycles):>6}  {op.limit.value:15} "
+            f"{_busy(op.busy):30} {op_name(op, _NAME - len(times)) + times:{_NAME}} {place}".rstrip()
+        )
+    if rest:
+        spent, few = sum(op.cycles for op in rest), f"{len(rest)} more below {_LEAST:.1%} each"
+        yield f"  {spent / clock_hz * 1e3:>9.4f} {_percent(spent / cycles):>6}  {few}"
+
+
+def kernel_lines(timeline: Timeline) -> list[LineCost]:
+    """What the kernels' cycles go to: source lines, waits for windows, the compiler's pipeline; costliest first."""
+    return [
+        line for line in timeline.blame.lines if not isinstance(line.place, Op) and line.place is not Code.TOP_LEVEL
+    ]
+
+
+def op_name(op: OpShare, limit: int | None = None) -> str:
+    """The name of an operation, or in words what has none."""
+    return clean(op.name, limit) or "(code around all operations)"
+
+
+def _busy(busy: Mapping[str, float]) -> str:
+    shown = [(unit, share) for unit, share in busy.items() if share >= 0.005][:3]
+    return ", ".join(f"{_NAMES.get(unit, unit)} {share:.0%}" for unit, share in shown)
+
+
+def _source_lines(lines: Sequence[LineCost], cycles: int, clock_hz: float) -> Iterator[str]:
+    for line in lines[:_LINES]:
+        parts = {**line.issue_cycles, "waiting": line.wait_cycles}
+        for unit, spent in line.stall_cycles.items():
+            parts[f"empty for {unit}"] = spent
+        largest = sorted((part for part in parts if parts[part]), key=lambda part: -parts[part])[:3]
+        mostly = ", ".join(f"{part} {parts[part] / max(1, line.cycles):.0%}" for part in largest)
+        ms = line.cycles / clock_hz * 1e3
+        yield f"  {ms:>9.4f} {_percent(line.cycles / cycles):>6}  {where(line.place):28} {mostly}"
+    if lines[_LINES:]:
+        spent = sum(line.cycles for line in lines[_LINES:])
+        yield f"  {spent / clock_hz * 1e3:>9.4f} {_percent(spent / cycles):>6}  {len(lines) - _LINES} more lines"
+
+
+def _copies(explanation: Explanation) -> Iterator[str]:
+    copies = explanation.copies
+    if not copies:
+        yield "copies: none"
+        return
+    injected = [copy for copy in copies if copy.injected]
+    asked = [copy for copy in copies if not copy.injected]
+    yield (
+        f"copies: {len(injected)} inserted by XLA ({size(_total(injected))}), {len(asked)} asked for by the program "
+        f"({size(_total(asked))})"
+    )
+    spent = {op.name: op.cycles for op in explanation.ops}
+    clock = explanation.timeline.clock_hz if explanation.timeline else 1.0
+    for copy in sorted(copies, key=lambda copy: -copy.size_bytes)[:_COPIES]:
+        done = copy.instruction.replace("-start", "-done")
+        cycles = spent.get(copy.instruction, 0) + (spent.get(done, 0) if done != copy.instruction else 0)
+        took = f", {cycles / clock * 1e3:.4f} ms" if cycles else ""
+        yield f"  {clean(copy.instruction)}: {copy.kind} of {size(copy.size_bytes)}{took}, {_cause(copy)}"
+    if copies[_COPIES:]:
+        yield f"  and {len(copies) - _COPIES} more"
+
+
+def _cause(copy: Copy) -> str:
+    """Without the scopes that exporting puts around every name."""
+    return clean(copy.cause.replace("jit(call)/call_exported/", "").replace("jit(program)/", "").replace("/call/", "/"))
+
+
+def _total(copies: Sequence[Copy]) -> int:
+    return sum(copy.size_bytes for copy in copies)
+
+
+def _vmem(explanation: Explanation) -> Iterator[str]:
+    kernels = [vmem for vmem in explanation.vmem if vmem.is_kernel]
+    others = [vmem for vmem in explanation.vmem if not vmem.is_kernel]
+    if not explanation.vmem:
+        yield "VMEM: no operation has a report"
+    for vmem in kernels:
+        yield from _of_kernel(vmem)
+    if explanation.savings:
+        yield "  what would free some, each if everything else stayed"
+        for saving in explanation.savings[:_SAVINGS]:
+            yield f"    {size(saving.frees_bytes):>10}  {saving_in_words(saving)}"
+    for vmem in others[:_OTHERS]:
+        mostly = f", most of it {allocation_in_words(vmem.allocations[0])}" if vmem.allocations else ""
+        yield f"VMEM of {clean(vmem.op)}, by XLA: {size(vmem.used_bytes)} of {size(vmem.limit_bytes)}{mostly}"
+    if others[_OTHERS:]:
+        yield f"  and {len(others) - _OTHERS} more operations of XLA with less"
+    if explanation.kept_bytes:
+        yield f"VMEM in which XLA keeps whole arrays between operations: {size(explanation.kept_bytes)}"
+
+
+def _of_kernel(vmem: Vmem) -> Iterator[str]:
+    over = "" if vmem.fits else f", {size(vmem.used_bytes - vmem.limit_bytes)} too much"
+    yield (
+        f"VMEM of {clean(vmem.op) or 'the kernel'}: {size(vmem.used_bytes)} of {size(vmem.limit_bytes)}{over} "
+        f"(the chip has {size(vmem.chip_bytes)})"
+    )
+    for one in vmem.allocations:
+        yield f"    {size(one.size_bytes):>10}  {allocation_in_words(one)}"
+    if not vmem.allocations:
+        yield "    nothing of its own: XLA keeps its operands and results in VMEM"
+
+
+def allocation_in_words(one: VmemAllocation) -> str:
+    """``input window 0: bf16[256,128] of [4096,128], double buffered``."""
+    what = one.use.value + (f" {one.number}" if one.number is not None else "")
+    said = f"{what}: {clean(one.block)}" if one.block else what
+    if one.whole:
+        said += f" of [{','.join(map(str, one.whole))}]"
+    if one.use in (VmemUse.INPUT, VmemUse.OUTPUT):
+        said += {1: ", single buffered", 2: ", double buffered"}.get(one.levels, f", {one.levels} buffers")
+    return said
+
+
+def saving_in_words(saving: Saving) -> str:
+    """What to change, and what of it shrinks."""
+    names = ", ".join(dict.fromkeys(_short(one) for one in saving.allocations))
+    if saving.change is Change.HALVE:
+        return f"halve {saving.side} to {-(-saving.side // 2)}: {names}"
+    if saving.change is Change.SINGLE_BUFFER:
+        return f"pl.Buffered(1) for {names}: its copies then wait for the step before"
+    return "no register spills: smaller pieces of work in the body"
+
+
+def _short(one: VmemAllocation) -> str:
+    return one.use.value + (f" {one.number}" if one.number is not None else "")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f} %"
+
+
+def explain_document(explanation: Explanation) -> dict[str, Any]:
+    """The same as JSON: cycles of the TensorCore clock, ms, bytes, shares of 1; null where there is none."""
+    timeline, band = explanation.timeline, explanation.band
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "title": explanation.title,
+        "chip": explanation.chip,
+        "compiler": explanation.compiler,
+        "evaluator": f"{explanation.chip}-model",
+        "kind": "modelled",
+        "status": explanation.status.name,
+        "reason": explanation.reason,
+        "latency_ms": timeline.latency_ms if timeline else None,
+        "band_ms": [band.low_ms, band.high_ms] if band else None,
+        "cycles": timeline.cycles if timeline else None,
+        "clock_hz": timeline.clock_hz if timeline else None,
+        "launch_share": explanation.launch_share if timeline else None,
+        "edge_cycles": explanation.edge_cycles if timeline else None,
+        "limits": {limit.value: spent for limit, spent in (explanation.limits or {}).items()},
+        "ops": [_op(op) for op in explanation.ops],
+        "lines": [_line(line) for line in timeline.blame.lines] if timeline else [],
+        "losses": losses_in_words(timeline) if timeline else [],
+        "copies": [asdict(copy) for copy in explanation.copies],
+        "vmem": [_vmem_document(vmem) for vmem in explanation.vmem],
+        "kept_bytes": explanation.kept_bytes,
+        "savings": [
+            {"change": one.change.value, "side": one.side or None, "frees_bytes": one.frees_bytes,
+             "allocations": [_allocation(each) for each in one.allocations]}
+            for one in explanation.savings
+        ],
+        "not_modelled": omissions_in_words(timeline) if timeline else [],
+    }  # fmt: skip
+
+
+def _op(op: OpShare) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "opcode": op.opcode,
+        "kind": op.kind.value,
+        "origin": op.origin,
+        "source": where(op.source) if op.source else None,
+        "executions": op.executions,
+        "cycles": op.cycles,
+        "limit": op.limit.value,
+        "busy": dict(op.busy),
+    }
+
+
+def _line(line: LineCost) -> dict[str, Any]:
+    return {
+        "where": where(line.place),
+        "cycles": line.cycles,
+        "issue_cycles": dict(line.issue_cycles),
+        "stall_cycles": dict(line.stall_cycles),
+        "wait_cycles": line.wait_cycles,
+    }
+
+
+def _vmem_document(vmem: Vmem) -> dict[str, Any]:
+    return {
+        "op": vmem.op,
+        "is_kernel": vmem.is_kernel,
+        "used_bytes": vmem.used_bytes,
+        "limit_bytes": vmem.limit_bytes,
+        "chip_bytes": vmem.chip_bytes,
+        "fits": vmem.fits,
+        "allocations": [_allocation(one) for one in vmem.allocations],
+    }
+
+
+def _allocation(one: VmemAllocation) -> dict[str, Any]:
+    return {
+        "use": one.use.value,
+        "number": one.number,
+        "dtype": one.dtype,
+        "shape": list(one.shape),
+        "whole": list(one.whole),
+        "levels": one.levels,
+        "size_bytes": one.size_bytes,
+    }
