@@ -293,6 +293,12 @@ def _fit(options: argparse.Namespace) -> int:
     return fit.command(options, say=_say)
 
 
+def _ci(options: argparse.Namespace) -> int:
+    from ratchet.commands import ci  # as `sweep`
+
+    return ci.command(options, say=_say)
+
+
 def _selftest(options: argparse.Namespace, function: JudgeFunction) -> int:
     from ratchet.commands import selftest  # as `sweep`
 
@@ -309,6 +315,7 @@ EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = 
 """What judges. Their exit codes say what came of it; those of the others, whether they could print their answer."""
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "ci": _ci,
     "explain": _explain,
     "fit": _fit,
     "log": _log,

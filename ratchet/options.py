@@ -22,6 +22,7 @@ _COMMANDS = {
     "across": "one kernel file on every chip, as a table; writes no row",
     "explain": "where the time and the VMEM of any function go, on any chip",
     "fit": "which values of its knobs fit in the VMEM of which chip, by compiling",
+    "ci": "what the targets of pyproject.toml cost, beside what they cost at a base revision",
     "log": "the history, newest last",
     "show": "one experiment",
     "verify": "check that ledger and git agree and nothing was edited",
@@ -116,6 +117,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")
     _explain(made["explain"])
     _fit(made["fit"])
+    _ci(made["ci"])
     made["across"].add_argument("file", type=Path, metavar="FILE", help="the kernel file")
     made["across"].add_argument("--json", action="store_true", help="print the table as one JSON document")
     made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
@@ -144,6 +146,12 @@ def _fit(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="compile every point, and say whether the others followed")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _ci(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--base", default="HEAD", metavar="REV", help="the revision to compare with; default HEAD")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there, for a comment")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcomes there, as JUnit XML")
 
 
 def _target(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ ABOVE = (
     "ratchet.view",
     "ratchet.cli",
     "ratchet.library",
+    "ratchet.pytest_plugin",
     "ratchet.wiring",
     "ratchet.options",
     "ratchet.search",
@@ -25,11 +26,13 @@ ROOMS = ("account", "candidate", "compiler", "dump", "judge", "machine", "measur
 COMMAND_LINE = {
     "ratchet.cli",
     "ratchet.commands.across",
+    "ratchet.commands.ci",
     "ratchet.commands.explain",
     "ratchet.commands.fit",
     "ratchet.commands.selftest",
     "ratchet.commands.sweep",
     "ratchet.library",
+    "ratchet.pytest_plugin",
     "ratchet.wiring",
 }
 PURE = (

@@ -80,6 +80,7 @@ class Status(Enum):
     UNSUPPORTED_PLATFORM = (68, "no such device is attached, or the TPU compiler has no build for this platform")
     INFRASTRUCTURE = (69, "the judge's own tools failed; the kernel is not to blame")
     SELFTEST_FAILED = (71, "the self-test has an entry that did not end as it has to")
+    REGRESSED = (72, "`ratchet ci`: a target got slower than allowed, or no longer compiles")
     INTERNAL = (70, "a bug of pallas-ratchet: please report it")
     INTERRUPTED = (130, "interrupted; nothing was kept or lost")
 

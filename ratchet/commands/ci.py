@@ -1,0 +1,193 @@
+"""``ratchet ci``: what the targets of ``[tool.ratchet]`` cost now, beside what they cost at a base revision."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ratchet import target as targets
+from ratchet.chips import CHIPS
+from ratchet.commands.targets import Compilers
+from ratchet.explained import explain_artefact
+from ratchet.loop.compare import TRADE_APART
+from ratchet.loop.plumbing import Git
+from ratchet.target import Case, Exported
+from ratchet.values import Explanation
+from ratchet.values.change import WORSE, Change, Costs
+from ratchet.values.status import Refusal, Status
+from ratchet.view.changes import counted, junit, line, markdown
+
+CONFIGURATION = "pyproject.toml"
+_KEYS = frozenset({"target", "inputs", "cases", "options", "chips", "allowed_share"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A target of the list, one case of it and a chip."""
+
+    target: str
+    case: Case
+    allowed_share: float
+
+    @property
+    def title(self) -> str:
+        return f"{self.target} [{self.case.name}]" if self.case.name else self.target
+
+
+def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
+    """Compare the work tree with a revision. ``REGRESSED`` where a target got slower or no longer compiles."""
+    root = top(Path.cwd())
+    entries = list(read(root))
+    changes: list[Change] = []
+    with tempfile.TemporaryDirectory(prefix="ratchet-") as folder, Compilers.start() as compilers:
+        base = checkout(root, options.base, Path(folder))
+        for entry in entries:
+            changes.append(_change(entry, root, base, compilers))
+            say(line(changes[-1]))
+    text = markdown(changes, base=options.base)
+    for path, content in ((options.markdown, text + "\n"), (options.junit, junit(changes))):
+        if path is not None:
+            path.write_text(content, encoding="utf-8")
+    print(text if options.markdown is None else counted(changes))
+    return (Status.REGRESSED if any(one.kind in WORSE for one in changes) else Status.PASS).exit_code
+
+
+def top(folder: Path) -> Path:
+    """The top of the git work tree that ``folder`` is in. Raises Refusal ``NOT_A_REPOSITORY``."""
+    found = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    if found is None:
+        raise Refusal(Status.NOT_A_REPOSITORY, f"{folder} is in no git work tree: run it in your repository")
+    return found
+
+
+def read(root: Path) -> Iterator[Entry]:
+    """The targets of the configuration, in its order, one for each case and chip.
+
+    Raises:
+      Refusal: ``NOT_FOUND`` without a list, ``USAGE`` for what is wrong in it.
+    """
+    path = root / CONFIGURATION
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refusal(Status.USAGE, f"{path} is no TOML: {error}") from None
+    listed = document.get("tool", {}).get("ratchet", {}).get("ci")
+    wanted = 'wanted [[tool.ratchet.ci]] tables with target = "package.module:function" and inputs = ["bf16[8,128]"]'
+    if not isinstance(listed, list) or not listed:
+        raise Refusal(Status.NOT_FOUND, f"{path} has no list tool.ratchet.ci: {wanted}")
+    for number, table in enumerate(listed, 1):
+        where = f"{CONFIGURATION}: tool.ratchet.ci, entry {number}"
+        if not isinstance(table, Mapping) or not isinstance(table.get("target"), str):
+            raise Refusal(Status.USAGE, f"{where}: {wanted}")
+        if unknown := sorted(set(table) - _KEYS):
+            raise Refusal(Status.USAGE, f"{where} has {unknown[0]!r:.40}; it may have {', '.join(sorted(_KEYS))}")
+        yield from _entries(table, root, where)
+
+
+def _entries(table: Mapping[str, Any], root: Path, where: str) -> Iterator[Entry]:
+    allowed, chips = table.get("allowed_share", TRADE_APART), table.get("chips", [])
+    if not isinstance(allowed, int | float) or isinstance(allowed, bool) or not 0 <= allowed < 1:
+        raise Refusal(Status.USAGE, f"{where}: allowed_share is {allowed!r:.40}, wanted a share such as 0.02")
+    if not isinstance(chips, list) or not all(chip in CHIPS for chip in chips):
+        raise Refusal(Status.USAGE, f"{where}: chips is {chips!r:.60}, wanted some of {', '.join(CHIPS)}")
+    if "cases" in table:
+        cases = targets.cases(root / str(table["cases"]))
+    else:
+        alone = {"inputs": table.get("inputs", targets.GENERATOR), "options": table.get("options", {})}
+        cases = tuple(replace(case, name="") for case in targets.cases_of({"inputs": alone}, where))
+    for case in cases:
+        for chip in chips or [case.chip]:
+            yield Entry(target=table["target"], case=replace(case, chip=chip), allowed_share=float(allowed))
+
+
+def checkout(root: Path, revision: str, folder: Path) -> Path:
+    """The files of a revision, in ``folder``; the repository stays as it is.
+
+    Raises:
+      Refusal: ``NOT_FOUND`` for what is no revision here.
+    """
+    git = Git(root)
+    code, commit, _ = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if code:
+        raise Refusal(Status.NOT_FOUND, f"{revision!r:.80} is no revision here: fetch it, or name one with --base")
+    archive = git.output("archive", "--format=tar", commit.decode().strip())
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+def _change(entry: Entry, root: Path, base: Path, compilers: Compilers) -> Change:
+    """Programs of the same bytes are compiled once."""
+    now, then = _exported(entry, root), _exported(entry, base)
+    after = _costs(entry, now, compilers)
+    before: Costs | None
+    if isinstance(then, Refusal):
+        before = None if then.status is Status.NOT_FOUND else _refused(then)
+    elif not isinstance(now, Refusal) and now.program == then.program:
+        before = after
+    else:
+        before = _costs(entry, then, compilers)
+    return Change(
+        target=entry.title, chip=entry.case.chip, before=before, after=after, allowed_share=entry.allowed_share
+    )
+
+
+def _exported(entry: Entry, folder: Path) -> Exported | Refusal:
+    """The program that a folder's files make of an entry, or why there is none."""
+    text = str(folder / entry.target) if entry.target.partition(":")[0].endswith(".py") else entry.target
+    try:
+        return targets.export(targets.parse(text, folders=(folder / "src", folder)), entry.case)
+    except Refusal as refusal:
+        if refusal.status in (Status.INTERRUPTED, Status.NO_SPACE, Status.INFRASTRUCTURE):
+            raise
+        return refusal
+
+
+def _costs(entry: Entry, exported: Exported | Refusal, compilers: Compilers) -> Costs:
+    if isinstance(exported, Refusal):
+        return _refused(exported)
+    chip = entry.case.chip
+    try:
+        explanation = explain_artefact(
+            exported.artefact(entry.title),
+            CHIPS[chip],
+            compilers.new_folder(),
+            compilers.child(chip),
+            title=entry.title,
+        )
+    except Refusal as refusal:
+        if refusal.status in (Status.INTERRUPTED, Status.NO_SPACE, Status.INFRASTRUCTURE):
+            raise
+        return _refused(refusal)
+    return costs_of(explanation)
+
+
+def _refused(refusal: Refusal) -> Costs:
+    return Costs(status=refusal.status, reason=refusal.message)
+
+
+def costs_of(explanation: Explanation) -> Costs:
+    """The numbers of an explanation that are compared."""
+    footprint = explanation.footprint
+    vmem: Sequence[Any] = [one for one in explanation.vmem if one.is_kernel] or explanation.vmem
+    moved = [copy for copy in explanation.copies if copy.injected and copy.kind != "prefetch"]
+    return Costs(
+        status=explanation.status,
+        reason=explanation.reason,
+        compiler=explanation.compiler,
+        latency_ms=explanation.timeline.latency_ms if explanation.timeline else None,
+        vmem_bytes=vmem[0].used_bytes if vmem else 0,
+        vmem_limit_bytes=vmem[0].limit_bytes if vmem else 0,
+        spills=footprint.spill_stores + footprint.spill_loads if footprint else 0,
+        copies=len(moved),
+        copy_bytes=sum(copy.size_bytes for copy in moved),
+    )
