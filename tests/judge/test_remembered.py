@@ -10,7 +10,6 @@ from ratchet import key
 from ratchet.candidate.problem import encode, lock_path
 from ratchet.judge import remembered
 from ratchet.judge.request import Request
-from ratchet.judge.workers import Workers
 from ratchet.values import ArraySpec, Artefact, Conditions, Earlier, Score, Verdict
 from ratchet.values.place import SourceLine
 from ratchet.values.status import Status
@@ -121,7 +120,7 @@ def lines(found):
     return [cost.place.line for cost in found.timeline.blame.lines if isinstance(cost.place, SourceLine)]
 
 
-def test_a_verdict_is_remembered_with_todays_lines_until_it_is_asked_for_afresh(tmp_path):
+def test_a_verdict_is_remembered_with_todays_lines_until_it_is_asked_for_afresh(tmp_path, workers):
     kernel = tmp_path / "kernel.py"
     lock_path(kernel).write_bytes(encode(examined(LAYERNORM)[1]))
 
@@ -130,8 +129,7 @@ def test_a_verdict_is_remembered_with_todays_lines_until_it_is_asked_for_afresh(
         asked = Request(
             kernel=kernel, root=tmp_path, kernel_rel="kernel.py", conditions=CONDITIONS, remember=True, **options
         )
-        with Workers(asked.chip) as workers:
-            return judge(asked, workers=workers)
+        return judge(asked, workers=workers)
 
     first = judged(LAYERNORM)
     assert (first.status, first.remembered) == (Status.PASS, None), first.reason
