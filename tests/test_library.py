@@ -76,7 +76,7 @@ def test_all_that_is_public_is_listed_and_described():
     assert dir(ratchet) == sorted(ratchet.__all__)
     for name in ratchet.__all__:
         assert inspect.getdoc(getattr(ratchet, name)), name
-    with pytest.raises(AttributeError, match="has no attribute 'tracing'; it has Program"):
+    with pytest.raises(AttributeError, match="has no attribute 'tracing'; it has Explanation, Program"):
         ratchet.tracing  # noqa: B018
 
 
