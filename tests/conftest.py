@@ -16,6 +16,9 @@ from ratchet.judge.workers import Workers
 from ratchet.values import Artefact, Program
 from ratchet.values.status import Refusal
 
+# Compiling for the CPU takes most of the tests' time that run kernels, and running next to none. Read as JAX starts.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
+
 # The same examples in every run, however long one takes: no test fails by chance, or because the machine is busy.
 settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
