@@ -17,13 +17,13 @@ from jax import lax
 from ratchet.mosaic.memory import Array, Box, Buffer, known
 
 SLOTS = 1024
-"""Rows, taken in turns: how many copies are followed at a time."""
+"""Rows: how many copies are followed at a time. A copy takes any that is free: some are under way to a kernel's end."""
 RANK = 8
 _SEMAPHORE, _ENDS = 0, 1
 _END = 1 + 2 * RANK
 _WIDTH = _ENDS + 2 * _END
-_COUNT, _LOST = 0, 1
-"""In the last row: how many copies were started, and whether a row was needed that was not free."""
+_LOST = 0
+"""In the last row: whether a row was needed and none was free."""
 
 UNDER_WAY = Buffer(name="copies under way", shape=(SLOTS + 1, _WIDTH), dtype=np.dtype(np.int32), space="judge")
 """The table. Semaphores and buffers are numbered from 1; 0 is none."""
@@ -53,15 +53,14 @@ def started(table: Array, semaphore: Array, source: End, target: End, when: Arra
         semaphore: int32 scalar, the number of what the copy is waited for by.
     """
     one = 1 if when is None else lax.convert_element_type(when, np.int32)
-    count = table[SLOTS, _COUNT]
-    at = lax.rem(count, np.int32(SLOTS))
+    at = lax.argmin(table[:SLOTS, _SEMAPHORE], 0, np.int32)
     old = lax.dynamic_slice(table, (at, np.int32(0)), (1, _WIDTH))
     lost = lax.convert_element_type(old[0, _SEMAPHORE] != 0, np.int32) * one
     new = lax.reshape(words([semaphore, *_words(source), *_words(target)]), (1, _WIDTH))
     row = new if when is None else lax.select(lax.broadcast_in_dim(when, new.shape, ()), new, old)
     table = lax.dynamic_update_slice(table, row, (at, np.int32(0)))
-    kept = words([count + one, table[SLOTS, _LOST] | lost])
-    return lax.dynamic_update_slice(table, lax.reshape(kept, (1, 2)), (np.int32(SLOTS), np.int32(0)))
+    kept = table[SLOTS, _LOST] | lost
+    return lax.dynamic_update_slice(table, lax.reshape(kept, (1, 1)), (np.int32(SLOTS), np.int32(_LOST)))
 
 
 def landed(table: Array, semaphore: Array, when: Array) -> Array:
