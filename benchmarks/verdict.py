@@ -1,23 +1,26 @@
 """Seconds of whole verdicts by the real commands, beside the bare compile, and points a minute of a sweep.
 
-    python -m benchmarks.verdict [--only NAME,NAME] [--rounds 3] [--json FILE]
+    python -m benchmarks.verdict [--only NAME,NAME] [--rounds 3] [--no-growth] [--json FILE]
 
 A throwaway clone of HEAD judges each kernel by ``prepare.py``: ``first`` also computes the problem's references in
-float64; ``second`` is what a verdict costs from then on (the median of the rounds), and its steps are the second table.
-Steps that ran beside others add up to more than the whole. ``bare`` compiles the same program without dumps, tokens
-and annotations, in the same run. ``loser`` is a whole experiment that cannot be kept. The sweep models every point by
-``./ratchet.sh sweep``; ``one by one`` is the mean of ``prepare.py`` on its first points. Needs both cores quiet.
+float64; ``second`` is what a fresh verdict costs from then on (the median of the rounds), and its steps are the second
+table. Steps that ran beside others add up to more than the whole. ``remembered`` is the same program once more.
+``bare`` compiles the same program without dumps, tokens and annotations, in the same run. ``loser`` is a whole
+experiment that cannot be kept. CPU seconds are those of all processes, by part in the third table, with the most
+memory that they held at a time. The sweep models every point by ``./ratchet.sh sweep``; ``one by one`` is the mean of
+``prepare.py`` on its first points. The last table has a small kernel grow tenfold, one constant at a time; an exponent
+of 1 is cost in proportion. Wall seconds need both cores quiet, CPU seconds hardly.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from typing import Any
 from benchmarks.lib.command import command
 from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show_all
+from benchmarks.lib.usage import Usage, usage
 
 KERNELS = {
     "naive": "examples/naive_attention.py",
@@ -37,6 +41,14 @@ KERNELS = {
 LOSERS = {"naive": {"BQ": 64}}
 SWEEPS = {"naive": ("BQ=128,256,512,1024", "BKV=128,256,512,1024")}
 """Of kernels whose blocks are constants of their own: those of ``pallas_flash`` are arguments of one."""
+GROWING = ROOT / "benchmarks" / "lib" / "growing.py"
+GROWTH: dict[str, dict[str, int]] = {
+    "nothing": {},
+    "grid steps": {"STEPS": 200},
+    "operations of a step": {"BODY": 80},
+    "bytes of operands": {"ROWS": 32000},
+}
+"""Constants of ``GROWING``. Larger operands are larger blocks, in as many steps."""
 ALONE = 2
 """Points of a sweep that are judged one by one, too."""
 
@@ -56,61 +68,73 @@ class Clone:
             exclude.write(".venv\n")
         return cls(root=root)
 
-    def run(self, *arguments: str) -> tuple[float, str]:
-        """Wall seconds of a command in it, and what it printed."""
+    def run(self, *arguments: str) -> Usage:
+        """What a command in it uses, and prints."""
         identity = {"GIT_AUTHOR_NAME": "benchmark", "GIT_AUTHOR_EMAIL": "benchmark@example.invalid"}
         identity |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in identity.items()}
-        start = time.monotonic()
-        environment = os.environ | identity
-        done = subprocess.run(arguments, cwd=self.root, env=environment, capture_output=True, text=True, check=False)
-        return time.monotonic() - start, done.stdout
+        return usage(arguments, cwd=self.root, environment=os.environ | identity)
 
-    def verdict(self, kernel: str) -> tuple[float, dict[str, Any]]:
-        """``prepare.py`` on it: seconds, and the JSON document."""
-        seconds, printed = self.run(".venv/bin/python", "prepare.py", "--kernel", kernel, "--json")
-        return seconds, json.loads(printed)
+    def verdict(self, kernel: str, *options: str) -> tuple[Usage, dict[str, Any]]:
+        """``prepare.py`` on it: what it uses, and the JSON document."""
+        used = self.run(".venv/bin/python", "prepare.py", "--kernel", kernel, "--json", *options)
+        return used, json.loads(used.printed)
 
 
 def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--only", default=",".join(KERNELS), help=f"some of {', '.join(KERNELS)}")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-growth", action="store_true", help="leave out how cost grows")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         clone = Clone.new(Path(folder))
-        rows, columns, sweeps = [], {}, []
+        rows, columns, parts, sweeps = [], {}, [], []
         for name in options.only.split(","):
-            row, columns[name] = judged(clone, name, options.rounds)
+            row, columns[name], used = judged(clone, name, options.rounds)
             rows.append(row)
+            parts.append({"kernel": name, **used.cpu_s, "all": used.total_cpu_s, "peak GB": used.peak_bytes / 1e9})
             if name in SWEEPS:
                 sweeps.append(swept(clone, name))
+        growth = [] if options.no_growth else grown(clone)
     names = dict.fromkeys(step for seconds in columns.values() for step in seconds)
     steps = [{"step": step, **{name: seconds.get(step) for name, seconds in columns.items()}} for step in names]
-    tables = {"seconds of a verdict": rows, "seconds of its steps": steps, "sweeps": sweeps}
+    tables = {
+        "seconds of a verdict": rows,
+        "seconds of its steps": steps,
+        "CPU seconds of a second verdict by part": parts,
+        "sweeps": sweeps,
+        "CPU seconds of a second verdict as a kernel grows tenfold": growth,
+    }
     show_all(tables, json_file=options.json)
 
 
-def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[str, float]]:
-    """First and later verdicts of one kernel, and the seconds of each step of the last."""
+def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[str, float], Usage]:
+    """First and later verdicts of one kernel; the seconds of each step of the last, and what it used."""
     kernel = KERNELS[name]
     first, document = clone.verdict(kernel)
     later = []
     for _ in range(rounds):
-        seconds, document = clone.verdict(kernel)
-        later.append(seconds)
+        used, document = clone.verdict(kernel, "--fresh")
+        later.append(used)
+    again, _ = clone.verdict(kernel)
     program = clone.root / "hlo_dumps" / document["outcome"]["id"] / "kernel.bin"
-    bare = float(subprocess.check_output([sys.executable, "-m", "benchmarks.lib.bare", str(program)], cwd=ROOT))
-    second = statistics.median(later)
+    wall, cpu = json.loads(subprocess.check_output([sys.executable, "-m", "benchmarks.lib.bare", program], cwd=ROOT))
+    second = statistics.median(one.wall_s for one in later)
+    second_cpu = statistics.median(one.total_cpu_s for one in later)
     row = {
         "kernel": name,
         "status": document["outcome"]["status"],
-        "first": first,
+        "first": first.wall_s,
         "second": second,
-        "bare compile": bare,
-        "second / bare": second / bare,
+        "remembered": again.wall_s,
+        "bare compile": wall,
+        "second / bare": second / wall,
+        "second, CPU": second_cpu,
+        "bare, CPU": cpu,
+        "CPU / bare": second_cpu / cpu,
         "loser": loser(clone, name) if name in LOSERS else None,
     }
-    return row, {step["name"]: step["seconds"] for step in document["verdict"]["steps"]}
+    return row, {step["name"]: step["seconds"] for step in document["verdict"]["steps"]}, later[-1]
 
 
 def loser(clone: Clone, name: str) -> float:
@@ -118,29 +142,52 @@ def loser(clone: Clone, name: str) -> float:
     kernel = clone.root / KERNELS[name]
     clone.run("./ratchet.sh", "--kernel", KERNELS[name], "baseline")
     kernel.write_text(edited(kernel.read_text(), **LOSERS[name]))
-    seconds, printed = clone.run("./ratchet.sh", "--kernel", KERNELS[name], "experiment: a loser")
-    assert "status=UNCHECKED" in printed, printed
-    return seconds
+    used = clone.run("./ratchet.sh", "--kernel", KERNELS[name], "experiment: a loser")
+    assert "status=UNCHECKED" in used.printed, used.printed
+    return used.wall_s
 
 
 def swept(clone: Clone, name: str) -> dict[str, Any]:
     """A sweep, and its first points one by one."""
     kernel = clone.root / KERNELS[name]
-    seconds, printed = clone.run("./ratchet.sh", "sweep", KERNELS[name], *SWEEPS[name], "--json")
-    points = json.loads(printed)["points"]
+    used = clone.run("./ratchet.sh", "sweep", KERNELS[name], *SWEEPS[name], "--fresh", "--json")
+    points = json.loads(used.printed)["points"]
     before, alone = kernel.read_text(), []
     for point in points[:ALONE]:
         kernel.write_text(edited(before, **point["point"]))
-        alone.append(clone.verdict(KERNELS[name])[0])
+        alone.append(clone.verdict(KERNELS[name], "--fresh")[0].wall_s)
     kernel.write_text(before)
     return {
         "sweep": name,
         "points": len(points),
         "modelled": sum(point["latency_ms"] is not None for point in points),
-        "seconds": seconds,
-        "points a minute": 60 * len(points) / seconds,
+        "seconds": used.wall_s,
+        "points a minute": 60 * len(points) / used.wall_s,
         "one by one, a minute": 60 / statistics.mean(alone),
     }
+
+
+def grown(clone: Clone) -> list[dict[str, Any]]:
+    """A second verdict of a small kernel, and of ones ten times as large in one thing each."""
+    source, rows = GROWING.read_text(), []
+    smallest = 0.0
+    for what, constants in GROWTH.items():
+        kernel = f"growing_{len(rows)}.py"
+        (clone.root / kernel).write_text(edited(source, **constants))
+        clone.verdict(kernel)
+        used, document = clone.verdict(kernel, "--fresh")
+        smallest = smallest or used.total_cpu_s
+        rows.append(
+            {
+                "ten times": what,
+                "status": document["outcome"]["status"],
+                "CPU seconds": used.total_cpu_s,
+                "exponent": math.log10(used.total_cpu_s / smallest) if rows else None,
+                **{part: seconds for part, seconds in used.cpu_s.items() if part != "judge"},
+                "peak GB": used.peak_bytes / 1e9,
+            }
+        )
+    return rows
 
 
 if __name__ == "__main__":

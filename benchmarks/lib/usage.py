@@ -1,0 +1,96 @@
+"""What a command uses with all processes below it: CPU seconds by part, and the most memory at a time. Read from /proc.
+
+A part is a child of the judge's, by the name of its folder (``0001-compiler`` is ``compiler``), or ``judge``: the
+command itself and the walls of its children. Sampled, so what a process does in its last moments may be missed. Pages
+that processes share are counted for each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_SAMPLE_S = 0.1
+_CHILD = re.compile(r"\d{4}-([a-z]+)$")
+_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Of one command."""
+
+    printed: str
+    """Its standard output."""
+    wall_s: float
+    cpu_s: Mapping[str, float]
+    """By part."""
+    peak_bytes: int
+    """Resident memory of all processes together."""
+
+    @property
+    def total_cpu_s(self) -> float:
+        return sum(self.cpu_s.values())
+
+
+def usage(arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> Usage:
+    """Run a command to its end, whatever its exit code is."""
+    start = time.monotonic()
+    process = subprocess.Popen(
+        arguments, cwd=cwd, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    watch = _Watch(process.pid)
+    watch.start()
+    printed, _ = process.communicate()
+    wall = time.monotonic() - start
+    watch.ended.set()
+    watch.join()
+    cpu: Counter[str] = Counter()
+    for part, seconds in watch.seen.values():
+        cpu[part] += seconds  # type: ignore[assignment]
+    return Usage(printed=printed, wall_s=wall, cpu_s=dict(cpu), peak_bytes=watch.peak)
+
+
+class _Watch(threading.Thread):
+    def __init__(self, top: int) -> None:
+        super().__init__(daemon=True)
+        self.top, self.ended, self.peak = top, threading.Event(), 0
+        self.seen: dict[tuple[int, str], tuple[str, float]] = {}
+        """By number and start of a process: its part, and its CPU seconds so far."""
+
+    def run(self) -> None:
+        while not self.ended.wait(_SAMPLE_S):
+            stats = _processes()
+            below = {self.top}
+            while more := {pid for pid, fields in stats.items() if int(fields[1]) in below} - below:
+                below |= more
+            self.peak = max(self.peak, sum(int(stats[pid][21]) * _PAGE for pid in below if pid in stats))
+            for pid in below & stats.keys():
+                fields = stats[pid]
+                seconds = (int(fields[11]) + int(fields[12])) / _TICKS
+                self.seen[pid, fields[19]] = (_part(pid, self.seen.get((pid, fields[19]))), seconds)
+
+
+def _part(pid: int, before: tuple[str, float] | None) -> str:
+    """A process enters its folder once its walls are built."""
+    with contextlib.suppress(OSError):
+        if match := _CHILD.search(str(Path(f"/proc/{pid}/cwd").readlink())):
+            return match[1]
+    return before[0] if before else "judge"
+
+
+def _processes() -> dict[int, list[str]]:
+    """By number the fields of ``/proc/N/stat`` from the state on."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                found[int(entry)] = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+    return found
