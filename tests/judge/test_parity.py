@@ -254,6 +254,7 @@ def test_rows_that_stand_still_are_counted():
 
 def test_row_rms_keeps_the_axis():
     assert row_rms(np.array([[3.0, 4.0]])).tolist() == [[np.sqrt(12.5)]]
+    assert row_rms(np.array([[[3.0], [5.0]]])).tolist() == [[[3.0], [5.0]]]
     assert row_rms(np.array(-2.0)) == 2.0
 
 
@@ -282,6 +283,22 @@ def test_a_comparison_says_how_far_off_the_whole_is():
     assert found.status is Status.PASS
     coarse = compare(got.astype(BF16), exact, np.zeros((4, 4)))
     assert coarse.floor_rms == pytest.approx(2.0**-8 / np.sqrt(3), rel=1e-6)
+
+
+def test_what_is_lost_before_the_last_rounding_is_a_64th_of_it():
+    """A row that is off by its rounding and as much again as four and a half times that."""
+    exact = np.ones((1, 256))
+    h = 2.0**-24
+    got = np.where(np.arange(256) % 2, exact + 2 * h, exact)
+    excess = np.sqrt(np.mean(np.square(np.maximum(np.abs(got - exact) - h, 0) * 64 / h)))
+    found = compare(got.astype(np.float32), exact, np.zeros((1, 256)))
+    assert found.criterion == "whole"
+    assert found.worst == pytest.approx(excess / np.hypot(2, 1))
+
+
+def test_an_integer_that_a_rounding_decides_is_measured_by_it():
+    found = compare(np.array([7], np.int32), np.zeros(1), np.array([0.9]))
+    assert found.worst == pytest.approx(7 / 0.9)
 
 
 def test_the_limit_itself_passes():
@@ -428,6 +445,10 @@ def test_no_more_digits_are_shown_than_it_takes():
     assert "[1, 0]: got 1.5, wanted 1, where the loss is 1e-12" in message
     message = compare(np.array([[1.0, 1.0], [1.00000001, 1.0]]), exact, loss).message
     assert "got 1.00000001, wanted 1," in message
+    message = compare(np.array([[1.0, 1.0], [1.234567, 1.0]]), exact, loss).message
+    assert "got 1.23457, wanted 1," in message
+    same = compare(np.array([1.0]), np.array([1.0]), np.zeros(1)).message
+    assert "got 1, wanted 1," in same
 
 
 @pytest.mark.parametrize("dtype", [BF16, np.float16, np.float32])
