@@ -7,6 +7,7 @@ import pytest
 
 from ratchet.loop import ledger
 from ratchet.values import Row
+from tests.loop.stage import Stage
 
 ROW = Row(**dict.fromkeys(ledger.COLUMNS, "1"))
 
@@ -44,3 +45,18 @@ def test_a_row_that_is_there_already_is_flushed_again(tmp_path: Path, flushed: l
     path.write_text(added.text)
     ledger.write(path, added)
     assert (path.stat().st_ino, path.stat().st_size) in flushed
+
+
+def test_the_journal_is_flushed_as_it_comes_and_as_it_goes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, flush = stage.root / ".git" / "ratchet", os.fsync
+    seen: list[tuple[str, bool]] = []
+
+    def fsync(descriptor: int) -> None:
+        flush(descriptor)
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        if name.startswith(str(folder)):
+            seen.append((os.path.relpath(name, folder), (folder / "pending.json").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    stage.run("baseline")
+    assert seen == [("pending.new", False), (".", True), (".", False)]

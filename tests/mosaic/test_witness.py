@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -53,3 +54,8 @@ def test_a_digest_changes_with_any_bit_and_any_place():
     assert int(digest(swapped)) != int(digest(plain))
     assert int(digest(np.float32([0.0]))) != int(digest(np.float32([-0.0])))
     assert int(digest(np.int8([1, 2]))) == int(digest(np.int32([1, 2])))
+
+
+def test_no_two_words_have_one_digest():
+    words = (np.arange(1 << 18, dtype=np.uint32) * np.uint32(40503 * 65536 + 1)).view(np.int32)
+    assert np.unique(jax.vmap(digest)(words[:, None])).size == np.unique(words).size == 1 << 18

@@ -46,10 +46,11 @@ class Mutant:
         return source[: self.start] + self.text + source[self.end :]
 
     def diff(self, source: str) -> str:
-        """The lines that change, as a unified diff without context."""
-        lines = difflib.unified_diff(
-            source.splitlines(), self.applied(source).splitlines(), self.file, self.file, n=0, lineterm=""
-        )
+        """The lines that change, as a unified diff without context, numbered from the first."""
+        first = source.rfind("\n", 0, self.start) + 1
+        last = end if (end := source.find("\n", self.end)) >= 0 else len(source)
+        before, after = source[first:last], source[first : self.start] + self.text + source[self.end : last]
+        lines = difflib.unified_diff(before.splitlines(), after.splitlines(), self.file, self.file, n=0, lineterm="")
         return "\n".join(lines)
 
 

@@ -76,11 +76,14 @@ def ordered(ran: Sequence[Ran], source: str) -> tuple[str, ...]:
 def choice(mutant: Mutant, source: str, ran: Sequence[Ran], *, children: bool) -> tuple[str, ...]:
     """The tests to try, in order; none where no test runs the line.
 
-    A line that runs on import is everybody's who runs anything of the file. Where the code also runs in ``children``
-    of the tests, the other tests follow.
+    A line that runs on import is everybody's in a file of tests of which one runs anything of the source. Where the
+    code also runs in ``children`` of the tests, the other tests follow.
     """
     lines = lines_of(source, mutant)
     reaching = [one for one in ran if _reaches(one, mutant.file, lines)]
+    if not lines:
+        files = {one.file for one in reaching}
+        reaching = [one for one in ran if one.file in files]
     if not lines and not reaching:
         return ordered(ran, mutant.file)
     first = ordered(reaching, mutant.file)
