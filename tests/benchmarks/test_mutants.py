@@ -148,6 +148,9 @@ def test_a_fault_meets_the_tests_that_run_its_line_and_those_of_its_own_file_fir
     assert chosen("5") == (), "no test runs it"
     assert set(chosen("3")) == {test.test for test in tests[:-1]}, "whoever may read it"
     assert choice(made["3"], LOOP, tests[-1:], children=False) == ("tests/test_c.py::elsewhere",)
+    tests[2] = ran("tests/test_a.py::slow", 100.5, 7)
+    assert chosen("6") == own[:1], "there is no time for more"
+    assert choice(made["6"], LOOP, tests[2:3], children=False) == ("tests/test_a.py::slow",), "one is always tried"
 
 
 def test_rooms_have_sources_and_tests() -> None:

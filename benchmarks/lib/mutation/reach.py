@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import bisect
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,10 @@ class Ran:
             )
             for test, noted in tests.items()
         )
+
+
+MOST_SECONDS = 100.0
+"""What the tests of one fault may take on the sound tree: what they do not notice in that time survives."""
 
 
 def lines_of(source: str, mutant: Mutant) -> frozenset[int]:
@@ -74,7 +80,7 @@ def ordered(ran: Sequence[Ran], source: str) -> tuple[str, ...]:
 
 
 def choice(mutant: Mutant, source: str, ran: Sequence[Ran], *, children: bool) -> tuple[str, ...]:
-    """The tests to try, in order; none where no test runs the line.
+    """The tests to try, in order, as many as there is time for; none where no test runs the line.
 
     A line that runs on import is everybody's in a file of tests of which one runs anything of the source. Where the
     code also runs in ``children`` of the tests, the other tests follow.
@@ -84,10 +90,10 @@ def choice(mutant: Mutant, source: str, ran: Sequence[Ran], *, children: bool) -
     if not lines:
         files = {one.file for one in reaching}
         reaching = [one for one in ran if one.file in files]
-    if not lines and not reaching:
-        return ordered(ran, mutant.file)
-    first = ordered(reaching, mutant.file)
-    return (*first, *ordered([one for one in ran if one not in reaching], mutant.file)) if children else first
+    first = ordered(reaching or ([] if lines else ran), mutant.file)
+    rest = ordered([one for one in ran if one.test not in first], mutant.file) if children else ()
+    seconds, tests = {one.test: one.seconds for one in ran}, (*first, *rest)
+    return tests[: max(1, bisect.bisect(list(itertools.accumulate(map(seconds.__getitem__, tests))), MOST_SECONDS))]
 
 
 def _reaches(one: Ran, file: str, lines: frozenset[int]) -> bool:
