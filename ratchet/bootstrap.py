@@ -1,4 +1,4 @@
-"""Makes the private environment in ``.venv`` from ``requirements.lock``. Standard library only.
+"""Makes a private environment from ``requirements.lock``: in a clone, ``.venv``. Standard library only.
 
 A copy of the lock file inside the environment says that it is complete; it is written last.
 """
@@ -44,11 +44,10 @@ def find_uv(venv: Path) -> Path | str:
     return own / "bin" / "uv"
 
 
-def make(root: Path) -> None:
-    """Create or update ``root/.venv``."""
-    venv, lock = root / ".venv", root / "requirements.lock"
+def make(venv: Path, lock: Path) -> None:
+    """Create or update ``venv``."""
     if not (venv / "bin" / "python").exists():
-        say(f"making .venv with Python {platform.python_version()}")
+        say(f"making {venv.name} with Python {platform.python_version()}")
         call(sys.executable, "-m", "venv", "--without-pip", venv)  # pip only where uv has to be fetched
     uv = find_uv(venv)
     say("installing the locked packages (about 1.6 GB on disk; only the first time)")
@@ -60,39 +59,40 @@ def make(root: Path) -> None:
     mark.rename(venv / "requirements.lock")
 
 
-def main(root: Path) -> int:
+def main(venv: Path, lock: Path) -> int:
     """Make the environment and say what keeps it from being made; returns the exit code."""
     if (platform.system(), platform.machine()) != WHEEL_PLATFORM:
         say(
             f"the TPU compiler has no build for {platform.system()} {platform.machine()}: "
             "kernels cannot be judged here; `log`, `show` and `verify` work"
         )
-    if shutil.disk_usage(root).free < NEEDED_BYTES and not (root / ".venv").exists():
-        say(f"less than {NEEDED_BYTES >> 30} GiB free at {root}; free some space and run again")
+    if shutil.disk_usage(venv.parent).free < NEEDED_BYTES and not venv.exists():
+        say(f"less than {NEEDED_BYTES >> 30} GiB free at {venv.parent}; free some space and run again")
         return FAILED
     try:
-        return _make_alone(root)
+        return _make_alone(venv, lock)
     except (subprocess.CalledProcessError, OSError) as error:
         what = " ".join(map(str, error.cmd[:4])) if isinstance(error, subprocess.CalledProcessError) else str(error)
         say(f"failed: {what}. Is a package index reachable, and is python3-venv installed? Run again to go on.")
         return FAILED
 
 
-def _make_alone(root: Path) -> int:
+def _make_alone(venv: Path, lock: Path) -> int:
     """Make the environment unless another process just did."""
-    with (root / ".venv.lock").open("w") as guard:
+    with venv.with_name(f"{venv.name}.lock").open("w") as guard:
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("another process is making the environment; waiting for it")
             fcntl.flock(guard, fcntl.LOCK_EX)
-        done = root / ".venv" / "requirements.lock"
-        if done.exists() and done.read_bytes() == (root / "requirements.lock").read_bytes():
+        done = venv / "requirements.lock"
+        if done.exists() and done.read_bytes() == lock.read_bytes():
             return 0
-        make(root)
+        make(venv, lock)
     return 0
 
 
 if __name__ == "__main__":
     os.umask(0o022)
-    sys.exit(main(Path(sys.argv[1])))
+    top = Path(sys.argv[1])
+    sys.exit(main(top / ".venv", top / "requirements.lock"))

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ratchet import home
 from ratchet import options as options_of
 from ratchet.judge import evidence
 from ratchet.judge.steps import machine_trouble
@@ -87,7 +88,12 @@ def _refused(status: Status, message: str, as_json: bool) -> int:
 
 
 def _root() -> Path:
-    return Path(__file__).resolve().parent.parent
+    top = home.repository(Path.cwd())
+    if top is None:
+        raise Refusal(
+            Status.NOT_A_REPOSITORY, f"{Path.cwd()} is in no git repository: `{options_of.PROGRAM} init` makes one"
+        )
+    return top
 
 
 def _kernel(given: Path | None) -> Path:
@@ -96,7 +102,8 @@ def _kernel(given: Path | None) -> Path:
     Where none is named, the repository's own ``kernel.py``: the caller's folder may have another one.
     """
     if given is None:
-        return _root() / KERNEL
+        here = Path.cwd() / KERNEL
+        return here if home.INSTALLED and here.is_file() else _root() / KERNEL
     return given.resolve() if given.exists() else _root() / given
 
 
@@ -305,6 +312,18 @@ def _selftest(options: argparse.Namespace, function: JudgeFunction) -> int:
     return selftest.command(options, root=_root(), function=function, say=_say)
 
 
+def _init(options: argparse.Namespace) -> int:
+    from ratchet.commands import init
+
+    return init.command(options)
+
+
+def _setup(options: argparse.Namespace) -> int:
+    from ratchet.commands import setup
+
+    return setup.command(options)
+
+
 EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = {
     "run": _run,
     "prepare": _prepare,
@@ -323,4 +342,6 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "verify": _verify,
     "rebuild": _rebuild,
     "fidelity": _fidelity,
+    "init": _init,
+    "setup": _setup,
 }

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ratchet import home
 from ratchet.chips import CHIPS, V5E
 from ratchet.measure.devices import MODEL
 from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.values import MEASURED
 from ratchet.values.status import Refusal, Status
 
-PROGRAM = "./ratchet.sh"
+PROGRAM = home.PROGRAM
 RUN = "run"
 _COMMANDS = {
     RUN: f'judge, keep or revert; `{PROGRAM} "message"` is the same',
@@ -28,6 +29,8 @@ _COMMANDS = {
     "verify": "check that ledger and git agree and nothing was edited",
     "rebuild": "write results.tsv anew from git",
     "fidelity": "measured over modelled latency, of the rows that have both",
+    "init": "lay out a workspace: kernel file, protocol, rules for git; changes no file that is there",
+    "setup": "make the judge's own environment, once for all workspaces",
     "selftest": "try the judge on cheats and honest kernels whose answer is known",
 }
 _EXPERIMENT = "options of an experiment"
@@ -125,6 +128,14 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     selftest.add_argument("--quick", action="store_true", help="one cheat of each kind, a dozen honest kernels")
     selftest.add_argument("--only", default="", metavar="PATTERN", help="entries whose name or kind has this in it")
     selftest.add_argument("--json", type=Path, metavar="FILE", help="also write every result to FILE, as JSON")
+    made["init"].add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="default: this one")
+    made["init"].add_argument(
+        "--from",
+        dest="example",
+        default="first",
+        metavar="EXAMPLE",
+        help="the kernel to begin with; default first, a small softmax",
+    )
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]

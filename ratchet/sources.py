@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ratchet.home import FILES, PACKAGE_ROOT
 from ratchet.private import private_folder
 from ratchet.served import Compiled
 
@@ -71,14 +72,11 @@ class Sources:
 def read(root: Path) -> Sources:
     """The judge's sources below ``root``, links left out."""
     paths = [path for path in (root / PACKAGE).rglob("*.py") if "__pycache__" not in path.parts]
-    judge = root / f"{JUDGE}.py"
+    judge = (FILES if root == PACKAGE_ROOT else root) / f"{JUDGE}.py"
+    files = {path.relative_to(root).as_posix(): path for path in paths} | {judge.name: judge}
     return Sources(
         root=root,
-        files={
-            path.relative_to(root).as_posix(): path.read_bytes()
-            for path in (*paths, *([judge] if judge.is_file() else []))
-            if path.is_file() and not path.is_symlink()
-        },
+        files={name: path.read_bytes() for name, path in files.items() if path.is_file() and not path.is_symlink()},
     )
 
 

@@ -29,12 +29,12 @@ def _early(name: str) -> ModuleType:
     return module
 
 
-def _packages() -> str:
+def _packages(environment: Path) -> str:
     """The private environment's folder of packages; makes the environment what ``site`` would make of it.
 
-    The interpreter was started under its own name, so that it looked at nothing in ``.venv``.
+    The interpreter was started under its own name, so that it looked at nothing in it.
     """
-    sys.prefix = sys.exec_prefix = str(ROOT / ".venv")
+    sys.prefix = sys.exec_prefix = str(environment)
     import sysconfig  # takes the prefix as it is imported
 
     return str(Path(sysconfig.get_path("purelib")).resolve())
@@ -58,16 +58,17 @@ def main() -> int:
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     _early("private")
-    served, sources, bytecode = _early("served"), _early("sources"), _early("bytecode")
+    home, served = _early("home"), _early("served")
+    sources, bytecode = _early("sources"), _early("bytecode")
     read = sources.loaded(ROOT)
     served.Server(read.compiled()).install()
-    packages = _packages()
+    environment = home.environment() or ROOT
+    packages = _packages(environment)
     sys.pycache_prefix = next(iter(bytecode.folders()), None)
     sys.path.append(packages)
     if not Path(sys.path[-1], "ml_dtypes").is_dir():
-        print(
-            f"there is no private environment in {ROOT / '.venv'} yet: `./ratchet.sh --help` makes it", file=sys.stderr
-        )
+        makes = "ratchet setup" if home.INSTALLED else "./ratchet.sh --help"
+        print(f"there is no private environment in {environment} yet: `{makes}` makes it", file=sys.stderr)
         return _NO_ENVIRONMENT
     signal.signal(signal.SIGINT, before)
     # What a child left is read by Python's own code, not by protobuf's parser in C.

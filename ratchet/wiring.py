@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ratchet import home
 from ratchet.candidate import problem as problems
 from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.compiler import compile as compiling
@@ -93,11 +94,11 @@ class RepositoryJudge:
 
     def seal(self) -> str:
         """Digest of the files that a verdict follows from."""
-        return seal(self.root)
+        return seal(home.judge_root(self.root))
 
     def protected_paths(self) -> Collection[str]:
-        """Files that may not differ from HEAD."""
-        return protected_paths(self.root)
+        """Files that may not differ from HEAD: a clone's judge. An installed one is in no repository of the user's."""
+        return () if home.INSTALLED else protected_paths(self.root)
 
     def evidence(self, evidence_id: str) -> str:
         """Digest of an experiment's evidence."""

@@ -185,7 +185,7 @@ def test_a_folder_that_cannot_be_written(tree):
 def test_too_little_space_is_said_before_anything_is_fetched(tree, monkeypatch, capsys):
     usage = shutil.disk_usage(tree.root)._replace(free=1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    assert bootstrap.main(tree.root) == bootstrap.FAILED
+    assert bootstrap.main(tree.root / ".venv", tree.root / "requirements.lock") == bootstrap.FAILED
     assert "3 GiB free" in capsys.readouterr().err
     assert not (tree.root / ".venv").exists()
 
@@ -195,7 +195,7 @@ def test_a_platform_without_the_compiler_says_what_works(tree, monkeypatch, capf
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(bootstrap.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(bootstrap.platform, "machine", lambda: "arm64")
-    assert bootstrap.main(tree.root) == 0
+    assert bootstrap.main(tree.root / ".venv", tree.root / "requirements.lock") == 0
     outputs = capfd.readouterr().err
     assert "no build for Darwin arm64" in outputs
     assert "`log`, `show` and `verify` work" in outputs

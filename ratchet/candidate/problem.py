@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ratchet.candidate import mesh as meshes
 from ratchet.folder import read_file
+from ratchet.home import PROGRAM
 from ratchet.values import ArraySpec, Artefact, Mesh
 from ratchet.values.status import Refusal, Status
 
@@ -142,7 +143,7 @@ def decode(data: bytes, name: str) -> Problem:
         raise Refusal(
             Status.PROBLEM_CHANGED,
             f"{name} is not a problem lock ({type(error).__name__}: {error}); restore it with git, "
-            "or start a new problem on purpose with ./ratchet.sh --new-problem",
+            f"or start a new problem on purpose with {PROGRAM} --new-problem",
         ) from None
     if encode(problem) != data:
         raise Refusal(Status.PROBLEM_CHANGED, f"{name} was edited or reformatted; restore it with git")
@@ -256,7 +257,7 @@ def check_unchanged(artefact: Artefact, problem: Problem, jax_version: str) -> N
     ]
     if not changed:
         return
-    hint = "restore it, or start a new problem on purpose with ./ratchet.sh --new-problem"
+    hint = f"restore it, or start a new problem on purpose with {PROGRAM} --new-problem"
     if jax_version != problem.jax_version:
         hint = f"the problem was frozen under jax {problem.jax_version}, this is {jax_version}: use --new-problem"
     raise Refusal(Status.PROBLEM_CHANGED, "; ".join(changed) + f" ({hint})")

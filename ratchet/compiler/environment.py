@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ratchet.child import JAILED, Child, Walls
 from ratchet.chips import Chip
+from ratchet.home import PROGRAM
 from ratchet.values.status import Refusal, Status
 
 DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
@@ -32,7 +33,7 @@ def compiler_version() -> str:
         raise Refusal(
             Status.UNSUPPORTED_PLATFORM,
             f"{error.name} is not installed: the TPU compiler has builds for x86-64 Linux only, this is "
-            f"{platform.system()} {platform.machine()}. `./ratchet.sh log`, `show` and `verify` still work here.",
+            f"{platform.system()} {platform.machine()}. `{PROGRAM} log`, `show` and `verify` still work here.",
         ) from None
 
 

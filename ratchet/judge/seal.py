@@ -20,7 +20,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from ratchet import sources
+from ratchet import home, sources
 from ratchet.child import PACKAGE_ROOT, packages
 from ratchet.judge import installed
 
@@ -37,6 +37,7 @@ NO_VERDICT = (
     "ratchet/judge/lanes.py",
     "ratchet/explained.py",
     "ratchet/fit.py",
+    "ratchet/launch.py",
     "ratchet/knobs.py",
     "ratchet/library.py",
     "ratchet/options.py",
@@ -56,7 +57,7 @@ def seal(root: Path) -> str:
     whole = hashlib.sha256()
     running = sources.loaded(root).files if root == PACKAGE_ROOT else {}
     for path in sealed_paths(root):
-        content = (root / path).read_bytes()
+        content = _where(root, path).read_bytes()
         for one in dict.fromkeys((content, running.get(path, content))):
             same = one.replace(b"\r\n", b"\n")
             whole.update(f"{path}\0{hashlib.sha256(same).hexdigest()}\n".encode())
@@ -84,4 +85,9 @@ def _below(root: Path, folder: Path) -> list[str]:
 
 
 def _present(root: Path, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if (root / name).is_file()]
+    return [name for name in names if _where(root, name).is_file()]
+
+
+def _where(root: Path, path: str) -> Path:
+    """A file of the judge's: beside the package in a clone, in a folder of its own in a wheel."""
+    return (home.FILES if root == home.PACKAGE_ROOT and path in PROTECTED_FILES else root) / path

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratchet import key
+from ratchet import home, key
 from ratchet.folder import read_file
 from ratchet.loop import ledger
 from ratchet.loop.history import History
@@ -244,7 +244,7 @@ def _load(history: History) -> _Pending | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        message = f"the journal {path} is unreadable ({error}): keep a copy, remove it, and run `./ratchet.sh verify`"
+        message = f"the journal {path} is unreadable ({error}): keep a copy, remove it, and run `{home.PROGRAM} verify`"
         raise Refusal(Status.LEDGER_BROKEN, message) from error
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from ratchet import home
 from ratchet.folder import read_file
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
@@ -29,7 +30,7 @@ from ratchet.values.status import Refusal, Status
 NAME = "results.tsv"
 COLUMNS = tuple(field.name for field in fields(Row))
 HEADER = "\t".join(COLUMNS)
-REPAIR = "`./ratchet.sh rebuild` writes it anew from git"
+REPAIR = f"`{home.PROGRAM} rebuild` writes it anew from git"
 LEDGER_BYTES = 1 << 30
 """More than a million rows: what is larger is none of ours."""
 NOTE_CHARACTERS = 300

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ratchet import key
+from ratchet import home, key
 from ratchet.loop import journal, ledger
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History
@@ -63,7 +63,7 @@ def find(root: Path, name: str) -> Row:
         raise Refusal(Status.NOT_FOUND, message)
     if commits:
         return commits[-1]
-    raise Refusal(Status.NOT_FOUND, f"no row has the id or commit {name!r}: `./ratchet.sh log` lists them")
+    raise Refusal(Status.NOT_FOUND, f"no row has the id or commit {name!r}: `{home.PROGRAM} log` lists them")
 
 
 def load(history: History, head: Head) -> tuple[Row, ...]:

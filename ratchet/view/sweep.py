@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from ratchet import home
 from ratchet.knobs import in_words
 from ratchet.values import SweepResult
 from ratchet.values.status import Status
@@ -48,7 +49,7 @@ def offer(best: SweepResult, *, kernel: str) -> str:
         return "No point is faster than the file as it is."
     sweep = ["sweep", kernel, *(f"{name}={value!r}" for name, value in best.point.items()), "--apply"]
     experiment = ["--kernel", kernel, f"experiment: {in_words(best.point)}"]
-    first, second = (shlex.join(["./ratchet.sh", *map(clean, words)]) for words in (sweep, experiment))
+    first, second = (shlex.join([home.PROGRAM, *map(clean, words)]) for words in (sweep, experiment))
     return f"To try the best: {first}\n                 {second}"
 
 

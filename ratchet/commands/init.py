@@ -1,0 +1,108 @@
+"""``ratchet init``: lays out a workspace. Standard library only; never changes a file that is there."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from ratchet import home
+from ratchet.values.status import Refusal, Status
+
+IGNORED = """\
+__pycache__/
+.venv/
+/hlo_dumps/
+/profile_data/
+"""
+ATTRIBUTES = """\
+# Hashed byte for byte: no line-ending conversion on any machine.
+results.tsv -text
+*.lock.json -text
+"""
+AGENTS = """\
+# For agents
+
+You improve one Pallas TPU kernel, `kernel.py`. No TPU is needed. `program.md` is the protocol: read it first.
+
+- One experiment: edit `kernel.py`, then `ratchet "experiment: what you changed and why it should help"`. It is judged,
+  and kept as a commit if it got better, or reverted. The last line printed and the exit code say which.
+- `ratchet judge kernel.py` judges without keeping or reverting. `ratchet log` is the history.
+- Change no other file, and neither `results.tsv` nor `kernel.py.lock.json`.
+"""
+INSTEAD = (
+    (".venv/bin/python prepare.py", "ratchet judge kernel.py"),
+    (".venv/bin/xprof", "xprof"),
+    ("./ratchet.sh", "ratchet"),
+)
+"""What the protocol says of a clone, and what it says of a workspace."""
+
+
+def command(options: argparse.Namespace) -> int:
+    """Write the files that are not there yet, and say what was written, what was left alone, and what to do next."""
+    folder: Path = options.folder.resolve()
+    kernel = _example(options.example)
+    folder.mkdir(parents=True, exist_ok=True)
+    top = _top(folder)
+    for path, text in _files(folder, top, kernel).items():
+        shown = path.relative_to(top)
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+            print(f"wrote {shown}")
+        except FileExistsError:
+            print(f"left {shown} alone: it is there already{_missing(path, text)}")
+    print(f"Next, in {folder}:")
+    print('  git add -A && git commit -m "workspace"')
+    print(f'  {home.PROGRAM} "baseline"')
+    return Status.PASS.exit_code
+
+
+def _files(folder: Path, top: Path, kernel: str) -> Mapping[Path, str]:
+    protocol = (home.FILES / "program.md").read_text(encoding="utf-8")
+    for said, instead in INSTEAD:
+        protocol = protocol.replace(said, instead)
+    return {
+        folder / "kernel.py": kernel,
+        folder / "program.md": protocol,
+        folder / "AGENTS.md": AGENTS,
+        top / ".gitignore": IGNORED,
+        top / ".gitattributes": ATTRIBUTES,
+    }
+
+
+def _missing(path: Path, text: str) -> str:
+    """Which lines of ours a file of git's rules lacks."""
+    if path.name not in (".gitignore", ".gitattributes"):
+        return ""
+    have = path.read_text(errors="replace").splitlines()
+    lines = [line for line in text.splitlines() if line not in have and not line.startswith("#")]
+    return f"; it lacks {', '.join(lines)}" if lines else ""
+
+
+def _example(name: str) -> str:
+    known = {path.stem: path for path in (*home.FILES.glob("examples/*.py"), home.FILES / "kernel.py")}
+    if name not in known:
+        message = f"there is no example {name!r:.60}, wanted one of {', '.join(sorted(known))}"
+        raise Refusal(Status.NOT_FOUND, message)
+    return known[name].read_text(encoding="utf-8")
+
+
+def _top(folder: Path) -> Path:
+    """The top of the repository that holds ``folder``, a new one where there is none."""
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if top.returncode:
+        made = _git(folder, "init", "-q", "-b", "main")
+        if made.returncode:
+            raise Refusal(Status.NOT_A_REPOSITORY, f"git init failed: {made.stderr.strip():.200}")
+        print(f"made a repository in {folder}")
+        return folder
+    return Path(top.stdout.removesuffix("\n")).resolve()
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise Refusal(Status.INFRASTRUCTURE, "there is no git on the PATH: install it") from None

@@ -1,0 +1,60 @@
+"""Where the judge is, and where the repository is that it judges in. Standard library only: it is read at the start.
+
+In a clone the judge's files are those of the repository, and so is its environment, ``.venv``. Installed from a wheel,
+its modules are among other packages, its other files beside them in ``pallas_ratchet/``, its environment is one for
+all workspaces, and the repository is that of the working directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from ratchet.private import private_folder
+
+PACKAGE_ROOT = Path(__file__).resolve().parent.parent
+"""The folder that holds the package ``ratchet``: the top of a clone, or a folder of installed packages."""
+_SHIPPED = PACKAGE_ROOT / "pallas_ratchet"
+INSTALLED = _SHIPPED.is_dir()
+"""Whether this is a wheel's copy."""
+FILES = _SHIPPED if INSTALLED else PACKAGE_ROOT
+"""Where ``prepare.py``, ``requirements.lock``, ``program.md`` and the examples are."""
+LOCK = FILES / "requirements.lock"
+PROGRAM = "ratchet" if INSTALLED else "./ratchet.sh"
+"""What a user types."""
+ENVIRONMENT = "RATCHET_ENVIRONMENT"
+"""The variable that names another environment than the shared one. A clone does not look at it."""
+
+
+def environment() -> Path | None:
+    """The folder of the judge's own packages, made or not; None where there is no private folder for it.
+
+    An environment is named by its lock file, so that two versions of the tool with the same packages share one.
+    """
+    if not INSTALLED:
+        return PACKAGE_ROOT / ".venv"
+    if os.environ.get(ENVIRONMENT):
+        return Path(os.environ[ENVIRONMENT]).absolute()
+    private = private_folder()
+    name = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
+    return private / "environments" / name if private else None
+
+
+def ready(folder: Path) -> bool:
+    """Whether an environment is complete: its copy of the lock file is written last."""
+    mark = folder / LOCK.name
+    return mark.is_file() and mark.read_bytes() == LOCK.read_bytes()
+
+
+def repository(start: Path) -> Path | None:
+    """The top of the repository: the clone's, or, installed, the nearest above ``start``; None where there is none."""
+    if not INSTALLED:
+        return PACKAGE_ROOT
+    here = start.resolve()
+    return next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), None)
+
+
+def judge_root(repository: Path) -> Path:
+    """The folder whose judge judges in ``repository``: its own in a clone, the installed one elsewhere."""
+    return PACKAGE_ROOT if INSTALLED else repository

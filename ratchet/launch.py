@@ -1,0 +1,74 @@
+"""The console script ``ratchet`` of an installed wheel: hands over to the judge's own environment.
+
+The judge runs in a Python of its own, started as ``ratchet.sh`` starts it in a clone: isolated, with the few variables
+that it may see. What needs no judge runs here. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from ratchet import home
+
+KEPT = (
+    "HOME USER LOGNAME PATH LANG LC_ALL LC_CTYPE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR EMAIL "
+    "XDG_CONFIG_HOME GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE "
+    "GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE CUDA_VISIBLE_DEVICES RATCHET_LIBRARY_PATH "
+    "PYTHONIOENCODING RATCHET_REFERENCES_GIB"
+).split()
+"""The variables that the judge may see: those of ``environment.sh``."""
+LIGHT = ("init", "setup")
+"""The commands that run in any Python."""
+NO_ENVIRONMENT = 69
+
+
+def main() -> int:
+    """Run a light command, or become the judge; returns the exit code."""
+    if sys.argv[1:2] in ([name] for name in LIGHT):
+        return _light()
+    folder = home.environment()
+    if folder is None or not home.ready(folder):
+        what = "there is no private environment for the judge yet"
+        print(f"{what}: `{home.PROGRAM} setup` makes it, once for all workspaces", file=sys.stderr)
+        return NO_ENVIRONMENT
+    python = os.path.realpath(folder / "bin" / "python")
+    repository = home.repository(Path.cwd())
+    if repository is not None and Path(python).is_relative_to(repository):
+        what = f"the judge's interpreter is {python}, inside the repository, where an author of kernels can edit it"
+        print(f"{what}: `{home.PROGRAM} setup` with another Python", file=sys.stderr)
+        return NO_ENVIRONMENT
+    command = [python, "-I", "-S", str(home.PACKAGE_ROOT / "ratchet" / "start.py"), "ratchet", *sys.argv[1:]]
+    with contextlib.suppress(AttributeError):  # closed by the caller
+        sys.stdout.flush()
+    os.execve(python, command, judges_environment(os.environ, folder))
+
+
+def judges_environment(given: os._Environ[str] | dict[str, str], folder: Path) -> dict[str, str]:
+    """The variables of the judge's process."""
+    kept = {name: given[name] for name in KEPT if name in given}
+    if given.get("LD_LIBRARY_PATH"):
+        kept["RATCHET_LIBRARY_PATH"] = given["LD_LIBRARY_PATH"]
+    return {**kept, home.ENVIRONMENT: str(folder)}
+
+
+def _light() -> int:
+    from ratchet import options
+    from ratchet.commands import init, setup
+    from ratchet.values.status import Refusal, Status
+
+    try:
+        parsed = options.ratchet(sys.argv[1:])
+        return {"init": init.command, "setup": setup.command}[parsed.name](parsed)
+    except Refusal as refusal:
+        print(f"{refusal.status.name}: {refusal.message}", file=sys.stderr)
+        return refusal.status.exit_code
+    except OSError as error:
+        print(f"{Status.LEDGER_UNWRITABLE.name}: {error}", file=sys.stderr)
+        return Status.LEDGER_UNWRITABLE.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

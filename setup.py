@@ -1,0 +1,32 @@
+"""Builds the wheel: what a clone has beside the package goes into ``pallas_ratchet/``."""
+
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+SHIPPED = (
+    "prepare.py",
+    "requirements.lock",
+    "environment.sh",
+    "ratchet.sh",
+    "program.md",
+    "kernel.py",
+    "examples/*.py",
+)
+
+
+class WithFiles(build_py):
+    """``build_py``, with the files that are no modules of the package."""
+
+    def run(self) -> None:
+        super().run()
+        here = Path(__file__).resolve().parent
+        for pattern in SHIPPED:
+            for file in sorted(here.glob(pattern)):
+                target = Path(self.build_lib, "pallas_ratchet", file.relative_to(here))
+                self.mkpath(str(target.parent))
+                self.copy_file(str(file), str(target))
+
+
+setup(cmdclass={"build_py": WithFiles})
