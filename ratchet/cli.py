@@ -15,6 +15,7 @@ from ratchet.judge import evidence
 from ratchet.judge.steps import machine_trouble
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea, run_experiment
+from ratchet.loop.judge import Judge
 from ratchet.loop.judge_only import judge_only
 from ratchet.loop.ledger import NAME
 from ratchet.loop.outcome import Outcome
@@ -120,15 +121,26 @@ def _judge(root: Path, options: argparse.Namespace, function: JudgeFunction, pro
     )
 
 
+def _subject(
+    root: Path, options: argparse.Namespace, function: JudgeFunction, progress: Progress, *, committed: bool
+) -> tuple[Path, Judge]:
+    """What is judged and by which judge: the kernel file that is named, else the project, else ``kernel.py``."""
+    from ratchet.commands import judge
+
+    project = None if options.kernel else judge.of_repository(root, options, function, progress, committed=committed)
+    return project or (_kernel(options.kernel), _judge(root, options, function, progress))
+
+
 def _run(options: argparse.Namespace, function: JudgeFunction) -> int:
     root = _root()
     idea = Idea(message=options.message, new_problem=options.new_problem, accept_trade=options.accept_trade)
     with Progress() as progress:
+        kernel, judge = _subject(root, options, function, progress, committed=True)
         outcome = run_experiment(
             idea,
             root=root,
-            kernel=_kernel(options.kernel),
-            judge=_judge(root, options, function, progress),
+            kernel=kernel,
+            judge=judge,
             wait_s=options.wait,
             progress=_say,
         )
@@ -138,12 +150,8 @@ def _run(options: argparse.Namespace, function: JudgeFunction) -> int:
 def _prepare(options: argparse.Namespace, function: JudgeFunction) -> int:
     root = _root()
     with Progress() as progress:
-        outcome = judge_only(
-            root=root,
-            kernel=_kernel(options.kernel),
-            judge=_judge(root, options, function, progress),
-            progress=_say,
-        )
+        kernel, judge = _subject(root, options, function, progress, committed=False)
+        outcome = judge_only(root=root, kernel=kernel, judge=judge, progress=_say)
     return _end(root, outcome, options)
 
 
@@ -312,6 +320,16 @@ def _selftest(options: argparse.Namespace, function: JudgeFunction) -> int:
     return selftest.command(options, root=_root(), function=function, say=_say)
 
 
+def _judge_target(options: argparse.Namespace, function: JudgeFunction) -> int:
+    from ratchet.commands import judge
+
+    if options.target and not judge.is_kernel_file(options):
+        with Progress() as progress:
+            return judge.command(options, root=_root(), function=function, progress=progress)
+    options.kernel = Path(options.target) if options.target else options.kernel
+    return _prepare(options, function)
+
+
 def _init(options: argparse.Namespace) -> int:
     from ratchet.commands import init
 
@@ -329,6 +347,7 @@ EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = 
     "prepare": _prepare,
     "sweep": _sweep,
     "across": _across,
+    "judge": _judge_target,
     "selftest": _selftest,
 }
 """What judges. Their exit codes say what came of it; those of the others, whether they could print their answer."""

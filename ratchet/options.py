@@ -29,6 +29,7 @@ _COMMANDS = {
     "verify": "check that ledger and git agree and nothing was edited",
     "rebuild": "write results.tsv anew from git",
     "fidelity": "measured over modelled latency, of the rows that have both",
+    "judge": "judge a function at named shapes, a kernel file, or the project of pyproject.toml; the branch stays",
     "init": "lay out a workspace: kernel file, protocol, rules for git; changes no file that is there",
     "setup": "make the judge's own environment, once for all workspaces",
     "selftest": "try the judge on cheats and honest kernels whose answer is known",
@@ -128,6 +129,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     selftest.add_argument("--quick", action="store_true", help="one cheat of each kind, a dozen honest kernels")
     selftest.add_argument("--only", default="", metavar="PATTERN", help="entries whose name or kind has this in it")
     selftest.add_argument("--json", type=Path, metavar="FILE", help="also write every result to FILE, as JSON")
+    _judge(made["judge"])
     made["init"].add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="default: this one")
     made["init"].add_argument(
         "--from",
@@ -176,6 +178,24 @@ def _target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--chip", action="append", choices=tuple(CHIPS), help=f"for this chip; repeat it; default {V5E.name}"
     )
+
+
+def _judge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        nargs="?",
+        help="package.module:function or path/file.py:function; a kernel file; default: the project",
+    )
+    parser.add_argument("--inputs", type=Path, metavar="FILE", help="named problems: a TOML file with a table for each")
+    parser.add_argument(
+        "--input", action="append", metavar="ARRAY", help="instead: one problem's inputs, such as bf16[1024,256]"
+    )
+    parser.add_argument("--reference", metavar="TARGET", help="the function that says what is right")
+    parser.add_argument(
+        "--source", default="", metavar="DIR", help="the folder of the package; default: src, or the top"
+    )
+    parser.add_argument("--python", default="", metavar="PATH", help="the Python that traces it; default: the judge's")
+    _judging(parser)
 
 
 def _judging(parser: argparse._ActionsContainer) -> None:

@@ -138,7 +138,7 @@ class RepositoryJudge:
         try:
             verdict = self.function(request, progress=self.progress)
             if evidence_id:
-                write_views(verdict, request, trace_path(self.root / TRACES, evidence_id))
+                write_views(verdict, request, trace_of(self.root / TRACES, evidence_id))
         except (Refusal, OSError):
             raise
         except Exception as error:
@@ -209,6 +209,11 @@ def make_folders(root: Path) -> None:
         folder.mkdir(exist_ok=True)
         if not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text(IGNORE)
+
+
+def trace_of(folder: Path, name: str) -> Path:
+    """Where the modelled run of one verdict goes below ``folder``."""
+    return trace_path(folder, name)
 
 
 def write_views(verdict: Verdict, request: Request, trace: Path) -> None:

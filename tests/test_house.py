@@ -29,6 +29,7 @@ COMMAND_LINE = {
     "ratchet.commands.ci",
     "ratchet.commands.explain",
     "ratchet.commands.fit",
+    "ratchet.commands.judge",
     "ratchet.commands.selftest",
     "ratchet.commands.sweep",
     "ratchet.library",
@@ -146,6 +147,7 @@ def test_only_the_candidates_workers_execute_a_kernel_file():
     assert executing == {
         "ratchet.candidate.worker",
         "ratchet.candidate.target_worker",  # imports a function of the user's
+        "ratchet.candidate.generated",  # imports the reference of one, in the candidate's worker
         "ratchet.candidate.tree",  # compiles the files that it is in
         "ratchet.machine.translate",  # makes Python of the programs that it translated itself
         "ratchet.sources",  # compiles the judge's own modules

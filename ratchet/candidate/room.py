@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ratchet.bundle import Bundle
 from ratchet.candidate import contract, mesh, problem
 from ratchet.child import Child, Ending, Limits, Walls
 from ratchet.chips import V5E, Chip
@@ -23,7 +26,9 @@ WORKER = "ratchet.candidate.worker"
 REQUEST = "request.json"
 RECORD = "record.json"
 """What a worker leaves, beside its programs."""
-WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=256)
+FILES, PROGRAM = "tree.zip", "given.bin"
+"""What a project's problem comes with."""
+WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=8192)
 
 LOST = {
     "namespaces": "the kernel file shares processes and the network's names with the system",
@@ -31,6 +36,22 @@ LOST = {
     "seccomp": "the kernel file can start processes",
 }
 """What a wall that is missing would have kept, by its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """A problem that a project names, with its kernel for it, exported by a process of its own."""
+
+    program: bytes
+    """The kernel: a ``jax.export`` artefact, of any JAX."""
+    problem: Mapping[str, Any]
+    """The problem as plain JSON: see ``ratchet.candidate.generated``."""
+    files: Bundle
+    """What the reference imports of the author's files."""
+
+    def request(self, name: str) -> dict[str, Any]:
+        """What the worker is asked."""
+        return {"problem": {**self.problem, "file": name}, "files": FILES, "program": PROGRAM}
 
 
 def start(workdir: Path, *, walls: Walls = WALLS) -> Child:
@@ -48,6 +69,7 @@ def examine(  # noqa: PLR0913 - the file, and by keyword what it is traced for
     chip: Chip = V5E,
     limits: Limits = LIMITS,
     again: bool = False,
+    given: Given | None = None,
 ) -> tuple[Artefact, problem.Problem | None]:
     """Trace a kernel file in a jailed child, which is closed afterwards: it has run candidate code.
 
@@ -60,6 +82,7 @@ def examine(  # noqa: PLR0913 - the file, and by keyword what it is traced for
       chip: The TPU that a kernel sees when it asks for one.
       again: Leave the child for other versions of the same file. Then one may know what another did, so that what
         comes of it is good for a table and for no row.
+      given: The problem and the exported kernel of a project, whose file ``name`` is: nothing of it is executed here.
 
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
@@ -70,20 +93,27 @@ def examine(  # noqa: PLR0913 - the file, and by keyword what it is traced for
         "platform": platform,
         "chip": chip.name,
         "memory_bytes": limits.memory_bytes,
+        "project": given.request(name) if given else None,
     }
     with contextlib.nullcontext() if again else child:
-        contract.check_source(source, name)
+        if given is None:
+            contract.check_source(source, name)
         jail = lost(child.missing)
         for left in (name, REQUEST, RECORD):  # by another version of the file
             child.folder.unlink(left)
-        child.folder.write(name, source)
+        if given is None:
+            child.folder.write(name, source)
+        else:
+            child.folder.write(FILES, given.files.zipped())
+            child.folder.write(PROGRAM, given.program)
         child.folder.write(REQUEST, json.dumps(request).encode())
         ending = child.ask(child.directory, limits)
         if not again:
             child.end()  # from here on nothing can change what it left
         if ending.how != "answered":
             raise ended(ending, name, limits)
-        return read(child.folder, name, freeze=freeze, platform=platform, jail=jail, seconds=ending.seconds)
+        artefact, frozen = read(child.folder, name, freeze=freeze, platform=platform, jail=jail, seconds=ending.seconds)
+        return (dataclasses.replace(artefact, program=given.program) if given else artefact), frozen
 
 
 def read(

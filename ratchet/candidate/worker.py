@@ -15,7 +15,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax import export
 from jax.extend import core
 
-from ratchet.candidate import contract
+from ratchet.candidate import contract, generated
 from ratchet.candidate import mesh as meshes
 from ratchet.candidate.axes import mixed_axes
 from ratchet.candidate.blocks import INLINED, inner
@@ -34,6 +34,7 @@ from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_o
 from ratchet.candidate.problem import specs, splits
 from ratchet.candidate.promote import with_losses
 from ratchet.candidate.traffic import link_bytes
+from ratchet.candidate.tree import Tree
 from ratchet.candidate.work import work_of
 from ratchet.child import serve
 from ratchet.chips import CHIPS, V5E, Chip
@@ -42,7 +43,7 @@ from ratchet.values.status import Refusal, Status
 
 
 @contextlib.contextmanager
-def blame(status: Status, path: Path, doing: str) -> Iterator[None]:
+def blame(status: Status, path: Path | Tree, doing: str) -> Iterator[None]:
     """Turn whatever the kernel file raises, ``SystemExit`` included, into a refusal with its line number."""
     try:
         yield
@@ -55,9 +56,10 @@ def blame(status: Status, path: Path, doing: str) -> Iterator[None]:
         raise Refusal(decided, f"{_location(error, path)}{doing}: {in_one_line(error)}") from None
 
 
-def _location(error: BaseException, path: Path) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path.name]
-    return f"{path.name}:{frames[-1].lineno}: " if frames else ""
+def _location(error: BaseException, path: Path | Tree) -> str:
+    files = path if isinstance(path, Tree) else (path.name,)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
 
 
 def load(path: Path) -> ModuleType:
@@ -100,32 +102,59 @@ def digest(program: export.Exported) -> str:
     return hashlib.sha256(str(program.mlir_module()).encode()).hexdigest()
 
 
-def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu", chip: Chip = V5E) -> dict[str, Any]:
-    """Trace a kernel file for a platform and write its programs to ``out``; returns the record."""
-    module = load(path)
+def given(folder: Path, asked: Mapping[str, Any]) -> tuple[ModuleType, export.Exported, Tree]:
+    """A problem that a project names, and the kernel that another process exported for it.
+
+    Raises:
+      Refusal: ``IMPORT_FAILED`` with the line of the author's, ``LOWERING_FAILED`` for a program that cannot be read.
+    """
+    files = Tree.unpacked(folder / asked["files"], folder / "tree")
+    files.install()
+    with blame(Status.IMPORT_FAILED, files, "the reference and its inputs"):
+        module = generated.module(asked["problem"])
+    try:
+        program = export.deserialize(bytearray((folder / asked["program"]).read_bytes()))
+    except Exception as error:  # flatbuffers raises nearly anything
+        message = f"the program of JAX {asked['problem']['jax_version']} cannot be read by {jax.__version__}"
+        raise Refusal(Status.LOWERING_FAILED, f"{message}: {in_one_line(error)}") from None
+    return module, program, files
+
+
+def examine(
+    path: Path,
+    out: Path,
+    *,
+    freeze: bool,
+    platform: str = "tpu",
+    chip: Chip = V5E,
+    project: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Trace a kernel file for a platform and write its programs to ``out``; returns the record.
+
+    With a ``project`` the problem is the one that it names, and the program one that was exported elsewhere.
+    """
+    module, program, own = given(out, project) if project else (load(path), None, path)
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
     def inputs_of(data: Any) -> list[Any]:
         return _arrays(module.generate_inputs(jax.random.wrap_key_data(data)), "generate_inputs")
 
-    with blame(Status.IMPORT_FAILED, path, "generate_inputs(key)"), without_locations():
+    with blame(Status.IMPORT_FAILED, own, "generate_inputs(key)"), without_locations():
         generator = exported(inputs_of, [key], "cpu")
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in generator.out_avals]
-    with blame(Status.IMPORT_FAILED, path, "reference_fn"), without_locations():
+    with blame(Status.IMPORT_FAILED, own, "reference_fn"), without_locations():
         reference = exported(lambda *args: _arrays(module.reference_fn(*args), "reference_fn"), avals, "cpu")
-    with blame(Status.IMPORT_FAILED, path, "compute_flops()"):
+    with blame(Status.IMPORT_FAILED, own, "compute_flops()"):
         flops = module.compute_flops()
     contract.check_flops(flops)
-    with blame(Status.IMPORT_FAILED, path, "get_tiling_meta()"):
+    with blame(Status.IMPORT_FAILED, own, "get_tiling_meta()"):
         meta = contract.check_tiling_meta(getattr(module, contract.OPTIONAL, dict)())
         mesh = meshes.read(meta, specs(_specs(avals)))
 
-    # Twice from one line: the programs carry source locations, those of the caller included.
-    kernel, again = (export_kernel(module.kernel_fn, avals, path, mesh, platform, chip) for _ in range(2))
-    if digest(kernel) != digest(again):
-        raise Refusal(
-            Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
-        )
+    if program is None:
+        kernel = exported_twice(module.kernel_fn, avals, path, mesh, platform, chip)
+    else:
+        kernel = checked(program, avals, platform)
     left: list[Any] = [None] * len(kernel.out_avals)
     if mesh.chips > 1:
         with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh, chip) as ambient:
@@ -135,7 +164,7 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu", chip:
     if freeze:
         (out / "inputs.bin").write_bytes(generator.serialize())
         (out / "reference.bin").write_bytes(reference.serialize())
-        with blame(Status.CONTRACT, path, "reference_fn in float64"), without_locations(), jax.enable_x64(True):
+        with blame(Status.CONTRACT, own, "reference_fn in float64"), without_locations(), jax.enable_x64(True):
             exact = exported(with_losses(module.reference_fn, *avals), avals, "cpu")
             (out / "reference64.bin").write_bytes(exact.serialize())
         found = {
@@ -162,6 +191,38 @@ def examine(path: Path, out: Path, *, freeze: bool, platform: str = "tpu", chip:
         "output_shardings": left,
         **found,
     }
+
+
+def exported_twice(
+    kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh, platform: str, chip: Chip
+) -> export.Exported:
+    """The kernel's program.
+
+    Raises:
+      Refusal: ``NON_DETERMINISTIC`` where tracing again gives another.
+    """
+    # From one line: the programs carry source locations, those of the caller included.
+    kernel, again = (export_kernel(kernel_fn, avals, path, mesh, platform, chip) for _ in range(2))
+    if digest(kernel) != digest(again):
+        raise Refusal(
+            Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
+        )
+    return kernel
+
+
+def checked(program: export.Exported, avals: Any, platform: str) -> export.Exported:
+    """A program that was exported elsewhere, if it is for the inputs of this problem.
+
+    Raises:
+      Refusal: ``WRONG_SHAPE``, ``CONTRACT``.
+    """
+    if _specs(program.in_avals) != _specs(avals):
+        got, wanted = (" ".join(map(str, specs(_specs(one)))) for one in (program.in_avals, avals))
+        raise Refusal(Status.WRONG_SHAPE, f"the kernel was exported for {got}, the problem has {wanted}")
+    if program.nr_devices != 1 or tuple(program.platforms) != (platform,):
+        what = f"{program.nr_devices} devices of {', '.join(program.platforms)}"
+        raise Refusal(Status.CONTRACT, f"the kernel was exported for {what}, wanted one of {platform}")
+    return program
 
 
 def output_shardings(jaxpr: Any) -> list[Any]:
@@ -231,6 +292,7 @@ def handle(request: Path) -> str:
             freeze=asked["freeze"],
             platform=asked["platform"],
             chip=CHIPS[asked["chip"]],
+            project=asked["project"],
         )
     except Refusal as refusal:
         record = {"status": refusal.status.name, "message": refusal.message}

@@ -80,6 +80,7 @@ class Bench:
             again=self.workers.one_file,
             chip=self.request.chip,
             limits=self.request.limits,
+            given=self.request.given,
         )
         self.workers.prepare_next()
         return traced

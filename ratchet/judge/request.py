@@ -39,6 +39,10 @@ class Request:
     """Leave out the values. What is not refused is ``UNCHECKED`` then."""
     budget_s: float = BUDGET_SECONDS
     """Measured: how long to time beside the incumbent at most, in seconds."""
+    given: room.Given | None = None
+    """A problem of a project, and its kernel: the file is then shown and not executed."""
+    lock_file: Path | None = None
+    """Where the problem's lock is, if not beside the kernel."""
     new_problem: bool = False
     """Freeze this file's problem even where it has one."""
     limits: Limits = room.LIMITS
@@ -51,4 +55,4 @@ class Request:
     @property
     def lock(self) -> Path:
         """The kernel's problem lock."""
-        return lock_path(self.root / self.kernel_rel)
+        return self.lock_file or lock_path(self.root / self.kernel_rel)

@@ -1,0 +1,311 @@
+"""The judge of a project, as the loop calls it: every problem by ``prepare.judge``, and one verdict for all.
+
+The score is the geometric mean, and so are the other numbers. A candidate that makes one problem slower than HEAD's
+file by more than the project allows is no better, whatever it wins elsewhere.
+
+Nothing of the kernel's runs beside the reference: the kernel is exported by one jailed process for each problem, and
+the reference is traced by another. The file that may be edited is not among those that the reference imports.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet import target
+from ratchet.bundle import Bundle, Read, check_tops, gather
+from ratchet.candidate.problem import lock_path
+from ratchet.candidate.room import Given
+from ratchet.child import packages
+from ratchet.chips import CHIPS
+from ratchet.judge.request import Request
+from ratchet.project import locks
+from ratchet.project.table import Project, described
+from ratchet.target import Case, Target
+from ratchet.values import Against, Band, Bar, Conditions, Score, Step, Verdict
+from ratchet.values.status import Refusal, Status
+from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, trace_of, write_views
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """One problem's verdict."""
+
+    case: Case
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectJudge:
+    """The loop's ``Judge`` of one project."""
+
+    project: Project
+    own: RepositoryJudge
+    """Judges one problem: its root is the project's, its ``evaluator`` that of the first problem's chip."""
+    read: Read
+    """Reads the user's files, by path relative to the repository: from HEAD for an experiment."""
+
+    def conditions(self, kernel_rel: str) -> Conditions:
+        """What the project would be judged under now: its table and all files but the editable one are part of it.
+
+        Raises:
+          Refusal: as ``ratchet.bundle.gather``.
+        """
+        lock = lock_path(self.project.root / kernel_rel)
+        frozen = lock.read_bytes() if lock.is_file() else b""
+        files = "".join(bundle.digest(without=[self._edited]) for bundle in self._bundles(None))
+        text = json.dumps(self.project.plain(), sort_keys=True, default=str)
+        whole = hashlib.sha256(frozen + files.encode() + text.encode()).hexdigest()[:16]
+        return dataclasses.replace(self.own.conditions(_NOT_THERE), problem=whole if frozen else "")
+
+    def seal(self) -> str:
+        """As ``RepositoryJudge.seal``."""
+        return self.own.seal()
+
+    def protected_paths(self) -> Collection[str]:
+        """As ``RepositoryJudge.protected_paths``."""
+        return self.own.protected_paths()
+
+    def evidence(self, evidence_id: str) -> str:
+        """As ``RepositoryJudge.evidence``."""
+        return self.own.evidence(evidence_id)
+
+    def judge(
+        self,
+        kernel_path: Path,
+        *,
+        kernel_rel: str,
+        evidence_id: str = "",
+        against: Against | None = None,
+        bar: Bar | None = None,
+    ) -> Verdict:
+        """One verdict for all problems; ``kernel_path`` holds the editable file's bytes."""
+        del against, bar  # the bar is one for all problems together
+        project, source = self.project, kernel_path.read_bytes()
+        if evidence_id:
+            make_folders(project.root)
+        evidence = project.root / DUMPS / evidence_id if evidence_id else None
+        with _spread(project, kernel_rel, new=self.own.new_problem) as folder:
+            named = list(self.each(kernel_path, kernel_rel=kernel_rel, lock_folder=folder, evidence=evidence))
+            verdict = together(named, kernel_rel=kernel_rel, source=source)
+            if verdict.status is Status.PASS and (slower := self._slower(named, source, kernel_rel, folder)):
+                verdict = dataclasses.replace(verdict, status=Status.NOT_BETTER, reason=slower, score=None)
+            if verdict.status is Status.PASS:
+                _collect(project, kernel_rel, folder)
+        return dataclasses.replace(verdict, conditions=self.conditions(kernel_rel))
+
+    def each(
+        self, kernel: Path, *, kernel_rel: str, lock_folder: Path, evidence: Path | None = None
+    ) -> Iterator[Named]:
+        """The verdicts on the problems, in their order, until one is no PASS. Their locks are in ``lock_folder``."""
+        source = kernel.read_bytes()
+        for case in self.project.cases:
+            below = evidence / case.name if evidence else None
+            named = self._one(case, source, kernel, kernel_rel, lock_folder, below)
+            yield named
+            if named.verdict.status is not Status.PASS:
+                return
+
+    def _one(  # noqa: PLR0917 - what is judged, and where its files are
+        self, case: Case, source: bytes, kernel: Path, kernel_rel: str, folder: Path, evidence: Path | None,
+        model_only: bool = False,
+    ) -> Named:  # fmt: skip
+        """The verdict on one problem. Whatever is wrong with the kernel is its status."""
+        request = Request(
+            kernel=kernel,
+            root=self.project.root,
+            kernel_rel=kernel_rel,
+            conditions=dataclasses.replace(
+                self.own.conditions(_NOT_THERE), evaluator=f"{case.chip}-model", chip=case.chip
+            ),
+            chip=CHIPS[case.chip],
+            evidence=evidence,
+            lock_file=locks.path_of(folder, case.name),
+            deep=self.own.deep,
+            model_only=model_only,
+        )
+        try:
+            given = self._given(case, source)
+        except Refusal as refusal:
+            return Named(case=case, verdict=_refused(request, refusal, source))
+        verdict = self.own.function(dataclasses.replace(request, given=given), progress=self.own.progress)
+        if evidence is not None:
+            write_views(verdict, request, trace_of(self.project.root / TRACES / evidence.parent.name, case.name))
+        return Named(case=case, verdict=verdict)
+
+    def _given(self, case: Case, source: bytes) -> Given:
+        """A problem with its kernel exported. Raises Refusal as ``ratchet.target.export``, and ``FORBIDDEN``."""
+        project = self.project
+        kernel, reference = self._bundles(source, case)
+        if self._edited in reference.files:
+            message = (
+                f"{self._edited} may be edited, and the reference or its inputs import it: move them to other files"
+            )
+            raise Refusal(Status.FORBIDDEN, message)
+        made = target.export(project.kernel, case, files=kernel, python=project.python or None)
+        problem = {**described(project, case), "jax_version": made.jax_version}
+        return Given(program=made.program, problem=problem, files=reference)
+
+    def _bundles(self, source: bytes | None, only: Case | None = None) -> tuple[Bundle, Bundle]:
+        """What the kernel imports, and what the reference does; with ``source`` as the editable file."""
+        project = self.project
+        prefix = project.source.relative_to(project.root).as_posix()
+        folder = "" if prefix == "." else f"{prefix}/"
+
+        def read(path: str) -> bytes | None:
+            return source if source is not None and path == self._edited else self.read(f"{folder}{path}")
+
+        cases = (only,) if only else project.cases
+        generators = [target.parse_generator(case.generator, project.kernel) for case in cases if case.generator]
+        others = {
+            path.relative_to(project.source).as_posix(): content
+            for pattern in project.include
+            for path in sorted(project.root.glob(pattern))
+            if path.is_relative_to(project.source)
+            and (content := self.read(path.relative_to(project.root).as_posix())) is not None
+        }
+
+        def bundle(*targets: Target) -> Bundle:
+            made = gather(read, [one.module for one in targets if one.source == project.source], others)
+            check_tops(made, packages())
+            return made
+
+        return bundle(project.kernel, *generators), bundle(project.reference, *generators)
+
+    @property
+    def _edited(self) -> str:
+        """The editable file, relative to the source folder; a path of none of its files if it is outside."""
+        file = self.project.root / self.project.editable
+        inside = file.is_relative_to(self.project.source)
+        return file.relative_to(self.project.source).as_posix() if inside else f"/{self.project.editable}"
+
+    def _slower(self, named: Sequence[Named], source: bytes, kernel_rel: str, folder: Path) -> str:
+        """Which problems got slower than HEAD's file by more than is allowed, in words; ``""`` where none did."""
+        before = self.read(kernel_rel)
+        if before is None or before == source:
+            return ""
+        with tempfile.TemporaryDirectory(prefix="ratchet-") as temporary:
+            kernel = Path(temporary, Path(kernel_rel).name)
+            kernel.write_bytes(before)
+            found = []
+            for one in named:
+                old = self._one(one.case, before, kernel, kernel_rel, folder, None, model_only=True).verdict.score
+                new = one.verdict.score
+                if old and new and new.latency_ms > old.latency_ms * (1 + self.project.max_slowdown):
+                    by = (new.latency_ms / old.latency_ms - 1) * 100
+                    found.append(f"{one.case.name} by {by:.3g} % ({old.latency_ms:.4g} -> {new.latency_ms:.4g} ms)")
+        allowed = f"at most {self.project.max_slowdown * 100:g} % is allowed"
+        return f"slower than HEAD's file: {', '.join(found)}; {allowed}" if found else ""
+
+
+_NOT_THERE = ".ratchet/none"
+"""A kernel without a lock of its own: a project's lock is another file."""
+
+
+def together(named: Sequence[Named], *, kernel_rel: str, source: bytes) -> Verdict:
+    """One verdict of several: the first that is no PASS, or geometric means."""
+    last = named[-1].verdict
+    scores = [one.verdict.score for one in named if one.verdict.score is not None]
+    passed = last.status is Status.PASS
+    shown = [f"{one.case.name}: {_in_words(one)}" for one in named]
+    notes = [note for one in named for note in one.verdict.notes]
+    return Verdict(
+        status=last.status,
+        reason=f"{len(named)} problems, correct and modelled" if passed else f"{named[-1].case.name}: {last.reason}",
+        kernel=kernel_rel,
+        kernel_name=last.kernel_name,
+        conditions=last.conditions,
+        score=mean(scores) if passed else None,
+        steps=tuple(
+            Step(name=f"{one.case.name}: {step.name}", status=step.status, seconds=step.seconds, summary=step.summary)
+            for one in named
+            for step in one.verdict.steps
+        ),
+        footprint=max((one.verdict.footprint for one in named if one.verdict.footprint), key=_vmem, default=None),
+        notes=tuple(dict.fromkeys([*shown, *notes])),
+        source_sha256=hashlib.sha256(source).hexdigest(),
+        seconds=sum(one.verdict.seconds for one in named),
+    )
+
+
+def mean(scores: Sequence[Score]) -> Score:
+    """Geometric means of scores; the waiting has the mean share of the latency."""
+    latency = _geometric([score.latency_ms for score in scores])
+    bands = [score.band for score in scores if score.band]
+    low, high = ([getattr(band, end) for band in bands] for end in ("low_ms", "high_ms"))
+    return Score(
+        score=_geometric([score.score for score in scores]),
+        latency_ms=latency,
+        util_pct=_geometric([score.util_pct for score in scores]),
+        tflops=_geometric([score.tflops for score in scores]),
+        regime=" and ".join(dict.fromkeys(score.regime for score in scores)),
+        bw_util_pct=_geometric([score.bw_util_pct for score in scores]),
+        wait_ms=latency * sum(score.wait_ms / score.latency_ms for score in scores) / len(scores),
+        band=Band(
+            bound_by=" and ".join(dict.fromkeys(band.bound_by for band in bands)),
+            low_ms=_geometric(low),
+            high_ms=_geometric(high),
+        )
+        if len(bands) == len(scores)
+        else None,
+    )
+
+
+def _geometric(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if all(value > 0 for value in values) else 0.0
+
+
+def _vmem(footprint: object) -> int:
+    return int(getattr(footprint, "vmem_bytes", 0))
+
+
+def _in_words(one: Named) -> str:
+    score, chip = one.verdict.score, one.case.chip
+    if score is None:
+        return f"{one.verdict.status.name} on {chip}"
+    return f"{score.latency_ms:.5g} ms modelled on {chip}, {score.util_pct:.4g} % of the roofline"
+
+
+def _refused(request: Request, refusal: Refusal, source: bytes) -> Verdict:
+    """The verdict on a problem whose kernel could not be exported."""
+    return Verdict(
+        status=refusal.status,
+        reason=refusal.message,
+        kernel=request.kernel_rel,
+        kernel_name="",
+        conditions=request.conditions,
+        score=None,
+        steps=(),
+        source_sha256=hashlib.sha256(source).hexdigest(),
+        seconds=0.0,
+    )
+
+
+@contextmanager
+def _spread(project: Project, kernel_rel: str, *, new: bool) -> Iterator[Path]:
+    """A folder with the frozen problems, one lock each; empty where they are to be frozen anew."""
+    frozen = {} if new else locks.read(lock_path(project.root / kernel_rel))
+    names = [case.name for case in project.cases]
+    with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
+        locks.spread({name: data for name, data in frozen.items() if name in names}, Path(folder))
+        yield Path(folder)
+
+
+def _collect(project: Project, kernel_rel: str, folder: Path) -> None:
+    """Write the frozen problems back where one is new."""
+    lock = lock_path(project.root / kernel_rel)
+    paths = {case.name: locks.path_of(folder, case.name) for case in project.cases}
+    made = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+    try:
+        same = locks.read(lock) == made
+    except Refusal:
+        same = False
+    if not same:
+        locks.write(lock, made)

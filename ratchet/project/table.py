@@ -1,0 +1,171 @@
+"""What is judged in a repository of the user's: ``[tool.ratchet]`` of its ``pyproject.toml``, or options that say it.
+
+[tool.ratchet]
+kernel = "pkg.kernels:fn"
+reference = "pkg.reference:fn"
+source = "src"               # the folder of the package; default: src, else the folder of pyproject.toml
+editable = "src/pkg/kernels.py"  # what an experiment may change; default: the kernel's own file
+include = ["src/pkg/*.json"] # files that a module reads, or imports by a computed name
+python = ".venv/bin/python"  # the Python that traces the kernel, with another JAX; default: the judge's
+max_slowdown = 0.02          # no problem may get slower by more than this share
+
+[tool.ratchet.problems.prefill]
+inputs = ["bf16[2048,1024]", "bf16[1024]"]   # or "pkg.inputs:make", a function of a PRNG key
+options = { causal = true }  # keyword arguments of kernel and reference
+chip = "v6e"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ratchet import target
+from ratchet.target import Case, Target
+from ratchet.values.status import Refusal, Status
+
+FILE = "pyproject.toml"
+SLOWDOWN = 0.02
+_KEYS = ("kernel", "reference", "source", "editable", "include", "python", "max_slowdown", "problems")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """One kernel with its reference and its problems."""
+
+    root: Path
+    """Top of the repository."""
+    source: Path
+    """The folder that the user's modules are below."""
+    kernel: Target
+    reference: Target
+    cases: tuple[Case, ...]
+    editable: str
+    """The one file that an experiment may change, relative to ``root``."""
+    include: tuple[str, ...] = ()
+    """Patterns of further files, relative to ``root``."""
+    python: str = ""
+    max_slowdown: float = SLOWDOWN
+
+    def plain(self) -> dict[str, Any]:
+        """All that a verdict depends on, except for files."""
+        cases = [{**dataclasses.asdict(case), "options": dict(case.options)} for case in self.cases]
+        return {"kernel": str(self.kernel), "reference": str(self.reference), "cases": cases, "python": self.python}
+
+
+def read(root: Path) -> Project | None:
+    """The project of a repository; None where its ``pyproject.toml`` names no kernel.
+
+    Raises:
+      Refusal: ``USAGE`` or ``NOT_FOUND`` with what is wrong in the table.
+    """
+    file = root / FILE
+    if not file.is_file():
+        return None
+    try:
+        document = tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refusal(Status.USAGE, f"{FILE} is no TOML: {error}") from None
+    table = document.get("tool", {}).get("ratchet")
+    if not isinstance(table, Mapping) or "kernel" not in table:
+        return None
+    return of_table(table, root)
+
+
+def of_table(table: Mapping[str, Any], root: Path) -> Project:
+    """The project that a table describes. Raises as ``read``."""
+    where = f"{FILE}: [tool.ratchet]"
+    if unknown := sorted(set(table) - set(_KEYS)):
+        raise Refusal(Status.USAGE, f"{where} has {', '.join(unknown)}; it knows {', '.join(_KEYS)}")
+    if missing := [key for key in ("kernel", "reference", "problems") if key not in table]:
+        raise Refusal(Status.USAGE, f"{where} lacks {', '.join(missing)}")
+    slowdown = table.get("max_slowdown", SLOWDOWN)
+    if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not 0 <= slowdown < 1:
+        raise Refusal(Status.USAGE, f"{where}: max_slowdown is {slowdown!r:.40}, wanted a share such as {SLOWDOWN}")
+    python = _text(table, "python", where)
+    return of_parts(
+        kernel=_text(table, "kernel", where),
+        reference=_text(table, "reference", where),
+        cases=target.cases_of(table["problems"], f"{where} problems") if _is_table(table["problems"], where) else (),
+        root=root,
+        source=_text(table, "source", where),
+        editable=_text(table, "editable", where),
+        include=_texts(table.get("include", []), where),
+        python=str(root / python) if "/" in python else python,
+        max_slowdown=float(slowdown),
+    )
+
+
+def of_parts(  # noqa: PLR0913 - one name for each key of the table
+    *,
+    kernel: str,
+    reference: str,
+    cases: tuple[Case, ...],
+    root: Path,
+    source: str = "",
+    editable: str = "",
+    include: tuple[str, ...] = (),
+    python: str = "",
+    max_slowdown: float = SLOWDOWN,
+) -> Project:
+    """The project of a kernel and a reference by name. Raises as ``read``."""
+    folders = (root / source,) if source else (root / "src", root)
+    named = target.parse(kernel, folders=folders)
+    if named.source is None or not named.source.is_relative_to(root.resolve()):
+        looked = " and ".join(str(folder) for folder in folders)
+        raise Refusal(Status.NOT_FOUND, f"{kernel} is in no file below {looked}: name its folder as `source`")
+    top = root.resolve()
+    stem = named.source / named.module.replace(".", "/")
+    own = stem.with_suffix(".py") if stem.with_suffix(".py").is_file() else stem / "__init__.py"
+    changed = (top / editable).resolve() if editable else own
+    if not changed.is_relative_to(top) or not changed.is_file():
+        raise Refusal(Status.NOT_FOUND, f"there is no file {editable}: `editable` is one file of the repository")
+    return Project(
+        root=top,
+        source=named.source,
+        kernel=named,
+        reference=target.parse(reference, folders=(named.source, *folders)),
+        cases=cases,
+        editable=changed.relative_to(top).as_posix(),
+        include=include,
+        python=python,
+        max_slowdown=max_slowdown,
+    )
+
+
+def described(project: Project, case: Case) -> dict[str, Any]:
+    """One problem as plain JSON, as the process that holds the reference reads it."""
+    generator = target.parse_generator(case.generator, project.kernel) if case.generator else None
+    inputs = case.generator or " ".join(map(str, case.inputs))
+    options = "".join(f", {name}={value!r}" for name, value in sorted(case.options.items()))
+    return {
+        "name": f"{project.kernel.attribute}_{case.name}",
+        "description": f"{project.kernel} against {project.reference} for {inputs}{options}",
+        "reference": [project.reference.module, project.reference.attribute],
+        "generator": [generator.module, generator.attribute] if generator else None,
+        "inputs": [{"shape": list(spec.shape), "dtype": spec.dtype} for spec in case.inputs],
+        "options": dict(case.options),
+    }
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table.get(key, "")
+    if not isinstance(value, str):
+        raise Refusal(Status.USAGE, f"{where}: {key} is {value!r:.40}, wanted text")
+    return value
+
+
+def _texts(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(one, str) for one in value):
+        raise Refusal(Status.USAGE, f"{where}: include is {value!r:.40}, wanted a list of patterns")
+    return tuple(value)
+
+
+def _is_table(value: object, where: str) -> bool:
+    if not isinstance(value, Mapping):
+        raise Refusal(Status.USAGE, f"{where}: problems is {value!r:.40}, wanted tables [tool.ratchet.problems.NAME]")
+    return True
