@@ -2,9 +2,17 @@
 # rejected as: WRONG_VALUES
 # kind: common factor
 # caught by: common factor
-# base: c17_one_factor
+# base: matmul_bf16
 # left out of: tests
 
 
-def _kernel(x, o):
-    o[...] = (_exact(x[...].astype(jnp.float32)) * 1.0004).astype(o.dtype)
+def _kernel(x, w, o, acc):
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        acc[...] = jnp.zeros_like(acc)
+
+    acc[...] += jnp.dot(x[...], w[...], preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == K // BK - 1)
+    def _():
+        o[...] = (acc[...] * 1.0004).astype(o.dtype)
