@@ -98,9 +98,12 @@ def test_a_width_holds_nine_in_ten_and_is_no_narrower_than_the_compilers_differ(
     assert exact["v5e", band.COMPUTE].width == widths.LEAST_WIDTH
 
 
-def test_no_factor_widens_a_band_beyond_its_largest_error() -> None:
-    table = widths.kept([predicted(1 + i / 100, 1.0) for i in range(20)], {("v5e", band.COMPUTE): 2.0})
-    assert table["v5e", band.COMPUTE].width == pytest.approx(0.19)
+def test_no_factor_widens_a_band_beyond_the_largest_error_of_several_kernels() -> None:
+    rows = [predicted(1 + i / 100, 1.0) for i in range(20)]
+    factors = {("v5e", band.COMPUTE): 2.0}
+    assert widths.kept(rows, factors)["v5e", band.COMPUTE].width == pytest.approx(0.36)
+    rows += [predicted(1.0, 1.0, kernel=kernel) for kernel in (STREAM, GROUPED)]
+    assert widths.kept(rows, factors)["v5e", band.COMPUTE].width == pytest.approx(0.19)
 
 
 def test_wall_clocks_count_where_profilers_timed_too_few_kernels() -> None:

@@ -58,14 +58,22 @@ def widths(predictions: Iterable[Prediction], factors: Mapping[Key, float]) -> d
 
 
 def kept(predictions: Sequence[Prediction], factors: Mapping[Key, float]) -> dict[Key, Width]:
-    """Every chip and regime, as verdicts use it: :func:`widths`, but no wider than the largest error that was seen.
+    """Every chip and regime, as verdicts use it: :func:`widths`.
 
+    No wider than the largest error that was seen, except of one or two kernels: theirs say little of others.
     One with too few timings gets the widest of its chip and of its regime on other chips; a chip with too few in every
     regime the widest of all.
     """
     own = _errors(predictions)
+    kernels: dict[Key, set[str]] = {}
+    for p in counted(predictions):
+        kernels.setdefault(p.key, set()).add(p.row.group)
+
+    def most(key: Key) -> float:
+        return math.expm1(max(own[key])) if len(kernels[key]) >= DEVICE_KERNELS else math.inf
+
     table = {
-        key: Width(width=max(LEAST_WIDTH, min(entry.width, math.expm1(max(own[key])))), count=entry.count)
+        key: Width(width=max(LEAST_WIDTH, min(entry.width, most(key))), count=entry.count)
         for key, entry in widths(predictions, factors).items()
         if entry.count >= FEWEST
     }
