@@ -260,6 +260,11 @@ RULE = {
     "product wide of narrow": lambda f, g, n, p: jnp.dot(
         f.astype(jnp.bfloat16), g.astype(jnp.bfloat16).T, preferred_element_type=jnp.float32
     ) * 0.3,
+    "product wide of narrow, picked": lambda f, g, n, p: jnp.where(n[:, :3] > 2, 1.0, jnp.dot(
+        f.astype(jnp.bfloat16), g.astype(jnp.bfloat16).T, preferred_element_type=jnp.float32
+    )) * 0.3,
+    "top": lambda f, g, n, p: jax.lax.top_k(jnp.stack([jnp.concatenate([p, p]), jnp.arange(6.0)]) * 1.1, 2)[1],
+    "top of inputs": lambda f, g, n, p: jax.lax.top_k(f, 2)[1],
     "largest": lambda f, g, n, p: jnp.max(f * g, axis=1) + jnp.min(f, axis=1),
     "cumulative largest": lambda f, g, n, p: jax.lax.cummax(f * g, axis=1) * 1.0,
     "any": lambda f, g, n, p: jnp.any((p + 0.5) < 1.0) | jnp.all((p + 0.5) < 1.0),
@@ -323,6 +328,9 @@ WRITTEN = {
     "product both": (1.116814e-05, 2.361913e-06),
     "product narrow": (9.297906e-02, 2.041912e-02),
     "product wide of narrow": (7.581486e-02, 1.705838e-02),
+    "product wide of narrow, picked": (3.016518e-02, 1.435828e-02),
+    "top": (1.200000e01, 6.000000e00),
+    "top of inputs": (0.0, 0.0),
     "largest": (8.103225e-07, 5.045754e-07),
     "cumulative largest": (2.667438e-06, 5.621037e-07),
     "any": (2.000000e00, 2.000000e00),

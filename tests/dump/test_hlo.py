@@ -360,3 +360,12 @@ def test_a_kernel_is_one_by_opcode_and_target() -> None:
     )
     assert [name for name, op in module.ops.items() if op.is_kernel] == ["b"]
     assert not replace(module.ops["b"], opcode="call").is_kernel
+
+
+def test_every_dtype_has_its_name() -> None:
+    names = (
+        "pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 opaque c64 bf16 token c128 f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz "
+        "f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 f4e2m1fn f8e8m0fnu"
+    ).split()
+    scalars = [f"{name}[]" for name in names]
+    assert [array.dtype for array in array_types(*scalars)] == names
