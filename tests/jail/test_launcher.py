@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.child import JAILED, OPEN, Child, Limits, base_environment, packages, resident_bytes
+from ratchet.boot import environment, packages
+from ratchet.child import JAILED, OPEN, Child, Limits, resident_bytes
 from ratchet.jail import landlock
 from tests.walls import needs
 
@@ -175,7 +176,7 @@ def test_a_child_knows_what_the_judge_says_and_nothing_of_the_callers(start, mon
         "HOME", "TMPDIR", "PATH", "LANG", "LC_CTYPE", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "JAX_PLATFORMS", "MORE",
     }  # fmt: skip
     assert (known["LANG"], known["JAX_PLATFORMS"], known["MORE"]) == ("C.UTF-8", "", "1")
-    assert base_environment({})["JAX_PLATFORMS"] == "cpu"
+    assert environment({})["JAX_PLATFORMS"] == "cpu"
 
 
 def test_requests_have_folders_of_their_own(start):

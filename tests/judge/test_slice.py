@@ -73,7 +73,7 @@ def test_a_chips_probe_finds_what_random_inputs_do_not(exam, problem, monkeypatc
     """A kernel for which a large key matters no more than another; normal inputs hold none that large."""
     monkeypatch.setattr(instances, "kinds", lambda mesh: ("random", "probe-1"))
     edit = ("q_ref[0], k_ref[0], (((1,)", "q_ref[0], jnp.clip(k_ref[0], -6.0, 6.0), (((1,)")
-    with pytest.raises(Refusal, match="on chip 1") as caught:
+    with pytest.raises(Refusal, match="rows of chip 1 made large") as caught:
         exam.check(problem, examined(edited(SPLIT, edit))[0])
     assert caught.value.status in (Status.WRONG_VALUES, Status.INSENSITIVE)
 
