@@ -89,7 +89,15 @@ def _code(text: str) -> str:
 def _plain(text: str) -> str:
     """Names are data: nothing in them is markdown or HTML."""
     text = clean(text)
-    for mark, instead in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("`", "'"), ("[", "\\["), ("@", "@\u200b")):
+    for mark, instead in (
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        ("|", "\\|"),
+        ("`", "'"),
+        ("[", "\\["),
+        ("]", "\\]"),
+        ("@", "@\u200b"),
+    ):
         text = text.replace(mark, instead)
     return text
 

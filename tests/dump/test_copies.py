@@ -165,11 +165,11 @@ def test_a_fusion_that_only_moves_is_a_copy(lines, kinds):
     assert [kind for _, kind, _, _ in found(FUSED.replace("LINES", lines))] == kinds
 
 
-def test_a_copy_far_from_any_kernel_is_the_authors_where_it_has_a_name():
+def test_a_copy_far_from_any_kernel_is_the_compilers_whatever_its_name():
     plain = "%x = f32[8,128]{1,0} parameter(0)\n ROOT %o = f32[8,128]{0,1} copy(%x)"
     assert found(plain) == [("o", "relayout", True, "the compiler's")]
     named = plain + ', metadata={op_name="jit(f)/swap"}'
-    assert found(named) == [("o", "relayout", False, "the author's jit(f)/swap")]
+    assert found(named) == [("o", "relayout", True, "the compiler's, of jit(f)/swap")], "it names what it copies"
 
 
 def test_a_kernel_is_seen_through_what_changes_no_value():

@@ -245,19 +245,22 @@ def header(*buffers):
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        ((9 * MIB, 2 * MIB), "; scratch f32[8] weighs most (9.0 MiB);"),
+        ((9 * MIB, 2 * MIB), "; scratch f32[8] weighs most (9.0 MiB), then other f32[8] (2.0 MiB);"),
         ((3 * MIB, 2 * MIB), "; most of it, 11.1 MiB, is register spills and compiler temporaries;"),
-        ((8 * MIB, int(16.12 * MIB) - 16 * MIB), "; scratch f32[8] weighs most (8.0 MiB);"),
+        (
+            (8 * MIB, int(16.12 * MIB) - 16 * MIB),
+            "; scratch f32[8] weighs most (8.0 MiB), then other f32[8] (0.1 MiB);",
+        ),
         ((8 * MIB, int(16.12 * MIB) - 16 * MIB - 1), "; most of it, 8.0 MiB, is register spills"),
     ],
 )
 def test_what_weighs_most_of_a_kernel_that_does_not_fit(tmp_path, sizes, said):
     suffix = overflow.ALLOCATIONS_SUFFIX
-    (tmp_path / f"1-k-{suffix}").write_text(header((MIB, "of an earlier pass")))
-    (tmp_path / f"2-k-{suffix}").write_text(header((sizes[0], "scratch"), (sizes[1], "other")))
-    for name in ("3-<late-init>-", "4-TLP-"):
-        (tmp_path / f"{name}{suffix}").write_text(header((MIB, "of the runtime")))
-    message = overflow.overflow_message(SCOPED, tmp_path)
+    (tmp_path / f"1-k-07-{suffix}").write_text(header((MIB, "of an earlier pass")))
+    (tmp_path / f"2-k-07-{suffix}").write_text(header((sizes[0], "scratch"), (sizes[1], "other")))
+    for name in ("3-<late-initialization>-", "4-TLP-"):
+        (tmp_path / f"{name}07-{suffix}").write_text(header((MIB, "of the runtime")))
+    message = overflow.overflow_message(SCOPED, tmp_path, V5E)
     assert said in message
     assert message.endswith("; use smaller blocks, or raise vmem_limit_bytes in CompilerParams (the chip has 128 MiB)")
 
@@ -266,8 +269,8 @@ def test_of_a_large_dump_the_beginning_is_read(tmp_path):
     whole = (
         "x" * (overflow.HEADER_BYTES - len(header((9 * MIB, "a")))) + header((9 * MIB, "a")) + header((12 * MIB, "b"))
     )
-    (tmp_path / f"1-{overflow.ALLOCATIONS_SUFFIX}").write_text(whole)
-    assert overflow.heaviest_buffer(tmp_path, 16 * MIB) == "; a f32[8] weighs most (9.0 MiB)"
+    (tmp_path / f"1-k-07-{overflow.ALLOCATIONS_SUFFIX}").write_text(whole)
+    assert "; a f32[8] weighs most (9.0 MiB);" in overflow.overflow_message(SCOPED, tmp_path)
     assert overflow.HEADER_BYTES == 65536
 
 
