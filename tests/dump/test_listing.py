@@ -227,6 +227,12 @@ def test_what_cannot_be_is_refused_by_name(text: str, said: str) -> None:
     assert "f.txt (c 1.2)" in refusal.value.message
 
 
+def test_numbers_that_are_just_possible() -> None:
+    for text in ("dma.hbm_to_vmem /*size_in_granules=*/0", "vdelay 1", f"vdelay {MOST_DELAY}"):
+        assert one(f"%9 = {text}").opcode in text
+    assert MOST_DELAY == 1 << 20
+
+
 def test_vector_operands_may_stay_unread() -> None:
     assert read_instruction("%v1_v1 = vfoo.f32 @new ~form, %v2_v2").reads == ("v2",)
 

@@ -12,6 +12,7 @@ import pytest
 
 from ratchet.boot import environment, packages
 from ratchet.child import JAILED, OPEN, Child, Limits, resident_bytes
+from ratchet.folder import Folder
 from ratchet.jail import landlock
 from tests.walls import needs
 
@@ -162,6 +163,16 @@ def test_a_child_prints_no_more_than_it_may(start):
     child = start(OPEN)
     os.truncate(child.directory.with_name(f"{child.directory.name}.output.txt"), 64 << 20)
     assert asked(child, "processes").how == "answered"
+
+
+@pytest.mark.parametrize(
+    ("used", "how"),
+    [((100_000, 16 << 30), "answered"), ((100_001, 0), "disk"), ((0, (16 << 30) + 1), "disk")],
+)
+def test_a_folder_holds_no_more_than_it_may(start, monkeypatch, used, how):
+    child = start(OPEN)
+    monkeypatch.setattr(Folder, "used", lambda self, *, files: used if files == 100_000 else None)
+    assert asked(child, "processes").how == how
 
 
 def test_a_child_knows_what_the_judge_says_and_nothing_of_the_callers(start, monkeypatch):

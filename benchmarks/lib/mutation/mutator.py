@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import difflib
-from collections.abc import Iterator
+import random
 from dataclasses import dataclass
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -206,12 +206,6 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def sampled(everything: list[Mutant], count: int, seed: int) -> Iterator[Mutant]:
-    """``count`` of them at random, in the order of the sources."""
-    import random
-
-    yield from sorted(random.Random(seed).sample(everything, min(count, len(everything))), key=_place)
-
-
-def _place(mutant: Mutant) -> tuple[str, int, int, str]:
-    return mutant.file, mutant.start, mutant.end, mutant.text
+def sampled(everything: list[Mutant], count: int, seed: int) -> tuple[Mutant, ...]:
+    """``count`` of them at random, in random order: the first of them are a sample as well."""
+    return tuple(random.Random(seed).sample(everything, min(count, len(everything))))
