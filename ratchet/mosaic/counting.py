@@ -20,7 +20,7 @@ def counters(kernel: KernelModule) -> dict[Op, int]:
     """Number of the first counter of each operation that has some. Index maps have none: they run ahead of steps."""
     first_of, number = {}, 0
     for function in kernel.functions.values():
-        if "tpu.core_type" not in function.attributes:
+        if not function.is_kernel:
             continue
         for op in (op for outer in function.body.operations for op in outer.walk()):
             if op.name in _COUNTERS:

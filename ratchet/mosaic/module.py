@@ -67,6 +67,11 @@ class Function:
     body: Block
     attributes: dict[str, Any]
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is no index map. JAX names the core since 0.10; before, only a kernel had scratch operands."""
+        return "tpu.core_type" in self.attributes or "scratch_operands" in self.attributes
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelModule:

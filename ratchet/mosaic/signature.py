@@ -92,13 +92,14 @@ def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases
     Raises:
         Refusal: ``CANNOT_VERIFY`` where the signature is not one that is known.
     """
-    mains = [f for f in module.functions.values() if "tpu.core_type" in f.attributes]
+    mains = [f for f in module.functions.values() if f.is_kernel]
     if len(mains) != 1:
         raise refuse(f"a module with {len(mains)} kernel functions", module)
     (main,) = mains
     attributes = main.attributes
-    if attributes["tpu.core_type"] != "#tpu.core_type<tc>":
-        raise refuse(f"a kernel for {attributes['tpu.core_type']}", module)
+    core = attributes.get("tpu.core_type", "#tpu.core_type<tc>")
+    if core != "#tpu.core_type<tc>":
+        raise refuse(f"a kernel for {core}", module)
     known_names = {
         "dimension_semantics", "function_type", "iteration_bounds", "scalar_prefetch", "scratch_operands", "sym_name",
         "tpu.core_type", "window_params",
