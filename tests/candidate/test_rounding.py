@@ -263,8 +263,11 @@ RULE = {
     "product wide of narrow, picked": lambda f, g, n, p: jnp.where(n[:, :3] > 2, 1.0, jnp.dot(
         f.astype(jnp.bfloat16), g.astype(jnp.bfloat16).T, preferred_element_type=jnp.float32
     )) * 0.3,
+    "product wide of narrow, by a column": lambda f, g, n, p: jnp.dot(
+        f.astype(jnp.bfloat16), g.astype(jnp.bfloat16).T, preferred_element_type=jnp.float32
+    ) * jnp.broadcast_to(p[:, None], (3, 3)),
     "parts": lambda f, g, n, p: jax.lax.split(f * g, (1, 3), axis=1)[1] * 1.0,
-    "top": lambda f, g, n, p: jax.lax.top_k(jnp.stack([jnp.concatenate([p, p]), jnp.arange(6.0)]) * 1.1, 2)[1],
+    "top": lambda f, g, n, p: jax.lax.top_k(jnp.stack([jnp.concatenate([p, p]), jnp.arange(6.0)]) * 1.1, 3)[1],
     "top of inputs": lambda f, g, n, p: jax.lax.top_k(f, 2)[1],
     "largest": lambda f, g, n, p: jnp.max(f * g, axis=1) + jnp.min(f, axis=1),
     "cumulative largest": lambda f, g, n, p: jax.lax.cummax(f * g, axis=1) * 1.0,
@@ -330,8 +333,9 @@ WRITTEN = {
     "product narrow": (9.297906e-02, 2.041912e-02),
     "product wide of narrow": (7.581486e-02, 1.705838e-02),
     "product wide of narrow, picked": (3.016518e-02, 1.435828e-02),
+    "product wide of narrow, by a column": (4.465611e-01, 1.196523e-01),
     "parts": (2.548581e-06, 1.332800e-06),
-    "top": (1.200000e01, 6.000000e00),
+    "top": (1.800000e01, 6.000000e00),
     "top of inputs": (0.0, 0.0),
     "largest": (8.103225e-07, 5.045754e-07),
     "cumulative largest": (2.667438e-06, 5.621037e-07),

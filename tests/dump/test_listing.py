@@ -262,6 +262,18 @@ def test_an_allocation_larger_than_any_memory_is_refused() -> None:
         one("%9 = smov 1", "  #allocation2 [shape = 'f32[8]', space=vmem, size = 0xffffffffffffffff]\n")
 
 
+@pytest.mark.parametrize(("size", "offset", "fits"), [
+    (1 << 45, 0, True), ((1 << 45) + 1, 0, False), (0, 1 << 45, True), (0, (1 << 45) + 1, False),
+])  # fmt: skip
+def test_no_memory_is_larger_than_32_tebibytes(size: int, offset: int, fits: bool) -> None:
+    line = f"  #allocation2 [shape = 'f32[8]', space=hbm, size = {size:#x}, offset = {offset:#x}]\n"
+    if fits:
+        parse(write([[]]), outline(1, line), file="f", compiler="c")
+    else:
+        with pytest.raises(Refusal, match="more than any memory holds"):
+            parse(write([[]]), outline(1, line), file="f", compiler="c")
+
+
 def test_roles_and_windows_of_allocations() -> None:
     text = outline(
         1,

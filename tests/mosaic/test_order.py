@@ -3,6 +3,7 @@
 import itertools
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -50,6 +51,18 @@ def test_dimensions_and_seeds_are_shuffled_each_in_its_own_way():
 def test_two_steps_are_exchanged_and_one_stays():
     assert steps(order(3, (2,), ("parallel",))) == [(1,), (0,)]
     assert steps(order(3, (1, 2), ("parallel", "arbitrary"))) == [(0, 0), (0, 1)]
+
+
+def test_a_bound_may_be_known_only_as_the_program_runs():
+    def last(bound):
+        made = Order(
+            kernel=SimpleNamespace(bounds=(None, 2), semantics=("parallel", "arbitrary")),  # type: ignore[arg-type]
+            bounds=(bound, 2),
+            seed=jnp.int32(0),
+        )
+        return made.coordinates(2 * bound - 1)
+
+    assert [int(at) for at in jax.jit(last)(jnp.int32(3))] == [2, 1]
 
 
 def test_a_bound_that_is_not_known_is_reversed():
