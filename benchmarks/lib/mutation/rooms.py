@@ -107,6 +107,7 @@ ROOMS = {
                 "compare",
                 "rows",
                 "log",
+                "refs",
                 "ledger",
                 "refusals",
                 "journal",
