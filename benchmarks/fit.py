@@ -4,7 +4,8 @@
 
 Every published sweep in which some point overflowed is searched as `ratchet fit` does it, with the real compiler.
 Points that were not compiled are compared with what was published, too. ``--all`` compiles every point, and says how
-often the assumption fails that every knob has one direction. A point takes a few seconds.
+often the assumption fails that every knob has one direction. A point takes a few seconds; what is known of it is kept
+in ``.ratchet/fit``.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lib.cache import ROOT, ProgramCache
 from benchmarks.lib.command import command
 from benchmarks.lib.published.build import NotBuilt, build
 from benchmarks.lib.published.cases import DATA, DEFAULT_FILES, Case, read
 from benchmarks.lib.table import show_all
+from ratchet.child import Child
 from ratchet.chips import CHIPS
 from ratchet.compiler import compile as compiling
+from ratchet.compiler.environment import compiler_version
 from ratchet.explained import explain_artefact
 from ratchet.fit import broken, search
 from ratchet.library import artefact_of, export
-from ratchet.values import Point
+from ratchet.values import Point, Vmem
 from ratchet.values.fit import Fit
 from ratchet.values.status import Refusal, Status
 
@@ -110,19 +114,51 @@ def searched(
     return row, mistakes
 
 
-def fit_of(case: Case, point: Point, folder: Path, child: Any) -> Fit:
-    """One published point, compiled."""
+def outcomes(folder: Path = ROOT / "fit") -> ProgramCache:
+    """What became of published points before, so that a run that was cut off goes on where it was."""
+    return ProgramCache(folder, worker="", version=lambda _recipe: compiler_version())
+
+
+def fit_of(case: Case, point: Point, folder: Path, child: Child) -> Fit:
+    """One published point: as it is known, or compiled now."""
+    known, recipe = outcomes(), {**case.recipe, "asked": "fits"}
+    record = known.find(recipe)
+    if record is None:
+        record = compiled(case, folder, child)
+        known.put(recipe, record)
+    vmem = None
+    if record["limit"]:
+        chip_bytes = CHIPS[case.chip].vmem_bytes
+        vmem = Vmem(
+            op="",
+            is_kernel=True,
+            allocations=(),
+            used_bytes=record["used"],
+            limit_bytes=record["limit"],
+            chip_bytes=chip_bytes,
+        )
+    return Fit(
+        point=point,
+        chip=case.chip,
+        status=Status[record["status"]],
+        reason=record["reason"],
+        compiled=True,
+        vmem=vmem,
+    )
+
+
+def compiled(case: Case, folder: Path, child: Child) -> dict[str, Any]:
+    """What the compiler says of a published point: status, reason, and VMEM of its kernel in bytes."""
     try:
         built = build(case)
         artefact = artefact_of(export(built.function, *built.avals, chip=case.chip))
         explained = explain_artefact(artefact, CHIPS[case.chip], folder, child, modelled=False)
     except (Refusal, NotBuilt) as error:
         status = error.status if isinstance(error, Refusal) else Status.CONTRACT
-        return Fit(point=point, chip=case.chip, status=status, reason=str(error), compiled=True)
+        return {"status": status.name, "reason": str(error), "used": 0, "limit": 0}
     kernel = next((vmem for vmem in explained.vmem if vmem.is_kernel), None)
-    return Fit(
-        point=point, chip=case.chip, status=explained.status, reason=explained.reason, compiled=True, vmem=kernel
-    )
+    used, limit = (kernel.used_bytes, kernel.limit_bytes) if kernel else (0, 0)
+    return {"status": explained.status.name, "reason": explained.reason, "used": used, "limit": limit}
 
 
 def total(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Fits:
-    """Whether a program fits in VMEM; true or false, and shown with every allocation."""
+    """Whether a program fits in VMEM: true or false, with every allocation as text."""
 
     fits: bool
     text: str
@@ -248,7 +248,10 @@ def ratchet_fits(request: pytest.FixtureRequest, ratchet_chip: str) -> Callable[
         from ratchet.view.explain import vmem_text
 
         one = _or_skip(lambda: state.explain(function, inputs, ratchet_chip))
-        return Fits(fits=one.status.name != "VMEM_OVERFLOW", text=vmem_text(one))
+        fitting = Fits(fits=one.status.name != "VMEM_OVERFLOW", text=vmem_text(one))
+        if not fitting:  # pytest shortens what an assertion shows, and leaves this whole
+            print(fitting.text)
+        return fitting
 
     return fits
 

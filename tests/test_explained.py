@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import xml.etree.ElementTree
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +13,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import ratchet
+from ratchet.cli import main
 from ratchet.savings import savings
 from ratchet.values import Limit, OpKind, Vmem, VmemAllocation, VmemUse
 from ratchet.values.status import Status
 from ratchet.values.vmem import Change
 from ratchet.view.explain import explain_document, explain_text, vmem_text
+from tests import blocks
 from tests.blocks import FLOATS, WEIGHTS, X, block, doubled, narrow
 
 MIB = 1 << 20
@@ -146,3 +149,23 @@ def test_notebooks_show_values_as_html_with_units_and_names_as_data(explanation,
     hostile = dataclasses.replace(overflow, title="<script>alert(1)</script>")._repr_html_()
     assert "<script>" not in hostile
     assert "&lt;script&gt;" in hostile
+
+
+def test_the_command_names_the_constants_of_the_file_and_ends_with_the_status(tmp_path, monkeypatch, capsys):
+    source = Path(blocks.__file__).read_text()
+    (tmp_path / "mine.py").write_text(f"{source}\n\nSTEP = 256\n\n\ndef twice(x):\n    return doubled(x, STEP)\n")
+    monkeypatch.chdir(tmp_path)
+    code = main(["explain", "mine.py:twice", "--input", "f32[1024,512]", "--vmem"], _nothing_is_judged)
+    assert code == Status.VMEM_OVERFLOW.exit_code
+    assert "halve 256 to 128 (STEP?)" in capsys.readouterr().out
+
+    given = ["explain", "mine.py:narrow", "--input", "f32[1024,512]", "--json", "--trace", "traces"]
+    assert main(given, _nothing_is_judged) == 0
+    (document,) = json.loads(capsys.readouterr().out)["explanations"]
+    assert (document["title"], document["status"]) == ("mine:narrow", "PASS")
+    assert document["band_ms"][0] < document["latency_ms"] < document["band_ms"][1]
+    assert [path.name for path in (tmp_path / "traces").rglob("*.pb")] == ["modelled.xplane.pb"]
+
+
+def _nothing_is_judged(*_, **__):
+    raise AssertionError("a verdict was asked for")

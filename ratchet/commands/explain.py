@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from ratchet import target as targets
 from ratchet.chips import CHIPS
-from ratchet.commands.targets import Compilers, numbered, target_of, title_of
+from ratchet.commands.targets import Compilers, numbered, sources_of, target_of, title_of
 from ratchet.dump.files import OPTIMIZED
 from ratchet.explained import explain_artefact
+from ratchet.knobs import Knob
 from ratchet.target import Case, Target
 from ratchet.values import Explanation
 from ratchet.values.status import Status
 from ratchet.view import verdict_json
 from ratchet.view.explain import explain_document, explain_text, vmem_text
 from ratchet.view.xspace import trace_path, write_xspace
+
+_DIGITS = 9
 
 
 def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
@@ -39,7 +43,8 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
 
 def _explained(target: Target, case: Case, compilers: Compilers, *, modelled: bool, trace: Path | None) -> Explanation:
     folder, title = compilers.new_folder(), title_of(target, case)
-    exported = targets.export(target, case)
+    sources = sources_of(target, case)
+    exported = targets.export(target, case, files=sources.files)
     child = compilers.child(case.chip)
     explanation = explain_artefact(
         exported.artefact(title), CHIPS[case.chip], folder, child, title=title, modelled=modelled
@@ -47,4 +52,13 @@ def _explained(target: Target, case: Case, compilers: Compilers, *, modelled: bo
     if trace is not None and explanation.timeline is not None:
         hlo = folder / OPTIMIZED
         write_xspace(explanation.timeline, trace, title=title, hlo_module=hlo.read_bytes())
-    return explanation
+    return replace(explanation, knobs=_by_value(sources.constants.values()))
+
+
+def _by_value(constants: Iterable[Knob]) -> dict[int, tuple[str, ...]]:
+    """Names of constants by their value, of those that are written as an integer."""
+    named: dict[int, tuple[str, ...]] = {}
+    for knob in constants:
+        if knob.value.isascii() and knob.value.isdigit() and len(knob.value) <= _DIGITS:
+            named[int(knob.value)] = (*named.get(int(knob.value), ()), knob.name)
+    return named

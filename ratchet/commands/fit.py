@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ratchet import target as targets
-from ratchet.bundle import Bundle
 from ratchet.chips import CHIPS
-from ratchet.commands.targets import Compilers, target_of
+from ratchet.commands.targets import Compilers, Sources, sources_of, target_of
 from ratchet.explained import explain_artefact
 from ratchet.fit import search
-from ratchet.knobs import choices, in_words, knobs, points, turned
+from ratchet.knobs import choices, in_words, points, turned
 from ratchet.target import Case, Target
 from ratchet.values import Point, Vmem
 from ratchet.values.fit import Fit
@@ -49,33 +48,25 @@ class Version:
 
     target: Target
     case: Case
-    files: Bundle
-    path: str
-    """Of the target's own file in ``files``; ``""`` where it has none."""
+    sources: Sources
     constants: frozenset[str]
     """Knobs that the file sets."""
     compilers: Compilers
 
     @classmethod
     def of(cls, target: Target, case: Case, names: list[str], compilers: Compilers) -> Version:
-        """What is turned where. Raises Refusal as ``targets.bundle``."""
-        generator = targets.parse_generator(case.generator, target) if case.generator else None
-        others = (generator,) if generator is not None and generator.source == target.source else ()
-        files = targets.bundle(target, *others)
-        stem = target.module.replace(".", "/")
-        path = next((one for one in (f"{stem}.py", f"{stem}/__init__.py") if one in files.files), "")
-        known: Mapping[str, object] = knobs(files.files[path], path) if path else {}
-        constants = frozenset(names) & known.keys()
-        return cls(target=target, case=case, files=files, path=path, constants=constants, compilers=compilers)
+        """What is turned where. Raises Refusal as ``sources_of``."""
+        sources = sources_of(target, case)
+        constants = frozenset(names) & sources.constants.keys()
+        return cls(target=target, case=case, sources=sources, constants=constants, compilers=compilers)
 
     def fit(self, point: Point) -> Fit:
         """Export and compile one point."""
         constants = {name: value for name, value in point.items() if name in self.constants}
         options = {name: value for name, value in point.items() if name not in self.constants}
-        files = self.files
+        files, path = self.sources.files, self.sources.path
         if constants:
-            text = turned(files.files[self.path], self.path, constants)
-            files = replace(files, files={**files.files, self.path: text})
+            files = replace(files, files={**files.files, path: turned(files.files[path], path, constants)})
         case = replace(self.case, options={**self.case.options, **options})
         try:
             exported = targets.export(self.target, case, files=files)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ratchet import target as targets
+from ratchet.bundle import Bundle
 from ratchet.child import Child
 from ratchet.chips import CHIPS
 from ratchet.compiler import compile as compiling
+from ratchet.knobs import Knob, knobs
 from ratchet.target import GENERATOR, Case, Target
 from ratchet.values.status import Refusal, Status
 
@@ -43,6 +45,26 @@ def target_of(options: argparse.Namespace) -> tuple[Target, tuple[Case, ...]]:
 def title_of(target: Target, case: Case) -> str:
     """``pkg.kernels:fn [prefill]``."""
     return f"{target} [{case.name}]" if case.name else str(target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """The files that a case of a target may import, and the constants of its own."""
+
+    files: Bundle
+    path: str
+    """Of the target's own file in ``files``; ``""`` where it has none."""
+    constants: Mapping[str, Knob]
+
+
+def sources_of(target: Target, case: Case) -> Sources:
+    """Reads the work tree. Raises Refusal as ``targets.bundle`` and ``knobs``."""
+    generator = targets.parse_generator(case.generator, target) if case.generator else None
+    others = (generator,) if generator is not None and generator.source == target.source else ()
+    files = targets.bundle(target, *others)
+    stem = target.module.replace(".", "/")
+    path = next((one for one in (f"{stem}.py", f"{stem}/__init__.py") if one in files.files), "")
+    return Sources(files=files, path=path, constants=knobs(files.files[path], path) if path else {})
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ratchet.values.notebook import Shown
@@ -95,6 +95,8 @@ class Explanation(Shown):
     """VMEM in which XLA keeps whole arrays between operations."""
     savings: tuple[Saving, ...] = ()
     """What would free VMEM of the first of ``vmem``, largest first."""
+    knobs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Integer constants of the target's own file by value: those that may decide a side of that length. Untrusted."""
 
     @property
     def launch_share(self) -> float:

@@ -176,7 +176,7 @@ def _vmem(explanation: Explanation) -> Iterator[str]:
     if explanation.savings:
         yield "  what would free some, each if everything else stayed"
         for saving in explanation.savings[:_SAVINGS]:
-            yield f"    {size(saving.frees_bytes):>10}  {saving_in_words(saving)}"
+            yield f"    {size(saving.frees_bytes):>10}  {saving_in_words(saving, explanation.knobs)}"
     for vmem in others[:_OTHERS]:
         mostly = f", most of it {allocation_in_words(vmem.allocations[0])}" if vmem.allocations else ""
         yield f"VMEM of {clean(vmem.op)}, by XLA: {size(vmem.used_bytes)} of {size(vmem.limit_bytes)}{mostly}"
@@ -209,11 +209,12 @@ def allocation_in_words(one: VmemAllocation) -> str:
     return said
 
 
-def saving_in_words(saving: Saving) -> str:
-    """What to change, and what of it shrinks."""
+def saving_in_words(saving: Saving, knobs: Mapping[int, Sequence[str]]) -> str:
+    """What to change, and what of it shrinks; ``knobs`` are constants by value."""
     names = ", ".join(dict.fromkeys(_short(one) for one in saving.allocations))
     if saving.change is Change.HALVE:
-        return f"halve {saving.side} to {-(-saving.side // 2)}: {names}"
+        named = clean(" or ".join(knobs.get(saving.side, ())), _NAME)
+        return f"halve {saving.side} to {-(-saving.side // 2)}{f' ({named}?)' if named else ''}: {names}"
     if saving.change is Change.SINGLE_BUFFER:
         return f"pl.Buffered(1) for {names}: its copies then wait for the step before"
     return "no register spills: smaller pieces of work in the body"
@@ -254,6 +255,7 @@ def explain_document(explanation: Explanation) -> dict[str, Any]:
         "kept_bytes": explanation.kept_bytes,
         "savings": [
             {"change": one.change.value, "side": one.side or None, "frees_bytes": one.frees_bytes,
+             "knobs": list(explanation.knobs.get(one.side, ())),
              "allocations": [_allocation(each) for each in one.allocations]}
             for one in explanation.savings
         ],

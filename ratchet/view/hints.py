@@ -51,8 +51,16 @@ _HINTS = (
 )
 
 
+_OVERFLOW = (
+    "`ratchet explain FILE --vmem` lists every allocation and what would free some; "
+    "`ratchet fit FILE NAME=VALUES` says which values of its constants fit"
+)
+
+
 def hint(status: Status, message: str) -> str:
     """What to do about an error of lowering or compiling, ``""`` where nothing is known about it."""
+    if status is Status.VMEM_OVERFLOW:
+        return _OVERFLOW
     if status not in _LOWERED:
         return ""
     return next((advice for words, advice in _HINTS if words in message), "")

@@ -49,7 +49,10 @@ def explanation_html(explanation: Explanation) -> str:
         parts += [_lines(timeline), _notes("losses", losses_in_words(timeline)[:3])]
     parts += [_vmem(vmem) for vmem in explanation.vmem if vmem.is_kernel]
     parts.append(
-        _notes("would free VMEM", [f"{size(s.frees_bytes)}: {saving_in_words(s)}" for s in explanation.savings[:4]])
+        _notes(
+            "would free VMEM",
+            [f"{size(s.frees_bytes)}: {saving_in_words(s, explanation.knobs)}" for s in explanation.savings[:4]],
+        )
     )
     if timeline is not None:
         parts.append(_notes("not modelled", omissions_in_words(timeline)))

@@ -67,3 +67,9 @@ def test_an_error_that_nobody_knows_has_none():
 
 def test_only_errors_of_lowering_have_hints():
     assert hint(Status.WRONG_VALUES, "captures constants") == ""
+
+
+def test_an_overflow_is_answered_with_the_commands_that_explain_it():
+    said = hint(Status.VMEM_OVERFLOW, "the kernel needs 48.00MiB of VMEM, the limit is 16.00MiB")
+    assert "ratchet explain FILE --vmem" in said
+    assert "ratchet fit FILE" in said
