@@ -157,7 +157,7 @@ def test_the_command_names_the_constants_of_the_file_and_ends_with_the_status(tm
     monkeypatch.chdir(tmp_path)
     code = main(["explain", "mine.py:twice", "--input", "f32[1024,512]", "--vmem"], _nothing_is_judged)
     assert code == Status.VMEM_OVERFLOW.exit_code
-    assert "halve 256 to 128 (STEP?)" in capsys.readouterr().out
+    assert "halve 256 to 128 (ROWS or WIDTH or STEP?)" in capsys.readouterr().out
 
     given = ["explain", "mine.py:narrow", "--input", "f32[1024,512]", "--json", "--trace", "traces"]
     assert main(given, _nothing_is_judged) == 0
