@@ -1,11 +1,13 @@
-"""What crosses from another JAX: `python -m benchmarks.versions PYTHON…` prints the table of docs/your-repository.md.
+"""What crosses from another JAX, as the table of docs/your-repository.md.
+
+    python -m benchmarks.versions PYTHON… [--json FILE]
 
 One small kernel, a softmax in blocks, is exported by each Python and then executed, compiled and modelled here.
 """
 
 from __future__ import annotations
 
-import sys
+import json
 import tempfile
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import jax
 import numpy as np
 
 import ratchet
+from benchmarks.lib.command import command
 from ratchet import target
 
 KERNEL = """
@@ -58,16 +61,23 @@ def row(python: str | None, file: Path) -> tuple[str, ...]:
     return known, *done, *[""] * (len(STEPS) - len(done)), latency
 
 
-def main(pythons: list[str]) -> None:
-    """Print one line for this JAX and one for each other Python."""
-    print(f"| JAX | {' | '.join(STEPS)} | latency |")
-    print("|" + "---|" * (len(STEPS) + 2))
+def main() -> None:
+    parser = command(__doc__)
+    parser.add_argument("pythons", nargs="*", metavar="PYTHON", help="another Python, with its own JAX")
+    options = parser.parse_args()
+    head, rows = ("JAX", *STEPS, "latency"), []
+    print(f"| {' | '.join(head)} |")
+    print("|" + "---|" * len(head))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "crossing.py")
         file.write_text(KERNEL)
-        for python in (None, *pythons):
-            print(f"| {' | '.join(row(python, file))} |", flush=True)
+        for python in (None, *options.pythons):
+            rows.append(row(python, file))
+            print(f"| {' | '.join(rows[-1])} |", flush=True)
+    if options.json:
+        document = [dict(zip(head, one, strict=True)) for one in rows]
+        options.json.write_text(json.dumps({"versions": document}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
