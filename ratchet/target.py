@@ -38,7 +38,7 @@ SERIALISER = "flatbuffers"
 """What JAX writes programs with, plain Python. It comes without it, so that the judge's own goes along as a spare."""
 KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
 """What a kernel file calls its function and its generator."""
-WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=8192)
+WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=4096)
 
 _ARRAY = re.compile(r"([a-z][a-z0-9_]*)\[([0-9, ]*)\]")
 _SHORT = {

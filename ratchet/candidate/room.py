@@ -28,7 +28,7 @@ RECORD = "record.json"
 """What a worker leaves, beside its programs."""
 FILES, PROGRAM = "tree.zip", "given.bin"
 """What a project's problem comes with."""
-WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=8192)
+WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=4096)
 
 LOST = {
     "namespaces": "the kernel file shares processes and the network's names with the system",
