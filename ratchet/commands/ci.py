@@ -121,7 +121,8 @@ def checkout(root: Path, revision: str, folder: Path) -> Path:
         raise Refusal(Status.NOT_FOUND, f"{revision!r:.80} is no revision here: fetch it, or name one with --base")
     archive = git.output("archive", "--format=tar", commit.decode().strip())
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(folder, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+        tar.extractall(folder)
     return folder
 
 

@@ -22,7 +22,8 @@ def unpack(compiler: str, program: str, into: Path, *, golden: Path = GOLDEN) ->
     folder = into / compiler / program
     folder.mkdir(parents=True)
     with tarfile.open(golden / compiler / f"{program}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+        archive.extractall(folder)
     return folder
 
 
