@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,18 +40,22 @@ class Workers(Protocol):
 
     @property
     def values(self) -> Child: ...
+    @property
+    def asking(self) -> threading.Lock: ...
     def cancel_values(self) -> None: ...
     def folder(self, name: str) -> Path: ...
 
 
 @dataclass(kw_only=True)
 class Asking:
-    """One request at a time, from any thread. The child gets the problem, the clone's secret and cached references."""
+    """One request at a time, from any thread of any verdict with these workers: what an earlier one began may go on.
+
+    The child gets the problem, the clone's secret and cached references.
+    """
 
     workers: Workers
     root: Path
     limits: Limits
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _stopped: bool = False
 
     def folder(self) -> Path:
@@ -60,7 +64,7 @@ class Asking:
 
     def has_reference(self, problem: Problem, kind: str) -> bool:
         """Whether the reference of an instance is cached."""
-        with self._lock:
+        with self.workers.asking:
             return (self._lend(problem) / f"{kind}{references.SUFFIX}").exists()
 
     def ask(self, mode: str, problem: Problem, **more: Any) -> Record:
@@ -69,7 +73,7 @@ class Asking:
         Raises:
           Refusal: ``CANNOT_VERIFY`` where there is no answer; as ``references.collect``.
         """
-        with self._lock:
+        with self.workers.asking:
             child, lent = self.workers.values, self._lend(problem)
             if self._stopped:  # asked once there is a child that ``stopped`` would have cancelled
                 raise _refusal("was stopped")

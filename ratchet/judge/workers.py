@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from types import TracebackType
 
@@ -69,6 +70,8 @@ class Workers:
         (self.root / f".{LEASE}").rename(self.root / LEASE)
         self._count = itertools.count()
         self._closed = False
+        self.asking = threading.Lock()
+        """Held by whoever asks the values child."""
         self._next: Child | None = self._fresh()
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()

@@ -1,6 +1,8 @@
 """What becomes of a request to the values child, however it ends. The child is a stand-in."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,7 @@ class Child:
 class Workers:
     def __init__(self, folder: Path, how: str) -> None:
         self.values = Child(folder, how)
+        self.asking = threading.Lock()
 
     def cancel_values(self) -> None:
         self.values.cancel()
@@ -42,6 +45,32 @@ class Workers:
 
 def asking(folder: Path, how: str) -> Asking:
     return Asking(workers=Workers(folder, how), root=folder, limits=Limits(seconds=2, memory_bytes=3 << 30))
+
+
+def test_verdicts_that_share_a_child_ask_it_one_after_the_other(tmp_path, monkeypatch):
+    """What one began while its file was traced may not be answered yet when the next verdict asks."""
+    first = asking(tmp_path, "answered")
+    second = Asking(workers=first.workers, root=tmp_path, limits=first.limits)
+    asked, go_on, under_way = threading.Event(), threading.Event(), []
+
+    def ask(folder: Path, _limits: Limits) -> Ending:
+        under_way.append(folder)
+        asked.set()
+        assert len(under_way) == 1
+        assert go_on.wait(60)
+        under_way.remove(folder)
+        (folder / "answer.json").write_text(json.dumps({"status": "PASS", "message": ""}))
+        return Ending(how="answered", answer="", returncode=None, tail="", seconds=0.0)
+
+    monkeypatch.setattr(first.workers.values, "ask", ask)
+    problem = examined(LAYERNORM)[1]
+    with ThreadPoolExecutor(2) as pool:
+        begun = pool.submit(first.ask, "begin", problem)
+        assert asked.wait(60)
+        next_one = pool.submit(second.ask, "flops", problem)
+        assert first.workers.asking.locked()
+        go_on.set()
+        assert [one.result()["status"] for one in (begun, next_one)] == ["PASS", "PASS"]
 
 
 @pytest.mark.parametrize(
