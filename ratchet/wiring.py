@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ratchet import home
 from ratchet.candidate import problem as problems
@@ -28,9 +28,6 @@ from ratchet.values.loss import Loss
 from ratchet.values.status import Refusal, Status
 from ratchet.view.blame import blame_text
 from ratchet.view.xspace import trace_path, write_xspace
-
-if TYPE_CHECKING:
-    pass
 
 DUMPS, TRACES = evidence_room.FOLDERS
 BLAME = "blame.txt"
@@ -159,8 +156,6 @@ def across(
 
     A kernel without a frozen problem gets one with the first verdict that passes, as everywhere.
     """
-    from ratchet.judge.workers import Workers  # NumPy comes with it, which `log` need not wait for
-
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder, Workers(V5E, keep=True) as workers:
         copy = Path(folder, kernel.name)
         copy.write_bytes(kernel.read_bytes())

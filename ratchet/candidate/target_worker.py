@@ -9,11 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import json
-import resource
 import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,27 +17,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_of
+from ratchet.candidate.answering import answer, blame
+from ratchet.candidate.exporting import exported, for_tpu
 from ratchet.candidate.tree import Tree
 from ratchet.child import serve
 from ratchet.chips import CHIPS, Chip
-from ratchet.values.status import Refusal, Status
-
-
-@contextlib.contextmanager
-def blame(status: Status, files: Tree, doing: str) -> Iterator[None]:
-    """Turn whatever the user's code raises, ``SystemExit`` included, into a refusal with its file and line."""
-    try:
-        yield
-    except Refusal:
-        raise
-    except MemoryError as error:
-        raise Refusal(Status.OUT_OF_MEMORY, f"{doing}: {str(error) or 'MemoryError'}") from None
-    except BaseException as error:
-        decided = status_of(error) if status is Status.LOWERING_FAILED else status
-        own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
-        where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
-        raise Refusal(decided, f"{where}{doing}: {in_one_line(error)}") from None
+from ratchet.values.status import Status
 
 
 def attribute(named: Sequence[str], files: Tree) -> Any:
@@ -98,17 +79,7 @@ def examine(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def handle(request: Path) -> str:
     """Answer one request: ``request/request.json`` says what is exported."""
-    start = time.monotonic()
-    asked = json.loads((request / "request.json").read_text())
-    resource.setrlimit(resource.RLIMIT_DATA, (asked["memory_bytes"], asked["memory_bytes"]))
-    try:
-        record = examine(asked, request)
-    except Refusal as refusal:
-        record = {"status": refusal.status.name, "message": refusal.message}
-    record |= {"seconds": time.monotonic() - start}
-    (request / "record.json.new").write_text(json.dumps(record))
-    (request / "record.json.new").rename(request / "record.json")
-    return "record.json"
+    return answer(request, examine)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import resource
 import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -28,9 +24,10 @@ from jax.extend import core
 
 from ratchet.candidate import contract, generated
 from ratchet.candidate import mesh as meshes
+from ratchet.candidate.answering import answer, blame
 from ratchet.candidate.axes import mixed_axes
 from ratchet.candidate.blocks import INLINED, inner
-from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_of
+from ratchet.candidate.exporting import exported, for_tpu, in_one_line
 from ratchet.candidate.problem import specs, splits
 from ratchet.candidate.promote import with_losses
 from ratchet.candidate.traffic import link_bytes
@@ -42,26 +39,6 @@ from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
 
 
-@contextlib.contextmanager
-def blame(status: Status, path: Path | Tree, doing: str) -> Iterator[None]:
-    """Turn whatever the kernel file raises, ``SystemExit`` included, into a refusal with its line number."""
-    try:
-        yield
-    except Refusal:
-        raise
-    except MemoryError as error:
-        raise Refusal(Status.OUT_OF_MEMORY, f"{doing}: {str(error) or 'MemoryError'}") from None
-    except BaseException as error:
-        decided = status_of(error) if status is Status.LOWERING_FAILED else status
-        raise Refusal(decided, f"{_location(error, path)}{doing}: {in_one_line(error)}") from None
-
-
-def _location(error: BaseException, path: Path | Tree) -> str:
-    files = path if isinstance(path, Tree) else (path.name,)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
-    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-
-
 def load(path: Path) -> ModuleType:
     """Execute the kernel file as a fresh module and check its seven symbols."""
     source = path.read_bytes()
@@ -69,7 +46,7 @@ def load(path: Path) -> ModuleType:
     module = ModuleType("kernel_under_judgement")
     module.__file__ = path.name
     sys.modules[module.__name__] = module
-    with blame(Status.IMPORT_FAILED, path, "at import"):
+    with blame(Status.IMPORT_FAILED, (path.name,), "at import"):
         exec(compile(source, path.name, "exec"), module.__dict__)
     contract.check_symbols(module.__dict__)
     return module
@@ -133,7 +110,7 @@ def examine(
 
     With a ``project`` the problem is the one that it names, and the program one that was exported elsewhere.
     """
-    module, program, own = given(out, project) if project else (load(path), None, path)
+    module, program, own = given(out, project) if project else (load(path), None, (path.name,))
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
     def inputs_of(data: Any) -> list[Any]:
@@ -157,7 +134,7 @@ def examine(
         kernel = checked(program, avals, platform)
     left: list[Any] = [None] * len(kernel.out_avals)
     if mesh.chips > 1:
-        with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh, chip) as ambient:
+        with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"), for_tpu(mesh, chip) as ambient:
             left = output_shardings(jax.make_jaxpr(module.kernel_fn)(*placed(avals, mesh, ambient)).jaxpr)
     (out / "kernel.bin").write_bytes(kernel.serialize())
     found: dict[str, Any] = {}
@@ -263,10 +240,10 @@ def export_kernel(
 ) -> export.Exported:
     """The kernel's program; for a TPU with the declared mesh as the ambient one."""
     if platform != "tpu":
-        with blame(Status.LOWERING_FAILED, path, "kernel_fn"):
+        with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"):
             return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)
     mesh = mesh or Mesh()
-    with blame(Status.LOWERING_FAILED, path, "kernel_fn"), for_tpu(mesh, chip) as ambient:
+    with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"), for_tpu(mesh, chip) as ambient:
         avals = placed(avals, mesh, ambient)
         # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
         return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals)
@@ -282,24 +259,18 @@ def placed(avals: Any, mesh: Mesh, ambient: jax.sharding.AbstractMesh) -> Any:
 
 def handle(request: Path) -> str:
     """Answer one request: ``request/request.json`` names the mode and the limits."""
-    start = time.monotonic()
-    asked = json.loads((request / "request.json").read_text())
-    resource.setrlimit(resource.RLIMIT_DATA, (asked["memory_bytes"], asked["memory_bytes"]))
-    try:
-        record = examine(
-            request / asked["kernel"],
-            request,
+
+    def examined(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        return examine(
+            folder / asked["kernel"],
+            folder,
             freeze=asked["freeze"],
             platform=asked["platform"],
             chip=CHIPS[asked["chip"]],
             project=asked["project"],
         )
-    except Refusal as refusal:
-        record = {"status": refusal.status.name, "message": refusal.message}
-    record |= {"seconds": time.monotonic() - start}
-    (request / "record.json.new").write_text(json.dumps(record))
-    (request / "record.json.new").rename(request / "record.json")
-    return "record.json"
+
+    return answer(request, examined)
 
 
 if __name__ == "__main__":

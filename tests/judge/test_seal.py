@@ -11,6 +11,7 @@ from tests.imports import MODULES, closure
 
 HERE = Path(__file__).resolve().parents[2]
 CHILDREN = (
+    "ratchet.candidate.target_worker",
     "ratchet.candidate.worker",
     "ratchet.compiler.worker",
     "ratchet.judge.values_worker",

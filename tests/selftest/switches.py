@@ -68,7 +68,7 @@ SWITCHES = {
     ),
     "contained exceptions": Switch(
         cheat="c12_system_exit",
-        edits=(("ratchet/candidate/worker.py", "except BaseException as error:", "except Exception as error:"),),
+        edits=(("ratchet/candidate/answering.py", "except BaseException as error:", "except Exception as error:"),),
         then=("IMPORT_FAILED",),
     ),
     "complete record": Switch(
