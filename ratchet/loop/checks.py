@@ -82,18 +82,16 @@ class Checks:
         Raises:
             Refusal: NO_COMMIT, DETACHED_HEAD.
         """
-        code, out, _ = self._git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        code, out, _ = self._git.run("rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD")
         if code:
             raise Refusal(
                 Status.NO_COMMIT, "the repository has no commit yet: `git add` your files and `git commit` first"
             )
-        detached, branch, _ = self._git.run("symbolic-ref", "--quiet", "HEAD")
-        if detached or not branch.startswith(b"refs/heads/"):
-            message = (
-                f"HEAD is detached at {out[:10].decode()}, wanted a branch: `git switch BRANCH` or `git switch -c NEW`"
-            )
+        commit, branch = os.fsdecode(out).removesuffix("\n").split("\n")
+        if not branch.startswith("refs/heads/"):
+            message = f"HEAD is detached at {commit[:10]}, wanted a branch: `git switch BRANCH` or `git switch -c NEW`"
             raise Refusal(Status.DETACHED_HEAD, message)
-        return Head(branch=os.fsdecode(branch.removesuffix(b"\n")), commit=out.decode().strip())
+        return Head(branch=branch, commit=commit)
 
     def differences(self) -> tuple[Difference, ...]:
         """Every path that differs from HEAD: staged, unstaged, or untracked and not ignored."""

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from ratchet.loop.plumbing import Git
 
+_HASH = re.compile("[0-9a-f]{40,64}")
+"""A whole hash of git's: SHA-1 has 40 digits, SHA-256 64."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -24,9 +27,17 @@ class Objects:
 
     def __init__(self, git: Git) -> None:
         self._git = git
+        self._entries: dict[tuple[str, str], Entry | None] = {}
 
     def entry(self, commit: str, path: str) -> Entry | None:
         """The file ``path`` in ``commit``, or None if there is no such file."""
+        if not _HASH.fullmatch(commit):
+            return self._listed(commit, path)
+        if (commit, path) not in self._entries:  # what a hash names never changes
+            self._entries[commit, path] = self._listed(commit, path)
+        return self._entries[commit, path]
+
+    def _listed(self, commit: str, path: str) -> Entry | None:
         for record in self._git.output("ls-tree", "-z", "--full-tree", commit, "--", path).split(b"\0"):
             kind, _, name = record.partition(b"\t")
             if os.fsdecode(name) == path and kind.startswith(b"100"):
@@ -59,7 +70,7 @@ class Objects:
     def unresolved(self, names: Iterable[str]) -> set[str]:
         """Those of ``names`` that are not hashes of objects that are here."""
         names = set(names)
-        asked = [name for name in names if re.fullmatch("[0-9a-f]{40,64}", name)]
+        asked = [name for name in names if _HASH.fullmatch(name)]
         out = self._git.output("cat-file", "--batch-check", stdin="".join(f"{name}\n" for name in asked).encode())
         here = {name for name, answer in zip(asked, out.splitlines(), strict=True) if not answer.endswith(b" missing")}
         return names - here

@@ -62,22 +62,27 @@ class Git:
         self.root = Path(os.path.realpath(root))
         self._ready = False
         self._command = git.Git(str(self.root))
-        top = self._discover("--show-toplevel")
+        top, git_dir, common_dir = self._discover("--show-toplevel", "--absolute-git-dir", "--git-common-dir")
         if os.path.realpath(top) != str(self.root):
             message = f"{root} is inside the repository {top} but is not its top: `git init` here, or run at the top"
             raise Refusal(Status.NOT_A_REPOSITORY, message)
-        self.git_dir = Path(self._discover("--absolute-git-dir"))
-        self.common_dir = Path(self.root, self._discover("--git-common-dir"))
+        self.git_dir = Path(git_dir)
+        self.common_dir = Path(self.root, common_dir)
         self.state_dir = self.git_dir / "ratchet"
         """Ours, per worktree: the journal and scratch files."""
         with writing(str(self.state_dir)):
             self.state_dir.mkdir(exist_ok=True)
         self._ready = True
 
-    def _discover(self, question: str) -> str:
-        code, out, error = self.run("rev-parse", question)
+    def _discover(self, *questions: str) -> list[str]:
+        code, out, error = self.run("rev-parse", *questions)
         if not code:
-            return os.fsdecode(out.removesuffix(b"\n"))
+            answers = os.fsdecode(out.removesuffix(b"\n")).split("\n")
+            if len(questions) == 1:
+                return ["\n".join(answers)]
+            if len(answers) == len(questions):
+                return answers
+            return [answer for question in questions for answer in self._discover(question)]  # a path has a line end
         if "dubious ownership" in error:
             what = "belongs to another user and git will not read it"
             todo = f"`git config --global --add safe.directory '{self.root}'` if you trust it"

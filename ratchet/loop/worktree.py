@@ -8,6 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 from ratchet.folder import read_file
@@ -46,10 +47,14 @@ class WorkTree:
             raise Refusal(Status.USAGE, f"{error}: name the kernel file itself") from None
         except OSError as error:
             raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from error
-        trusted = self._git.run("config", "--type=bool", "core.fileMode")[1].strip() != b"false"
-        executable = status.st_mode & stat.S_IXUSR if trusted or head is None else head.mode == "100755"
+        executable = status.st_mode & stat.S_IXUSR if self._modes or head is None else head.mode == "100755"
         blob = self._git.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=data)
         return Entry(mode="100755" if executable else "100644", blob=blob)
+
+    @cached_property
+    def _modes(self) -> bool:
+        """Whether the file system keeps modes."""
+        return self._git.run("config", "--type=bool", "core.fileMode")[1].strip() != b"false"
 
     def flush(self, path: str) -> None:
         """Has the file ``path``, if there is one, on the disk: what git gets to know of it must not outlive it."""
