@@ -77,10 +77,9 @@ def of_row(row: Row) -> ModelledLatency:
 def trade(one: ModelledLatency, other: ModelledLatency) -> float:
     """What is lost on one side, issuing or waiting, as a share of what is won on the other: 0 to 1."""
     issued, wait = one.issued - other.issued, one.wait - other.wait
-    most = max(abs(issued), abs(wait))
-    if issued * wait >= 0 or most == 0:
+    if issued * wait >= 0:
         return 0.0
-    return min(abs(issued), abs(wait)) / most
+    return min(abs(issued), abs(wait)) / max(abs(issued), abs(wait))
 
 
 def compare(one: ModelledLatency, other: ModelledLatency) -> Comparison:

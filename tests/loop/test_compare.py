@@ -44,6 +44,29 @@ def test_the_rule(one: ModelledLatency, other: ModelledLatency, same: bool, why:
     assert why in comparison.reason
 
 
+def between(issued: float, wait: float, low: float, high: float) -> ModelledLatency:
+    return ModelledLatency(latency=issued + wait, wait=wait, low=low, high=high)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same", "why"),
+    [
+        (between(1.0, 0.25, 1, 2), between(1.0, 0.2500001, 2, 3), True, "a change of waiting"),
+        (between(1.0, 0.25, 2, 3), between(1.0, 0.2500001, 1, 2), True, "a change of waiting"),
+        (between(1.0, 0.25, 1, 2), between(1.0, 0.2500001, 2.1, 3), False, "do not overlap"),
+        (between(1.0, 0.25, 2.1, 3), between(1.0, 0.2500001, 1, 2), False, "do not overlap"),
+        (between(1.0, 0.25, 1, 2), between(1.0 + 2**-9, 0.25 + 2**-9, 1, 2), False, "nothing is traded"),
+        (between(10.0, 0.0, 1, 20), between(9.0, 0.1, 1, 20), False, "far enough apart"),
+        (between(10.0, 0.0, 1, 20), between(9.0, 0.0999, 1, 20), False, "nothing is traded"),
+    ],
+)
+def test_on_the_line(one: ModelledLatency, other: ModelledLatency, same: bool, why: str) -> None:
+    """Bands that touch overlap; as much of both is no change of waiting; a tenth is a trade."""
+    for comparison in (compare(one, other), compare(other, one)):
+        assert comparison.same is same
+        assert why in comparison.reason
+
+
 @given(TIMES, TIMES, TIMES, TIMES)
 def test_symmetric_and_a_share(a: float, b: float, c: float, d: float) -> None:
     one, other = modelled(a, b), modelled(c, d)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.loop import ledger
+from ratchet.loop import ledger, log
+from ratchet.loop.history import History
 from ratchet.values import Row
 from tests.loop.stage import Stage
 
@@ -60,3 +61,24 @@ def test_the_journal_is_flushed_as_it_comes_and_as_it_goes(stage: Stage, monkeyp
     monkeypatch.setattr(os, "fsync", fsync)
     stage.run("baseline")
     assert seen == [("pending.new", False), (".", True), (".", False)]
+
+
+def test_a_ledger_that_is_written_anew_is_flushed_whole_and_then_its_folder(
+    stage: Stage, flushed: list[tuple[int, int]]
+) -> None:
+    line = ledger.addition(None, ROW).line
+    stage.git("update-ref", f"refs/ratchet/rows/{ROW.id}", History(stage.root).objects.store(line.encode()))
+    log.rebuild(stage.root)
+    file = stage.ledger.stat()
+    assert file.st_size > len(line)
+    assert (file.st_ino, file.st_size) in flushed
+    assert flushed[-1][0] == stage.root.stat().st_ino
+
+
+def test_a_problem_that_was_frozen_is_flushed_before_git_knows_of_it(
+    stage: Stage, flushed: list[tuple[int, int]]
+) -> None:
+    stage.freezes = True
+    stage.run("baseline")
+    file = stage.lock.stat()
+    assert (file.st_ino, file.st_size) in flushed

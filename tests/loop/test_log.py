@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.loop import ledger, log
+from ratchet.loop.history import History
+from ratchet.loop.refs import EXPERIMENTS, ROWS
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
@@ -142,3 +144,43 @@ def test_a_row_in_git_that_says_another_thing_is_named(stage: Stage) -> None:
     stage.git("update-ref", "-d", "refs/ratchet/tips/main")
     texts = [finding.text for finding in log.verify(stage.root)]
     assert any(f": kernel.py in commit {other.commit[:10]} is not the kernel that was judged" in text for text in texts)
+
+
+def test_evidence_of_a_row_that_has_none_is_no_matter(stage: Stage) -> None:
+    stage.run("baseline")
+    assert log.verify(stage.root, evidence=lambda _id: "0123") == ()
+
+
+def test_what_a_clone_does_not_have_is_told_apart_from_what_git_lost(stage: Stage) -> None:
+    head, gone = stage.head(), "1" * 40
+    blob, other = stage.git("rev-parse", "HEAD:kernel.py"), stage.git("rev-parse", "HEAD:other.txt")
+    sound = replace(BLANK, commit=head, kernel="kernel.py", kernel_blob=blob)
+    cases = {
+        "sound": sound,
+        "another": replace(sound, kernel_blob=other),
+        "nowhere": replace(sound, kernel="none.py"),
+        "no commit": replace(sound, commit=gone),
+        "no kernel": replace(sound, kernel_blob=gone),
+    }
+    rows = [replace(row, id=str(number)) for number, row in enumerate(cases.values())]
+    for row in rows:
+        ledger.append(stage.ledger, row)
+    wrong = [
+        (True, f"row 1: kernel.py in commit {head[:10]} is not the kernel that was judged"),
+        (True, f"row 2: none.py in commit {head[:10]} is not the kernel that was judged"),
+    ]
+    assert [(finding.broken, finding.text) for finding in log.verify(stage.root)] == [
+        *wrong, (False, f"2 of 5 rows came with the clone, without their commits; to have them: `{log.FETCH}`"),
+    ]  # fmt: skip
+    history = History(stage.root)
+    for row in stage.rows():
+        blob = history.objects.store(ledger.format_row(row).encode())
+        history.refs.point({ROWS + row.id: blob})
+        if row.commit == head:
+            history.refs.point({EXPERIMENTS + row.id: head})
+    assert [(finding.broken, finding.text) for finding in log.verify(stage.root)] == [
+        *wrong,
+        (True, f"row 3: commit {gone} does not resolve"),
+        (True, f"row 3: {EXPERIMENTS}3 does not name its commit"),
+        (True, f"row 4: commit {head} does not resolve"),
+    ]

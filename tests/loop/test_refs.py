@@ -58,6 +58,16 @@ def test_an_id_is_nobody_elses(stage: Stage) -> None:
     assert one < two < three == "29991231-235959-0001"
 
 
+def test_an_id_that_somebody_takes_just_then_is_left_to_them(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    refs = History(stage.root).refs
+    taken = refs.reserve_id("29991231-235959-0000", stage.head())
+    monkeypatch.setattr(refs, "under", lambda _: {})
+    assert refs.reserve_id("29991231-235959-0000", stage.head()) == "29991231-235959-0002" > taken
+    with pytest.raises(Refusal, match="git update-ref failed") as caught:
+        refs.reserve_id("", "1" * 40)
+    assert caught.value.status is Status.INFRASTRUCTURE
+
+
 def test_branches_have_flat_tips_of_limited_length() -> None:
     assert tip_ref("refs/heads/a/b") == TIPS + "a%2Fb"
     assert tip_ref("refs/heads/" + "a" * 200) == TIPS + "a" * 200

@@ -116,6 +116,19 @@ ROOMS = {
                 "origin",
                 "endings",
                 "turn",
+                "objects",
+                "plumbing",
+                "rebuild",
+                "trial",
+            )
+        )
+        + tuple(
+            f"tests/loop/test_interruption.py::test_{name}"
+            for name in (
+                "a_commit_of_the_users_after_a_kill_is_not_lost",
+                "another_branch_after_a_kill_is_asked_to_go_back",
+                "a_branch_that_is_gone_after_a_kill",
+                "a_locked_branch_is_finished_by_the_next_run",
             )
         ),
     ),
