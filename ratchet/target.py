@@ -36,6 +36,8 @@ WORKER = "ratchet.candidate.target_worker"
 ARCHIVE, SPARE = "tree.zip", "spare.zip"
 SERIALISER = "flatbuffers"
 """What JAX writes programs with, plain Python. It comes without it, so that the judge's own goes along as a spare."""
+STABLEHLO = "1.17.0"
+"""The newest StableHLO that the locked JAX reads. A newer JAX is asked to write this one."""
 KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
 """What a kernel file calls its function and its generator."""
 WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=4096)
@@ -223,6 +225,7 @@ def export(
         "inputs": [{"shape": list(spec.shape), "dtype": spec.dtype} for spec in case.inputs],
         "options": dict(case.options),
         "chip": case.chip,
+        "stablehlo": STABLEHLO,
         "archive": ARCHIVE,
         "spare": SPARE,
         "memory_bytes": limits.memory_bytes,

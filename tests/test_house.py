@@ -117,7 +117,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("git", {"ratchet.loop.plumbing"}),
         ("jaxlib._hlo", {"ratchet.compiler.inside"}),
         ("google.protobuf", {"ratchet.protos"}),
-        ("jaxlib.mlir", {"ratchet.mosaic.bindings"}),
+        ("jaxlib.mlir", {"ratchet.mosaic.bindings", "ratchet.candidate.target_worker"}),
         ("jax._src", {"ratchet.mosaic.bindings", "ratchet.candidate.lines"}),
         ("ctypes", {"ratchet.jail.system", "ratchet.jail.landlock", "ratchet.jail.seccomp"}),
         ("filelock", {"ratchet.loop.workspace"}),

@@ -2,9 +2,13 @@
 
 import sys
 
+import jax
 import pytest
+from jax import export
+from jaxlib.mlir.dialects import stablehlo
 
 from ratchet import interpreter, target
+from ratchet.candidate.target_worker import in_stablehlo
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
 
@@ -94,6 +98,16 @@ def test_another_python_exports_it(source):
     """The same one here, started in the way of another: from sources, with its own path."""
     made = target.export(one(source, "Layer.apply"), target.inline(["bf16[8,128]"]), python=sys.executable)
     assert [str(spec) for spec in made.outputs] == ["bfloat16[8,128]"]
+
+
+def test_a_program_of_a_newer_jax_is_written_in_the_stablehlo_that_the_judge_reads():
+    assert stablehlo.get_current_version() == target.STABLEHLO
+    program = export.export(jax.jit(lambda x: x + 1), platforms=("tpu",))(jax.ShapeDtypeStruct((8,), "float32"))
+    assert in_stablehlo(program, target.STABLEHLO) is program
+    older = in_stablehlo(program, "1.10.0")
+    assert b"StableHLO_v1.10.0" in older.mlir_module_serialized
+    assert b"StableHLO_v1.10.0" not in program.mlir_module_serialized
+    assert export.deserialize(older.serialize()).mlir_module() == program.mlir_module()
 
 
 def test_an_interpreter_says_where_its_packages_are():

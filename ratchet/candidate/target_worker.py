@@ -7,6 +7,7 @@ the record is believed: the judge reads the program itself.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import sys
@@ -16,6 +17,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import export
+from jaxlib.mlir.dialects import stablehlo
 
 from ratchet.candidate.answering import answer, blame
 from ratchet.candidate.exporting import exported, for_tpu
@@ -54,6 +57,19 @@ def lowering(chip: Chip) -> Iterator[None]:
         yield
 
 
+def in_stablehlo(program: export.Exported, newest: str) -> export.Exported:
+    """``program`` written in StableHLO ``newest``, such as ``1.17.0``, where this JAX writes a newer one.
+
+    Raises:
+      ValueError: an operation has no form in that version. Nothing of a program is left out.
+    """
+    own = stablehlo.get_version_from_compatibility_requirement(stablehlo.StablehloCompatibilityRequirement.WEEK_4)
+    if stablehlo.get_smaller_version(own, newest) == own:
+        return program
+    written = stablehlo.serialize_portable_artifact_str(str(program.mlir_module()), newest)
+    return dataclasses.replace(program, mlir_module_serialized=written)
+
+
 def specs(avals: Any) -> list[dict[str, Any]]:
     return [{"shape": list(a.shape), "dtype": jnp.dtype(a.dtype).name} for a in avals]
 
@@ -68,6 +84,7 @@ def examine(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     options = asked["options"]
     with blame(Status.LOWERING_FAILED, files, asked["target"][1]), lowering(CHIPS[asked["chip"]]):
         program = exported(lambda *given: function(*jax.tree.unflatten(tree, given), **options), leaves)
+        program = in_stablehlo(program, asked["stablehlo"])
     (folder / "kernel.bin").write_bytes(program.serialize())
     return {
         "inputs": specs(program.in_avals),
