@@ -93,7 +93,7 @@ def searched(
         "sweep": label,
         "points": len(fits),
         "published overflows": published.count(OVERFLOW),
-        "found": sum(fit.fits is False and said == OVERFLOW for fit, said in pairs),
+        "predicted": sum(fit.fits is False and said == OVERFLOW for fit, said in pairs),
         "right": len(right),
         "wrong": len(fits) - len(right),
         "compiled": sum(fit.compiled for fit in fits),

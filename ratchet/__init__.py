@@ -19,9 +19,9 @@ values. Arrays are anything that ``jax.jit`` takes, pytrees and ``jax.ShapeDtype
 ([2.0, 2.0], ())
 
 ``explain`` says where the time of any function goes and what fills its VMEM. ``judge_kernel`` judges a kernel file as
-``./ratchet.sh`` does, ``ledger`` reads ``results.tsv`` as a DataFrame. What cannot be done is a ``Refusal`` with a
-``Status`` and a message of one or two lines. All names in ``__all__`` are
-public, and no others.
+``./ratchet.sh`` does, ``capture`` records the shapes that a function is called with, ``ledger`` reads ``results.tsv``
+as a DataFrame. What cannot be done is a ``Refusal`` with a ``Status`` and a message of one or two lines. All names in
+``__all__`` are public, and no others.
 """
 
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ __all__ = [
     "Status",
     "Timeline",
     "Verdict",
+    "capture",
     "compile",
     "execute",
     "explain",
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from ratchet.library import compile, execute, explain, export, judge_kernel, ledger, model
+    from ratchet.library import capture, compile, execute, explain, export, judge_kernel, ledger, model
     from ratchet.mosaic.result import RunResult
     from ratchet.values import Explanation, Program, Refusal, Status, Timeline, Verdict
 else:  # hidden from type checkers, which would accept any name

@@ -308,6 +308,12 @@ def _fit(options: argparse.Namespace) -> int:
     return fit.command(options, say=_say)
 
 
+def _tune(options: argparse.Namespace) -> int:
+    from ratchet.commands import tune  # as `sweep`
+
+    return tune.command(options, say=_say)
+
+
 def _ci(options: argparse.Namespace) -> int:
     from ratchet.commands import ci  # as `sweep`
 
@@ -356,6 +362,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "ci": _ci,
     "explain": _explain,
     "fit": _fit,
+    "tune": _tune,
     "log": _log,
     "show": _show,
     "verify": _verify,

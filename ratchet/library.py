@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ratchet.captured import capture  # noqa: F401 - a name of the library's
 from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.compiler import compile as compiling

@@ -23,6 +23,7 @@ _COMMANDS = {
     "across": "one kernel file on every chip, as a table; writes no row",
     "explain": "where the time and the VMEM of any function go, on any chip",
     "fit": "which values of its knobs fit in the VMEM of which chip, by compiling",
+    "tune": "the fastest values of a function's knobs for each of its shapes, as tables that others read; modelled",
     "ci": "what the targets of pyproject.toml cost, beside what they cost at a base revision",
     "log": "the history, newest last",
     "show": "one experiment",
@@ -121,6 +122,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")
     _explain(made["explain"])
     _fit(made["fit"])
+    _tune(made["tune"])
     _ci(made["ci"])
     made["across"].add_argument("file", type=Path, metavar="FILE", help="the kernel file")
     made["across"].add_argument("--json", action="store_true", help="print the table as one JSON document")
@@ -158,6 +160,22 @@ def _fit(parser: argparse.ArgumentParser) -> None:
         "knobs", nargs="+", metavar="NAME=VALUES", help="a constant of its file or a keyword argument: BQ=512,1024"
     )
     parser.add_argument("--all", action="store_true", help="compile every point, and say whether the others followed")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _tune(parser: argparse.ArgumentParser) -> None:
+    _target(parser)
+    parser.add_argument(
+        "knobs", nargs="+", metavar="NAME=VALUES", help="a constant of its file or a keyword argument: BQ=512,1024"
+    )
+    parser.add_argument("--shapes", type=Path, metavar="FILE.json", help="its calls, as ratchet.capture wrote them")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write the tables there: JSON and a Python dictionary")
+    parser.add_argument("--tokamax", metavar="OP", help="also as tokamax's cache of this op, such as pallas_tpu_rope")
+    parser.add_argument(
+        "--tpu-inference-key", metavar="TEMPLATE", help="also as a table of tpu-inference: $x.0,$w.0,$x.dtype"
+    )
+    parser.add_argument("--tpu-inference-value", metavar="TEMPLATE", help="its values: [$BM, $BN]")
+    parser.add_argument("--on", choices=("tpu",), help="also write the points that a TPU has to decide between")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -32,16 +32,20 @@ COMMAND_LINE = {
     "ratchet.commands.judge",
     "ratchet.commands.selftest",
     "ratchet.commands.sweep",
+    "ratchet.commands.tune",
     "ratchet.library",
     "ratchet.pytest_plugin",
     "ratchet.wiring",
 }
 PURE = (
+    "ratchet.fit",
     "ratchet.knobs",
     "ratchet.loop.decide",
     "ratchet.loop.compare",
     "ratchet.measure.stats",
     "ratchet.scalar",
+    "ratchet.tune",
+    "ratchet.tune_tables",
     "ratchet.judge.roofline",
     "ratchet.judge.parity",
     "ratchet.dump.listing",
@@ -150,6 +154,7 @@ def test_only_the_candidates_workers_execute_a_kernel_file():
         "ratchet.candidate.generated",  # imports the reference of one, in the candidate's worker
         "ratchet.candidate.tree",  # compiles the files that it is in
         "ratchet.machine.translate",  # makes Python of the programs that it translated itself
+        "ratchet.shortlist",  # imports a function of the user's, in the user's own process
         "ratchet.sources",  # compiles the judge's own modules
         "ratchet.served",  # runs them
         "ratchet.jail.launcher",  # runs a child's own module

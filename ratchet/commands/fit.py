@@ -13,7 +13,7 @@ from ratchet.explained import explain_artefact
 from ratchet.fit import search
 from ratchet.knobs import choices, in_words, points, turned
 from ratchet.target import Case, Target
-from ratchet.values import Point, Vmem
+from ratchet.values import Explanation, Point
 from ratchet.values.fit import Fit
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
@@ -44,7 +44,7 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A target whose knobs are constants of its file, or else keyword arguments of its function."""
+    """A target for one case, whose knobs are constants of its file, or else keyword arguments of its function."""
 
     target: Target
     case: Case
@@ -60,35 +60,40 @@ class Version:
         constants = frozenset(names) & sources.constants.keys()
         return cls(target=target, case=case, sources=sources, constants=constants, compilers=compilers)
 
-    def fit(self, point: Point) -> Fit:
-        """Export and compile one point."""
+    def explained(self, point: Point, *, modelled: bool) -> Explanation:
+        """Export and compile one point; programs of the same bytes once. Raises Refusal as ``explain_artefact``."""
         constants = {name: value for name, value in point.items() if name in self.constants}
         options = {name: value for name, value in point.items() if name not in self.constants}
         files, path = self.sources.files, self.sources.path
         if constants:
             files = replace(files, files={**files.files, path: turned(files.files[path], path, constants)})
         case = replace(self.case, options={**self.case.options, **options})
-        try:
-            exported = targets.export(self.target, case, files=files)
-            explanation = explain_artefact(
+        exported = targets.export(self.target, case, files=files)
+        key, known = (exported.program, case.chip, modelled), self.compilers.known
+        if key not in known:
+            known[key] = explain_artefact(
                 exported.artefact(str(self.target)),
                 CHIPS[case.chip],
                 self.compilers.new_folder(),
                 self.compilers.child(case.chip),
                 title=in_words(point),
-                modelled=False,
+                modelled=modelled,
             )
+        return known[key]
+
+    def fit(self, point: Point) -> Fit:
+        """Whether one point fits."""
+        try:
+            explanation = self.explained(point, modelled=False)
         except Refusal as refusal:
             if refusal.status in (Status.USAGE, Status.NOT_FOUND, Status.INTERRUPTED, Status.NO_SPACE):
                 raise
-            return Fit(point=point, chip=case.chip, status=refusal.status, reason=refusal.message, compiled=True)
-        kernels = [vmem for vmem in explanation.vmem if vmem.is_kernel]
-        most: Vmem | None = max(kernels, key=lambda vmem: vmem.used_bytes / max(1, vmem.limit_bytes), default=None)
+            return Fit(point=point, chip=self.case.chip, status=refusal.status, reason=refusal.message, compiled=True)
         return Fit(
             point=point,
-            chip=case.chip,
+            chip=self.case.chip,
             status=explanation.status,
             reason=explanation.reason,
             compiled=True,
-            vmem=most,
+            vmem=explanation.fullest,
         )

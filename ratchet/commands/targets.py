@@ -6,7 +6,7 @@ import argparse
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ratchet import target as targets
@@ -16,6 +16,7 @@ from ratchet.chips import CHIPS
 from ratchet.compiler import compile as compiling
 from ratchet.knobs import Knob, knobs
 from ratchet.target import GENERATOR, Case, Target
+from ratchet.values import Explanation
 from ratchet.values.status import Refusal, Status
 
 
@@ -74,6 +75,8 @@ class Compilers:
     folder: Path
     _children: dict[str, Child]
     _stack: ExitStack
+    known: dict[tuple[bytes, str, bool], Explanation] = field(default_factory=dict)
+    """What was compiled, by program, chip, and whether it was modelled."""
 
     @classmethod
     def start(cls) -> Compilers:

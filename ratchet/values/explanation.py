@@ -99,6 +99,12 @@ class Explanation(Shown):
     """Integer constants of the target's own file by value: those that may decide a side of that length. Untrusted."""
 
     @property
+    def fullest(self) -> Vmem | None:
+        """VMEM of the kernel that needs the largest share of what it may use; None without a kernel."""
+        kernels = [vmem for vmem in self.vmem if vmem.is_kernel]
+        return max(kernels, key=lambda vmem: vmem.used_bytes / max(1, vmem.limit_bytes), default=None)
+
+    @property
     def launch_share(self) -> float:
         """Share of the run that is the launch: code around all operations. 0 without a timeline."""
         if self.timeline is None:
