@@ -148,13 +148,21 @@ class Emitter:
             Untranslatable: with the instruction as second argument.
         """
         self.address, self.offset = address, offset
+        self._branches = False
+        placed = list(enumerate(bundle))
+        # What the caller left in registers is there before the bundle, which may overwrite one that nobody reads.
+        arguments = [(index, instruction) for index, instruction in placed if instruction.form.argument]
+        others = [(index, instruction) for index, instruction in placed if not instruction.form.argument]
+        return self._together(arguments) + self._together(others), self._branches
+
+    def _together(self, instructions: Sequence[tuple[int, Instruction]]) -> list[str]:
+        """Statements for instructions that happen at once, each with its place in the bundle."""
         self._assigns: list[_Assignment] = []
         self._effects: list[_Effect] = []
         self._writes: list[tuple[str, str, bool]] = []  # register, value, certain
         self._stores: list[_Effect] = []
-        self._branches = False
         aliases = []
-        for self.index, self.instruction in enumerate(bundle):
+        for self.index, self.instruction in instructions:
             opcode = self.instruction.opcode
             self._reads: set[str] = set()
             if is_vector_code(opcode):
@@ -170,7 +178,7 @@ class Emitter:
                     raise Untranslatable(str(error), self.instruction) from None
         statements = self._statements()
         self._remember(aliases)
-        return statements, self._branches
+        return statements
 
     def _remember(self, aliases: Sequence[Instruction]) -> None:
         """Which values registers may hold behind the bundle."""
