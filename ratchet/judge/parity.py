@@ -59,7 +59,7 @@ class Comparison:
 
 def is_float(dtype: Any) -> bool:
     """Whether a numpy dtype holds floats, the extended ones included."""
-    return np.dtype(dtype).kind == "f" or np.dtype(dtype).name.startswith(("bfloat", "float"))
+    return np.dtype(dtype).name.startswith(("bfloat", "float"))
 
 
 def row_rms(array: Array) -> Array:
@@ -83,7 +83,7 @@ def half_unit(exact: Array, dtype: Any) -> Array:
 def rounded(exact: Array, dtype: Any) -> Array:
     """``exact`` rounded once, as ``dtype``. Narrow ones go through a float32 rounded to odd."""
     with np.errstate(over="ignore", invalid="ignore"):
-        if not is_float(dtype) or np.dtype(dtype).itemsize >= 4:
+        if np.dtype(dtype).itemsize >= 4:
             return exact.astype(dtype)
         narrow = np.atleast_1d(exact.astype(np.float32))
         back = narrow.astype(np.float64)
@@ -129,15 +129,15 @@ def compare(got: Array, exact: Array, loss: Array) -> Comparison:
     criterion = "element" if local else max(ratios, key=lambda name: ratios[name][0])
     times, place = ratios[criterion]
     magnitude = float(np.sqrt(np.mean(clean**2))) + np.finfo(np.float64).tiny
-    whole = float(np.sqrt(np.mean(error**2)))
-    floor = float(np.sqrt(np.mean(np.square(s) + np.square(h) / 3)))
+    rms = float(np.sqrt(np.mean(error**2))) / magnitude
+    floor_rms = float(np.sqrt(np.mean(np.square(s) + np.square(h) / 3))) / magnitude
     return Comparison(
         status=Status.PASS if worst <= 1.0 else Status.WRONG_VALUES,
         worst=worst,
-        rms=whole / magnitude,
-        floor_rms=floor / magnitude,
+        rms=rms,
+        floor_rms=floor_rms,
         criterion=criterion,
-        message=_message(criterion, times, place, (wide, exact, s, h), (whole / magnitude, floor / magnitude)),
+        message=_message(criterion, times, place, (wide, exact, s, h), (rms, floor_rms)),
     )
 
 
@@ -146,42 +146,35 @@ Ratios = dict[str, tuple[float, tuple[int, ...]]]
 
 
 def _at(array: Array) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(array)), array.shape)) if array.size else ()
-
-
-def _most(array: Array) -> float:
-    return float(array.max()) if array.size else 0.0
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(array)), array.shape))
 
 
 def _integers(error: Array, s: Array) -> Ratios:
     """An integer is right, or off by as much as a rounding before it decides."""
-    over = np.where(error > np.floor(s + 0.5), np.where(s >= 0.5, error / np.maximum(s, 0.5), np.inf), 0.0)
-    over = np.where((over > 0) & (over <= 1), np.inf, over)
-    return {"integer": (_most(over), _at(over))}
+    times = np.divide(error, s, out=np.full(error.shape, np.inf), where=s >= 0.5)
+    over = np.where(error > np.floor(s + 0.5), times, 0.0)
+    return {"integer": (float(over.max()), _at(over))}
 
 
 def _floats(got: Array, exact: Array, error: Array, s: Array, h: Array) -> Ratios:
     elements = error / (2 * h + ELEMENT * s)
     excess = np.square(np.maximum(error - h, 0.0) / (s + GUARD * h))
-    found: Ratios = {"element": (_most(elements), _at(elements))}
+    found: Ratios = {"element": (float(elements.max()), _at(elements))}
     axes = tuple(range(error.ndim))
     groups = {"row": axes[-1:]} | {f"slice of axis {k}": tuple(a for a in axes if a != k) for k in axes[:-1]}
     for name, over in groups.items():
-        if not over:
-            continue
-        count = int(np.prod([error.shape[axis] for axis in over]))
-        means = np.sqrt(np.mean(excess, axis=over, keepdims=True)) / np.hypot(ROW, ELEMENT / np.sqrt(max(count, 1)))
-        found[name] = (_most(means), _worst_of(excess, means))
-    mean = float(np.sqrt(np.mean(excess))) if excess.size else 0.0
-    found["whole"] = (mean / np.hypot(WHOLE, ELEMENT / np.sqrt(max(error.size, 1))), _at(excess))
+        count = np.prod([error.shape[axis] for axis in over])
+        means = np.sqrt(np.mean(excess, axis=over, keepdims=True)) / np.hypot(ROW, ELEMENT / np.sqrt(count))
+        found[name] = (float(means.max()), _worst_of(excess, means))
+    mean = float(np.sqrt(np.mean(excess)))
+    found["whole"] = (mean / np.hypot(WHOLE, ELEMENT / np.sqrt(error.size)), _at(excess))
     found |= _gains(got, exact, s, h)
     return found
 
 
 def _worst_of(excess: Array, means: Array) -> tuple[int, ...]:
     """The worst element of the worst group."""
-    group = means == _most(means)
-    return _at(np.where(group, excess, -1.0))
+    return _at(np.where(means == means.max(), excess, -np.inf))
 
 
 def _gains(got: Array, exact: Array, s: Array, h: Array) -> Ratios:
@@ -190,7 +183,7 @@ def _gains(got: Array, exact: Array, s: Array, h: Array) -> Ratios:
     A rounding whose tie a loss decides says nothing, and is left out. Where few values are distinct their roundings are
     not independent, and nothing can be said.
     """
-    if exact.size < ENOUGH or np.unique(exact.ravel()[:: max(1, exact.size // ENOUGH)]).size < ENOUGH // 4:
+    if np.unique(exact.ravel()[:: max(1, exact.size // ENOUGH)]).size < ENOUGH // 4:
         return {}
     apart = got.astype(np.float64) - rounded(exact, got.dtype).astype(np.float64)
     apart = np.where(np.isfinite(apart), apart, 0.0)
@@ -200,11 +193,11 @@ def _gains(got: Array, exact: Array, s: Array, h: Array) -> Ratios:
     axes = tuple(range(exact.ndim))
     groups = {"gain": axes} | {f"gain of axis {k}": tuple(a for a in axes if a != k) for k in axes}
     for name, over in groups.items():
-        if not over or np.prod([exact.shape[axis] for axis in over]) < ENOUGH:
+        if np.prod([exact.shape[axis] for axis in over]) < ENOUGH:
             continue
         limit = np.sum(granted, axis=over, keepdims=True) + DRAW * np.sqrt(np.sum(chance, axis=over, keepdims=True))
         ratio = np.abs(np.sum(along, axis=over, keepdims=True)) / (limit + np.finfo(np.float64).tiny)
-        found[name] = (_most(ratio), _worst_of(np.abs(along), ratio))
+        found[name] = (float(ratio.max()), _worst_of(np.abs(along), ratio))
     return found
 
 
@@ -236,10 +229,10 @@ def _message(
 
 def _digits(value: float, other: float) -> str:
     """As many digits as it takes to tell the two apart, at least six."""
-    for digits in range(6, 18):
-        if f"{value:.{digits}g}" != f"{other:.{digits}g}" or value == other:
-            return f"{value:.{digits}g}"
-    return f"{value:.17g}"
+    if value == other:
+        return f"{value:.6g}"
+    apart = (digits for digits in range(6, 17) if f"{value:.{digits}g}" != f"{other:.{digits}g}")
+    return f"{value:.{next(apart, 17)}g}"
 
 
 MARGIN = 2.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ratchet.judge.parity import compare, fitted, half_unit, insensitive, rounded, row_rms
+from ratchet.judge.parity import WIDEST, compare, fitted, half_unit, insensitive, rounded, row_rms
 from ratchet.values.status import Status
 
 BF16 = ml_dtypes.bfloat16
@@ -465,3 +465,201 @@ def test_where_the_answer_is_zero_nothing_but_zero_passes(dtype):
     assert (
         compare(np.where(exact == 0, np.float32(1e-6), 0).astype(dtype) + got, exact, NONE + 1e-6).status is Status.PASS
     )
+
+
+# --- where each line is, by the formulas of the module's first lines, losses and half units beside each other ---
+
+UNIT = 2.0**-23
+"""Of float32 between one and two."""
+HALF = UNIT / 2
+GRID = 1 + np.random.default_rng(5).permutation(2**18)[: 256 * 256].reshape(256, 256) * UNIT * 32
+"""Distinct float32 values between one and two."""
+PLUS = np.random.default_rng(6).choice([-1.0, 1.0], GRID.shape)
+
+
+def gain_allowed(loss: float, apart: np.ndarray, exact: np.ndarray) -> float:
+    """What a common factor may be, where each element is ``apart`` from the rounded exact value."""
+    return np.sum((1.5 * loss + HALF / 16) * np.abs(exact)) + 8 * np.sqrt(np.sum(np.square(apart * exact)))
+
+
+def test_a_common_factor_may_be_off_by_a_part_of_a_rounding():
+    """A quarter of the elements is one unit too large, where the loss is a quarter of a rounding."""
+    apart = np.where(np.arange(GRID.size).reshape(GRID.shape) % 4 == 0, UNIT, 0.0)
+    found = compare((GRID + apart).astype(np.float32), GRID, np.full(GRID.shape, HALF / 4))
+    assert found.criterion == "gain"
+    assert found.worst == pytest.approx(np.sum(apart * GRID) / gain_allowed(HALF / 4, apart, GRID))
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "counts"),
+    [(1 / 16, 1.2, False), (1 / 16, 1.3, True), (1 / 8, 1.2, True), (1 / 8.5, 1.2, False)],
+)
+def test_a_tie_that_a_loss_decides_says_nothing_of_a_common_factor(loss, error, counts):
+    """Each is rounded the wrong way, off by ``error`` half units: up to one and four losses it may have been a tie."""
+    exact = GRID + (2 - error) * HALF
+    found = compare((GRID + UNIT).astype(np.float32), exact, np.full(GRID.shape, loss * HALF))
+    apart = np.full(GRID.shape, UNIT)
+    if counts:
+        assert found.criterion == "gain"
+        assert found.worst == pytest.approx(np.sum(apart * exact) / gain_allowed(loss * HALF, apart, exact))
+    else:
+        assert found.criterion == "whole"
+        assert found.worst == pytest.approx((error - 1) / (loss + 1 / 64) / np.hypot(2, 16 / 256), rel=1e-6)
+
+
+def test_the_rounding_and_the_loss_of_an_element_are_both_allowed():
+    got = GRID.astype(np.float32)
+    got[7, 9] += 6 * UNIT
+    found = compare(got, GRID, np.full(GRID.shape, HALF / 4))
+    assert (found.criterion, found.worst) == ("element", pytest.approx(12 / (2 + 16 / 4)))
+
+
+def test_an_excess_is_measured_by_the_loss_and_a_64th_of_a_rounding():
+    got = (GRID + PLUS * UNIT).astype(np.float32)
+    found = compare(got, GRID, np.full(GRID.shape, HALF / 4))
+    assert found.criterion == "whole"
+    assert found.worst == pytest.approx(1 / (1 / 4 + 1 / 64) / np.hypot(2, 16 / 256))
+
+
+CUBE = np.random.default_rng(8).normal(size=(8, 16, 32))
+CUBE_SIGNS = np.random.default_rng(9).choice([-1.0, 1.0], CUBE.shape)
+
+
+@pytest.mark.parametrize(
+    ("where", "criterion", "count", "said"),
+    [
+        ((2, 3), "row", 32, "a row is off as a whole, "),
+        ((2,), "slice of axis 0", 512, "the slice at 2 of axis 0 is off as a whole, "),
+        ((slice(None), 3), "slice of axis 1", 256, "the slice at 3 of axis 1 is off as a whole, "),
+    ],
+)
+def test_a_part_of_an_output_is_off(where, criterion, count, said):
+    errors = np.zeros(CUBE.shape)
+    errors[where] = 9.0
+    found = compare(CUBE + errors * CUBE_SIGNS * 2.0**-6, CUBE, np.full(CUBE.shape, 2.0**-6))
+    assert (found.criterion, found.worst) == (criterion, pytest.approx(9 / np.hypot(4, 16 / np.sqrt(count))))
+    assert found.message.startswith(said)
+    assert "; [2, 3, " in found.message or criterion != "row"
+
+
+def test_what_is_at_one_place_of_every_row_is_no_part():
+    errors = np.zeros(CUBE.shape)
+    errors[..., 5] = 9.0
+    found = compare(CUBE + errors * CUBE_SIGNS * 2.0**-6, CUBE, np.full(CUBE.shape, 2.0**-6))
+    assert (found.criterion, found.worst) == ("whole", pytest.approx(9 / np.sqrt(32) / np.hypot(2, 16 / 64)))
+
+
+def test_an_element_that_is_off_is_named_before_its_row():
+    """Two elements, one and a half times too far: their row is off by more, and so is the small whole."""
+    got = np.zeros((2, 4))
+    got[1, 1:3] = 24.0
+    found = compare(got, np.zeros((2, 4)), np.ones((2, 4)))
+    assert found.criterion == "element"
+    assert found.worst == pytest.approx(24 / np.sqrt(4) / np.hypot(2, 16 / np.sqrt(8)))
+
+
+def normal(*shape):
+    return np.random.default_rng(11).normal(size=shape)
+
+
+@pytest.mark.parametrize(
+    ("shape", "where", "criterion"),
+    [
+        ((4, 4096), (1,), "gain of axis 0"),
+        ((4, 2048), (1,), "row"),
+        ((512, 2, 64), (slice(None), 1), "gain of axis 1"),
+        ((4096,), (), "gain"),
+    ],
+)
+def test_a_common_factor_of_a_part_needs_as_many_elements(shape, where, criterion):
+    exact = normal(*shape)
+    errors = np.zeros(shape)
+    errors[where] = 2.2
+    found = compare(exact + errors * np.sign(exact) * 2.0**-6, exact, np.full(shape, 2.0**-6))
+    assert found.criterion == criterion
+    assert (" by a common factor" in found.message) == criterion.startswith("gain")
+
+
+@pytest.mark.parametrize(
+    ("exact", "counts"),
+    [
+        (np.tile(np.arange(1.0, 1025.0), 4), True),
+        (np.tile(np.arange(1.0, 1024.0), 5)[:4096], False),
+        (np.where(np.arange(8192) % 2, np.arange(1.0, 8193.0), 1.0), False),
+        (np.where(np.arange(8192) % 2, 1.0, np.arange(1.0, 8193.0)), True),
+    ],
+    ids=["1024", "1023", "distinct where nobody looks", "distinct where it is looked at"],
+)
+def test_a_common_factor_needs_a_thousand_distinct_values(exact, counts):
+    found = compare(exact * (1 + 2.0**-6), exact, exact * 2.0**-7.2)
+    assert (found.criterion == "gain") is counts
+
+
+def test_the_first_element_that_is_not_finite_is_named():
+    got = np.zeros((4, 4))
+    got[1, 2], got[3, 3] = np.nan, np.inf
+    message = compare(got, np.zeros((4, 4)), np.zeros((4, 4))).message
+    assert message == "2 of 16 elements are nan where the reference is finite, the first at [1, 2]"
+
+
+def test_errors_beside_a_reference_of_zeros_have_a_size():
+    found = compare(np.full((4, 4), 0.5), np.zeros((4, 4)), np.ones((4, 4)))
+    assert 1e300 < found.rms < np.inf
+
+
+@pytest.mark.parametrize(("loss", "error", "worst"), [(0.5, 2, 4.0), (0.3, 1, np.inf), (0.2, 1, np.inf), (2.0, 3, 1.5)])
+def test_by_how_much_an_integer_is_off(loss, error, worst):
+    assert compare(np.array([error], np.int32), np.zeros(1), np.array([loss])).worst == pytest.approx(worst)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint8, bool])
+def test_integers_are_rounded_to_themselves(dtype):
+    exact = np.array([0, 1, 1, 0], dtype)
+    assert rounded(exact.astype(np.float64), dtype).tolist() == exact.tolist()
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25, 2.0**-20])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_value_of_any_size_is_rounded_once(sign, scale):
+    values = sign * scale * np.array([1 + 2.0**-8 + 2.0**-40, 1 + 3 * 2.0**-8 - 2.0**-40])
+    assert rounded(values, BF16).astype(np.float64).tolist() == [sign * scale * (1 + 2.0**-7)] * 2
+
+
+def test_digits_that_are_the_same_or_differ_at_the_end():
+    message = compare(np.array([0.1]), np.array([0.1]), np.zeros(1)).message
+    assert "got 0.1, wanted 0.1," in message
+    one, other = 0.1234567890123456, 0.1234567890123457
+    assert f"got {one}, wanted {other}," in compare(np.array([one]), np.array([other]), np.ones(1)).message
+    one, other = 0.1 + 0.2, 0.3
+    message = compare(np.array([one]), np.array([other]), np.ones(1)).message
+    assert "got 0.30000000000000004, wanted 0.29999999999999999," in message
+
+
+@pytest.mark.parametrize(("native", "loss", "odd"), [(3, 0.4, 1), (3, 0.6, 0), (3, 0.5, 0), (4, 1.4, 1), (4, 1.6, 0)])
+def test_an_integer_of_the_native_reference_may_be_off_by_its_loss(native, loss, odd):
+    exact = np.full((1000,), 2)
+    given = exact.copy()
+    given[7] = native
+    losses = np.zeros(1000)
+    losses[7] = loss
+    assert np.isinf(fitted(given, exact, losses)[0]).sum() == odd
+
+
+def test_a_reference_is_fitted_in_four_steps_and_in_no_small_ones():
+    """Where a loss of nothing is made larger, nothing comes of it: each step is by what is too much."""
+    native = rounded(EXACT, BF16)
+    native[1, 1] += np.asarray(4 * 2 * H[1, 1], BF16)
+    reached = 2 * compare(native, EXACT, NONE).worst
+    assert fitted(native, EXACT, NONE)[1] == pytest.approx(reached**4)
+    limit = np.hypot(2, 16 / np.sqrt(EXACT.size))
+    assert fitted(wide(SIGNS * limit / 2 * 1.05), EXACT, COARSE)[1] == pytest.approx(1.1)
+    empty = np.zeros((0, 4))
+    assert fitted(empty, empty, empty)[1] == 1
+    assert WIDEST == 8, "more than that is the reference's own fault"
+
+
+def test_a_row_that_has_to_move_by_eighty_times_its_precision_and_does():
+    before, loss = np.ones((1, 8)), np.ones((1, 8))
+    for move, follow, counted in ((79.5, 0.0, 0), (80.0, 0.0, 0), (80.5, 0.0, 1), (1000.0, 100.0, 0)):
+        after = np.where(loss > 0, before + move, 0)
+        assert insensitive(before, before + follow, before, after, loss) == counted

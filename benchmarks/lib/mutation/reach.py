@@ -22,6 +22,7 @@ class Ran:
     lines: Mapping[str, frozenset[int]]
     """Line numbers by file, in the process of the test: what a child of it runs is not known."""
     seconds: float
+    """Of the processor, so that a busy machine does not change which tests are tried."""
 
     @property
     def file(self) -> str:
@@ -40,8 +41,8 @@ class Ran:
         )
 
 
-MOST_SECONDS = 100.0
-"""What the tests of one fault may take on the sound tree: what they do not notice in that time survives."""
+MOST_SECONDS = 40.0
+"""What the tests of one fault may take of the processor on the sound tree: what they do not notice in that survives."""
 
 
 def lines_of(source: str, mutant: Mutant) -> frozenset[int]:

@@ -62,7 +62,7 @@ ROOMS = {
     ),
     "allowances": Room(
         sources=("ratchet/judge/parity.py", "ratchet/candidate/rounding/*.py"),
-        tests=("tests/judge/test_parity.py", "tests/candidate/test_rounding.py"),
+        tests=("tests/judge/test_parity.py", "tests/candidate/test_rounding.py", "tests/candidate/test_losses.py"),
     ),
     "judge": Room(
         sources=tuple(

@@ -23,9 +23,16 @@ from benchmarks.lib.mutation.reach import Ran
 TREE = Path(__file__).resolve().parents[3]
 KEPT = TREE / ".ratchet" / "mutants"
 """Which lines the tests run."""
-PATIENCE, SLACK_SECONDS = 3, 20.0
+COMPILED = KEPT / "compiled"
+"""What XLA compiled for the tests: most of it is the same for every fault."""
+PATIENCE, SLACK_SECONDS, CLOCK = 3, 20.0, 10
 """How many times what the tests take on the sound tree, and how much more, they may take of the processor; by the
-clock, as the machine may be busy, ``PATIENCE`` times that again."""
+clock, as the machine may be busy, ``CLOCK`` times that."""
+CACHE = {
+    "JAX_COMPILATION_CACHE_DIR": str(COMPILED),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 ALONE = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
 """A mutant of the jail may kill what it should not: it sees no process but its own."""
 NO_TESTS = (4, 5)
@@ -69,7 +76,7 @@ class Copy:
 
         Args:
             tests: as pytest names them.
-            expected: seconds that they take.
+            expected: seconds of the processor that they take.
             files: whose lines are noted, see :meth:`ran`.
 
         Raises:
@@ -82,7 +89,7 @@ class Copy:
         processor = int(PATIENCE * expected + SLACK_SECONDS)
         process.stdin.write(json.dumps({"tests": tests, "seconds": processor, "files": files}) + "\n")
         process.stdin.flush()
-        answered, _, _ = select.select([process.stdout], [], [], PATIENCE * processor)
+        answered, _, _ = select.select([process.stdout], [], [], CLOCK * processor)
         if not answered:
             self._end()
             return Outcome(killed=True, by="the deadline", seconds=time.monotonic() - start)
@@ -132,7 +139,7 @@ class Copy:
             self._server = subprocess.Popen(
                 [*ALONE, sys.executable, str(Path(server.__file__))],
                 cwd=self.root,
-                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.root.parent)},
+                env={**os.environ, **CACHE, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.root.parent)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

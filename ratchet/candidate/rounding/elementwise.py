@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,14 +46,13 @@ _SMOOTH = frozenset(
 @RULES.of("convert_element_type")
 def _convert(node: Node, inputs: list[Value]) -> Value:
     (x,) = inputs
-    from_float, to_float = is_float(x.v.dtype), is_float(node.equation.outvars[0].aval.dtype)
     out = node.bind(x.v)
-    if from_float and not to_float:
-        return _jump(node, inputs) if not x.exact else Value(v=out, exact=True)
-    if to_float and from_float:
+    if is_float(x.v.dtype):
+        if not is_float(out.dtype):
+            return _jump(node, inputs)
         narrower = node.eps > eps_of(node.equation.invars[0].aval.dtype)
         return replace(x, v=out, eps=max(x.eps, node.eps), exact=x.exact and not narrower)
-    return replace(x, v=out, eps=node.eps if to_float and not x.exact else EPS32)
+    return replace(x, v=out, eps=EPS32 if x.exact else node.eps)
 
 
 @RULES.of("select_n")
@@ -79,7 +79,8 @@ def _select(node: Node, inputs: list[Value]) -> Value:
 
 @RULES.of("neg")
 def _negate(node: Node, inputs: list[Value]) -> Value:
-    return replace(inputs[0], v=node.bind(inputs[0].v))
+    (x,) = inputs
+    return replace(x, v=node.bind(x.v))
 
 
 @RULES.of("add", "sub", "add_any")
@@ -119,7 +120,8 @@ def _divide(node: Node, inputs: list[Value]) -> Value:
 
 @RULES.of("square")
 def _square(node: Node, inputs: list[Value]) -> Value:
-    return _multiply(replace(node, bind=lambda a, b: a * b), [inputs[0], inputs[0]])
+    (x,) = inputs
+    return _multiply(replace(node, bind=lambda a, b: a * b), [x, x])
 
 
 @RULES.of("integer_pow")
@@ -155,12 +157,18 @@ def differences(node: Node, inputs: list[Value]) -> Value:
     for place, x in enumerate(inputs):
         if not is_float(x.v.dtype):
             continue
-        step, far = loss(x), jnp.zeros(jnp.shape(out))
-        for sign in (1, -1):
-            moved = [y.v + sign * step if n == place else y.v for n, y in enumerate(inputs)]
-            far = jnp.maximum(far, jnp.nan_to_num(jnp.abs(node.bind(*moved) - out)))
-        variance = variance + jnp.square(far)
+        variance = variance + jnp.square(_farthest(node, inputs, place, loss(x), out))
     return rounded(node, out, variance, inputs)
+
+
+def _farthest(node: Node, inputs: Sequence[Value], place: int, step: Any, out: Any) -> Any:
+    """How far ``out`` moves at most, in float64, if the operand at ``place`` moves by ``step``, up or down."""
+    far: Any = 0.0
+    for by in (step, -step):
+        moved = node.bind(*(x.v + by if n == place else x.v for n, x in enumerate(inputs)))
+        apart = moved - out if is_float(out.dtype) else moved.astype(jnp.float64) - out.astype(jnp.float64)
+        far = jnp.maximum(far, jnp.nan_to_num(jnp.abs(apart)))
+    return far
 
 
 @RULES.of("max", "min", "clamp")
@@ -168,27 +176,24 @@ def _pick(node: Node, inputs: list[Value]) -> Value:
     out = node.bind(*(x.v for x in inputs))
     if certain(inputs):
         return Value(v=out, exact=all(x.exact for x in inputs), spread=all(x.spread for x in inputs))
-    inexact = [x for x in inputs if not x.exact]
-    sure = [replace(x, eps=0.0) if x.exact else x for x in inputs]
+    inexact = [(place, x) for place, x in enumerate(inputs) if not x.exact]
     lost = jnp.zeros(jnp.shape(out))
-    for place, x in enumerate(sure):
-        if x.exact:
-            continue
-        for sign in (1, -1):
-            step = (sign * loss(replace(x, eps=0.0))).astype(x.v.dtype)
-            moved = [y.v + step if n == place else y.v for n, y in enumerate(sure)]
-            lost = jnp.maximum(lost, jnp.nan_to_num(jnp.abs(node.bind(*moved) - out)).astype(jnp.float64))
-    return Value(v=out, s=finite(out, lost), eps=max(x.eps for x in inexact))
+    for place, x in inexact:
+        step = loss(replace(x, eps=0.0)).astype(x.v.dtype)
+        lost = jnp.maximum(lost, _farthest(node, inputs, place, step, out))
+    return Value(v=out, s=finite(out, lost), eps=max(x.eps for _, x in inexact))
 
 
 @RULES.of("real", "imag")
 def _part(node: Node, inputs: list[Value]) -> Value:
-    return Value(v=node.bind(inputs[0].v), s=loss(inputs[0]))
+    (x,) = inputs
+    return Value(v=node.bind(x.v), s=loss(x))
 
 
 @RULES.of("abs")
 def _absolute(node: Node, inputs: list[Value]) -> Value:
-    return replace(inputs[0], v=node.bind(inputs[0].v), early=None)
+    (x,) = inputs
+    return replace(x, v=node.bind(x.v), early=None)
 
 
 @RULES.of("floor", "ceil", "round", "sign", "is_finite")
@@ -196,12 +201,12 @@ def _jump(node: Node, inputs: list[Value]) -> Value:
     """A function with steps: it may be off by a step where its argument is near to one."""
     (x,) = inputs
     out = node.bind(x.v)
-    if x.exact or (x.s is None and not is_float(x.v.dtype)):
+    if certain(inputs):
         return Value(v=out, exact=True, eps=0.0)
     if not x.eps:
         return replace(x, v=out)
     near = NEAR * loss(x)
-    high, low = (node.bind(x.v + sign * near).astype(jnp.float64) for sign in (1, -1))
+    high, low = (node.bind(at).astype(jnp.float64) for at in (x.v + near, x.v - near))
     far = jnp.abs(high - low)  # what an integer makes of NaN and infinity is nobody's business
     return Value(v=out, s=jnp.where(jnp.isfinite(x.v), far, 0.0 if is_float(out.dtype) else jnp.inf), eps=0.0)
 
@@ -233,8 +238,5 @@ def _integer(node: Node, inputs: list[Value], out: Any) -> Value:
     for place, x in enumerate(inputs):
         if x.s is None or x.v.dtype == bool:
             continue
-        step = jnp.ceil(x.s).astype(x.v.dtype)
-        for sign in (1, -1):
-            moved = [y.v + sign * step if n == place else y.v for n, y in enumerate(inputs)]
-            lost = jnp.maximum(lost, jnp.abs(node.bind(*moved).astype(jnp.float64) - out.astype(jnp.float64)))
+        lost = jnp.maximum(lost, _farthest(node, inputs, place, jnp.ceil(x.s).astype(x.v.dtype), out))
     return Value(v=out, s=lost)

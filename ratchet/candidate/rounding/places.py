@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,43 +12,46 @@ from ratchet.candidate.rounding.value import Value, earlier
 
 RULES = Rules()
 
-_MOVED = {
-    "dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1, "slice": 1, "reshape": 1, "transpose": 1,
-    "broadcast_in_dim": 1, "squeeze": 1, "expand_dims": 1, "rev": 1, "copy": 1, "copy_p": 1, "split": 1,
-    "stop_gradient": 1, "sharding_constraint": 1, "reduce_precision": 1,
-}  # fmt: skip
-"""How many of an operation's operands hold the numbers; the others say where."""
+_ALL = ("concatenate", "pad", "optimization_barrier")
+"""Operations of which every operand holds numbers."""
+_FIRST = (
+    "dynamic_slice", "gather", "slice", "reshape", "transpose", "broadcast_in_dim", "squeeze", "rev", "copy", "split",
+    "stop_gradient", "sharding_constraint",
+)  # fmt: skip
+"""Operations of which the first operand holds the numbers; any others say where."""
+_ONE_TO_ONE = ("reshape", "transpose", "slice", "squeeze", "rev", "copy")
+"""Operations after which a number is still one of a product's."""
 
 
-@RULES.of("concatenate", "pad", "optimization_barrier", *_MOVED)
+@RULES.of("dynamic_update_slice", *_FIRST, *_ALL)
 def _places(node: Node, inputs: list[Value]) -> Value | list[Value]:
-    count = _MOVED.get(node.name, len(inputs))
+    count = len(inputs) if node.name in _ALL else 2 if node.name == "dynamic_update_slice" else 1
     held, where = inputs[:count], inputs[count:]
-    out = node.bind(*(x.v for x in inputs)) if node.name != "reduce_precision" else inputs[0].v
+    out = node.bind(*(x.v for x in inputs))
     several = isinstance(out, list | tuple)
     outs = list(out) if several else [out]
     lost: list[Any] = [None] * len(outs)
     if any(x.s is not None for x in held):
-        parts = [earlier(x) for x in held]
-        moved = parts[0] if node.name == "reduce_precision" else node.bind(*parts, *(x.v for x in where))
+        moved = node.bind(*(earlier(x) for x in held), *(x.v for x in where))
         lost = [jnp.nan_to_num(a) for a in (list(moved) if several else [moved])]
     unsure = [x.s for x in where if x.s is not None]
     if unsure:  # an index may be another
         off = _astray(node, unsure, outs[0])
         size = 2 * jnp.max(jnp.abs(jnp.where(jnp.isfinite(held[0].v), held[0].v, 0)).astype(jnp.float64))
         lost = [jnp.where(off, size, 0.0) + (0.0 if a is None else a) + 0 * o for a, o in zip(lost, outs, strict=True)]
-    eps = max(x.eps for x in held)
-    if node.name == "reduce_precision":
-        eps = max(eps, 2.0 ** -node.params["mantissa_bits"])
-    early = inputs[0].early
-    if early is not None and node.name in ("reshape", "transpose", "slice", "squeeze", "expand_dims", "rev"):
-        early = node.bind(early)
-    elif node.name != "copy":
-        early = None
-    spread = (node.name == "broadcast_in_dim" and inputs[0].v.size < outs[0].size) or all(x.spread for x in held)
-    exact = all(x.exact for x in inputs) and node.name != "reduce_precision"
+    first = held[0]
+    early = None if first.early is None or node.name not in _ONE_TO_ONE else node.bind(first.early)
+    repeats = node.name == "broadcast_in_dim" and first.v.size < out.size
+    eps, exact = max(x.eps for x in held), all(x.exact for x in inputs)
+    spread = repeats or all(x.spread for x in held)
     found = [Value(v=o, s=a, eps=eps, exact=exact, spread=spread, early=early) for o, a in zip(outs, lost, strict=True)]
     return found if several else found[0]
+
+
+@RULES.of("reduce_precision")
+def _reduced(node: Node, inputs: list[Value]) -> Value:
+    (x,) = inputs
+    return replace(x, eps=max(x.eps, 2.0 ** -node.params["mantissa_bits"]), exact=False, early=None)
 
 
 def _astray(node: Node, unsure: list[Any], out: Any) -> Any:

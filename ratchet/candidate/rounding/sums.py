@@ -41,7 +41,7 @@ def _sum(node: Node, inputs: list[Value]) -> Value:
     squares = node.bind(jnp.where(jnp.isfinite(x.v), variance_of(x) + each * jnp.square(x.v), 0.0))
     if (off := _alike(x)) is not None:
         squares = _together(squares, jnp.square(node.bind(off)))
-    return rounded(node, out, jnp.maximum(squares, 0) + no_nan(beside), inputs)
+    return rounded(node, out, squares + no_nan(beside), inputs)
 
 
 @RULES.of("dot_general", "conv_general_dilated")
@@ -139,16 +139,15 @@ def _scatter(node: Node, inputs: list[Value]) -> Value:
 def _scatter_add(node: Node, inputs: list[Value]) -> Value:
     x, where, updates = inputs
     out = node.bind(x.v, where.v, updates.v)
-    lost = jnp.zeros(jnp.shape(out))
+    if certain(inputs) and not is_float(out.dtype):
+        return Value(v=out, exact=True)
     if is_float(out.dtype):
         count = max(2, updates.v.size // max(1, x.v.size // max(1, x.v.shape[0])))
         each, beside = _accumulated(out, count, node.eps)
         squares = node.bind(variance_of(x), where.v, variance_of(updates) + each * jnp.square(updates.v))
         lost = jnp.sqrt(squares + beside)
-    elif not certain([x, updates]):
+    else:
         lost = node.bind(earlier(x), where.v, earlier(updates))
     if where.s is not None:  # each of these may go elsewhere
         lost = lost + jnp.sum(jnp.any(where.s > 0, axis=-1)) * jnp.max(jnp.abs(updates.v).astype(jnp.float64))
-    if not is_float(out.dtype) and certain(inputs):
-        return Value(v=out, exact=True)
     return Value(v=out, s=lost, eps=max(node.eps, EPS32))
