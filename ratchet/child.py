@@ -12,7 +12,6 @@ import contextlib
 import json
 import math
 import os
-import resource
 import select
 import signal
 import socket
@@ -318,7 +317,6 @@ def serve(handle: Callable[[Path], str]) -> None:
     The answer channel is taken away from descriptor 1 first, so a ``print`` of the candidate's can
     never be mistaken for an answer.
     """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     for line in sys.stdin:

@@ -166,6 +166,17 @@ def spaces(_: Path) -> str:
     return " ".join(os.readlink(f"/proc/self/ns/{name}") for name in sorted(os.listdir("/proc/self/ns")))
 
 
+def descriptors(_: Path) -> str:
+    """What is open, by kind: ``pipe``, ``socket``, or a path."""
+    links = []
+    for number in sorted(os.listdir("/proc/self/fd"), key=int):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{number}").partition(":")[0])
+        except OSError:  # that of the folder that is listed
+            continue
+    return " ".join(links)
+
+
 ATTACKS = {
     function.__name__: function
     for function in (
@@ -191,6 +202,7 @@ ATTACKS = {
         say,
         variables,
         spaces,
+        descriptors,
     )
 }
 

@@ -1,19 +1,26 @@
 """What a child is like behind its walls, by what Linux says of it, and how it ends."""
 
+import fcntl
+import json
+import marshal
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ratchet import boot
 from ratchet.boot import environment, packages
 from ratchet.child import JAILED, OPEN, Child, Limits, resident_bytes
 from ratchet.folder import Folder
-from ratchet.jail import landlock
+from ratchet.interpreter import Interpreter
+from ratchet.jail import landlock, launcher
 from tests.walls import needs
 
 LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
@@ -235,6 +242,126 @@ def test_memory_is_that_of_the_whole_group():
         os.killpg(first, signal.SIGKILL)
         os.waitpid(first, 0)
     assert resident_bytes(2**22 + 1) == 0
+
+
+@pytest.mark.parametrize("walls", [OPEN, JAILED], ids=["no wall", "all walls"])
+def test_a_child_holds_nothing_but_its_streams(start, walls):
+    """Standard input, what it prints twice, and its channel: nothing of the launcher's."""
+    child = start(walls)
+    output = str(child.directory.with_name(f"{child.directory.name}.output.txt"))
+    assert answer(child, "descriptors").split() == ["pipe", output, output, "pipe"]
+
+
+def test_a_child_ends_with_its_block_and_gives_everything_back(tmp_path, monkeypatch):
+    """By letting go of it: the judge does not have to kill its process group."""
+    monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("it did not end by itself"))
+    before = os.listdir("/proc/self/fd")
+    with Child(MODULE, directory=tmp_path / "child", walls=OPEN) as child:
+        assert answer(child, "processes")
+        outer = child._process.pid
+    assert not child.alive
+    assert os.listdir("/proc/self/fd") == before
+    assert not Path(f"/proc/{outer}").exists()
+
+
+def below(process):
+    """The only child of a process."""
+    (child,) = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return int(child)
+
+
+@pytest.mark.parametrize("walls", [OPEN, pytest.param(JAILED, marks=needs("namespaces"))], ids=["no wall", "all walls"])
+@pytest.mark.parametrize("which", ["middle", "inner"])
+def test_a_child_of_which_one_process_is_killed_ends_whole(start, walls, which):
+    child = start(walls)
+    assert answer(child, "processes")
+    outer = child._process.pid
+    middle = below(outer)
+    inner = below(middle)
+    os.kill(middle if which == "middle" else inner, signal.SIGKILL)
+    deadline = time.monotonic() + 120
+    while child.alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+    ending = asked(child, "processes")
+    assert (ending.how, ending.returncode) == ("died", -signal.SIGKILL)
+    assert not any(Path(f"/proc/{process}").exists() for process in (outer, middle, inner))
+
+
+def test_a_child_that_is_dead_before_its_walls_are_built_has_a_folder(start):
+    child = start(OPEN)
+    os.kill(child._process.pid, signal.SIGKILL)
+    assert child.missing in ((), ("namespaces", "landlock", "seccomp"))
+    child.folder.write("note", b"seen")
+    assert (child.directory / "note").read_bytes() == b"seen"
+
+
+def test_an_answer_that_is_too_long_is_none(start):
+    ending = asked(start(OPEN), "say", 5000)
+    assert (ending.how, ending.answer) == ("died", "")
+
+
+def launched(wanted, prepare=lambda: None):
+    """How the launcher ends when it is asked for this, and what it says: in a process of its own."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    said, say = os.pipe()
+    process = os.fork()
+    if not process:
+        sys.stderr = os.fdopen(say, "w")
+        try:
+            ours.close()
+            prepare()
+            launcher.main(theirs.fileno())
+        except RuntimeError as error:
+            print(error, file=sys.stderr, flush=True)
+        finally:
+            os._exit(99)
+    theirs.close()
+    os.close(say)
+    ours.send(json.dumps(wanted).encode())
+    with os.fdopen(said) as file:
+        text = file.read()
+    ours.close()
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), text
+
+
+WANTED = {
+    "module": MODULE, "directory": "/no/such/folder", "walls": [], "processes": True, "folder_bytes": 0,
+    "folder_files": 0, "readable": [], "packages": [],
+}  # fmt: skip
+
+
+def test_a_jail_that_cannot_be_built_runs_nothing_and_says_why():
+    code, said = launched(WANTED)
+    assert code == 70
+    assert said.startswith("the jail cannot be built: FileNotFoundError: ")
+
+
+def test_a_launcher_with_two_threads_builds_no_jail():
+    def prepare():
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+    assert launched(WANTED, prepare) == (99, "2 threads, wanted one\n")
+
+
+def test_the_modules_that_a_child_is_given_cannot_be_changed():
+    descriptor = boot.code()
+    assert fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) == 1 | 2 | 4 | 8, "seal, shrink, grow, write"
+    assert not os.get_inheritable(descriptor)
+    with pytest.raises(PermissionError):
+        os.pwrite(descriptor, b"x", 0)
+    assert boot.code() == descriptor
+    modules = marshal.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
+    assert {"ratchet.served", "ratchet.jail.launcher", "ratchet.judge.parity"} <= set(modules)
+
+
+def test_another_python_is_given_sources_of_what_it_needs():
+    other = boot.code(Interpreter(executable="python", path=(), readable=()))
+    data = os.pread(other, os.fstat(other).st_size, 0)
+    modules = marshal.loads(data)
+    assert {"ratchet.child", "ratchet.jail.launcher", "ratchet.candidate.worker"} <= set(modules)
+    assert "ratchet.judge.parity" not in modules
+    assert "def main(" in str(modules["ratchet.jail.launcher"][2])
+    assert data[0] == ord("{"), "no format of marshal's that an older Python cannot read"
 
 
 def test_packages_are_this_pythons_own(monkeypatch):

@@ -80,7 +80,7 @@ ROOMS = {
     ),
     "jail": Room(
         sources=("ratchet/jail/*.py", "ratchet/boot.py", "ratchet/child.py", "ratchet/folder.py"),
-        tests=("tests/jail", "tests/candidate/test_room.py"),
+        tests=("tests/jail", "tests/test_child.py", "tests/candidate/test_room.py"),
         children=True,
     ),
     "loop": Room(
