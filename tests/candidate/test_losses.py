@@ -189,6 +189,13 @@ def test_what_is_tied_at_the_edge_of_the_top_of_several_lines() -> None:
     np.testing.assert_allclose(values, 2 * OWN * np.array([[5, 4], [2, 2], [9, 8]]), rtol=1e-4)
 
 
+def test_losses_go_where_their_values_are_sorted_to() -> None:
+    """Along keys that are inputs, which no rounding puts in another order."""
+    order = np.argsort(X, axis=1)
+    loss = lost(lambda x, y: lax.sort((x, y * 1.0), num_keys=1)[1], X, Y)
+    np.testing.assert_allclose(loss, 2 * OWN * np.abs(np.take_along_axis(Y, order, axis=1)), rtol=1e-4)
+
+
 # --- how far something moves, in both directions ---
 
 
