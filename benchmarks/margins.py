@@ -59,34 +59,36 @@ class Asked:
     def __init__(self, problem: problems.Problem, secrets: int) -> None:
         self.problem, self._values = problem, Values()
         self.made: list[dict[str, tuple[Any, Any, Any, Any]]] = []
-        self._natives: list[tuple[Any, Any, Any]] = []
-        """Per output of every instance: the native answer, the exact one, and its loss as the analysis gives it."""
+        self._natives: list[tuple[Any, Any, Any, bool]] = []
+        """Per output of every instance: the native answer, the exact one, its loss as the analysis gives it, and
+        whether its inputs are alike."""
         for number in range(secrets):
             secret = hashlib.sha256(b"margins" + bytes([number])).digest()
             made = {}
-            for kind in instances.kinds(problem.mesh):
+            for kind in instances.kinds(problem.mesh, problem.mixed_axes):
                 exact, losses = self._values.made(problem, kind, secret)
                 arrays = self._values.inputs(problem, kind, secret)
                 native = self._values._call(problem.reference_program, arrays)
                 made[kind] = (arrays, exact, losses, native)
                 derived = self._values._call(problem.reference64_program, arrays, wide=True)[len(exact) :]
                 unasked = [np.where(np.isinf(wide), np.inf, loss) for wide, loss in zip(losses, derived, strict=True)]
-                self._natives += zip(native, exact, unasked, strict=True)
+                alike = [kind == instances.SIGNED] * len(exact)
+                self._natives += zip(native, exact, unasked, alike, strict=True)
             self.made.append(made)
 
     def rounded(self) -> float:
         """Of the exact answer rounded once: the largest."""
         dtypes = [np.dtype(spec.dtype) for spec in self.problem.outputs]
         return max(
-            parity.compare(parity.rounded(e, d), e, s).worst
+            parity.compare(parity.rounded(e, d), e, s, alike=kind == instances.SIGNED).worst
             for one in self.made
-            for _, exact, losses, _ in one.values()
+            for kind, (_, exact, losses, _) in one.items()
             for e, s, d in zip(exact, losses, dtypes, strict=True)
         )
 
     def native(self) -> float:
         """Of the reference in its own dtypes: the largest, with losses that were not made larger for its sake."""
-        return max(parity.compare(*three).worst for three in self._natives)
+        return max(parity.compare(*three, alike=alike).worst for *three, alike in self._natives)
 
     def kernel(self, program: bytes) -> tuple[list[float], str]:
         """Of a kernel: per secret the largest, and which instance, output and criterion that is."""
@@ -102,7 +104,7 @@ class Asked:
                 if kind == "random":
                     before = outputs
                 compared = [
-                    parity.compare(*three)
+                    parity.compare(*three, alike=kind == instances.SIGNED)
                     for own in (outputs, *result.replicas)
                     for three in zip(own, exact, losses, strict=True)
                 ]

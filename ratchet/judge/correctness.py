@@ -35,6 +35,7 @@ CHECKS = {
     "probe": "a few rows made large: the output has to move as the reference does",
     "public": "those of the modelled run, whose tables follow from them",
     "mixed": "large, tiny, equal, zero and integer stripes, one dominating row in each",
+    "signed": "stripes of one sign, near and far from zero",
 }
 
 
@@ -189,7 +190,7 @@ class Examiner:
 
     def prepare(self, problem: Problem, kinds: Sequence[str] = ()) -> None:
         """Compute the references that are not cached yet, by default those of every check."""
-        for kind in kinds or instances.kinds(problem.mesh):
+        for kind in kinds or instances.kinds(problem.mesh, problem.mixed_axes):
             if not self._asking.has_reference(problem, kind):
                 self.progress(f"reference in float64, once per problem: {kind}")
                 passed(self._asking.ask("reference", problem, kind=kind))
@@ -232,7 +233,7 @@ class Examiner:
         self.prepare(problem)
         program = self.workers.folder("candidate.bin")
         program.write_bytes(artefact.program)
-        kinds = instances.kinds(problem.mesh)
+        kinds = instances.kinds(problem.mesh, problem.mixed_axes)
         answers: dict[str, Record] = {}
         try:
             outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None

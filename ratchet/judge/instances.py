@@ -1,9 +1,10 @@
-"""The inputs that a kernel is checked on: random, probed and mixed. Pure numpy, given the problem's random inputs.
+"""The inputs that a kernel is checked on: random, probed, mixed and signed. Pure numpy, given the random ones.
 
 A problem is any function of arrays, so the structure is put on top of its own inputs in a way that needs no
-knowledge of it: rows are scaled, repeated, rounded or spiked. All that is known of the problem are the axes along which
-it mixes elements: a spike belongs there, where a sum or a lookup has to notice it, and stripes beside them, where each
-answer is made of one structure. Integer inputs (lengths, page tables) and booleans stay as generated. Every choice
+knowledge of it: rows are scaled, repeated, rounded, spiked or of one sign. All that is known of the problem are the
+axes along which it mixes elements: a spike belongs there, where a sum or a lookup has to notice it, and stripes beside
+them, where each answer is made of one structure. Integer inputs (lengths, page tables) and booleans stay as generated,
+except matrices of narrow integers of both signs, which are numbers. Every choice
 follows from the judge's secret, except for what steers a modelled run: that anyone may know, so a kernel is checked on
 it too.
 """
@@ -15,22 +16,30 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes  # noqa: F401 (registers bfloat16 with numpy)
+import ml_dtypes
 import numpy as np
 
 from ratchet.candidate.mesh import part
 from ratchet.values import ArraySpec, Mesh
 
-KINDS = ("random", "probe", "mixed")
+Axes = Sequence[Sequence[int]]
+"""For each input the axes along which the problem mixes its elements."""
+
+SIGNED = "signed"
+"""The kind whose inputs make all elements of a row be off by the same: see ``parity``."""
+KINDS = ("random", "probe", "mixed", "signed")
 """``random``: as generated, with what steers the modelled run. ``probe``: the same with a few spiked rows.
-``mixed``: all structures at once, steered by secret ones."""
+``mixed``: all structures at once, steered by secret ones. ``signed``: stripes of one sign, far from zero."""
 
 
-def kinds(mesh: Mesh) -> tuple[str, ...]:
-    """The instances of a problem. On several chips every chip has a probe of its own: ``probe-0``, ``probe-1``, …"""
-    if mesh.chips == 1:
-        return KINDS
-    return ("random", *(f"probe-{place}" for place in range(mesh.chips)), "mixed")
+def kinds(mesh: Mesh, axes: Axes = ()) -> tuple[str, ...]:
+    """The instances of a problem. On several chips every chip has a probe of its own: ``probe-0``, ``probe-1``, …
+
+    Where nothing is mixed no answer is a sum or an extreme, and there is none of one sign.
+    """
+    places = [""] if mesh.chips == 1 else [f"-{place}" for place in range(mesh.chips)]
+    asked = [kind for kind in KINDS if kind != SIGNED or any(axes)]
+    return tuple(kind + place for kind in asked for place in (places if kind == "probe" else [""]))
 
 
 SCALARS = 1024
@@ -44,6 +53,11 @@ LARGE = 5.0
 """Large enough that exp overflows without its maximum (logits of 100 and more), small enough that one rounding of the
 inputs still leaves most of an answer: beyond that a reference decides nothing."""
 TINY = 2.0**-10
+NEAR_ZERO, FAR = 2.0, 64.0
+"""Scales of stripes of one sign: products of two such add up to some -200 in attention, where an exponential that is
+taken without the maximum is zero or infinite; far ones are so without being multiplied."""
+APART = 2.0
+"""Standard deviations between zero and the nearest of one sign: so few that a variance keeps most of its digits."""
 
 
 def steers(spec: ArraySpec) -> bool:
@@ -73,10 +87,6 @@ def steered(
     specs = [ArraySpec(shape=array.shape, dtype=array.dtype.name) for array in inputs]
     taken = steering(specs)
     return [public[number] if number in taken else array for number, array in enumerate(inputs)]
-
-
-Axes = Sequence[Sequence[int]]
-"""For each input the axes along which the problem mixes its elements."""
 
 
 def spiked_axis(shape: Sequence[int], mixed: Sequence[int] = ()) -> int:
@@ -151,6 +161,57 @@ def mixed(
                     view[place] = (np.asarray(view[place], np.float32) * DOMINATING).astype(new.dtype)
         changed.append(new)
     return changed
+
+
+def signed(
+    inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, axes: Axes = ()
+) -> list[np.ndarray[Any, Any]]:
+    """Each input that holds numbers of both signs cut into stripes of one sign, near or far from zero, and a plain one.
+
+    What is summed or compared is then all negative or all positive, and so are products of two inputs: an extreme that
+    starts at zero shows, and a sum that is narrower than it has to be. An input without stripes, because the problem
+    mixes it along all axes, is of one sign as a whole: far if it is the only one, else the next one's is the opposite.
+    """
+    changed = [np.array(array) for array in inputs]
+    chosen = [number for number, array in enumerate(changed) if is_of_both_signs(array)]
+    for turn, number in enumerate(chosen):
+        new, along = changed[number], axes[number] if axes else ()
+        base, low, high = _sizes(new)
+        stripes = striped_axis(new.shape, along)
+        count = new.shape[stripes] if any(new.shape[axis] > 1 for axis in set(range(new.ndim)) - set(along)) else 1
+        edges = np.unique(np.linspace(0, new.shape[stripes], min(count, STRIPES) + 1).astype(int))
+        scales = [_SCALES[place % len(_SCALES)] for place in generator.permutation(len(edges) - 1)]
+        if count == 1:
+            scales = [(FAR if len(chosen) == 1 else 1.0) * (1 if turn % 2 else -1)]
+        view, base = np.moveaxis(new, stripes, 0), np.moveaxis(base, stripes, 0)
+        for scale, (a, b) in zip(scales, itertools.pairwise(edges), strict=True):
+            if scale:
+                view[a:b] = np.clip(scale * base[a:b], low, high).astype(new.dtype)
+    return changed
+
+
+_SCALES = (NEAR_ZERO, -NEAR_ZERO, FAR, -FAR, 0.0)
+"""Of stripes of one sign; 0: one that stays as it is."""
+
+
+def is_of_both_signs(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an input holds numbers that may have any sign: floats, or matrices of narrow integers.
+
+    What has one sign may have to (a variance, a probability), and so may an integer: an index, a flag, -1 for none.
+    """
+    if is_float(array) and array.size > 1:
+        return bool(np.isfinite(np.asarray(array, np.float32)).all() and array.min() < 0 < array.max())
+    narrow = array.ndim > 1 and array.dtype.name in ("int4", "int8", "int16")
+    return narrow and 0 < int(array.max()) < -2 * int(array.min())
+
+
+def _sizes(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], float, float]:
+    """How large each element is, further from zero than before, and between what a number of the input may be."""
+    size = np.abs(np.asarray(array, np.float32))
+    if not is_float(array):
+        return size, float(array.min()), float(array.max())
+    most = float(ml_dtypes.finfo(array.dtype).max) / 2
+    return size + np.float32(APART * np.sqrt(np.mean(np.square(size, dtype=np.float64)))), -most, most
 
 
 def tables(inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[Any, Any]]) -> list[int]:

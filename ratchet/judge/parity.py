@@ -7,10 +7,14 @@ beyond that is its *excess*, and that is what its arithmetic lost before the las
 
 ======== =============================================================================================
 element  an error of ``2 h + ELEMENT s``
+side     an excess of ``SIDE h + ELEMENT s``: of one element that is rounded to the wrong side
 row      an excess of ``ROW (s + GUARD h)`` in root mean square, over the last axis and over every slice
 whole    an excess of ``WHOLE (s + GUARD h)`` in root mean square
 gain     a common factor: ``GAIN s + COMMON h`` per element, and ``DRAW`` times what chance makes of it
 ======== =============================================================================================
+
+Where inputs are so alike that all elements of a row are off by the same, a row is one draw and not many: rows and whole
+are then allowed ``ALIKE`` times as much, and sides and factors say nothing.
 
 So the exact value rounded once reaches half of the limit, in any problem. What rounds twice to the output's dtype does
 not pass, unless the reference rounds there too: its loss holds that.
@@ -33,12 +37,14 @@ ELEMENT = 16.0
 is for a kernel whose formula has two or three roundings for each one of the reference."""
 ROW = 4.0
 WHOLE = 2.0
+ALIKE = 2.0
 GUARD = 1 / 64
 """What a kernel may lose before its last rounding is at least that of six more bits than the output has."""
+SIDE = 8 * GUARD
 GAIN = 1.5
 COMMON = 1 / 16
 """A common factor of all elements may be off by so many ``h``: four more bits."""
-DRAW = 8.0
+DRAW = 4.0
 ENOUGH = 4096
 """Elements from which a common factor can be told from chance."""
 
@@ -93,13 +99,14 @@ def rounded(exact: Array, dtype: Any) -> Array:
         return sticky.reshape(exact.shape).astype(dtype)
 
 
-def compare(got: Array, exact: Array, loss: Array) -> Comparison:
+def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False) -> Comparison:
     """Compare one output. Elements where the reference itself is not finite have only to be not finite as well.
 
     Args:
       got: The answer, in the problem's dtype.
       exact: The reference in float64 (integers and booleans as they are).
       loss: Per element, float64: see ``rounding.Value``. Infinite where nothing is asked.
+      alike: Whether the inputs make all elements of a row be off by the same.
     """
     if not exact.size:
         return Comparison(status=Status.PASS, worst=0.0, rms=0.0, floor_rms=0.0, message="it has no elements")
@@ -122,7 +129,7 @@ def compare(got: Array, exact: Array, loss: Array) -> Comparison:
     error = np.where(asked, np.abs(np.where(asked, wide, 0.0) - clean), 0.0)
     error = np.where(~finite & np.isfinite(wide) & np.isfinite(loss), np.inf, error)
     s, h = np.where(asked, loss, 0.0), half_unit(clean, got.dtype)
-    ratios = _integers(error, s) if not is_float(got.dtype) else _floats(got, clean, error, s, h)
+    ratios = _integers(error, s) if not is_float(got.dtype) else _floats(got, clean, error, s, h, alike=alike)
     worst = max(ratio for ratio, _ in ratios.values())
     # One element that is off is said before what it does to its row.
     local = ratios.get("element", (0.0, ()))[0] > 1
@@ -156,18 +163,23 @@ def _integers(error: Array, s: Array) -> Ratios:
     return {"integer": (float(over.max()), _at(over))}
 
 
-def _floats(got: Array, exact: Array, error: Array, s: Array, h: Array) -> Ratios:
-    elements = error / (2 * h + ELEMENT * s)
-    excess = np.square(np.maximum(error - h, 0.0) / (s + GUARD * h))
+def _floats(got: Array, exact: Array, error: Array, s: Array, h: Array, *, alike: bool) -> Ratios:
+    elements, beyond = error / (2 * h + ELEMENT * s), np.maximum(error - h, 0.0)
+    excess, granted = np.square(beyond / (s + GUARD * h)), ALIKE if alike else 1.0
     found: Ratios = {"element": (float(elements.max()), _at(elements))}
     axes = tuple(range(error.ndim))
     groups = {"row": axes[-1:]} | {f"slice of axis {k}": tuple(a for a in axes if a != k) for k in axes[:-1]}
     for name, over in groups.items():
         count = np.prod([error.shape[axis] for axis in over])
-        means = np.sqrt(np.mean(excess, axis=over, keepdims=True)) / np.hypot(ROW, ELEMENT / np.sqrt(count))
+        limit = np.hypot(granted * ROW, ELEMENT / np.sqrt(count))
+        means = np.sqrt(np.mean(excess, axis=over, keepdims=True)) / limit
         found[name] = (float(means.max()), _worst_of(excess, means))
     mean = float(np.sqrt(np.mean(excess)))
-    found["whole"] = (mean / np.hypot(WHOLE, ELEMENT / np.sqrt(error.size)), _at(excess))
+    found["whole"] = (mean / np.hypot(granted * WHOLE, ELEMENT / np.sqrt(error.size)), _at(excess))
+    if alike:
+        return found
+    sides = beyond / (SIDE * h + ELEMENT * s)
+    found["side"] = (float(sides.max()), _at(sides))
     found |= _gains(got, exact, s, h)
     return found
 
@@ -180,15 +192,17 @@ def _worst_of(excess: Array, means: Array) -> tuple[int, ...]:
 def _gains(got: Array, exact: Array, s: Array, h: Array) -> Ratios:
     """A common factor of the whole and of every slice: what is off from the rounded exact value, along that.
 
-    A rounding whose tie a loss decides says nothing, and is left out. Where few values are distinct their roundings are
-    not independent, and nothing can be said.
+    Each element is measured by its own rounding and loss, so that small ones say as much as large ones. Equal ones are
+    rounded alike and say it once. A rounding whose tie a loss decides says nothing, and is left out.
     """
-    if np.unique(exact.ravel()[:: max(1, exact.size // ENOUGH)]).size < ENOUGH // 4:
+    if exact.size < ENOUGH:
         return {}
     apart = got.astype(np.float64) - rounded(exact, got.dtype).astype(np.float64)
     apart = np.where(np.isfinite(apart), apart, 0.0)
     apart = np.where((np.abs(got.astype(np.float64) - exact) <= h + 4 * s) & (s < h / 8), 0.0, apart)
-    along, granted, chance = apart * exact, (GAIN * s + COMMON * h) * np.abs(exact), np.square(apart * exact)
+    weight, share = exact / np.maximum(np.square(h) + np.square(s), 1e-300), 1 / _equal(exact)
+    along, granted = apart * weight, (GAIN * s + COMMON * h) * np.abs(weight)
+    chance, along, granted = share * np.square(along), share * along, share * granted
     found: Ratios = {}
     axes = tuple(range(exact.ndim))
     groups = {"gain": axes} | {f"gain of axis {k}": tuple(a for a in axes if a != k) for k in axes}
@@ -201,8 +215,18 @@ def _gains(got: Array, exact: Array, s: Array, h: Array) -> Ratios:
     return found
 
 
+def _equal(exact: Array) -> Array:
+    """How many elements are equal to each one, where a sample of them holds any that are."""
+    sample = exact.ravel()[:: max(1, exact.size // ENOUGH)]
+    if np.unique(sample).size == sample.size:
+        return np.ones(exact.shape)
+    _, which, count = np.unique(exact, return_inverse=True, return_counts=True)
+    return np.asarray(count[which].reshape(exact.shape), np.float64)
+
+
 _SAID = {
     "element": "one element is off",
+    "side": "one element is rounded to the wrong side",
     "row": "a row is off as a whole",
     "whole": "the output is off as a whole",
     "gain": "the output is off by a common factor",
@@ -243,7 +267,7 @@ OTHERS = 0.001
 """Shares of the elements of which nothing is asked: where the native reference overflows, or has another integer."""
 
 
-def fitted(native: Array, exact: Array, loss: Array) -> tuple[Array, float]:
+def fitted(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> tuple[Array, float]:
     """The loss with which the native reference passes with a margin, and how much larger it had to be made.
 
     That is 1.0 where the analysis holds. It is for operations whose implementation loses more than a rounding or two.
@@ -257,7 +281,7 @@ def fitted(native: Array, exact: Array, loss: Array) -> tuple[Array, float]:
         return loss, np.inf
     loss, times = np.where(odd, np.inf, loss), 1.0
     for _ in range(4):
-        reached = compare(native, exact, loss * times).worst * MARGIN
+        reached = compare(native, exact, loss * times, alike=alike).worst * MARGIN
         if reached <= 1.0:
             break
         times *= max(reached, 1.1)

@@ -79,6 +79,8 @@ class Values:
             return arrays
         if name == "probe":
             made = instances.probe(arrays, generator, problem.mesh, int(place or 0), problem.mixed_axes)
+        elif name == instances.SIGNED:
+            made = instances.signed(arrays, generator, problem.mixed_axes)
         else:
             made = instances.mixed(arrays, generator, problem.mixed_axes)
         kept = instances.tables(arrays, self._public(problem))
@@ -115,9 +117,12 @@ class Values:
         both = self._call(problem.reference64_program, arrays, wide=True)
         exact, losses = both[: len(problem.outputs)], both[len(problem.outputs) :]
         native = self._call(problem.reference_program, arrays)
-        fitted = [parity.fitted(*three) for three in zip(native, exact, losses, strict=True)]
-        for index, (_, times) in enumerate(fitted):
-            if times > parity.WIDEST:
+        alike = kind == instances.SIGNED
+        fitted = [parity.fitted(*three, alike=alike) for three in zip(native, exact, losses, strict=True)]
+        for index, (loss, times) in enumerate(fitted):
+            if times > parity.WIDEST and alike:  # so far from the problem's own inputs it may do what it likes
+                fitted[index] = (np.full_like(loss, np.inf), 1.0)
+            elif times > parity.WIDEST:
                 raise Refusal(
                     Status.INFRASTRUCTURE,
                     f"{kind} inputs: output {index} of the reference in its own dtypes is {times:.3g} times as far off "
@@ -184,7 +189,12 @@ class Values:
                         "inputs that they depend on changed: is part of the work skipped?",
                     )
         held = (outputs, *result.replicas)  # chips that ought to hold the same each have to be right
-        compared = [parity.compare(got, *pair) for own in held for got, *pair in zip(own, exact, losses, strict=True)]
+        alike = kind == instances.SIGNED
+        compared = [
+            parity.compare(got, *pair, alike=alike)
+            for own in held
+            for got, *pair in zip(own, exact, losses, strict=True)
+        ]
         worst = max(compared, key=lambda c: c.worst)
         copy, index = divmod(compared.index(worst), len(outputs))
         which = f"output {index}" + (", as not all chips hold it" if copy else "")
@@ -215,7 +225,7 @@ class Values:
             return
         for number in range(SECRETS):
             other = hashlib.sha256(secret + b"another" + bytes([number])).digest()
-            for kind in instances.kinds(problem.mesh):
+            for kind in instances.kinds(problem.mesh, problem.mixed_axes):
                 self.made(problem, kind, other)
 
     def _repeat(self, outputs: Arrays) -> dict[str, Any]:

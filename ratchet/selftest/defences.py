@@ -161,6 +161,13 @@ DEFENCES = (
         statuses=(_S.HOST_CALLBACK,),
     ),
     Defence(
+        name="inputs of one sign",
+        what="stripes of one sign, near and far from zero, are checked, too",
+        step="correctness",
+        statuses=(_S.WRONG_VALUES, _S.NOT_FINITE),
+        said=("signed inputs",),
+    ),
+    Defence(
         name="finite",
         what="no NaN or infinity where the reference has none",
         step="correctness",
@@ -185,6 +192,13 @@ DEFENCES = (
         step="correctness",
         statuses=(_S.WRONG_VALUES,),
         said=("mixed inputs",),
+    ),
+    Defence(
+        name="sides of a rounding",
+        what="no element is rounded to the other side of a tie that is far from its value",
+        step="correctness",
+        statuses=(_S.WRONG_VALUES,),
+        said=("rounded to the wrong side",),
     ),
     Defence(
         name="probes",

@@ -20,7 +20,7 @@ def arrays(rows=1024, width=128, dtype=BF16):
     return [generator(9).normal(size=(rows, width)).astype(dtype)]
 
 
-@pytest.mark.parametrize("make", [instances.probe, instances.mixed])
+@pytest.mark.parametrize("make", [instances.probe, instances.mixed, instances.signed])
 def test_the_same_secret_gives_the_same_and_the_originals_stay(make):
     original = arrays()
     kept = original[0].copy()
@@ -32,7 +32,7 @@ def test_the_same_secret_gives_the_same_and_the_originals_stay(make):
     assert np.isfinite(first[0].astype(np.float32)).all()
 
 
-@pytest.mark.parametrize("make", [instances.probe, instances.mixed])
+@pytest.mark.parametrize("make", [instances.probe, instances.mixed, instances.signed])
 def test_integers_stay_as_generated(make):
     lengths = np.arange(64, dtype=np.int32)
     assert make([lengths], generator())[0].tobytes() == lengths.tobytes()
@@ -102,7 +102,7 @@ def test_tables_are_inputs_that_no_key_changes():
 @given(shape=st.lists(st.integers(1, 9), min_size=0, max_size=4), seed=st.integers(0, 99))
 def test_any_shape(shape, seed):
     original = [np.ones(shape, np.float32), np.ones(shape, np.int8)]
-    for make in (instances.probe, instances.mixed):
+    for make in (instances.probe, instances.mixed, instances.signed):
         for before, after in zip(original, make(original, generator(seed)), strict=True):
             assert (after.shape, after.dtype) == (before.shape, before.dtype)
 
@@ -137,8 +137,10 @@ def test_what_steers_a_modelled_run_is_what_a_kernel_is_checked_on():
 @pytest.mark.parametrize(
     ("chips", "kinds"), [(1, ("random", "probe", "mixed")), (2, ("random", "probe-0", "probe-1", "mixed"))]
 )
-def test_every_chip_has_a_probe(chips, kinds):
-    assert instances.kinds(Mesh(axes=(("chip", chips),))) == kinds
+def test_every_chip_has_a_probe_and_what_is_mixed_is_tried_with_one_sign(chips, kinds):
+    mesh = Mesh(axes=(("chip", chips),))
+    assert instances.kinds(mesh) == instances.kinds(mesh, [(), ()]) == kinds
+    assert instances.kinds(mesh, [(), (1,)]) == (*kinds, "signed")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint16"])
@@ -215,3 +217,62 @@ def test_nothing_dominates_along_where_stripes_are_themselves_along_what_is_mixe
     assert set(np.unique(mixed)) <= {0, 2.0**-10, 1, 2, 5}
     (plain,) = instances.mixed([ones], generator())
     assert plain.tobytes() == mixed.tobytes()
+
+
+def test_rows_of_one_sign_have_products_far_below_and_far_above_zero():
+    """As in attention: queries in stripes, keys that are mixed along both axes; each row has 32 keys at least."""
+    queries, keys = (generator(n).normal(size=(1024, 128)).astype(BF16) for n in (1, 2))
+    one, other = instances.signed([queries, keys], generator(), [[1], [0, 1]])
+    scores = one.astype(np.float64) @ other.astype(np.float64).T / np.sqrt(128)
+    lowest, highest = scores.min(axis=1), scores.max(axis=1)
+    assert np.mean(highest < -110) > 0.3, "an exponential without its maximum is zero"
+    assert np.mean(lowest > 110) > 0.3, "and overflows"
+    assert np.mean((highest > 0) & (lowest < 0)) > 0.05
+    near = scores[(highest < -110) & (lowest > -1000)]
+    assert near.std(axis=1).max() < 8, "with weights that are not all one key's"
+    assert near.size
+
+
+def test_an_extreme_that_starts_at_zero_shows():
+    (x,) = instances.signed([generator(9).normal(size=(64, 256)).astype(np.float32)], generator(), [[1]])
+    assert np.mean(x.max(axis=1) < 0) > 0.3
+    assert np.mean(x.min(axis=1) > 0) > 0.3
+    assert (x.max(axis=1) < -104).any(), "where float32 exponentials are zero"
+    (whole,) = instances.signed([generator(9).normal(size=(64, 256)).astype(np.float32)], generator(), [[0, 1]])
+    assert whole.max() < -104
+
+
+def test_the_mean_of_one_sign_is_few_deviations_from_zero():
+    (x,) = instances.signed([generator(9).normal(size=(64, 4096)).astype(np.float32)], generator(), [[1]])
+    assert (np.abs(x.mean(axis=1)) < 6 * x.std(axis=1)).all(), "or a variance by its squares would lose its digits"
+
+
+def test_wholly_mixed_inputs_have_opposite_signs():
+    made = instances.signed(
+        [generator(n).normal(size=(8, 8)).astype(np.float32) for n in range(3)], generator(), [[0, 1]] * 3
+    )
+    assert [float(np.sign(one).sum()) / 64 for one in made] == [-1, 1, -1]
+
+
+def test_what_has_one_sign_or_is_no_number_stays_as_generated():
+    steps, flags = np.arange(4096, dtype=np.int8).reshape(64, 64) % 8, np.ones((64, 64), bool)
+    none = np.where(np.arange(4096).reshape(64, 64) % 9, -1, 7).astype(np.int16)
+    positive, infinite = np.ones((64, 64), np.float32), np.full((64, 64), -np.inf, np.float32)
+    infinite[0] = 1
+    given = [steps, flags, none, positive, infinite]
+    for before, after in zip(given, instances.signed(given, generator(), [[1]] * 5), strict=True):
+        assert before.tobytes() == after.tobytes()
+
+
+def test_matrices_of_narrow_integers_reach_their_extremes():
+    """Where a product that is summed in floats would lose its last bits."""
+    x = generator(3).integers(-100, 101, (64, 256)).astype(np.int8)
+    (made,) = instances.signed([x], generator(), [[1]])
+    assert (made.min(), made.max()) == (x.min(), x.max())
+    assert np.abs(made.astype(int).sum(axis=1)).max() > 99 * 256
+
+
+def test_narrow_floats_stay_finite():
+    x = generator(3).normal(size=(64, 256)).astype(ml_dtypes.float8_e4m3fn)
+    (made,) = instances.signed([x], generator(), [[1]])
+    assert np.isfinite(made.astype(np.float32)).all()

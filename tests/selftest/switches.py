@@ -39,8 +39,8 @@ def _finding(*labels: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def _no_instance(name: str) -> tuple[tuple[str, str, str], ...]:
-    kept = ", ".join(f'"{one}"' for one in ("random", "probe", "mixed") if one != name)
-    return (("ratchet/judge/instances.py", 'KINDS = ("random", "probe", "mixed")', f"KINDS = ({kept})"),)
+    kept = ", ".join(f'"{one}"' for one in ("random", "probe", "mixed", "signed") if one != name)
+    return (("ratchet/judge/instances.py", 'KINDS = ("random", "probe", "mixed", "signed")', f"KINDS = ({kept})"),)
 
 
 SWITCHES = {
@@ -135,6 +135,12 @@ SWITCHES = {
     ),
     "mixed inputs": Switch(cheat="c06_special_zeros", edits=_no_instance("mixed"), then=("PASS",)),
     "probes": Switch(cheat="c06_special_value", edits=_no_instance("probe"), then=("PASS", "WRONG_VALUES")),
+    "inputs of one sign": Switch(cheat="c06_maximum_from_zero", edits=_no_instance("signed"), then=("PASS",)),
+    "sides of a rounding": Switch(
+        cheat="c17_factor_behind_gelu",
+        edits=(("ratchet/judge/parity.py", '    found["side"] = (_most(sides), _at(sides))\n', ""),),
+        then=("PASS",),
+    ),
     "common factor": Switch(
         cheat="c17_small_factor",
         edits=(("ratchet/judge/parity.py", "    found |= _gains(got, exact, s, h)\n", ""),),
