@@ -77,9 +77,12 @@ _SCALAR_SIDE = {
     "vsyncadd": ("VLOAD",),
     "vsyncadd.remote": ("VLOAD",),
     "vsyncset": ("VLOAD",),
+    "vsyncset.done": ("VLOAD",),
+    "vsyncset.notdone": ("VLOAD",),
     "vsyncset.remote": ("VLOAD",),
     "vsyncpa": ("VLOAD",),
     "vsyncmov": ("VLOAD",),
+    "vwait.done.trace": ("VLOAD",),
     "vwait.ge": ("VLOAD",),
     "vwait.ge.trace": ("VLOAD",),
     "vwait.ne": ("VLOAD",),
@@ -140,7 +143,7 @@ def slots_of(opcode: str, spill: bool) -> tuple[str, ...] | None:
 
 def _vector_slots(opcode: str, spill: bool) -> tuple[str, ...] | None:
     head, _, _ = opcode.partition(".")
-    if ".xlane." in opcode and head != "vpop":
+    if (".xlane." in opcode and head != "vpop") or (head == "vbcast" and "xlu" in opcode):
         return ("XLU",)
     if "xlu" not in opcode and head in ("vrot", "vperm"):
         return ("VALU",)  # within a lane: `vrot.slane`, `vperm.slane`

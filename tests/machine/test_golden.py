@@ -14,7 +14,7 @@ from ratchet.dump.utilisation import parse_utilisation
 from ratchet.machine.assertions import meaning
 from ratchet.values.omission import UndecidedBranches
 from ratchet.values.status import Refusal, Status
-from tests.machine.golden_dumps import COMPILERS, PROGRAMS, model, unpack
+from tests.machine.golden_dumps import COMPILERS, NEWEST, NEWEST_GOLDEN, NEWEST_PROGRAMS, PROGRAMS, model, unpack
 
 SCALARS = np.array([2.5, 3.0, 0.25, 9.0, 1.0, 0.5, 0.0, 0.0], np.float32)  # 2.5 * 3 - 0.25: 7 times, and the branch
 NUMBERS = np.array([1 << 29, 0, 0, 0, 0, 0, 0, 0], np.int32)  # with two leading zeros
@@ -75,7 +75,22 @@ def test_parts_make_the_whole(compiler: str, program: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_slots_agree_with_the_compilers_own_count(compiler: str, program: str, tmp_path: Path) -> None:
-    folder = unpack(compiler, program, tmp_path)
+    check_slots(unpack(compiler, program, tmp_path), compiler)
+
+
+@pytest.mark.parametrize("program", NEWEST_PROGRAMS)
+def test_dumps_of_the_newest_compiler_are_read_and_its_launch_is_refused_by_name(program: str, tmp_path: Path) -> None:
+    """libtpu 0.0.52 waits for the host at launch by instructions that the machine does not know."""
+    folder = unpack(NEWEST, program, tmp_path, golden=NEWEST_GOLDEN)
+    check_slots(folder, NEWEST)
+    with pytest.raises(Refusal, match=r"`vsyncset\.done .*an instruction that is not known") as refusal:
+        model(folder, INPUTS.get(program))
+    assert refusal.value.status is Status.SCHEDULE_UNKNOWN
+
+
+def check_slots(folder: Path, compiler: str) -> None:
+    """What is counted of every listing of a program is what the compiler counted."""
+    checked = 0
     for path in folder.glob("*-final_hlo-static-per-bundle-utilization.txt"):
         stated = {column: counts.sum() for column, counts in parse_utilisation(path.read_text(), file="f").items()}
         stem = path.name.rpartition("-final_hlo")[0].rpartition("-")[0]
@@ -90,6 +105,8 @@ def test_slots_agree_with_the_compilers_own_count(compiler: str, program: str, t
         ]
         for column in ("VALU", "VPOP", "EUP", "VLOAD", "FILL", "VSTORE", "SPILL", "SALU"):
             assert found.count(column) == stated[column], (path.name, column)
+        checked += 1
+    assert checked > 1
 
 
 def test_causal_skips_are_executed(tmp_path: Path) -> None:
