@@ -320,6 +320,12 @@ def _ci(options: argparse.Namespace) -> int:
     return ci.command(options, say=_say)
 
 
+def _upgrade_check(options: argparse.Namespace) -> int:
+    from ratchet.commands import upgrade_check  # as `sweep`
+
+    return upgrade_check.command(options, say=_say)
+
+
 def _selftest(options: argparse.Namespace, function: JudgeFunction) -> int:
     from ratchet.commands import selftest  # as `sweep`
 
@@ -363,6 +369,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "explain": _explain,
     "fit": _fit,
     "tune": _tune,
+    "upgrade-check": _upgrade_check,
     "log": _log,
     "show": _show,
     "verify": _verify,

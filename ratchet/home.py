@@ -41,6 +41,12 @@ def environment() -> Path | None:
     return private / "environments" / name if private else None
 
 
+def environment_of_jax(version: str) -> Path | None:
+    """The folder of the packages of another JAX, made or not; None where there is no private folder for it."""
+    private = private_folder()
+    return private / "environments" / f"jax-{version}" if private else None
+
+
 def ready(folder: Path) -> bool:
     """Whether an environment is complete: its copy of the lock file is written last."""
     mark = folder / LOCK.name

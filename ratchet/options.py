@@ -25,6 +25,7 @@ _COMMANDS = {
     "fit": "which values of its knobs fit in the VMEM of which chip, by compiling",
     "tune": "the fastest values of a function's knobs for each of its shapes, as tables that others read; modelled",
     "ci": "what the targets of pyproject.toml cost, beside what they cost at a base revision",
+    "upgrade-check": "what another JAX and libtpu change: values, latency, VMEM, copies, and in which operation",
     "log": "the history, newest last",
     "show": "one experiment",
     "verify": "check that ledger and git agree and nothing was edited",
@@ -124,6 +125,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     _fit(made["fit"])
     _tune(made["tune"])
     _ci(made["ci"])
+    _upgrade(made["upgrade-check"])
     made["across"].add_argument("file", type=Path, metavar="FILE", help="the kernel file")
     made["across"].add_argument("--json", action="store_true", help="print the table as one JSON document")
     made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
@@ -140,6 +142,8 @@ def _ratchet_parser() -> argparse.ArgumentParser:
         metavar="EXAMPLE",
         help="the kernel to begin with; default first, a small softmax",
     )
+    made["setup"].add_argument("--jax", default="", metavar="VERSION", help="an environment with this JAX beside it")
+    made["setup"].add_argument("--python", default="", metavar="PATH", help="the Python that --jax gets; default: this")
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
@@ -185,9 +189,26 @@ def _ci(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcomes there, as JUnit XML")
 
 
+def _upgrade(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", nargs="+", metavar="TARGET", help="pkg.module:function, path/file.py:function")
+    parser.add_argument(
+        "--jax", action="append", required=True, metavar="VERSION", help="twice: the old one, and the new one"
+    )
+    parser.add_argument("--no-values", dest="values", action="store_false", help="execute nothing: compile and model")
+    parser.add_argument(
+        "--allowed", type=_share, default=0.02, metavar="SHARE", help="by how much a latency may grow; default 0.02"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    _inputs(parser)
+
+
 def _target(parser: argparse.ArgumentParser) -> None:
     """Which function, for which inputs and chips."""
     parser.add_argument("target", metavar="TARGET", help="pkg.module:function, path/file.py:function or a kernel file")
+    _inputs(parser)
+
+
+def _inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input", action="append", metavar="ARRAY", help="an argument, such as bf16[1024,256]; repeat it"
     )
@@ -237,6 +258,17 @@ def _judging(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument("--fresh", action="store_true", help=_FRESH)
     parser.add_argument("--json", action="store_true", help="print the whole verdict as one JSON document")
+
+
+def _share(text: str) -> float:
+    """Reads a share from 0 to below 1."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r:.{_SHOWN}}, wanted a share such as 0.02")
+    return share
 
 
 def _seconds(least: float, *, more: bool = False) -> Callable[[str], float]:

@@ -1,5 +1,7 @@
 """The first file of the judge's that runs: ``python -I -S ratchet/start.py ratchet|prepare ARGUMENTS``.
 
+``upgrade ENVIRONMENT FOLDER`` runs one side of a comparison of compilers with that environment; it judges nothing.
+
 Python has then looked at no variable, no ``.pth`` file, no ``sitecustomize`` and no folder of the caller's. This file
 reads every source of the judge's once, and from then on only those are modules of the judge's. Packages come from
 the private environment alone; their compiled code is kept in the judge's private folder. Standard library only.
@@ -15,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
-ENTRIES = ("ratchet", "prepare")
+ENTRIES = ("ratchet", "prepare", "upgrade")
 _NO_ENVIRONMENT = 69
 
 
@@ -62,7 +64,8 @@ def main() -> int:
     sources, bytecode = _early("sources"), _early("bytecode")
     read = sources.loaded(ROOT)
     served.Server(read.compiled()).install()
-    environment = home.environment() or ROOT
+    entry = sys.argv.pop(1)
+    environment = Path(sys.argv.pop(1)) if entry == "upgrade" else home.environment() or ROOT
     packages = _packages(environment)
     sys.pycache_prefix = next(iter(bytecode.folders()), None)
     sys.path.append(packages)
@@ -73,7 +76,10 @@ def main() -> int:
     signal.signal(signal.SIGINT, before)
     # What a child left is read by Python's own code, not by protobuf's parser in C.
     os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
-    entry = sys.argv.pop(1)
+    if entry == "upgrade":
+        from ratchet import upgrade_side
+
+        return upgrade_side.main(Path(sys.argv[1]))
     from ratchet import __main__ as command
 
     return int(command.run() if entry == "ratchet" else command.run_prepare())

@@ -33,6 +33,7 @@ COMMAND_LINE = {
     "ratchet.commands.selftest",
     "ratchet.commands.sweep",
     "ratchet.commands.tune",
+    "ratchet.commands.upgrade_check",
     "ratchet.library",
     "ratchet.pytest_plugin",
     "ratchet.wiring",

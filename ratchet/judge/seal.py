@@ -48,6 +48,9 @@ NO_VERDICT = (
     "ratchet/sweep.py",
     "ratchet/tune.py",
     "ratchet/tune_tables.py",
+    "ratchet/upgrade.py",
+    "ratchet/upgrade_plain.py",
+    "ratchet/upgrade_side.py",
     "ratchet/wiring.py",
     "ratchet/verdict.schema.json",
 )

@@ -1,0 +1,128 @@
+"""One side of `ratchet upgrade-check`: targets exported, compiled, modelled and executed under one JAX.
+
+``start.py upgrade ENVIRONMENT FOLDER`` runs it with the packages of that environment. ``FOLDER`` holds
+``request.json``; ``side.json`` and the outputs' bytes are left there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ratchet import target as targets
+from ratchet.chips import CHIPS
+from ratchet.commands.ci import costs_of
+from ratchet.commands.targets import Compilers
+from ratchet.explained import explain_artefact
+from ratchet.target import Case, Exported, Target
+from ratchet.upgrade_plain import REQUEST, SIDE, case_of
+from ratchet.values import ArraySpec, Explanation, OpKind
+from ratchet.values.change import Costs
+from ratchet.values.status import Refusal, Status
+
+SEED = 20
+_KEY = ArraySpec(shape=(2,), dtype="uint32")
+
+
+def main(folder: Path) -> int:
+    """Answer one request; whatever is wrong with a target is in its entry."""
+    asked = json.loads((folder / REQUEST).read_text())
+    with Compilers.start() as compilers:
+        made = [_side(one, asked["values"], folder, compilers) for one in asked["targets"]]
+    (folder / SIDE).write_text(json.dumps({"sides": made}))
+    return Status.PASS.exit_code
+
+
+def _side(asked: Mapping[str, Any], values: bool, folder: Path, compilers: Compilers) -> dict[str, Any]:
+    target = targets.parse(asked["text"])
+    case = case_of(asked)
+    record: dict[str, Any] = {"target": asked["title"], "chip": case.chip, "jax_version": ""}
+    try:
+        exported = targets.export(target, case)
+        record["jax_version"] = exported.jax_version
+        record |= _values(target, case, exported, folder) if values else {"no_values": "--no-values"}
+        explanation = explain_artefact(
+            exported.artefact(asked["title"]),
+            CHIPS[case.chip],
+            compilers.new_folder(),
+            compilers.child(case.chip),
+            title=asked["title"],
+        )
+    except Refusal as refusal:
+        if refusal.status in (Status.INTERRUPTED, Status.NO_SPACE, Status.USAGE, Status.NOT_FOUND):
+            raise
+        return {**record, "costs": _costs(Costs(status=refusal.status, reason=refusal.message))}
+    return {**record, "costs": _costs(costs_of(explanation)), **_parts(explanation)}
+
+
+def _costs(costs: Costs) -> dict[str, Any]:
+    return {**asdict(costs), "status": costs.status.name}
+
+
+def _parts(explanation: Explanation) -> dict[str, Any]:
+    """Time by operation and bytes by copy, under names that two compilers have in common."""
+    timeline = explanation.timeline
+    ops: dict[str, float] = {}
+    for op in explanation.ops:
+        of_kernel = f"kernel {op.name.rpartition('.')[0] or op.name}"
+        name = of_kernel if op.kind is OpKind.KERNEL else f"{op.kind.value} {op.origin or op.opcode}"
+        ops[name] = ops.get(name, 0.0) + (op.cycles / timeline.clock_hz * 1e3 if timeline else 0.0)
+    copies: dict[str, int] = {}
+    for copy in explanation.copies:
+        if copy.injected and copy.kind != "prefetch":
+            name = f"{copy.kind} of {copy.cause or 'no known cause'}"
+            copies[name] = copies.get(name, 0) + copy.size_bytes
+    return {"op_ms": ops, "copy_bytes": copies}
+
+
+def _values(target: Target, case: Case, exported: Exported, folder: Path) -> dict[str, Any]:
+    """The outputs on drawn inputs, as files below ``folder``, or why there are none."""
+    from ratchet.mosaic import run
+
+    try:
+        arrays = list(_arrays(target, case, exported))
+        result = run.load(exported.program).check(arrays)
+    except Refusal as refusal:
+        return {"no_values": f"{refusal.status.name}: {refusal.message}"}
+    outputs = []
+    for array in result.outputs:
+        data = array.tobytes()
+        name = hashlib.sha256(data).hexdigest()
+        (folder / name).write_bytes(data)
+        outputs.append({"shape": list(array.shape), "dtype": array.dtype.name, "file": name})
+    return {"outputs": outputs, "findings": [str(finding) for finding in result.findings]}
+
+
+def _arrays(target: Target, case: Case, exported: Exported) -> Iterator[Any]:
+    """A target's inputs: of its generator and a public key, or drawn by NumPy, which is the same under every JAX.
+
+    Raises:
+      Refusal: ``CANNOT_VERIFY`` for integers of more than 8 bits, whose values matter.
+    """
+    import jax.numpy as jnp
+    import numpy as np
+
+    from ratchet.mosaic import run
+
+    if case.generator:
+        generator = targets.parse_generator(case.generator, target)
+        made = targets.export(generator, Case(inputs=(_KEY,), chip=case.chip))
+        yield from run.load(made.program).check([np.array([0, SEED], np.uint32)]).outputs
+        return
+    rng = np.random.default_rng(SEED)
+    for spec in exported.inputs:
+        dtype = jnp.dtype(spec.dtype)
+        if jnp.issubdtype(dtype, jnp.floating):
+            yield rng.normal(size=spec.shape).astype(dtype)
+        elif dtype == jnp.bool_:
+            yield rng.integers(0, 2, spec.shape).astype(dtype)
+        elif jnp.iinfo(dtype).bits <= 8:
+            info = jnp.iinfo(dtype)
+            yield rng.integers(int(info.min), int(info.max) + 1, spec.shape).astype(dtype)
+        else:
+            message = f"an input is {spec.dtype}, whose values matter: name a function of a key with --input"
+            raise Refusal(Status.CANNOT_VERIFY, message)
