@@ -1,12 +1,12 @@
 """The first block of docs/your-repository.md, executed: from an empty folder to a kept experiment.
 
-The judge's environment is this one. Building the wheel fetches setuptools from the package index.
+Nothing is taken from this clone's environment: building the wheel fetches setuptools, and the judge's packages are
+downloaded, as the machine has its package index configured.
 """
 
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_from_an_empty_folder_to_a_kept_experiment(tmp_path):
     subprocess.run(["git", "clone", "-q", HERE, clone], check=True)
     folder.mkdir()
     script = "set -eu\n" + commands().replace("CLONE", str(clone))
-    environment = {**os.environ, **IDENTITY, "RATCHET_ENVIRONMENT": sys.prefix}
+    environment = {**os.environ, **IDENTITY, "RATCHET_ENVIRONMENT": str(tmp_path / "an environment")}
     shell = [shutil.which("bash"), "-c", script]
     done = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
