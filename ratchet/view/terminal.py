@@ -14,6 +14,7 @@ from ratchet.values.hindsight import Key, Refuted
 from ratchet.values.status import Status
 from ratchet.view.hints import hint
 from ratchet.view.losses import losses_in_words, notes
+from ratchet.view.stages import stages
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change, earlier_in_words, fixed, kind_of, number, reason_beyond, size, summary_beyond
 
@@ -71,6 +72,7 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     why = reason_beyond(verdict, reason)
     pairs = (
         *_judged(verdict, incumbent, refuted),
+        *_listed("stages", stages(verdict, incumbent), limit=2),
         ("evidence", " · ".join((*evidence, f"commit {commit[:12]}" if commit else f"experiment {id}"))),
         ("decision", f"{decision}: {why}" if why else decision),  # last, beside the RESULT line
     )
