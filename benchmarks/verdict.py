@@ -1,15 +1,17 @@
 """Seconds of whole verdicts by the real commands, beside the bare compile, and points a minute of a sweep.
 
-    python -m benchmarks.verdict [--only NAME,NAME] [--rounds 3] [--no-growth] [--json FILE]
+    python -m benchmarks.verdict [--only NAME,NAME] [--rounds 3] [--no-growth] [--examples] [--json FILE]
 
 A throwaway clone of HEAD judges each kernel by ``prepare.py``: ``first`` also computes the problem's references in
-float64; ``second`` is what a fresh verdict costs from then on (the median of the rounds), and its steps are the second
-table. Steps that ran beside others add up to more than the whole. ``remembered`` is the same program once more.
-``bare`` compiles the same program without dumps, tokens and annotations, in the same run. ``loser`` is a whole
-experiment that cannot be kept. CPU seconds are those of all processes, by part in the third table, with the most
-memory that they held at a time. The sweep models every point by ``./ratchet.sh sweep``; ``one by one`` is the mean of
-``prepare.py`` on its first points. The last table has a small kernel grow tenfold, one constant at a time; an exponent
-of 1 is cost in proportion. Wall seconds need both cores quiet, CPU seconds hardly.
+float64; ``second`` is what a fresh verdict costs from then on (the median of up to ``--rounds``; after half a minute of
+them no further one begins), and its steps are the second table. Steps that ran beside others add up to more than the
+whole. ``remembered`` is the same program once more. ``bare`` compiles the same program without dumps, tokens and
+annotations, in the same run. ``loser`` is a whole experiment that cannot be kept. CPU seconds are those of all
+processes, by part in the third table, with the most memory that they held at a time. The sweep models every point by
+``./ratchet.sh sweep``; ``one by one`` is the mean of ``prepare.py`` on its first points. The growth table has a small
+kernel grow tenfold, one constant at a time; an exponent of 1 is cost in proportion. ``--examples`` adds the first
+verdict of every file in ``examples/``, with their median. ``--only ""`` leaves out the kernels. Each verdict is said on
+standard error as it ends. Wall seconds need both cores quiet, CPU seconds hardly.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -51,6 +54,8 @@ GROWTH: dict[str, dict[str, int]] = {
 """Constants of ``GROWING``. Larger operands are larger blocks, in as many steps."""
 ALONE = 2
 """Points of a sweep that are judged one by one, too."""
+ENOUGH_S = 30.0
+"""Wall seconds of the fresh verdicts on one kernel, after which no further one begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,25 +82,34 @@ class Clone:
     def verdict(self, kernel: str, *options: str) -> tuple[Usage, dict[str, Any]]:
         """``prepare.py`` on it: what it uses, and the JSON document."""
         used = self.run(".venv/bin/python", "prepare.py", "--kernel", kernel, "--json", *options)
-        return used, json.loads(used.printed)
+        document = json.loads(used.printed)
+        status = document["outcome"]["status"]
+        say(f"{kernel} {' '.join(options)}: {status}, {used.wall_s:.1f} s, {used.total_cpu_s:.1f} CPU s")
+        return used, document
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--only", default=",".join(KERNELS), help=f"some of {', '.join(KERNELS)}")
+    parser.add_argument("--examples", action="store_true", help="first verdicts of all example operators, too")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-growth", action="store_true", help="leave out how cost grows")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         clone = Clone.new(Path(folder))
         rows, columns, parts, sweeps = [], {}, [], []
-        for name in options.only.split(","):
+        for name in filter(None, options.only.split(",")):
             row, columns[name], used = judged(clone, name, options.rounds)
             rows.append(row)
             parts.append({"kernel": name, **used.cpu_s, "all": used.total_cpu_s, "peak GB": used.peak_bytes / 1e9})
             if name in SWEEPS:
                 sweeps.append(swept(clone, name))
         growth = [] if options.no_growth else grown(clone)
+        firsts = first_of_examples(clone) if options.examples else []
     names = dict.fromkeys(step for seconds in columns.values() for step in seconds)
     steps = [{"step": step, **{name: seconds.get(step) for name, seconds in columns.items()}} for step in names]
     tables = {
@@ -104,6 +118,7 @@ def main() -> None:
         "CPU seconds of a second verdict by part": parts,
         "sweeps": sweeps,
         "CPU seconds of a second verdict as a kernel grows tenfold": growth,
+        "first verdicts of the example operators": firsts,
     }
     show_all(tables, json_file=options.json)
 
@@ -113,7 +128,7 @@ def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[s
     kernel = KERNELS[name]
     first, document = clone.verdict(kernel)
     later = []
-    for _ in range(rounds):
+    while len(later) < rounds and sum(one.wall_s for one in later) < ENOUGH_S:
         used, document = clone.verdict(kernel, "--fresh")
         later.append(used)
     again, _ = clone.verdict(kernel)
@@ -165,6 +180,20 @@ def swept(clone: Clone, name: str) -> dict[str, Any]:
         "points a minute": 60 * len(points) / used.wall_s,
         "one by one, a minute": 60 / statistics.mean(alone),
     }
+
+
+def first_of_examples(clone: Clone) -> list[dict[str, Any]]:
+    """The first verdict of each modelled file of ``examples/``, as in a fresh clone; their median and the slowest."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted((clone.root / "examples").glob("*.py")):
+        for references in (clone.root / ".ratchet").glob("references/*"):
+            shutil.rmtree(references)  # another kernel of the same problem may have been judged before
+        used, document = clone.verdict(f"examples/{path.name}", "--fresh")
+        status = document["outcome"]["status"]
+        rows.append({"example": path.stem, "status": status, "first": used.wall_s, "CPU": used.total_cpu_s})
+    ranked = sorted(rows, key=lambda row: row["first"])
+    median = statistics.median(row["first"] for row in rows)
+    return [*ranked, {"example": "median", "status": None, "first": median, "CPU": None}]
 
 
 def grown(clone: Clone) -> list[dict[str, Any]]:
