@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.loop import journal, ledger, log
+from ratchet.loop import journal, ledger, log, placed
 from ratchet.loop.checks import Head
 from ratchet.loop.decide import Ruling, bar, decide, scored, speaks_of_the_kernel
 from ratchet.loop.history import History
@@ -42,6 +42,10 @@ class Idea:
     """Freeze a new problem on purpose: no incumbent, and the first PASS is kept."""
     accept_trade: bool = False
     """Keep a modelled gain that is a trade too near to be ranked, on purpose."""
+    text: bytes | None = None
+    """The candidate, where it is not what the user has in the kernel file: that is HEAD's then, before and after."""
+    beside: tuple[str, ...] = ()
+    """Files that may differ from HEAD, relative to the top: where candidates come from."""
 
     def __post_init__(self) -> None:
         if not self.message.strip():
@@ -81,7 +85,7 @@ def run_experiment(
         stack.enter_context(locked(history, message=idea.message, wait_s=wait_s, progress=progress))
         history.checks.ready()
         with interrupts.held():
-            finished = journal.recover(history)
+            finished = (*journal.recover(history), *placed.recover(history))
         interrupts.check()
         for line in finished:
             progress(line)
@@ -89,6 +93,7 @@ def run_experiment(
         if subject.kernel in judge.protected_paths():
             raise Refusal(Status.USAGE, f"{subject.kernel} is a file of the judge: name a kernel file with --kernel")
         tools = Tools(subject=subject, judge=judge, seal=judge.seal(), interrupts=interrupts, progress=progress)
+        stack.enter_context(placed.placed(subject, idea.text))
         return _Turn(idea=idea, tools=tools).run()
 
 
@@ -109,7 +114,7 @@ class _Turn:
         """Checks, then a baseline, an experiment, both, or nothing."""
         subject, history = self.subject, self.history
         head = history.checks.head()
-        allowed = (subject.kernel, ledger.NAME, subject.lock)
+        allowed = (subject.kernel, ledger.NAME, subject.lock, *self.idea.beside)
         history.checks.clean(allowed=allowed, sealed=self.tools.judge.protected_paths())
         standing = Standing(head=head, rows=log.load(history, head))
         self._check_lock(head)

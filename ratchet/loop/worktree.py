@@ -48,8 +48,11 @@ class WorkTree:
         except OSError as error:
             raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from error
         executable = status.st_mode & stat.S_IXUSR if self._modes or head is None else head.mode == "100755"
-        blob = self._git.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=data)
-        return Entry(mode="100755" if executable else "100644", blob=blob)
+        return Entry(mode="100755" if executable else "100644", blob=self.store(path, data))
+
+    def store(self, path: str, data: bytes) -> str:
+        """Stores ``data`` as ``git add`` would if it were the file ``path``, and returns the blob's hash."""
+        return self._git.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=data)
 
     @cached_property
     def _modes(self) -> bool:

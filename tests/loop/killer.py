@@ -18,6 +18,7 @@ from typing import Any
 import git
 
 from ratchet.loop import ledger, log
+from ratchet.loop.experiment import Idea
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
@@ -73,7 +74,7 @@ class Proxy:
 
 def turn(stage: Stage) -> Status:
     try:
-        return stage.run("an idea").status
+        return stage.run(idea=Idea(message="an idea", text=stage.given)).status
     except Refusal as refusal:
         return refusal.status
 
@@ -97,7 +98,7 @@ def sweep(template: Stage, folder: Path, sent: signal.Signals, check: Callable[[
     number = 0
     while True:
         number += 1
-        stage = Stage(root=folder / f"{number}", freezes=template.freezes)
+        stage = Stage(root=folder / f"{number}", freezes=template.freezes, given=template.given)
         shutil.copytree(template.root, stage.root, symlinks=True)
         result = child(stage, number, sent)
         where = f"{sent.name} before change {number}"
@@ -131,6 +132,10 @@ def kept(stage: Stage, where: str) -> None:
     assert stage.status() == [" M results.tsv"], f"{where}: {stage.status()}"
 
 
+placed = kept
+"""The same, where the candidate comes as bytes: whatever is struck, the kernel file is HEAD's afterwards."""
+
+
 def reverted(stage: Stage, where: str) -> None:
     assert [row.decision for row in stage.rows()] == ["baseline", "reverted"], where
     assert stage.git("rev-list", "--count", "HEAD") == "1", where
@@ -157,7 +162,10 @@ def main(scenario: str, sent: signal.Signals, folder: Path) -> None:
         template.freezes = True
     else:
         template.run("baseline")
-    template.write(kernel_text(900.0 if scenario == "reverted" else 1500.0))
+    if scenario == "placed":
+        template.given = kernel_text(1500.0).encode()
+    else:
+        template.write(kernel_text(900.0 if scenario == "reverted" else 1500.0))
     print(sweep(template, folder, sent, globals()[scenario]))
 
 

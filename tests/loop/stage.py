@@ -74,6 +74,8 @@ class Stage:
     """The judge does not check the values of what cannot be kept."""
     during: Callable[[], None] = lambda: None
     """Called while judging."""
+    given: bytes | None = None
+    """A candidate that is in no file."""
     judged: list[str] = field(default_factory=list)
     """The texts that were judged, in order."""
 

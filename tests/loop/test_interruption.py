@@ -24,6 +24,7 @@ REPOSITORY = Path(__file__).parents[2]
         pytest.param("first_of_all", "SIGKILL", marks=pytest.mark.slow),  # the changes of the next, and a lock's
         ("reverted", "SIGKILL"),
         ("kept", "SIGINT"),
+        pytest.param("placed", "SIGKILL", marks=pytest.mark.slow),  # the changes of what is kept, and a candidate's
         pytest.param("reverted", "SIGINT", marks=pytest.mark.slow),  # the same code interrupts what is kept
     ],
 )
