@@ -161,6 +161,12 @@ def _sweep(options: argparse.Namespace, function: JudgeFunction) -> int:
     return sweep.command(options, root=_root(), kernel=_kernel(options.kernel), function=function, say=_say)
 
 
+def _search(options: argparse.Namespace, function: JudgeFunction) -> int:
+    from ratchet.commands import search  # as `sweep`
+
+    return search.command(options, root=_root(), kernel=_kernel(options.kernel), function=function, say=_say)
+
+
 def _say(line: str) -> None:
     print(clean(line), file=sys.stderr)
 
@@ -358,6 +364,7 @@ EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = 
     "run": _run,
     "prepare": _prepare,
     "sweep": _sweep,
+    "search": _search,
     "across": _across,
     "judge": _judge_target,
     "selftest": _selftest,

@@ -1,4 +1,8 @@
-"""Constants of a kernel file that may be tuned: found in its syntax tree, changed without another byte. Pure."""
+"""Constants of a kernel file that may be tuned: found in its syntax tree, changed without another byte. Pure.
+
+Which values a constant may take is said behind it (``BQ = 256  # tune: 128, 256, 512``) or on the command line; which
+of their combinations are wanted, in a comment of its own (``# where: SEQ % BQ == 0``) or there.
+"""
 
 from __future__ import annotations
 
@@ -96,6 +100,61 @@ def turned(source: bytes, name: str, point: Point) -> bytes:
         knob = known[wanted]
         source = source[: knob.start] + repr(point[wanted]).encode() + source[knob.end :]
     return source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a file says of its own knobs, in comments."""
+
+    axes: tuple[tuple[str, tuple[Literal, ...]], ...]
+    """Knobs and the values to try, as the file has them in order."""
+    where: tuple[str, ...]
+    """Conditions on them, as they are written."""
+
+
+def asked(source: bytes, name: str) -> Asked:
+    """The ``# tune:`` and ``# where:`` comments of a file.
+
+    Raises:
+      Refusal: ``USAGE`` for a ``# tune:`` that is not behind one knob, or holds no constants; as ``knobs``.
+    """
+    known = knobs(source, name)
+    by_line: dict[int, list[Knob]] = {}
+    for knob in known.values():
+        by_line.setdefault(knob.line, []).append(knob)
+    axes: list[tuple[str, tuple[Literal, ...]]] = []
+    where: list[str] = []
+    for line, comment in _comments(source):
+        word, colon, rest = comment.lstrip("#").strip().partition(":")
+        if not colon or word not in ("tune", "where"):
+            continue
+        if word == "where":
+            where.append(rest.strip())
+            continue
+        here = by_line.get(line, [])
+        if len(here) != 1:
+            raise Refusal(Status.USAGE, f"{name}:{line}: `# tune:` is behind {len(here)} constants, wanted one")
+        axes.append(choices(f"{here[0].name}={rest.strip()}"))
+    return Asked(axes=tuple(axes), where=tuple(where))
+
+
+def _comments(source: bytes) -> Iterator[tuple[int, str]]:
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def values(source: bytes, name: str) -> dict[str, Literal]:
+    """What the constants of a file are, those that are written as literals."""
+    found: dict[str, Literal] = {}
+    for knob in knobs(source, name).values():
+        try:
+            value = ast.literal_eval(knob.value)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(value, int | float | bool | str | None):
+            found[knob.name] = value
+    return found
 
 
 def choices(text: str) -> tuple[str, tuple[Literal, ...]]:

@@ -20,6 +20,7 @@ RUN = "run"
 _COMMANDS = {
     RUN: f'judge, keep or revert; `{PROGRAM} "message"` is the same',
     "sweep": "model many values of a file's constants, side by side, and rank them; nothing is recorded",
+    "search": "try values of a file's constants as experiments, chosen by what came of those before",
     "across": "one kernel file on every chip, as a table; writes no row",
     "explain": "where the time and the VMEM of any function go, on any chip",
     "fit": "which values of its knobs fit in the VMEM of which chip, by compiling",
@@ -42,6 +43,7 @@ _WANTED = (
 )
 _FRESH = "judge again what was judged before: the same program under the same judge has a verdict that is remembered"
 _MOST_SECONDS = 1e6
+_UNITS = {"s": 1, "m": 60, "h": 3600}
 _SHOWN = 60
 
 
@@ -121,6 +123,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     sweep.add_argument("--apply", action="store_true", help="write one point into the file, and model nothing")
     sweep.add_argument("--fresh", action="store_true", help=_FRESH)
     sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")
+    _search(made["search"])
     _explain(made["explain"])
     _fit(made["fit"])
     _tune(made["tune"])
@@ -149,6 +152,63 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
     parser.epilog = f"{_EXPERIMENT}:{experiment}\nexit codes:\n" + "\n".join(codes)
     return parser
+
+
+def _search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", nargs="?", type=Path, metavar="FILE", help="the kernel file; default: kernel.py")
+    parser.add_argument(
+        "--how",
+        choices=("grid", "tpe", "neighbours"),
+        default="tpe",
+        help="every point; by Optuna's estimator (default); one or two knobs of the best point a step further",
+    )
+    parser.add_argument(
+        "--knob", action="append", metavar="NAME=VALUES", help="BQ=128,256; default: the file's `# tune:` comments"
+    )
+    parser.add_argument(
+        "--where", action="append", metavar="CONDITION", help="'BQ * BKV <= 2**18': what a point has to satisfy"
+    )
+    parser.add_argument("--budget", type=_count, default=60, metavar="N", help="at most so many trials; default 60")
+    parser.add_argument("--time", type=_duration, metavar="TIME", help="begin nothing new after 90s, 30m, 2h or 1h30m")
+    parser.add_argument(
+        "--patience", type=_count, metavar="N", help="end after N trials without a better one; default 10 for each knob"
+    )
+    _judged_side_by_side(parser)
+
+
+def _judged_side_by_side(parser: argparse.ArgumentParser) -> None:
+    """What commands have that judge several candidates of one file."""
+    parser.add_argument(
+        "--chip", choices=tuple(CHIPS), default=V5E.name, help=f"model it for this chip; default {V5E.name}"
+    )
+    parser.add_argument(
+        "--wait", type=_seconds(0), default=60, metavar="SECONDS", help="wait for another experiment; default 60"
+    )
+    parser.add_argument("--fresh", action="store_true", help=_FRESH)
+    parser.add_argument("--json", action="store_true", help="print the table as one JSON document")
+
+
+def _count(text: str) -> int:
+    """Reads a number of trials, from 1 on."""
+    if text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 9:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r:.{_SHOWN}}, wanted a number from 1 on")
+
+
+def _duration(text: str) -> float:
+    """Reads ``90s``, ``30m``, ``2h`` and ``1h30m`` as seconds."""
+    seconds, number = 0.0, ""
+    for letter in text:
+        if letter in _UNITS and number:
+            seconds, number = seconds + float(number) * _UNITS[letter], ""
+        elif letter in "0123456789." and number.count(".") + (letter == ".") < 2:
+            number += letter
+        else:
+            break
+    else:
+        if not number and 0 < seconds < _MOST_SECONDS:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r:.{_SHOWN}}, wanted a time such as 90s, 30m, 2h or 1h30m")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:

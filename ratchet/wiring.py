@@ -122,7 +122,7 @@ class RepositoryJudge:
             root=self.root,
             kernel_rel=kernel_rel,
             conditions=self.conditions(kernel_rel),
-            chip=self._chip(),
+            chip=self.chip,
             evidence=self.root / DUMPS / evidence_id if evidence_id else None,
             capture=self.root / TRACES / evidence_id / "measured" if evidence_id else None,
             against=against,
@@ -142,7 +142,8 @@ class RepositoryJudge:
             return internal_error(request, error)
         return verdict
 
-    def _chip(self) -> Chip:
+    @property
+    def chip(self) -> Chip:
         """The chip that is modelled: the attached one where a TPU is timed."""
         if self.evaluator == "tpu":
             return CHIPS[devices.device(self.evaluator)]

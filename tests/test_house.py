@@ -30,6 +30,7 @@ COMMAND_LINE = {
     "ratchet.commands.explain",
     "ratchet.commands.fit",
     "ratchet.commands.judge",
+    "ratchet.commands.search",
     "ratchet.commands.selftest",
     "ratchet.commands.sweep",
     "ratchet.commands.tune",
@@ -41,6 +42,12 @@ COMMAND_LINE = {
 PURE = (
     "ratchet.fit",
     "ratchet.knobs",
+    "ratchet.search.constraint",
+    "ratchet.search.overflow",
+    "ratchet.search.propose",
+    "ratchet.search.space",
+    "ratchet.search.stop",
+    "ratchet.search.tried",
     "ratchet.loop.decide",
     "ratchet.loop.compare",
     "ratchet.measure.stats",
@@ -127,6 +134,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("ctypes", {"ratchet.jail.system", "ratchet.jail.landlock", "ratchet.jail.seccomp"}),
         ("filelock", {"ratchet.loop.workspace"}),
         ("pandas", {"ratchet.loop.table"}),
+        ("optuna", {"ratchet.search.tpe"}),
     ],
 )
 def test_an_awkward_dependency_has_one_importer(awkward, importer):

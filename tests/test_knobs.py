@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.knobs import choices, in_words, knobs, points, turned
+from ratchet.knobs import asked, choices, in_words, knobs, points, turned, values
 from ratchet.values.status import Refusal, Status
 
 FILE = b"""# BQ = 1
@@ -95,3 +95,43 @@ def test_what_names_no_values_is_refused(text):
 def test_a_knob_named_twice_is_refused():
     with pytest.raises(Refusal, match="BQ is named twice"):
         points([choices("BQ=1"), choices("BQ=2")])
+
+
+TUNED = b"""# tune nothing here
+SEQ = 1024
+BQ = 256  # tune: 128, 256, 512
+MODE: str = "a"  # tune: "a", 'b'  (both)
+# where: SEQ % BQ == 0
+TEXT = "# tune: 1"
+def f():
+    return 1  # where it is
+"""
+
+
+def test_comments_say_which_values_to_try():
+    said = asked(TUNED.replace(b"  (both)", b""), "kernel.py")
+    assert said.axes == (("BQ", (128, 256, 512)), ("MODE", ("a", "b")))
+    assert said.where == ("SEQ % BQ == 0",)
+    assert values(TUNED, "kernel.py") == {"SEQ": 1024, "BQ": 256, "MODE": "a", "TEXT": "# tune: 1"}
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (TUNED, "no Python constants"),
+        (b"A, B = 1, 2  # tune: 1, 2\n", "kernel.py:1: `# tune:` is behind 2 constants"),
+        (b"A = 1\n# tune: 1, 2\n", "kernel.py:2: `# tune:` is behind 0 constants"),
+        (b"def f():\n    A = 1  # tune: 1, 2\n", "kernel.py:2: `# tune:` is behind 0 constants"),
+        (b"A = 1  # tune: open('x')\n", "no Python constants"),
+        (b"A = 1  # tune:\n", "NAME=VALUE"),
+    ],
+)
+def test_a_comment_that_cannot_be_followed_is_refused(source, said):
+    with pytest.raises(Refusal) as caught:
+        asked(source, "kernel.py")
+    assert caught.value.status is Status.USAGE
+    assert said in caught.value.message
+
+
+def test_a_constant_that_is_no_literal_has_no_value():
+    assert values(b"A = 1 << 3\nB = None\nC = [1]\nD = -4\n", "kernel.py") == {"B": None, "D": -4}

@@ -30,6 +30,7 @@ NO_VERDICT = (
     "ratchet/loop/",
     "ratchet/view/",
     "ratchet/commands/",
+    "ratchet/search/",
     "ratchet/selftest/",
     "ratchet/__main__.py",
     "ratchet/captured.py",

@@ -1,0 +1,1 @@
+"""Search: which values of a kernel's knobs to judge next, and judging them, several at a time."""

@@ -1,0 +1,110 @@
+"""Which points to try next: from the space and what was tried, values in, values out.
+
+The same history gives the same proposals, on any machine and however often the search was interrupted: nothing is
+kept between two calls, and what is drawn at random follows from the number of points that were tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ratchet.fit import Directions
+from ratchet.search import tpe
+from ratchet.search.overflow import directions, settled_by
+from ratchet.search.space import Key, Space
+from ratchet.search.tried import Tried, best
+from ratchet.values import Literal, Point
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The space, less what was tried and what need not be."""
+
+    space: Space
+    start: Point
+    """Where the search began."""
+    tried: tuple[Tried, ...]
+    """Every point so far, in order."""
+
+    @cached_property
+    def _seen(self) -> frozenset[Key]:
+        return frozenset(self.space.key(one.point) for one in self.tried)
+
+    @cached_property
+    def _directions(self) -> Directions:
+        return directions(self.space, self.tried)
+
+    def open(self, point: Point) -> bool:
+        """Whether it is worth a trial."""
+        return self.space.key(point) not in self._seen and self.space.allows(point) and not self.overflows(point)
+
+    def overflows(self, point: Point) -> bool:
+        """Whether another overflowed that needs no more VMEM than this one, by what is known."""
+        return settled_by(point, self.tried, self._directions) is not None
+
+    def left_out(self) -> int:
+        """Points of the space that are not worth a trial because of that."""
+        seen = self._seen
+        return sum(self.overflows(one) for one in self.space.points() if self.space.key(one) not in seen)
+
+
+def propose(how: str, known: Known, count: int) -> tuple[Point, ...]:
+    """Up to ``count`` points that were not tried yet; fewer where nothing else is left.
+
+    ``how`` is a name of ``STRATEGIES``. The first point of all is the start, where the space has it.
+    """
+    begin = [known.start] if not known.tried else []
+    chosen: dict[Key, Point] = {}
+    for point in itertools.chain(begin, STRATEGIES[how](known)):
+        if known.open(point):
+            chosen.setdefault(known.space.key(point), point)
+        if len(chosen) == count:
+            break
+    return tuple(chosen.values())
+
+
+def grid(known: Known) -> Iterator[Point]:
+    """Every point, the last knob turning fastest."""
+    return known.space.points()
+
+
+def neighbours(known: Known) -> Iterator[Point]:
+    """One knob of the best point a step further, then two at once: changes that lose alone may win together.
+
+    Pairs come in the order of what their halves lost alone. Where the best point has no such neighbours left, that is
+    a point that no change of one or two knobs betters, and the walk ends.
+    """
+    top = best(known.tried)
+    here = top.point if top else known.start
+    singles = [(axis.name, value) for axis in known.space.axes for value in axis.near(here[axis.name])]
+    alone = [{**here, name: value} for name, value in singles]
+    yield from alone
+    if any(map(known.open, alone)):
+        return  # what they lose decides which pairs come first
+    at = {known.space.key(one.point): one.latency_ms for one in known.tried}
+
+    def lost(change: tuple[str, Literal]) -> float:
+        latency = at.get(known.space.key({**here, change[0]: change[1]}))
+        return latency if latency is not None else math.inf
+
+    pairs = [pair for pair in itertools.combinations(singles, 2) if pair[0][0] != pair[1][0]]
+    for pair in sorted(pairs, key=lambda pair: lost(pair[0]) + lost(pair[1])):
+        yield {**here, **dict(pair)}
+
+
+def by_tpe(known: Known) -> Iterator[Point]:
+    """What Optuna's estimator expects to be best; where it only repeats itself, neighbours and then the grid."""
+    yield from tpe.points(known.space, known.tried, known.open)
+    yield from neighbours(known)
+    yield from grid(known)
+
+
+STRATEGIES: Mapping[str, Callable[[Known], Iterator[Point]]] = {
+    "grid": grid,
+    "tpe": by_tpe,
+    "neighbours": neighbours,
+}

@@ -1,0 +1,98 @@
+"""A search: propose, judge, record, until it ends. Interrupted, the same call goes on from the ledger.
+
+Trials come in batches. What a batch proposes follows from the results of those before it, and results are looked up in
+the ledger first, by the kernel's bytes. So a search that was killed repeats its own course without judging anything
+again, and continues it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ratchet.knobs import in_words, turned
+from ratchet.search.candidates import Candidate
+from ratchet.search.propose import Known, propose
+from ratchet.search.space import Space
+from ratchet.search.stop import Ending, Limits, ending
+from ratchet.search.study import Study
+from ratchet.search.tried import Tried
+from ratchet.values import Decision, Point, Row
+from ratchet.values.status import Status
+
+BATCH = 4
+"""Trials between two proposals: two for each lane, so that none waits long for the other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a search came to."""
+
+    tried: tuple[Tried, ...]
+    """In order, those of earlier runs of the same search first."""
+    ending: Ending
+    start: Point
+    left_out: int
+    """Points that were not tried, because they need no less VMEM than one that overflowed."""
+    seconds: float
+    """Of this run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """One search of the knobs of a kernel file."""
+
+    source: bytes
+    """HEAD's kernel as the search starts, or any other point of it."""
+    name: str
+    """What the file is called."""
+    space: Space
+    how: str
+    limits: Limits
+    study: Study
+    rows: Callable[[Sequence[Candidate]], Sequence[Row]]
+    """``Bench.rows``."""
+    say: Callable[[str], None] = lambda _line: None
+    clock: Callable[[], float] = time.monotonic
+
+    def run(self) -> Result:
+        """Raises:
+        Refusal: as ``Bench.rows``.
+        """
+        began = self.clock()
+        start = self.study.start(self.space, self.space.nearest(self.space.constants))
+        tried: tuple[Tried, ...] = ()
+        while True:
+            known = Known(space=self.space, start=start, tried=tried)
+            end = ending(self.limits, tried, self.clock() - began)
+            points = () if end else propose(self.how, known, min(BATCH, self.limits.trials - len(tried)))
+            if not points:
+                return Result(
+                    tried=tried,
+                    ending=end or Ending.SPACE,
+                    start=start,
+                    left_out=known.left_out(),
+                    seconds=self.clock() - began,
+                )
+            self.say(f"trials {len(tried) + 1} to {len(tried) + len(points)}")
+            rows = self.rows([self._candidate(point) for point in points])
+            tried += tuple(map(result_of, points, rows))
+            self.study.add(self.space, tried)
+
+    def _candidate(self, point: Point) -> Candidate:
+        message = f"search: {in_words(point)}\n\nA trial of the {self.how} search {self.study.name}."
+        return Candidate(text=turned(self.source, self.name, point), message=message)
+
+
+def result_of(point: Point, row: Row) -> Tried:
+    """What a row says of a point."""
+    return Tried(
+        point=point,
+        status=Status[row.status],
+        latency_ms=float(row.median_ms) if row.median_ms else None,
+        vmem_bytes=int(row.vmem_bytes) if row.vmem_bytes else None,
+        id=row.id,
+        kept=row.decision == Decision.KEPT,
+        reason=row.reason,
+    )

@@ -1,0 +1,120 @@
+"""A search's study on disk, in ``.ratchet/search``: where it began, and its trials as Optuna's tools read them.
+
+Results come from the ledger alone. The study is read for one thing, the point where the search began, because HEAD's
+kernel moves as trials are kept. Removed, it begins again at HEAD's, and points with a row are still not judged twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ratchet.judge.secret import clone_folder
+from ratchet.knobs import turned
+from ratchet.search import tpe
+from ratchet.search.space import Space
+from ratchet.search.tried import Tried
+from ratchet.values import Conditions, Point
+from ratchet.values.status import Refusal, Status
+
+_START = "start"
+
+
+def study_id(source: bytes, space: Space, how: str, conditions: Conditions) -> str:
+    """Of everything that a search's course follows from but where it begins: the same for every point of its space."""
+    blank = turned(source, "kernel", {axis.name: None for axis in space.axes})
+    axes = [[axis.name, list(map(repr, axis.values))] for axis in space.axes]
+    where = [one.text for one in space.where]
+    text = json.dumps([hashlib.sha256(blank).hexdigest(), axes, where, how, repr(conditions)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One study. Whoever holds it is the only one who writes it."""
+
+    name: str
+    library: Any
+    """Optuna's study."""
+
+    def start(self, space: Space, here: Point) -> Point:
+        """Where the search began; ``here``, if this is the beginning."""
+        places = self.library.user_attrs.get(_START)
+        if not _fits(places, space):
+            places = {axis.name: axis.index(here[axis.name]) for axis in space.axes}
+            self.library.set_user_attr(_START, places)
+        return {axis.name: axis.values[places[axis.name]] for axis in space.axes}
+
+    def add(self, space: Space, tried: Sequence[Tried]) -> None:
+        """Write down the trials that are new."""
+        there = len(self.library.get_trials(deepcopy=False))
+        self.library.add_trials([tpe.frozen(space, one) for one in tried[there:]])
+
+
+@contextlib.contextmanager
+def opened(root: Path, name: str) -> Iterator[Study]:
+    """The study ``name`` of a clone, made where there is none.
+
+    Raises:
+      Refusal: ``BUSY`` while another process holds it, ``LEDGER_UNWRITABLE``.
+    """
+    optuna = tpe.optuna()
+    folder = clone_folder(root) / "search"
+    path = folder / f"{name}.journal"
+    with contextlib.ExitStack() as stack:
+        try:
+            folder.mkdir(exist_ok=True)
+            held = stack.enter_context((folder / f"{name}.lock").open("w"))
+        except OSError as error:
+            message = f"cannot write {folder}: {error.strerror}; make it writable"
+            raise Refusal(Status.LEDGER_UNWRITABLE, message) from None
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refusal(Status.BUSY, "this search is running already: wait for it to end") from None
+        yield Study(name=name, library=_loaded(optuna, path, name))
+
+
+def _loaded(optuna: Any, path: Path, name: str) -> Any:
+    """Optuna's study; a file that it cannot read is put aside."""
+    for again in (True, False):
+        try:
+            _mend(path)
+            backend = optuna.storages.journal.JournalFileBackend(str(path), lock_obj=_Unlocked())
+            storage = optuna.storages.JournalStorage(backend)
+            return optuna.create_study(study_name=name, storage=storage, load_if_exists=True)
+        except Exception:  # whatever somebody wrote there
+            if not again:
+                raise
+            os.replace(path, path.with_suffix(".unreadable"))
+    raise AssertionError
+
+
+class _Unlocked:
+    """No lock of Optuna's, which a killed run would leave behind: whoever opened the study is alone with it."""
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        return
+
+
+def _mend(path: Path) -> None:
+    """Cut off the half line of a run that was killed while it wrote."""
+    if path.exists():
+        whole = path.read_bytes().rpartition(b"\n")
+        os.truncate(path, len(whole[0]) + len(whole[1]))
+
+
+def _fits(places: Any, space: Space) -> bool:
+    return isinstance(places, dict) and all(
+        type(places.get(axis.name)) is int and 0 <= places[axis.name] < len(axis.values) for axis in space.axes
+    )

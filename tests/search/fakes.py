@@ -1,0 +1,124 @@
+"""A repository whose kernel is its constants, a judge that computes what they are worth, and searches of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ratchet.judge.lanes import Lanes
+from ratchet.judge.request import Request
+from ratchet.knobs import values
+from ratchet.search.candidates import Bench
+from ratchet.search.run import Result, Search
+from ratchet.search.space import space_of
+from ratchet.search.stop import Limits
+from ratchet.search.study import opened, study_id
+from ratchet.values import Conditions, Score, Verdict
+from ratchet.values.program import Footprint
+from ratchet.values.status import Status
+from ratchet.wiring import RepositoryJudge
+from tests.loop.killer import arm  # noqa: F401
+from tests.loop.stage import CONDITIONS, Stage
+
+KERNEL = """BQ = 64  # tune: 64, 128, 256, 512
+BKV = 64  # tune: 64, 128, 256, 512
+SKIP = False  # tune: False, True
+# where: BQ * BKV <= 2**17
+"""
+LIMIT = 2**16
+
+
+def stage(root: Path, text: str = KERNEL) -> Stage:
+    """A repository with one commit and a problem."""
+    made = Stage.new(root)
+    made.write(text)
+    (made.root / ".gitignore").write_text("hlo_dumps/\nprofile_data/\n.ratchet/\n")
+    made.git("add", ".")
+    made.git("commit", "-qm", "the kernel")
+    return made
+
+
+def latency(of: dict[str, Any]) -> float:
+    """Best at BQ 256, BKV 128, SKIP, where values are wrong with BQ 512."""
+    return 1 + abs(math.log2(of["BQ"]) - 8) + 2 * abs(math.log2(of["BKV"]) - 7) + 0.5 * (not of["SKIP"])
+
+
+def function(request: Request, *, workers: object = None, progress: object = None) -> Verdict:
+    """``prepare.judge``, of such a kernel."""
+    of = values(request.kernel.read_bytes(), "kernel.py")
+    time = latency(of)
+    need = of["BQ"] * of["BKV"]
+    status = Status.UNCHECKED if request.model_only else Status.PASS
+    if need > LIMIT:
+        status = Status.VMEM_OVERFLOW
+    elif of["BQ"] == 512 and not request.model_only:
+        status = Status.WRONG_VALUES
+    fits = status is not Status.VMEM_OVERFLOW
+    footprint = Footprint(
+        vmem_bytes=need,
+        vmem_limit_bytes=LIMIT,
+        vmem_buffers=(),
+        hbm_bytes=1,
+        hbm_limit_bytes=2,
+        spill_stores=0,
+        spill_loads=0,
+    )
+    score = Score(score=100 / time, latency_ms=time, util_pct=50.0, tflops=1.0, regime="compute-bound", bw_util_pct=1.0)
+    return Verdict(
+        status=status,
+        reason="as its constants say",
+        kernel=request.kernel_rel,
+        kernel_name="fake",
+        conditions=request.conditions,
+        score=score if status in (Status.PASS, Status.UNCHECKED) else None,
+        steps=(),
+        footprint=footprint if fits else None,
+        source_sha256="",
+        seconds=0.1,
+    )
+
+
+class Children:
+    """No children."""
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        return
+
+
+class FixedJudge(RepositoryJudge):
+    """Under conditions that take no time to find out."""
+
+    def conditions(self, kernel_rel: str) -> Conditions:
+        return CONDITIONS
+
+    def seal(self) -> str:
+        return CONDITIONS.seal
+
+
+def judge(root: Path, of: Callable[..., Verdict] = function) -> RepositoryJudge:
+    return FixedJudge.modelling(root, of)
+
+
+def search(root: Path, *, how: str = "tpe", budget: int = 12, of: Callable[..., Verdict] = function) -> Result:
+    """One search, in this process."""
+    made = judge(root, of)
+    source = (root / "kernel.py").read_bytes()
+    space = space_of(source, "kernel.py", [], [])
+    name = study_id(source, space, how, made.conditions("kernel.py"))
+    with ExitStack() as stack:
+        study = stack.enter_context(opened(root, name))
+        lanes = stack.enter_context(Lanes(2, Children))  # type: ignore[arg-type]
+        bench = Bench(judge=made, kernel="kernel.py", lanes=lanes, say=lambda _line: None)
+        limits = Limits(trials=budget)
+        return Search(
+            source=source, name="kernel.py", space=space, how=how, limits=limits, study=study, rows=bench.rows
+        ).run()

@@ -1,0 +1,55 @@
+"""Spaces whose latencies are known, and searches of them without a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import pytest
+
+from ratchet.search.propose import Known, propose
+from ratchet.search.space import Axis, Space
+from ratchet.search.tried import Tried
+from ratchet.values import Literal, Point
+from ratchet.values.status import Status
+
+HOWS = [
+    "grid",
+    "neighbours",
+    pytest.param("tpe", marks=pytest.mark.skipif(find_spec("optuna") is None, reason="without the extra `search`")),
+]
+"""Every strategy."""
+SIZES = (64, 128, 256, 512, 1024)
+Landscape = Callable[[Point], Tried]
+
+
+def space(*axes: tuple[str, tuple[Literal, ...]]) -> Space:
+    return Space(axes=tuple(Axis.of(*axis) for axis in axes), constants={})
+
+
+def timed(point: Point, latency_ms: float, vmem_bytes: int = 1) -> Tried:
+    return Tried(point=point, status=Status.UNCHECKED, latency_ms=latency_ms, vmem_bytes=vmem_bytes)
+
+
+def overflow(point: Point) -> Tried:
+    return Tried(point=point, status=Status.VMEM_OVERFLOW, latency_ms=None)
+
+
+def searched(
+    how: str,
+    of: Space,
+    start: Point,
+    landscape: Landscape,
+    budget: int,
+    *,
+    batch: int = 4,
+    done: tuple[Tried, ...] = (),
+) -> tuple[Tried, ...]:
+    """Every point that a search tries, in order."""
+    tried = done
+    while len(tried) < budget:
+        points = propose(how, Known(space=of, start=start, tried=tried), min(batch, budget - len(tried)))
+        if not points:
+            break
+        tried += tuple(map(landscape, points))
+    return tried
