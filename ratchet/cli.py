@@ -133,7 +133,12 @@ def _subject(
 
 def _run(options: argparse.Namespace, function: JudgeFunction) -> int:
     root = _root()
-    idea = Idea(message=options.message, new_problem=options.new_problem, accept_trade=options.accept_trade)
+    idea = Idea(
+        message=options.message,
+        new_problem=options.new_problem,
+        accept_trade=options.accept_trade,
+        compound=not options.one_change,
+    )
     with Progress() as progress:
         kernel, judge = _subject(root, options, function, progress, committed=True)
         outcome = run_experiment(
@@ -165,6 +170,18 @@ def _search(options: argparse.Namespace, function: JudgeFunction) -> int:
     from ratchet.commands import search  # as `sweep`
 
     return search.command(options, root=_root(), kernel=_kernel(options.kernel), function=function, say=_say)
+
+
+def _try(options: argparse.Namespace, function: JudgeFunction) -> int:
+    from ratchet.commands import try_  # as `sweep`
+
+    return try_.command(options, root=_root(), kernel=_kernel(options.kernel), function=function, say=_say)
+
+
+def _ablate(options: argparse.Namespace, function: JudgeFunction) -> int:
+    from ratchet.commands import ablate  # as `sweep`
+
+    return ablate.command(options, root=_root(), function=function, say=_say)
 
 
 def _say(line: str) -> None:
@@ -365,6 +382,8 @@ EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = 
     "prepare": _prepare,
     "sweep": _sweep,
     "search": _search,
+    "try": _try,
+    "ablate": _ablate,
     "across": _across,
     "judge": _judge_target,
     "selftest": _selftest,

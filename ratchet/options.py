@@ -21,6 +21,8 @@ _COMMANDS = {
     RUN: f'judge, keep or revert; `{PROGRAM} "message"` is the same',
     "sweep": "model many values of a file's constants, side by side, and rank them; nothing is recorded",
     "search": "try values of a file's constants as experiments, chosen by what came of those before",
+    "try": "judge several versions of the kernel from one parent, side by side; the best is kept, each has a row",
+    "ablate": "take an experiment that changed several things apart, by trying its parts",
     "across": "one kernel file on every chip, as a table; writes no row",
     "explain": "where the time and the VMEM of any function go, on any chip",
     "fit": "which values of its knobs fit in the VMEM of which chip, by compiling",
@@ -108,6 +110,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     run.add_argument("message", nargs="?", help="the experiment's commit message, verbatim")
     group = run.add_argument_group(_EXPERIMENT)
     group.add_argument("--new-problem", action="store_true", help="freeze this file's problem anew, on purpose")
+    group.add_argument("--one-change", action="store_true", help="refuse a file that changes several things at once")
     group.add_argument("--accept-trade", action="store_true", help="keep a modelled gain that is too near to be ranked")
     group.add_argument(
         "--wait", type=_seconds(0), default=0, metavar="SECONDS", help="wait for another experiment to end; default 0"
@@ -124,6 +127,9 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     sweep.add_argument("--fresh", action="store_true", help=_FRESH)
     sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")
     _search(made["search"])
+    _try(made["try"])
+    made["ablate"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
+    _judged_side_by_side(made["ablate"])
     _explain(made["explain"])
     _fit(made["fit"])
     _tune(made["tune"])
@@ -173,6 +179,15 @@ def _search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--patience", type=_count, metavar="N", help="end after N trials without a better one; default 10 for each knob"
     )
+    _judged_side_by_side(parser)
+
+
+def _try(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="versions of the kernel file, of any name")
+    parser.add_argument(
+        "--kernel", type=Path, metavar="FILE", help="which kernel file they replace; default: kernel.py"
+    )
+    parser.add_argument("--compound", action="store_true", help="also versions that change several things at once")
     _judged_side_by_side(parser)
 
 

@@ -30,7 +30,10 @@ COMMAND_LINE = {
     "ratchet.commands.explain",
     "ratchet.commands.fit",
     "ratchet.commands.judge",
+    "ratchet.commands.ablate",
+    "ratchet.commands.brief",
     "ratchet.commands.search",
+    "ratchet.commands.try_",
     "ratchet.commands.selftest",
     "ratchet.commands.sweep",
     "ratchet.commands.tune",
@@ -42,6 +45,7 @@ COMMAND_LINE = {
 PURE = (
     "ratchet.fit",
     "ratchet.knobs",
+    "ratchet.mutation",
     "ratchet.search.constraint",
     "ratchet.search.overflow",
     "ratchet.search.propose",

@@ -42,6 +42,7 @@ NO_VERDICT = (
     "ratchet/launch.py",
     "ratchet/knobs.py",
     "ratchet/library.py",
+    "ratchet/mutation.py",
     "ratchet/options.py",
     "ratchet/pytest_plugin.py",
     "ratchet/savings.py",

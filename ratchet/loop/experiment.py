@@ -28,6 +28,7 @@ from ratchet.loop.rows import baseline_reason, newest, no_change_reason
 from ratchet.loop.subject import Subject
 from ratchet.loop.trial import Standing, Tools, trial
 from ratchet.loop.workspace import Interrupts, locked
+from ratchet.mutation import Mutation, mutation
 from ratchet.values import Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
 
@@ -46,6 +47,8 @@ class Idea:
     """The candidate, where it is not what the user has in the kernel file: that is HEAD's then, before and after."""
     beside: tuple[str, ...] = ()
     """Files that may differ from HEAD, relative to the top: where candidates come from."""
+    compound: bool = True
+    """Whether it may change several things at once."""
 
     def __post_init__(self) -> None:
         if not self.message.strip():
@@ -123,6 +126,7 @@ class _Turn:
         committed = history.objects.entry(head.commit, subject.kernel)
         if self.idea.new_problem or committed is None:
             return self._experiment(candidate, standing, incumbent=None)
+        self._check_one_change(committed, candidate)
         now = self.tools.judge.conditions(subject.kernel)
         if candidate.blob == committed.blob:
             return self._unchanged(committed, standing, now)
@@ -142,6 +146,21 @@ class _Turn:
         what = "is missing" if here is None else "differs from HEAD's"
         todo = f"`git checkout HEAD -- {lock}`, or --new-problem to change it on purpose"
         raise Refusal(Status.DIRTY, f"the frozen problem {lock} {what}: {todo}")
+
+    def _check_one_change(self, committed: Entry, candidate: Entry) -> None:
+        change = self._change(committed, candidate)
+        if not self.idea.compound and change is not None and change.compound:
+            todo = "try each on its own, or --compound to try them together on purpose"
+            raise Refusal(Status.USAGE, f"this changes {change}: {todo}")
+
+    def _change(self, committed: Entry | None, candidate: Entry) -> Mutation | None:
+        """What the candidate changes of HEAD's kernel; None where one of them is no Python."""
+        if committed is None:
+            return None
+        blob = self.history.objects.blob
+        with contextlib.suppress(Refusal):
+            return mutation(blob(committed.blob), blob(candidate.blob), self.subject.kernel)
+        return None
 
     def _unchanged(self, committed: Entry, standing: Standing, now: Conditions) -> Outcome:
         """The kernel is what HEAD has: a baseline, or nothing where this clone has judged it already."""
@@ -194,6 +213,9 @@ class _Turn:
             commit = judged.commit()
             verdict = judged.verdict("the candidate", incumbent, bar(incumbent, accept_trade=self.idea.accept_trade))
             ruling = self._ruling(verdict, incumbent)
+            change = self._change(self.history.objects.entry(standing.head.commit, self.subject.kernel), entry)
+            if change is not None:
+                ruling = dataclasses.replace(ruling, reason=f"{ruling.reason}; changes {change}")
             kept, reverted = ruling.decision == Decision.KEPT, ruling.decision == Decision.REVERTED
             digest = self.tools.judge.evidence(judged.name)
             with self.tools.interrupts.held(to_the_end=True):

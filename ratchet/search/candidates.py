@@ -51,6 +51,8 @@ class Bench:
     lanes: Lanes
     beside: tuple[str, ...] = ()
     """Files that may differ from HEAD: see ``Idea``."""
+    compound: bool = True
+    """Whether a candidate may change several things at once."""
     wait_s: float = 0.0
     say: Callable[[str], None]
 
@@ -98,7 +100,7 @@ class Bench:
         return self.judge.function(request, workers=workers)
 
     def _record(self, candidate: Candidate, verdict: Verdict) -> Row:
-        idea = Idea(message=candidate.message, text=candidate.text, beside=self.beside)
+        idea = Idea(message=candidate.message, text=candidate.text, beside=self.beside, compound=self.compound)
         outcome = run_experiment(
             idea,
             root=self.root,
@@ -145,7 +147,9 @@ def bench(
         yield Bench(judge=replace(judge, function=function), kernel=kernel, lanes=side, **options)  # type: ignore[arg-type]
 
 
-def baseline(judge: RepositoryJudge, kernel: Path, *, wait_s: float, say: Callable[[str], None]) -> Row:
+def baseline(
+    judge: RepositoryJudge, kernel: Path, *, wait_s: float, say: Callable[[str], None], beside: tuple[str, ...] = ()
+) -> Row:
     """The row of HEAD's kernel, which is judged where it has none yet.
 
     Raises:
@@ -153,7 +157,7 @@ def baseline(judge: RepositoryJudge, kernel: Path, *, wait_s: float, say: Callab
     """
     say("HEAD's kernel first")
     outcome = run_experiment(
-        Idea(message=f"baseline: judge {kernel.name} as HEAD has it"),
+        Idea(message=f"baseline: judge {kernel.name} as HEAD has it", beside=beside),
         root=judge.root,
         kernel=kernel,
         judge=judge,

@@ -99,7 +99,7 @@ def test_a_trade_is_kept_only_on_purpose_and_the_row_says_so(stage: Stage, accep
         return
     assert (outcome.decision, outcome.status) == (Decision.REVERTED, Status.NOT_BETTER)
     assert "2 % above" in row.reason
-    assert row.reason.endswith("--accept-trade keeps it on purpose")
+    assert row.reason.endswith("--accept-trade keeps it on purpose; changes 2 at once: SCORE, TIMES")
     assert stage.head() == before
     assert stage.read() != TRADE
 

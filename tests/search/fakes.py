@@ -18,7 +18,7 @@ from ratchet.search.stop import Limits
 from ratchet.search.study import opened, study_id
 from ratchet.values import Conditions, Score, Verdict
 from ratchet.values.program import Footprint
-from ratchet.values.status import Status
+from ratchet.values.status import Refusal, Status
 from ratchet.wiring import RepositoryJudge
 from tests.loop.killer import arm  # noqa: F401
 from tests.loop.stage import CONDITIONS, Stage
@@ -48,7 +48,10 @@ def latency(of: dict[str, Any]) -> float:
 
 def function(request: Request, *, workers: object = None, progress: object = None) -> Verdict:
     """``prepare.judge``, of such a kernel."""
-    of = values(request.kernel.read_bytes(), "kernel.py")
+    try:
+        of = values(request.kernel.read_bytes(), "kernel.py")
+    except Refusal as refusal:
+        return refused(request, refusal)
     time = latency(of)
     need = of["BQ"] * of["BKV"]
     status = Status.UNCHECKED if request.model_only else Status.PASS
@@ -76,6 +79,20 @@ def function(request: Request, *, workers: object = None, progress: object = Non
         score=score if status in (Status.PASS, Status.UNCHECKED) else None,
         steps=(),
         footprint=footprint if fits else None,
+        source_sha256="",
+        seconds=0.1,
+    )
+
+
+def refused(request: Request, refusal: Refusal) -> Verdict:
+    return Verdict(
+        status=refusal.status,
+        reason=refusal.message,
+        kernel=request.kernel_rel,
+        kernel_name="",
+        conditions=request.conditions,
+        score=None,
+        steps=(),
         source_sha256="",
         seconds=0.1,
     )

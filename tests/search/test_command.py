@@ -1,27 +1,21 @@
 """``./ratchet.sh search`` as it is called, with a judge that computes what constants are worth."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from ratchet import options
 from ratchet.commands import search as commands
 from ratchet.loop.experiment import Idea
-from ratchet.search import candidates
 from ratchet.values.status import Refusal, Status
-from ratchet.wiring import RepositoryJudge
 from tests.loop.stage import Stage
 from tests.search import fakes
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+def stage(fresh: Stage) -> Stage:
     pytest.importorskip("optuna")
-    monkeypatch.setattr(candidates, "Workers", lambda *_arguments, **_options: fakes.Children())
-    monkeypatch.setattr(RepositoryJudge, "conditions", fakes.FixedJudge.conditions)
-    monkeypatch.setattr(RepositoryJudge, "seal", fakes.FixedJudge.seal)
-    return fakes.stage(tmp_path / "repository")
+    return fresh
 
 
 def call(stage: Stage, *words: str) -> tuple[int, list[str]]:
