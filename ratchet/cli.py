@@ -264,6 +264,12 @@ def _across(options: argparse.Namespace, function: JudgeFunction) -> int:
     return across.command(options, root=_root(), kernel=_kernel(options.file), function=function)
 
 
+def _brief(options: argparse.Namespace) -> int:
+    from ratchet.commands import brief  # as `sweep`
+
+    return brief.command(options, root=_root(), kernel=_kernel(options.kernel))
+
+
 def _log(options: argparse.Namespace) -> int:
     rows = log.rows(_root())
     if options.kernel is not None:
@@ -396,6 +402,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "fit": _fit,
     "tune": _tune,
     "upgrade-check": _upgrade_check,
+    "brief": _brief,
     "log": _log,
     "show": _show,
     "verify": _verify,

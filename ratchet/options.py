@@ -29,6 +29,7 @@ _COMMANDS = {
     "tune": "the fastest values of a function's knobs for each of its shapes, as tables that others read; modelled",
     "ci": "what the targets of pyproject.toml cost, beside what they cost at a base revision",
     "upgrade-check": "what another JAX and libtpu change: values, latency, VMEM, copies, and in which operation",
+    "brief": "what the next experiment has to know: where cycles go, what was tried, what remains",
     "log": "the history, newest last",
     "show": "one experiment",
     "verify": "check that ledger and git agree and nothing was edited",
@@ -137,6 +138,9 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     _upgrade(made["upgrade-check"])
     made["across"].add_argument("file", type=Path, metavar="FILE", help="the kernel file")
     made["across"].add_argument("--json", action="store_true", help="print the table as one JSON document")
+    made["brief"].add_argument("--kernel", type=Path, metavar="FILE", help="default: kernel.py")
+    made["brief"].add_argument("--tokens", type=_count, default=2000, metavar="N", help="at most so many; default 2000")
+    made["brief"].add_argument("--json", action="store_true", help="print it as one JSON document")
     made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
     selftest = made["selftest"]
     selftest.add_argument("--quick", action="store_true", help="one cheat of each kind, a dozen honest kernels")

@@ -1,0 +1,55 @@
+"""From rows, evidence and HEAD's kernel to a brief. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ratchet.values import Decision, Row, Timeline
+from ratchet.values.brief import Brief, Task
+from ratchet.values.hindsight import Key, Refuted
+
+RECENT = 8
+"""Of so many experiments that were reverted last, most changed the same part: that is repetition."""
+MOST_OF_RECENT = 5
+
+
+def brief(  # one value from everything that is known
+    *,
+    task: Task,
+    source: bytes,
+    incumbent: Row | None,
+    timeline: Timeline | None,
+    refuted: Mapping[Key, Refuted],
+    rows: Sequence[Row],
+    parts: Sequence[frozenset[str]],
+) -> Brief:
+    """The brief of one kernel.
+
+    Args:
+      task: what it computes.
+      source: HEAD's kernel.
+      incumbent: its newest row with a score.
+      timeline: of that row.
+      refuted: losses that were removed in vain.
+      rows: of this kernel, oldest first.
+      parts: what each of the newest reverted rows changed, newest first.
+    """
+    kept = [row for row in rows if row.decision == Decision.KEPT]
+    last = rows.index(kept[-1]) if kept else -1
+    judged = Counter((row.kernel_blob, row.seal, row.evaluator, row.problem) for row in rows)
+    changed = Counter(part for one in parts[:RECENT] for part in one)
+    return Brief(
+        task=task,
+        source=tuple(source.decode(errors="replace").splitlines()),
+        incumbent=incumbent,
+        timeline=timeline,
+        refuted=refuted,
+        kept=tuple(reversed(kept)),
+        reverted=tuple(row for row in reversed(rows) if row.decision == Decision.REVERTED),
+        since_kept=sum(row.decision == Decision.REVERTED for row in rows[last + 1 :]),
+        repeated=tuple(sorted(part for part, count in changed.items() if count >= MOST_OF_RECENT)),
+        twice=sum(count - 1 for count in judged.values()),
+        experiments=len(rows),
+        seconds=sum(float(row.seconds or 0) for row in rows),
+    )

@@ -1,0 +1,172 @@
+"""A brief as text and as a JSON document, within a number of tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from ratchet.values import Row
+from ratchet.values.blame import LineCost
+from ratchet.values.brief import Brief
+from ratchet.values.place import SourceLine
+from ratchet.view import verdict_json
+from ratchet.view.losses import losses_in_words
+from ratchet.view.places import where
+from ratchet.view.text import clean, clean_lines
+from ratchet.view.words import fixed, size
+
+CHARACTERS = 3.5
+"""Of text for a token, at least: numbers and names take more tokens than prose."""
+_MOST = (40, 25, 16, 10, 6, 4, 2, 1)
+"""Entries of each list, until all fits."""
+_LINE = 220
+T = TypeVar("T", str, dict[str, Any])
+
+
+def text_within(brief: Brief, tokens: int) -> str:
+    """As text, lists cut to what fits; never longer than ``tokens``."""
+    text = _within(lambda most: "\n".join(_lines(brief, most)), len, tokens)
+    return text[: int(tokens * CHARACTERS)]
+
+
+def document_within(brief: Brief, tokens: int) -> dict[str, Any]:
+    """The same as JSON, lists cut to what fits where that is possible."""
+    return _within(lambda most: _document(brief, most), lambda one: len(verdict_json.dumps(one)), tokens)
+
+
+def _within(render: Callable[[int], T], length: Callable[[T], int], tokens: int) -> T:
+    for most in _MOST:
+        shown = render(most)
+        if length(shown) <= tokens * CHARACTERS:
+            break
+    return shown
+
+
+def warnings(brief: Brief) -> list[str]:
+    """What is going wrong, in sentences."""
+    said = []
+    if brief.plateau:
+        said.append(
+            f"plateau: {brief.since_kept} experiments since the last that was kept; try something of another kind"
+        )
+    if brief.repeated:
+        said.append(f"repetition: most of the last failures changed {', '.join(map(clean, brief.repeated))}")
+    if brief.twice:
+        said.append(f"repetition: {brief.twice} experiments had the bytes of an earlier one")
+    if brief.timeline is None:
+        said.append("no modelled run of the incumbent is on this disk: judge it again with --fresh to see its cycles")
+    return said
+
+
+def _lines(brief: Brief, most: int) -> Iterator[str]:
+    task, now = brief.task, brief.incumbent
+    yield f"# {clean(task.kernel)}: {clean(task.name)}"
+    yield clean(task.description)
+    yield "change: the kernel alone; its reference, inputs, FLOPs and name are frozen"
+    yield ""
+    yield "## Incumbent"
+    yield _incumbent(now) if now else "HEAD's kernel has no score yet: judge it first"
+    yield f"budget: {brief.experiments} experiments so far, {brief.seconds:.0f} s of judging"
+    yield from (f"WARNING {one}" for one in warnings(brief))
+    if brief.timeline is not None:
+        timeline = brief.timeline
+        yield ""
+        yield f"## Losses that remain, largest first (of {fixed(timeline.latency_ms)} ms)"
+        yield from (_cut(f"- {one}") for one in losses_in_words(timeline, brief.refuted)[:most])
+        yield ""
+        yield "## Where its cycles go, by line"
+        for cost in timeline.blame.lines[:most]:
+            yield _cut(_line(cost, timeline.cycles, brief.source))
+    yield ""
+    yield f"## Tried and failed: {len(brief.reverted)} ({_statuses(brief)}), newest first"
+    yield from (_cut(f"- {_row(row)}") for row in brief.reverted[:most])
+    yield ""
+    yield f"## Kept: {len(brief.kept)}, newest first"
+    yield from (_cut(f"- {_row(row)}") for row in brief.kept[:most])
+
+
+def _incumbent(row: Row) -> str:
+    vmem = f", VMEM {size(int(row.vmem_bytes))}" if row.vmem_bytes else ""
+    return (
+        f"{fixed(float(row.median_ms))} ms on {row.evaluator}, score {float(row.score):.6g}, "
+        f"{float(row.util_pct):.2f} % of the roofline, {row.regime}{vmem}, {row.spills or 0} spills; row {row.id}"
+    )
+
+
+def _line(cost: LineCost, cycles: int, source: tuple[str, ...]) -> str:
+    place = cost.place
+    text = source[place.line - 1].strip() if isinstance(place, SourceLine) and place.line <= len(source) else ""
+    stall = sum(cost.stall_cycles.values())
+    parts = [("stalled", stall), ("waiting", cost.wait_cycles)]
+    of = ", ".join(f"{spent / max(1, cost.cycles):.0%} {name}" for name, spent in parts if spent)
+    said = f" ({of})" if of else ""
+    return f"{cost.cycles / max(1, cycles):6.1%} {clean(where(cost.place))}{said}  {clean(text)}".rstrip()
+
+
+def _row(row: Row) -> str:
+    note = (clean_lines(row.note) or [""])[0]
+    latency = f"{fixed(float(row.median_ms))} ms" if row.median_ms else "no latency"
+    return f"{row.id} {row.status} {latency}: {note} | {(clean_lines(row.reason) or [''])[0]}"
+
+
+def _statuses(brief: Brief) -> str:
+    counts = Counter(row.status for row in brief.reverted)
+    return ", ".join(f"{count} {status}" for status, count in counts.most_common()) or "none"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
+
+
+def _document(brief: Brief, most: int) -> dict[str, Any]:
+    timeline = brief.timeline
+    cycles = timeline.cycles if timeline else 1
+    lines = timeline.blame.lines[:most] if timeline else ()
+    return {
+        "kernel": brief.task.kernel,
+        "problem": {
+            "name": brief.task.name,
+            "description": brief.task.description,
+            "digest": brief.task.digest,
+        },
+        "incumbent": _row_document(brief.incumbent) if brief.incumbent else None,
+        "losses": losses_in_words(timeline, brief.refuted)[:most] if timeline else [],
+        "lines": [
+            {
+                "where": where(cost.place),
+                "source": _quoted(cost, brief.source),
+                "share": round(cost.cycles / max(1, cycles), 4),
+                "stalled": sum(cost.stall_cycles.values()),
+                "waiting": cost.wait_cycles,
+                "cycles": cost.cycles,
+            }
+            for cost in lines
+        ],
+        "failed": [_row_document(row) for row in brief.reverted[:most]],
+        "failed_by_status": dict(Counter(row.status for row in brief.reverted)),
+        "kept": [_row_document(row) for row in brief.kept[:most]],
+        "warnings": warnings(brief),
+        "budget": {
+            "experiments": brief.experiments,
+            "judging_seconds": round(brief.seconds, 1),
+            "experiments_since_kept": brief.since_kept,
+        },
+    }
+
+
+def _quoted(cost: LineCost, source: tuple[str, ...]) -> str:
+    place = cost.place
+    return source[place.line - 1].strip() if isinstance(place, SourceLine) and place.line <= len(source) else ""
+
+
+def _row_document(row: Row) -> Mapping[str, Any]:
+    return {
+        "id": row.id,
+        "note": _cut((row.note.splitlines() or [""])[0]),
+        "status": row.status,
+        "reason": _cut(row.reason),
+        "latency_ms": float(row.median_ms) if row.median_ms else None,
+        "score": float(row.score) if row.score else None,
+        "vmem_bytes": int(row.vmem_bytes) if row.vmem_bytes else None,
+    }
