@@ -43,10 +43,11 @@ __all__ = [
     "judge_kernel",
     "ledger",
     "model",
+    "steering",
 ]
 
 if TYPE_CHECKING:
-    from ratchet.library import capture, compile, execute, explain, export, judge_kernel, ledger, model
+    from ratchet.library import capture, compile, execute, explain, export, judge_kernel, ledger, model, steering
     from ratchet.mosaic.result import RunResult
     from ratchet.values import Explanation, Program, Refusal, Status, Timeline, Verdict
 else:  # hidden from type checkers, which would accept any name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,8 @@ from ratchet.values.place import Op
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
 
+Steered = Callable[[Program], Mapping[int | str, Any]]
+"""Values that loops and branches of a program depend on: inputs by position, operands by ``"launch:place"``."""
 MATRIX_UNITS = frozenset({"MXU"})
 SCALAR_UNITS = frozenset({"SALU", "branch"})
 MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done", "transpose"})
@@ -52,7 +54,7 @@ def explain_artefact(
     child: Child,
     *,
     title: str = "",
-    scalars: Mapping[int, Any] | None = None,
+    steering: Steered | None = None,
     modelled: bool = True,
 ) -> Explanation:
     """Compile ``artefact`` for ``chip`` in ``child`` and say what it costs and why.
@@ -63,7 +65,7 @@ def explain_artefact(
         folder: empty; keeps the compiler's output.
         child: a compiler process.
         title: what the program is called in reports.
-        scalars: values of inputs that loops and branches depend on, by position.
+        steering: gives of the compiled program the values that its loops and branches depend on.
         modelled: run the schedule machine; without, there is VMEM and copies only.
 
     Raises:
@@ -75,7 +77,7 @@ def explain_artefact(
         if refusal.status is not Status.VMEM_OVERFLOW:
             raise
         return _overflown(refusal, chip, folder, title)
-    return explain_program(program, chip, title=title, scalars=scalars, modelled=modelled)
+    return explain_program(program, chip, title=title, steering=steering, modelled=modelled)
 
 
 def explain_program(
@@ -83,7 +85,7 @@ def explain_program(
     chip: Chip,
     *,
     title: str = "",
-    scalars: Mapping[int, Any] | None = None,
+    steering: Steered | None = None,
     modelled: bool = True,
 ) -> Explanation:
     """The same of a program that compiled. What the machine cannot model is the explanation's ``reason``."""
@@ -102,9 +104,8 @@ def explain_program(
     }
     if not modelled:
         return Explanation(status=Status.PASS, reason="", **known)
-    steering: dict[int | str, Any] = dict((scalars or {}).items())
     try:
-        timeline = latency.step(program, chip, Mesh(), steering)[0]
+        timeline = latency.step(program, chip, Mesh(), steering(program) if steering is not None else {})[0]
     except Refusal as refusal:
         return Explanation(status=refusal.status, reason=refusal.message, **known)
     places = origins((program.dump_dir / OPTIMIZED).read_bytes(), tokens, file=OPTIMIZED)

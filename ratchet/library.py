@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ratchet.loop.table import DataFrame
 
 Function = Callable[..., Any]
-_MOST_STEERING = 1 << 20
-"""Elements of an array that steers, at most."""
 html.register()
 
 
@@ -97,12 +95,13 @@ def compile(program: Function | bytes, *arrays: Any, chip: str = V5E.name, folde
     return compiled
 
 
-def model(program: Program, *, scalars: Mapping[int, Any] | None = None) -> Timeline:
+def model(program: Program, *, scalars: Mapping[int | str, Any] | None = None) -> Timeline:
     """Run the schedule machine over a compiled program.
 
     Args:
         program: of :func:`compile`, for one chip; its folder still exists.
-        scalars: values of inputs that loops and branches depend on, by position: arrays of the input's shape and dtype.
+        scalars: values that loops and branches depend on: arrays of an input's shape and dtype, by its position; or
+            what :func:`steering` returned.
 
     Returns:
         The modelled run: ``latency_ms``, ``blame`` by source line and unit, and what was not modelled.
@@ -113,24 +112,48 @@ def model(program: Program, *, scalars: Mapping[int, Any] | None = None) -> Time
     """
     import numpy as np
 
-    if not program.dump_dir.is_dir():
-        raise Refusal(Status.NOT_FOUND, f"{program.dump_dir} was removed: keep the Program, or compile it to a folder")
-    given: dict[int | str, Any] = {position: np.asarray(values) for position, values in (scalars or {}).items()}
+    _check_kept(program)
+    given: dict[int | str, Any] = {key: np.asarray(values) for key, values in (scalars or {}).items()}
     return latency.step(program, _chip(program.chip), Mesh(), given)[0]
+
+
+def steering(program: Program, exported: bytes, *arrays: Any) -> dict[int | str, Any]:
+    """What steers a compiled program on these inputs, for :func:`model`.
+
+    Args:
+        program: of :func:`compile`; its folder still exists.
+        exported: what it was compiled from, of :func:`export`.
+        arrays: the inputs, pytrees too. Without values (``jax.ShapeDtypeStruct``) they steer nothing.
+
+    Returns:
+        Integer inputs by position; by name, tables that XLA computes beside a kernel, such as group offsets: for those
+        the program is executed as by :func:`execute`.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` where it cannot be executed; ``SCHEDULE_UNKNOWN`` where one call is executed more
+            than once with other tables; ``NOT_FOUND`` where the folder was removed.
+    """
+    import jax
+
+    from ratchet import steered as steers
+
+    _check_kept(program)
+    leaves = jax.tree.leaves(arrays)
+    return steers.integers(leaves) | dict(steers.tables(exported, program, leaves))
 
 
 def explain(
     program: Function | bytes,
     *arrays: Any,
     chip: str = V5E.name,
-    scalars: Mapping[int, Any] | None = None,
+    scalars: Mapping[int | str, Any] | None = None,
     modelled: bool = True,
 ) -> Explanation:
     """Say what a program costs on one chip and why: any function, with or without Pallas kernels in it.
 
     Args:
         program: a function, exported with ``arrays`` first, or what :func:`export` returned, without ``arrays``.
-        arrays: see :func:`export`. Integers that are no ``jax.ShapeDtypeStruct`` steer the modelled run.
+        arrays: see :func:`export`. Those with values steer the modelled run: see :func:`steering`.
         chip: one of ``v5e``, ``v5p``, ``v4``, ``v6e``, ``tpu7x``.
         scalars: values of inputs that loops and branches depend on, by position of the leaf, instead.
         modelled: run the schedule machine; without, VMEM and copies only.
@@ -145,6 +168,10 @@ def explain(
     """
     known = _chip(chip)
     artefact = artefact_of(_exported(program, arrays, chip))
+
+    def steered(compiled: Program) -> Mapping[int | str, Any]:
+        return steering(compiled, artefact.program, *arrays) if scalars is None else scalars
+
     with (
         tempfile.TemporaryDirectory(prefix="ratchet-") as work,
         compiling.start(Path(work, "compiler"), known) as child,
@@ -155,7 +182,7 @@ def explain(
             Path(work, "program"),
             child,
             title=getattr(program, "__name__", ""),
-            scalars=_steering(arrays) if scalars is None else scalars,
+            steering=steered,
             modelled=modelled,
         )
 
@@ -250,21 +277,9 @@ def _chip(name: str) -> Chip:
     return CHIPS[name]
 
 
-def _steering(arrays: tuple[Any, ...]) -> dict[int, Any]:
-    """Leaves of integers that have values, by position."""
-    import jax
-    import numpy as np
-
-    given = {
-        place: np.asarray(leaf)
-        for place, leaf in enumerate(jax.tree.leaves(arrays))
-        if not isinstance(leaf, jax.ShapeDtypeStruct)
-    }
-    return {
-        place: leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
-        for place, leaf in given.items()
-        if leaf.dtype.kind in "biu" and leaf.size <= _MOST_STEERING
-    }
+def _check_kept(program: Program) -> None:
+    if not program.dump_dir.is_dir():
+        raise Refusal(Status.NOT_FOUND, f"{program.dump_dir} was removed: keep the Program, or compile it to a folder")
 
 
 def _exported(program: Function | bytes, arrays: tuple[Any, ...], chip: str) -> bytes:

@@ -141,6 +141,33 @@ def test_scalars_that_are_given_steer_and_those_that_are_not_are_named():
     assert ratchet.explain(looping, np.array([9], np.int32), x).status is Status.PASS
 
 
+def test_tables_that_xla_computes_of_inputs_with_values_steer():
+    def body(n_ref, x_ref, o_ref):
+        o_ref[...] = jax.lax.fori_loop(0, n_ref[0], lambda _, a: jnp.sin(a) + x_ref[...], x_ref[...])
+
+    x = np.ones((8, 128), np.float32)
+    looping = pl.pallas_call(
+        body,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec()],
+    )
+
+    def counting(mask, x):
+        return looping(jnp.sum(mask, keepdims=True, dtype=jnp.int32), x)
+
+    few, many = np.arange(64) < 2, np.arange(64) < 50
+    exported = ratchet.export(counting, few, x)
+    program = ratchet.compile(exported)
+    cycles = [
+        ratchet.model(program, scalars=ratchet.steering(program, exported, mask, x)).cycles for mask in (few, many)
+    ]
+    assert cycles[1] > 2 * cycles[0]
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in (few, x)]
+    assert ratchet.steering(program, exported, *shapes) == {}
+    with pytest.raises(ratchet.Refusal, match="give scalar_inputs"):
+        ratchet.model(program)
+
+
 def test_notebooks_show_values_as_html_with_units_and_names_as_data(explanation, overflow):
     for value in (explanation, overflow, explanation.timeline):
         xml.etree.ElementTree.fromstring(value._repr_html_())

@@ -1,0 +1,116 @@
+"""The list of public kernels, and what is said of their records. No kernel of the list is compiled here but one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import coverage
+from benchmarks.lib.corpus import case, one, page
+from benchmarks.lib.corpus.listed import CASES, REPOSITORIES
+from benchmarks.lib.corpus.repositories import INSTALLED, clone_commands, enter
+
+WHOLE = {
+    "name": "jax/double",
+    "traced": "yes",
+    "compiled": "yes",
+    "executed": "yes",
+    "values": "right",
+    "compared_with": "reference",
+    "error": 0.0,
+    "modelled": "yes",
+    "latency_ms": 0.002,
+    "reasons": {},
+}
+REFUSED = WHOLE | {
+    "name": "tokamax/ragged dot",
+    "modelled": "SCHEDULE_UNKNOWN",
+    "latency_ms": None,
+    "reasons": {"modelled": "no rule | for\nthis"},
+}
+OVERFLOWN = {"name": "jax/matmul", "traced": "yes", "compiled": "VMEM_OVERFLOW", "reasons": {"compiled": "too large"}}
+
+
+def test_the_list_has_sixty_kernels_of_known_repositories():
+    assert len(CASES) >= 60
+    assert {entry.repository for entry in CASES.values()} == set(REPOSITORIES)
+    assert all(entry.path.endswith(".py") for entry in CASES.values())
+    assert len({entry.path for entry in CASES.values()}) >= 40, "variants of few files are no corpus"
+
+
+def test_repositories_are_pinned_by_a_whole_commit():
+    commits = [known.commit for known in REPOSITORIES.values() if known.commit != INSTALLED]
+    assert all(len(commit) == 40 and set(commit) <= set("0123456789abcdef") for commit in commits)
+
+
+def test_two_kernels_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="jax/double"):
+        case.case("jax/double", path="x.py")(lambda: None)
+
+
+def test_a_repository_that_was_not_cloned_says_what_to_clone(tmp_path):
+    with pytest.raises(FileNotFoundError, match="clone openxla/tokamax to"):
+        enter(REPOSITORIES["tokamax"], tmp_path, "tokamax")
+    assert one.outcome("tokamax/ragged dot", tmp_path).traced == "NOT_CALLED"
+    commands = clone_commands(REPOSITORIES, tmp_path)
+    assert any("openxla/tokamax" in command and REPOSITORIES["tokamax"].commit in command for command in commands)
+
+
+def test_a_small_kernel_takes_all_steps(tmp_path):
+    made = one.outcome("jax/double", tmp_path)
+    assert (made.traced, made.compiled, made.executed, made.modelled) == ("yes",) * 4, made.reasons
+    assert (made.values, made.compared_with, made.error) == ("right", "reference", 0.0)
+    assert made.latency_ms > 0
+
+
+def test_the_share_is_of_those_that_compile():
+    jax, tokamax, everything = page.totals([WHOLE, OVERFLOWN, REFUSED])
+    assert (jax["kernels"], jax["compiled"], jax["share of compiled"]) == (2, 1, "100%")
+    assert (tokamax["both"], tokamax["executed"], tokamax["modelled"]) == (0, 1, 0)
+    assert (everything["repository"], everything["share of compiled"]) == ("all", "50%")
+
+
+def test_the_page_names_every_refusal_and_keeps_its_tables_whole():
+    text = page.text([WHOLE, OVERFLOWN, REFUSED])
+    assert "| modelled | SCHEDULE_UNKNOWN | 1 |" in text
+    assert "*jax/matmul*, compiled: VMEM_OVERFLOW: too large" in text
+    assert "no rule / for this" in text
+    rows = [line for line in text.splitlines() if line.startswith("| jax/double")]
+    assert rows == ["| jax/double | yes | yes | yes | right, reference | 0.0e+00 | yes | 2.00 |"]
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "error"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([1.0, 3.0], [1.0, 2.0], 0.5),
+        ([np.inf, 2.0], [np.inf, 2.0], 0.0),
+        ([np.nan, 2.0], [1.0, 2.0], np.inf),
+        ([1.0, 2.0, 3.0], [1.0, 2.0], np.inf),
+    ],
+)
+def test_an_error_is_relative_to_the_largest_value(got, wanted, error):
+    assert one.largest_error([np.array(got)], [np.array(wanted)]) == error
+
+
+def test_a_process_that_dies_or_does_not_end_is_a_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(coverage, "ONE", "no.such.module")
+    assert coverage.outcome("jax/double", tmp_path, 60)["traced"] == "DIED"
+    monkeypatch.setattr(coverage, "ONE", "benchmarks.lib.corpus.one")
+    assert coverage.outcome("jax/double", tmp_path, 0.01)["traced"] == "TIMEOUT"
+
+
+def test_resume_keeps_what_is_known_and_again_repeats_what_was_refused(tmp_path, monkeypatch, capsys):
+    file, asked = tmp_path / "out.json", []
+    file.write_text(json.dumps({"kernels": [WHOLE, OVERFLOWN, {"name": "no longer listed"}]}))
+    monkeypatch.setattr(coverage, "outcome", lambda name, *_: asked.append(name) or WHOLE | {"name": name})
+    arguments = ["coverage", "--json", str(file), "--resume", "--only", "jax/double", "jax/matmul"]
+    monkeypatch.setattr("sys.argv", arguments)
+    coverage.main()
+    assert asked == []
+    monkeypatch.setattr("sys.argv", [*arguments, "--again", "--page", str(tmp_path / "page.md")])
+    coverage.main()
+    assert asked == ["jax/matmul"]
+    assert [record["name"] for record in json.loads(file.read_text())["kernels"]] == ["jax/matmul", "jax/double"]
+    assert "jax/matmul" in (tmp_path / "page.md").read_text()
+    assert "no longer listed" not in capsys.readouterr().out
