@@ -10,7 +10,7 @@ import pytest
 from benchmarks.lib.published import chip_fit
 from benchmarks.lib.published.cases import Array, Case
 from benchmarks.lib.published.fit import Timed
-from benchmarks.lib.published.tape import _OFFLOAD, _START, _WAIT, Tape
+from benchmarks.lib.published.tape import OFFLOAD, START, WAIT, Tape
 from ratchet.chips import CHIPS, V5E
 
 HBM_TO_VMEM = 1
@@ -28,7 +28,7 @@ def tape(copies: int, granules: int, compute: int) -> Tape:
     """Copies from HBM that are waited for one by one, with cycles between them."""
     events = []
     for flag in range(1, copies + 1):
-        events += [(_START, compute, HBM_TO_VMEM, granules, flag, 0), (_WAIT, 0, granules, 0, flag, 0)]
+        events += [(START, compute, HBM_TO_VMEM, granules, flag, 0), (WAIT, 0, granules, 0, flag, 0)]
     return Tape(events=np.array(events, np.int64), tail_cycles=0, facts={})
 
 
@@ -79,7 +79,7 @@ def test_a_result_that_a_sparse_core_copies_takes_no_time_of_the_tensor_core() -
     chip = CHIPS["tpu7x"]
     cycles = []
     for moved in (1 << 10, 1 << 27):
-        events = np.array([(_OFFLOAD, 0, 0, moved, 5, 0), (_WAIT, 0, 1, 0, 5, 0)], np.int64)
+        events = np.array([(OFFLOAD, 0, 0, moved, 5, 0), (WAIT, 0, 1, 0, 5, 0)], np.int64)
         cycles.append(Tape(events=events, tail_cycles=0, facts={}).cycles(chip, chip.constants))
     assert cycles[0] >= chip.sparse_cores.start_s * chip.clock_hz
     assert cycles[1] == 0

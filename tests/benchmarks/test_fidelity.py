@@ -9,7 +9,7 @@ from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.published.cases import read
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import scalar_inputs, tape_of
-from benchmarks.lib.published.tape import record
+from benchmarks.lib.published.recorder import record
 from ratchet.chips import CHIPS
 
 HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"

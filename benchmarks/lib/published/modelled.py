@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.lib.published.cases import Case
 from benchmarks.lib.published.kept import Program
-from benchmarks.lib.published.tape import Tape, record
+from benchmarks.lib.published.recorder import record
+from benchmarks.lib.published.tape import Tape
 from ratchet.child import PACKAGE_ROOT
-from ratchet.chips import CHIPS
+from ratchet.chips import CHIPS, Chip
 from ratchet.compiler.environment import compiler_version
 
-_FIT_ALONE = ("constants.py", "hbm.py", "band.py")
+_FIT_ALONE = ("hbm.py", "band.py")
 """Files of those rooms that no tape depends on: a replay runs the model of memory again."""
+
+_RATES = ("clock_hz", "hbm_bytes_per_s", "peak_bf16_flops", "peak_int8_ops", "peak_int4_ops", "peak_fp8_flops")
+"""What of a chip decides how long events take, and not which there are."""
 
 
 @functools.cache
-def _machine_digest() -> str:
-    digest = hashlib.sha256(Path(__file__).with_name("tape.py").read_bytes())
-    for room in ("dump", "machine", "account", "chips"):
+def _machine_digest(chip: Chip) -> str:
+    digest = hashlib.sha256(Path(__file__).with_name("recorder.py").read_bytes())
+    for room in ("dump", "machine", "account"):
         for path in sorted((PACKAGE_ROOT / "ratchet" / room).glob("*.py")):
             if path.name not in _FIT_ALONE:
                 digest.update(path.read_bytes())
+    digest.update((PACKAGE_ROOT / "ratchet" / "chips" / "units.py").read_bytes())
+    digest.update(repr(replace(chip, **dict.fromkeys(_RATES, 0.0))).encode())
     return digest.hexdigest()[:12]
 
 
@@ -35,13 +42,15 @@ def tape_of(case: Case, program: Program, *, fresh: bool = False) -> Tape:
     Raises:
         Refusal: what the schedule machine refuses.
     """
-    file = program.folder / f"tape-{program.identity.rpartition('-')[2].removesuffix('.npz')}-{_machine_digest()}.npz"
+    chip = CHIPS[case.chip]
+    steering = program.identity.rpartition("-")[2].removesuffix(".npz")
+    file = program.folder / f"tape-{steering}-{_machine_digest(chip)}.npz"
     if file.exists() and not fresh:
         return Tape.load(file)
     _, tape = record(
         program.folder / "schedule",
         hlo=program.hlo,
-        chip=CHIPS[case.chip],
+        chip=chip,
         compiler=compiler_version(),
         scalar_inputs=scalar_inputs(program),
     )

@@ -8,74 +8,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
-from typing import Any, ClassVar
-from unittest import mock
 
 import numpy as np
 
-from ratchet.account.model import model
 from ratchet.chips import Chip
 from ratchet.chips.constants import Constants
-from ratchet.dump.hlo import HloModule
-from ratchet.machine import machine
 from ratchet.machine.dma import DmaEngine
-from ratchet.machine.inputs import ScalarInputs
-from ratchet.values import Timeline
 
-_START, _WAIT, _ADD, _SET, _VALUE, _LATER, _SHARED, _OFFLOAD = range(8)
+START, WAIT, ADD, SET, VALUE, LATER, SHARED, OFFLOAD = range(8)
+"""Kinds of events: what a program asks of its memory."""
+
 _RESULT_BYTES = 1 << 20
 """What a SparseCore moves beyond this is a result in another layout; tables that steer a kernel are smaller."""
-_SPACES = ("hbm", "vmem", "smem", "cmem")
-
-
-class _Recorder(DmaEngine):
-    """A memory that writes down what it is asked for. ``last`` is the cycle at which the event before ended."""
-
-    made: ClassVar[list[_Recorder]] = []
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.events: list[tuple[int, int, int, int, int, int]] = []
-        self.last = 0
-        _Recorder.made.append(self)
-
-    def _note(self, kind: int, now: int, a: int, b: int, flag: int, c: int = 0) -> None:
-        self.events.append((kind, now - self.last, a, b, flag, c))
-        self.last = now
-
-    def start(self, now: int, source: str, target: str, granules: int, flag: int, piece: int = 0) -> float:
-        self._note(_START, now, _SPACES.index(source) * len(_SPACES) + _SPACES.index(target), granules, flag, piece)
-        return super().start(now, source, target, granules, flag, piece)
-
-    def wait(self, now: int, flag: int, least: int, address: int) -> int:
-        self._note(_WAIT, now, least, address, flag)
-        self.last = super().wait(now, flag, least, address)
-        return self.last
-
-    def add(self, flag: int, amount: int) -> None:
-        self._note(_ADD, self.last, amount, 0, flag)
-        super().add(flag, amount)
-
-    def set(self, now: int, flag: int, value: int) -> None:
-        self._note(_SET, now, value, 0, flag)
-        super().set(now, flag, value)
-
-    def later(self, now: int, cycles: int, flag: int, amount: int) -> None:
-        self._note(_LATER, now, cycles, amount, flag)
-        super().later(now, cycles, flag, amount)
-
-    def offload(self, now: int, core: int, moved: int, flag: int) -> None:
-        self._note(_OFFLOAD, now, core, moved, flag)
-        super().offload(now, core, moved, flag)
-
-    def shared_by(self, cores: int) -> None:
-        self._note(_SHARED, self.last, cores, 0, 0)
-        super().shared_by(cores)
-
-    def value(self, now: int, flag: int) -> int:
-        self._note(_VALUE, now, 0, 0, flag)
-        return super().value(now, flag)
+SPACES = ("hbm", "vmem", "smem", "cmem")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,36 +36,39 @@ class Tape:
     facts: dict[str, float]
     """``executed_bundles``, ``empty_bundles``, ``mxu_busy_cycles``, ``grid_steps``, ``hbm_bytes`` and the like."""
 
-    def cycles(self, chip: Chip, constants: Constants) -> int:
+    def cycles(self, chip: Chip, constants: Constants, *, copies_results: bool = False) -> int:
         """Modelled cycles of the run with other constants."""
-        return self.replay(chip, constants)[0]
+        return self.replay(chip, constants, copies_results=copies_results)[0]
 
-    def replay(self, chip: Chip, constants: Constants) -> tuple[int, DmaEngine]:
+    def replay(self, chip: Chip, constants: Constants, *, copies_results: bool = False) -> tuple[int, DmaEngine]:
         """Cycles, and the memory model after the run.
 
         A SparseCore's copy of a result takes no time: published device times are those of the TensorCore's operations.
+        With ``copies_results`` the TensorCore makes that copy itself, as fast as HBM can: so XLA compiled it before.
         """
+        per_byte = chip.clock_hz / (constants.hbm_efficiency * chip.hbm_bytes_per_s)
         memory = DmaEngine(chip, constants, _deadlock)
-        start, wait, spaces = memory.start, memory.wait, len(_SPACES)
+        start, wait, spaces = memory.start, memory.wait, len(SPACES)
         now = 0
         for kind, gap, a, b, flag, piece in self.events.tolist():
             now += gap
-            if kind == _START:
-                start(now, _SPACES[a // spaces], _SPACES[a % spaces], b, flag, piece)
-            elif kind == _WAIT:
+            if kind == START:
+                start(now, SPACES[a // spaces], SPACES[a % spaces], b, flag, piece)
+            elif kind == WAIT:
                 now = wait(now, flag, a, b)
-            elif kind == _ADD:
+            elif kind == ADD:
                 memory.add(flag, a)
-            elif kind == _SET:
+            elif kind == SET:
                 memory.set(now, flag, a)
-            elif kind == _LATER:
+            elif kind == LATER:
                 memory.later(now, a, flag, b)
-            elif kind == _OFFLOAD:
+            elif kind == OFFLOAD:
                 if b < _RESULT_BYTES:
                     memory.offload(now, a, b, flag)
                 else:
+                    now += ceil(b * per_byte) if copies_results and a == 0 else 0
                     memory.arrive(now, flag, 1, remote=False)
-            elif kind == _SHARED:
+            elif kind == SHARED:
                 memory.shared_by(a)
             else:
                 memory.value(now, flag)
@@ -143,29 +93,3 @@ class Tape:
 
 def _deadlock(flag: int, value: int, least: int, address: int) -> Exception:
     return RuntimeError(f"the tape deadlocks on flag {flag} at {value} of {least}, bundle {address:#x}")
-
-
-def record(
-    dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs
-) -> tuple[Timeline, Tape]:
-    """Runs the schedule machine once. Raises Refusal as :func:`ratchet.account.model.model` does."""
-    _Recorder.made.clear()
-    with mock.patch.object(machine, "DmaEngine", _Recorder):
-        timeline = model(dump_dir, hlo=hlo, chip=chip, compiler=compiler, scalar_inputs=[scalar_inputs])
-    # A program that is bounded is run twice, and the slower run is reported; the other core of a chip runs first.
-    waited, end = timeline.dma_wait_cycles, timeline.cycles
-    memory = next(m for m in reversed(_Recorder.made) if m.wait_cycles == waited and m.last <= end)
-    slots = {f"slot_{name}": float(count) for name, count in timeline.slot_issues.items()}
-    facts = {
-        "executed_bundles": float(timeline.executed_bundles),
-        "empty_bundles": float(timeline.empty_bundles),
-        "mxu_busy_cycles": float(timeline.mxu_busy_cycles),
-        "grid_steps": float(timeline.grid_steps),
-        "hbm_bytes": float(timeline.hbm_read_bytes + timeline.hbm_write_bytes),
-        "hbm_write_bytes": float(timeline.hbm_write_bytes),
-        "cycles": float(timeline.cycles),
-        "dma_wait_cycles": float(timeline.dma_wait_cycles),
-        **slots,
-    }
-    events = np.array(memory.events, np.int64).reshape(-1, 6)
-    return timeline, Tape(events=events, tail_cycles=timeline.cycles - memory.last, facts=facts)
