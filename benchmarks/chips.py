@@ -1,11 +1,12 @@
 """Fits the chips other than v5e to published timings of them, and says how far each one's model is from them.
 
-    python -m benchmarks.chips [--cases FILE.csv …] [--compile] [--write] [--json FILE]
+    python -m benchmarks.chips [--cases FILE.csv …] [--compile] [--alternatives] [--write] [--json FILE]
 
 Uses the programs that are compiled already, in ``.ratchet/fidelity``; ``--compile`` compiles the others, which takes
-hours. Each device-timed row is also predicted by values that were fitted without its sweep, one kernel at one shape. A
-row by a wall clock carries one constant, the dispatch, from the other rows of its source; nothing is fitted on it.
-``--write`` puts the values into ``ratchet/chips/constants.json`` and the errors of the rows held out into
+hours, and goes on where it was cut off. Each device-timed row is also predicted by values that were fitted without its
+sweep, one kernel at one shape. A row by a wall clock carries one constant, the dispatch, from the other rows of its
+source; nothing is fitted on it. ``--alternatives`` says how much better each chip would fit with another constant of
+its own. ``--write`` puts the values into ``ratchet/chips/constants.json`` and the errors of the rows held out into
 ``checked.json``, which ``./ratchet.sh across`` prints. A clock and the SparseCores are only printed: they are in
 ``ratchet/chips``. tokamax's kernels need the extra ``peers``.
 """
@@ -41,6 +42,9 @@ def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--cases", type=Path, nargs="+", metavar="FILE.csv", default=list(FILES), help="CSV files")
     parser.add_argument("--compile", action="store_true", help="compile what is not compiled yet; hours")
+    parser.add_argument(
+        "--alternatives", action="store_true", help="fit one constant more, and another instead; minutes"
+    )
     parser.add_argument("--write", action="store_true", help="keep the values and their errors")
     options = parser.parse_args()
     try:
@@ -61,6 +65,10 @@ def main() -> None:
         "summary, each sweep held out": summaries(rows, fits),
         "summary of rows by a wall clock": wall_summary(wall, fits),
     }
+    if options.alternatives:
+        tables["fits with other constants"] = [
+            row for name, fit in fits.items() for row in alternatives(name, device_rows(rows, name), fit)
+        ]
     show_all(tables, json_file=options.json)
     if options.write:
         home, _, _ = compiled_rows([case for file in DEFAULT_FILES for case in read(file)], programs)
@@ -172,6 +180,31 @@ def summaries(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> list[dict[st
     return table
 
 
+def alternatives(name: str, rows: Sequence[Timed], fitted: Fitted) -> list[dict[str, Any]]:
+    """What is fitted, and the same with one constant more or, where that is fitted, without it."""
+    free = FREE[name]
+    ways = [("as it is", fitted)]
+    for field in chip_fit.ALTERNATIVES:
+        one = chip_fit.scale(field)
+        own = [other for other in free if other.name != one.name]
+        what = f"without {field}" if len(own) < len(free) else f"{field} too"
+        ways.append((what, chip_fit.fit(name, rows, own if len(own) < len(free) else [*free, one])))
+    table = []
+    for what, fit in ways:
+        summary = errors.summarise([row.measured_ms for row in rows], fit.held_out_ms)
+        table.append(
+            {
+                "chip": name,
+                "fitted": what,
+                "cost": f"{fit.cost(rows):.1f}",
+                "of the last": f"{fit.values[-1]:.3g} ± {fit.spread[-1]:.2g}",
+                "mean, held out": f"{summary.mean:.2%}",
+                "largest": f"{summary.largest:.2%}",
+            }
+        )
+    return table
+
+
 def wall_summary(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> list[dict[str, Any]]:
     """Errors of rows by a wall clock, each with the dispatch that fits the others."""
     table = []
@@ -210,6 +243,9 @@ def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Time
         names = {"hbm_efficiency": spreads["hbm_efficiency"]}
         if "read latency beyond that of v5e" in spreads:
             names["read_latency_cycles"] = spreads["read latency beyond that of v5e"] * 1e-6 * clock
+        if (turnaround := f"turnaround_cycles{chip_fit.TIMES_V5E}") in spreads:
+            share = spreads[turnaround]
+            names["turnaround_cycles"] = share * CHIPS[HOME].constants.turnaround_cycles * clock / CHIPS[HOME].clock_hz
         for field, entry in data["chips"][name].items():
             if isinstance(entry, dict) and not field.startswith("local"):
                 spread = names.get(field)

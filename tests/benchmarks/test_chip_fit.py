@@ -53,7 +53,7 @@ def test_a_share_of_the_bandwidth_is_found_again_and_held_out() -> None:
 
 
 def test_clock_and_latency_are_told_apart() -> None:
-    fitted = chip_fit.fit("tpu7x", rows_at("tpu7x", [0.9, 1.8, 0.5, 60.0]))
+    fitted = chip_fit.fit("tpu7x", rows_at("tpu7x", [0.9, 1.8, 0.5, 1.0]))
     assert fitted.values[1:3] == pytest.approx((1.8, 0.5), rel=0.03)
 
 
@@ -67,12 +67,23 @@ def test_what_is_not_fitted_follows_from_the_v5e() -> None:
     assert constants.turnaround_bytes == pytest.approx(V5E.constants.turnaround_bytes * wider)
 
 
-def test_older_timings_hold_a_copy_more() -> None:
+def test_in_older_timings_the_tensor_core_copies_the_result() -> None:
     old = replace(case("tpu7x", 1), source="tokamax (2026-02-28 abc)")
     assert (old.older, case("tpu7x", 1).older, replace(old, chip="v6e").older) == (True, False, False)
-    rows = [Timed(case=c, tape=tape(4, 4000, 100), identity="one") for c in (old, case("tpu7x", 1))]
-    slower, faster = chip_fit.modelled_ms("tpu7x", rows, [0.9, 1.8, 0.5, 60.0])
-    assert slower - faster == pytest.approx(0.06)
+    moved = 1 << 27
+    events = np.array([(OFFLOAD, 9, core, moved, 5 + core, 0) for core in (0, 1)], np.int64)
+    copied = Tape(events=events, tail_cycles=100, facts={})
+    rows = [Timed(case=c, tape=copied, identity="one") for c in (old, case("tpu7x", 1))]
+    slower, faster = chip_fit.modelled_ms("tpu7x", rows, [0.9, 1.8, 0.5, 1.0])
+    assert slower - faster == pytest.approx(moved / (0.9 * CHIPS["tpu7x"].hbm_bytes_per_s) * 1e3, rel=1e-3)
+
+
+def test_a_turnaround_shorter_than_that_of_the_v5e_is_fitted() -> None:
+    _, shorter = chip_fit.constants_with("tpu7x", [0.9, 1.8, 0.5, 0.25])
+    _, equal = chip_fit.constants_with("tpu7x", [0.9, 1.8, 0.5, 1.0])
+    assert shorter.turnaround_cycles == pytest.approx(equal.turnaround_cycles / 4)
+    assert shorter.turnaround_bytes == equal.turnaround_bytes
+    assert equal.turnaround_cycles / 1.8e9 == pytest.approx(V5E.constants.turnaround_cycles / V5E.clock_hz)
 
 
 def test_a_result_that_a_sparse_core_copies_takes_no_time_of_the_tensor_core() -> None:
@@ -83,3 +94,14 @@ def test_a_result_that_a_sparse_core_copies_takes_no_time_of_the_tensor_core() -
         cycles.append(Tape(events=events, tail_cycles=0, facts={}).cycles(chip, chip.constants))
     assert cycles[0] >= chip.sparse_cores.start_s * chip.clock_hz
     assert cycles[1] == 0
+
+
+def test_another_constant_can_be_fitted_instead() -> None:
+    free = [chip_fit.EFFICIENCY, chip_fit.scale("read_latency_cycles")]
+    rows = rows_at("v5p", [0.9])
+    values = [0.9, 2.0]
+    times = chip_fit.modelled_ms("v5p", rows, values, free)
+    slower = [replace(row, case=replace(row.case, measured_ms=float(ms))) for row, ms in zip(rows, times, strict=True)]
+    fitted = chip_fit.fit("v5p", slower, free)
+    assert fitted.values == pytest.approx(values, rel=0.05)
+    assert fitted.cost(slower) < chip_fit.fit("v5p", slower).cost(slower)

@@ -65,9 +65,10 @@ class Case:
 
     @property
     def older(self) -> bool:
-        """Whether XLA surrounded the kernel with one copy of an operand more when it was timed.
+        """Whether XLA let the TensorCore copy the result into its layout when it was timed.
 
-        The same attention on tpu7x is published of February or April and of July 2026; in July it is faster by as much.
+        Attention on tpu7x is published of February or April and of July 2026, and takes less in July, by about such a
+        copy, for the same program too: since then a SparseCore makes it.
         """
         return self.chip == "tpu7x" and "attention" in self.kernel and "" < self.date < "2026-07"
 

@@ -33,6 +33,12 @@ class Free:
     """For finite differences."""
 
 
+def scale(field: str) -> Free:
+    """A constant as a multiple of that of the v5e, where its time or its bytes would have followed from there."""
+    return Free(name=f"{field}{TIMES_V5E}", unit="", prior=1.0, sigma=0.7, step=0.1)
+
+
+TIMES_V5E = " over that of v5e"
 EFFICIENCY = Free(name="hbm_efficiency", unit="", prior=0.9, sigma=0.04, step=0.01)
 """Share of the nominal bandwidth."""
 LATENCY = Free(name="read latency beyond that of v5e", unit="us", prior=0.1, sigma=0.3, step=0.05)
@@ -43,10 +49,16 @@ FREE = {
         EFFICIENCY,
         Free(name="clock", unit="GHz", prior=1.95, sigma=0.15, step=0.02),
         LATENCY,
-        Free(name="XLA's copy more, in older timings", unit="us", prior=60.0, sigma=60.0, step=5.0),
+        scale("turnaround_cycles"),
     ),
 }
 """By chip. The clock of the others is that of their peak."""
+
+ALTERNATIVES = (
+    "turnaround_cycles", "turnaround_bytes", "read_issue_cycles", "read_spread", "write_spread", "write_rate",
+    "write_rate_bytes", "write_issue_cycles",
+)  # fmt: skip
+"""Constants of which one could have been fitted, too."""
 
 IN_SECONDS = (
     "read_issue_cycles", "read_latency_cycles", "write_issue_cycles", "turnaround_cycles", "write_piece_cycles",
@@ -68,15 +80,21 @@ class Fitted:
     held_out_ms: tuple[float, ...]
     """Per row, with values that were fitted without the row's sweep."""
 
+    def cost(self, rows: Sequence[Timed]) -> float:
+        """What the fit makes least, without the priors: a sum of squared log ratios in units of SIGMA, softened."""
+        ratios = np.log(np.array(self.ms) / [row.measured_ms for row in rows]) / SIGMA
+        return float(2 * (np.sqrt(1 + ratios**2) - 1).sum())
+
 
 def sweep(row: Timed) -> str:
     """What is left out together: one kernel at one shape of its operands."""
     return f"{row.case.kernel} {' '.join(map(str, row.case.arrays))}"
 
 
-def constants_with(name: str, values: Sequence[float]) -> tuple[float, Constants]:
-    """Clock in Hz and constants of a chip with such values."""
-    chip, known = CHIPS[name], dict(zip((free.name for free in FREE[name]), values, strict=True))
+def constants_with(name: str, values: Sequence[float], free: Sequence[Free] | None = None) -> tuple[float, Constants]:
+    """Clock in Hz and constants of a chip with such values of ``free``, by default of what is fitted."""
+    chip = CHIPS[name]
+    known = dict(zip((one.name for one in free or FREE[name]), values, strict=True))
     clock = known.get("clock", chip.clock_hz / 1e9) * 1e9
     v5e, faster = CHIPS["v5e"], clock / CHIPS["v5e"].clock_hz
     wider = chip.hbm_bytes_per_s / v5e.hbm_bytes_per_s
@@ -87,37 +105,40 @@ def constants_with(name: str, values: Sequence[float]) -> tuple[float, Constants
         elif field.startswith(("turnaround_bytes", "write_rate_bytes")):
             base[field] *= wider
     base["read_latency_cycles"] += known.get("read latency beyond that of v5e", 0.0) * 1e-6 * clock
+    for field in base:
+        base[field] *= known.get(f"{field}{TIMES_V5E}", 1.0)
     base["hbm_efficiency"] = known["hbm_efficiency"]
     base["local_bytes_per_cycle"] = chip.constants.local_bytes_per_cycle * chip.clock_hz / clock
     return clock, replace(chip.constants, **base)
 
 
-def modelled_ms(name: str, rows: Sequence[Timed], values: Sequence[float]) -> np.ndarray:
+def modelled_ms(
+    name: str, rows: Sequence[Timed], values: Sequence[float], free: Sequence[Free] | None = None
+) -> np.ndarray:
     """Modelled milliseconds of every row with such values; a program that is there twice is replayed once."""
-    clock, constants = constants_with(name, values)
+    clock, constants = constants_with(name, values, free)
     chip = replace(CHIPS[name], clock_hz=clock)
-    known = dict(zip((free.name for free in FREE[name]), values, strict=True))
-    more = known.get("XLA's copy more, in older timings", 0.0) * 1e-3
-    done: dict[str, float] = {}
+    done: dict[tuple[str, bool], float] = {}
     for row in rows:
-        if row.identity not in done:
-            done[row.identity] = row.tape.cycles(chip, constants) / clock * 1e3
-    return np.array([done[row.identity] + more * row.case.older for row in rows])
+        if row.program not in done:
+            cycles = row.tape.cycles(chip, constants, copies_results=row.case.older)
+            done[row.program] = cycles / clock * 1e3
+    return np.array([done[row.program] for row in rows])
 
 
-def fit(name: str, rows: Sequence[Timed]) -> Fitted:
-    """Fits the free values of chip ``name`` to device-timed rows of it."""
-    free = FREE[name]
+def fit(name: str, rows: Sequence[Timed], free: Sequence[Free] | None = None) -> Fitted:
+    """Fits ``free`` values of chip ``name``, by default those of :data:`FREE`, to device-timed rows of it."""
+    free = free or FREE[name]
     measured = np.array([row.measured_ms for row in rows])
     groups = [sweep(row) for row in rows]
     values = np.array([one.prior for one in free])
     every = np.ones(len(rows), bool)
     for _ in range(ROUNDS):
-        base, slopes = _linearised(name, rows, values)
-        origin, values = values, _solved(name, base, slopes, values, measured, every)
+        base, slopes = _linearised(name, rows, values, free)
+        origin, values = values, _solved(free, base, slopes, values, measured, every)
     names = sorted(set(groups))
     left_out = {
-        group: _solved(name, base, slopes, origin, measured, np.array([one != group for one in groups]))
+        group: _solved(free, base, slopes, origin, measured, np.array([one != group for one in groups]))
         for group in names
     }
     held_out = [
@@ -129,33 +150,40 @@ def fit(name: str, rows: Sequence[Timed]) -> Fitted:
     return Fitted(
         values=tuple(values.tolist()),
         spread=tuple(spread.tolist()),
-        ms=tuple(modelled_ms(name, rows, values.tolist()).tolist()),
+        ms=tuple(modelled_ms(name, rows, values.tolist(), free).tolist()),
         held_out_ms=tuple(float(ms) for ms in held_out),
     )
 
 
-def _linearised(name: str, rows: Sequence[Timed], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    base = modelled_ms(name, rows, values.tolist())
+def _linearised(
+    name: str, rows: Sequence[Timed], values: np.ndarray, free: Sequence[Free]
+) -> tuple[np.ndarray, np.ndarray]:
+    base = modelled_ms(name, rows, values.tolist(), free)
     slopes = []
-    for i, one in enumerate(FREE[name]):
+    for i, one in enumerate(free):
         moved = values.copy()
         moved[i] += one.step
-        slopes.append((modelled_ms(name, rows, moved.tolist()) - base) / one.step)
+        slopes.append((modelled_ms(name, rows, moved.tolist(), free) - base) / one.step)
     return base, np.array(slopes).T
 
 
 def _solved(
-    name: str, base: np.ndarray, slopes: np.ndarray, origin: np.ndarray, measured: np.ndarray, use: np.ndarray
+    free: Sequence[Free],
+    base: np.ndarray,
+    slopes: np.ndarray,
+    origin: np.ndarray,
+    measured: np.ndarray,
+    use: np.ndarray,
 ) -> np.ndarray:
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
-    prior, sigma = (np.array([getattr(one, what) for one in FREE[name]]) for what in ("prior", "sigma"))
+    prior, sigma = (np.array([getattr(one, what) for one in free]) for what in ("prior", "sigma"))
 
     def residuals(x: np.ndarray) -> np.ndarray:
         ms = np.maximum(base + slopes @ (x - origin), 1e-6)
         return np.concatenate([np.log(ms / measured)[use] / SIGMA, (x - prior) / sigma])
 
-    least = np.array([one.step for one in FREE[name]])
+    least = np.array([one.step for one in free])
     start = np.maximum(origin, least * 1.01)
     solution: np.ndarray = least_squares(residuals, start, x_scale=sigma, loss="soft_l1", bounds=(least, np.inf)).x
     return solution

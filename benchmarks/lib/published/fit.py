@@ -21,13 +21,21 @@ Chips = Mapping[str, Constants]
 MOST_EVENTS = 60_000
 """Longer tapes take most of the time and repeat what shorter ones say: for fits that replay every tape many times."""
 
-HEAD_EVENTS = 20_000
-"""How a constant changes the time of a longer tape is judged by its beginning: such programs repeat themselves."""
+HEAD_EVENTS = 6_000
+"""How constants change the time of a longer tape is judged by its beginning: such programs repeat themselves."""
 
 DEVICE_SIGMA, WALL_SIGMA, WALL_SIGMA_MS = 0.01, 0.03, 0.01
 """What a profiler's device time and a wall clock are believed to be worth: relative, and a jitter in ms besides."""
 
-ROUNDS = 2
+STEPS = 6
+"""Most steps of one fit."""
+
+RADII = (10.0, 2.0, 1.0, 0.5, 0.2)
+"""How far a step may go, in widths of the priors: the best of these is taken."""
+
+ROUGHNESS = 0.5
+"""Of the cost, half a sum of squares, which is rough: cycles are whole numbers. A step that gains less ends a fit,
+and the first step of one that leaves rows out may lose as much, so that it can leave the values of the fit on all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +48,7 @@ class Parameter:
     prior: float
     prior_sigma: float
     step: float
-    """For finite differences, to both sides."""
+    """For finite differences, to both sides: cycles are whole numbers, so a small one would measure rounding."""
 
     @property
     def label(self) -> str:
@@ -48,7 +56,7 @@ class Parameter:
 
 
 def _v5e(name: str, prior: float, sigma: float) -> Parameter:
-    return Parameter(chips=("v5e",), name=name, prior=prior, prior_sigma=sigma, step=sigma / 10)
+    return Parameter(chips=("v5e",), name=name, prior=prior, prior_sigma=sigma, step=sigma / 4)
 
 
 # Priors are wide, and known without the timings: 1.77 standard deviations is what the largest of 16 normal values is
@@ -80,12 +88,17 @@ class Timed:
     case: Case
     tape: Tape
     identity: str
-    """Of the program: cases that share it are replayed once."""
+    """Of the program."""
 
     @property
     def measured_ms(self) -> float:
         assert self.case.measured_ms is not None
         return self.case.measured_ms
+
+    @property
+    def program(self) -> tuple[str, bool]:
+        """Equal for cases that take as long: they are replayed once."""
+        return self.identity, self.case.older
 
     @property
     def kind(self) -> str:
@@ -104,12 +117,13 @@ class Timed:
 
 def modelled_ms(rows: Sequence[Timed], chips: Chips) -> np.ndarray:
     """Modelled device milliseconds of every row."""
-    known: dict[str, float] = {}
+    known: dict[tuple[str, bool], float] = {}
     for row in rows:
-        if row.identity not in known:
+        if row.program not in known:
             chip = CHIPS[row.case.chip]
-            known[row.identity] = row.tape.cycles(chip, chips[chip.name]) / chip.clock_hz * 1e3
-    return np.array([known[row.identity] for row in rows])
+            cycles = row.tape.cycles(chip, chips[chip.name], copies_results=row.case.older)
+            known[row.program] = cycles / chip.clock_hz * 1e3
+    return np.array([known[row.program] for row in rows])
 
 
 def with_values(chips: Chips, values: Sequence[float]) -> Chips:
@@ -140,41 +154,54 @@ class Fit:
 
 
 def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None]) -> Fit:
-    """Fits all parameters, and again without each group.
+    """Fits all parameters from the present values on, the stored ones; and again without each group, and each kind.
 
-    The machine is linearised around the present values, the stored ones at first; a round replays every tape once per
-    parameter.
+    Every fit is damped least squares. The machine is linearised anew after a step, because it is far from linear: a fit
+    that leaves much out and takes one linear step alone ends where its own rows are modelled worse than before.
     """
     problem = _Problem(rows, chips)
-    values = np.array([getattr(chips[p.chips[0]], p.name) for p in PARAMETERS], float)
-    problem.linearise(values)
-    for number in range(ROUNDS):
-        values, dispatch, better = problem.improved()
-        say(f"round {number + 1}: " + ", ".join(f"{v:.5g}" for v in values))
-        if not better:
-            break
-        problem.linearise(values)
-    groups, kinds = sorted({row.group for row in rows}), sorted({row.kind for row in rows})
-    left_out = {g: problem.solve(np.array([row.group != g for row in rows]))[0] for g in groups}
-    without_kind = {k: problem.solve(np.array([row.kind != k for row in rows]))[0] for k in kinds}
+    everything = np.ones(len(rows), bool)
+    best = problem.solve(problem.start, everything, slack=-ROUGHNESS)
+    say("all: " + ", ".join(f"{v:.5g}" for v in best.values))
+
+    def without(what: str, of: Sequence[str]) -> dict[str, tuple[float, ...]]:
+        left_out = {}
+        for one in sorted(set(of)):
+            values = problem.solve(best, np.array([other != one for other in of]), slack=ROUGHNESS).values
+            left_out[one] = tuple(values.tolist())
+            say(f"without {what} {one}: " + ", ".join(f"{v:.5g}" for v in values))
+        return left_out
+
+    left_out = without("group", [row.group for row in rows])
     table = np.array(list(left_out.values()))
-    count = len(groups)
+    count = len(left_out)
     spread = np.sqrt((count - 1) / count * ((table - table.mean(0)) ** 2).sum(0))
     return Fit(
-        values=tuple(values.tolist()),
-        left_out={g: tuple(v.tolist()) for g, v in left_out.items()},
-        without_kind={k: tuple(v.tolist()) for k, v in without_kind.items()},
-        pinned=tuple(problem.pinned()),
+        values=tuple(best.values.tolist()),
+        left_out=left_out,
+        without_kind=without("kind", [row.kind for row in rows]),
+        pinned=tuple(problem.pinned(best)),
         spread=tuple(spread.tolist()),
-        dispatch_ms=dispatch,
+        dispatch_ms=problem.dispatch_ms(best),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Linear:
+    """The model of every row around some values."""
+
+    values: np.ndarray
+    ms: np.ndarray
+    slopes: np.ndarray
+    """Of ``ms``, per parameter."""
 
 
 class _Problem:
     def __init__(self, rows: Sequence[Timed], chips: Chips) -> None:
         self.rows = rows
         self.chips = chips
-        self.heads = [replace(row, tape=row.tape.head(HEAD_EVENTS)) for row in rows]
+        self.prior = np.array([parameter.prior for parameter in PARAMETERS])
+        self.width = np.array([parameter.prior_sigma for parameter in PARAMETERS])
         self.measured = np.array([row.measured_ms for row in rows])
         wall = np.array([row.case.timer == "wall" for row in rows])
         self.sigma = np.where(wall, np.hypot(WALL_SIGMA, WALL_SIGMA_MS / self.measured), DEVICE_SIGMA)
@@ -184,49 +211,94 @@ class _Problem:
         for number, row in enumerate(rows):
             if row.case.timer == "wall":
                 self.adds[number, self.sources.index(row.case.family)] = 1
+        self.heads = [replace(row, tape=row.tape.head(HEAD_EVENTS)) for row in rows]
+        values = np.array([getattr(chips[p.chips[0]], p.name) for p in PARAMETERS], float)
+        self.whole = np.ones(len(rows))
+        """Per row, the time of its tape over that of its head."""
+        self.whole = modelled_ms(rows, with_values(chips, values.tolist())) / self.ms(values)
+        self.start = self.linearised(values)
 
-    def linearise(self, values: np.ndarray) -> None:
-        self.origin = values
-        self.base = modelled_ms(self.rows, with_values(self.chips, values.tolist()))
-        self.slopes = np.zeros((len(self.rows), len(PARAMETERS)))
+    def ms(self, values: np.ndarray) -> np.ndarray:
+        """Modelled milliseconds of every row."""
+        return self.whole * modelled_ms(self.heads, with_values(self.chips, values.tolist()))
+
+    def linearised(self, values: np.ndarray) -> _Linear:
+        ms = self.ms(values)
+        slopes = np.zeros((len(self.rows), len(PARAMETERS)))
         for i, parameter in enumerate(PARAMETERS):
             own = np.array([row.case.chip in parameter.chips for row in self.rows])
             heads = [row for row, changes in zip(self.heads, own, strict=True) if changes]
-            more, less = (self._moved(heads, i, sign * parameter.step) for sign in (1, -1))
-            self.slopes[own, i] = self.base[own] * np.log(more / less) / (2 * parameter.step)
+            more, less = (self._moved(heads, values, i, sign * parameter.step) for sign in (1, -1))
+            slopes[own, i] = ms[own] * np.log(more / less) / (2 * parameter.step)
+        return _Linear(values=values, ms=ms, slopes=slopes)
 
-    def _moved(self, rows: Sequence[Timed], index: int, step: float) -> np.ndarray:
-        moved = self.origin.copy()
+    def _moved(self, rows: Sequence[Timed], values: np.ndarray, index: int, step: float) -> np.ndarray:
+        moved = values.copy()
         moved[index] += step
         return modelled_ms(rows, with_values(self.chips, moved.tolist()))
 
-    def improved(self) -> tuple[np.ndarray, dict[str, float], bool]:
-        """Better values by the linear model, with the dispatch constants; the present ones where none are better."""
-        everything = np.ones(len(self.rows), bool)
-        aim, dispatch = self.solve(everything)
-        before = self._cost(self.base, self.origin, self._best_dispatch(self.base))
-        for share in (1.0, 0.5, 0.25):
-            values = self.origin + share * (aim - self.origin)
-            ms = modelled_ms(self.rows, with_values(self.chips, values.tolist()))
-            if self._cost(ms, values, self._best_dispatch(ms)) < before:
-                return values, dict(zip(self.sources, self._best_dispatch(ms).tolist(), strict=True)), True
-        return self.origin, dispatch, False
+    def solve(self, start: _Linear, use: np.ndarray, *, slack: float) -> _Linear:
+        """The best values for the rows of ``use`` on the way from those of ``start``, these included.
 
-    def _best_dispatch(self, ms: np.ndarray) -> np.ndarray:
-        best = np.zeros(len(self.sources))
-        for i in range(len(self.sources)):
+        ``slack`` is by how much the first step may raise the cost.
+        """
+        linear, cost = start, self._cost(start.ms, start.values, use)
+        before, bound = cost, cost + slack
+        for _ in range(STEPS):
+            aims = [self._aim(linear, use, radius) for radius in RADII]
+            costs = [self._cost(self.ms(values), values, use) for values in aims]
+            best = int(np.argmin(costs))
+            if costs[best] > bound:
+                break
+            linear, cost = self.linearised(aims[best]), costs[best]
+            bound = cost - ROUGHNESS
+        return linear if cost < before else start
+
+    def _aim(self, linear: _Linear, use: np.ndarray, radius: float) -> np.ndarray:
+        """Where the linear model is best, no farther than about ``radius``."""
+        from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+        count = len(PARAMETERS)
+
+        def residuals(x: np.ndarray) -> np.ndarray:
+            ms = linear.ms + linear.slopes @ (x[:count] - linear.values)
+            damping = (x[:count] - linear.values) / (radius * self.width)
+            return np.concatenate([self._residuals(ms, x[:count], x[count:], use), damping])
+
+        start = np.concatenate([linear.values, np.full(len(self.sources), 0.2)])
+        scale = np.concatenate([self.width, np.full(len(self.sources), 0.02)])
+        # A soft loss: a wall clock has outliers that say nothing of the machine.
+        values: np.ndarray = least_squares(residuals, start, x_scale=scale, loss="soft_l1").x[:count]
+        return np.maximum(values, 1e-3)
+
+    def _residuals(self, ms: np.ndarray, values: np.ndarray, dispatch: np.ndarray, use: np.ndarray) -> np.ndarray:
+        shown = np.maximum(ms + self.adds @ dispatch, 1e-6)
+        data = np.log(shown / self.measured) / self.sigma
+        return np.concatenate([data[use], (values - self.prior) / self.width])
+
+    def _cost(self, ms: np.ndarray, values: np.ndarray, use: np.ndarray) -> float:
+        """With the dispatch constants that make it least."""
+        from scipy.optimize import least_squares
+
+        def residuals(x: np.ndarray) -> np.ndarray:
+            return self._residuals(ms, values, x, use)
+
+        none = np.zeros(len(self.sources))
+        if not self.sources:
+            return float((np.sqrt(1 + residuals(none) ** 2) - 1).sum())
+        return float(least_squares(residuals, none + 0.2, x_scale=none + 0.02, loss="soft_l1").cost)
+
+    def dispatch_ms(self, best: _Linear) -> dict[str, float]:
+        """Per source with a wall clock, the constant that makes its absolute errors least."""
+        found = {}
+        for i, source in enumerate(self.sources):
             own = self.adds[:, i] > 0
-            best[i] = errors.dispatch_ms(self.measured[own].tolist(), ms[own].tolist())
-        return best
+            found[source] = errors.dispatch_ms(self.measured[own].tolist(), best.ms[own].tolist())
+        return found
 
-    def _cost(self, ms: np.ndarray, values: np.ndarray, dispatch: np.ndarray) -> float:
-        prior = np.array([(v - p.prior) / p.prior_sigma for v, p in zip(values, PARAMETERS, strict=True)])
-        data = np.log((ms + self.adds @ dispatch) / self.measured) / self.sigma
-        return float(2 * (np.sqrt(1 + np.concatenate([data, prior]) ** 2) - 1).sum())
-
-    def pinned(self) -> list[str]:
+    def pinned(self, best: _Linear) -> list[str]:
         """Per parameter, the kind with the largest share of the Fisher information."""
-        information = (self.slopes / (self.base * self.sigma)[:, None]) ** 2
+        information = (best.slopes / (best.ms * self.sigma)[:, None]) ** 2
         kinds = sorted({row.kind for row in self.rows})
         shares = np.array([information[[row.kind == kind for row in self.rows]].sum(0) for kind in kinds])
         words = []
@@ -235,21 +307,3 @@ class _Problem:
             whole = shares[:, i].sum()
             words.append(f"{kinds[most]} {shares[most, i] / whole:.0%}" if whole else "nothing")
         return words
-
-    def solve(self, use: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
-        from scipy.optimize import least_squares  # type: ignore[import-untyped]
-
-        prior = np.array([parameter.prior for parameter in PARAMETERS])
-        sigma = np.array([parameter.prior_sigma for parameter in PARAMETERS])
-        count = len(prior)
-
-        def residuals(x: np.ndarray) -> np.ndarray:
-            ms = self.base + self.slopes @ (x[:count] - self.origin) + self.adds @ x[count:]
-            data = np.log(np.maximum(ms, 1e-6) / self.measured) / self.sigma
-            return np.concatenate([data[use], (x[:count] - prior) / sigma])
-
-        start = np.concatenate([self.origin, np.full(len(self.sources), 0.2)])
-        scale = np.concatenate([sigma, np.full(len(self.sources), 0.02)])
-        # A soft loss: a wall clock has outliers that say nothing of the machine.
-        solution = least_squares(residuals, start, x_scale=scale, loss="soft_l1").x
-        return solution[:count], dict(zip(self.sources, solution[count:].tolist(), strict=True))
