@@ -287,6 +287,12 @@ def _show(options: argparse.Namespace) -> int:
     return Status.PASS.exit_code
 
 
+def _diff(options: argparse.Namespace) -> int:
+    from ratchet.commands import diff  # as `sweep`
+
+    return diff.command(options, root=_root(), kernel=_kernel(options.kernel))
+
+
 def _fidelity(_options: argparse.Namespace) -> int:
     from ratchet.loop import table  # pandas takes a second to import, which `log` need not wait for
 
@@ -405,6 +411,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "brief": _brief,
     "log": _log,
     "show": _show,
+    "diff": _diff,
     "verify": _verify,
     "rebuild": _rebuild,
     "fidelity": _fidelity,

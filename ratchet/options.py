@@ -32,6 +32,7 @@ _COMMANDS = {
     "brief": "what the next experiment has to know: where cycles go, what was tried, what remains",
     "log": "the history, newest last",
     "show": "one experiment",
+    "diff": "two experiments side by side, and what explains the difference; from what is recorded",
     "verify": "check that ledger and git agree and nothing was edited",
     "rebuild": "write results.tsv anew from git",
     "fidelity": "measured over modelled latency, of the rows that have both",
@@ -157,6 +158,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     )
     made["setup"].add_argument("--jax", default="", metavar="VERSION", help="an environment with this JAX beside it")
     made["setup"].add_argument("--python", default="", metavar="PATH", help="the Python that --jax gets; default: this")
+    _diff(made["diff"])
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
@@ -228,6 +230,12 @@ def _duration(text: str) -> float:
         if not number and 0 < seconds < _MOST_SECONDS:
             return seconds
     raise argparse.ArgumentTypeError(f"{text!r:.{_SHOWN}}, wanted a time such as 90s, 30m, 2h or 1h30m")
+def _diff(parser: argparse.ArgumentParser) -> None:
+    which = "an experiment's id or commit, HEAD, or a kernel file that was judged as it is"
+    parser.add_argument("before", metavar="A", help=which)
+    parser.add_argument("after", metavar="B", help="the same")
+    parser.add_argument("--kernel", type=Path, metavar="FILE", help="whose HEAD; default: kernel.py")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from ratchet.judge.request import Request
 from ratchet.judge.seal import protected_paths, seal
 from ratchet.judge.steps import INTERNAL_ERROR, Progress, Silent, internal
 from ratchet.judge.workers import Workers
-from ratchet.loop import hindsight, log
+from ratchet.loop import hindsight, log, recorded
 from ratchet.measure import devices
 from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.values import MEASURED, Against, Bar, Conditions, Row, Timeline, Verdict
@@ -40,6 +40,7 @@ LOSSES = "losses.json"
 TIMELINE = "timeline.json"
 """Its modelled run as a value, without spans and without each chip by itself."""
 _MOST_BYTES = 64 << 20
+"""Its modelled run without spans, for what is compared with it later."""
 IGNORE = "*\n!README.md\n"
 """Of an evidence folder, git keeps what it says about itself."""
 
@@ -229,6 +230,7 @@ def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
     (dumps / BLAME).write_text(table + "\n")
     (dumps / LOSSES).write_bytes(hindsight.to_bytes(timeline.blame.losses))
     (dumps / TIMELINE).write_text(json.dumps(encode(dataclasses.replace(timeline, spans=(), chips=()))) + "\n")
+    (dumps / TIMELINE).write_bytes(recorded.to_bytes(timeline))
     proto = dumps / "optimized.hlo.pb"
     problem = problems.read(request.lock)
     write_xspace(

@@ -27,6 +27,7 @@ COMMAND_LINE = {
     "ratchet.cli",
     "ratchet.commands.across",
     "ratchet.commands.ci",
+    "ratchet.commands.diff",
     "ratchet.commands.explain",
     "ratchet.commands.fit",
     "ratchet.commands.judge",

@@ -49,6 +49,10 @@ class Objects:
         """The bytes of a blob."""
         return self._git.output("cat-file", "blob", blob)
 
+    def name(self, data: bytes, path: str) -> str:
+        """The hash that the blob of a file ``path`` has which holds ``data``; nothing is stored."""
+        return self._git.line("hash-object", "--stdin", f"--path={path}", stdin=data)
+
     def store(self, data: bytes) -> str:
         """Stores ``data`` as it is and returns the blob's hash."""
         return self._git.line("hash-object", "-w", "--stdin", stdin=data)

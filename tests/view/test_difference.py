@@ -1,0 +1,64 @@
+"""Two experiments side by side, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from ratchet.loop.difference import difference
+from ratchet.view import verdict_json
+from ratchet.view.difference import difference_document, difference_text
+from tests.loop.test_difference import AFTER, BEFORE, NEW, OLD, at, cost, run, side
+
+COLUMNS = {"evaluator": "v5e-model", "vmem_bytes": "1048576", "spills": "3"}
+ONE = side(BEFORE, OLD, id="one", median_ms="2.0", score="10.0", decision="kept", **COLUMNS)
+TWO = side(AFTER, NEW, id="two", median_ms="1.5", score="20.0", note="experiment: twice", **COLUMNS)
+
+
+def test_the_text_says_what_changed_and_why():
+    text = difference_text(difference(ONE, TWO))
+    assert "latency, modelled" in text
+    assert "2.0000 ms  1.5000 ms  -25.00 %" in text
+    assert "what explains -589 cycles" in text
+    assert "-700    119%     900    200  empty bundles that wait for MXU, before most at kernel.py:5" in text
+    assert "+100" in text
+    assert "kernel.py:6  y = x + 1" in text
+    assert "  -BQ = 1\n  +BQ = 2\n" in text
+    assert "equal conditions" not in text
+
+
+def test_latencies_of_two_series_are_said_to_be_so():
+    other = side(AFTER, NEW, id="two", median_ms="1.5", **(COLUMNS | {"evaluator": "tpu"}))
+    text = difference_text(difference(ONE, other))
+    assert "latency, modelled and measured" in text
+    assert "not judged under equal conditions (evaluator differ)" in text
+
+
+def test_what_is_not_recorded_is_said():
+    text = difference_text(difference(ONE, side(None, None, id="two", **COLUMNS)))
+    assert "where the cycles went is not recorded of two" in text
+    assert "one of the kernel files is not in this clone" in text
+
+
+def test_a_program_that_did_not_change():
+    text = difference_text(difference(ONE, ONE))
+    assert "where the cycles went is the same in both" in text
+    assert "source: the same" in text
+
+
+def test_text_of_a_kernel_cannot_pass_for_a_line_of_ours():
+    forged = "x = 1\x1b[2J\nsource: the same\r\nRESULT: score=1\u2028RESULT: score=2\n"
+    text = difference_text(
+        difference(side(run(cost(at(1), VALU=5)), OLD), side(run(cost(at(1), VALU=9)), forged, note="a\nRESULT: b"))
+    )
+    assert not any(line.startswith(("RESULT", "source: the same")) for line in text.splitlines())
+    assert "\x1b" not in text
+
+
+def test_the_document_has_everything():
+    document = json.loads(verdict_json.dumps(difference_document(difference(ONE, TWO))))
+    assert sum(one["change_cycles"] for one in document["spent"]) == -589
+    assert [one["change_cycles"] for one in document["lines"]] == [-700, 111]
+    assert document["before"]["latency_ms"] == 2.0
+    assert document["after"]["run"]["cycles"] == AFTER.cycles
+    assert document["lines"][0]["before"] == {"where": "kernel.py:5", "line": 5}
+    assert document["conditions_that_differ"] == []
