@@ -293,6 +293,12 @@ def _diff(options: argparse.Namespace) -> int:
     return diff.command(options, root=_root(), kernel=_kernel(options.kernel))
 
 
+def _mcp(options: argparse.Namespace) -> int:
+    from ratchet.commands import mcp  # as `sweep`
+
+    return mcp.command(root=_root(), kernel=_kernel(options.kernel))
+
+
 def _fidelity(_options: argparse.Namespace) -> int:
     from ratchet.loop import table  # pandas takes a second to import, which `log` need not wait for
 
@@ -412,6 +418,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "log": _log,
     "show": _show,
     "diff": _diff,
+    "mcp": _mcp,
     "verify": _verify,
     "rebuild": _rebuild,
     "fidelity": _fidelity,

@@ -37,6 +37,7 @@ _COMMANDS = {
     "rebuild": "write results.tsv anew from git",
     "fidelity": "measured over modelled latency, of the rows that have both",
     "judge": "judge a function at named shapes, a kernel file, or the project of pyproject.toml; the branch stays",
+    "mcp": "experiments as tools of the Model Context Protocol, over standard input and output",
     "init": "lay out a workspace: kernel file, protocol, rules for git; changes no file that is there",
     "setup": "make the judge's own environment, once for all workspaces",
     "selftest": "try the judge on cheats and honest kernels whose answer is known",
@@ -91,6 +92,11 @@ def prepare(given: Sequence[str]) -> argparse.Namespace:
     )
     _judging(parser)
     return parser.parse_args(given)
+
+
+def knows(name: str) -> bool:
+    """Whether there is such a command."""
+    return name in _COMMANDS
 
 
 def asks_for_json(given: Sequence[str]) -> bool:
@@ -159,6 +165,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     made["setup"].add_argument("--jax", default="", metavar="VERSION", help="an environment with this JAX beside it")
     made["setup"].add_argument("--python", default="", metavar="PATH", help="the Python that --jax gets; default: this")
     _diff(made["diff"])
+    made["mcp"].add_argument("--kernel", type=Path, metavar="FILE", help="the one file that can be changed")
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]

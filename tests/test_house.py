@@ -19,11 +19,14 @@ ABOVE = (
     "ratchet.wiring",
     "ratchet.options",
     "ratchet.search",
+    "ratchet.agents",
     "prepare",
 )
 ROOMS = ("account", "candidate", "compiler", "dump", "judge", "machine", "measure", "mosaic")
 """What judges, above the foundation."""
 COMMAND_LINE = {
+    "ratchet.agents.history",
+    "ratchet.agents.server",
     "ratchet.cli",
     "ratchet.commands.across",
     "ratchet.commands.ci",
@@ -138,6 +141,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("jax._src", {"ratchet.mosaic.bindings", "ratchet.candidate.lines"}),
         ("ctypes", {"ratchet.jail.system", "ratchet.jail.landlock", "ratchet.jail.seccomp"}),
         ("filelock", {"ratchet.loop.workspace"}),
+        ("mcp", {"ratchet.agents.server"}),
         ("pandas", {"ratchet.loop.table"}),
         ("optuna", {"ratchet.search.tpe"}),
     ],

@@ -31,6 +31,7 @@ NO_VERDICT = (
     "ratchet/view/",
     "ratchet/commands/",
     "ratchet/search/",
+    "ratchet/agents/",
     "ratchet/selftest/",
     "ratchet/__main__.py",
     "ratchet/captured.py",
