@@ -509,7 +509,7 @@ PLUS = np.random.default_rng(6).choice([-1.0, 1.0], GRID.shape)
 
 def gain_allowed(loss: float, apart: np.ndarray, exact: np.ndarray) -> float:
     """What a common factor may be, where each element is ``apart`` from the rounded exact value."""
-    return np.sum((1.5 * loss + HALF / 16) * np.abs(exact)) + 8 * np.sqrt(np.sum(np.square(apart * exact)))
+    return np.sum((1.5 * loss + HALF / 16) * np.abs(exact)) + 4 * np.sqrt(np.sum(np.square(apart * exact)))
 
 
 def test_a_common_factor_may_be_off_by_a_part_of_a_rounding():
@@ -541,7 +541,8 @@ def test_the_rounding_and_the_loss_of_an_element_are_both_allowed():
     got = GRID.astype(np.float32)
     got[7, 9] += 6 * UNIT
     found = compare(got, GRID, np.full(GRID.shape, HALF / 4))
-    assert (found.criterion, found.worst) == ("element", pytest.approx(12 / (2 + 16 / 4)))
+    beyond_its_rounding = (12 - 1) / (1 / 8 + 16 / 4)
+    assert (found.criterion, found.worst) == ("element", pytest.approx(beyond_its_rounding))
 
 
 def test_an_excess_is_measured_by_the_loss_and_a_64th_of_a_rounding():
@@ -608,21 +609,6 @@ def test_a_common_factor_of_a_part_needs_as_many_elements(shape, where, criterio
     found = compare(exact + errors * np.sign(exact) * 2.0**-6, exact, np.full(shape, 2.0**-6))
     assert found.criterion == criterion
     assert (" by a common factor" in found.message) == criterion.startswith("gain")
-
-
-@pytest.mark.parametrize(
-    ("exact", "counts"),
-    [
-        (np.tile(np.arange(1.0, 1025.0), 4), True),
-        (np.tile(np.arange(1.0, 1024.0), 5)[:4096], False),
-        (np.where(np.arange(8192) % 2, np.arange(1.0, 8193.0), 1.0), False),
-        (np.where(np.arange(8192) % 2, 1.0, np.arange(1.0, 8193.0)), True),
-    ],
-    ids=["1024", "1023", "distinct where nobody looks", "distinct where it is looked at"],
-)
-def test_a_common_factor_needs_a_thousand_distinct_values(exact, counts):
-    found = compare(exact * (1 + 2.0**-6), exact, exact * 2.0**-7.2)
-    assert (found.criterion == "gain") is counts
 
 
 def test_the_first_element_that_is_not_finite_is_named():
