@@ -109,8 +109,9 @@ def explained(notes: Notes, tokens: TokenTable) -> Notes:
     """The notes of a program that was compiled with tokens, with its author's place and names in them.
 
     What the comments mean is decided before: no name of an author's can look like a comment of the compiler's.
+    Code that a library made for the author, such as the copies of ``emit_pipeline``, has the place of the call.
     """
     operation = notes.source.line if notes.source else -1
-    place = tokens.source(operation)
+    place = tokens.nearest(operation)
     source = Source(file=place[0], line=place[1], column=place[2], operation=operation) if place else None
     return replace(notes, source=source, text=tokens.explain(notes.text))

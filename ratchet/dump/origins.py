@@ -72,7 +72,5 @@ def _source(frames: Any, number: int, tokens: TokenTable) -> SourceLine | None:
         return None
     if frames.file_names[location.file_name_id - 1] != SOURCE_FILE:
         return None
-    token = location.line
-    while (source := tokens.source(token)) is None and 0 <= token < len(tokens.around):
-        token = tokens.around[token]
+    source = tokens.nearest(location.line)
     return SourceLine(file=PurePath(source[0]).name, line=source[1]) if source else None

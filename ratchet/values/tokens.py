@@ -34,6 +34,12 @@ class TokenTable:
         """File, line and column of operation ``token``; None where it has none or the table lacks it."""
         return self.sources[token] if 0 <= token < len(self.sources) else None
 
+    def nearest(self, token: int) -> Source | None:
+        """The place of operation ``token``, or of the innermost one around it that has a place."""
+        while (place := self.source(token)) is None and 0 <= token < len(self.around):
+            token = self.around[token]
+        return place
+
     def name(self, token: str) -> str:
         """The author's name for a token, also for one that the compiler numbered (``k_0.3``); else ``token`` itself."""
         stem, dot, number = token.partition(".")
@@ -43,9 +49,7 @@ class TokenTable:
         """``text`` of the compiler, say an error, with the author's names and places in it."""
 
         def source(match: re.Match[str]) -> str:
-            operation = int(match[1])
-            while (place := self.source(operation)) is None and 0 <= operation < len(self.around):
-                operation = self.around[operation]
+            place = self.nearest(int(match[1]))
             return "{}:{}:{}".format(*place) if place else "a place without a source line"
 
         return _NAME.sub(lambda match: self.names.get(match[1], match[1]), _SOURCE.sub(source, text))

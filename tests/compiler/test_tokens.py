@@ -14,7 +14,9 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from ratchet.account.model import model
 from ratchet.chips import V5E
 from ratchet.compiler.tokens import tokenise
+from ratchet.dump.comments import explained, read_notes
 from ratchet.dump.files import load_hlo
+from ratchet.dump.instruction import Source
 from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.mosaic.calls import target, walk
@@ -192,6 +194,16 @@ def test_explaining_leaves_other_text_alone():
     table = TokenTable(sources=(None, ("a.py", 3, 4)), names={"kernel_0": "mine"})
     said = 'loc("t":1:1) in kernel_0, not kernel_7, at "other":1:1, t:0:1'
     assert table.explain(said) == ('loc(a.py:3:4) in mine, not kernel_7, at "other":1:1, a place without a source line')
+
+
+def test_code_without_a_place_has_that_of_what_is_around_it():
+    """As the copies that a library starts for a call of the author's."""
+    table = TokenTable(sources=(("a.py", 3, 4), None, None), around=(-1, 0, 1))
+    assert table.nearest(2) == table.nearest(0) == ("a.py", 3, 4)
+    assert (table.source(2), table.nearest(3)) == (None, None)
+    notes = explained(read_notes(('loc("t":2:1)',)), table)
+    assert notes.source == Source(file="a.py", line=3, column=4, operation=2)
+    assert explained(read_notes(('loc("t":2:1)',)), TokenTable(sources=(None,) * 3)).source is None
 
 
 def with_config(change):
