@@ -237,6 +237,8 @@ def _duration(text: str) -> float:
         if not number and 0 < seconds < _MOST_SECONDS:
             return seconds
     raise argparse.ArgumentTypeError(f"{text!r:.{_SHOWN}}, wanted a time such as 90s, 30m, 2h or 1h30m")
+
+
 def _diff(parser: argparse.ArgumentParser) -> None:
     which = "an experiment's id or commit, HEAD, or a kernel file that was judged as it is"
     parser.add_argument("before", metavar="A", help=which)
