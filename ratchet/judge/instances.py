@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -127,7 +127,7 @@ def probe(
         if is_float(array) and array.ndim and array.size > 1 and (is_split or not any(split)):
             view = np.moveaxis(new[own], spiked_axis(new[own].shape, along), 0)
             for row in probed_rows(len(view), generator):
-                view[row] = (np.asarray(view[row], np.float32) * SPIKE).astype(new.dtype)
+                view[row] = _as(np.asarray(view[row], np.float32) * SPIKE, new.dtype)
         changed.append(new)
     return changed
 
@@ -154,11 +154,11 @@ def mixed(
                 block = np.array(_STRUCTURES[structure](block))
                 if b - a > 1:
                     block[dominating] = row
-                view[a:b] = block.astype(new.dtype)
+                view[a:b] = _as(block, new.dtype)
             if along and stripes not in along:
                 view = np.moveaxis(new, spiked_axis(new.shape, along), 0)
                 for place in probed_rows(len(view), generator):
-                    view[place] = (np.asarray(view[place], np.float32) * DOMINATING).astype(new.dtype)
+                    view[place] = _as(np.asarray(view[place], np.float32) * DOMINATING, new.dtype)
         changed.append(new)
     return changed
 
@@ -171,27 +171,32 @@ def signed(
     What is summed or compared is then all negative or all positive, and so are products of two inputs: an extreme that
     starts at zero shows, and a sum that is narrower than it has to be. An input without stripes, because the problem
     mixes it along all axes, is of one sign as a whole: far if it is the only one, else the next one's is the opposite.
+    The ends along what is mixed tower over the rest where they can: an extreme that leaves them out shows.
     """
     changed = [np.array(array) for array in inputs]
     chosen = [number for number, array in enumerate(changed) if is_of_both_signs(array)]
     for turn, number in enumerate(chosen):
         new, along = changed[number], axes[number] if axes else ()
-        base, low, high = _sizes(new)
-        stripes = striped_axis(new.shape, along)
-        count = new.shape[stripes] if any(new.shape[axis] > 1 for axis in set(range(new.ndim)) - set(along)) else 1
-        edges = np.unique(np.linspace(0, new.shape[stripes], min(count, STRIPES) + 1).astype(int))
-        scales = [_SCALES[place % len(_SCALES)] for place in generator.permutation(len(edges) - 1)]
-        if count == 1:
-            scales = [(FAR if len(chosen) == 1 else 1.0) * (1 if turn % 2 else -1)]
-        view, base = np.moveaxis(new, stripes, 0), np.moveaxis(base, stripes, 0)
-        for scale, (a, b) in zip(scales, itertools.pairwise(edges), strict=True):
-            if scale:
-                view[a:b] = np.clip(scale * base[a:b], low, high).astype(new.dtype)
+        sizes, stripes, spiked = _Sizes(new), striped_axis(new.shape, along), spiked_axis(new.shape, along)
+        if any(new.shape[axis] > 1 for axis in set(range(new.ndim)) - set(along)):
+            edges = np.unique(np.linspace(0, new.shape[stripes], STRIPES + 1).astype(int))
+            for place, (a, b) in zip(generator.permutation(len(edges) - 1), itertools.pairwise(edges), strict=True):
+                scale = _SCALES[place % len(_SCALES)]
+                if scale:
+                    sizes.write({stripes: slice(a, b)}, scale)
+                elif along:
+                    sizes.write({stripes: slice(a, b), spiked: _ENDS[place % 2]}, _TOWERS[place % 4 // 2])
+        else:
+            sign = 1 if turn % 2 else -1
+            sizes.write({}, sign if len(chosen) > 1 else sign * FAR)
+            for end in _ENDS if len(chosen) > 1 else ():
+                sizes.write({spiked: end}, sign * FAR)
     return changed
 
 
 _SCALES = (NEAR_ZERO, -NEAR_ZERO, FAR, -FAR, 0.0)
-"""Of stripes of one sign; 0: one that stays as it is."""
+"""Of stripes of one sign; 0: one that stays as it is, with one end that towers."""
+_ENDS, _TOWERS = (slice(0, 1), slice(-1, None)), (FAR, -FAR)
 
 
 def is_of_both_signs(array: np.ndarray[Any, Any]) -> bool:
@@ -205,13 +210,21 @@ def is_of_both_signs(array: np.ndarray[Any, Any]) -> bool:
     return narrow and 0 < int(array.max()) < -2 * int(array.min())
 
 
-def _sizes(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], float, float]:
-    """How large each element is, further from zero than before, and between what a number of the input may be."""
-    size = np.abs(np.asarray(array, np.float32))
-    if not is_float(array):
-        return size, float(array.min()), float(array.max())
-    most = float(ml_dtypes.finfo(array.dtype).max) / 2
-    return size + np.float32(APART * np.sqrt(np.mean(np.square(size, dtype=np.float64)))), -most, most
+class _Sizes:
+    """How large the elements of an array are, further from zero than before; written into it with a scale."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array, self._sizes = array, np.abs(np.asarray(array, np.float32))
+        self._low, self._high = float(array.min()), float(array.max())
+        if is_float(array):
+            self._high = float(ml_dtypes.finfo(array.dtype).max) / 2
+            self._low = -self._high
+            self._sizes += np.float32(APART * np.sqrt(np.mean(np.square(self._sizes, dtype=np.float64))))
+
+    def write(self, where: Mapping[int, slice], scale: float) -> None:
+        """Within what a number of the input may be: of floats half of their range, of integers what there is."""
+        place = tuple(where.get(axis, slice(None)) for axis in range(self._array.ndim))
+        self._array[place] = np.clip(scale * self._sizes[place], self._low, self._high).astype(self._array.dtype)
 
 
 def tables(inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[Any, Any]]) -> list[int]:
@@ -222,6 +235,16 @@ def tables(inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[A
     floats = [number for number, array in enumerate(inputs) if is_float(array)]
     same = [number for number in floats if inputs[number].tobytes() == public[number].tobytes()]
     return same if len(same) < len(floats) else []
+
+
+def _as(values: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
+    """Floats in a dtype, where one of eight bits is too narrow for them as far as it goes."""
+    most = float(ml_dtypes.finfo(dtype).max)
+    return (
+        np.where(np.isfinite(values), np.clip(values, -most, most), values).astype(dtype)
+        if most < 1e3
+        else values.astype(dtype)
+    )
 
 
 def _equal_rows(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

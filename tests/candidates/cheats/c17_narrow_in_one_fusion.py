@@ -3,7 +3,7 @@
 # kind: narrow arithmetic beside a kernel
 # caught by: allowance, rows, common factor, mixed inputs, probes
 # base: row_softmax
-# left out of: tests
+# left out of: tests, quick
 
 _call = kernel_fn
 

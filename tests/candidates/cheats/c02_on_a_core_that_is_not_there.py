@@ -1,0 +1,19 @@
+"""Cheat 2: says that steps run on two cores."""
+# rejected as: COMPILE_FAILED
+# kind: cores that are not there
+# caught by: jailed compiler
+# base: row_softmax
+# left out of: tests, quick
+
+from jax.experimental.pallas import tpu as pltpu
+
+
+def kernel_fn(x):
+    return pl.pallas_call(
+        _kernel,
+        out_shape=jax.ShapeDtypeStruct((N, D), jnp.float32),
+        grid=(N // B,),
+        in_specs=[_row()],
+        out_specs=_row(),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=(pltpu.CORE_PARALLEL,)),
+    )(x)

@@ -1,0 +1,12 @@
+"""Cheat 6: gelu is zero below -3.5."""
+# rejected as: WRONG_VALUES
+# kind: tail cut off
+# caught by: probes, mixed inputs
+# base: gelu
+# left out of: tests, quick
+
+
+def _kernel(x, o):
+    v = x[...].astype(jnp.float32)
+    y = 0.5 * v * (1 + jnp.tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)))
+    o[...] = jnp.where(v < -3.5, 0.0, y).astype(o.dtype)
