@@ -56,6 +56,7 @@ _KINDS = {
     "worst": records.is_real,
     "rms": records.is_real,
     "floor_rms": records.is_real,
+    "unasked": records.is_real,
     "flops": records.is_real,
     "same": records.is_truth,
     "module_version": records.is_count,

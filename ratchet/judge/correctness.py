@@ -244,6 +244,8 @@ class Examiner:
                 else:
                     answers[kind] = self._asking.ask("check", problem, kind=kind, program=str(program), order=0)
                 passed(answers[kind], prefix=f"{kind} inputs ({what(kind)}): ")
+                if unasked := _unasked(answers[kind].get("unasked", 0.0)):
+                    self.progress(f"{kind}{unasked}")
             if deep:
                 self.progress("again, parallel grid dimensions in a third order")
                 answers["repeat"] = self._asking.ask("check", problem, kind="random", program=str(program), order=2)
@@ -275,6 +277,7 @@ def _parity_of(kinds: Sequence[str], answers: Mapping[str, Record]) -> Parity:
     """The values of checks that passed; ``answers`` by kind, and ``repeat``."""
     checks = [
         f"{kind}: error {answers[kind]['worst']:.2f} of its allowance in {answers[kind]['seconds']:.1f} s"
+        + _unasked(answers[kind].get("unasked", 0.0))
         for kind in kinds
     ]
     if "repeat" in answers:
@@ -287,6 +290,11 @@ def _parity_of(kinds: Sequence[str], answers: Mapping[str, Record]) -> Parity:
         module_version=answers["random"].get("module_version", 0),
         seconds=sum(answer["seconds"] for answer in answers.values()),
     )
+
+
+def _unasked(share: float) -> str:
+    """The reference overflows there, or has lost its digits."""
+    return f"; nothing is asked of {share:.2%} of the elements, where the reference itself is not stable" * (share > 0)
 
 
 def _executed_of(parity: Parity, answer: Record) -> Executed:

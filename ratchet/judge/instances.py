@@ -42,6 +42,11 @@ def kinds(mesh: Mesh, axes: Axes = ()) -> tuple[str, ...]:
     return tuple(kind + place for kind in asked for place in (places if kind == "probe" else [""]))
 
 
+def is_own(kind: str) -> bool:
+    """Whether an instance holds the problem's own inputs, with no structure put on top."""
+    return kind in ("random", "fresh", "public")
+
+
 SCALARS = 1024
 """An input of float32 or narrow integers with at most so many elements may be scalars, by which a kernel branches."""
 PROBED_ROWS = 4

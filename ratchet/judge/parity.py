@@ -288,6 +288,28 @@ def fitted(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> 
     return loss * times, times
 
 
+def stable(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> Array:
+    """The loss, infinite in each row in which the native reference is further off than the judge can explain.
+
+    For inputs that are not the problem's own, on which a reference may do what it likes. What is left is fitted; where
+    that, too, is further off, nothing is asked at all.
+    """
+    nothing = np.full(loss.shape, np.inf)
+    if not is_float(native.dtype) or not native.ndim:
+        return nothing
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide, finite = native.astype(np.float64), np.isfinite(exact)
+        limit = (2 * half_unit(np.where(finite, exact, 0.0), native.dtype) + ELEMENT * loss) * WIDEST / MARGIN
+        odd = finite & ~(np.abs(wide - exact) <= limit)
+    kept = ~odd.any(axis=-1)
+    if not kept.any():
+        return nothing
+    left, times = fitted(native[kept], exact[kept], loss[kept], alike=alike)
+    if times <= WIDEST:
+        nothing[kept] = left
+    return nothing
+
+
 def insensitive(
     before: Array,
     after: Array,

@@ -14,7 +14,7 @@ import os
 import time
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,25 +111,26 @@ class Values:
         """Exact outputs and losses of one instance: the exact ones rounded once and the native ones have to pass.
 
         Raises:
-          Refusal: ``INFRASTRUCTURE`` if the native reference is off by more than the judge can explain.
+          Refusal: ``INFRASTRUCTURE`` if the native reference is off by more than the judge can explain, on inputs of
+            the problem's own. On others nothing is asked where it is.
         """
         arrays = self.inputs(problem, kind, secret)
         both = self._call(problem.reference64_program, arrays, wide=True)
         exact, losses = both[: len(problem.outputs)], both[len(problem.outputs) :]
         native = self._call(problem.reference_program, arrays)
         alike = kind == instances.SIGNED
-        fitted = [parity.fitted(*three, alike=alike) for three in zip(native, exact, losses, strict=True)]
-        for index, (loss, times) in enumerate(fitted):
-            if times > parity.WIDEST and alike:  # so far from the problem's own inputs it may do what it likes
-                fitted[index] = (np.full_like(loss, np.inf), 1.0)
-            elif times > parity.WIDEST:
+        fitted = []
+        for index, three in enumerate(zip(native, exact, losses, strict=True)):
+            loss, times = parity.fitted(*three, alike=alike)
+            if times > parity.WIDEST and instances.is_own(kind):
                 raise Refusal(
                     Status.INFRASTRUCTURE,
                     f"{kind} inputs: output {index} of the reference in its own dtypes is {times:.3g} times as far off "
                     "its float64 value as the judge can explain, which is no fault of the kernel's; wanted a "
                     "reference that is stable in its dtypes (subtract a maximum, sum in float32)",
                 )
-        return exact, [loss for loss, _ in fitted]
+            fitted.append(loss if times <= parity.WIDEST else parity.stable(*three, alike=alike))
+        return exact, fitted
 
     def check(
         self, problem: Problem, kind: str, secret: bytes, cache: Path, *, program: bytes, order: int
@@ -199,7 +200,8 @@ class Values:
         copy, index = divmod(compared.index(worst), len(outputs))
         which = f"output {index}" + (", as not all chips hold it" if copy else "")
         answer = _answered(worst.status, f"{which}: {worst.message}")
-        return answer | {"worst": worst.worst, "rms": worst.rms, "floor_rms": worst.floor_rms}
+        unasked = sum(int(np.isinf(loss).sum()) for loss in losses) / max(1, sum(loss.size for loss in losses))
+        return answer | {"worst": worst.worst, "rms": worst.rms, "floor_rms": worst.floor_rms, "unasked": unasked}
 
     def outputs(self, problem: Problem, kind: str, secret: bytes, cache: Path, *, folder: Path) -> dict[str, Any]:
         """Compare outputs that a device computed, one file of bytes each in ``folder``."""
@@ -290,13 +292,17 @@ class Values:
         """Whether an answer that computes nothing would pass."""
         exact, losses = self.reference(problem, "random", secret, cache)
         arrays, dtypes = self.inputs(problem, "random", secret), [jnp.dtype(spec.dtype) for spec in problem.outputs]
-        guesses = {"zeros": 0.0, "ones": 1.0, "the reference's mean": None}
-        for name, value in guesses.items():
-            filled = [
-                np.full(e.shape, np.mean(e) if value is None else value).astype(dtype)
-                for e, dtype in zip(exact, dtypes, strict=True)
-            ]
-            if all(parity.compare(*three).worst <= 1 for three in zip(filled, exact, losses, strict=True)):
+
+        def passes(values: Iterable[Any]) -> bool:
+            filled = (np.full(e.shape, v).astype(d) for e, v, d in zip(exact, values, dtypes, strict=True))
+            return all(parity.compare(*three).worst <= 1 for three in zip(filled, exact, losses, strict=True))
+
+        guesses = {"zeros": [0.0] * len(exact), "ones": [1.0] * len(exact)}
+        if passes(map(np.mean, exact)):  # a single number is its own mean, but not that of other inputs
+            public = self._call(problem.reference64_program, self._public(problem), wide=True)[: len(exact)]
+            guesses["the reference's mean"] = [float(np.mean(array)) for array in public]
+        for name, values in guesses.items():
+            if passes(values):
                 return _answered(
                     Status.WEAK_PROBLEM, f"{name} would pass this problem; wanted inputs that tell it apart"
                 )

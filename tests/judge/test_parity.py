@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ratchet.judge.parity import WIDEST, compare, fitted, half_unit, insensitive, rounded, row_rms
+from ratchet.judge.parity import WIDEST, compare, fitted, half_unit, insensitive, rounded, row_rms, stable
 from ratchet.values.status import Status
 
 BF16 = ml_dtypes.bfloat16
@@ -678,3 +678,31 @@ def test_a_row_that_has_to_move_by_eighty_times_its_precision_and_does():
     before, loss = np.full((1, 8), 1000.0), np.ones((1, 8))
     for move, follow, counted in ((79.5, 0.0, 0), (80.0, 0.0, 0), (80.5, 0.0, 1), (1000.0, 100.0, 0)):
         assert insensitive(before, before + follow, before, before + move, loss) == counted
+
+
+UNSTABLE = np.random.default_rng(3).normal(size=(16, 256))
+
+
+def test_nothing_is_asked_of_rows_in_which_the_reference_is_not_stable():
+    native = UNSTABLE.astype(np.float32)
+    native[3, 5], native[7, 0], native[9, 1] = np.nan, np.inf, UNSTABLE[9, 1] + 1
+    loss = np.full(UNSTABLE.shape, 1e-7)
+    asked = np.isfinite(stable(native, UNSTABLE, loss))
+    assert [row for row in range(16) if not asked[row].any()] == [3, 7, 9]
+    assert asked[[row for row in range(16) if row not in (3, 7, 9)]].all()
+    assert np.array_equal(stable(native, UNSTABLE, loss)[0], loss[0]), "what is left is asked as strictly as ever"
+
+
+def test_nothing_is_asked_where_the_reference_is_nowhere_stable():
+    loss = np.full(UNSTABLE.shape, 1e-7)
+    assert np.isinf(stable((UNSTABLE + 1).astype(np.float32), UNSTABLE, loss)).all()
+    assert np.isinf(stable(np.full(UNSTABLE.shape, np.nan, np.float32), UNSTABLE, loss)).all()
+    assert np.isinf(stable(np.int32([[1, 2]]), np.float64([[5, 5]]), np.zeros((1, 2)))).all()
+    assert np.isinf(stable(np.float32(2.0), np.float64(1.0), np.float64(0.0))).all()
+
+
+def test_rows_whose_reference_is_not_finite_stay_asked():
+    exact = UNSTABLE.copy()
+    exact[2, 3] = np.inf
+    asked = np.isfinite(stable(exact.astype(np.float32), exact, np.full(exact.shape, 1e-7)))
+    assert asked.all()
