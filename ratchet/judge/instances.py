@@ -195,7 +195,7 @@ def signed(
             sign = 1 if turn % 2 else -1
             sizes.write({}, sign if len(chosen) > 1 else sign * FAR)
             for end in _ENDS if len(chosen) > 1 else ():
-                sizes.write({spiked: end}, sign * FAR)
+                sizes.write({spiked: end}, sign * NEAR_ZERO)
     return changed
 
 

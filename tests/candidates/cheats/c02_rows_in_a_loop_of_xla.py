@@ -6,7 +6,6 @@
 # left out of: tests, quick
 
 
-
 def kernel_fn(x):
     one = pl.pallas_call(
         _kernel, out_shape=jax.ShapeDtypeStruct((B, D), jnp.float32), grid=(1,), in_specs=[_row()], out_specs=_row()

@@ -6,7 +6,6 @@
 # left out of: tests, quick
 
 
-
 def kernel_fn(x):
     return pl.pallas_call(
         _kernel,
