@@ -138,7 +138,7 @@ SWITCHES = {
     "inputs of one sign": Switch(cheat="c06_maximum_from_zero", edits=_no_instance("signed"), then=("PASS",)),
     "sides of a rounding": Switch(
         cheat="c17_factor_behind_gelu",
-        edits=(("ratchet/judge/parity.py", '    found["side"] = (_most(sides), _at(sides))\n', ""),),
+        edits=(("ratchet/judge/parity.py", '    found["side"] = (float(sides.max()), _at(sides))\n', ""),),
         then=("PASS",),
     ),
     "common factor": Switch(
