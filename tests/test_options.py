@@ -38,7 +38,7 @@ def test_seconds_that_will_do() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [("-idea",), ("try", "this"), (), ("--kernel", "k.py"), ("run",), ("an idea", "--js"), ("an idea", "--new")],
+    [("-idea",), ("use", "this"), (), ("--kernel", "k.py"), ("run",), ("an idea", "--js"), ("an idea", "--new")],
 )
 def test_how_a_message_is_given(given: tuple[str, ...]) -> None:
     """An option has one spelling: whether a refusal has to be JSON is asked before the options are read."""

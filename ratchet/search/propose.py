@@ -97,9 +97,14 @@ def neighbours(known: Known) -> Iterator[Point]:
 
 
 def by_tpe(known: Known) -> Iterator[Point]:
-    """What Optuna's estimator expects to be best; where it only repeats itself, neighbours and then the grid."""
-    yield from tpe.points(known.space, known.tried, known.open)
-    yield from neighbours(known)
+    """Three points of Optuna's estimator for each neighbour of the best, while there are any; then the grid.
+
+    The estimator looks at each knob by itself, which learns fastest from few trials. Pairs are the neighbours' part.
+    """
+    estimated = tpe.points(known.space, known.tried, known.open)
+    near = filter(known.open, neighbours(known))
+    while points := [*itertools.islice(estimated, 3), *itertools.islice(near, 1)]:
+        yield from points
     yield from grid(known)
 
 

@@ -43,7 +43,7 @@ def points(space: Space, tried: Sequence[Tried], is_open: Callable[[Point], bool
     """
     library = optuna()
     sampler = library.samplers.TPESampler(
-        seed=len(tried), n_startup_trials=STARTUP, multivariate=True, constant_liar=True
+        seed=len(tried), n_startup_trials=STARTUP, multivariate=False, constant_liar=True
     )
     study = library.create_study(sampler=sampler)
     study.add_trials([frozen(space, one) for one in tried])

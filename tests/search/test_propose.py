@@ -60,13 +60,26 @@ def valley(point):
     return timed(point, latencies.get((point["BQ"], point["SKIP"]), 2.0))
 
 
-def test_two_changes_that_lose_alone_and_win_together_are_met():
+@pytest.mark.parametrize("how", HOWS[1:])
+def test_two_changes_that_lose_alone_and_win_together_are_met(how):
+    others = [(name, (0, 1)) for name in ("A", "B", "C")]
+    pair = space(("BQ", SIZES), ("SKIP", (False, True)), *others)
+    start = {"BQ": 64, "SKIP": False, **dict.fromkeys("ABC", 0)}
+
+    def alone_or_together(point):
+        return timed(point, valley(point).latency_ms + sum(point[name] for name in "ABC"))
+
+    tried = searched(how, pair, start, alone_or_together, budget=40)
+    assert len(list(pair.points())) == 80
+    assert best(tried).latency_ms == 0.81
+
+
+def test_halves_come_before_their_pair():
     pair = space(("BQ", SIZES), ("SKIP", (False, True)))
     tried = searched("neighbours", pair, {"BQ": 64, "SKIP": False}, valley, budget=10, batch=1)
     assert [(one.point["BQ"], one.point["SKIP"]) for one in tried[:4]] == [
         (64, False), (128, False), (64, True), (128, True),
     ]  # fmt: skip
-    assert best(tried).point == {"BQ": 128, "SKIP": True}
 
 
 def test_pairs_come_in_the_order_of_what_their_halves_lost():
