@@ -126,11 +126,13 @@ class Copy:
         return Ran.read(json.loads(kept.read_text()))
 
     def tried(self, mutant: Mutant, tests: Sequence[str], expected: float) -> Outcome:
-        """Run tests with one fault in the copy, and take it out again."""
+        """Run tests with one fault in the copy, and take it out again. What makes them unreadable is noticed."""
         path, source = self.root / mutant.file, self.source(mutant.file)
         path.write_text(mutant.applied(source))
         try:
             return self.run(tests, expected)
+        except RuntimeError:
+            return Outcome(killed=True, by="a test", seconds=0)
         finally:
             path.write_text(source)
 
