@@ -144,6 +144,11 @@ NEAR: dict[str, tuple[Callable[[Any], Any], np.ndarray, list[float]]] = {
     "place of the smallest, apart": (lambda x: jnp.argmin(x * 1.0), ulps(9, 8, 0, 8), [0]),
     "places of the top": (lambda x: lax.top_k(x * 1.0, 2)[1], ulps(30, 6, 0, -9), [0, 4]),
     "places of the top, apart": (lambda x: lax.top_k(x * 1.0, 2)[1], ulps(30, 8, 0, -9), [0, 0]),
+    "places of the top, below much larger ones": (
+        lambda x: lax.top_k(x * 1.0, 3)[1],
+        np.append(np.array([1000, 2000], np.float32), ulps(20, 0)),
+        [0, 0, 0],
+    ),
     "places of all": (lambda x: lax.top_k(x * 1.0, 4)[1], ulps(30, 36, 0, -9), [4, 4, 0, 0]),
     "order": (lambda x: jnp.argsort(x * 1.0), ulps(30, 0, 6, -9), [0, 3, 3, 0]),
     "order, apart": (lambda x: jnp.argsort(x * 1.0), ulps(30, 0, 8, -9), [0, 0, 0, 0]),

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ratchet.candidate.rounding.rules import Node, Rules
-from ratchet.candidate.rounding.value import NEAR, Value, finite, is_float, loss
+from ratchet.candidate.rounding.value import NEAR, Value, certain, finite, is_float, loss
 
 RULES = Rules()
 
@@ -74,7 +74,7 @@ def _tied(values: Any, lost: Any, size: int) -> Any:
 def _sort(node: Node, inputs: list[Value]) -> list[Value]:
     axis, keys = node.params["dimension"], node.params["num_keys"]
     outs = node.bind(*(x.v for x in inputs))
-    if all(x.exact or not is_float(x.v.dtype) for x in inputs[:keys]) and all(x.s is None for x in inputs):
+    if certain(inputs[:keys]) and all(x.s is None for x in inputs):
         return [replace(x, v=out) for x, out in zip(inputs, outs, strict=True)]
     place = lax.broadcasted_iota(jnp.int32, inputs[0].v.shape, axis)
     *_, order = lax.sort((*(x.v for x in inputs), place), dimension=axis, num_keys=keys, is_stable=True)
