@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.loop import journal, ledger
+from ratchet.loop import journal, ledger, log
 from ratchet.loop.history import History
 from ratchet.loop.journal import Plan
 from ratchet.values import Row
@@ -190,3 +190,31 @@ def test_a_record_that_fails_says_what_is_left(
     assert note.startswith("finished experiment 20261121-031500-1a2b, which was cut off: 1, 1")
     assert journal.unfinished(history) is None
     assert len(stage.rows()) == 1
+
+
+def test_what_was_cut_off_is_finished_on_its_own_branch(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, and asked for; where the branch is gone, git keeps the row."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise Refusal(Status.INFRASTRUCTURE, "no ref")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ratchet.loop.refs.Refs.point", refused)
+        with pytest.raises(Refusal, match="no ref"):
+            recorded(stage)
+    history, name = History(stage.root), "20261121-031500-1a2b"
+    findings = [(finding.broken, finding.text) for finding in log.verify(stage.root)]
+    assert (False, f"experiment {name} was cut off: the next run finishes it") in findings
+    stage.git("checkout", "-q", "-b", "side")
+    with pytest.raises(Refusal, match=f"experiment {name} on branch main was cut off: `git switch main`") as caught:
+        journal.recover(history)
+    assert caught.value.status is Status.OPERATION_UNDER_WAY
+    assert journal.unfinished(history) == name
+    stage.git("branch", "-q", "-D", "main")
+    stage.ledger.unlink()
+    assert journal.recover(history) == (
+        f"experiment {name} was cut off and its branch is gone; its row is in refs/ratchet/rows/{name}",
+    )
+    assert stage.git("cat-file", "-t", f"refs/ratchet/rows/{name}") == "blob"
+    assert journal.unfinished(history) is None
+    assert not stage.ledger.exists()

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import errno
 import os
 import resource
 import shutil
@@ -358,6 +359,27 @@ def test_a_disk_that_fills_up_while_judging(small_disk: Path, left: int) -> None
     stage.run("worse")
     assert [one.decision for one in stage.rows()] == ["baseline", "reverted"]
     assert log.verify(stage.root) == ()
+
+
+@pytest.mark.parametrize("fails", ["write", "fsync"])
+def test_a_row_that_does_not_reach_the_disk_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """Whether a part of it is written, or all of it and not flushed."""
+    path, write = tmp_path / ledger.NAME, os.write
+    ledger.append(path, row(id="1"))
+    whole = path.read_bytes()
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, fails, (lambda to, data: write(to, data[:10])) if fails == "write" else refused)
+        with pytest.raises(Refusal) as refusal:
+            ledger.append(path, row(id="2"))
+    assert refusal.value.status is (Status.NO_SPACE if fails == "write" else Status.LEDGER_UNWRITABLE)
+    assert path.read_bytes() == whole
+    assert ledger.append(path, row(id="2")).id == "2"
 
 
 def test_half_a_row_is_taken_back(tmp_path: Path) -> None:

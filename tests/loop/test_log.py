@@ -112,6 +112,7 @@ TWO = lines(replace(BLANK, id="one"), replace(BLANK, id="two"))
     [
         (b"", "line 1 is ''"),
         (TWO[:-1], "line 3 is cut off"),
+        (b"\n\r", "line 2 has a carriage return"),
         (TWO.replace(b"one", b"one\r"), "line 2 has a carriage return"),
         (TWO.replace(b"two", b"tw\xff"), "line 3 is not UTF-8"),
         (TWO.replace(b"one", b"on\te"), f"line 2 was edited: it has {len(ledger.COLUMNS) + 1} columns"),

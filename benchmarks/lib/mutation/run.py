@@ -109,12 +109,12 @@ class Copy:
         return (self.root / "tests.log").read_text(errors="replace")[-2000:]
 
     def ran(self, file: str, sources: Sequence[str]) -> tuple[Ran, ...]:
-        """What each test of a file runs of some sources: kept until the file or the sources change.
+        """What each test of a file, or one of them, runs of some sources: kept until the file or the sources change.
 
         Raises:
             RuntimeError: if a test fails without any fault.
         """
-        whole = hashlib.sha256()
+        whole = hashlib.sha256(f"{file}\0".encode())
         for name in (file.partition("::")[0], *sources):
             whole.update(f"{name}\0{self.source(name)}\0".encode())
         kept = KEPT / f"{whole.hexdigest()[:32]}.json"
