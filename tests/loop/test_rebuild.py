@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass, replace
 
 import pytest
+from filelock import Timeout
 
-from ratchet.loop import ledger, log
+from ratchet.loop import ledger, log, workspace
 from ratchet.loop.history import History
 from ratchet.loop.refs import ROWS, tip_ref
 from ratchet.values import Row
@@ -176,3 +177,22 @@ def test_what_cannot_be_verified_is_refused(stage: Stage) -> None:
     with pytest.raises(Refusal) as caught:
         log.verify(stage.root)
     assert caught.value.status is Status.DETACHED_HEAD
+
+
+def test_a_ledger_is_not_rebuilt_while_a_run_is_at_work(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it waited for."""
+    waits: list[float] = []
+
+    class Held:
+        def __init__(self, path: object) -> None:
+            self.lock_file = path
+
+        def acquire(self, *, timeout: float, poll_interval: float = 0.0) -> None:
+            waits.append(timeout)
+            raise Timeout(str(self.lock_file))
+
+    monkeypatch.setattr(workspace, "FileLock", Held)
+    with pytest.raises(Refusal, match="another experiment is running") as caught:
+        log.rebuild(stage.root)
+    assert caught.value.status is Status.BUSY
+    assert waits == [0, 0]

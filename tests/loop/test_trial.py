@@ -91,3 +91,20 @@ def test_a_problem_that_is_frozen_while_the_branch_moves_is_taken_back(stage: St
     (row,) = stage.rows()
     assert (row.status, row.parent) == ("PASS", judged)
     assert log.verify(stage.root) == ()
+
+
+def test_a_problem_whose_row_is_written_stays_for_the_run_that_finishes_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.freezes = True
+
+    def refused(*_: object, **__: object) -> None:
+        raise Refusal(Status.INFRASTRUCTURE, "the index is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ratchet.loop.worktree.WorkTree.sync_index", refused)
+        with pytest.raises(Refusal, match="the next run finishes what it says"):
+            stage.run("baseline")
+    assert stage.lock.exists()
+    assert stage.run("baseline").status is Status.NO_CHANGE
+    assert stage.git("show", "HEAD:kernel.py.lock.json") == stage.lock.read_text().removesuffix("\n")
