@@ -317,7 +317,7 @@ def serve(handle: Callable[[Path], str]) -> None:
     The answer channel is taken away from descriptor 1 first, so a ``print`` of the candidate's can
     never be mistaken for an answer.
     """
-    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
         answer = handle(Path(line.rstrip("\n")))

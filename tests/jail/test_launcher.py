@@ -264,6 +264,15 @@ def test_a_child_ends_with_its_block_and_gives_everything_back(tmp_path, monkeyp
     assert not Path(f"/proc/{outer}").exists()
 
 
+def test_the_streams_are_the_modules_alone(start):
+    """What waits for its end does not hold them open."""
+    child = start(OPEN)
+    assert answer(child, "processes")
+    outer = child._process.pid
+    for process in (outer, below(outer)):
+        assert {"0", "1"}.isdisjoint(os.listdir(f"/proc/{process}/fd"))
+
+
 def below(process):
     """The only child of a process."""
     (child,) = Path(f"/proc/{process}/task/{process}/children").read_text().split()
