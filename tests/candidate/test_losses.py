@@ -614,6 +614,14 @@ def test_an_unknown_operation_loses_four_times_what_its_operand_does(x: float) -
     np.testing.assert_allclose(loss, [np.sqrt(16 + 16 + 1) * OWN * abs(x)], rtol=1e-4)
 
 
+def test_an_unknown_operation_is_tried_with_four_draws_of_signs() -> None:
+    """Of two factors: signs that agree in k of them move a product by both, and others by nothing."""
+    loss = lost(lambda x: jnp.prod(x, axis=1), np.ones((64, 2), np.float32))
+    agree = ((loss / OWN) ** 2 - 16 - 1) / 16
+    np.testing.assert_allclose(agree, np.round(agree), atol=1e-3)
+    assert {1, 2, 3} <= set(np.round(agree).tolist()) <= {0, 1, 2, 3, 4}
+
+
 def test_an_unknown_operation_with_several_results() -> None:
     """Of which some are integers, about which nothing is said."""
     x = np.array([[4.0, 1.0], [1.0, 3.0]], np.float32)
