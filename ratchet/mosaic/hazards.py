@@ -43,6 +43,8 @@ class Program(Protocol):
 
     def variant(self, *, late_dma: bool = False, late_windows: bool = False, witness: bool = False) -> Program: ...
 
+    def begin(self, variants: Sequence[Mapping[str, bool]]) -> None: ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Trial:
@@ -60,16 +62,11 @@ def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunRe
     Returns:
         The outputs of the plain execution; its findings, or else the first thing that made one; the seconds of all.
     """
+    trials = _trials(program, seed)
+    program.begin([trial.variant for trial in trials if trial.variant])
     first = program.run(inputs)
     if first.findings:
         return first
-    trials = [_Trial(kind=Kind.UNINITIALISED, changed={"fill": _FILL})]
-    if any("parallel" in semantics for kernel in program.kernels for semantics in kernel.semantics):
-        trials.append(_Trial(kind=Kind.ORDER_DEPENDENT, changed={"seed": seed}))
-    if "tpu.enqueue_dma" in program.covered:
-        trials.append(_Trial(kind=Kind.READ_BEFORE_WAIT, changed={"fill": _FILL}, variant={"late_dma": True}))
-    if any(kernel.shares_windows for kernel in program.kernels):
-        trials.append(_Trial(kind=Kind.WINDOW_RACE, changed={"fill": _FILL}, variant={"late_windows": True}))
     seconds = first.seconds
     for trial in trials:
         plain = first
@@ -88,6 +85,17 @@ def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunRe
             finding, spent = _located(program, inputs, trial, *where)
             return replace(first, findings=(finding,), seconds=seconds + spent)
     return replace(first, seconds=seconds)
+
+
+def _trials(program: Program, seed: int) -> list[_Trial]:
+    trials = [_Trial(kind=Kind.UNINITIALISED, changed={"fill": _FILL})]
+    if any("parallel" in semantics for kernel in program.kernels for semantics in kernel.semantics):
+        trials.append(_Trial(kind=Kind.ORDER_DEPENDENT, changed={"seed": seed}))
+    if "tpu.enqueue_dma" in program.covered:
+        trials.append(_Trial(kind=Kind.READ_BEFORE_WAIT, changed={"fill": _FILL}, variant={"late_dma": True}))
+    if any(kernel.shares_windows for kernel in program.kernels):
+        trials.append(_Trial(kind=Kind.WINDOW_RACE, changed={"fill": _FILL}, variant={"late_windows": True}))
+    return trials
 
 
 def _differing(a: RunResult, b: RunResult) -> tuple[int, tuple[int, ...], int] | None:

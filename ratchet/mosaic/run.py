@@ -6,7 +6,7 @@ import functools
 import hashlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from ratchet.mosaic.bindings import parse_kernel, repack, stablehlo_of
 from ratchet.mosaic.calls import kernel_bodies, walk
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
+from ratchet.mosaic.meanwhile import Meanwhile
 from ratchet.mosaic.ops import arith, control, dma, memory, pack, vector
 from ratchet.mosaic.report import Layout, merge_reports
 from ratchet.mosaic.result import RunResult
@@ -70,8 +71,8 @@ class Loaded:
         config = jax.core.ShapedArray((splice.CONFIG_WIDTH,), jnp.int32)
         report = jax.core.ShapedArray((width,), jnp.int32)
         self._exported = repack(exported, module, [*exported.in_avals, config], [*exported.out_avals, report])
-        self._compiled: Any = None
         self._variants: dict[Options, Loaded] = {options: self}
+        self._meanwhile: Meanwhile[Loaded] = Meanwhile()
 
     @property
     def covered(self) -> tuple[str, ...]:
@@ -187,8 +188,6 @@ class Loaded:
             )
         start = time.perf_counter()
         placed = self.placed([*arrays, np.array([seed, fill, fill if padding is None else padding], np.int32)])
-        if self._compiled is None:
-            self._compiled = jax.jit(self._exported.call).lower(*placed).compile(AS_WRITTEN)
         *outputs, report = jax.block_until_ready(self._compiled(*placed))
         held = [_as_held(output) for output in outputs]
         count = max(map(len, held), default=1)
@@ -204,11 +203,26 @@ class Loaded:
             witness=tuple(row[digests:logs] for row in by_kernel) if self._options.witness else (),
         )
 
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        avals = zip(self._exported.in_avals, self._shardings(), strict=True)
+        arguments = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding) for aval, sharding in avals]
+        return jax.jit(self._exported.call).lower(*arguments).compile(AS_WRITTEN)
+
     def placed(self, arrays: list[np.ndarray]) -> list[Any]:
-        """The arguments, on all devices that the program is sharded over."""
+        """The arguments, on all devices that the program is sharded over.
+
+        Raises:
+            Refusal: ``INFRASTRUCTURE`` if this process has too few devices.
+        """
+        pairs = zip(arrays, self._shardings(), strict=True)
+        return [array if sharding is None else jax.device_put(array, sharding) for array, sharding in pairs]
+
+    def _shardings(self) -> list[Any]:
+        """Where each argument is; None for a program on one device."""
         wanted = self._exported.nr_devices
         if wanted == 1:
-            return list(arrays)
+            return [None] * len(self._exported.in_avals)
         devices = jax.devices("cpu")
         if len(devices) < wanted:
             raise Refusal(
@@ -220,8 +234,7 @@ class Loaded:
         names, sizes = (whole[0].axis_names, whole[0].axis_sizes) if whole else (("devices",), (wanted,))
         mesh = jax.sharding.Mesh(np.array(devices[:wanted]).reshape(sizes), names)
         nowhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-        shardings = [s or nowhere for s in self._exported.in_shardings_jax(mesh)]
-        return [jax.device_put(array, sharding) for array, sharding in zip(arrays, shardings, strict=True)]
+        return [s or nowhere for s in self._exported.in_shardings_jax(mesh)]
 
     def check(self, inputs: Sequence[np.ndarray], *, seed: int = 1) -> RunResult:
         """Execute the program, and again with what must not matter changed (see ``hazards.check``)."""
@@ -229,10 +242,23 @@ class Loaded:
 
     def variant(self, *, late_dma: bool = False, late_windows: bool = False, witness: bool = False) -> Loaded:
         """The same program, translated otherwise; made once (see ``executor.Options``)."""
-        options = replace(self._options, late_dma=late_dma, late_windows=late_windows, witness=CELLS if witness else 0)
+        options = self._varied(late_dma=late_dma, late_windows=late_windows, witness=witness)
         if options not in self._variants:
-            self._variants[options] = Loaded(self._original, options)
+            self._variants[options] = self._meanwhile.take(options) or Loaded(self._original, options)
         return self._variants[options]
+
+    def begin(self, variants: Sequence[Mapping[str, bool]]) -> None:
+        """Translate and compile these variants beside what is executed next; ``variant`` waits for its own."""
+        wanted = (self._varied(**variant) for variant in variants)
+        self._meanwhile.begin({o: functools.partial(self._made, o) for o in wanted if o not in self._variants})
+
+    def _varied(self, *, late_dma: bool = False, late_windows: bool = False, witness: bool = False) -> Options:
+        return replace(self._options, late_dma=late_dma, late_windows=late_windows, witness=CELLS if witness else 0)
+
+    def _made(self, options: Options) -> Loaded:
+        made = Loaded(self._original, options)
+        assert made._compiled, "compiled here, so that nobody waits for it where it runs"
+        return made
 
     def _control(self, report: np.ndarray) -> ControlFlow:
         counts, digests, *_ = self._layout.parts

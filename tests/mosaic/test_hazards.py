@@ -42,6 +42,8 @@ class Program:
     covered: tuple[str, ...] = ()
     options: frozenset[str] = frozenset()
     runs: list[tuple[dict[str, int], frozenset[str]]] = field(default_factory=list)
+    begun: list[tuple[int, Any]] = field(default_factory=list)
+    """How often it had run when variants were begun, and which."""
 
     def run(self, inputs: Sequence[np.ndarray], **changed: int) -> RunResult:
         assert inputs is INPUTS
@@ -51,6 +53,9 @@ class Program:
 
     def variant(self, **options: bool) -> Program:
         return replace(self, options=frozenset(name for name, on in options.items() if on))
+
+    def begin(self, variants: Sequence[Any]) -> None:
+        self.begun.append((len(self.runs), list(variants)))
 
 
 def result(output: np.ndarray | float, *findings: Finding, **more: Any) -> RunResult:
@@ -102,6 +107,7 @@ def test_the_order_is_changed_where_steps_are_parallel(kernels, covered, more):
 def test_a_variant_is_run_once_where_it_changes_nothing_and_again_where_it_does(kernels, covered, option):
     same = Program(lambda changed, options: 0, kernels=kernels, covered=covered)
     assert check(same, INPUTS, seed=5).seconds == 3
+    assert same.begun == [(0, [{option: True}])], "it is compiled beside the first run"
     assert same.runs[2:] == [({}, frozenset({option}))]
     rounded = Program(lambda changed, options: 0.5 * bool(options), kernels=kernels, covered=covered)
     found = check(rounded, INPUTS, seed=5)
