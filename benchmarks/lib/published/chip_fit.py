@@ -147,6 +147,8 @@ def fit(name: str, rows: Sequence[Timed], free: Sequence[Free] | None = None) ->
     ]
     table = np.array(list(left_out.values()))
     spread = np.sqrt((len(names) - 1) / len(names) * ((table - table.mean(0)) ** 2).sum(0))
+    least = np.array([one.step for one in free])
+    spread = np.where(values < 1.001 * least, np.maximum(spread, least), spread)  # that of a bound would be 0
     return Fitted(
         values=tuple(values.tolist()),
         spread=tuple(spread.tolist()),

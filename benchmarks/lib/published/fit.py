@@ -33,9 +33,12 @@ STEPS = 6
 RADII = (10.0, 2.0, 1.0, 0.5, 0.2)
 """How far a step may go, in widths of the priors: the best of these is taken."""
 
+LEAST_GAIN = 0.05
+"""Of the cost, half a sum of squares: a step that gains less ends a fit."""
+
 ROUGHNESS = 0.5
-"""Of the cost, half a sum of squares, which is rough: cycles are whole numbers. A step that gains less ends a fit,
-and the first step of one that leaves rows out may lose as much, so that it can leave the values of the fit on all."""
+"""By how much the first step of a fit that leaves rows out may raise the cost, which is rough because cycles are whole
+numbers: it has to leave the values of the fit on all rows before it is known whether better ones are near."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +164,7 @@ def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None]) -> Fit:
     """
     problem = _Problem(rows, chips)
     everything = np.ones(len(rows), bool)
-    best = problem.solve(problem.start, everything, slack=-ROUGHNESS)
+    best = problem.solve(problem.start, everything, slack=-LEAST_GAIN)
     say("all: " + ", ".join(f"{v:.5g}" for v in best.values))
 
     def without(what: str, of: Sequence[str]) -> dict[str, tuple[float, ...]]:
@@ -251,7 +254,7 @@ class _Problem:
             if costs[best] > bound:
                 break
             linear, cost = self.linearised(aims[best]), costs[best]
-            bound = cost - ROUGHNESS
+            bound = cost - LEAST_GAIN
         return linear if cost < before else start
 
     def _aim(self, linear: _Linear, use: np.ndarray, radius: float) -> np.ndarray:
