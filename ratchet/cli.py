@@ -293,6 +293,12 @@ def _diff(options: argparse.Namespace) -> int:
     return diff.command(options, root=_root(), kernel=_kernel(options.kernel))
 
 
+def _agent(options: argparse.Namespace) -> int:
+    from ratchet.commands import agent  # as `sweep`
+
+    return agent.command(options, root=_root(), kernel=_kernel(options.kernel), say=_say)
+
+
 def _mcp(options: argparse.Namespace) -> int:
     from ratchet.commands import mcp  # as `sweep`
 
@@ -419,6 +425,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "show": _show,
     "diff": _diff,
     "mcp": _mcp,
+    "agent": _agent,
     "verify": _verify,
     "rebuild": _rebuild,
     "fidelity": _fidelity,

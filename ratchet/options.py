@@ -37,6 +37,7 @@ _COMMANDS = {
     "rebuild": "write results.tsv anew from git",
     "fidelity": "measured over modelled latency, of the rows that have both",
     "judge": "judge a function at named shapes, a kernel file, or the project of pyproject.toml; the branch stays",
+    "agent": "a command-line agent, one experiment a turn, in a work tree where only the kernel can be written",
     "mcp": "experiments as tools of the Model Context Protocol, over standard input and output",
     "init": "lay out a workspace: kernel file, protocol, rules for git; changes no file that is there",
     "setup": "make the judge's own environment, once for all workspaces",
@@ -165,6 +166,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     made["setup"].add_argument("--jax", default="", metavar="VERSION", help="an environment with this JAX beside it")
     made["setup"].add_argument("--python", default="", metavar="PATH", help="the Python that --jax gets; default: this")
     _diff(made["diff"])
+    _agent(made["agent"])
     made["mcp"].add_argument("--kernel", type=Path, metavar="FILE", help="the one file that can be changed")
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
@@ -244,6 +246,30 @@ def _diff(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="A", help=which)
     parser.add_argument("after", metavar="B", help="the same")
     parser.add_argument("--kernel", type=Path, metavar="FILE", help="whose HEAD; default: kernel.py")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _agent(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--command", required=True, metavar="WORDS", help="what to run; {brief}, {kernel}, {message} are paths"
+    )
+    parser.add_argument("--budget", type=_count, required=True, metavar="TURNS", help="at most so many turns")
+    parser.add_argument("--kernel", type=Path, metavar="FILE", help="default: kernel.py")
+    parser.add_argument(
+        "--turn-seconds", type=_seconds(0, more=True), default=900, metavar="SECONDS", help="of a turn; default 900"
+    )
+    parser.add_argument(
+        "--writable", type=Path, action="append", default=[], metavar="PATH", help="what else it may write; repeat it"
+    )
+    parser.add_argument(
+        "--plateau", type=_count, default=12, metavar="N", help="stop after N judged in a row, none kept; default 12"
+    )
+    parser.add_argument(
+        "--repeats", type=_count, default=3, metavar="N", help="stop after N turns in a row without news; default 3"
+    )
+    parser.add_argument(
+        "--failures", type=_count, default=3, metavar="N", help="stop after N failed turns in a row; default 3"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -27,6 +27,7 @@ ROOMS = ("account", "candidate", "compiler", "dump", "judge", "machine", "measur
 COMMAND_LINE = {
     "ratchet.agents.history",
     "ratchet.agents.server",
+    "ratchet.commands.agent",
     "ratchet.cli",
     "ratchet.commands.across",
     "ratchet.commands.ci",

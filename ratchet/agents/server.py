@@ -71,7 +71,7 @@ class Tools:
 
     def brief(self) -> dict[str, Any]:
         """One document to begin with: problem, incumbent, where its cycles go, what was tried."""
-        return self._answered("brief", "brief", "--json")
+        return self._answered("brief", "brief", "--json", "--kernel", self.target.kernel)
 
     async def propose(
         self, context: Context[Any], message: str, file: str = "", patch: str = "", wait_s: float = WAIT_S

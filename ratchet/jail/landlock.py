@@ -24,6 +24,9 @@ _READ = _READ_FILE | _READ_DIR
 _WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE
 """Regular files and folders: no links, pipes, sockets or devices, and nothing is executed."""
 _OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
+_EXECUTE = 1 << 0
+_NO_WRITE = _EXECUTE | _READ_FILE | _READ_DIR | _IOCTL_DEV
+"""Rights that change no file."""
 _NO_TCP, _TCP_VERSION = 0b11, 4
 _SCOPED, _SCOPE_VERSION = 0b11, 6
 """No abstract Unix sockets, and no signals, to processes outside."""
@@ -61,6 +64,22 @@ def restrict(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
     for paths, rights in ((readable, _READ), (writable, _WRITE)):
         for path in paths:
             _allow(ruleset, path, rights & handled)
+    syscall(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+    return True
+
+
+def restrict_writes(writable: Iterable[str]) -> bool:
+    """Confine what the calling thread, and what it starts, may change to these files and folders; False where there is
+    no Landlock. Everything can be read and executed. As ``restrict`` otherwise.
+    """
+    have = version()
+    if not have:
+        return False
+    handled = sum(rights for since, rights in _OF_VERSION if have >= since) & ~_NO_WRITE
+    ruleset = syscall(_CREATE_RULESET, ctypes.byref(_Ruleset(handled, 0, 0)), 8, 0)
+    for path in writable:
+        _allow(ruleset, path, handled)
     syscall(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
     return True

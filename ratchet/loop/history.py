@@ -8,6 +8,7 @@ from ratchet.loop.checks import Checks
 from ratchet.loop.objects import Objects
 from ratchet.loop.plumbing import Git
 from ratchet.loop.refs import Refs
+from ratchet.loop.trees import Trees
 from ratchet.loop.worktree import WorkTree
 
 
@@ -29,3 +30,4 @@ class History:
         self.objects = Objects(git)
         self.refs = Refs(git)
         self.files = WorkTree(git, self.objects)
+        self.trees = Trees(git)

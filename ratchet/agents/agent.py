@@ -1,0 +1,228 @@
+"""A command-line agent, turn by turn: a brief for it, its proposal from a work tree of its own, one experiment.
+
+The command runs in a work tree in which only the kernel file can be written: the rest is read-only, by Landlock where
+the machine has it, and checked by hash after each turn. What it leaves in the kernel file is its proposal, which goes
+through the loop as anybody's. Brief, transcript and proposal of each turn stay beside the evidence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ratchet.agents import program, running, untouched
+from ratchet.agents.program import Answer
+from ratchet.agents.proposal import MOST_BYTES, Target, message_of
+from ratchet.agents.rules import stop
+from ratchet.folder import read_file
+from ratchet.loop import ledger, log
+from ratchet.loop.history import History
+from ratchet.values.agent import Ending, Rules, Stop, Turn
+from ratchet.values.status import Refusal, Status
+
+FOLDER = "hlo_dumps"
+_MESSAGE_BYTES = 1 << 16
+_BY_CODE = {status.exit_code: status for status in Status}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """A command, and what it may use."""
+
+    target: Target
+    command: str
+    """Words as a shell splits them; ``{brief}``, ``{kernel}`` and ``{message}`` are replaced by paths."""
+    seconds: float
+    """Of a turn's command."""
+    rules: Rules
+    writable: tuple[Path, ...]
+    """What the command may write besides the kernel file and its scratch folder."""
+    brief: Callable[[], str]
+    """What the command has to know."""
+    say: Callable[[str], None]
+
+    def run(self) -> tuple[Path, tuple[Turn, ...], Stop]:
+        """All turns: the folder with their records, what became of each, and why no further one was taken.
+
+        Raises:
+            Refusal: what keeps every experiment from being judged, and BRANCH_MOVED where the repository changed while
+                the command worked.
+        """
+        self.target.head()
+        folder = self.target.root / FOLDER / f"agent-{ledger.new_id()}"
+        folder.mkdir(parents=True)
+        turns: list[Turn] = []
+        with tempfile.TemporaryDirectory(prefix="ratchet-agent-", ignore_cleanup_errors=True) as name:
+            while (end := stop(turns, self.rules)) is None:
+                here = folder / f"turn-{len(turns) + 1:03d}"
+                here.mkdir()
+                turn = self._turn(len(turns) + 1, here, Path(os.path.realpath(name)))
+                (here / "turn.json").write_text(json.dumps(asdict(turn) | {"ending": turn.ending.value}) + "\n")
+                turns.append(turn)
+                self.say(f"turn {turn.number}: {turn.ending.value} {turn.status} {turn.decision} {turn.note}".strip())
+        return folder, tuple(turns), end
+
+    def _turn(self, number: int, here: Path, room: Path) -> Turn:
+        target = self.target
+        brief, message = here / "brief.md", room / "scratch" / "message.txt"
+        brief.write_text(self.brief())
+        with _tree(target, room / "tree") as tree, _scratch(room / "scratch") as scratch:
+            before = untouched.of_tree(tree, target.kernel), untouched.of_repository(target.root, target.kernel)
+            paths = {"brief": str(brief), "kernel": str(tree / target.kernel), "message": str(message)}
+            done = running.run(
+                _words(self.command, paths),
+                cwd=tree,
+                environment=_environment(paths, scratch, number),
+                transcript=here / "transcript.txt",
+                seconds=self.seconds,
+                writable=(tree / target.kernel, scratch, *self.writable),
+            )
+            after = untouched.of_tree(tree, target.kernel), untouched.of_repository(target.root, target.kernel)
+            data, note = _left(tree / target.kernel), _note(message, number)
+        if moved := untouched.changed(before[1], after[1]):
+            what = f"the repository changed while turn {number} of the agent worked: {', '.join(moved[:5])}"
+            todo = f"look at {here}, and `{program.home.PROGRAM} verify`"
+            raise Refusal(Status.BRANCH_MOVED, f"{what}; nothing of it was judged; {todo}")
+        outside = untouched.changed(before[0], after[0])
+        if data is None:
+            outside.append(os.fspath(tree / target.kernel))
+        if outside:
+            return _ended(number, done, Ending.TRESPASS, ", ".join(os.path.relpath(path, tree) for path in outside[:5]))
+        assert data is not None
+        if done.exit_code is None:
+            return _ended(number, done, Ending.TIMED_OUT, f"after {self.seconds:.0f} s")
+        (here / Path(target.kernel).name).write_bytes(data)
+        return self._judged(number, done, data, note)
+
+    def _judged(self, number: int, done: running.Run, data: bytes, note: str) -> Turn:
+        target, history = self.target, History(self.target.root)
+        if data == target.head():
+            crashed = f"exit code {done.exit_code}" if done.exit_code else ""
+            return _ended(number, done, Ending.CRASHED if crashed else Ending.NOTHING, crashed)
+        blob = history.objects.name(data, target.kernel)
+        for row in log.rows(target.root):
+            if row.kernel == target.kernel and row.kernel_blob == blob:
+                return Turn(
+                    number=number,
+                    ending=Ending.REPEATED,
+                    seconds=done.seconds,
+                    exit_code=done.exit_code,
+                    note=note,
+                    id=row.id,
+                    status=row.status,
+                    decision=row.decision,
+                )
+        outcome = experiment(target, data, note)
+        return Turn(
+            number=number,
+            ending=Ending.JUDGED,
+            seconds=done.seconds,
+            exit_code=done.exit_code,
+            note=note,
+            id=outcome["id"],
+            status=outcome["status"],
+            decision=outcome["decision"] or "",
+        )
+
+
+def experiment(target: Target, data: bytes, message: str) -> dict[str, str]:
+    """One experiment through the command line; its outcome, as in the document of a turn.
+
+    Raises:
+        Refusal: nothing was judged.
+        KeyboardInterrupt: it was interrupted.
+    """
+    target.put(data)
+    try:
+        words = [*program.command(), *program.experiment(message, kernel=target.kernel)]
+        done = subprocess.run(words, cwd=target.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    finally:
+        with contextlib.suppress(Refusal, OSError):
+            target.take_back(data)
+    document = Answer(exit_code=done.returncode, output=done.stdout.decode(errors="replace")).document or {}
+    outcome: dict[str, str] = document.get("outcome", {})
+    if outcome.get("id"):
+        return outcome
+    if done.returncode == Status.INTERRUPTED.exit_code:
+        raise KeyboardInterrupt
+    status = _BY_CODE.get(done.returncode, Status.INTERNAL)
+    raise Refusal(status, f"the experiment was not judged: {outcome.get('reason') or status.meaning}")
+
+
+def _ended(number: int, done: running.Run, ending: Ending, note: str) -> Turn:
+    return Turn(number=number, ending=ending, seconds=done.seconds, exit_code=done.exit_code, note=note)
+
+
+def _words(command: str, paths: dict[str, str]) -> Sequence[str]:
+    """Raises:
+    Refusal: USAGE.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise Refusal(Status.USAGE, f"the command cannot be read: {error}") from None
+    if not words:
+        raise Refusal(Status.USAGE, "the command is empty: name the agent to run")
+    for name, path in paths.items():
+        words = [word.replace(f"{{{name}}}", path) for word in words]
+    return words
+
+
+def _environment(paths: dict[str, str], scratch: Path, number: int) -> dict[str, str]:
+    ours = {f"RATCHET_{name.upper()}": path for name, path in paths.items()}
+    quiet = {"GIT_OPTIONAL_LOCKS": "0", "PYTHONDONTWRITEBYTECODE": "1"}  # else reading and importing write files
+    return {**os.environ, **quiet, **ours, "RATCHET_TURN": str(number), "TMPDIR": str(scratch)}
+
+
+def _left(path: Path) -> bytes | None:
+    """The kernel file that a command left; None where that is none."""
+    try:
+        return read_file(path, MOST_BYTES)
+    except (OSError, ValueError):
+        return None
+
+
+def _note(path: Path, number: int) -> str:
+    """What the command calls its experiment, if it says so."""
+    with contextlib.suppress(OSError, ValueError, Refusal):
+        return message_of(read_file(path, _MESSAGE_BYTES).decode(errors="replace").replace("\0", " "))
+    return f"agent: turn {number}"
+
+
+@contextlib.contextmanager
+def _scratch(path: Path) -> Iterator[Path]:
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        running.remove(path)
+
+
+@contextlib.contextmanager
+def _tree(target: Target, path: Path) -> Iterator[Path]:
+    """A work tree at HEAD in which only the kernel file has write permission."""
+    history = History(target.root)
+    history.trees.add(path, history.checks.head().commit)
+    try:
+        for parent, _, files in os.walk(path):
+            for name in files:
+                _read_only(Path(parent, name))
+            _read_only(Path(parent))
+        kernel = path / target.kernel
+        kernel.chmod(kernel.stat().st_mode | stat.S_IWUSR)
+        yield path
+    finally:
+        history.trees.remove(path)
+
+
+def _read_only(path: Path) -> None:
+    if not path.is_symlink():
+        path.chmod(path.stat().st_mode & ~0o222)

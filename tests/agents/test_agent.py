@@ -1,0 +1,147 @@
+"""``ratchet agent``: a scripted agent through the real command line, loop and git. The verdicts are prepared ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ratchet.loop import log
+from ratchet.values.status import Status
+from tests.agents import prepared, scripted
+from tests.loop.stage import Stage, kernel_text
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    stage = Stage.new(tmp_path / "repository")
+    stage.run("baseline")
+    return stage
+
+
+def agent(
+    stage: Stage, script: list[list[list[str]]], *options: str
+) -> tuple[dict[str, object], subprocess.CompletedProcess[str]]:
+    """The document that a run of a script ends with."""
+    path = stage.root.parent / "script.json"
+    path.write_text(json.dumps(script))
+    command = f"{sys.executable} {scripted.__file__} {path}"
+    words = ["agent", "--json", "--command", command, "--budget", str(len(script)), *options]
+    done = subprocess.run(
+        [sys.executable, prepared.__file__, str(stage.root), *words], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return json.loads(done.stdout), done
+
+
+def status(name: str) -> str:
+    return f'STATUS = "{name}"\n'
+
+
+TEN = [
+    [["note", "--a better one"], ["write", kernel_text(1100.0)]],
+    [["write", status("WRONG_VALUES")]],  # a cheat that the values give away
+    [["write", status("IMPORT_FAILED")]],  # a kernel that crashes
+    [["crash"]],  # an agent that does
+    [["write", kernel_text(900.0)]],
+    [["hang"]],
+    [["note", "second"], ["write", kernel_text(1200.0)], ["leave", "3"]],
+    [["beside", "other.txt", "mine"], ["allow", "other.txt"], ["write", kernel_text(9999.0)]],  # a cheat beside it
+    [["write", kernel_text(900.0)]],
+    [["leave", "0"]],
+]
+ENDED = [
+    ("judged", "PASS", "kept"),
+    ("judged", "WRONG_VALUES", "reverted"),
+    ("judged", "IMPORT_FAILED", "reverted"),
+    ("crashed", None, None),
+    ("judged", "NOT_BETTER", "reverted"),
+    ("timed_out", None, None),
+    ("judged", "PASS", "kept"),
+    ("trespass", None, None),
+    ("repeated", "NOT_BETTER", "reverted"),
+    ("nothing", None, None),
+]
+
+
+@pytest.mark.slow
+def test_ten_proposals_with_cheats_crashes_and_a_hang(stage: Stage) -> None:
+    document, done = agent(stage, TEN, "--turn-seconds", "60")  # what does not hang is done long before
+    assert done.returncode == 0
+    assert [(turn["ending"], turn["status"], turn["decision"]) for turn in document["turns"]] == ENDED
+    assert document["stopped"] == "budget"
+    assert [(row.note, row.status, row.decision) for row in stage.rows()] == [
+        ("baseline", "PASS", "baseline"),
+        ("--a better one", "PASS", "kept"),
+        ("agent: turn 2", "WRONG_VALUES", "reverted"),
+        ("agent: turn 3", "IMPORT_FAILED", "reverted"),
+        ("agent: turn 5", "NOT_BETTER", "reverted"),
+        ("second", "PASS", "kept"),
+    ], "one row for each that was judged, and none for what was not"
+    assert log.verify(stage.root) == ()
+    assert stage.read() == kernel_text(1200.0)
+    assert (stage.root / "other.txt").read_text() == "other\n"
+    assert len(stage.git("worktree", "list").splitlines()) == 1
+    folder = stage.root / document["folder"]
+    assert (folder / "turn-005" / "kernel.py").read_text() == kernel_text(900.0)
+    assert json.loads((folder / "turn-006" / "turn.json").read_text())["exit_code"] is None
+    left = int((folder / "turn-006" / "transcript.txt").read_text().split("left ")[1].split()[0])
+    assert not Path(f"/proc/{left}").exists(), "a hanging command leaves no process behind"
+
+
+def test_its_proposals_are_turns_like_any_and_nothing_else_counts(stage: Stage) -> None:
+    """The ten without a hang, and fewer."""
+    document, done = agent(stage, [TEN[0], TEN[1], TEN[7], TEN[4], TEN[4]], "--repeats", "1")
+    assert done.returncode == 0
+    assert [turn["ending"] for turn in document["turns"]] == ["judged", "judged", "trespass", "judged", "repeated"]
+    assert document["stopped"] == "budget"
+    assert [(row.note, row.status, row.decision) for row in stage.rows()] == [
+        ("baseline", "PASS", "baseline"),
+        ("--a better one", "PASS", "kept"),
+        ("agent: turn 2", "WRONG_VALUES", "reverted"),
+        ("agent: turn 4", "NOT_BETTER", "reverted"),
+    ]
+    assert log.verify(stage.root) == ()
+    assert (stage.read(), (stage.root / "other.txt").read_text()) == (kernel_text(1100.0), "other\n")
+    assert len(stage.git("worktree", "list").splitlines()) == 1
+    folder = stage.root / document["folder"]
+    briefs = [(folder / f"turn-00{number}" / "brief.md").read_text() for number in (1, 2)]
+    assert "--a better one" not in briefs[0]
+    assert "--a better one" in briefs[1]
+    assert "write" in (folder / "turn-001" / "transcript.txt").read_text()
+    assert (folder / "turn-002" / "kernel.py").read_text() == status("WRONG_VALUES")
+    turn = json.loads((folder / "turn-003" / "turn.json").read_text())
+    assert (turn["ending"], turn["note"]) == ("changed other files", "other.txt")
+
+
+@pytest.mark.parametrize("where", ["ledger", "ref"])
+def test_a_command_that_reaches_the_repository_ends_the_run(stage: Stage, where: str) -> None:
+    """With write access that it was given on purpose; no wall is in its way."""
+    steps = {
+        "ledger": [["beside", str(stage.root / "results.tsv"), "forged"]],
+        "ref": [["git", "-C", str(stage.root), "branch", "forged"]],
+    }
+    (stage.root.parent / "script.json").write_text(json.dumps([steps[where] + TEN[0]]))
+    command = f"{sys.executable} {scripted.__file__} {stage.root.parent / 'script.json'}"
+    words = ["agent", "--command", command, "--budget", "3", "--writable", str(stage.root)]
+    done = subprocess.run(
+        [sys.executable, prepared.__file__, str(stage.root), *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == Status.BRANCH_MOVED.exit_code
+    assert "nothing of it was judged" in done.stderr
+    assert {"ledger": "results.tsv", "ref": "refs/heads/forged"}[where] in done.stderr
+    assert len(stage.git("worktree", "list").splitlines()) == 1
+    assert stage.git("log", "-1", "--format=%s") == "first"
+
+
+def test_a_command_that_cannot_be_started_is_refused(stage: Stage) -> None:
+    words = ["agent", "--command", "/no/such/agent", "--budget", "1"]
+    done = subprocess.run(
+        [sys.executable, prepared.__file__, str(stage.root), *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == Status.NOT_FOUND.exit_code
+    assert "cannot be started" in done.stderr
+    assert len(stage.git("worktree", "list").splitlines()) == 1

@@ -1,0 +1,103 @@
+"""One run of a user's command: what it may write, how long, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ratchet.agents import untouched
+from ratchet.jail import landlock
+
+CALL = """
+import json, os, sys
+from pathlib import Path
+from ratchet.agents.running import run
+done = run(
+    sys.argv[2:], cwd=Path(), environment=os.environ, transcript=Path("said"), seconds=float(sys.argv[1]),
+    writable=[Path("kernel.py").resolve(), Path("scratch").resolve()],
+)
+print(done.exit_code)
+"""
+
+
+def ran(folder: Path, seconds: float, *words: str) -> str:
+    """The exit code of a command, run by a process of its own: it ends every descendant of that process."""
+    here = Path(__file__).resolve().parents[2]
+    (folder / "scratch").mkdir()
+    (folder / "kernel.py").write_text("old\n")
+    done = subprocess.run(
+        [sys.executable, "-c", CALL, str(seconds), *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(here)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout.strip()
+
+
+def commands() -> Iterator[bytes]:
+    """The command lines of all processes."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield entry.read_bytes()
+
+
+@pytest.mark.parametrize(("ends", "code"), [("exit 0", "0"), ("exit 7", "7"), ("kill -SEGV $$", "-11")])
+def test_how_a_command_ended(tmp_path, ends, code):
+    assert ran(tmp_path, 300, "sh", "-c", f"echo said; {ends}") == code
+    assert (tmp_path / "said").read_text() == "said\n"
+
+
+@pytest.mark.parametrize(("seconds", "foreground"), [(2, True), (300, False)])
+def test_nothing_that_it_started_outlives_it(tmp_path, seconds, foreground):
+    """Neither at the time limit nor where it ends by itself; a session of its own does not help."""
+    mark = f"{os.getpid()}31337"
+    script = f"setsid sh -c 'trap \"\" TERM; sleep {mark}' & {'sleep 9999' if foreground else 'true'}"
+    assert ran(tmp_path, seconds, "sh", "-c", script) == ("None" if foreground else "0")
+    assert [command for command in commands() if mark.encode() in command] == []
+
+
+@pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+def test_it_writes_the_kernel_and_its_scratch_folder_alone(tmp_path):
+    script = (
+        "echo new > kernel.py; echo x > scratch/note; mkdir scratch/more; ln -s / scratch/link; "
+        "echo x > beside; mkdir folder; rm kernel.py; mv scratch/note here; chmod 600 said; "
+        "cat /etc/hostname > /dev/null && echo reads"
+    )
+    assert ran(tmp_path, 300, "sh", "-c", script) == "0"
+    assert (tmp_path / "kernel.py").read_text() == "new\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kernel.py", "said", "scratch"]
+    assert sorted(path.name for path in (tmp_path / "scratch").iterdir()) == ["link", "more", "note"]
+    assert (tmp_path / "said").read_text().endswith("reads\n")
+
+
+@pytest.mark.parametrize("change", ["content", "mode", "new", "gone", "link", "folder"])
+def test_every_change_below_a_folder_shows(tmp_path, change):
+    top = tmp_path / "top"
+    (top / "sub").mkdir(parents=True)
+    (top / "sub" / "one").write_text("1")
+    (top / "two").write_text("2")
+    (top / "kernel.py").write_text("k")
+    before = untouched.of_tree(top, "kernel.py")
+    (top / "kernel.py").write_text("another")
+    assert untouched.changed(before, untouched.of_tree(top, "kernel.py")) == []
+    actions = {
+        "content": lambda: (top / "sub" / "one").write_text("3"),
+        "mode": lambda: (top / "two").chmod(0o755),
+        "new": lambda: (top / "sub" / "new").write_text(""),
+        "gone": (top / "two").unlink,
+        "link": lambda: ((top / "two").unlink(), (top / "two").symlink_to("sub/one")),
+        "folder": (top / "empty").mkdir,
+    }
+    actions[change]()
+    names = {"content": "sub/one", "mode": "two", "new": "sub/new", "gone": "two", "link": "two", "folder": "empty"}
+    changed = untouched.changed(before, untouched.of_tree(top, "kernel.py"))
+    assert changed == [str(top / names[change])]
