@@ -395,6 +395,12 @@ def _init(options: argparse.Namespace) -> int:
     return init.command(options)
 
 
+def _guides(_options: argparse.Namespace) -> int:
+    from ratchet.commands import guides
+
+    return guides.command(root=_root())
+
+
 def _setup(options: argparse.Namespace) -> int:
     from ratchet.commands import setup
 
@@ -430,5 +436,6 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "rebuild": _rebuild,
     "fidelity": _fidelity,
     "init": _init,
+    "guides": _guides,
     "setup": _setup,
 }

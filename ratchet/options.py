@@ -40,6 +40,7 @@ _COMMANDS = {
     "agent": "a command-line agent, one experiment a turn, in a work tree where only the kernel can be written",
     "mcp": "experiments as tools of the Model Context Protocol, over standard input and output",
     "init": "lay out a workspace: kernel file, protocol, rules for git; changes no file that is there",
+    "guides": "write AGENTS.md and a skill file anew from program.md",
     "setup": "make the judge's own environment, once for all workspaces",
     "selftest": "try the judge on cheats and honest kernels whose answer is known",
 }

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ratchet import home
+from ratchet.commands.guides import guides
 from ratchet.values.status import Refusal, Status
 
 IGNORED = """\
@@ -20,16 +21,6 @@ ATTRIBUTES = """\
 # Hashed byte for byte: no line-ending conversion on any machine.
 results.tsv -text
 *.lock.json -text
-"""
-AGENTS = """\
-# For agents
-
-You improve one Pallas TPU kernel, `kernel.py`. No TPU is needed. `program.md` is the protocol: read it first.
-
-- One experiment: edit `kernel.py`, then `ratchet "experiment: what you changed and why it should help"`. It is judged,
-  and kept as a commit if it got better, or reverted. The last line printed and the exit code say which.
-- `ratchet judge kernel.py` judges without keeping or reverting. `ratchet log` is the history.
-- Change no other file, and neither `results.tsv` nor `kernel.py.lock.json`.
 """
 INSTEAD = (
     (".venv/bin/python prepare.py", "ratchet judge kernel.py"),
@@ -48,6 +39,7 @@ def command(options: argparse.Namespace) -> int:
     for path, text in _files(folder, top, kernel).items():
         shown = path.relative_to(top)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
             print(f"wrote {shown}")
@@ -66,7 +58,7 @@ def _files(folder: Path, top: Path, kernel: str) -> Mapping[Path, str]:
     return {
         folder / "kernel.py": kernel,
         folder / "program.md": protocol,
-        folder / "AGENTS.md": AGENTS,
+        **{folder / name: text for name, text in guides(protocol, program=home.PROGRAM).items()},
         top / ".gitignore": IGNORED,
         top / ".gitattributes": ATTRIBUTES,
     }
