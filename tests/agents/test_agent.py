@@ -109,6 +109,7 @@ def test_its_proposals_are_turns_like_any_and_nothing_else_counts(stage: Stage) 
     assert len(stage.git("worktree", "list").splitlines()) == 1
     folder = stage.root / document["folder"]
     briefs = [(folder / f"turn-00{number}" / "brief.md").read_text() for number in (1, 2)]
+    assert "no file can be made beside it" in briefs[0]
     assert "--a better one" not in briefs[0]
     assert "--a better one" in briefs[1]
     assert "write" in (folder / "turn-001" / "transcript.txt").read_text()
