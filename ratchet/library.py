@@ -127,11 +127,11 @@ def steering(program: Program, exported: bytes, *arrays: Any) -> dict[int | str,
 
     Returns:
         Integer inputs by position; by name, tables that XLA computes beside a kernel, such as group offsets: for those
-        the program is executed as by :func:`execute`.
+        the program is executed as by :func:`execute`. They are left out where it cannot be executed.
 
     Raises:
-        Refusal: ``CANNOT_VERIFY`` where it cannot be executed; ``SCHEDULE_UNKNOWN`` where one call is executed more
-            than once with other tables; ``NOT_FOUND`` where the folder was removed.
+        Refusal: ``SCHEDULE_UNKNOWN`` where one call is executed more than once with other tables; ``NOT_FOUND`` where
+            the folder was removed.
     """
     import jax
 

@@ -15,6 +15,7 @@ from ratchet.judge.computed import Steering, check_shapes, wanted
 from ratchet.mosaic import beside
 from ratchet.mosaic.run import Options, translated
 from ratchet.values import Program
+from ratchet.values.status import Refusal, Status
 
 _MOST = 1 << 20
 """Elements of an array that steers, at most."""
@@ -39,16 +40,21 @@ def tables(program: bytes, compiled: Program, leaves: Sequence[Any]) -> Steering
         leaves: all inputs, in order.
 
     Returns:
-        The operands by ``"launch:place"``; nothing where there are none, or where an input has no values.
+        The operands by ``"launch:place"``; nothing where there are none, where an input has no values, or where the
+        program cannot be executed: they may steer, and need not.
 
     Raises:
-        Refusal: ``CANNOT_VERIFY`` for a program that cannot be executed, ``SCHEDULE_UNKNOWN`` for a call that is
-            executed more than once with other tables.
+        Refusal: ``SCHEDULE_UNKNOWN`` for a call that is executed more than once with other tables.
     """
     operands = computed_operands(load_hlo(compiled.dump_dir))
     if not operands or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         return {}
-    loaded = translated(tokenise(program)[0], Options())
+    try:
+        loaded = translated(tokenise(program)[0], Options())
+    except Refusal as refusal:
+        if refusal.status is Status.CANNOT_VERIFY:
+            return {}
+        raise
     with jax.default_device(jax.devices("cpu")[0]):
         inputs = [np.asarray(jax.numpy.asarray(leaf)) for leaf in leaves]
         ((taken,),) = beside.operands(loaded, [inputs], wanted(operands))

@@ -36,7 +36,7 @@ class Outcome:
     compiled: str = ""
     executed: str = ""
     values: str = ""
-    """``right``, ``wrong``, or ``not compared``."""
+    """``right``, ``wrong``, ``finding`` where they are chance on a TPU, or ``not compared``."""
     compared_with: str = ""
     """``reference`` or ``interpreter``."""
     error: float | None = None
@@ -79,15 +79,11 @@ def outcome(name: str, sources: Path) -> Outcome:
 
 
 def _values(made: Outcome, call: Call, program: bytes) -> None:
-    def execute() -> Any:
-        result = ratchet.execute(program, *jax.tree.leaves(call.arrays))
-        if result.findings:
-            first = result.findings[0]
-            raise ratchet.Refusal(first.kind.status, str(first))
-        return result
-
-    result = _step(made, "executed", execute)
+    result = _step(made, "executed", lambda: ratchet.execute(program, *jax.tree.leaves(call.arrays)))
     if result is None:
+        return
+    if result.findings:
+        made.values, made.reasons["values"] = "finding", str(result.findings[0])
         return
     try:
         made.compared_with = "reference" if call.reference else "interpreter"
@@ -105,7 +101,7 @@ def wanted_of(call: Call) -> list[np.ndarray]:
 
     with jax.default_device(jax.devices("cpu")[0]):
         if call.reference is not None:
-            return [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(call.reference)(*call.arrays))]
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(call.reference(*call.arrays))]
         with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams(uninitialized_memory="zero")):
             with for_tpu():
                 traced = jax.jit(call.function).trace(*call.arrays)
@@ -150,4 +146,5 @@ def _refused(made: Outcome, step: str, refusal: ratchet.Refusal) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(dataclasses.asdict(outcome(sys.argv[1], Path(sys.argv[2]).resolve()))))
+    folder = Path(sys.argv[2]).resolve()
+    print(json.dumps(dataclasses.asdict(outcome(sys.argv[1], folder))).replace(f"{folder}/", ""))

@@ -14,12 +14,14 @@ STEPS = ("traced", "compiled", "executed", "modelled")
 
 _HEAD = """# Public kernels
 
-Written by `python -m benchmarks.coverage --page docs/coverage.md`. Each line is one public Pallas TPU kernel, or a
-variant of one that takes another path through it, as its repository has it: called by a few lines of ours at small
-shapes, compiled for v5e, executed for its values with hazards, and modelled. No code of theirs is in this repository.
+Written by `python -m benchmarks.coverage --sources DIR --page docs/coverage.md`. Each line is one public Pallas TPU
+kernel, or a variant of one that takes another path through it, as its repository has it: called by a few lines of ours
+at small shapes, compiled for v5e, executed for its values with hazards, and modelled. No code of theirs is in this
+repository.
 
 Values are compared with the repository's own reference, or one that says the same in plain JAX (`reference`), else with
-Pallas's interpreter (`interpreter`). *Error* is the largest of any output over that output's largest value.
+Pallas's interpreter (`interpreter`). *Error* is the largest of any output over that output's largest value. A *finding*
+is a hazard of the kernel itself at these inputs: what it writes is chance on a TPU.
 
 *NOT_CALLED*: our few lines cannot trace it under the judge's JAX: it wants a newer one, a mesh of many chips, or
 another package. What does not compile is refused by Google's compiler and does not count against the judge.
@@ -48,6 +50,7 @@ def totals(records: Sequence[Record]) -> list[dict[str, Any]]:
                 "compiled": len(compiled),
                 "executed": sum(one.get("executed") == "yes" for one in compiled),
                 "right": sum(one.get("values") == "right" for one in compiled),
+                "findings": sum(one.get("values") == "finding" for one in compiled),
                 "modelled": sum(one.get("modelled") == "yes" for one in compiled),
                 "both": whole,
                 "share of compiled": f"{whole / len(compiled):.0%}" if compiled else "",
@@ -59,7 +62,7 @@ def totals(records: Sequence[Record]) -> list[dict[str, Any]]:
 def row(record: Record) -> dict[str, Any]:
     """One kernel's line."""
     error = record.get("error")
-    compared = f"{record['values']}, {record['compared_with']}" if record.get("values") else ""
+    compared = ", ".join(filter(None, (record.get("values"), record.get("compared_with"))))
     return {
         "kernel": record["name"],
         **{step: record.get(step, "") for step in STEPS[:3]},
@@ -92,7 +95,9 @@ def refusals(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
 def text(records: Sequence[Record]) -> str:
     """The page."""
     counted = Counter((step, status) for step, status, _, _ in refusals(records))
-    parts = [_HEAD, "## In all\n", _markdown(totals(records))]
+    missing = len(CASES) - len(records)
+    left = [f"\n{missing} more kernels of the list were not run for this page.\n"] if missing else []
+    parts = [_HEAD, "\n## In all\n", _markdown(totals(records)), *left]
     if counted:
         parts += ["\n## Refused by which name\n", _markdown([
             {"step": step, "name": status, "kernels": many} for (step, status), many in sorted(counted.items())

@@ -215,7 +215,7 @@ def _() -> Call:
     keys, values = (normal(name, heads, batch * pages, page, 128, dtype=jnp.float32) for name in ("k", "v"))
 
     def kernel(*given: Any) -> Any:
-        blocks = {"num_kv_pages_per_compute_block": 4, "num_queries_per_compute_block": 16}
+        blocks = {"num_kv_pages_per_compute_block": 8, "num_queries_per_compute_block": 16}
         return module.paged_attention(*given, **blocks)
 
     def reference(q: Any, keys: Any, values: Any, lengths: Any, table: Any, effective: Any) -> Any:

@@ -217,7 +217,8 @@ def _quantised(file: str, *, block: int | None = None, activations: Any = jnp.in
         )
         return (jnp.einsum("bnk,onk->bno", *parts) * scales.reshape(1, -1, 256)).sum(1).astype(x.dtype)
 
-    return Call(function=kernel, arrays=(normal("x", 128, 512), w, scales), reference=reference, tolerance=0.03)
+    x = normal("x", 128, 512)
+    return Call(function=kernel, arrays=(x, w, scales), reference=reference, tolerance=0.03)
 
 
 @case("tpu-inference/quantised matmul, int8", path=TOP + "quantized_matmul/kernel.py")
@@ -232,7 +233,7 @@ def _() -> Call:
 
 @case("tpu-inference/quantised matmul, in blocks", path=TOP + "quantized_matmul/blockwise_kernel.py")
 def _() -> Call:
-    return _quantised("blockwise_kernel", block=256)
+    return _quantised("blockwise_kernel", block=256, activations=jnp.bfloat16, weights=jnp.float8_e4m3fn)
 
 
 def _groups(lhs: Any, rhs: Any, sizes: tuple[int, ...]) -> Any:
