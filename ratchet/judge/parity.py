@@ -40,6 +40,9 @@ WHOLE = 2.0
 ALIKE = 2.0
 GUARD = 1 / 64
 """What a kernel may lose before its last rounding is at least that of six more bits than the output has."""
+SINGLE = 2.0**-24
+"""What an element below half of its row's magnitude may lose, as a share of that: one rounding in float32 on the way, as
+in ``1 + erf(x)`` where the reference has ``erfc(-x)``, or in ``log(1 + exp(-x))``."""
 SIDE = 8 * GUARD
 GAIN = 1.5
 COMMON = 1 / 16
@@ -163,7 +166,9 @@ def _integers(error: Array, s: Array) -> Ratios:
     return {"integer": (float(over.max()), _at(over))}
 
 
-def _floats(got: Array, exact: Array, error: Array, s: Array, h: Array, *, alike: bool) -> Ratios:
+def _floats(got: Array, exact: Array, error: Array, own: Array, h: Array, *, alike: bool) -> Ratios:
+    magnitude = row_rms(exact)
+    s = np.where(2 * np.abs(exact) < magnitude, np.maximum(own, SINGLE * magnitude), own)
     elements, beyond = error / (2 * h + ELEMENT * s), np.maximum(error - h, 0.0)
     excess, granted = np.square(beyond / (s + GUARD * h)), ALIKE if alike else 1.0
     found: Ratios = {"element": (float(elements.max()), _at(elements))}
@@ -180,7 +185,7 @@ def _floats(got: Array, exact: Array, error: Array, s: Array, h: Array, *, alike
         return found
     sides = beyond / (SIDE * h + ELEMENT * s)
     found["side"] = (float(sides.max()), _at(sides))
-    found |= _gains(got, exact, s, h)
+    found |= _gains(got, exact, own, h)
     return found
 
 
