@@ -167,8 +167,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     made["setup"].add_argument("--jax", default="", metavar="VERSION", help="an environment with this JAX beside it")
     made["setup"].add_argument("--python", default="", metavar="PATH", help="the Python that --jax gets; default: this")
     _diff(made["diff"])
-    _agent(made["agent"])
-    made["mcp"].add_argument("--kernel", type=Path, metavar="FILE", help="the one file that can be changed")
+    _agent(made["agent"], made["mcp"])
     made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
@@ -250,7 +249,8 @@ def _diff(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def _agent(parser: argparse.ArgumentParser) -> None:
+def _agent(parser: argparse.ArgumentParser, mcp: argparse.ArgumentParser) -> None:
+    mcp.add_argument("--kernel", type=Path, metavar="FILE", help="the one file that can be changed")
     parser.add_argument(
         "--command", required=True, metavar="WORDS", help="what to run; {brief}, {kernel}, {message} are paths"
     )
