@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tempfile
 import traceback
 from collections.abc import Collection, Mapping
@@ -15,7 +14,6 @@ from ratchet import home
 from ratchet.candidate import problem as problems
 from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.compiler import compile as compiling
-from ratchet.folder import read_file
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.request import Request
 from ratchet.judge.seal import protected_paths, seal
@@ -24,8 +22,7 @@ from ratchet.judge.workers import Workers
 from ratchet.loop import hindsight, log, recorded
 from ratchet.measure import devices
 from ratchet.measure.session import BUDGET_SECONDS
-from ratchet.values import MEASURED, Against, Bar, Conditions, Row, Timeline, Verdict
-from ratchet.values.encoding import decode, encode
+from ratchet.values import MEASURED, Against, Bar, Conditions, Row, Verdict
 from ratchet.values.hindsight import Key, Refuted
 from ratchet.values.loss import Loss
 from ratchet.values.status import Refusal, Status
@@ -229,7 +226,6 @@ def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
     dumps.mkdir(parents=True, exist_ok=True)  # of a verdict that is remembered, there is no other evidence
     (dumps / BLAME).write_text(table + "\n")
     (dumps / LOSSES).write_bytes(hindsight.to_bytes(timeline.blame.losses))
-    (dumps / TIMELINE).write_text(json.dumps(encode(dataclasses.replace(timeline, spans=(), chips=()))) + "\n")
     (dumps / TIMELINE).write_bytes(recorded.to_bytes(timeline))
     proto = dumps / "optimized.hlo.pb"
     problem = problems.read(request.lock)
@@ -240,14 +236,6 @@ def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
         flops=problem.flops if problem else 0,
         hlo_module=proto.read_bytes() if proto.exists() else None,
     )
-
-
-def timeline_of(path: Path) -> Timeline | None:
-    """What :func:`write_views` kept of a modelled run; None where there is no such file, or it holds something else."""
-    try:
-        return decode(Timeline, json.loads(read_file(path, _MOST_BYTES)))
-    except (OSError, ValueError, RecursionError):
-        return None
 
 
 def refuted(root: Path, row: Row) -> Mapping[Key, Refuted]:

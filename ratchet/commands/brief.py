@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ratchet import knobs
-from ratchet.loop import log
+from ratchet.loop import log, recorded
 from ratchet.loop.history import History
 from ratchet.loop.rows import newest
 from ratchet.mutation import mutation
@@ -18,7 +18,7 @@ from ratchet.values.brief import Task
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
 from ratchet.view.brief import document_within, text_within
-from ratchet.wiring import DUMPS, TIMELINE, refuted, timeline_of
+from ratchet.wiring import DUMPS, TIMELINE, refuted
 
 
 def command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
@@ -41,7 +41,7 @@ def command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
         ),
         source=source,
         incumbent=incumbent,
-        timeline=timeline_of(root / DUMPS / incumbent.id / TIMELINE) if incumbent else None,
+        timeline=recorded.from_file(root / DUMPS / incumbent.id / TIMELINE) if incumbent else None,
         refuted=refuted(root, incumbent) if incumbent else {},
         rows=rows,
         parts=list(_parts(history, rows)),

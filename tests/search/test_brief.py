@@ -1,6 +1,5 @@
 """The brief: what is in it, that it keeps within its tokens, and its warnings."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -9,10 +8,10 @@ import pytest
 from ratchet import options
 from ratchet.commands import brief as commands
 from ratchet.loop.experiment import Idea
-from ratchet.values.encoding import encode
+from ratchet.loop.recorded import from_file, to_bytes
 from ratchet.values.status import Refusal, Status
 from ratchet.view.brief import CHARACTERS
-from ratchet.wiring import DUMPS, TIMELINE, timeline_of
+from ratchet.wiring import DUMPS, TIMELINE
 from tests.loop.stage import Stage
 from tests.search import fakes
 from tests.view.timelines import verdict
@@ -44,9 +43,8 @@ def with_evidence(stage: Stage) -> None:
     assert timeline is not None
     folder = stage.root / DUMPS / stage.rows()[2].id
     folder.mkdir(parents=True, exist_ok=True)
-    bare = dataclasses.replace(timeline, spans=(), chips=())
-    (folder / TIMELINE).write_text(json.dumps(encode(bare)))
-    assert timeline_of(folder / TIMELINE) == bare
+    (folder / TIMELINE).write_bytes(to_bytes(timeline))
+    assert from_file(folder / TIMELINE) is not None
 
 
 def test_a_brief_has_the_incumbent_the_failures_and_what_is_left(
@@ -105,5 +103,5 @@ def test_a_file_that_head_lacks_is_refused(judged: Stage) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "[1", '["Timeline"]'])
 def test_a_run_that_cannot_be_read_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / TIMELINE).write_text(content)
-    assert timeline_of(tmp_path / TIMELINE) is None
-    assert timeline_of(tmp_path / "none") is None
+    assert from_file(tmp_path / TIMELINE) is None
+    assert from_file(tmp_path / "none") is None
