@@ -80,19 +80,21 @@ def test_the_tools_and_what_they_read(stage: Stage) -> None:
         source = await call(session, "source")
         files = await call(session, "evidence", experiment=rows["newest"][0]["id"])
         differs = await call(session, "diff", before="HEAD", after=rows["newest"][0]["id"])
-        return {tool.name for tool in listed.tools}, rows, source, files, differs
+        brief = await call(session, "brief")
+        return {tool.name for tool in listed.tools}, rows, source, files, differs, brief
 
     folder = stage.root / "hlo_dumps" / stage.rows()[0].id
     folder.mkdir(parents=True)
     (folder / "blame.txt").write_text("where the cycles went\n")
     (folder / "out").symlink_to("/etc/passwd")
-    names, rows, source, files, differs = served(stage, talk)
-    assert names >= {"history", "source", "evidence", "propose", "judge", "explain", "sweep", "diff"}
+    names, rows, source, files, differs, brief = served(stage, talk)
+    assert names >= {"history", "source", "evidence", "propose", "judge", "explain", "sweep", "diff", "brief"}
     assert names >= {"poll", "jobs", "cancel"}
     assert [(row["note"], row["score"], row["kind"]) for row in rows["newest"]] == [("baseline", 1000.0, "modelled")]
     assert source["text"] == kernel_text(1000.0)
     assert list(files["files"]) == [f"hlo_dumps/{stage.rows()[0].id}/blame.txt"]
     assert differs["source"] == []
+    assert stage.rows()[0].id in json.dumps(brief)
 
 
 def test_a_proposal_is_a_turn_like_any(stage: Stage) -> None:
