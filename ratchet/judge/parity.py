@@ -41,7 +41,7 @@ ALIKE = 2.0
 GUARD = 1 / 64
 """What a kernel may lose before its last rounding is at least that of six more bits than the output has."""
 SINGLE = 2.0**-24
-"""What an element below half of its row's magnitude may lose, as a share of that: one rounding in float32 on the way, as
+"""What an element below half of its row's magnitude may lose, as a share of that: a float32 rounding on the way, as
 in ``1 + erf(x)`` where the reference has ``erfc(-x)``, or in ``log(1 + exp(-x))``."""
 SIDE = 8 * GUARD
 GAIN = 1.5
