@@ -40,8 +40,8 @@ WHOLE = 2.0
 ALIKE = 2.0
 GUARD = 1 / 64
 """What a kernel may lose before its last rounding is at least that of six more bits than the output has."""
-SINGLE = 2.0**-24
-"""What an element below half of its row's magnitude may lose, as a share of that: a float32 rounding on the way, as
+SINGLE = 2.0**-23
+"""What an element below half of its row's magnitude may lose, as a share of that: a unit of float32 on the way, as
 in ``1 + erf(x)`` where the reference has ``erfc(-x)``, or in ``log(1 + exp(-x))``."""
 SIDE = 8 * GUARD
 GAIN = 1.5
@@ -185,7 +185,7 @@ def _floats(got: Array, exact: Array, error: Array, own: Array, h: Array, *, ali
         return found
     sides = beyond / (SIDE * h + ELEMENT * s)
     found["side"] = (float(sides.max()), _at(sides))
-    found |= _gains(got, exact, own, h)
+    found |= _gains(got, exact, s, h)
     return found
 
 
