@@ -53,6 +53,14 @@ def test_a_damaged_journal_is_refused(stage: Stage, document: object) -> None:
     assert caught.value.status is Status.LEDGER_BROKEN
 
 
+def test_a_journal_that_is_larger_than_any_is_not_read(stage: Stage) -> None:
+    history = History(stage.root)
+    with (history.state_dir / "pending.json").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with pytest.raises(Refusal, match="larger than 67108864 bytes"):
+        journal.unfinished(history)
+
+
 def test_a_deeply_nested_journal_is_refused(stage: Stage) -> None:
     with pytest.raises(Refusal, match=r"the journal .* is unreadable"):
         unfinished(stage, "[" * 100_000)
