@@ -251,6 +251,23 @@ def test_an_integer_moves_as_far_as_either_neighbour(function: Callable[[Any], A
     assert lost(lambda step: function(unsure(step)), STEP).tolist() == wanted
 
 
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda n: n @ jnp.array([[3, 0], [100, 9], [0, 5], [4, 12]]),
+        lambda n: jnp.array([[3, 100, 0, 4], [0, 9, 5, 12]]) @ n,
+        lambda n: lax.conv(n.reshape(1, 1, 4), jnp.array([[[3, 100, 0, 4]], [[0, 9, 5, 12]]]), (1,), "VALID").ravel(),
+    ],
+)
+def test_a_product_of_integers_moves_as_their_factors_say(product: Callable[[Any], Any]) -> None:
+    """What was rounded to 1, 1, 2, 3 is off by 1, 0, 1, 1: as rows that are quantised and multiplied."""
+    assert lost(lambda step: product(unsure(step)), STEP).tolist() == [5.0, 13.0]
+
+
+def test_a_product_of_two_integers_that_are_not_sure() -> None:
+    assert lost(lambda step: unsure(step) @ unsure(step), STEP) == pytest.approx(np.sqrt(2 * (1 + 4 + 9)))
+
+
 def test_the_less_exact_of_two_counts() -> None:
     """A value that was rounded to bfloat16 beside one that was not."""
 

@@ -10,7 +10,6 @@ from typing import Any
 import jax.numpy as jnp
 
 from ratchet.candidate.rounding.rules import Node, Rules, rounded
-from ratchet.candidate.rounding.unknown import anything
 from ratchet.candidate.rounding.value import (
     EPS32,
     LEAST,
@@ -28,6 +27,7 @@ RULES = Rules()
 
 _PASSES = {"DEFAULT": 2.0**-7, "HIGH": 2.0**-15, "HIGHEST": EPS32}
 """Eps of what a product keeps of a float32 operand: one bfloat16, the sum of two, all of it."""
+_ANY_INTEGER = 2.0**31
 
 
 @RULES.of("reduce_sum", "cumsum", "reduce_window_sum")
@@ -49,7 +49,7 @@ def _product(node: Node, inputs: list[Value]) -> Value | list[Value]:
     a, b = (_operand(node, x, n) for n, x in enumerate(inputs))
     out = node.bind(a.v, b.v)
     if not is_float(out.dtype):
-        return Value(v=out, exact=True) if certain(inputs) else anything(node, inputs)
+        return Value(v=out, exact=True) if certain(inputs) else _product_of_integers(node, inputs, out)
     if node.name == "dot_general":
         (contracted, _), _ = node.params["dimension_numbers"]
         count = math.prod(a.v.shape[axis] for axis in contracted)
@@ -77,6 +77,20 @@ def _product(node: Node, inputs: list[Value]) -> Value | list[Value]:
     if all(plain) and narrow > EPS32:
         return replace(found, early=2 * (RMS * narrow) ** 2 * terms, spread=False)
     return replace(found, spread=False)
+
+
+def _product_of_integers(node: Node, inputs: list[Value], out: Any) -> Value:
+    """Of integers that a rounding made, as rows quantised to int8: what one is off by, times the other factor."""
+    params = node.params | {"preferred_element_type": jnp.dtype("float64")}
+    a, b = inputs
+    squares: Any = 0.0
+    for of, other in ((a, b), (b, a)):
+        if of.s is not None:
+            off = jnp.square(jnp.nan_to_num(of.s.astype(jnp.float64), posinf=_ANY_INTEGER))
+            factors = jnp.square(other.v.astype(jnp.float64))
+            pair = (off, factors) if of is a else (factors, off)
+            squares = squares + node.equation.primitive.bind(*pair, **params)
+    return Value(v=out, s=jnp.sqrt(squares))
 
 
 def _operand(node: Node, x: Value, number: int) -> Value:
