@@ -302,7 +302,9 @@ def _agent(options: argparse.Namespace) -> int:
 def _mcp(options: argparse.Namespace) -> int:
     from ratchet.commands import mcp  # as `sweep`
 
-    return mcp.command(root=_root(), kernel=_kernel(options.kernel))
+    root = _root()
+    here = root / (options.kernel or KERNEL)  # a client starts the server in any folder
+    return mcp.command(root=root, kernel=here if here.is_file() else _kernel(options.kernel), say=_say)
 
 
 def _fidelity(_options: argparse.Namespace) -> int:

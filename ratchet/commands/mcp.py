@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ratchet import options as options_of
@@ -9,17 +10,25 @@ from ratchet.agents.proposal import Target
 from ratchet.values.status import Refusal, Status
 
 
-def command(*, root: Path, kernel: Path) -> int:
-    """Serve until the client closes the streams. Standard output belongs to the protocol."""
+def command(*, root: Path, kernel: Path, say: Callable[[str], None]) -> int:
+    """Serve until the client closes the streams. Standard output is the protocol's: a refusal goes to ``say``."""
+    try:
+        _serve(root, kernel)
+    except Refusal as refusal:
+        say(f"{refusal.status.name}: {refusal.message}")
+        return refusal.status.exit_code
+    return Status.PASS.exit_code
+
+
+def _serve(root: Path, kernel: Path) -> None:
     try:
         from ratchet.agents.server import Tools, server
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
             raise
         todo = "it is the extra `mcp` of this package, and in requirements.lock"
-        raise Refusal(
-            Status.UNSUPPORTED_PLATFORM, f"the package mcp is not in the judge's environment: {todo}"
-        ) from None
+        what = "the package mcp is not in the judge's environment"
+        raise Refusal(Status.UNSUPPORTED_PLATFORM, f"{what}: {todo}") from None
     tools = Tools(target=Target.of(root, kernel))
+    tools.target.head()  # there is one
     server(tools, with_brief=options_of.knows("brief")).run("stdio")
-    return Status.PASS.exit_code

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from ratchet.loop import log
+from ratchet.values.status import Status
 from tests.agents import prepared
 from tests.loop.stage import Stage, kernel_text
 
@@ -237,6 +239,13 @@ def test_long_work_is_polled_and_cancelled_by_its_number(stage: Stage) -> None:
     assert "a step" in [message for _, message in heard]
     assert [row.note for row in stage.rows()] == ["baseline", "now"], "what was cancelled has no row"
     assert stage.read() == kernel_text(1200.0, "PRINT = a step\n")
+
+
+def test_a_server_that_cannot_start_says_so_beside_the_protocol(stage: Stage) -> None:
+    words = [sys.executable, prepared.__file__, str(stage.root), "mcp", "--kernel", "no/such.py"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (Status.NOT_FOUND.exit_code, "")
+    assert "HEAD has no no/such.py" in done.stderr
 
 
 def test_a_server_that_ends_leaves_no_proposal_behind(stage: Stage) -> None:
