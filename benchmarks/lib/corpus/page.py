@@ -21,7 +21,8 @@ repository.
 
 Values are compared with the repository's own reference, or one that says the same in plain JAX (`reference`), else with
 Pallas's interpreter (`interpreter`). *Error* is the largest of any output over that output's largest value. A *finding*
-is a hazard of the kernel itself at these inputs: what it writes is chance on a TPU.
+is a hazard that the judge reports of the kernel as it is called here; none was confirmed on a TPU. Its outputs are then
+not compared.
 
 *NOT_CALLED*: our few lines cannot trace it under the judge's JAX: it wants a newer one, a mesh of many chips, or
 another package. What does not compile is refused by Google's compiler and does not count against the judge.
