@@ -98,7 +98,10 @@ def test_honest_kernels_pass(path, tmp_path, workers):
     assert verdict.score is not None
     assert 0 < verdict.score.util_pct <= 100
     chips = len(verdict.timeline.chips) or 1
-    assert len(verdict.parity.checks) == 3 + (chips if chips > 1 else 1)
+    kinds = [check.partition(":")[0] for check in verdict.parity.checks]
+    assert len(set(kinds)) == len(kinds)
+    assert {"random", "mixed", "repeat"} < set(kinds)
+    assert sum(kind.startswith("probe") for kind in kinds) == chips
     assert verdict.parity.worst_error < 1
     assert all(claim.agrees for claim in verdict.claims), verdict.claims
     assert lock_path(tmp_path / "kernel.py").exists()

@@ -71,7 +71,7 @@ def test_what_leaves_out_a_chip_is_refused(edit, exam, problem):
 
 def test_a_chips_probe_finds_what_random_inputs_do_not(exam, problem, monkeypatch):
     """A kernel for which a large key matters no more than another; normal inputs hold none that large."""
-    monkeypatch.setattr(instances, "kinds", lambda mesh: ("random", "probe-1"))
+    monkeypatch.setattr(instances, "kinds", lambda *_: ("random", "probe-1"))
     edit = ("q_ref[0], k_ref[0], (((1,)", "q_ref[0], jnp.clip(k_ref[0], -6.0, 6.0), (((1,)")
     with pytest.raises(Refusal, match="rows of chip 1 made large") as caught:
         exam.check(problem, examined(edited(SPLIT, edit))[0])
@@ -160,7 +160,7 @@ def test_a_chip_that_does_not_send_is_a_deadlock(workers, exam):
 
 
 def test_what_another_chip_sends_is_not_there_before_the_wait_for_it(exam, monkeypatch):
-    monkeypatch.setattr(instances, "kinds", lambda mesh: ("random",))
+    monkeypatch.setattr(instances, "kinds", lambda *_: ("random",))
     landing = [
         ("def _kernel(x, o,", "def _kernel(x, o, landed,"),
         ("_send(x, o,", "_send(x, landed,"),
