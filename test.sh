@@ -1,7 +1,7 @@
 #!/bin/bash -p
-# The tests but the slow ones, on two processes. Arguments go to pytest: ./test.sh -m slow, ./test.sh tests/loop
+# The tests but the slow ones, in three processes: they wait for disks and children a third of the time. Arguments go to pytest: ./test.sh -m slow, ./test.sh tests/loop
 set -eu
 root=$(CDPATH= cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 . "$root/environment.sh"
 cd "$root"
-exec "$root/.venv/bin/python" -m pytest -n "${TEST_PROCESSES:-2}" --dist worksteal "$@"
+exec "$root/.venv/bin/python" -m pytest -n "${TEST_PROCESSES:-3}" --dist worksteal "$@"
