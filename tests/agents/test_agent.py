@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ def agent(
     """The document that a run of a script ends with."""
     path = stage.root.parent / "script.json"
     path.write_text(json.dumps(script))
-    command = f"{sys.executable} {scripted.__file__} {path}"
+    command = shlex.join([sys.executable, scripted.__file__, str(path)])
     words = ["agent", "--json", "--command", command, "--budget", str(len(script)), *options]
     done = subprocess.run(
         [sys.executable, prepared.__file__, str(stage.root), *words], capture_output=True, text=True, check=False
@@ -126,7 +127,7 @@ def test_a_command_that_reaches_the_repository_ends_the_run(stage: Stage, where:
         "ref": [["git", "-C", str(stage.root), "branch", "forged"]],
     }
     (stage.root.parent / "script.json").write_text(json.dumps([steps[where] + TEN[0]]))
-    command = f"{sys.executable} {scripted.__file__} {stage.root.parent / 'script.json'}"
+    command = shlex.join([sys.executable, scripted.__file__, str(stage.root.parent / "script.json")])
     words = ["agent", "--command", command, "--budget", "3", "--writable", str(stage.root)]
     done = subprocess.run(
         [sys.executable, prepared.__file__, str(stage.root), *words], capture_output=True, text=True, check=False
