@@ -29,7 +29,7 @@ def evaluated(function: Callable[..., Any], *arrays: Any) -> tuple[np.ndarray, n
     """The value of a function of one result, and its loss."""
     avals = [jax.ShapeDtypeStruct(np.shape(a), np.asarray(a).dtype) for a in arrays]
     with jax.enable_x64(True):
-        exact, loss = with_losses(function, *avals)(*arrays)
+        exact, loss = jax.jit(with_losses(function, *avals))(*arrays)
     return np.asarray(exact), np.asarray(loss)
 
 
