@@ -50,7 +50,7 @@ def make(venv: Path, lock: Path) -> None:
         say(f"making {venv.name} with Python {platform.python_version()}")
         call(sys.executable, "-m", "venv", "--without-pip", venv)  # pip only where uv has to be fetched
     uv = find_uv(venv)
-    say("installing the locked packages (about 1.6 GB on disk; only the first time)")
+    say("installing the locked packages (about 2 GB on disk; only the first time)")
     start = time.monotonic()
     call(uv, "pip", "sync", "-q", "--require-hashes", "--python", venv / "bin" / "python", lock)
     say(f"done in {time.monotonic() - start:.0f} s")
