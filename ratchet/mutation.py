@@ -1,8 +1,9 @@
 """What one version of a kernel file changes of another, by their syntax trees. Pure.
 
 A file is the statements of its top level. Each constant, function and class that both versions have, and that differs,
-is one *part* of the change. What a part may need is not counted: statements that are new (a helper, an import),
-comments, and ``get_tiling_meta``, which has to follow the kernel.
+is one *part* of the change; so is every other statement, such as a call or a ``raise``, that came or went. What a part
+may need is not counted: definitions and imports that are new, comments, and ``get_tiling_meta``, which has to follow
+the kernel.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A statement of the top level that both versions have, and that differs."""
+    """A statement of the top level that differs."""
 
     name: str
+    """What it defines; the first line of its text where it defines nothing."""
     constant: bool
     """Whether it is an assignment, and no function or class."""
 
@@ -65,13 +67,14 @@ class Mutation:
 
 @dataclass(frozen=True, kw_only=True)
 class _Statement:
-    key: str
-    """What it defines; its own text where it defines nothing."""
     text: bytes
     """With the lines before it that belong to no other statement."""
     tree: str
     """Without places: equal where only comments and layout differ."""
     constant: bool
+    defines: bool
+    acts: bool
+    """Whether it may do something where it is: it neither defines a name nor imports one."""
 
 
 def mutation(before: bytes, after: bytes, name: str) -> Mutation:
@@ -84,9 +87,13 @@ def mutation(before: bytes, after: bytes, name: str) -> Mutation:
     parts = [
         Part(name=key, constant=one.constant)
         for key, one in new.items()
-        if key in old and old[key].tree != one.tree and key != FOLLOWS
+        if (old[key].tree != one.tree if key in old else one.acts) and key != FOLLOWS
     ]
-    gone = [Part(name=key, constant=one.constant) for key, one in old.items() if key not in new and _defines(one)]
+    gone = [
+        Part(name=key, constant=one.constant)
+        for key, one in old.items()
+        if key not in new and (one.defines or one.acts)
+    ]
     return Mutation(parts=(*parts, *gone))
 
 
@@ -136,14 +143,15 @@ def _by_key(source: bytes, name: str) -> Mapping[str, _Statement]:
                 shown.add(end)
                 text += b"".join(lines[starts[end] : end])
         statements[key] = _Statement(
-            key=key,
             text=text,
             tree=";".join(ast.dump(node) for _, node in nodes),
             constant=all(isinstance(node, ast.Assign | ast.AnnAssign) for _, node in nodes),
+            defines=any(_defines(node) for _, node in nodes),
+            acts=any(not _defines(node) and not _is_quiet(node) for _, node in nodes),
         )
     rest = b"".join(lines[ends[-1] if ends else 0 :])
     if rest:
-        statements["\0end"] = _Statement(key="\0end", text=rest, tree="", constant=True)
+        statements["\0end"] = _Statement(text=rest, tree="", constant=True, defines=False, acts=False)
     return statements
 
 
@@ -155,11 +163,29 @@ def _key(node: ast.stmt) -> str:
             return ", ".join(map(ast.unparse, node.targets))
         case ast.AnnAssign():
             return ast.unparse(node.target)
-    return "\0" + ast.dump(node)
+    return ast.unparse(node).partition("\n")[0]
 
 
-def _defines(statement: _Statement) -> bool:
-    return not statement.key.startswith("\0")
+def _defines(node: ast.stmt) -> bool:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return True
+        case ast.Assign():
+            return all(_is_name(target) for target in node.targets)
+        case ast.AnnAssign():
+            return _is_name(node.target)
+    return False
+
+
+def _is_name(target: ast.expr) -> bool:
+    """Not ``module.function`` or ``table[0]``, which change what is there already."""
+    return isinstance(target, ast.Name) or (isinstance(target, ast.Tuple) and all(map(_is_name, target.elts)))
+
+
+def _is_quiet(node: ast.stmt) -> bool:
+    """An import, or a text by itself."""
+    text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return text or isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def subsets(parts: Collection[str]) -> list[tuple[str, ...]]:

@@ -42,6 +42,8 @@ KNOB = (b"BQ = 256", b"BQ = 512")
 BLOCK = (b"x + BQ", b"x * BQ")
 CALL = (b"return block(x)", b"return helper(block(x))")
 HELPER = (b"# The block.", b"def helper(x):\n    return x\n\n\n# The block.")
+RAISES = (b"A, B", b"if BQ > 128:\n    raise ValueError\nA, B")
+UPDATE = (b"# the end", b"jax.config.update('jax_enable_x64', True)\n# the end")
 META = (b'{"grid": [BQ]}', b'{"grid": [BKV]}')
 
 
@@ -62,6 +64,10 @@ META = (b'{"grid": [BQ]}', b'{"grid": [BKV]}')
         ((KNOB, BLOCK), Kind.SEVERAL, ["BQ", "block"]),
         ((BLOCK, CALL, HELPER), Kind.SEVERAL, ["block", "kernel_fn"]),
         (((b"BKV: int = 512\n", b""), KNOB), Kind.SEVERAL, ["BQ", "BKV"]),
+        ((RAISES, KNOB), Kind.SEVERAL, ["BQ", "if BQ > 128:"]),
+        (((b"import jax\n", b"import jax\njax.jit = print\n"), KNOB), Kind.SEVERAL, ["jax.jit", "BQ"]),
+        ((UPDATE, KNOB), Kind.SEVERAL, ["BQ", "jax.config.update('jax_enable_x64', True)"]),
+        (((b"# the end", b'"""The end."""'),), Kind.NOTHING, []),
     ],
 )
 def test_a_change_is_classified(edits, kind, parts):
@@ -89,6 +95,14 @@ def test_what_was_removed_stays_where_it_was():
     after = edited((b"BKV: int = 512\n", b""), BLOCK)
     assert partly(FILE, after, {"block"}, "kernel.py") == edited(BLOCK)
     assert partly(FILE, after, {"BKV"}, "kernel.py") == edited((b"BKV: int = 512\n", b""))
+
+
+def test_what_a_file_does_beside_its_definitions_is_a_part_of_its_own():
+    for edit, name in ((RAISES, "if BQ > 128:"), (UPDATE, "jax.config.update('jax_enable_x64', True)")):
+        for before, after in ((FILE, edited(edit)), (edited(edit), FILE)):
+            assert [part.name for part in mutation(before, after, "kernel.py").parts] == [name]
+            assert partly(before, after, {name}, "kernel.py").split() == after.split()
+            assert partly(before, after, set(), "kernel.py").split() == before.split()
 
 
 def test_several_statements_on_a_line_stay_python():

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from ratchet.candidate.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.history import History
 
@@ -29,7 +30,7 @@ def of_tree(tree: Path, kernel: str) -> Listing:
 def of_repository(root: Path, kernel: str) -> Listing:
     """What the loop goes by: refs, configuration, ledger, kernel file and its lock."""
     history = History(root)
-    names = (ledger.NAME, kernel, f"{kernel}.lock.json")
+    names = (ledger.NAME, kernel, lock_path(Path(kernel)))
     folders = dict.fromkeys((history.common_dir, history.state_dir.parent))
     return listing([*(folder / name for folder in folders for name in _OF_GIT), *(root / name for name in names)])
 

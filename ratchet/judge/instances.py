@@ -27,7 +27,7 @@ Axes = Sequence[Sequence[int]]
 
 SIGNED = "signed"
 """The kind whose inputs make all elements of a row be off by the same: see ``parity``."""
-KINDS = ("random", "probe", "mixed", "signed")
+KINDS = ("random", "probe", "mixed", SIGNED)
 """``random``: as generated, with what steers the modelled run. ``probe``: the same with a few spiked rows.
 ``mixed``: all structures at once, steered by secret ones. ``signed``: stripes of one sign, far from zero."""
 
@@ -245,11 +245,9 @@ def tables(inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[A
 def _as(values: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
     """Floats in a dtype, where one of eight bits is too narrow for them as far as it goes."""
     most = float(ml_dtypes.finfo(dtype).max)
-    return (
-        np.where(np.isfinite(values), np.clip(values, -most, most), values).astype(dtype)
-        if most < 1e3
-        else values.astype(dtype)
-    )
+    if most < 1e3:
+        values = np.where(np.isfinite(values), np.clip(values, -most, most), values)
+    return values.astype(dtype)
 
 
 def _equal_rows(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -72,7 +72,7 @@ class Space:
                 yield point
 
     def key(self, point: Point) -> Key:
-        """By which points are told apart."""
+        """What two points differ in: the type and the value of each knob, so that ``1`` is not ``1.0``."""
         return tuple((type(point[axis.name]), point[axis.name]) for axis in self.axes)
 
     def nearest(self, point: Point) -> dict[str, Literal]:

@@ -365,7 +365,7 @@ def test_which_factors_may_be_rounded_into_an_operand(name: str) -> None:
 
 
 def test_what_a_factor_costs_is_a_rounding_of_both_operands() -> None:
-    """Of a product that is exact but for its sum: not where it is of float32, or of what was rounded before."""
+    """Where only the sum of the product rounds: not of float32, and no more than that of operands rounded before."""
     np.testing.assert_allclose(lost(lambda q, k: product(q, k) * 0.5, Q, K), EARLY / 2, rtol=1e-4)
     np.testing.assert_allclose(lost(lambda q, k: product(q, k) / 4.0, Q, K), EARLY / 4, rtol=1e-4)
     assert (lost(product, Q, K) < 1e-4).all()
