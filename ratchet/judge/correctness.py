@@ -162,7 +162,7 @@ class Examiner:
         if not same:
             self.prepare(problem, ["public"])
             self.progress("public: the inputs of the modelled run, whose tables follow from floats")
-            answer = self._asking.ask("check", problem, kind="public", program=str(program), order=0)
+            answer = self._asking.ask("check", problem, kind="public", program=str(program))
             self._public = control.decode(passed(answer, prefix=f"public inputs ({CHECKS['public']}): ")["control"])
         per_chip = computed.read(read_arrays(path, ARRAYS_BYTES), operands, problem.mesh.chips)
         computed.check_shapes(operands, per_chip[0])
@@ -237,12 +237,13 @@ class Examiner:
         answers: dict[str, Record] = {}
         try:
             outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None
-            for kind in kinds:
+            for number, kind in enumerate(kinds):
                 self.progress(f"{kind}: {what(kind)}")
                 if outputs is not None:
                     answers[kind] = self._asking.ask("outputs", problem, kind=kind, folder=str(outputs / kind))
                 else:
-                    answers[kind] = self._asking.ask("check", problem, kind=kind, program=str(program), order=0)
+                    then = kinds[number + 1 :]
+                    answers[kind] = self._asking.ask("check", problem, kind=kind, program=str(program), then=then)
                 passed(answers[kind], prefix=f"{kind} inputs ({what(kind)}): ")
                 if unasked := _unasked(answers[kind].get("unasked", 0.0)):
                     self.progress(f"{kind}{unasked}")

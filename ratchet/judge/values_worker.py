@@ -7,10 +7,12 @@ No candidate Python is here: the reference is a frozen program and the candidate
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import json
 import math
 import os
+import threading
 import time
 import zipfile
 import zlib
@@ -31,6 +33,7 @@ from ratchet.judge.floor import products
 from ratchet.mosaic import beside
 from ratchet.mosaic import run as mosaic
 from ratchet.mosaic.bindings import lapack_where_called
+from ratchet.mosaic.meanwhile import Meanwhile
 from ratchet.values import control
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
@@ -39,6 +42,8 @@ SECRETS = 2
 SMALL_FLOPS, SMALL_ELEMENTS = 1e9, 1 << 20
 """Of a reference, and of its inputs and outputs, that is tried on other secrets when its problem is frozen: a second
 each. A larger one has as many chances in its many elements."""
+BESIDE_BYTES = 1 << 29
+"""Inputs and outputs of a program that is executed on two instances at a time, at most: each has its own memory."""
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -50,6 +55,8 @@ class Values:
         self._programs: dict[tuple[bytes, bool], Any] = {}
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
         self._random_outputs: Arrays = []
+        self._meanwhile: Meanwhile[mosaic.RunResult] = Meanwhile()
+        self._making = threading.RLock()
         self._made: tuple[object, Arrays] = (None, [])
         self._known: tuple[object, Arrays] = (None, [])
 
@@ -62,6 +69,10 @@ class Values:
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
+        with self._making:
+            return self._inputs(problem, kind, secret)
+
+    def _inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         if kind == "public":
             return self._public(problem)
         name, _, place = kind.partition("-")
@@ -133,16 +144,30 @@ class Values:
         return exact, fitted
 
     def check(
-        self, problem: Problem, kind: str, secret: bytes, cache: Path, *, program: bytes, order: int
+        self,
+        problem: Problem,
+        kind: str,
+        secret: bytes,
+        cache: Path,
+        *,
+        program: bytes,
+        order: int = 0,
+        then: Iterable[str] = (),
     ) -> dict[str, Any]:
-        """Run the candidate's program on one instance and compare. Returns the answer as plain JSON."""
+        """Run the candidate's program on one instance and compare. Returns the answer as plain JSON.
+
+        The instances ``then`` will be asked for next: the program is executed on them beside this.
+        """
         _, loaded, tokens = self._load(program)
+        self._begin_beside(problem, then, secret, loaded)
         exact, losses = self.reference(problem, kind, secret, cache)
-        arrays = self.inputs(problem, kind, secret)
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
         try:
-            result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=order)
+            result = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
+            if result is None:
+                arrays = self.inputs(problem, kind, secret)
+                result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=order)
         except Refusal as refusal:
             raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
         about = {
@@ -155,6 +180,19 @@ class Values:
         }
         answer = self._compare(problem, kind, secret, exact, losses, cache=cache, result=result, order=order)
         return answer | about | {"message": tokens.explain(answer["message"])}
+
+    def _begin_beside(self, problem: Problem, kinds: Iterable[str], secret: bytes, loaded: mosaic.Loaded) -> None:
+        """Execute the program on these instances in another thread; on several chips each has its threads already."""
+        arrays = (*problem.inputs, *problem.outputs)
+        size = sum(math.prod(spec.shape) * jnp.dtype(spec.dtype).itemsize for spec in arrays)
+        if problem.mesh.chips > 1 or size > BESIDE_BYTES:
+            return
+        loaded.compile()
+
+        def run(kind: str) -> mosaic.RunResult:
+            return loaded.run(self.inputs(problem, kind, secret))
+
+        self._meanwhile.begin({(problem.short, kind, secret): functools.partial(run, kind) for kind in kinds})
 
     def _compare(  # noqa: PLR0913 - what one instance and one execution of it are
         self,
@@ -285,6 +323,7 @@ class Values:
     def _load(self, program: bytes) -> tuple[str, mosaic.Loaded, TokenTable]:
         digest = hashlib.sha256(program).hexdigest()
         if self._candidate is None or self._candidate[0] != digest:
+            self._meanwhile.forget()
             self._candidate, self._random_outputs = (digest, *_loaded(program)), []
         return self._candidate
 
@@ -394,7 +433,8 @@ def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     if mode == "beside":
         path = Path(asked["path"])
         return _VALUES.beside(problem, secret, program=program, wanted=asked["wanted"], path=path)
-    return _VALUES.check(problem, asked["kind"], secret, cache, program=program, order=asked["order"])
+    given = {name: asked[name] for name in ("order", "then") if name in asked}
+    return _VALUES.check(problem, asked["kind"], secret, cache, program=program, **given)
 
 
 def handle(request: Path) -> str:

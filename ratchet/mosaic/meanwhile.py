@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Meanwhile(Generic[T]):
     """Makes things beside what its owner does, one after another.
 
-    XLA compiles outside of Python's lock, mostly on one core: what is compiled here costs little of the owner's time.
+    XLA compiles and executes outside of Python's lock, mostly on one core: it costs little of the owner's time.
     """
 
     def __init__(self) -> None:
@@ -35,3 +35,9 @@ class Meanwhile(Generic[T]):
         """
         future = self._begun.get(name)
         return None if future is None else future.result()
+
+    def forget(self) -> None:
+        """Make nothing of what is not being made yet."""
+        for future in self._begun.values():
+            future.cancel()
+        self._begun = {}

@@ -203,6 +203,10 @@ class Loaded:
             witness=tuple(row[digests:logs] for row in by_kernel) if self._options.witness else (),
         )
 
+    def compile(self) -> None:
+        """Compile it now, in this thread, and not where it is first run."""
+        assert self._compiled
+
     @functools.cached_property
     def _compiled(self) -> Any:
         avals = zip(self._exported.in_avals, self._shardings(), strict=True)
@@ -257,7 +261,7 @@ class Loaded:
 
     def _made(self, options: Options) -> Loaded:
         made = Loaded(self._original, options)
-        assert made._compiled, "compiled here, so that nobody waits for it where it runs"
+        made.compile()
         return made
 
     def _control(self, report: np.ndarray) -> ControlFlow:

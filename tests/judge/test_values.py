@@ -12,6 +12,7 @@ from ratchet.judge import instances
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.floor import useful_flops
 from ratchet.judge.secret import SECRET_BYTES, secret_of
+from ratchet.judge.values_worker import Values
 from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import ATTENTION, CANDIDATES, LAYERNORM, edited
@@ -429,3 +430,16 @@ def test_a_damaged_program_cannot_be_verified(exam, problems):
         exam.check(problems["rows"], artefact)
     assert caught.value.status is Status.CANNOT_VERIFY
     assert encode(problems["rows"])
+
+
+def test_what_is_executed_beside_another_instance_answers_the_same(problems, tmp_path):
+    problem, program = problems["rows"], examined(ROWS)[0].program
+    kinds = instances.kinds(problem.mesh, problem.mixed_axes)
+
+    def answers(values, then):
+        return [
+            values.check(problem, kind, b"secret", tmp_path, program=program, then=then(number))
+            for number, kind in enumerate(kinds)
+        ]
+
+    assert answers(Values(), lambda number: kinds[number + 1 :]) == answers(Values(), lambda number: ())

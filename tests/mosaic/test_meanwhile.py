@@ -41,3 +41,23 @@ def test_what_making_raises_is_raised_where_it_is_used() -> None:
     with pytest.raises(ValueError, match="not this one"):
         work.take("bad")
     assert work.take("good") == "made"
+
+
+def test_what_is_forgotten_is_not_made() -> None:
+    made: list[str] = []
+    begun, release = threading.Event(), threading.Event()
+
+    def first() -> str:
+        begun.set()
+        assert release.wait(60)
+        return "first"
+
+    work: Meanwhile[str] = Meanwhile()
+    work.begin({"first": first, "second": lambda: made.append("second") or "second"})
+    assert begun.wait(60)
+    work.forget()
+    release.set()
+    assert work.take("second") is None
+    work.begin({"second": lambda: "another"})
+    assert work.take("second") == "another"
+    assert made == []
