@@ -1,8 +1,10 @@
 """What every test process needs. One set of the judge's children is shared by all tests of a process."""
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +30,21 @@ settings.load_profile("suite")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+MEMORY, PLENTY_BYTES = "/dev/shm", 8 << 30
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what the tests write, up to 3 GiB, in memory where there is plenty: turns mostly wait for the disk.
+
+    Before the processes of xdist start, which get it from here.
+    """
+    if hasattr(config, "workerinput") or "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    if shutil.disk_usage(MEMORY).free > PLENTY_BYTES:
+        os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="ratchet-tests-", dir=MEMORY)
+        config.add_cleanup(lambda: shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True))
 
 
 @pytest.fixture
