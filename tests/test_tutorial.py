@@ -23,7 +23,7 @@ PYTHONS = [python for python in os.environ.get("RATCHET_PYTHONS", "").split(os.p
 def commands():
     """The first block, and the clone's own name in it."""
     text = PAGE.read_text()
-    return text.partition("```sh\n")[2].partition("```")[0]
+    return text.partition("```sh ")[2].partition("\n")[2].partition("```")[0]
 
 
 def test_the_page_has_the_commands_that_are_promised():

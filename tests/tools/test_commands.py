@@ -1,0 +1,132 @@
+"""Every command in the documents is one that the parsers take; those that take seconds are executed."""
+
+import pytest
+
+from tools import commands
+from tools.commands import NOT_HERE, SLOW, inline_problem, problem, script, scripts, simple_commands
+from tools.documents import Block, inline_code, pages, read
+
+NOT_RUN = {
+    ("CONTRIBUTING.md", "Needs the network"),
+    ("docs/ci.md", "Needs a repository of yours with such a list"),  # tests/test_ci.py runs it in one
+    ("docs/faq.md", "Needs a remote repository"),
+    ("docs/mutation.md", "Needs root and util-linux, and takes minutes"),
+    ("docs/tpu-day-one.md", "Needs a GPU"),
+    ("docs/tune.md", "Needs a TPU"),
+    ("docs/upgrade-check.md", "Needs the network and Python 3.12"),
+    ("docs/your-repository.md", "Needs the network"),  # tests/test_tutorial.py runs it
+    ("docs/your-repository.md", "Needs a package of yours"),  # tests/project runs it in one
+}
+"""The blocks that cannot be run here, by page, with the reason that their title gives."""
+SCRIPTS = [block for page in pages() for block in scripts(page)]
+
+
+def block(text, language="sh", title=""):
+    return Block(page="x.md", line=1, language=language, title=title, text=text)
+
+
+@pytest.mark.parametrize("page", pages())
+def test_the_parsers_take_every_command(page):
+    wrong = []
+    for one in scripts(page):
+        for words in simple_commands(script(one)):
+            if words and (what := problem(words)):
+                wrong.append(f"{page}:{one.line}: {' '.join(words)}: {what}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page != "CHANGELOG.md"])
+def test_commands_inside_of_sentences_exist_with_their_options(page):
+    wrong = [f"{page}: `{code}`: {what}" for code in inline_code(read(page)) if (what := inline_problem(code))]
+    assert wrong == []
+
+
+def test_what_is_not_run_is_known():
+    assert {(one.page, one.title) for one in SCRIPTS if one.title.startswith(NOT_HERE)} == NOT_RUN
+
+
+def test_every_title_says_how_a_block_is_run():
+    strange = [(one.page, one.line, one.title) for one in SCRIPTS if not one.title.startswith((SLOW, NOT_HERE))]
+    assert [one for one in strange if one[2]] == []
+
+
+QUICK = [page for page in pages() if any(not one.title for one in scripts(page))]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return commands.clone(tmp_path_factory.mktemp("a clone"))
+
+
+@pytest.mark.parametrize("page", QUICK)
+def test_what_takes_seconds_runs(page, root):
+    ended = list(commands.run_page(page, root, quick=True))
+    assert ended
+    failed = [f"{page}:{one.block.line} ended with {one.code}:\n{one.output}" for one in ended if one.code]
+    assert failed == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", [page for page in pages() if any(one.title.startswith(SLOW) for one in scripts(page))])
+def test_what_takes_minutes_runs(page, tmp_path):
+    failed = [
+        f"{page}:{one.block.line} ended with {one.code}:\n{one.output}"
+        for one in commands.run_page(page, commands.clone(tmp_path), quick=False)
+        if one.code
+    ]
+    assert failed == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        './ratchet.sh "baseline" --kernel x.py --on cpu',
+        "python prepare.py --deep  # a comment",
+        "./ratchet.sh log | head -3 > out.txt && ./ratchet.sh verify",
+        "./ratchet.sh search kernel.py \\\n  --how grid",
+        "python -m benchmarks.search --record",
+    ],
+)
+def test_good_commands_have_no_problem(text):
+    assert [problem(words) for words in simple_commands(text) if words and problem(words)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("./ratchet.sh log --frobnicate", "--frobnicate"),
+        ("./ratchet.sh serch kernel.py", "too much on the command line"),
+        ("git status && python prepare.py --chip v9", "v9"),
+        ("python -m benchmarks.nothing", "no module"),
+        ("python -m benchmarks.search --recrod", "--recrod"),
+        ("curl -O file", "curl"),
+    ],
+)
+def test_wrong_commands_have_one(text, what):
+    assert what in " ".join(problem(words) for words in simple_commands(text) if words)
+
+
+@pytest.mark.parametrize(
+    "code", ["./ratchet.sh diff A B [--jsn]", "./ratchet.sh serch FILE", "ratchet tune TARGET --caputre"]
+)
+def test_wrong_commands_inside_of_sentences_are_seen(code):
+    assert inline_problem(code)
+
+
+@pytest.mark.parametrize(
+    "code", ['./ratchet.sh "experiment: …"', "./ratchet.sh show ID", "--deep", "ratchet.compile", "don't"]
+)
+def test_what_is_no_wrong_command_is_none(code):
+    assert not inline_problem(code)
+
+
+def test_a_transcript_holds_the_commands_behind_its_prompts():
+    assert script(block("$ ls x\noutput\n$ cat y\n", "console")) == "ls x\ncat y\n"
+
+
+def test_a_block_ends_as_its_page_says(tmp_path):
+    (tmp_path / "clone").mkdir()
+    codes = {"true": 0, "false": 1, "false  # exit code 1": 0, "(exit 3)  # exit code 1": 1, "true  # exit code 1": 99}
+    for text, code in codes.items():
+        assert commands.run(block(f"{text}\n"), tmp_path / "clone").code == code, text

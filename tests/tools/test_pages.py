@@ -1,0 +1,107 @@
+"""Pages that say what the code says: exit codes, the ledger's columns, the site."""
+
+import re
+import shutil
+from dataclasses import fields
+from datetime import datetime
+
+import pytest
+
+from ratchet import home
+from ratchet.loop import ledger, table
+from ratchet.values import Row
+from ratchet.values.status import Status
+from tools import docs
+from tools.documents import ROOT, read
+from tools.hooks import names
+
+FORMS = {
+    "40 hex digits": r"[0-9a-f]{40}",
+    "16 hex digits": r"[0-9a-f]{16}",
+    "64 hex digits": r"[0-9a-f]{64}",
+    "UTC time and 4 hex digits": r"\d{8}-\d{6}-[0-9a-f]{4}",
+    "UTC, to the second": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+}
+
+
+def table_of(page, columns):
+    """The cells of every row of the page's tables with so many columns."""
+    rows = [re.split(r" *(?<!\\)\| *", line.strip("| ")) for line in read(page).splitlines() if line.startswith("|")]
+    return [row for row in rows if len(row) == columns and not set(row[0]) <= set("-:")]
+
+
+def test_every_status_is_explained_by_its_own_meaning():
+    explained = {
+        cells[1].strip("`"): (int(cells[0]), cells[2])
+        for cells in table_of("docs/exit-codes.md", 5)
+        if cells[0].isdigit()
+    }
+    assert explained == {status.name: (status.exit_code, status.meaning) for status in Status}
+    assert all(all(cells[3:]) for cells in table_of("docs/exit-codes.md", 5) if cells[1] != "`PASS`")
+
+
+def test_every_column_of_the_ledger_is_explained():
+    named = [cells for cells in table_of("docs/ledger.md", 5) if cells[0].startswith("`")]
+    assert [cells[0].strip("`") for cells in named] == [field.name for field in fields(Row)]
+    kinds = {"float": table.FLOATS, "integer": table.INTEGERS, "time": [table.TIME]}
+    assert {kind: [c[0].strip("`") for c in named if c[1] == kind] for kind in kinds} == kinds
+    assert {cells[1] for cells in named} == {"text", *kinds}
+
+
+def test_the_examples_of_the_columns_are_those_of_the_row_that_is_named():
+    (id_,) = re.findall(r"of the row `([\w-]+)`", read("docs/ledger.md"))
+    (row,) = [row for row in ledger.read(ROOT / ledger.NAME) if row.id == id_]
+    for name, _, form, example, _ in (cells for cells in table_of("docs/ledger.md", 5) if cells[0].startswith("`")):
+        value = getattr(row, name.strip("`"))
+        shown = example.strip("`")
+        assert value.startswith(shown[:-1]) if shown.endswith("…") else value == shown, name
+        if form in FORMS:
+            assert re.fullmatch(FORMS[form], value), name
+    assert datetime.fromisoformat(row.time).tzinfo is not None
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("a site")
+    assert docs.make(folder) == 0, "mkdocs warned; `python -m tools.docs` says of what"
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_the_site_asks_nobody_for_anything(site):
+    """No script, style sheet, font or picture of another host."""
+    loads = re.compile(
+        r"""<(?:script|img|iframe)[^>]*\bsrc="?(?:https?:)?//|<link[^>]*rel="?(?:stylesheet|preconnect|icon)[^>]*//|@import|url\((?:https?:)?//"""
+    )
+    asking = [
+        path.name for path in site.rglob("*") if path.suffix in (".html", ".css") and loads.search(path.read_text())
+    ]
+    assert asking == []
+
+
+def test_the_site_has_the_help_of_every_command_and_every_public_name(site):
+    commands = (site / "commands.html").read_text()
+    assert [name for name in names() if f"usage: {home.PROGRAM} {name} " not in commands and name != "run"] == []
+    import ratchet
+
+    library = (site / "library.html").read_text()
+    assert [name for name in ratchet.__all__ if f'id="ratchet.{name}"' not in library] == []
+    assert ":func:" not in library
+
+
+def test_files_of_the_repository_that_pages_link_to_are_in_the_site(site):
+    assert (site / "source" / "action" / "action.yml.txt").read_text() == (ROOT / "action" / "action.yml").read_text()
+    assert 'href="source/action/action.yml.txt"' in (site / "ci.html").read_text()
+    assert 'href="protocol.html"' in (site / "agents.html").read_text()
+
+
+def test_a_link_that_leads_nowhere_is_a_warning(tmp_path, monkeypatch):
+    pytest.importorskip("mkdocs")
+    tree = tmp_path / "tree"
+    (tree / "docs").mkdir(parents=True)
+    (tree / "docs" / "index.md").write_text("# One\n[lost](nowhere.md)\n")
+    (tree / "mkdocs.yml").write_text(
+        "site_name: x\ntheme: {name: material, font: false}\nvalidation: {links: {not_found: warn}}\n"
+    )
+    monkeypatch.setattr(docs, "ROOT", tree)
+    assert docs.make(tmp_path / "out") == 1
