@@ -7,12 +7,11 @@ A block with the language ``sh`` is a script; in one with ``console`` the lines 
 said in its title, which the site prints above it:
 
 - no title: it takes seconds, and the tests run it;
-- ``Takes …``: minutes; only this command runs it;
+- ``Takes …``: this command runs it, and ``./test.sh -m slow tests/tools``;
 - ``Needs …``: it cannot be run here, for that reason; it is only parsed.
 
-Blocks of a page run in order in one clone. ``# exit code N`` behind a command says that it ends with N. A block of any
-other language whose title is a path of two letters or more with a suffix, such as ``shapes.toml``, is a file that the
-reader is asked to have: it is written first.
+Blocks of a page run in order in one clone. ``# exit code N`` behind a command says that it ends with N. Lines that
+begin with ``RESULT:``, in a transcript or in the ``text`` block behind a script, have to be printed, to the last digit.
 """
 
 from __future__ import annotations
@@ -28,13 +27,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ratchet import options
 from ratchet.values.status import Refusal
 from tools.documents import ROOT, Block, blocks, pages, read
 
+LOCK = "requirements.lock"
 SLOW, NOT_HERE = "Takes ", "Needs "
 RATCHET = ("./ratchet.sh", "ratchet", ".venv/bin/ratchet")
 PYTHON = ("python", ".venv/bin/python", "python3")
@@ -42,7 +42,6 @@ OTHERS = ("git", "cd", "sed", "cp", "echo", "ls", "head", "cat", "awk", "export"
 OTHERS += (".venv/bin/pip", ".venv/bin/xprof", ".ci/run", ".venv/bin/ruff", ".venv/bin/mypy", "lspci")
 """Programs that the documents use beside those of this repository."""
 _EXIT = re.compile(r"#.*\bexit code (\d+)\b")
-_FILE = re.compile(r"[\w./-]*\w\.\w+")
 _CUT = ("&&", "||", "|", ";", "(", ")")
 _PLACEHOLDER = re.compile(r"…|\.\.\.|^[A-Z][A-Z_.=]*$|^\[|\]$")
 
@@ -55,6 +54,12 @@ class Ended:
     code: int
     seconds: float
     output: str
+    missing: tuple[str, ...] = ()
+    """Results that the page shows and the commands did not print."""
+
+    @property
+    def as_said(self) -> bool:
+        return self.code == 0 and not self.missing
 
 
 def scripts(page: str) -> list[Block]:
@@ -68,6 +73,17 @@ def script(block: Block) -> str:
         lines = block.text.splitlines()
         return "".join(line.removeprefix("$ ") + "\n" for line in lines if line.startswith("$ "))
     return block.text
+
+
+def results(page: str, block: Block) -> list[str]:
+    """The lines ``RESULT: …`` that a page shows of a script: in its own block, or in ``text`` before the next one."""
+    shown = block.text.splitlines()
+    for other in blocks(page, read(page)):
+        if other.line > block.line and other.language in ("sh", "console"):
+            break
+        if other.line > block.line and other.language == "text":
+            shown += other.text.splitlines()
+    return [line for line in shown if line.startswith("RESULT:")]
 
 
 def asking(text: str) -> str:
@@ -168,11 +184,18 @@ def _is_message(word: str) -> bool:
 
 
 def clone(folder: Path) -> Path:
-    """A throwaway clone of HEAD with this environment; nothing that runs there changes this tree."""
+    """A throwaway clone of HEAD with this environment; nothing that runs there changes this tree.
+
+    Raises:
+        ValueError: HEAD wants another environment, which a command there would install into this one.
+    """
     root = folder / "pallas-ratchet"
     subprocess.run(["git", "clone", "-q", ROOT, root], check=True)
-    for setting in ("user.name=A. User", "user.email=user@example.invalid", "advice.detachedHead=false"):
+    subprocess.run(["git", "-C", root, "checkout", "-q", "-B", "documents"], check=True)
+    for setting in ("user.name=A. User", "user.email=user@example.invalid"):
         subprocess.run(["git", "-C", root, "config", *setting.split("=")], check=True)
+    if (root / LOCK).read_bytes() != Path(sys.prefix, LOCK).read_bytes():
+        raise ValueError(f"this environment is not that of HEAD's {LOCK}: commit it, and run ./test.sh once")
     (root / ".venv").symlink_to(Path(sys.prefix).resolve())
     with (root / ".git" / "info" / "exclude").open("a") as file:
         file.write("/.venv\n")
@@ -201,21 +224,14 @@ def run(block: Block, root: Path) -> Ended:
     return Ended(block=block, code=done.returncode, seconds=time.monotonic() - start, output=done.stdout)
 
 
-def write_files(page: str, root: Path) -> None:
-    """Writes the files that a page asks its reader to have."""
-    for block in blocks(page, read(page)):
-        if block.language not in ("sh", "console", "text") and _FILE.fullmatch(block.title):
-            path = root / block.title
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block.text, encoding="utf-8")
-
-
 def run_page(page: str, root: Path, *, quick: bool) -> Iterator[Ended]:
     """Runs the blocks of a page in order; ``quick`` leaves out those that take minutes."""
-    write_files(page, root)
     for block in scripts(page):
         if not block.title.startswith(NOT_HERE) and not (quick and block.title):
-            yield run(block, root)
+            ended = run(block, root)
+            printed = ended.output.splitlines()
+            missing = tuple(line for line in results(page, block) if line not in printed)
+            yield replace(ended, missing=missing)
 
 
 def main(given: Sequence[str]) -> int:
@@ -229,9 +245,9 @@ def main(given: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="ratchet-documents-") as folder:
             for ended in run_page(page, clone(Path(folder)), quick=asked.quick):
                 count = sum(1 for words in simple_commands(script(ended.block)) if words)
-                as_said = "as it says" if ended.code == 0 else f"with {ended.code}"
-                print(f"| {page} | {ended.block.line} | {count} | {ended.seconds:.0f} | {as_said} |", flush=True)
-                if ended.code:
+                how = "as it says" if ended.as_said else f"with {ended.code}; not printed: {list(ended.missing)}"
+                print(f"| {page} | {ended.block.line} | {count} | {ended.seconds:.0f} | {how} |", flush=True)
+                if not ended.as_said:
                     failed += 1
                     print(ended.output, file=sys.stderr)
     return int(bool(failed))

@@ -1,10 +1,13 @@
 """Builds the site: ``python -m tools.docs [FOLDER]``, by default ``site/``. Offline; a warning is an error.
 
-Needs the ``docs`` extra, which the lock file has. ``site/index.html`` opens from the disk, search included.
+Needs the ``docs`` extra, which the lock file has. Pages open from the disk; the search wants a server, such as
+``python -m http.server -d site``.
 """
 
 from __future__ import annotations
 
+import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,16 +15,22 @@ from pathlib import Path
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
+from mkdocs.utils import CountHandler
 
 from tools.documents import ROOT
 
+SITEMAP = "sitemap.xml"
+"""A file that every site has."""
+
 
 def make(folder: Path) -> int:
-    """Builds the site into ``folder`` and returns how many warnings there were."""
-    import logging
+    """Builds the site into ``folder``, which is emptied first, and returns how many warnings there were.
 
-    from mkdocs.utils import CountHandler
-
+    Raises:
+        ValueError: the folder holds something else than a site.
+    """
+    if folder.exists() and not (folder / SITEMAP).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} holds something else than a site: name a folder that is new or empty")
     counter = CountHandler()
     counter.setLevel(logging.WARNING)
     log = logging.getLogger("mkdocs")
@@ -38,10 +47,12 @@ def make(folder: Path) -> int:
 
 
 def main(given: Sequence[str]) -> int:
-    folder = Path(given[0]).resolve() if given else ROOT / "site"
+    parser = argparse.ArgumentParser(prog="python -m tools.docs", description="Build the site of docs/, offline.")
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "site", metavar="FOLDER", help="default: site")
+    folder = parser.parse_args(given).folder.resolve()
     try:
         warnings = make(folder)
-    except Abort as error:
+    except (Abort, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     print(f"{folder}: {sum(1 for _ in folder.rglob('*.html'))} pages, {warnings} warnings")

@@ -95,6 +95,13 @@ def test_files_of_the_repository_that_pages_link_to_are_in_the_site(site):
     assert 'href="protocol.html"' in (site / "agents.html").read_text()
 
 
+def test_a_folder_with_something_else_is_not_emptied(tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    assert docs.main([str(tmp_path)]) == 1
+    assert "holds something else than a site" in capsys.readouterr().err
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
 def test_a_link_that_leads_nowhere_is_a_warning(tmp_path, monkeypatch):
     pytest.importorskip("mkdocs")
     tree = tmp_path / "tree"
