@@ -12,9 +12,11 @@ from typing import Protocol
 
 from ratchet import home
 from ratchet.candidate import problem as problems
+from ratchet.candidate.problem import Problem
 from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.compiler import compile as compiling
 from ratchet.judge import evidence as evidence_room
+from ratchet.judge.floor import floor_of
 from ratchet.judge.request import Request
 from ratchet.judge.seal import protected_paths, seal
 from ratchet.judge.steps import INTERNAL_ERROR, Progress, Silent, internal
@@ -27,6 +29,7 @@ from ratchet.values.hindsight import Key, Refuted
 from ratchet.values.loss import Loss
 from ratchet.values.status import Refusal, Status
 from ratchet.view.blame import blame_text
+from ratchet.view.xmemory import BufferKind, HbmBuffer
 from ratchet.view.xspace import trace_path, write_xspace
 
 DUMPS, TRACES = evidence_room.FOLDERS
@@ -38,6 +41,8 @@ TIMELINE = "timeline.json"
 """Its modelled run as a value, without spans and without each chip by itself."""
 _MOST_BYTES = 64 << 20
 """Its modelled run without spans, for what is compared with it later."""
+HLO = "optimized.hlo.pb"
+"""The compiled module, among the dumps."""
 IGNORE = "*\n!README.md\n"
 """Of an evidence folder, git keeps what it says about itself."""
 
@@ -227,15 +232,54 @@ def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
     (dumps / BLAME).write_text(table + "\n")
     (dumps / LOSSES).write_bytes(hindsight.to_bytes(timeline.blame.losses))
     (dumps / TIMELINE).write_bytes(recorded.to_bytes(timeline))
-    proto = dumps / "optimized.hlo.pb"
+    proto = dumps / HLO
+    data = proto.read_bytes() if proto.exists() else None
     problem = problems.read(request.lock)
+    floor = floor_of(problem, request.chip, _useful(verdict, problem)) if problem else None
     write_xspace(
         timeline,
         trace,
         title=verdict.kernel_name,
-        flops=problem.flops if problem else 0,
-        hlo_module=proto.read_bytes() if proto.exists() else None,
+        flops=floor.flops if floor else None,
+        peak_flops=floor.flops / floor.compute_s if floor and floor.compute_s else None,
+        hlo_module=data,
+        buffers=hbm_buffers(data, verdict.footprint.hbm_bytes) if data and verdict.footprint else (),
     )
+
+
+def _useful(verdict: Verdict, problem: Problem) -> int:
+    """FLOPs that count in the verdict; those of the problem where it has no score."""
+    score = verdict.score
+    return round(score.tflops * score.latency_ms * 1e9) if score else problem.flops
+
+
+def hbm_buffers(data: bytes, hbm_bytes: int) -> tuple[HbmBuffer, ...]:
+    """Arguments and results of a compiled module as serialised, and what is left of ``hbm_bytes``, of one chip."""
+    from ratchet.dump.hlo import read_hlo  # these import numpy
+    from ratchet.dump.proto import parse_module
+
+    module = read_hlo(data, file=HLO)
+    numbers = {one.name: one.id for computation in parse_module(data).computations for one in computation.instructions}
+    result = module.result
+    buffers = [
+        HbmBuffer(
+            kind=BufferKind.ARGUMENT,
+            size_bytes=sum(leaf.padded_bytes for leaf in op.types),
+            instruction=numbers[op.name],
+            number=op.parameter or 0,
+        )
+        for op in module.parameters()
+    ]
+    shared = {index for index, _ in module.aliases}
+    for number, leaf in enumerate(result.types):
+        index = (number,) if result.is_tuple else ()
+        if index not in shared:
+            size, where = leaf.padded_bytes, numbers[result.name]
+            buffers.append(HbmBuffer(kind=BufferKind.RESULT, size_bytes=size, instruction=where, shape_index=index))
+    left = hbm_bytes - sum(buffer.size_bytes for buffer in buffers)
+    if left > 0:
+        buffers.append(HbmBuffer(kind=BufferKind.TEMPORARY, size_bytes=left, instruction=numbers[result.name]))
+    return tuple(buffers)
 
 
 def refuted(root: Path, row: Row) -> Mapping[Key, Refuted]:

@@ -19,6 +19,7 @@ from ratchet.values.status import Status
 from ratchet.view import verdict_json
 from ratchet.view.explain import explain_document, explain_text, vmem_text
 from ratchet.view.xspace import trace_path, write_xspace
+from ratchet.wiring import hbm_buffers
 
 _DIGITS = 9
 
@@ -50,8 +51,9 @@ def _explained(target: Target, case: Case, compilers: Compilers, *, modelled: bo
         exported.artefact(title), CHIPS[case.chip], folder, child, title=title, modelled=modelled
     )
     if trace is not None and explanation.timeline is not None:
-        hlo = folder / OPTIMIZED
-        write_xspace(explanation.timeline, trace, title=title, hlo_module=hlo.read_bytes())
+        data, footprint = (folder / OPTIMIZED).read_bytes(), explanation.footprint
+        buffers = hbm_buffers(data, footprint.hbm_bytes) if footprint else ()
+        write_xspace(explanation.timeline, trace, title=title, hlo_module=data, buffers=buffers)
     return replace(explanation, knobs=_by_value(sources.constants.values()))
 
 

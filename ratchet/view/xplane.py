@@ -12,6 +12,8 @@ from typing import Any
 
 from ratchet.protos import Protos
 
+_SIGNED = 1 << 63
+
 Value = int | float | str | bytes
 """What a stat may hold."""
 
@@ -26,10 +28,20 @@ _MESSAGES = {
     "XStat": f"metadata_id 1 int64, {_VALUES}",
     "XEventMetadata": "id 1 int64, name 2 string, metadata 3 bytes, display_name 4 string, stats 5 XStat[]",
     "XStatMetadata": "id 1 int64, name 2 string",
-    # Two that travel inside a stat's bytes. An enum and a module are written as a number and as bytes: the same wire.
+    # Those that travel inside a stat's bytes. An enum and a module are written as a number and as bytes: the same wire.
     "MemoryAccessBreakdown": "memory_accessed 1 MemoryAccessed[]",
     "MemoryAccessed": "operation_type 1 int64, memory_space 2 int64, bytes_accessed 3 int64",
-    "HloProto": "hlo_module 1 bytes",
+    "HloProto": "hlo_module 1 bytes, buffer_assignment 3 BufferAssignment",
+    "HloModule": "name 1 string",
+    "BufferAssignment": "logical_buffers 1 LogicalBuffer[], buffer_allocations 3 BufferAllocation[], "
+    "heap_simulator_traces 4 HeapTrace[]",
+    "LogicalBuffer": "id 1 int64, size 2 int64, defined_at 3 DefinedAt, color 4 int64",
+    "DefinedAt": "shape_index 3 int64[], instruction_id 4 int64",
+    "BufferAllocation": "index 1 int64, size 2 int64, is_entry_computation_parameter 5 bool, parameter_number 6 int64, "
+    "maybe_live_out 7 bool, color 8 int64, assigned 9 Assigned[]",
+    "Assigned": "logical_buffer_id 1 int64, offset 2 int64, size 3 int64",
+    "HeapTrace": "events 1 HeapEvent[], whole_module_simulation 2 bool, buffer_allocation_index 3 int64",
+    "HeapEvent": "kind 1 int64, buffer_id 2 int64, computation_name 3 string, instruction_name 4 string",
 }
 # proto3 leaves a plain zero out but writes a oneof member that is zero; XProf distinguishes the two.
 _ONEOFS = {
@@ -44,7 +56,7 @@ def _protos() -> Protos:
 
 
 def new_message(name: str) -> Any:
-    """An empty message: ``XSpace``, ``HloProto`` or ``MemoryAccessBreakdown``."""
+    """An empty message of the table above: ``XSpace``, ``HloProto`` or ``MemoryAccessBreakdown``."""
     return _protos().new(name)
 
 
@@ -70,7 +82,7 @@ class PlaneBuilder:
             stat.str_value = value
         elif isinstance(value, float):
             stat.double_value = value
-        elif value < 0:
+        elif value < _SIGNED:  # some of XProf's readers look at the signed member alone
             stat.int64_value = value
         else:
             stat.uint64_value = value

@@ -8,7 +8,7 @@ stay as they must be and the label goes into what is displayed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,15 @@ from ratchet.values import Span, Timeline
 from ratchet.view.losses import losses_in_words, omissions_in_words
 from ratchet.view.spans import label
 from ratchet.view.text import clean
+from ratchet.view.xcosts import ASYNC_OPS, OPS, Cost, costs, opcode
+from ratchet.view.xlanes import LABEL, MODULES, LaneWriter, lanes_of
+from ratchet.view.xmemory import HbmBuffer, hlo_proto, module_name
 from ratchet.view.xplane import PlaneBuilder, Value, new_message
 
 FILE_NAME = "modelled.xplane.pb"
 """XProf takes what is before ``.xplane.pb`` for the host's name and shows it."""
 
-LABEL = "(modelled)"
 PROGRAM_ID = 1
-_MODULES, _OPS, _ASYNC_OPS, _GRID = "XLA Modules", "XLA Ops", "Async XLA Ops", "Grid steps"
-# The machine's ``Steps`` are grid steps. XProf's ``Steps`` are runs of the program, over which it
-# takes its averages, so the grid steps go to a lane of their own.
-_RENAMED = {"Steps": _GRID}
-_FIRST_LANES = (
-    *(_OPS, _ASYNC_OPS, _GRID, "DMA in", "DMA out", "DMA local", "DMA wait", "ICI out", "ICI in", "ICI wait"),
-    *("MXU", "VALU", "XLU", "EUP", "VLOAD", "VSTORE", "SALU", "stalls"),
-)
 _READ, _WRITE, _HBM = 1, 2, 1  # XProf's numbers for operation types and memory spaces
 
 
@@ -42,19 +36,33 @@ def trace_path(profile_data: Path, experiment_id: str) -> Path:
 
 
 def write_xspace(
-    timeline: Timeline, path: Path, *, title: str, flops: int = 0, hlo_module: bytes | None = None
+    timeline: Timeline,
+    path: Path,
+    *,
+    title: str,
+    flops: int | None = None,
+    peak_flops: float | None = None,
+    hlo_module: bytes | None = None,
+    buffers: Sequence[HbmBuffer] = (),
 ) -> Path:
     """Write ``timeline`` to ``path`` as an XSpace, the same bytes for the same timeline; returns ``path``.
 
-    ``title`` names the program in the trace. ``flops`` are the problem's useful FLOPs of one run: they
-    are credited to the Pallas kernels. ``hlo_module`` is the compiled module as a serialised
-    ``HloModuleProto``; with it, XProf also lists the module. A run on a slice has one plane per chip, and the FLOPs
-    are shared out evenly.
+    A run on a slice has one plane per chip, and the FLOPs are shared out evenly. An op's span may carry the attributes
+    ``flops``, ``hbm_read_bytes``, ``hbm_write_bytes`` and ``dma_wait_cycles``, all per execution, ``category`` and
+    ``opcode``; what the spans leave open of the totals is shared out (:mod:`ratchet.view.xcosts`).
 
-    An op's span may carry the attributes ``flops``, ``hbm_read_bytes`` and ``hbm_write_bytes``, all per
-    execution, ``category`` and ``opcode``; what the spans leave open of the totals is shared out by cycles.
+    Args:
+      timeline: the modelled run.
+      path: the file.
+      title: names the program in the trace.
+      flops: useful FLOPs of one run, all chips together; None where nothing says what is useful: then those that the
+        matrix units compute.
+      peak_flops: FLOPs per second of one chip that they are compared with; None for its bfloat16 peak.
+      hlo_module: the compiled module as a serialised ``HloModuleProto``; with it, XProf also lists the module.
+      buffers: its arrays in HBM, for the memory viewer.
 
-    Raises ``ValueError`` for a chip that is not in the table or a span that ends before it starts.
+    Raises:
+      ValueError: for a chip that is not in the table, or a span that ends before it starts.
     """
     chip = CHIPS.get(timeline.chip)
     if chip is None:
@@ -65,41 +73,87 @@ def write_xspace(
     space.warnings.append(f"modelled for TPU {chip.name} with {clean(timeline.compiler)}; not measured on a device")
     space.warnings.extend(f"not modelled: {clean(what)}" for what in omissions_in_words(timeline))
 
-    module = f"{title}({PROGRAM_ID})"
+    module = f"{module_name(title)}({PROGRAM_ID})"
     chips = timeline.chips or (timeline,)
+    runs = []
     for one in chips:
-        _device_plane(space, one, chip, title, module, flops // len(chips))
+        computed = round(_mxu_share(one) * one.cycles / one.clock_hz * chip.peak_bf16_flops)
+        run = _Run(
+            timeline=one,
+            chip=chip,
+            title=title,
+            flops=computed if flops is None else flops // len(chips),
+            peak_flops=peak_flops or chip.peak_bf16_flops,
+        )
+        _device_plane(space, run, module)
+        runs.append(run)
+    _host_plane(space, runs)
 
     if hlo_module is not None:
         metadata = PlaneBuilder(space, "/host:metadata")
-        proto = new_message("HloProto")
-        proto.hlo_module = hlo_module
-        metadata.event_type(module, stats={"Hlo Proto": proto.SerializeToString()})
+        metadata.event_type(module, stats={"Hlo Proto": hlo_proto(hlo_module, title, buffers)})
 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(space.SerializeToString(deterministic=True))
     return path
 
 
-def _device_plane(space: Any, timeline: Timeline, chip: Chip, title: str, module: str, flops: int) -> None:
-    """The plane of one chip, with all its lanes."""
-    plane = PlaneBuilder(space, f"/device:TPU:{timeline.chip_index}")
-    plane.stat(plane.plane, "device_type_string", f"TPU {chip.name} {LABEL}")
-    plane.stat(plane.plane, "peak_teraflops_per_second", chip.peak_bf16_flops / 1e12)
-    plane.stat(plane.plane, "peak_hbm_bw_gigabytes_per_second", chip.hbm_bytes_per_s / 1e9)
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """The run of one chip, and what it is compared with."""
 
-    run = Span(
+    timeline: Timeline
+    chip: Chip
+    title: str
+    flops: int
+    peak_flops: float
+
+    @property
+    def seconds(self) -> float:
+        return self.timeline.cycles / self.timeline.clock_hz
+
+
+def _mxu_share(timeline: Timeline) -> float:
+    return timeline.mxu_busy_cycles / timeline.cycles if timeline.cycles else 0.0
+
+
+def _device_plane(space: Any, run: _Run, module: str) -> None:
+    """The plane of one chip, with all its lanes."""
+    timeline, title = run.timeline, run.title
+    plane = PlaneBuilder(space, f"/device:TPU:{timeline.chip_index}")
+    plane.stat(plane.plane, "device_type_string", f"TPU {run.chip.name} {LABEL}")
+    plane.stat(plane.plane, "peak_teraflops_per_second", run.peak_flops / 1e12)
+    plane.stat(plane.plane, "peak_hbm_bw_gigabytes_per_second", run.chip.hbm_bytes_per_s / 1e9)
+
+    whole = Span(
         lane="", name=f"{title} {LABEL}", start_cycles=0, end_cycles=timeline.cycles, attributes=_totals(timeline)
     )
-    writer = _Writer(plane, timeline)
-    writer.line("Steps", [run], {run.name: plane.event_type("0", f"modelled run of {title}")}, group_id=0)
-    writer.line(_MODULES, [run], {run.name: plane.event_type(module, run.name)}, group_id=0, program_id=PROGRAM_ID)
-    ops = _op_types(plane, timeline, flops)
-    for lane, spans in _lanes(timeline.spans):
-        if lane in (_OPS, _ASYNC_OPS):
-            writer.line(lane, spans, ops, group_id=0)
+    writer = LaneWriter(plane, timeline)
+    writer.line("Steps", [whole], {whole.name: plane.event_type("0", f"modelled run of {title}")}, group_id=0)
+    writer.line(MODULES, [whole], {whole.name: plane.event_type(module, whole.name)}, group_id=0, program_id=PROGRAM_ID)
+    ops = _ops(run)
+    types = {name: _op_type(plane, name, symbol, op) for symbol, (name, op) in enumerate(ops.items(), start=1)}
+    stalls = {
+        name: {"dma_stall_duration_ps": writer.picoseconds(op.cost.wait_cycles) // op.times} for name, op in ops.items()
+    }
+    for lane, spans in lanes_of(timeline.spans):
+        if lane in (OPS, ASYNC_OPS):
+            writer.line(lane, spans, types, stalls, group_id=0)
         else:
             writer.line(lane, spans, {})
+
+
+def _host_plane(space: Any, runs: Sequence[_Run]) -> None:
+    """What counters of the device say of a real run, for XProf's overview: the mean over the chips.
+
+    Of what the matrix units do, the useful part counts: what the verdict counts as FLOPs.
+    """
+    plane = PlaneBuilder(space, "/host:CPU")
+    matrix_units = [min(run.flops / run.peak_flops / run.seconds, _mxu_share(run.timeline)) for run in runs]
+    moved = [run.timeline.hbm_read_bytes + run.timeline.hbm_write_bytes for run in runs]
+    hbm = [size / run.chip.hbm_bytes_per_s / run.seconds for run, size in zip(runs, moved, strict=True)]
+    plane.stat(plane.plane, "matrix_unit_utilization_percent", 100 * sum(matrix_units) / len(runs))
+    plane.stat(plane.plane, "hbm_utilization_percent", 100 * sum(hbm) / len(runs))
 
 
 def _totals(timeline: Timeline) -> dict[str, int | float | str]:
@@ -110,6 +164,7 @@ def _totals(timeline: Timeline) -> dict[str, int | float | str]:
         "modelled_ms": timeline.latency_ms,
         "cycles": timeline.cycles,
         "dma_wait_cycles": timeline.dma_wait_cycles,
+        "mxu_busy_percent": 100 * _mxu_share(timeline),
         "ici_wait_cycles": timeline.ici_wait_cycles,
         "ici_bytes": timeline.ici_bytes,
         "grid_steps": timeline.grid_steps,
@@ -120,115 +175,41 @@ def _totals(timeline: Timeline) -> dict[str, int | float | str]:
     }
 
 
-@dataclass(frozen=True)
-class _Writer:
-    plane: PlaneBuilder
-    timeline: Timeline
+@dataclass(frozen=True, kw_only=True)
+class _Op:
+    """What one op does in a run."""
 
-    def picoseconds(self, cycles: int) -> int:
-        # Whole picoseconds of each end on its own, so that spans which meet in cycles still meet.
-        return cycles * 10**12 // round(self.timeline.clock_hz)
-
-    def line(self, name: str, spans: Sequence[Span], types: Mapping[str, int], **stats: Value) -> None:
-        """One lane; ``types`` gives the event types by label, where a plain one will not do."""
-        line = self.plane.line(name, f"{name} {LABEL}", self.picoseconds(self.timeline.cycles))
-        for span in spans:
-            name = label(span)
-            kind = types.get(name)
-            if kind is None:
-                kind = self.plane.event_type(name, f"{name} {LABEL}")
-            start = self.picoseconds(span.start_cycles)
-            event = line.events.add(
-                metadata_id=kind, offset_ps=start, duration_ps=self.picoseconds(span.end_cycles) - start
-            )
-            for key, value in {**stats, **span.attributes}.items():
-                self.plane.stat(event, clean(key), clean(value) if isinstance(value, str) else value)
+    times: int
+    cost: Cost
+    """All times together."""
+    category: str
 
 
-def _lanes(spans: Sequence[Span]) -> list[tuple[str, list[Span]]]:
-    """Spans by lane, in the order of display; a lane whose spans overlap becomes several.
-
-    Events of one line may nest but not otherwise overlap, or viewers draw them wrongly.
-    """
-    lanes: dict[str, list[Span]] = defaultdict(list)
-    for span in spans:
-        if not 0 <= span.start_cycles <= span.end_cycles:
-            raise ValueError(f"{span.lane} span {label(span)!r} runs from {span.start_cycles} to {span.end_cycles}")
-        if span.lane != _MODULES:  # the whole run, which is written from the timeline's totals
-            lanes[_RENAMED.get(span.lane, span.lane)].append(span)
-    order = {lane: place for place, lane in enumerate(_FIRST_LANES)}
-    result = []
-    for lane in sorted(lanes, key=lambda lane: order.get(lane, len(order))):  # stable: others as they came
-        for number, track in enumerate(_tracks(lanes[lane], may_nest=lane == _OPS), start=1):
-            if number == 1:
-                result.append((clean(lane), track))
-            else:
-                result.append((_ASYNC_OPS if lane == _OPS else f"{clean(lane)} {number}", track))
-    return result
-
-
-def _tracks(spans: Sequence[Span], *, may_nest: bool) -> list[list[Span]]:
-    """Share spans out over as few tracks as it takes for none to overlap on its track."""
-    tracks: list[list[Span]] = []
-    open_ends: list[list[int]] = []  # per track: ends of the spans that are still open, outermost first
-    for span in sorted(spans, key=lambda span: (span.start_cycles, -span.end_cycles)):
-        for track, ends in zip(tracks, open_ends, strict=True):
-            while ends and ends[-1] <= span.start_cycles:
-                ends.pop()
-            if not ends or (may_nest and span.end_cycles <= ends[-1]):
-                track.append(span)
-                ends.append(span.end_cycles)
-                break
-        else:
-            tracks.append([span])
-            open_ends.append([span.end_cycles])
-    return tracks
-
-
-def _op_types(plane: PlaneBuilder, timeline: Timeline, flops: int) -> dict[str, int]:
-    """Event types of the HLO ops by name, with the costs from which XProf draws roofline and op profile."""
+def _ops(run: _Run) -> dict[str, _Op]:
+    """The ops of a run by the label of their spans."""
     spans: dict[str, list[Span]] = defaultdict(list)
-    for span in timeline.spans:
-        if span.lane in (_OPS, _ASYNC_OPS):
+    for span in run.timeline.spans:
+        if span.lane in (OPS, ASYNC_OPS):
             spans[label(span)].append(span)
-    opcodes = {name: str(runs[0].attributes.get("opcode", "")) for name, runs in spans.items()}
-    opcodes |= {op.name: op.opcode for op in timeline.ops}
-    kernels = {name for name in spans if opcodes.get(name) == "custom-call"} or set(spans)
-    per_run = {
-        "flops": _share_out(flops, "flops", {name: spans[name] for name in spans if name in kernels}),
-        "hbm_read_bytes": _share_out(timeline.hbm_read_bytes, "hbm_read_bytes", spans),
-        "hbm_write_bytes": _share_out(timeline.hbm_write_bytes, "hbm_write_bytes", spans),
-    }
-    types = {}
-    for symbol, (name, runs) in enumerate(spans.items(), start=1):
-        each = {what: shares.get(name, 0) // len(runs) for what, shares in per_run.items()}
-        category = str(runs[0].attributes.get("category") or opcodes[name] or "unknown")
-        access = new_message("MemoryAccessBreakdown")
-        for kind, what in ((_READ, "hbm_read_bytes"), (_WRITE, "hbm_write_bytes")):
-            access.memory_accessed.add(operation_type=kind, memory_space=_HBM, bytes_accessed=each[what])
-        stats: dict[str, Value] = {
-            "program_id": PROGRAM_ID,
-            "symbol_id": symbol,
-            "hlo_category": f"{clean(category)} {LABEL}",
-            "flops": each["flops"],
-            "bytes_accessed": each["hbm_read_bytes"] + each["hbm_write_bytes"],
-            "memory_access_breakdown": access.SerializeToString(),
-        }
-        types[name] = plane.event_type(clean(name), f"{clean(name)} {LABEL}", stats)
-    return types
+    ops = {}
+    for name, cost in costs(run.timeline, run.flops).items():
+        stated = str(spans[name][0].attributes.get("category", "")) or opcode(run.timeline, name, spans[name])
+        ops[name] = _Op(times=len(spans[name]), cost=cost, category=clean(stated) or "unknown")
+    return ops
 
 
-def _share_out(total: int, attribute: str, ops: Mapping[str, Sequence[Span]]) -> dict[str, int]:
-    """What each op costs per run: as its spans state, else its share by cycles of what the others leave."""
-    stated = {
-        name: sum(int(span.attributes[attribute]) for span in spans)
-        for name, spans in ops.items()
-        if all(attribute in span.attributes for span in spans)
+def _op_type(plane: PlaneBuilder, name: str, symbol: int, op: _Op) -> int:
+    """Event type of one op, with the costs of one execution: XProf draws roofline and op profile from them."""
+    read, written = op.cost.hbm_read_bytes // op.times, op.cost.hbm_write_bytes // op.times
+    access = new_message("MemoryAccessBreakdown")
+    for kind, moved in ((_READ, read), (_WRITE, written)):
+        access.memory_accessed.add(operation_type=kind, memory_space=_HBM, bytes_accessed=moved)
+    stats: dict[str, Value] = {
+        "program_id": PROGRAM_ID,
+        "symbol_id": symbol,
+        "hlo_category": f"{op.category} {LABEL}",
+        "flops": op.cost.flops // op.times,
+        "bytes_accessed": read + written,
+        "memory_access_breakdown": access.SerializeToString(),
     }
-    cycles = {
-        name: sum(span.end_cycles - span.start_cycles for span in spans)
-        for name, spans in ops.items()
-        if name not in stated
-    }
-    left, whole = max(0, total - sum(stated.values())), max(1, sum(cycles.values()))
-    return stated | {name: left * mine // whole for name, mine in cycles.items()}
+    return plane.event_type(clean(name), f"{clean(name)} {LABEL}", stats)
