@@ -26,7 +26,14 @@ from ratchet.view.xplane import PlaneBuilder, Value, new_message
 FILE_NAME = "modelled.xplane.pb"
 """XProf takes what is before ``.xplane.pb`` for the host's name and shows it."""
 
+UNUSED = (
+    "`Compared to Program's Optimal …` is not computed by XProf, which shows 0.0 % for any trace: see roofline_model"
+)
+"""Of XProf 2.24: its overview passes no limits of the chip to what would compute these two lines."""
+
 PROGRAM_ID = 1
+_CACHES = ("ALL_HOSTS.*.pb", f"{module_name('')}*({PROGRAM_ID}).hlo_proto.pb", "modelled.SSTABLE*")
+"""What XProf keeps of an earlier trace beside it, and would show instead of a new one of the same name."""
 _READ, _WRITE, _HBM = 1, 2, 1  # XProf's numbers for operation types and memory spaces
 
 
@@ -71,6 +78,7 @@ def write_xspace(
     space = new_message("XSpace")
     space.hostnames.append("modelled")
     space.warnings.append(f"modelled for TPU {chip.name} with {clean(timeline.compiler)}; not measured on a device")
+    space.warnings.append(UNUSED)
     space.warnings.extend(f"not modelled: {clean(what)}" for what in omissions_in_words(timeline))
 
     module = f"{module_name(title)}({PROGRAM_ID})"
@@ -94,6 +102,8 @@ def write_xspace(
         metadata.event_type(module, stats={"Hlo Proto": hlo_proto(hlo_module, title, buffers)})
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    for stale in (file for pattern in _CACHES for file in path.parent.glob(pattern)):
+        stale.unlink()
     path.write_bytes(space.SerializeToString(deterministic=True))
     return path
 

@@ -1,13 +1,8 @@
 """The modelled trace, read back by the tools that people will open it with."""
 
 import json
-import os
-import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections import defaultdict
@@ -22,6 +17,7 @@ from ratchet.values import Span
 from ratchet.view.xspace import trace_path, write_xspace
 
 from .timelines import FLOPS, timeline
+from .xprof_pages import served
 
 LANES = [
     "Steps (modelled)",
@@ -191,12 +187,6 @@ def test_names_are_cleaned(tmp_path: Path) -> None:
 # --- the real server ----------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 def get(url: str) -> object:
     import gzip
 
@@ -209,21 +199,8 @@ def test_a_real_xprof_server_shows_every_experiment(tmp_path: Path) -> None:
     ids = ["20260102-030405-aaaa", "20260102-030406-bbbb", "20260102-030407-cccc"]
     for number, name in enumerate(ids, start=1):
         write_xspace(timeline(8 * number), trace_path(tmp_path, name), title="causal_flash", flops=FLOPS)
-    port = free_port()
-    command = [Path(sys.executable).with_name("xprof"), f"--port={port}", f"--grpc_port={free_port()}", tmp_path]
-    with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        base = f"http://127.0.0.1:{port}/data/plugin/profile"
-        deadline = time.monotonic() + 250
-        while True:
-            try:
-                runs = get(f"{base}/runs")
-                break
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                assert server.poll() is None, (tmp_path / "log").read_text()[-2000:]
-                assert time.monotonic() < deadline, (tmp_path / "log").read_text()[-2000:]
-                time.sleep(0.2)
+    with served(tmp_path) as base:
+        runs = get(f"{base}/runs")
         assert sorted(runs) == [f"{name}/{name}" for name in ids]
         for number, name in enumerate(ids, start=1):
             run = urllib.parse.quote(f"{name}/{name}", safe="")
@@ -236,13 +213,6 @@ def test_a_real_xprof_server_shows_every_experiment(tmp_path: Path) -> None:
             assert list(lanes) == LANES
             assert len(lanes["Grid steps (modelled)"]) == 8 * number
             assert lanes["DMA wait (modelled)"][0]["name"] == "wait for k (modelled)"
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
 
 
 def test_each_chip_of_a_slice_has_a_plane(tmp_path: Path) -> None:
