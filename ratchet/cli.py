@@ -307,6 +307,24 @@ def _mcp(options: argparse.Namespace) -> int:
     return mcp.command(root=root, kernel=here if here.is_file() else _kernel(options.kernel), say=_say)
 
 
+def _report(options: argparse.Namespace) -> int:
+    from ratchet.commands import report  # as `sweep`
+
+    return report.command(options, root=_root(), say=_say)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from ratchet.commands import serve  # as `sweep`
+
+    return serve.command(options, root=_root(), say=_say)
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from ratchet.commands import plot  # as `sweep`
+
+    return plot.command(options, root=_root(), say=_say)
+
+
 def _fidelity(_options: argparse.Namespace) -> int:
     from ratchet.loop import table  # pandas takes a second to import, which `log` need not wait for
 
@@ -434,6 +452,9 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "diff": _diff,
     "mcp": _mcp,
     "agent": _agent,
+    "report": _report,
+    "serve": _serve,
+    "plot": _plot,
     "verify": _verify,
     "rebuild": _rebuild,
     "fidelity": _fidelity,

@@ -33,6 +33,9 @@ _COMMANDS = {
     "log": "the history, newest last",
     "show": "one experiment",
     "diff": "two experiments side by side, and what explains the difference; from what is recorded",
+    "report": "the history of a kernel and where its time goes, as one HTML page that needs nothing else",
+    "serve": "the same page, live, while a search is under way; for this machine alone",
+    "plot": "one chart of it as an SVG or PNG file",
     "verify": "check that ledger and git agree and nothing was edited",
     "rebuild": "write results.tsv anew from git",
     "fidelity": "measured over modelled latency, of the rows that have both",
@@ -168,7 +171,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     made["setup"].add_argument("--python", default="", metavar="PATH", help="the Python that --jax gets; default: this")
     _diff(made["diff"])
     _agent(made["agent"], made["mcp"])
-    made["show"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
+    _shown(made["show"], made["report"], made["serve"], made["plot"])
     experiment = run.format_help().partition(f"{_EXPERIMENT}:")[2]
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
     parser.epilog = f"{_EXPERIMENT}:{experiment}\nexit codes:\n" + "\n".join(codes)
@@ -272,6 +275,33 @@ def _agent(parser: argparse.ArgumentParser, mcp: argparse.ArgumentParser) -> Non
         "--failures", type=_count, default=3, metavar="N", help="stop after N failed turns in a row; default 3"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _shown(
+    show: argparse.ArgumentParser,
+    report: argparse.ArgumentParser,
+    serve: argparse.ArgumentParser,
+    plot: argparse.ArgumentParser,
+) -> None:
+    show.add_argument("id", help="an experiment's id or commit, or the beginning of it")
+    for parser in (report, serve):
+        parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the kernel file; default: kernel.py")
+    report.add_argument("-o", "--output", type=Path, metavar="HTML", help="default: report.html, here")
+    report.add_argument(
+        "--json", action="store_true", help="print the numbers as one JSON document; a page only with -o"
+    )
+    report.add_argument("--gallery", type=Path, metavar="DIR", help="instead: one page for each kernel, and an index")
+    serve.add_argument("--port", type=_port, default=8790, metavar="N", help="default 8790; 0 for any that is free")
+    plot.add_argument("what", choices=("trajectory", "roofline", "units", "vmem", "fidelity"), help="which chart")
+    plot.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="ends in .svg or .png")
+    plot.add_argument("--kernel", type=Path, metavar="FILE", help="default: kernel.py")
+
+
+def _port(text: str) -> int:
+    """Reads the number of a port."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r:.{_SHOWN}}, wanted a port from 0 to 65535")
+    return int(text)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:

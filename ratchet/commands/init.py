@@ -16,6 +16,8 @@ __pycache__/
 .venv/
 /hlo_dumps/
 /profile_data/
+/report.html
+/gallery/
 """
 ATTRIBUTES = """\
 # Hashed byte for byte: no line-ending conversion on any machine.

@@ -32,6 +32,7 @@ NO_VERDICT = (
     "ratchet/commands/",
     "ratchet/search/",
     "ratchet/agents/",
+    "ratchet/report/",
     "ratchet/selftest/",
     "ratchet/__main__.py",
     "ratchet/captured.py",

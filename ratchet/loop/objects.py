@@ -49,6 +49,10 @@ class Objects:
         """The bytes of a blob."""
         return self._git.output("cat-file", "blob", blob)
 
+    def blobs(self, blobs: Sequence[str]) -> list[bytes]:
+        """The bytes of each blob, by one command; all of them are here."""
+        return contents(self._git, blobs)
+
     def name(self, data: bytes, path: str) -> str:
         """The hash that the blob of a file ``path`` has which holds ``data``; nothing is stored."""
         return self._git.line("hash-object", "--stdin", f"--path={path}", stdin=data)

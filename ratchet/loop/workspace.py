@@ -62,6 +62,18 @@ def locked(history: History, *, message: str, wait_s: float, progress: Callable[
         lock.release()
 
 
+def under_way(history: History) -> str:
+    """The message of the experiment that runs now in this repository; ``""`` where none does. Takes no lock."""
+    try:
+        record = json.loads(read_file(history.common_dir / "ratchet" / "holder.json", _HOLDER_BYTES))
+        os.kill(int(record["pid"]), 0)
+        return str(record["message"])
+    except PermissionError:  # it runs, as another user
+        return str(record["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
 def _who(holder: Path) -> str:
     try:
         record = json.loads(read_file(holder, _HOLDER_BYTES))

@@ -1,0 +1,146 @@
+"""Reads what a report is made of: ledger, git, evidence. The room's only module that reads files of a repository."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ratchet.candidate import problem as problems
+from ratchet.chips import CHIPS
+from ratchet.dump import memory
+from ratchet.dump.files import load_hlo, tokens_in
+from ratchet.folder import read_file
+from ratchet.loop import log, recorded
+from ratchet.loop.history import History
+from ratchet.loop.workspace import under_way
+from ratchet.report.material import Evidence, Instance, Material, Problem
+from ratchet.report.trace import grid_step
+from ratchet.values import Decision, Row, Vmem
+from ratchet.values.origin import Origin
+from ratchet.values.status import Refusal
+from ratchet.wiring import DUMPS, TIMELINE, TRACES, trace_of
+
+_VERIFICATION = "verification.json"
+_MOST_BYTES = 16 << 20
+_CURRENT = (Decision.KEPT, Decision.BASELINE)
+
+
+def kernels(root: Path) -> tuple[str, ...]:
+    """The kernel files of the ledger, in the order in which they first occur.
+
+    Raises:
+        Refusal: LEDGER_BROKEN.
+    """
+    return tuple(dict.fromkeys(row.kernel for row in log.rows(root)))
+
+
+def material(root: Path, kernel: str) -> Material:
+    """Everything known of one kernel file of the repository at ``root``; no rows where the ledger has none of it.
+
+    Raises:
+        Refusal: LEDGER_BROKEN, NOT_A_REPOSITORY.
+    """
+    history = History(root)
+    every = log.rows(root)
+    rows = tuple(row for row in every if row.kernel == kernel)
+    counts = Counter(row.kernel for row in every if row.kernel != kernel)
+    commit, blob = _head(history, kernel)
+    return Material(
+        repository=root.name,
+        kernel=kernel,
+        rows=rows,
+        others=dict(counts),
+        head=commit,
+        head_blob=blob,
+        sources=_sources(history, {blob, *(row.kernel_blob for row in rows)} - {""}),
+        problem=_problem(root / kernel),
+        evidence=_evidence(root, rows, blob),
+        origins=_origins(history, every, rows),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        under_way=under_way(history),
+    )
+
+
+def _head(history: History, kernel: str) -> tuple[str, str]:
+    try:
+        commit = history.checks.head().commit
+    except Refusal:  # no commit yet, or HEAD is on no branch
+        return "", ""
+    entry = history.objects.entry(commit, kernel)
+    return commit, entry.blob if entry else ""
+
+
+def _sources(history: History, blobs: set[str]) -> Mapping[str, str]:
+    here = sorted(blobs - history.objects.unresolved(blobs))
+    return {blob: data.decode(errors="replace") for blob, data in zip(here, history.objects.blobs(here), strict=True)}
+
+
+def _problem(kernel: Path) -> Problem | None:
+    try:
+        frozen = problems.read(problems.lock_path(kernel))
+    except (Refusal, OSError):
+        return None
+    if frozen is None:
+        return None
+    return Problem(
+        name=frozen.kernel_name,
+        description=frozen.description,
+        digest=frozen.short,
+        flops=frozen.flops,
+        compulsory_bytes=frozen.compulsory_bytes,
+        chips=frozen.mesh.chips,
+    )
+
+
+def _origins(history: History, every: tuple[Row, ...], rows: tuple[Row, ...]) -> Mapping[Origin, int]:
+    known = log.origins_of(history, every)
+    return {} if known.no_key else Counter(known.by_id[row.id] for row in rows)
+
+
+def _evidence(root: Path, rows: tuple[Row, ...], blob: str) -> Evidence | None:
+    """Of the newest row that has the current kernel's bytes and evidence here; else of none."""
+    current = [row for row in rows if row.median_ms and row.decision in _CURRENT]
+    wanted = blob if any(row.kernel_blob == blob for row in current) else current[-1].kernel_blob if current else ""
+    for row in reversed(rows):
+        if row.kernel_blob != wanted or not row.median_ms or Path(row.id).name != row.id:
+            continue
+        one = _of_row(root, row)
+        if one.timeline is not None or one.instances:
+            return one
+    return None
+
+
+def _of_row(root: Path, row: Row) -> Evidence:
+    folder = root / DUMPS / row.id
+    return Evidence(
+        id=row.id,
+        timeline=recorded.from_file(folder / TIMELINE),
+        vmem=tuple(_vmem(folder, row.chip)),
+        step=grid_step(trace_of(root / TRACES, row.id)),
+        instances=tuple(_instances(folder / _VERIFICATION)),
+    )
+
+
+def _vmem(folder: Path, chip: str) -> Iterator[Vmem]:
+    if chip not in CHIPS or not (folder / "schedule").is_dir():
+        return
+    with contextlib.suppress(Refusal, OSError):  # evidence that somebody changed shows nothing
+        tokens = tokens_in(folder / "schedule")
+        every: Iterable[Vmem] = memory.vmem_by_op(load_hlo(folder), folder / "schedule", CHIPS[chip])
+        yield from [replace(one, op=tokens.name(one.op)) for one in every if one.is_kernel]
+
+
+def _instances(path: Path) -> Iterator[Instance]:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        checks = json.loads(read_file(path, _MOST_BYTES))["checks"]
+        made = [
+            Instance(name=str(name), status=str(one["status"]), worst=float(one["worst"]))
+            for name, one in checks.items()
+            if one.get("worst") is not None
+        ]
+        yield from made

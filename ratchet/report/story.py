@@ -1,0 +1,187 @@
+"""What happened to a kernel, as numbers: which experiment gained what over which, and where the kernel is now. Pure.
+
+Latencies are only related where both were judged under the same conditions. What was modelled and what was measured
+are tracks of their own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ratchet.loop.decide import conditions_of
+from ratchet.report.material import Material
+from ratchet.values import MEASURED, Conditions, Decision, Row
+from ratchet.values.status import Status
+from ratchet.view.words import number
+
+_JUDGED_LATENCY = (Status.PASS.name, Status.NOT_BETTER.name, Status.UNCHECKED.name, Status.CANNOT_TELL.name)
+_CONTEXT = 3
+
+
+class Outcome(StrEnum):
+    """What became of an experiment, as a reader tells them apart."""
+
+    KEPT = "kept"
+    BASELINE = "baseline"
+    """HEAD's own kernel was judged: nothing was changed."""
+    REVERTED = "reverted"
+    """Correct, but not kept."""
+    FAILED = "failed"
+    """It has no latency: it does not compile, is wrong, or could not be judged."""
+    JUDGED = "judged"
+    """The work tree was judged and git left alone."""
+
+
+KEPT = (Outcome.KEPT, Outcome.BASELINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One row, with what it is compared with."""
+
+    number: int
+    """Counted from 1, over all rows of the kernel."""
+    row: Row
+    outcome: Outcome
+    latency_ms: float | None
+    floor_ms: float | None
+    """The roofline's least time for this problem on this chip."""
+    against: Row | None
+    """The kernel that was in place, judged under the same conditions; None for a baseline, or where there is none."""
+    times: float | None
+    """How many times faster than ``against``: below 1 where it is slower. Measured: by the paired launches."""
+    before: str
+    """Blob of the kernel file that this one was made from; ``""`` where that is not known or the same."""
+
+    @property
+    def measured(self) -> bool:
+        return self.row.evaluator in MEASURED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Track:
+    """The experiments on one kernel by one evaluator."""
+
+    evaluator: str
+    experiments: tuple[Experiment, ...]
+
+    @property
+    def current(self) -> Experiment | None:
+        """The newest kernel that was kept, or judged as HEAD's own."""
+        return next((one for one in reversed(self.experiments) if one.outcome in KEPT and one.latency_ms), None)
+
+    @property
+    def first(self) -> Experiment | None:
+        """The first that has a latency."""
+        return next((one for one in self.experiments if one.latency_ms), None)
+
+    @property
+    def gains(self) -> tuple[Experiment, ...]:
+        """Kept experiments that are compared with another, largest gain first."""
+        kept = [one for one in self.experiments if one.outcome is Outcome.KEPT and one.times]
+        return tuple(sorted(kept, key=lambda one: -(one.times or 0.0)))
+
+    @property
+    def factor(self) -> float:
+        """Times faster than the first: the gains of all kept experiments together."""
+        return math.prod(one.times or 1.0 for one in self.gains)
+
+    @property
+    def series(self) -> tuple[Conditions, ...]:
+        """The conditions under which rows were judged, in order of time."""
+        return tuple(dict.fromkeys(conditions_of(one.row) for one in self.experiments))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """All experiments on one kernel file."""
+
+    material: Material
+    tracks: tuple[Track, ...]
+    """By evaluator; the one that judged last comes first."""
+
+    @property
+    def main(self) -> Track | None:
+        return self.tracks[0] if self.tracks else None
+
+    @property
+    def experiments(self) -> tuple[Experiment, ...]:
+        """Of all tracks, oldest first."""
+        return tuple(sorted((one for track in self.tracks for one in track.experiments), key=lambda one: one.number))
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether HEAD has another kernel than the one that is shown as the current one."""
+        current = self.main.current if self.main else None
+        return bool(current and self.material.head_blob and self.material.head_blob != current.row.kernel_blob)
+
+    def count(self, outcome: str) -> int:
+        """Experiments with this outcome."""
+        return sum(one.outcome == outcome for one in self.experiments)
+
+
+def story(material: Material) -> Story:
+    """The rows of a kernel related to each other."""
+    tracks: dict[str, list[Experiment]] = {}
+    incumbents: dict[Conditions, Row] = {}
+    in_place = ""
+    for place, row in enumerate(material.rows, start=1):
+        outcome, latency = _outcome(row), number(row.median_ms)
+        conditions = conditions_of(row)
+        compared = outcome in (Outcome.KEPT, Outcome.REVERTED)
+        against = incumbents.get(conditions) if compared else None
+        tracks.setdefault(row.evaluator, []).append(
+            Experiment(
+                number=place,
+                row=row,
+                outcome=outcome,
+                latency_ms=latency if outcome is not Outcome.FAILED and latency and latency > 0 else None,
+                floor_ms=_floor_ms(row),
+                against=against,
+                times=_times(row, against),
+                before=in_place if outcome is not Outcome.BASELINE and in_place != row.kernel_blob else "",
+            )
+        )
+        if outcome in KEPT:
+            in_place = row.kernel_blob
+            if latency:
+                incumbents[conditions] = row
+    newest_last = sorted(tracks, key=lambda evaluator: tracks[evaluator][-1].number)
+    made = [Track(evaluator=one, experiments=tuple(tracks[one])) for one in reversed(newest_last)]
+    return Story(material=material, tracks=tuple(made))
+
+
+def _outcome(row: Row) -> Outcome:
+    if row.status not in _JUDGED_LATENCY or not number(row.median_ms):
+        return Outcome.FAILED
+    known = {Decision.KEPT: Outcome.KEPT, Decision.BASELINE: Outcome.BASELINE, Decision.REVERTED: Outcome.REVERTED}
+    return known.get(row.decision, Outcome.JUDGED)
+
+
+def _floor_ms(row: Row) -> float | None:
+    latency, share = number(row.median_ms), number(row.util_pct)
+    return latency * share / 100 if latency and share else None
+
+
+def _times(row: Row, against: Row | None) -> float | None:
+    if row.evaluator in MEASURED:  # two medians of different processes decide nothing
+        speedup = number(row.speedup)
+        return speedup if speedup and speedup > 0 else None
+    old, new = number(against.median_ms) if against else None, number(row.median_ms)
+    return old / new if old and new and old > 0 and new > 0 else None
+
+
+def diff_lines(experiment: Experiment, sources: Mapping[str, str], *, most: int) -> tuple[Sequence[str], int] | None:
+    """The unified diff from the kernel before, without its heading: at most so many lines, and how many there are.
+
+    None where one of the two files is not here.
+    """
+    old, new = sources.get(experiment.before), sources.get(experiment.row.kernel_blob)
+    if not experiment.before or old is None or new is None:
+        return None
+    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=_CONTEXT, lineterm=""))[2:]
+    return lines[:most], len(lines)

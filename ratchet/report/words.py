@@ -1,0 +1,258 @@
+"""The sentences of a report. Everything that is not ours is cleaned; nothing here is HTML."""
+
+from __future__ import annotations
+
+from ratchet import home
+from ratchet.account.band import regime, stored
+from ratchet.report.material import Evidence, Material
+from ratchet.report.story import Experiment, Outcome, Story, Track
+from ratchet.values import Status, Timeline
+from ratchet.values.origin import Origin
+from ratchet.view.losses import losses_in_words
+from ratchet.view.text import clean, clean_lines
+from ratchet.view.words import fixed, kind_of, number
+
+UNITS = {
+    "MXU": "matrix units",
+    "XLU": "cross-lane units",
+    "VALU": "vector ALUs",
+    "VPOP": "result queues",
+    "EUP": "transcendental unit",
+    "VLOAD": "vector loads",
+    "VSTORE": "vector stores",
+    "SALU": "scalar unit",
+    "SPILL": "spill stores",
+    "FILL": "spill loads",
+    "HBM": "HBM",
+    "stalls": "empty bundles",
+    "?": "unknown results",
+    "branch": "branches",
+}
+"""What a unit is called."""
+_REGIMES = {
+    "compute": "bound by the matrix units",
+    "vector units": "bound by the vector units",
+    "dma latency": "bound by the latency of DMAs",
+    "bandwidth": "bound by HBM bandwidth",
+}
+_LIMITS = {
+    "compute-bound": "the matrix units",
+    "memory-bound": "HBM bandwidth",
+    "ici-bound": "the links between chips",
+}
+_ORIGINS = {
+    Origin.HERE: "made with this machine's key",
+    Origin.ELSEWHERE: "signed with another key",
+    Origin.UNSIGNED: "not signed",
+    Origin.FORGED: "FORGED",
+}
+
+
+def ms(latency_ms: float | None) -> str:
+    """``0.3727 ms``; a dash where there is none."""
+    return "–" if latency_ms is None else f"{fixed(latency_ms, 4)} ms"
+
+
+def times_in_words(times: float | None) -> str:
+    """``1.96× faster, 49.0 % less time``; ``1.08× slower, 8.5 % more time``; empty where there is nothing to relate."""
+    if times is None:
+        return ""
+    share = abs(1 - 1 / times) * 100
+    if share < 0.005:
+        return "the same time"
+    factor, way, less = (times, "faster", "less") if times > 1 else (1 / times, "slower", "more")
+    return f"{_factor(factor)} {way}, {_percent(share)} {less} time"
+
+
+def _factor(factor: float) -> str:
+    return f"{factor:.4g}×" if factor < 1.1 else f"{factor:.3g}×"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2f} %" if share < 1 else f"{share:.1f} %"
+
+
+def title(experiment: Experiment) -> str:
+    """The first line of an experiment's note, without the word that begins most of them."""
+    lines = clean_lines(experiment.row.note)
+    first = lines[0] if lines else "(no note)"
+    return first.removeprefix("experiment: ") or first
+
+
+def kind(track: Track) -> str:
+    """``modelled for TPU v5e`` or ``measured on NVIDIA H100``."""
+    chip = clean(track.experiments[-1].row.chip)
+    if kind_of(track.evaluator) == "modelled":
+        return f"modelled for TPU {chip}"
+    return f"measured on {chip or clean(track.evaluator)}"
+
+
+def why(experiment: Experiment) -> str:
+    """What became of an experiment and why, in one sentence."""
+    status = clean(experiment.row.status)
+    if experiment.outcome is Outcome.FAILED:
+        return f"{status}: {_meaning(status)}"
+    changed = times_in_words(experiment.times)
+    if experiment.outcome is Outcome.KEPT:
+        return changed or "the first kernel that passes under these conditions"
+    if experiment.outcome is Outcome.BASELINE:
+        return "HEAD's own kernel, judged as it is"
+    if experiment.outcome is Outcome.JUDGED:
+        return "judged, and git left alone"
+    if not changed:
+        return _meaning(status)
+    if status == Status.UNCHECKED.name:
+        return f"{changed} by the model: reverted without checking its values"
+    if experiment.times and experiment.times > 1 and not experiment.measured:
+        return f"{changed}: too near to be ranked, so it counts as the same and was reverted"
+    return f"{changed}: correct, but no better, so it was reverted"
+
+
+def _meaning(status: str) -> str:
+    return Status[status].meaning if status in Status.__members__ else "a status that this version does not know"
+
+
+def gained(track: Track) -> str:
+    """How much faster the kernel is than the first one."""
+    first, kept = track.first, track.gains
+    if first is None:
+        return "no experiment has a latency yet"
+    if not kept:
+        return "no experiment has gained anything yet"
+    many = "1 kept experiment" if len(kept) == 1 else f"{len(kept)} kept experiments"
+    return f"{times_in_words(track.factor)} than the first kernel ({ms(first.latency_ms)}), by {many}"
+
+
+def factor(track: Track) -> str:
+    """``11.4× faster``; a dash where nothing was gained."""
+    return times_in_words(track.factor).partition(",")[0] if track.gains else "–"
+
+
+def share_of_roofline(experiment: Experiment) -> str:
+    """``93.6 %``; a dash where it is not known."""
+    share = number(experiment.row.util_pct)
+    return "–" if share is None else f"{share:.1f} %"
+
+
+def limit(story: Story) -> list[str]:
+    """What limits the current kernel: sentences, the most important first."""
+    track, evidence = story.main, story.material.evidence
+    current = track.current if track else None
+    if current is None:
+        return ["Nothing is known: no experiment has a latency."]
+    if evidence is not None and evidence.timeline is not None:
+        return [_sentence(one) for one in losses_in_words(evidence.timeline)]
+    share, regime_of_row = number(current.row.util_pct), current.row.regime
+    said = f"By the ledger alone: the roofline of this problem is {_LIMITS.get(regime_of_row, clean(regime_of_row))}"
+    said += f", and the kernel reaches {share:.1f} % of it." if share is not None else "."
+    wait, latency = number(current.row.wait_ms), current.latency_ms
+    waits = f"{wait / latency:.1%} of the time waits for DMAs or other chips." if wait and latency else ""
+    return [said, *filter(None, [waits]), no_evidence(story.material, current)]
+
+
+def no_evidence(material: Material, current: Experiment) -> str:
+    """Why there is nothing below the ledger's own numbers, and what to do."""
+    if current.measured:
+        return "Where cycles go is only known of modelled runs, and none of this kernel is on this disk."
+    again = f"{home.PROGRAM} --fresh --kernel {clean(material.kernel)} baseline"
+    return f"Where cycles go is not on this disk: evidence stays where it was judged. `{again}` judges it again."
+
+
+def headline_limit(story: Story) -> str:
+    """What limits the current kernel, in a few words."""
+    evidence, track = story.material.evidence, story.main
+    if evidence is None or evidence.timeline is None:
+        current = track.current if track else None
+        return _LIMITS.get(current.row.regime, clean(current.row.regime) or "–") if current else "–"
+    shares = needed(evidence.timeline)
+    unit, share = max(shares.items(), key=lambda item: item[1], default=("–", 0.0))
+    return f"{UNITS.get(unit, clean(unit))}, {share:.0%} of the time"
+
+
+def needed(timeline: Timeline) -> dict[str, float]:
+    """For what share of the run each resource is needed at least, and waits and empty bundles take; largest first."""
+    cycles = max(1, timeline.cycles)
+    spent: dict[str, int] = {}
+    for region in timeline.blame.regions:
+        for unit, busy in region.busy_cycles.items():
+            spent[unit] = spent.get(unit, 0) + busy
+    spent |= {"empty bundles": timeline.empty_bundles, "waiting": timeline.dma_wait_cycles}
+    ordered = sorted(spent.items(), key=lambda item: -item[1])
+    return {unit: busy / cycles for unit, busy in ordered if busy}
+
+
+def believe(story: Story) -> list[str]:
+    """Whether to believe the current latency, in sentences."""
+    track, material = story.main, story.material
+    current = track.current if track else None
+    if track is None or current is None:
+        return []
+    said = _measured(current) if current.measured else _modelled(current, material.evidence)
+    if material.evidence is not None and material.evidence.instances:
+        said.append(_checked(material.evidence))
+    said.append(_paired_rows(story))
+    if material.origins:
+        parts = [f"{count} {_ORIGINS[origin]}" for origin, count in material.origins.items() if count]
+        said.append(f"Of the {len(material.rows)} rows of this kernel, {', '.join(parts)}.")
+    else:
+        said.append("Who made the rows is not known: this machine has no key.")
+    return said
+
+
+def _modelled(current: Experiment, evidence: Evidence | None) -> list[str]:
+    chip = clean(current.row.chip)
+    said = ["The latency is modelled from the compiler's own schedule; no device was timed for it."]
+    low, high = number(current.row.band_low_ms), number(current.row.band_high_ms)
+    if low and high and current.latency_ms:
+        said.append(
+            f"Nine times in ten a real TPU {chip} is expected between {fixed(low, 4)} and {fixed(high, 4)} ms "
+            f"(up to {(high / current.latency_ms - 1) * 100:.1f} % off)."
+        )
+    timeline = evidence.timeline if evidence is not None else None
+    if timeline is not None:
+        name = regime(timeline)
+        count = stored().count.get((timeline.chip, name), 0)
+        rests = f"{count} published timings of {clean(timeline.chip)}"
+        said.append(
+            f"That band is for programs {_REGIMES[name]}, and rests on {rests} in this regime."
+            if count
+            else f"No published timing of {clean(timeline.chip)} is {_REGIMES[name]}: the band is the widest of others."
+        )
+    return said
+
+
+def _measured(current: Experiment) -> list[str]:
+    row = current.row
+    timed = f"{clean(row.samples) or '–'} timed calls in {clean(row.launches) or '–'} processes"
+    said = [f"The latency is measured on {clean(row.chip) or clean(row.evaluator)}: the median of {timed}."]
+    low, high, speedup = number(row.speedup_low), number(row.speedup_high), number(row.speedup)
+    if low and high and speedup:
+        said.append(
+            f"Beside the kernel before, in paired launches, it is {fixed(speedup, 4)} times as fast, "
+            f"between {fixed(low, 4)} and {fixed(high, 4)} with the confidence that keeping it asks for."
+        )
+    return said
+
+
+def _checked(evidence: Evidence) -> str:
+    worst = max(evidence.instances, key=lambda one: one.worst)
+    names = ", ".join(clean(one.name) for one in evidence.instances)
+    return (
+        f"Its values were executed and compared with a float64 reference on {len(evidence.instances)} sets of inputs "
+        f"({names}): the largest error is {fixed(worst.worst, 3)} of what is allowed."
+    )
+
+
+def _paired_rows(story: Story) -> str:
+    both = [one for one in story.experiments if one.latency_ms and number(one.row.modelled_ms)]
+    if not both:
+        return "No row of this kernel has both a measured and a modelled latency, so the model was not tried on it."
+    ratios = sorted(one.latency_ms / number(one.row.modelled_ms) for one in both)  # type: ignore[operator]
+    return (
+        f"{len(both)} rows of this kernel were measured and modelled: measured over modelled is between "
+        f"{ratios[0]:.3f} and {ratios[-1]:.3f}."
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

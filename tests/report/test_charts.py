@@ -1,0 +1,105 @@
+"""Specifications of charts: what they hold, and that they can be drawn."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from ratchet.report import charts
+from ratchet.report.charts import OUTCOMES
+from ratchet.report.files import drawn
+from ratchet.report.palette import DARK, LIGHT, painted
+from ratchet.report.story import story
+from ratchet.values.status import Refusal
+from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
+from tests.view.timelines import timeline
+
+
+def values(spec: charts.Spec) -> list[dict[str, object]]:
+    """All data of a chart."""
+    layers = spec.get("layer", [spec])
+    return [value for layer in layers for value in layer["data"]["values"]]
+
+
+def test_failures_are_above_every_latency() -> None:
+    told = story(material([baseline(1, 4.0), row(2, None), row(3, 1.0)]))
+    assert told.main is not None
+    spec = charts.trajectory(told.main)
+    assert spec is not None
+    failed = next(value for value in values(spec) if value.get("outcome") == "failed")
+    assert float(str(failed["ms"])) > 4.0
+    assert failed["latency"] == "–"
+
+
+def test_there_is_nothing_to_draw_of_nothing() -> None:
+    told = story(material([row(1, None)]))
+    assert told.main is not None
+    assert charts.trajectory(told.main) is None
+    assert charts.roofline(told) is None
+    assert charts.fidelity(told) is None
+
+
+def test_a_problem_without_flops_has_no_roofline() -> None:
+    assert charts.roofline(story(material([baseline(1, 4.0, tflops="0.0")]))) is None
+
+
+def test_no_point_is_above_the_roof() -> None:
+    spec = charts.roofline(story(material(many(30))))
+    assert spec is not None
+    roof = max(float(str(value["tflops"])) for value in values(spec) if "order" in value)
+    assert all(float(str(value["tflops"])) <= roof * 1.001 for value in values(spec))
+
+
+def test_the_cycles_of_the_bars_are_those_of_the_run() -> None:
+    run = timeline()
+    table = charts.spent_table(run)
+    assert sum(sum(parts.values()) for parts in table.values()) == run.cycles
+
+
+def test_fidelity_is_measured_over_modelled() -> None:
+    spec = charts.fidelity(story(material([measured(1, 9.0), measured(2, 6.0, "1.5")])))
+    assert spec is not None
+    assert [round(float(str(v["ratio"])), 3) for v in values(spec) if "what" in v] == [1.111, 1.111]
+
+
+def test_every_outcome_and_colour_has_both_schemes() -> None:
+    assert set(LIGHT) == set(DARK)
+    for colour, _ in OUTCOMES.values():
+        assert colour.removeprefix("var(--").removesuffix(")") in LIGHT
+
+
+def test_colours_go_into_a_file_and_texts_do_not_change() -> None:
+    spec = {"mark": {"color": "var(--kept)"}, "data": {"values": [{"what": "var(--kept)"}]}}
+    assert painted(spec) == {"mark": {"color": LIGHT["kept"]}, "data": {"values": [{"what": "var(--kept)"}]}}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_file_shows_texts_as_texts(text: str) -> None:
+    kept = evidence(text)
+    spec = charts.vmem(kept.vmem[0])
+    assert spec is not None
+    root = ET.fromstring(drawn(spec, title="".join(one for one in text if one.isprintable()), suffix=".svg"))
+    assert not [one for one in root.iter() if one.tag.endswith(("script", "image", "foreignObject"))]
+
+
+def test_all_charts_are_json_and_become_files() -> None:
+    told, kept = story(material([*many(12), reverted(13, 9.0)])), evidence()
+    assert told.main is not None
+    assert kept.timeline is not None
+    assert kept.step is not None
+    made = [
+        charts.trajectory(told.main), charts.roofline(told), charts.spent(kept.timeline), charts.needed(kept.timeline),
+        charts.vmem(kept.vmem[0]), charts.step(kept.step),
+    ]  # fmt: skip
+    for spec in made:
+        assert spec is not None
+        assert "var(--" not in drawn(json.loads(json.dumps(spec)), title="a title", suffix=".svg").decode()
+    assert made[0] is not None
+    assert drawn(made[0], title="a title", suffix=".PNG").startswith(b"\x89PNG")
+
+
+def test_another_format_is_refused() -> None:
+    with pytest.raises(Refusal, match=r"wanted \.svg or \.png"):
+        drawn({}, title="", suffix=".pdf")
