@@ -1,0 +1,96 @@
+"""A page in a real browser without a window: what it asked for, what it said, what a check of accessibility finds.
+
+The browser is the one that ``RATCHET_BROWSER`` names, else a chromium on PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+WIDTHS, SCHEMES = (360, 820, 1440), ("light", "dark")
+_HEIGHT = 900
+_DRAWN = "document.querySelectorAll('.chart').length === document.querySelectorAll('.chart svg').length"
+_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+_WIDER = """[...document.querySelectorAll('body *')].filter(one => {
+  if (one.closest('.wide, .diff, .code, .skip') && !one.matches('.wide, .diff, .code')) return false;
+  return one.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && one.getClientRects().length;
+}).map(one => one.tagName + '.' + one.className).slice(0, 5)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What one visit to a page showed."""
+
+    width: int
+    scheme: str
+    paint_ms: float | None
+    requests: tuple[str, ...]
+    """Of the page itself, too."""
+    errors: tuple[str, ...]
+    """Of the console, of scripts, and what the page's own policy forbade."""
+    violations: tuple[str, ...]
+    """Of axe's rules, each with the first element that breaks it."""
+    wider: tuple[str, ...]
+    """Elements that are wider than the screen; those in a box that scrolls by itself left out."""
+
+
+def browser_path() -> str | None:
+    """The browser, or None where there is none."""
+    return os.environ.get("RATCHET_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """The browser, running; playwright's ``Browser``."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def visit(browser: Any, url: str, *, width: int = 1440, scheme: str = "light") -> Iterator[tuple[Any, Look]]:
+    """A page with its charts drawn, and what it showed; playwright's ``Page``."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(viewport={"width": width, "height": _HEIGHT}, color_scheme=scheme)
+    try:
+        page, errors, requests = context.new_page(), [], []
+        page.on(
+            "console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(url)
+        page.wait_for_function(_DRAWN)
+        found = Axe().run(page).response["violations"]
+        yield (
+            page,
+            Look(
+                width=width,
+                scheme=scheme,
+                paint_ms=page.evaluate(_PAINT),
+                requests=tuple(requests),
+                errors=tuple(errors),
+                violations=tuple(f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found),
+                wider=tuple(page.evaluate(_WIDER)),
+            ),
+        )
+    finally:
+        context.close()
+
+
+def screenshot(page: Any, path: Path) -> None:
+    """All of a page, from top to bottom."""
+    page.screenshot(path=str(path), full_page=True)
