@@ -16,7 +16,7 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS, SCHEMES = (360, 820, 1440), ("light", "dark")
 _HEIGHT = 900
-_DRAWN = "document.querySelectorAll('.chart').length === document.querySelectorAll('.chart svg').length"
+_UNDRAWN = ".chart:not(:has(svg))"
 _PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 _WIDER = """[...document.querySelectorAll('body *')].filter(one => {
   if (one.closest('.wide, .diff, .code, .skip') && !one.matches('.wide, .diff, .code')) return false;
@@ -73,7 +73,7 @@ def visit(browser: Any, url: str, *, width: int = 1440, scheme: str = "light") -
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("request", lambda request: requests.append(request.url))
         page.goto(url)
-        page.wait_for_function(_DRAWN)
+        page.locator(_UNDRAWN).first.wait_for(state="detached")
         found = Axe().run(page).response["violations"]
         yield (
             page,

@@ -35,6 +35,7 @@ PARTS = {
     "waits for DMAs or chips": "var(--wait)",
     "delay asked for": "var(--delay)",
 }
+_IN_PLACE = (Outcome.KEPT, Outcome.BASELINE)
 _NOTE = 60
 _HEIGHT = 300
 _ROW = 22
@@ -57,10 +58,8 @@ def trajectory(track: Track) -> Spec | None:
         axis=alt.Axis(format=".3~r", tickCount=5),
     )
     x = alt.X("number:Q", title="experiment", axis=alt.Axis(format="d", tickMinStep=1), scale=_numbers(track))
-    points = [_point(one, failed_at) for one in track.experiments]
-    best = [
-        {"number": one.number, "ms": one.latency_ms} for one in known if one.outcome in (Outcome.KEPT, Outcome.BASELINE)
-    ]
+    points = [_point(one, failed_at) for one in sorted(track.experiments, key=lambda one: one.outcome in _IN_PLACE)]
+    best = [{"number": one.number, "ms": one.latency_ms} for one in known if one.outcome in _IN_PLACE]
     best += [{"number": track.experiments[-1].number, "ms": best[-1]["ms"]}] if best else []
     floor = [{"number": one.number, "ms": one.floor_ms} for one in known if one.floor_ms]
     layers = []
@@ -78,7 +77,7 @@ def trajectory(track: Track) -> Spec | None:
     names = [name for name in OUTCOMES if any(one.outcome is name for one in track.experiments)]
     colours, shapes = ([OUTCOMES[name][place] for name in names] for place in (0, 1))
     legend = alt.Legend(title=None, orient="top", symbolSize=80, columns=3)
-    marks = alt.Chart(_data(points)).mark_point(filled=True, size=65, opacity=1)
+    marks = alt.Chart(_data(points)).mark_point(filled=True, size=_dot(points), opacity=1)
     layers.append(
         marks.encode(
             x=x,
@@ -94,6 +93,11 @@ def trajectory(track: Track) -> Spec | None:
         )
     )
     return _spec(alt.layer(*layers), height=_HEIGHT)
+
+
+def _dot(points: Sequence[object]) -> int:
+    """Area of a point: smaller where there are many."""
+    return 65 if len(points) <= 60 else 28
 
 
 def _numbers(track: Track) -> alt.Scale:
@@ -121,7 +125,8 @@ def roofline(story: Story) -> Spec | None:
         return None
     chips = story.material.problem.chips if story.material.problem else 1
     bandwidth = chips * chip.hbm_bytes_per_s
-    points = [point for one in track.experiments if (point := _on_roofline(one, bandwidth)) is not None]
+    made = (_on_roofline(one, bandwidth) for one in track.experiments)
+    points = [point for point in made if point is not None]
     if not points:
         return None
     compute = _compute_roof(track) or chips * chip.peak_bf16_flops / 1e12
@@ -146,7 +151,7 @@ def roofline(story: Story) -> Spec | None:
         scale=alt.Scale(type="log", domain=[min(lowest, left * bandwidth / 1e12) / 1.3, compute * 1.5], nice=False),
         axis=alt.Axis(format=".3~r", tickCount=5),
     )
-    kept = [point for point in points if point["outcome"] in (Outcome.KEPT, Outcome.BASELINE)]
+    kept = [point for point in points if point["outcome"] in _IN_PLACE]
     names = [name for name in OUTCOMES if any(point["outcome"] == name for point in points)]
     colours, shapes = ([OUTCOMES[name][place] for name in names] for place in (0, 1))
     legend = alt.Legend(title=None, orient="top", symbolSize=80, columns=3)
@@ -154,7 +159,7 @@ def roofline(story: Story) -> Spec | None:
         alt.Chart(_data(roof)).mark_line(color="var(--floor)", strokeWidth=2).encode(x=x, y=y, order="order:Q"),
         alt.Chart(_data(kept)).mark_line(color="var(--kept)", strokeWidth=1.5).encode(x=x, y=y, order="number:Q"),
         alt.Chart(_data(points))
-        .mark_point(filled=True, size=60, opacity=0.9)
+        .mark_point(filled=True, size=_dot(points), opacity=0.9)
         .encode(
             x=x,
             y=y,
@@ -334,7 +339,7 @@ def step(one: GridStep) -> Spec:
     return _spec(bars, height=_ROW * max(2, len(lanes)))
 
 
-_BUSY = ("unit is busy (darker: more)", "empty bundles (darker: more)")
+_BUSY = ("unit is busy (stronger: more)", "empty bundles (stronger: more)")
 _KINDS = {
     _BUSY[0]: "var(--issue)",
     _BUSY[1]: "var(--stall)",

@@ -35,7 +35,8 @@ HOTTEST = 5
 DIFF_LINES = 120
 """Lines of one experiment's diff that are shown at most."""
 DIFF_CHARACTERS = 700_000
-"""Of all diffs together; the newest come first."""
+"""Of all diffs together, what is around each line included; the newest come first."""
+_ROW_CHARACTERS = 27
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +163,7 @@ def _charts(story: Story) -> list[Chart]:
     made.append(("fidelity", "Measured over modelled latency of each row that has both.", charts.fidelity(story)))
     evidence = story.material.evidence
     if evidence is not None and evidence.timeline is not None and evidence.timeline.blame.lines:
-        limit = f"For what share of the run each unit is needed. Most: {words.headline_limit(story)}."
+        limit = f"For what share of the run each unit is needed. Most: {words.most_needed(evidence.timeline)}."
         made.append(("needed", limit, charts.needed(evidence.timeline)))
         made.append(("spent", "Where each cycle went, by unit.", charts.spent(evidence.timeline)))
     for place, kernel in enumerate(evidence.vmem if evidence else ()):
@@ -182,7 +183,7 @@ def _diffs(story: Story) -> Mapping[int, tuple[Sequence[str], int]]:
         if diff is None:
             continue
         shown = [indented(line) for line in diff[0]]
-        room -= sum(map(len, shown))
+        room -= sum(len(line) + _ROW_CHARACTERS for line in shown)
         found[one.number] = (shown if room > 0 else [], diff[1])
     return found
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from ratchet import home
 from ratchet.account.band import regime, stored
 from ratchet.report.material import Evidence, Material
 from ratchet.report.story import Experiment, Outcome, Story, Track
 from ratchet.values import Status, Timeline
+from ratchet.values.loss import (
+    CrowdedUnit,
+    IdleSteps,
+    LinkWaits,
+    Loss,
+    MatrixBound,
+    NothingLeft,
+    Outside,
+    Spills,
+    Stalls,
+    Waits,
+)
 from ratchet.values.origin import Origin
 from ratchet.view.losses import losses_in_words
 from ratchet.view.text import clean, clean_lines
@@ -24,6 +38,7 @@ UNITS = {
     "SPILL": "spill stores",
     "FILL": "spill loads",
     "HBM": "HBM",
+    "links": "links between chips",
     "stalls": "empty bundles",
     "?": "unknown results",
     "branch": "branches",
@@ -161,11 +176,40 @@ def no_evidence(material: Material, current: Experiment) -> str:
 def headline_limit(story: Story) -> str:
     """What limits the current kernel, in a few words."""
     evidence, track = story.material.evidence, story.main
-    if evidence is None or evidence.timeline is None:
+    if evidence is None or evidence.timeline is None or not evidence.timeline.blame.losses:
         current = track.current if track else None
         return _LIMITS.get(current.row.regime, clean(current.row.regime) or "–") if current else "–"
-    shares = needed(evidence.timeline)
-    unit, share = max(shares.items(), key=lambda item: item[1], default=("–", 0.0))
+    what, cycles = _loss(evidence.timeline.blame.losses[0])
+    return f"{what}, {cycles / max(1, evidence.timeline.cycles):.0%} of the time"
+
+
+def _loss(loss: Loss) -> tuple[str, int]:  # noqa: PLR0911 - one return for each kind of loss
+    """A loss in a few words, and the cycles that it takes."""
+    match loss:
+        case Waits():
+            return "waiting for DMAs", loss.wait_cycles
+        case Stalls():
+            return "empty bundles, which wait for results", loss.stall_cycles
+        case Spills():
+            return "register spills", loss.cycles
+        case IdleSteps():
+            return "grid steps without matrix work", loss.cycles
+        case CrowdedUnit():
+            return UNITS.get(loss.unit, clean(loss.unit)), loss.cycles
+        case Outside():
+            return "work outside the kernel", loss.cycles
+        case LinkWaits():
+            return "traffic between chips", loss.wait_cycles
+        case MatrixBound():
+            return "matrix units", loss.ceiling_cycles
+        case NothingLeft():
+            return UNITS.get(loss.unit, clean(loss.unit)), loss.ceiling_cycles
+    assert_never(loss)
+
+
+def most_needed(timeline: Timeline) -> str:
+    """The unit that is needed longest: ``matrix units, 95 % of the time``."""
+    unit, share = next(iter(needed(timeline).items()), ("–", 0.0))
     return f"{UNITS.get(unit, clean(unit))}, {share:.0%} of the time"
 
 

@@ -1,0 +1,210 @@
+"""Reading ledger, git and evidence of a real repository, and what the commands make of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.commands import plot, report, serve
+from ratchet.loop import ledger, recorded
+from ratchet.report import page as page_room
+from ratchet.report.gather import kernels, material
+from ratchet.report.live import LiveServer
+from ratchet.report.story import diff_lines, story
+from ratchet.values.origin import Origin
+from ratchet.values.status import Refusal, Status
+from ratchet.view.xspace import trace_path, write_xspace
+from tests.loop.stage import Stage, kernel_text
+from tests.report.test_trace import stepped
+from tests.view.timelines import timeline
+
+Make = Callable[..., int]
+
+
+@pytest.fixture(autouse=True)
+def _small_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_room, "charts_library", lambda: "window.vegaEmbed = 1;")
+
+
+@pytest.fixture(scope="module")
+def told(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A baseline, one that is kept, one that is reverted, one that fails; with evidence of the one that is kept."""
+    root = tmp_path_factory.mktemp("told") / "my <b>work space"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_GLOBAL", str(template.parent / "gitconfig"))
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        patch.setattr("ratchet.key.path", lambda: root.parent / "key")
+        shutil.copytree(template, root, symlinks=True)
+        stage = Stage(root=root)
+        for text, note in (
+            (kernel_text(2000.0, "TIMES = 1.0, 0.1\n"), "experiment: <i>twice</i> as fast"),
+            (kernel_text(1500.0, "TIMES = 1.5, 0.1\n"), "experiment: slower"),
+            ('STATUS = "WRONG_VALUES"\n', "experiment: wrong"),
+        ):
+            stage.write(text)
+            stage.run(note)
+    kept = next(row for row in stage.rows() if row.decision == "kept")
+    folder = root / "hlo_dumps" / kept.id
+    folder.mkdir(parents=True)
+    (folder / "timeline.json").write_bytes(recorded.to_bytes(timeline()))
+    checks = {"random": {"status": "PASS", "worst": 0.2}, "probe": {"status": "PASS", "worst": None}}
+    (folder / "verification.json").write_text(json.dumps({"checks": checks}))
+    run = dataclasses.replace(timeline(), spans=stepped(), cycles=25000)
+    write_xspace(run, trace_path(root / "profile_data", kept.id), title="t")
+    return root
+
+
+@pytest.fixture
+def repository(told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, in which the test is."""
+    root = tmp_path / told.name
+    shutil.copytree(told, root, symlinks=True)
+    monkeypatch.chdir(root)
+    monkeypatch.setattr("ratchet.key.path", lambda: told.parent / "key")
+    return root
+
+
+def asked(**options: Any) -> Namespace:
+    return Namespace(**{"file": None, "output": None, "json": False, "gallery": None, "kernel": None, **options})
+
+
+def silent(_line: str) -> None:
+    """Says nothing."""
+
+
+def test_everything_that_is_there_is_read(repository: Path) -> None:
+    known = material(repository, "kernel.py")
+    assert [row.decision for row in known.rows] == ["baseline", "kept", "reverted", "reverted"]
+    assert known.head_blob == known.rows[1].kernel_blob
+    assert known.origins == {Origin.HERE: 4}
+    assert len(known.sources) == 4
+    evidence = known.evidence
+    assert evidence is not None
+    assert (evidence.id, [one.name for one in evidence.instances]) == (known.rows[1].id, ["random"])
+    assert evidence.timeline is not None
+    assert evidence.step is not None
+    assert (known.under_way, evidence.vmem) == ("", ())
+    last = story(known).experiments[3]
+    diff = diff_lines(last, known.sources, most=9)
+    assert diff is not None
+    assert '+STATUS = "WRONG_VALUES"' in diff[0]
+
+
+def test_a_clone_has_rows_but_neither_evidence_nor_reverted_kernels(repository: Path, tmp_path: Path) -> None:
+    stage = Stage(root=repository)
+    stage.git("add", "-f", ledger.NAME)
+    stage.git("commit", "-q", "-m", "the ledger")
+    stage.git("clone", "-q", "--no-local", str(repository), str(tmp_path / "clone"))
+    known = material(tmp_path / "clone", "kernel.py")
+    assert len(known.rows) == 4
+    assert known.evidence is None
+    assert len(known.sources) == 2
+    assert page_room.page(story(known)).count("The change is not in this clone") == 2
+
+
+def test_evidence_that_is_none_is_not_shown(repository: Path) -> None:
+    for file in repository.glob("hlo_dumps/*/*"):
+        file.write_text("<script>no json</script>")
+    for file in repository.glob("profile_data/*/plugins/profile/*/*"):
+        file.write_bytes(b"\xff\xff")
+    assert material(repository, "kernel.py").evidence is None
+
+
+def test_a_repository_without_ledger_or_commit(tmp_path: Path) -> None:
+    Stage(root=tmp_path).git("init", "-q")
+    known = material(tmp_path, "kernel.py")
+    assert (known.rows, known.head, known.head_blob) == ((), "", "")
+    assert kernels(tmp_path) == ()
+
+
+def test_the_report_is_written_whole_and_says_where(repository: Path) -> None:
+    said: list[str] = []
+    assert report.command(asked(), root=repository, say=said.append) == 0
+    text = (repository / "report.html").read_text()
+    assert "&lt;i&gt;twice&lt;/i&gt; as fast" in text
+    assert "<i>" not in text
+    assert "my &lt;b&gt;work space" in text
+    assert said[0].startswith("wrote report.html")
+    assert "the next experiment would be refused" in said[1]
+    assert [path.name for path in repository.glob(".*.part")] == []
+
+
+def test_what_git_ignores_is_in_nobodys_way(repository: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    report.command(asked(output=tmp_path / "out.html"), root=repository, say=said.append)
+    report.command(asked(output=repository / "hlo_dumps" / "out.html"), root=repository, say=said.append)
+    assert len(said) == 2
+
+
+def test_json_alone_writes_no_file(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report.command(asked(json=True), root=repository, say=silent)
+    made = json.loads(capsys.readouterr().out)
+    assert made["tracks"][0]["times_faster_than_first"] == 2.0
+    assert made["head_is_judged"] is True
+    assert not (repository / "report.html").exists()
+
+
+def test_a_kernel_is_meant_by_its_file_or_by_the_ledgers_name(repository: Path, tmp_path: Path) -> None:
+    assert report.which(repository, None) == "kernel.py"
+    assert report.which(repository, Path("kernel.py")) == "kernel.py"
+    assert report.which(repository, repository / "kernel.py") == "kernel.py"
+    assert report.which(repository, Path("other.txt")) == "other.txt"
+    with pytest.raises(Refusal, match=r"nosuch\.py is no file, .* it has rows of kernel\.py") as refused:
+        report.which(repository, Path("nosuch.py"))
+    assert refused.value.status is Status.NOT_FOUND
+
+
+@pytest.mark.parametrize("where", ["hlo_dumps", "nowhere/report.html"])
+def test_a_place_that_cannot_be_written_is_refused(repository: Path, where: str) -> None:
+    with pytest.raises(Refusal, match=r"wanted a file|there is no nowhere"):
+        report.command(asked(output=Path(where)), root=repository, say=silent)
+
+
+def test_a_gallery_has_a_page_for_each_kernel(repository: Path, tmp_path: Path) -> None:
+    report.command(asked(gallery=tmp_path / "a" / "gallery"), root=repository, say=silent)
+    assert sorted(path.name for path in (tmp_path / "a" / "gallery").iterdir()) == ["index.html", "kernel.py.html"]
+    assert 'href="kernel.py.html"' in (tmp_path / "a" / "gallery" / "index.html").read_text()
+
+
+def test_plots_become_files_or_say_why_not(repository: Path, tmp_path: Path) -> None:
+    for what in ("trajectory", "units"):
+        options = asked(what=what, output=tmp_path / f"{what}.svg")
+        assert plot.command(options, root=repository, say=silent) == 0
+        assert (tmp_path / f"{what}.svg").read_text().startswith("<svg")
+    for what, why in (("fidelity", "both a measured and a modelled"), ("vmem", "not on this disk")):
+        with pytest.raises(Refusal, match=why):
+            plot.command(asked(what=what, output=tmp_path / "no.svg"), root=repository, say=silent)
+    with pytest.raises(Refusal, match="wanted a name that ends in"):
+        plot.command(asked(what="units", output=tmp_path / "units.pdf"), root=repository, say=silent)
+
+
+def test_a_port_in_use_has_its_own_message(repository: Path) -> None:
+    with LiveServer(0, page=str, version=str) as running, pytest.raises(Refusal, match="is in use: give another"):
+        serve.command(asked(port=running.server_port), root=repository, say=silent)
+
+
+def test_an_interrupt_ends_the_server_cleanly(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[bytes] = []
+
+    def interrupted(server: LiveServer, poll_interval: float) -> None:
+        shown.append(server.current())
+        before = server.version()
+        Stage(root=repository).git("commit", "-q", "--allow-empty", "-m", "news")
+        assert server.version() != before
+        (repository / ledger.NAME).write_text("broken")
+        shown.append(server.current())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LiveServer, "serve_forever", interrupted)
+    said: list[str] = []
+    assert serve.command(asked(port=0), root=repository, say=said.append) == 0
+    assert (said[0].startswith("the report of kernel.py, live"), said[1]) == (True, "ended")
+    assert b"Live: this page reloads" in shown[0]
+    assert b"The ledger cannot be read (LEDGER_BROKEN)" in shown[1]
