@@ -8,6 +8,7 @@ from ratchet.loop.checks import Checks
 from ratchet.loop.objects import Objects
 from ratchet.loop.plumbing import Git
 from ratchet.loop.refs import Refs
+from ratchet.loop.remotes import Remotes
 from ratchet.loop.trees import Trees
 from ratchet.loop.worktree import WorkTree
 
@@ -31,3 +32,4 @@ class History:
         self.refs = Refs(git)
         self.files = WorkTree(git, self.objects)
         self.trees = Trees(git)
+        self.remotes = Remotes(git)

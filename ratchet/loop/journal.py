@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from ratchet import home, key
 from ratchet.folder import read_file
-from ratchet.loop import ledger
+from ratchet.loop import joined, ledger
 from ratchet.loop.history import History
 from ratchet.loop.ledger import Addition, writing
 from ratchet.loop.origin import origin, sign
@@ -112,9 +112,10 @@ def recover(history: History) -> tuple[str, ...]:
     Raises:
         Refusal: OPERATION_UNDER_WAY if that was on another branch than HEAD's; LEDGER_BROKEN.
     """
+    merged = joined.recover(history)  # there is never one of each
     pending = _load(history)
     if pending is None:
-        return ()
+        return merged
     row = ledger.parse_row(pending.added.line)
     branch, head = pending.plan.branch, history.checks.head()
     if head.branch != branch and history.refs.resolve(branch) is not None:

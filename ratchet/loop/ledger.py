@@ -5,7 +5,8 @@ order. Text is escaped so that a row is exactly one line: backslash, tab, newlin
 ``\\\\ \\t \\n \\r``, other control characters, line separators and lone surrogates as ``\\xhh`` or ``\\uhhhh``, and a
 double quote as ``\\x22`` where it opens a column, so that readers of CSV dialects see the same columns.
 
-``previous`` holds the SHA-256 of the line before, so that an edit shows on the next line. What the chain
+``previous`` holds the SHA-256 of the line before, so that an edit shows on the next line. Where two ledgers were
+merged, ``chain`` says which order the file has to have. What the chain
 alone cannot show, a change of the last row or rows cut off cleanly, ``log.load`` finds by comparing with git.
 """
 
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from ratchet import home
 from ratchet.folder import read_file
+from ratchet.loop.chain import Link, ordered
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 
@@ -33,6 +35,8 @@ HEADER = "\t".join(COLUMNS)
 REPAIR = f"`{home.PROGRAM} rebuild` writes it anew from git"
 LEDGER_BYTES = 1 << 30
 """More than a million rows: what is larger is none of ours."""
+MERGED = "merged"
+"""The ``decision`` of a merge row: two ledgers became one. Its ``evidence`` is the last row of its own line."""
 NOTE_CHARACTERS = 300
 """A longer message is cut in the ``note`` column, with an ellipsis; the commit has it in full."""
 
@@ -56,17 +60,14 @@ def utc_now() -> str:
 def new_id(last: str = "", now: datetime | None = None) -> str:
     """An experiment id such as ``20261121-031500-1a2b``: UTC time and four hex digits, sorting after ``last``.
 
-    Safe as a file and ref name. When the clock stops or goes back, the digits count on from ``last``.
+    Safe as a file and ref name. When the clock stops or goes back, the seconds count on from ``last``: two clones that
+    go on from one row do not arrive at the same ids.
     """
     stamp = (now or datetime.now(UTC)).strftime(_ID_TIME)
-    if stamp > last[: len(stamp)]:
-        return f"{stamp}-{secrets.randbelow(1 << 16):04x}"
-    try:
-        last_time, count = datetime.strptime(last[: len(stamp)], _ID_TIME), int(last[len(stamp) + 1 :], 16) + 1
-    except ValueError:  # an id that was not made here
-        return f"{stamp}-{secrets.randbelow(1 << 16):04x}"
-    last_time, count = last_time + timedelta(seconds=count >> 16), count & 0xFFFF
-    return f"{last_time.strftime(_ID_TIME)}-{count:04x}"
+    if stamp <= last[: len(stamp)]:
+        with contextlib.suppress(ValueError):  # an id that was not made here
+            stamp = (datetime.strptime(last[: len(stamp)], _ID_TIME) + timedelta(seconds=1)).strftime(_ID_TIME)
+    return f"{stamp}-{secrets.randbelow(1 << 16):04x}"
 
 
 def escape(text: str) -> str:
@@ -143,21 +144,46 @@ def parse(data: bytes) -> tuple[Row, ...]:
     if lines.pop():
         raise _broken(len(lines) + 1, "is cut off: it does not end in a newline")
     rows: list[Row] = []
-    ids: dict[str, int] = {}
     for number, line in enumerate(lines[1:], start=2):
         try:
-            row = parse_row(line)
+            rows.append(parse_row(line))
         except ValueError as error:
             raise _broken(number, f"was edited: {error}") from None
-        if row.previous != digest(lines[number - 2]):
-            raise _broken(
-                number, f"does not follow line {number - 1}: one of the two was edited, or a row between removed"
-            )
-        if row.id in ids:
+    _check_order([digest(line) for line in lines], rows)
+    ids: dict[str, int] = {}
+    for number, row in enumerate(rows, start=2):
+        if ids.setdefault(row.id, number) != number:
             raise _broken(number, f"repeats the id {row.id} of line {ids[row.id]}")
-        ids[row.id] = number
-        rows.append(row)
     return tuple(rows)
+
+
+def _check_order(digests: list[str], rows: list[Row]) -> None:
+    """Raises:
+    Refusal: LEDGER_BROKEN where the last row wants another file than this; ``digests`` are those of all lines.
+    """
+    strays = [n for n, row in enumerate(rows, start=2) if row.previous != digests[n - 2]]
+    merges = [n for n, row in enumerate(rows, start=2) if row.decision == MERGED]
+    known = {digests[n - 1]: row for n, row in enumerate(rows, start=2)}
+    for number in strays:
+        if not merges or rows[number - 2].previous not in (digests[0], *known):
+            what = f"does not follow line {number - 1}: one of the two was edited, or a row between removed"
+            raise _broken(number, what)
+    if not merges:
+        return
+    try:
+        wanted = ordered(digests[-1], lambda one: link_of(known[one]), root=digests[0])
+    except KeyError:
+        raise _broken(merges[-1], "merges a row that is not here: one was edited or removed") from None
+    for number, (one, other) in enumerate(zip(digests[1:], wanted, strict=False), start=2):
+        if one != other:
+            raise _broken(number, "is not where the merge row after it puts it: a row was moved, added or left out")
+    if len(wanted) != len(rows):
+        raise _broken(len(wanted) + 2, "belongs to no line that a merge row names")
+
+
+def link_of(row: Row) -> Link:
+    """What a row comes after."""
+    return Link(previous=row.previous, own=row.evidence if row.decision == MERGED else "")
 
 
 def load_bytes(path: Path) -> bytes | None:

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ratchet import home, key
-from ratchet.loop import journal, ledger
+from ratchet.loop import joined, journal, ledger
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History
 from ratchet.loop.ledger import REPAIR
+from ratchet.loop.lineage import following
 from ratchet.loop.origin import origins
 from ratchet.loop.refs import EXPERIMENTS, MACS, REPLACED, ROWS, tip_ref
 from ratchet.loop.workspace import locked
@@ -122,6 +123,10 @@ def verify(root: Path, *, evidence: Callable[[str], str] = lambda _id: "") -> tu
         Refusal: NOT_A_REPOSITORY, NO_COMMIT, DETACHED_HEAD.
     """
     history = History(root)
+    if joined.unfinished(history):
+        return (
+            Finding(broken=False, text="a merge was cut off: the next run finishes it, and then all can be checked"),
+        )
     try:
         known = load(history, history.checks.head())
     except Refusal as refusal:
@@ -240,7 +245,8 @@ def rebuild(root: Path) -> Rebuilt:
             message = f"HEAD's own ledger is broken ({refusal.message}): restore it from an older commit first"
             raise Refusal(Status.LEDGER_BROKEN, message) from None
         lines = [ledger.HEADER] if committed is None else ledger.lines_of(committed)
-        further, left_out = _following(history, head, lines)
+        stored = history.refs.texts(ROWS).values()
+        further, left_out = following(lines, history.refs.tip(head.branch), stored)
         data = "".join(f"{line}\n" for line in lines + further).encode()
         ledger.parse(data)
         path = history.root / ledger.NAME
@@ -258,32 +264,6 @@ def rebuild(root: Path) -> Rebuilt:
         notes = journal.recover(history)
         total = len(ledger.read(path))
     return Rebuilt(rows=total, from_head=from_head, left_out=left_out, replaced=replaced, notes=notes)
-
-
-def _following(history: History, head: Head, lines: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """The rows from refs that lead from HEAD's last line to this branch's tip, and the ids that do not connect.
-
-    Where no tip is known, rows are followed for as long as just one comes next.
-    """
-    stored = history.refs.texts(ROWS).values()
-    tip = history.refs.tip(head.branch)
-    if tip is None:
-        successors: dict[str, list[str]] = {}
-        for line in stored:
-            successors.setdefault(ledger.parse_row(line).previous, []).append(line)
-        forward: list[str] = []
-        while len(following := successors.get(ledger.digest((lines + forward)[-1]), [])) == 1:
-            forward += following
-        return forward, ()
-    if tip in lines:
-        return [], ()
-    by_digest = {ledger.digest(line): line for line in stored}
-    last, backward = ledger.digest(lines[-1]), [tip]
-    while (previous := ledger.parse_row(backward[-1]).previous) != last:
-        if previous not in by_digest or by_digest[previous] in lines:
-            return [], tuple(ledger.parse_row(line).id for line in reversed(backward))
-        backward.append(by_digest[previous])
-    return backward[::-1], ()
 
 
 def _overwrite(path: Path, data: bytes) -> None:

@@ -61,8 +61,11 @@ class Objects:
         """Stores ``data`` as it is and returns the blob's hash."""
         return self._git.line("hash-object", "-w", "--stdin", stdin=data)
 
-    def commit(self, *, parent: str, files: Mapping[str, Entry], message: str) -> str:
-        """A commit on ``parent`` with ``files`` changed; no branch, index or working file is touched."""
+    def commit(self, *, parent: str, files: Mapping[str, Entry], message: str, joins: str = "") -> str:
+        """A commit on ``parent`` with ``files`` changed; no branch, index or working file is touched.
+
+        ``joins`` is a second parent, nothing of whose tree is taken.
+        """
         index = self._git.state_dir / "index"
         for leftover in (index, index.with_name("index.lock")):
             leftover.unlink(missing_ok=True)
@@ -73,7 +76,8 @@ class Objects:
         finally:
             index.unlink(missing_ok=True)
         text = message.encode("utf-8", "backslashreplace")  # git reads bytes that are not UTF-8 as Latin-1
-        return self._git.line("commit-tree", tree, "-p", parent, "-F", "-", stdin=text)
+        parents = [word for one in (parent, joins) if one for word in ("-p", one)]
+        return self._git.line("commit-tree", tree, *parents, "-F", "-", stdin=text)
 
     def unresolved(self, names: Iterable[str]) -> set[str]:
         """Those of ``names`` that are not hashes of objects that are here."""

@@ -101,6 +101,13 @@ class WorkTree:
         fields = out.partition(b"\t")[0].decode().split()
         return Entry(mode=fields[0], blob=fields[1]) if fields else None
 
+    def write(self, path: str, data: bytes) -> None:
+        """Replaces the file ``path`` as a whole: it holds what it did, or ``data``, whenever this is killed."""
+        target = self._git.root / path
+        with writing(path):
+            self._replace(target, self._spare(target), data)
+            sync_folder(target.parent)
+
     def restore(self, path: str, *, blob: str | None, judged: str | None) -> bool:
         """Brings the file ``path`` back to ``blob`` (None: no file), if its content is still ``judged``.
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import git
 
+from ratchet.commands.merge import merged
 from ratchet.loop import ledger, log
 from ratchet.loop.experiment import Idea
 from ratchet.values.status import Refusal, Status
-from tests.loop.stage import Stage, kernel_text
+from tests.loop.stage import Stage, StageJudge, kernel_text
 
 CHANGING = {"update-ref", "update-index", "read-tree", "commit-tree"}
 """Git's commands that leave more behind than an object nobody names."""
@@ -79,28 +80,46 @@ def turn(stage: Stage) -> Status:
         return refusal.status
 
 
-def child(stage: Stage, number: int, sent: signal.Signals) -> int:
+def merging(stage: Stage) -> Status:
+    """The clone in the folder beside the stages comes in."""
+    judge = StageJudge(stage)
+    try:
+        done, outcomes = merged(
+            str(stage.root.parent / "theirs"), branch="", root=stage.root, judge=judge, wait_s=0, say=lambda _line: None
+        )
+    except Refusal as refusal:
+        return refusal.status
+    return Status.PASS if done.came or outcomes else Status.NO_CHANGE
+
+
+def child(stage: Stage, number: int, sent: signal.Signals, act: Callable[[Stage], Status]) -> int:
     """The wait status of a turn that is struck at its ``number``-th change; exit code 7 if it had fewer."""
     pid = os.fork()
     if pid:
         return os.waitpid(pid, 0)[1]
     try:
         count = arm(number, sent)
-        status = turn(stage)
+        status = act(stage)
         os._exit(7 if count() < number else status.exit_code)
     except BaseException:
         traceback.print_exc()
     os._exit(99)
 
 
-def sweep(template: Stage, folder: Path, sent: signal.Signals, check: Callable[[Stage, str], None]) -> int:
+def sweep(
+    template: Stage,
+    folder: Path,
+    sent: signal.Signals,
+    check: Callable[[Stage, str], None],
+    act: Callable[[Stage], Status] = turn,
+) -> int:
     """Strikes at every change; returns how many there were."""
     number = 0
     while True:
         number += 1
         stage = Stage(root=folder / f"{number}", freezes=template.freezes, given=template.given)
         shutil.copytree(template.root, stage.root, symlinks=True)
-        result = child(stage, number, sent)
+        result = child(stage, number, sent, act)
         where = f"{sent.name} before change {number}"
         if os.WIFEXITED(result) and os.WEXITSTATUS(result) == 7:
             return number - 1
@@ -114,11 +133,11 @@ def sweep(template: Stage, folder: Path, sent: signal.Signals, check: Callable[[
             }
             assert untouched == (os.WEXITSTATUS(result) == 130), f"{where}: exit code {os.WEXITSTATUS(result)}"
         assert (stage.root / "precious.txt").read_text() == "ignored and precious\n", where
-        again = turn(stage)
+        again = act(stage)
         assert again in (Status.PASS, Status.NOT_BETTER, Status.NO_CHANGE), f"{where}: then {again}"
         assert log.verify(stage.root) == (), f"{where}: {log.verify(stage.root)}"
         assert len({row.id for row in stage.rows()}) == len(stage.rows())
-        assert not (stage.root / ".git" / "ratchet" / "pending.json").exists()
+        assert not list((stage.root / ".git" / "ratchet").glob("*.json"))
         assert (stage.root / "other.txt").read_text() == "other\n"
         check(stage, where)
         shutil.rmtree(stage.root)
@@ -152,6 +171,35 @@ def first_of_all(stage: Stage, where: str) -> None:
     assert stage.status() == [" M results.tsv"], f"{where}: {stage.status()}"
 
 
+def joined(stage: Stage, where: str) -> None:
+    decisions = ["baseline", "kept", "kept", "reverted", "merged", "kept"]
+    assert [row.decision for row in stage.rows()] == decisions, where
+    assert stage.head() == stage.rows()[-1].commit, where
+    assert stage.read() == kernel_text(1500.0), where
+    assert stage.status() == [" M results.tsv"], f"{where}: {stage.status()}"
+    assert stage.git("for-each-ref", "refs/ratchet/fetched") == "", where
+
+
+def followed(stage: Stage, where: str) -> None:
+    theirs = Stage(root=stage.root.parent / "theirs")
+    assert stage.ledger.read_bytes() == theirs.ledger.read_bytes(), where
+    assert (stage.head(), stage.read()) == (theirs.head(), theirs.read()), where
+    assert stage.status() == [" M results.tsv"], f"{where}: {stage.status()}"
+    assert stage.git("for-each-ref", "refs/ratchet/fetched") == "", where
+
+
+def two_clones(template: Stage, folder: Path, scenario: str) -> None:
+    """One that is ahead of the template, which has gone on itself where the two are to be joined."""
+    theirs = Stage(root=folder / "theirs")
+    shutil.copytree(template.root, theirs.root, symlinks=True)
+    for score in (1500.0, 900.0):
+        theirs.write(kernel_text(score))
+        theirs.run(f"theirs: {score}")
+    if scenario == "joined":
+        template.write(kernel_text(1200.0))
+        template.run("ours")
+
+
 def main(scenario: str, sent: signal.Signals, folder: Path) -> None:
     os.fsync = lambda _: None  # processes are killed here, and no power is cut: what was written stays
     template = Stage.new(folder / "template")
@@ -162,6 +210,10 @@ def main(scenario: str, sent: signal.Signals, folder: Path) -> None:
         template.freezes = True
     else:
         template.run("baseline")
+    if scenario in ("joined", "followed"):
+        two_clones(template, folder, scenario)
+        print(sweep(template, folder, sent, globals()[scenario], merging))
+        return
     if scenario == "placed":
         template.given = kernel_text(1500.0).encode()
     else:

@@ -25,6 +25,8 @@ REPOSITORY = Path(__file__).parents[2]
         ("reverted", "SIGKILL"),
         ("kept", "SIGINT"),
         pytest.param("placed", "SIGKILL", marks=pytest.mark.slow),  # the changes of what is kept, and a candidate's
+        ("followed", "SIGKILL"),
+        pytest.param("joined", "SIGKILL", marks=pytest.mark.slow),  # the changes of the one before, and of what is kept
         pytest.param("reverted", "SIGINT", marks=pytest.mark.slow),  # the same code interrupts what is kept
     ],
 )

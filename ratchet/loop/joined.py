@@ -1,0 +1,143 @@
+"""Enacting a merge of two ledgers, so that a kill at any instant loses neither.
+
+What is to be done is written to ``<git dir>/ratchet/joined.json`` first. Then the ledger is replaced as a whole, the
+branch moves, kernel files follow it where the other line was only ahead, and the mark is removed. Each step may be
+repeated: ``recover`` runs them all again for a mark that it finds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ratchet import home
+from ratchet.folder import read_file
+from ratchet.loop import ledger
+from ratchet.loop.history import History
+from ratchet.loop.ledger import writing
+from ratchet.loop.refs import MACS, ROWS, tip_ref
+from ratchet.values.status import Refusal, Status
+
+_MARK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joining:
+    """What a merge does to ledger, branch and files. All but ``branch``, ``old``, ``new`` and names are blobs."""
+
+    branch: str
+    old: str
+    """HEAD before the merge."""
+    new: str
+    """HEAD after it."""
+    before: str
+    """The ledger before; ``""`` where there was none."""
+    after: str
+    tip: str
+    """The last row's line."""
+    row: str = ""
+    """Id of the merge row, where one was made; its line is ``tip``."""
+    mac: str = ""
+    files: tuple[str, ...] = ()
+    """Kernel files and locks that follow the branch."""
+
+
+def enact(history: History, joining: Joining) -> None:
+    """The caller holds the lock, and the refs of all rows that came are set.
+
+    Raises:
+        Refusal: BRANCH_MOVED with everything as it was; as ``recover``.
+    """
+    _save(history, joining)
+    _finish(history, joining)
+
+
+def recover(history: History) -> tuple[str, ...]:
+    """Finishes a merge that was cut off; says so. The caller holds the lock.
+
+    Raises:
+        Refusal: OPERATION_UNDER_WAY if that was on another branch than HEAD's; BRANCH_MOVED; LEDGER_BROKEN.
+    """
+    joining = _load(history)
+    if joining is None:
+        return ()
+    if history.checks.head().branch != joining.branch:
+        name = joining.branch.removeprefix("refs/heads/")
+        message = f"a merge on branch {name} was cut off: `git switch {name}` and run again to finish it"
+        raise Refusal(Status.OPERATION_UNDER_WAY, message)
+    _finish(history, joining)
+    return ("finished a merge that was cut off",)
+
+
+def unfinished(history: History) -> bool:
+    """Whether a merge was begun and not finished."""
+    return _load(history) is not None
+
+
+def _finish(history: History, joining: Joining) -> None:
+    objects, refs, files = history.objects, history.refs, history.files
+    before = objects.blob(joining.before) if joining.before else None
+    after, now = objects.blob(joining.after), ledger.load_bytes(history.root / ledger.NAME)
+    if now not in (before, after):
+        message = f"{ledger.NAME} changed while a merge was enacted: {ledger.REPAIR}, then merge again"
+        _clear(history)
+        raise Refusal(Status.LEDGER_BROKEN, message)
+    files.write(ledger.NAME, after)
+    try:
+        refs.move_branch(joining.branch, new=joining.new, old=joining.old, reason="ratchet: merge")
+    except Refusal:
+        if not refs.is_ancestor(joining.new, joining.branch):
+            _take_back(history, before)
+            raise
+    targets = {tip_ref(joining.branch): joining.tip}
+    if joining.row:
+        targets[ROWS + joining.row] = joining.tip
+    if joining.mac:
+        targets[MACS + joining.row] = joining.mac
+    refs.point(targets)
+    for path in joining.files:
+        old, new = objects.entry(joining.old, path), objects.entry(joining.new, path)
+        files.restore(path, blob=new.blob if new else None, judged=old.blob if old else None)
+    files.sync_index(old=joining.old, new=joining.new, paths=(*joining.files, ledger.NAME))
+    _clear(history)
+
+
+def _take_back(history: History, before: bytes | None) -> None:
+    if before is None:
+        (history.root / ledger.NAME).unlink()
+    else:
+        history.files.write(ledger.NAME, before)
+    _clear(history)
+
+
+def _save(history: History, joining: Joining) -> None:
+    path = history.state_dir / "joined.json"
+    spare = path.with_name("joined.new")
+    with writing("the journal"):
+        with open(spare, "w", encoding="utf-8") as file:
+            json.dump(asdict(joining), file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(spare, path)
+        ledger.sync_folder(path.parent)
+
+
+def _load(history: History) -> Joining | None:
+    path = history.state_dir / "joined.json"
+    try:
+        record: dict[str, Any] = json.loads(read_file(path, _MARK_BYTES))
+        files = tuple(map(str, record.pop("files")))
+        return Joining(**{name: str(value) for name, value in record.items()}, files=files)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"the journal {path} is unreadable ({error}): keep a copy, remove it, and run `{home.PROGRAM} verify`"
+        raise Refusal(Status.LEDGER_BROKEN, message) from error
+
+
+def _clear(history: History) -> None:
+    with writing("the journal"):
+        (history.state_dir / "joined.json").unlink(missing_ok=True)
+        ledger.sync_folder(history.state_dir)

@@ -1,0 +1,128 @@
+"""The line of another clone as it was fetched: its rows, checked against their own chain and what git holds of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet import key
+from ratchet.loop import ledger
+from ratchet.loop.history import History
+from ratchet.loop.lineage import following
+from ratchet.loop.origin import origin
+from ratchet.loop.refs import EXPERIMENTS, MACS, ROWS, tip_ref
+from ratchet.loop.remotes import FETCHED, Fetched
+from ratchet.values import Row
+from ratchet.values.origin import Origin
+from ratchet.values.status import Refusal, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other:
+    """A line of another clone."""
+
+    name: str
+    """What a row may call it: a remote's name, or the last part of its address. No user, password or folder."""
+    commit: str
+    lines: tuple[str, ...]
+    """Of its ledger, with the header."""
+    rows: tuple[Row, ...]
+    macs: Mapping[str, str]
+    """By id."""
+    refs: Mapping[str, str]
+    """Objects by the full name of the ref that they have there: rows, MACs and commits of experiments."""
+
+    def is_own(self, number: int) -> bool:
+        """Whether this machine's key made row ``number``, or there is no key: then nothing else is known."""
+        own = key.known()
+        row = self.rows[number]
+        return own is None or origin(own, self.lines[number + 1], self.macs.get(row.id)) is Origin.HERE
+
+
+def read(history: History, fetched: Fetched, source: str) -> Other:
+    """What was fetched from ``source``.
+
+    Raises:
+        Refusal: LEDGER_BROKEN where its rows do not follow each other, or are not as its git holds them.
+    """
+    name = _called(source)
+    entry = history.objects.entry(fetched.commit, ledger.NAME)
+    data = history.objects.blob(entry.blob) if entry else f"{ledger.HEADER}\n".encode()
+    stored = history.refs.texts(_there(ROWS))
+    tip = history.refs.texts(_there(tip_ref(fetched.branch)))
+    try:
+        ledger.parse(data)
+        lines = ledger.lines_of(data)
+        further, loose = following(lines, next(iter(tip.values()), None), stored.values())
+        rows = ledger.parse("".join(f"{line}\n" for line in lines + further).encode())
+    except Refusal as refusal:
+        raise _broken(name, refusal.message.removesuffix(f"; {ledger.REPAIR}")) from None
+    except ValueError as error:
+        raise _broken(name, f"its git holds a row that is none: {error}") from None
+    if loose:
+        raise _broken(name, f"row {loose[-1]}, its last, does not follow from the ledger of its branch")
+    lines += further
+    if fetched.is_head:
+        _check_file(Path(source) / ledger.NAME, name, lines)
+    other = Other(
+        name=name,
+        commit=fetched.commit,
+        lines=tuple(lines),
+        rows=rows,
+        macs=history.refs.texts(_there(MACS)),
+        refs=_refs(history, {row.id for row in rows}),
+    )
+    for number, row in enumerate(rows):
+        _check_row(history, other, row, lines[number + 1], stored.get(row.id))
+    return other
+
+
+def _there(ref: str) -> str:
+    return FETCHED + ref.removeprefix("refs/ratchet/")
+
+
+def _refs(history: History, ids: set[str]) -> dict[str, str]:
+    return {
+        prefix + name: target
+        for prefix in (ROWS, MACS, EXPERIMENTS)
+        for name, target in history.refs.under(_there(prefix)).items()
+        if name in ids
+    }
+
+
+def _check_row(history: History, other: Other, row: Row, line: str, stored: str | None) -> None:
+    if stored not in (None, line):
+        raise _broken(other.name, f"row {row.id} differs from the row that its git holds")
+    own, mac = key.known(), other.macs.get(row.id)
+    if own is not None and origin(own, line, mac) is Origin.FORGED:
+        raise _broken(other.name, f"row {row.id} names this machine's key, which did not sign it")
+    commit = other.refs.get(EXPERIMENTS + row.id)
+    if commit is None:
+        return
+    if commit != row.commit:
+        raise _broken(other.name, f"the ref of experiment {row.id} does not name its commit")
+    entry = history.objects.entry(row.commit, row.kernel)
+    if entry is None or entry.blob != row.kernel_blob:
+        raise _broken(other.name, f"{row.kernel} in commit {row.commit[:10]} is not what row {row.id} says was judged")
+
+
+def _check_file(path: Path, name: str, lines: Sequence[str]) -> None:
+    """The ledger in the folder of another clone, where this is one: it may have grown since, and nothing else."""
+    if not path.is_file():
+        return
+    data = ledger.load_bytes(path) or b""
+    if not data.startswith("".join(f"{line}\n" for line in lines).encode()):
+        raise _broken(name, f"its {ledger.NAME} was edited, cut off or replaced")
+
+
+def _called(source: str) -> str:
+    last = os.path.basename(os.path.realpath(source)) if Path(source).is_dir() else source.rstrip("/")
+    return last.rpartition("/")[2].rpartition(":")[2].rpartition("@")[2].removesuffix(".git") or "the other line"
+
+
+def _broken(name: str, what: str) -> Refusal:
+    return Refusal(
+        Status.LEDGER_BROKEN, f"the ledger of {name!r:.100} is broken: {what}; repair it there first (verify, rebuild)"
+    )
