@@ -178,6 +178,12 @@ def _try(options: argparse.Namespace, function: JudgeFunction) -> int:
     return try_.command(options, root=_root(), kernel=_kernel(options.kernel), function=function, say=_say)
 
 
+def _merge(options: argparse.Namespace, function: JudgeFunction) -> int:
+    from ratchet.commands import merge  # as `sweep`
+
+    return merge.command(options, root=_root(), function=function, say=_say)
+
+
 def _ablate(options: argparse.Namespace, function: JudgeFunction) -> int:
     from ratchet.commands import ablate  # as `sweep`
 
@@ -325,6 +331,18 @@ def _plot(options: argparse.Namespace) -> int:
     return plot.command(options, root=_root(), say=_say)
 
 
+def _branches(options: argparse.Namespace) -> int:
+    from ratchet.commands import branches  # as `sweep`
+
+    return branches.command(options, root=_root())
+
+
+def _finalize(options: argparse.Namespace) -> int:
+    from ratchet.commands import branches  # as `sweep`
+
+    return branches.finalize_command(options, root=_root())
+
+
 def _fidelity(_options: argparse.Namespace) -> int:
     from ratchet.loop import table  # pandas takes a second to import, which `log` need not wait for
 
@@ -433,6 +451,7 @@ EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = 
     "sweep": _sweep,
     "search": _search,
     "try": _try,
+    "merge": _merge,
     "ablate": _ablate,
     "across": _across,
     "judge": _judge_target,
@@ -455,6 +474,8 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "report": _report,
     "serve": _serve,
     "plot": _plot,
+    "branches": _branches,
+    "finalize": _finalize,
     "verify": _verify,
     "rebuild": _rebuild,
     "fidelity": _fidelity,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ _COMMANDS = {
     "sweep": "model many values of a file's constants, side by side, and rank them; nothing is recorded",
     "search": "try values of a file's constants as experiments, chosen by what came of those before",
     "try": "judge several versions of the kernel from one parent, side by side; the best is kept, each has a row",
+    "merge": "take over the rows of another clone; its kernel is judged again here before it becomes HEAD's",
+    "branches": "lines of experiments beside each other: best, rows, where they parted",
+    "finalize": "a branch for review: the kept experiments alone, one commit each",
     "ablate": "take an experiment that changed several things apart, by trying its parts",
     "across": "one kernel file on every chip, as a table; writes no row",
     "explain": "where the time and the VMEM of any function go, on any chip",
@@ -140,9 +143,8 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     sweep.add_argument("--fresh", action="store_true", help=_FRESH)
     sweep.add_argument("--json", action="store_true", help="print the table as one JSON document")
     _search(made["search"])
-    _try(made["try"])
-    made["ablate"].add_argument("id", help="an experiment's id or commit, or the beginning of it")
-    _judged_side_by_side(made["ablate"])
+    _try(made["try"], made["ablate"])
+    _lines(made)
     _explain(made["explain"])
     _fit(made["fit"])
     _tune(made["tune"])
@@ -197,16 +199,45 @@ def _search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--patience", type=_count, metavar="N", help="end after N trials without a better one; default 10 for each knob"
     )
+    _branch(parser)
     _judged_side_by_side(parser)
 
 
-def _try(parser: argparse.ArgumentParser) -> None:
+def _try(parser: argparse.ArgumentParser, ablate: argparse.ArgumentParser) -> None:
+    ablate.add_argument("id", help="an experiment's id or commit, or the beginning of it")
+    _judged_side_by_side(ablate)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="versions of the kernel file, of any name")
     parser.add_argument(
         "--kernel", type=Path, metavar="FILE", help="which kernel file they replace; default: kernel.py"
     )
     parser.add_argument("--compound", action="store_true", help="also versions that change several things at once")
+    _branch(parser)
     _judged_side_by_side(parser)
+
+
+def _branch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--branch",
+        default="",
+        metavar="NAME",
+        help="on a line of its own, in .ratchet/lines/NAME; new ones begin at HEAD",
+    )
+
+
+def _lines(made: Mapping[str, argparse.ArgumentParser]) -> None:
+    merge, branches, finalize = made["merge"], made["branches"], made["finalize"]
+    merge.add_argument("remote", metavar="REMOTE", help="a remote's name, a URL, or the folder of another clone")
+    merge.add_argument(
+        "--branch", default="", metavar="NAME", help="which of its branches; default: what its HEAD is on"
+    )
+    _judged_side_by_side(merge)
+    branches.add_argument("--json", action="store_true", help="print the table as one JSON document")
+    finalize.add_argument("--branch", default="", metavar="NAME", help="the line; default: the one that HEAD is on")
+    finalize.add_argument("--base", default="", metavar="REV", help="where to begin; default: where the line began")
+    finalize.add_argument(
+        "--as", dest="name_of_branch", default="", metavar="NEW", help="the branch to make; default: review/NAME"
+    )
+    finalize.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def _judged_side_by_side(parser: argparse.ArgumentParser) -> None:

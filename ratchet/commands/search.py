@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ratchet.chips import CHIPS
+from ratchet.commands.branches import on_line
 from ratchet.knobs import in_words
 from ratchet.loop import log
 from ratchet.loop.placed import committed
@@ -29,6 +30,7 @@ def command(
     options: argparse.Namespace, *, root: Path, kernel: Path, function: JudgeFunction, say: Callable[[str], None]
 ) -> int:
     """Search the knobs of a kernel file; every trial is an experiment with a row."""
+    root, kernel = on_line(root, kernel, options.branch, say)
     chip = CHIPS[options.chip]
     judge = dataclasses.replace(RepositoryJudge.modelling(root, function, chip), remember=not options.fresh)
     with Interrupts().installed():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ratchet.chips import CHIPS
+from ratchet.commands.branches import on_line
 from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
 from ratchet.mutation import mutation
@@ -26,6 +27,7 @@ def command(
 ) -> int:
     """Judge several versions of one kernel from one parent; the best is kept, and each has a row."""
     files = [_read(file) for file in options.files]
+    root, kernel = on_line(root, kernel, options.branch, say)
     chip = CHIPS[options.chip]
     judge = dataclasses.replace(RepositoryJudge.modelling(root, function, chip), remember=not options.fresh)
     with Interrupts().installed():

@@ -8,7 +8,6 @@ from ratchet.loop import ledger
 from ratchet.loop.chain import Link, ordered
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History
-from ratchet.loop.refs import ROWS
 
 
 def following(lines: Sequence[str], tip: str | None, stored: Collection[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -28,8 +27,10 @@ def following(lines: Sequence[str], tip: str | None, stored: Collection[str]) ->
     return [], _dangling(tip, known, lines)
 
 
-def of_branch(history: History, head: Head) -> list[str]:
+def of_branch(history: History, head: Head, stored: Collection[str]) -> list[str]:
     """The lines of a branch's ledger, header included, as git has them; what does not connect is left out.
+
+    ``stored`` are the lines that git holds, of all branches.
 
     Raises:
         Refusal: LEDGER_BROKEN if the ledger of its commit is.
@@ -38,7 +39,7 @@ def of_branch(history: History, head: Head) -> list[str]:
     data = history.objects.blob(entry.blob) if entry else f"{ledger.HEADER}\n".encode()
     ledger.parse(data)
     lines = ledger.lines_of(data)
-    return lines + following(lines, history.refs.tip(head.branch), history.refs.texts(ROWS).values())[0]
+    return lines + following(lines, history.refs.tip(head.branch), stored)[0]
 
 
 def _link(known: dict[str, str], digest: str) -> Link:

@@ -66,18 +66,28 @@ class Objects:
 
         ``joins`` is a second parent, nothing of whose tree is taken.
         """
+        tree = self._tree(parent, files)
+        text = message.encode("utf-8", "backslashreplace")  # git reads bytes that are not UTF-8 as Latin-1
+        parents = [word for one in (parent, joins) if one for word in ("-p", one)]
+        return self._git.line("commit-tree", tree, *parents, "-F", "-", stdin=text)
+
+    def copy(self, commit: str, *, parent: str, files: Mapping[str, Entry]) -> str:
+        """A commit on ``parent`` with ``files`` changed; message, author and dates are those of ``commit``."""
+        head, _, message = self._git.output("cat-file", "commit", commit).partition(b"\n\n")
+        kept = [line for line in head.split(b"\n") if line.startswith((b"author ", b"committer ", b"encoding "))]
+        lines = [f"tree {self._tree(parent, files)}".encode(), f"parent {parent}".encode(), *kept, b"", message]
+        return self._git.line("hash-object", "-t", "commit", "-w", "--stdin", stdin=b"\n".join(lines))
+
+    def _tree(self, parent: str, files: Mapping[str, Entry]) -> str:
         index = self._git.state_dir / "index"
         for leftover in (index, index.with_name("index.lock")):
             leftover.unlink(missing_ok=True)
         try:
             self._git.output("read-tree", parent, index=index)
             self._git.output("update-index", "-z", "--index-info", stdin=index_info(files), index=index)
-            tree = self._git.line("write-tree", index=index)
+            return self._git.line("write-tree", index=index)
         finally:
             index.unlink(missing_ok=True)
-        text = message.encode("utf-8", "backslashreplace")  # git reads bytes that are not UTF-8 as Latin-1
-        parents = [word for one in (parent, joins) if one for word in ("-p", one)]
-        return self._git.line("commit-tree", tree, *parents, "-F", "-", stdin=text)
 
     def unresolved(self, names: Iterable[str]) -> set[str]:
         """Those of ``names`` that are not hashes of objects that are here."""

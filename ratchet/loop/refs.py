@@ -95,6 +95,16 @@ class Refs:
         code, out, _ = self._git.run("rev-parse", "--verify", "--quiet", name)
         return None if code else out.decode().strip()
 
+    def is_branch_name(self, name: str) -> bool:
+        """Whether git takes ``name`` for a branch."""
+        good = not name.startswith("-") and name != "HEAD"
+        return good and self._git.run("check-ref-format", f"refs/heads/{name}")[0] == 0
+
+    def own_line(self, tip: str, base: str = "") -> tuple[str, ...]:
+        """The commits of a line, oldest first, after ``base``; of a merge only the side it was made on."""
+        span = [tip, f"^{base}"] if base else [tip]
+        return tuple(self._git.output("rev-list", "--first-parent", "--reverse", *span).decode().split())
+
     def is_ancestor(self, one: str, other: str) -> bool:
         """Whether commit ``one`` is ``other`` or one of its ancestors."""
         return self._git.run("merge-base", "--is-ancestor", one, other)[0] == 0
