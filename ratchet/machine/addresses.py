@@ -31,6 +31,10 @@ START_UP: dict[str, int | None] = {
     "program id location": 0,  # only traced
     "run id low location": 1,  # not a multiple of 1024, at which a program would write trace records to the host
     "program descriptor state": 1,  # 1: loaded and ready; anything else skips the program
+    "run id highl location": 0,
+    "cached producer": 0,  # the queue of commands for the host is empty
+    "iova base": 0,  # the address of that queue in the host's memory
+    "producer host sync flag number": 0,
     "spec success addr": 0,  # nothing was prefetched for this program by the one before it
     "reloc base": 0,  # added to addresses of constants in HBM, which here are absolute
     "output ptr": None,  # address of the outputs, set by the machine

@@ -73,6 +73,8 @@ class Machine(Arithmetic):
         self.unwritten = Unknown("a register that nothing wrote on this path")
         self.engine = DmaEngine(chip, chip.constants, self._deadlock)
         """DMA queues and sync flags."""
+        self._done: set[int] = set()
+        """Sync flags that the program marked done."""
         self.sparse = SparseCoreUnits(chip, programs.hlo, self.engine)
         """The SparseCores that the program hands work to."""
         self.known = KnownMemory()
@@ -262,10 +264,6 @@ class Machine(Arithmetic):
             f"That is an assertion of the compiler's: {words}.",
         )
 
-    def not_modelled(self, address: int, index: int) -> None:
-        opcode = self._instruction(address, index).opcode
-        raise self.refuse(address, f"`{opcode}` is reached, which only runs while the hardware is traced")
-
     def delay(self, cycles: int, address: int) -> int:
         """Cycles that a ``vdelay`` takes, its own bundle included."""
         if not 0 < cycles <= MOST_DELAY:
@@ -405,6 +403,30 @@ class Machine(Arithmetic):
         """Sets a sync flag."""
         self._peers.settle(now)
         self.engine.set(now, flag, value)
+
+    def flag_set_done(self, now: int, flag: int, value: int) -> None:
+        """Sets a sync flag and marks it done."""
+        self.flag_set(now, flag, value)
+        self._done.add(flag)
+
+    def flag_set_not_done(self, now: int, flag: int, value: int) -> None:
+        """Sets a sync flag that is not done until it is marked again."""
+        self.flag_set(now, flag, value)
+        self._done.discard(flag)
+
+    def wait_done(self, flag: int, address: int) -> None:
+        """Waits for a sync flag that the program itself marked done before; no time passes.
+
+        Since libtpu 0.0.52 a program marks the flag of its registry when it begins. Its finalisation waits for that,
+        and again after each command that the registry's mask has for the host. The program sets the mask to 0.
+        """
+        if flag not in self._done:
+            raise self.refuse(address, f"a wait for the host to mark {self._addresses.flag_name(flag)} done")
+
+    def wait_other(self, now: int, flag: int, value: int, address: int) -> None:
+        """Waits for room in the queue of commands for the host, which is empty when a program starts."""
+        if self.flag_value(now, flag) == value:
+            raise self.refuse(address, f"a wait for the host to move {self._addresses.flag_name(flag)}")
 
     def signal(self, now: int, word: int, amount: int, address: int) -> None:
         """Adds to a sync flag of another chip, or of a SparseCore."""

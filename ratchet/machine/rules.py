@@ -55,11 +55,6 @@ def _assertion(code: Emitter) -> None:
     code.effect(f"X.check({failed}, {code.address}, {code.index})", "")
 
 
-def _not_reached(code: Emitter) -> None:
-    """Only on paths that the modelled start-up does not take; an error if one is reached."""
-    code.effect(f"X.not_modelled({code.address}, {code.index})")
-
-
 def _load(code: Emitter) -> None:
     (operand,) = _just(code, 1)
     code.assign(f"sm[{code.access(operand.value, 'smem')}]")
@@ -91,6 +86,21 @@ def _wait(code: Emitter) -> None:
 def _flag(code: Emitter, method: str) -> None:
     flag, amount = code.operands(2)
     code.effect(f"X.{method}(T + {code.offset}, {flag}, {amount})")
+
+
+def _wait_other(code: Emitter) -> None:
+    flag, value = code.operands(2)
+    code.effect(f"X.wait_other(T + {code.offset}, {flag}, {value}, {code.address})")
+
+
+def _to_host(code: Emitter) -> None:
+    """A command for the host. When the host reads it is not modelled: no program waits for that."""
+    _named(code)
+
+
+def _wait_done(code: Emitter) -> None:
+    (flag,) = code.operands(1)
+    code.effect(f"X.wait_done({flag}, {code.address})")
 
 
 def _signal(code: Emitter) -> None:
@@ -212,9 +222,9 @@ RULES: dict[str, Rule] = {
     "smov.u32": _move,
     "sbr.rel": _branch,
     "shalt.err": _assertion,
-    "vwait.ne": _not_reached,
-    "vwait.ne.trace": _not_reached,
-    "dma.smem_to_host_iova": _not_reached,
+    "vwait.ne": _wait_other,
+    "vwait.ne.trace": _wait_other,
+    "dma.smem_to_host_iova": _to_host,
     "sld": _load,
     "sst": _store,
     "inlined_call": _call,
@@ -226,6 +236,9 @@ RULES: dict[str, Rule] = {
     "vsyncpa": partial(_flag, method="flag_set"),
     "vsyncadd.remote": _signal,
     "vsyncset": partial(_flag, method="flag_set"),
+    "vsyncset.done": partial(_flag, method="flag_set_done"),
+    "vsyncset.notdone": partial(_flag, method="flag_set_not_done"),
+    "vwait.done.trace": _wait_done,
     "vsyncset.remote": _reset,
     "vsyncmov": _read_flag,
     "vpop.sfrf": partial(_pop, letter="f"),

@@ -17,7 +17,7 @@ COMPILERS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
 PROGRAMS = sorted(path.name.removesuffix(".tar.xz") for path in (GOLDEN / COMPILERS[0]).iterdir())
 
 NEWEST_GOLDEN = Path(__file__).parents[1] / "dump" / "golden"
-"""Dumps of a compiler whose launch the machine does not know: they are read, and not modelled."""
+"""Some of the programs under the newest compiler, whose start and end differ: it sends commands to the host."""
 (NEWEST,) = (path.name for path in NEWEST_GOLDEN.iterdir())
 NEWEST_PROGRAMS = sorted(path.name.removesuffix(".tar.xz") for path in (NEWEST_GOLDEN / NEWEST).iterdir())
 

@@ -49,6 +49,10 @@ CYCLES = {
     ("libtpu-0.0.51", "prefetch"): (3074, 4),
     ("libtpu-0.0.51", "scalars"): (2513, 1),
     ("libtpu-0.0.51", "whole"): (4592, 8),
+    ("libtpu-0.0.52", "flash"): (30791, 32),
+    ("libtpu-0.0.52", "loop"): (5020, 12),
+    ("libtpu-0.0.52", "manual"): (2811, 1),
+    ("libtpu-0.0.52", "prefetch"): (3195, 4),
 }
 
 
@@ -79,12 +83,31 @@ def test_slots_agree_with_the_compilers_own_count(compiler: str, program: str, t
 
 
 @pytest.mark.parametrize("program", NEWEST_PROGRAMS)
-def test_dumps_of_the_newest_compiler_are_read_and_its_launch_is_refused_by_name(program: str, tmp_path: Path) -> None:
-    """libtpu 0.0.52 waits for the host at launch by instructions that the machine does not know."""
+def test_dumps_of_the_newest_compiler_are_modelled(program: str, tmp_path: Path) -> None:
     folder = unpack(NEWEST, program, tmp_path, golden=NEWEST_GOLDEN)
     check_slots(folder, NEWEST)
-    with pytest.raises(Refusal, match=r"`vsyncset\.done .*an instruction that is not known") as refusal:
-        model(folder, INPUTS.get(program))
+    timeline = model(folder, INPUTS.get(program))
+    assert (timeline.cycles, timeline.grid_steps) == CYCLES[NEWEST, program]
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (("vsyncset.done [#allocation2], 0", "vsyncset.notdone [#allocation2], 0"), "a wait for the host to mark"),
+        (("vwait.ne.trace [#allocation9], %s24_s7", "vwait.ne.trace [#allocation9], 0"), "a wait for the host to move"),
+    ],
+)
+def test_what_only_the_host_could_end_is_refused(edit: tuple[str, str], said: str, tmp_path: Path) -> None:
+    """A flag that the program does not mark done itself, and a full queue of commands."""
+    folder = unpack(NEWEST, "manual", tmp_path, golden=NEWEST_GOLDEN)
+    edited = 0
+    for path in folder.glob("*.txt"):
+        text = path.read_text()
+        edited += edit[0] in text
+        path.write_text(text.replace(*edit))
+    assert edited
+    with pytest.raises(Refusal, match=said) as refusal:
+        model(folder)
     assert refusal.value.status is Status.SCHEDULE_UNKNOWN
 
 
