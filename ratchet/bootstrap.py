@@ -59,26 +59,6 @@ def make(venv: Path, lock: Path) -> None:
     mark.rename(venv / "requirements.lock")
 
 
-OTHER = ("protobuf", "flatbuffers", "gitpython", "filelock")
-"""What the judge's modules import besides JAX and what comes with it."""
-
-
-def make_other(venv: Path, version: str, python: str, lock: str) -> None:
-    """Create an environment with another JAX, by the pip of ``python`` as the machine has it configured.
-
-    What was installed is written to ``lock`` in it, last.
-
-    Raises:
-        CalledProcessError: from venv or pip.
-    """
-    call(python or sys.executable, "-m", "venv", "--clear", venv)
-    own = venv / "bin" / "python"
-    say(f"installing jax {version} with its libtpu (about 1.2 GB on disk; only the first time)")
-    call(own, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"jax[tpu]=={version}", *OTHER)
-    freeze = [str(own), "-m", "pip", "freeze", "--disable-pip-version-check"]
-    (venv / lock).write_text(subprocess.run(freeze, check=True, capture_output=True, text=True).stdout)
-
-
 def main(venv: Path, lock: Path) -> int:
     """Make the environment and say what keeps it from being made; returns the exit code."""
     if (platform.system(), platform.machine()) != WHEEL_PLATFORM:

@@ -169,8 +169,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
         metavar="EXAMPLE",
         help="the kernel to begin with; default first, a small softmax",
     )
-    made["setup"].add_argument("--jax", default="", metavar="VERSION", help="an environment with this JAX beside it")
-    made["setup"].add_argument("--python", default="", metavar="PATH", help="the Python that --jax gets; default: this")
+    _setup(made["setup"])
     _diff(made["diff"])
     _agent(made["agent"], made["mcp"])
     _shown(made["show"], made["report"], made["serve"], made["plot"])
@@ -371,6 +370,14 @@ def _ci(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", default="HEAD", metavar="REV", help="the revision to compare with; default HEAD")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there, for a comment")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcomes there, as JUnit XML")
+
+
+def _setup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jax", default="", metavar="VERSION", help="one with this JAX beside it: 0.12.0.1, or 0.12.0.1+libtpu0.0.52"
+    )
+    parser.add_argument("--python", default="", metavar="PATH", help="the Python that --jax gets; default: this")
+    parser.add_argument("--lock", type=Path, metavar="FILE", help="the packages of --jax, each with its hash")
 
 
 def _upgrade(parser: argparse.ArgumentParser) -> None:

@@ -8,13 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ratchet import bootstrap, home
+from ratchet import home
 from ratchet.cli import main
-from ratchet.commands import setup, upgrade_check
+from ratchet.commands import upgrade_check
 from ratchet.upgrade import upgraded
 from ratchet.upgrade_plain import SIDE
 from ratchet.values.change import Costs
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import Status
 from ratchet.values.upgrade import Output, Side
 from ratchet.view.upgrade import upgrade_document, upgrade_text
 
@@ -161,36 +161,6 @@ def private(tmp_path, monkeypatch):
 def test_what_cannot_be_compared_is_refused(private, capsys, given, status, said):
     assert main(["upgrade-check", "k.py:f", *given], unjudged) == status.exit_code
     assert said in capsys.readouterr().err
-
-
-def test_an_environment_is_made_by_pip_and_locked(private, monkeypatch, capsys):
-    calls = []
-
-    def run(command, **_):
-        calls.append(command)
-        if "venv" in command:
-            (private / "environments" / "jax-9.9" / "bin").mkdir(parents=True)
-        return subprocess.CompletedProcess(command, 0, stdout="jax==9.9\n")
-
-    monkeypatch.setattr(bootstrap.subprocess, "run", run)
-    for _ in range(2):  # the second time it is there
-        assert main(["setup", "--jax", "9.9", "--python", "python-of-mine"], unjudged) == 0
-    assert calls[0][:3] == ["python-of-mine", "-m", "venv"]
-    assert "jax[tpu]==9.9" in calls[1]
-    assert len(calls) == 3
-    assert setup.environment_of("9.9") == private / "environments" / "jax-9.9"
-    assert "the environment with jax 9.9 is" in capsys.readouterr().out
-
-
-def test_an_environment_that_pip_cannot_make_names_another_python(private, monkeypatch, capsys):
-    def run(command, **_):
-        raise subprocess.CalledProcessError(1, command)
-
-    monkeypatch.setattr(bootstrap.subprocess, "run", run)
-    assert main(["setup", "--jax", "9.9"], unjudged) == Status.INFRASTRUCTURE.exit_code
-    assert "another Python, which --python names" in capsys.readouterr().err
-    with pytest.raises(Refusal, match="makes it"):
-        setup.environment_of("9.9")
 
 
 def test_a_side_that_leaves_no_answer_is_said(private, tmp_path, monkeypatch, capsys):

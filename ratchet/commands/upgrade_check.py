@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet import home, launch
-from ratchet.commands import setup
+from ratchet.commands.environments import environment_of
 from ratchet.commands.targets import target_of
 from ratchet.upgrade import upgraded
 from ratchet.upgrade_plain import REQUEST, SIDE, request_of
@@ -30,7 +30,7 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
     """Compare every target on every chip; ``REGRESSED`` where one got worse."""
     if len(options.jax) != 2:
         raise Refusal(Status.USAGE, f"--jax is given {len(options.jax)} times: wanted the old version, and the new one")
-    environments = [setup.environment_of(version) for version in options.jax]
+    environments = [environment_of(version) for version in options.jax]
     wanted = [request_of(*one) for one in _targets(options)]
     before, after = (
         _sides(wanted, version, environment, values=options.values, say=say)

@@ -1,0 +1,169 @@
+"""Environments with another JAX, each made by pip from a lock file with hashes. Standard library only.
+
+The first time there is no lock: what the package index gives is trusted once, and its hashes are kept beside the
+environment. Every later set-up installs those files or fails. A lock file of the user's takes the place of that trust.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ratchet import bootstrap, home
+from ratchet.values.status import Refusal, Status
+
+LOCK = "environment.lock"
+"""In an environment: the lock that it was made from."""
+OTHER = ("protobuf", "flatbuffers", "gitpython", "filelock")
+"""What the judge's modules import besides JAX and what comes with it."""
+WITH_LIBTPU = ("requests",)
+"""What JAX's extra ``tpu`` installs besides libtpu."""
+_VERSION = re.compile(r"([0-9]+(?:\.[0-9]+)*)(?:\+libtpu([0-9]+(?:\.[0-9]+)*))?")
+PRIVATE = "there is no folder of this user's alone for it: `chmod 700` ~/.cache/pallas-ratchet, or make it"
+_PIP = ("-m", "pip", "--disable-pip-version-check", "install", "-q")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A version of JAX, and of libtpu where it is not the one that JAX was released with."""
+
+    jax: str
+    libtpu: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.jax}+libtpu{self.libtpu}" if self.libtpu else self.jax
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """What pip is asked for."""
+        if self.libtpu:
+            return (f"jax=={self.jax}", f"libtpu=={self.libtpu}", *WITH_LIBTPU, *OTHER)
+        return (f"jax[tpu]=={self.jax}", *OTHER)
+
+
+def parse(text: str) -> Version:
+    """``0.12.0.1`` or ``0.12.0.1+libtpu0.0.52``. Raises Refusal ``USAGE``."""
+    match = _VERSION.fullmatch(text)
+    if match is None:
+        wanted = "wanted one such as 0.10.2, or 0.12.0.1+libtpu0.0.52"
+        raise Refusal(Status.USAGE, f"{text!r:.40} is no version of JAX: {wanted}")
+    return Version(jax=match[1], libtpu=match[2] or "")
+
+
+def environment_of(text: str) -> Path:
+    """The environment of a version of JAX: the judge's own where it has that one.
+
+    Raises:
+      Refusal: ``USAGE`` for what is no version, ``NOT_FOUND`` where it was not made.
+    """
+    version = parse(text)
+    own, other = home.environment(), _folder(version)
+    if own is not None and all(
+        any(own.glob(f"lib/python*/site-packages/{name}-{number}.dist-info"))
+        for name, number in (("jax", version.jax), ("libtpu", version.libtpu or "*"))
+    ):
+        return own
+    if not (other / LOCK).is_file():
+        message = f"there is no environment with jax {version}: `{home.PROGRAM} setup --jax {version}` makes it"
+        raise Refusal(Status.NOT_FOUND, message)
+    return other
+
+
+def make(text: str, *, python: str, lock: Path | None) -> Path:
+    """Make the environment of a version of JAX unless it is there; returns its folder.
+
+    Args:
+        text: the version.
+        python: the Python that it gets; ``""`` for this one.
+        lock: a requirements file with the hash of every package; None for the one that is kept, if any.
+
+    Raises:
+      Refusal: ``USAGE`` for what is no version, or a lock of another; ``NOT_FOUND`` for no such lock;
+        ``INFRASTRUCTURE`` where it cannot be made, as for a file whose hash is another.
+    """
+    version = parse(text)
+    folder = _folder(version)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    kept = folder.with_name(f"{folder.name}.requirements.txt")
+    given = None if lock is None else _read(lock, version)
+    with folder.with_name(f"{folder.name}.lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        wanted = given or (kept.read_text() if kept.is_file() else None)
+        made = folder / LOCK
+        if wanted is not None and made.is_file() and made.read_text() == wanted:
+            return folder
+        new = folder.with_name(f"{folder.name}.new")
+        try:
+            installed = _install(new, version, python, wanted, kept)
+        except (subprocess.CalledProcessError, OSError) as error:
+            raise _failed(version, error, (lock or kept) if wanted else None) from None
+        (new / LOCK).write_text(installed)
+        shutil.rmtree(folder, ignore_errors=True)
+        kept.write_text(installed)
+        new.rename(folder)
+    return folder
+
+
+def _folder(version: Version) -> Path:
+    folder = home.environment_of_jax(str(version))
+    if folder is None:
+        raise Refusal(Status.INFRASTRUCTURE, PRIVATE)
+    return folder
+
+
+def _read(lock: Path, version: Version) -> str:
+    try:
+        text = lock.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(Status.NOT_FOUND, f"the lock {lock} cannot be read: {error}") from None
+    for name, number in (("jax", version.jax), ("libtpu", version.libtpu)):
+        if number and not re.search(rf"(?m)^{name}(\[[^\]]*\])?=={re.escape(number)}(?![\w.])", text):
+            raise Refusal(Status.USAGE, f"the lock {lock} has no line {name}=={number}: wanted one of jax {version}")
+    return text
+
+
+def _install(folder: Path, version: Version, python: str, lock: str | None, kept: Path) -> str:
+    """Returns the lock of what was installed."""
+    bootstrap.call(python or sys.executable, "-m", "venv", "--clear", folder)
+    own = folder / "bin" / "python"
+    if lock is None:
+        bootstrap.say(f"no hashes are kept for jax {version}: what the package index has now is trusted, this once")
+        bootstrap.say(f"the hashes of it go to {kept}; commit a copy, and `--lock` installs the same elsewhere")
+    bootstrap.say(f"installing jax {version} with its libtpu (about 1.2 GB on disk; only the first time)")
+    if lock is not None:
+        requirements = folder / "requirements.txt"
+        requirements.write_text(lock)
+        bootstrap.call(own, *_PIP, "--require-hashes", "-r", requirements)
+        return lock
+    report = folder / "report.json"
+    bootstrap.call(own, *_PIP, "--report", report, *version.requirements)
+    return "\n".join(sorted(_lines(json.loads(report.read_text())), key=str.lower)) + "\n"
+
+
+def _lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """What pip's report says that it installed, as lines of a requirements file."""
+    for package in report["install"]:
+        known = package["metadata"]
+        hashes = package["download_info"].get("archive_info", {}).get("hashes", {})
+        if "sha256" not in hashes:
+            raise OSError(f"pip reports no hash of {known['name']}")
+        yield f"{known['name']}=={known['version']} --hash=sha256:{hashes['sha256']}"
+
+
+def _failed(version: Version, error: Exception, lock: Path | None) -> Refusal:
+    why = f"pip ended with exit code {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else error
+    message = f"no environment with jax {version} could be made ({why})"
+    if lock is None:
+        what = "its packages may need another Python, which --python names"
+    else:
+        what = f"pip has to find the files that {lock} has the hashes of, for the Python that --python names"
+        what += "; to trust other files, give another --lock, or remove that file"
+    return Refusal(Status.INFRASTRUCTURE, f"{message}: {what}")
