@@ -36,7 +36,7 @@ from ratchet.values import (
 )
 from ratchet.values.blame import STALLS, WAITS
 from ratchet.values.place import Op
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import Ended, Refusal, Status
 from ratchet.values.tokens import TokenTable
 
 Steered = Callable[[Program], Mapping[int | str, Any]]
@@ -107,7 +107,8 @@ def explain_program(
     try:
         timeline = latency.step(program, chip, Mesh(), steering(program) if steering is not None else {})[0]
     except Refusal as refusal:
-        return Explanation(status=refusal.status, reason=refusal.message, **known)
+        ended = isinstance(refusal, Ended)
+        return Explanation(status=refusal.status, reason=refusal.message, ended=ended, **known)
     places = origins((program.dump_dir / OPTIMIZED).read_bytes(), tokens, file=OPTIMIZED)
     ops = _Ops(timeline=timeline, hlo=hlo, tokens=tokens, origins=places, slots=_slots(schedule)).all()
     return Explanation(

@@ -389,6 +389,9 @@ def _upgrade(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allowed", type=_share, default=0.02, metavar="SHARE", help="by how much a latency may grow; default 0.02"
     )
+    parser.add_argument(
+        "--deadline", type=_seconds(0, more=True), default=900, metavar="SECONDS", help="for each target; default 900"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     _inputs(parser)
 

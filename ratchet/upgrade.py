@@ -48,7 +48,7 @@ def _values(before: Side, after: Side) -> ValueChange:
     if new:
         return ValueChange(compared=False, reason=f"new finding: {new[0]}", worse=True)
     if before.outputs is None or after.outputs is None:
-        lost = before.outputs is not None
+        lost = before.outputs is not None and not after.ended
         return ValueChange(compared=False, reason=after.no_values or before.no_values, worse=lost)
     kinds = [[(one.shape, one.dtype) for one in side] for side in (before.outputs, after.outputs)]
     if kinds[0] != kinds[1]:

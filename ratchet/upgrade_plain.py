@@ -8,7 +8,12 @@ from typing import Any
 from ratchet.target import Case, Target
 from ratchet.values import ArraySpec
 
-REQUEST, SIDE = "request.json", "side.json"
+REQUEST, FAILED = "request.json", "failed.json"
+
+
+def side_name(number: int) -> str:
+    """The file in which a side says what is known of the target of that number."""
+    return f"side-{number}.json"
 
 
 def request_of(target: Target, case: Case, text: str) -> dict[str, Any]:

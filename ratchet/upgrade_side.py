@@ -1,7 +1,7 @@
 """One side of `ratchet upgrade-check`: targets exported, compiled, modelled and executed under one JAX.
 
 ``start.py upgrade ENVIRONMENT FOLDER`` runs it with the packages of that environment. ``FOLDER`` holds
-``request.json``; ``side.json`` and the outputs' bytes are left there.
+``request.json``; a file for each target, written as soon as anything is known, and the outputs' bytes are left there.
 """
 
 from __future__ import annotations
@@ -19,32 +19,48 @@ from ratchet.commands.ci import costs_of
 from ratchet.commands.targets import Compilers
 from ratchet.explained import explain_artefact
 from ratchet.target import Case, Exported, Target
-from ratchet.upgrade_plain import REQUEST, SIDE, case_of
+from ratchet.upgrade_plain import FAILED, REQUEST, case_of, side_name
 from ratchet.values import ArraySpec, Explanation, OpKind
 from ratchet.values.change import Costs
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import Ended, Refusal, Status
 
 SEED = 20
 _KEY = ArraySpec(shape=(2,), dtype="uint32")
 
 
 def main(folder: Path) -> int:
-    """Answer one request; whatever is wrong with a target is in its entry."""
+    """Answer one request; whatever is wrong with a target is in its file, and what stops all is in ``FAILED``."""
     asked = json.loads((folder / REQUEST).read_text())
-    with Compilers.start() as compilers:
-        made = [_side(one, asked["values"], folder, compilers) for one in asked["targets"]]
-    (folder / SIDE).write_text(json.dumps({"sides": made}))
+    try:
+        with Compilers.start() as compilers:
+            for number, one in asked["targets"]:
+                for record in _side(one, asked["values"], folder, compilers):
+                    _write(folder / side_name(number), record)
+    except Refusal as refusal:
+        _write(folder / FAILED, {"status": refusal.status.name, "message": refusal.message})
+        return refusal.status.exit_code
     return Status.PASS.exit_code
 
 
-def _side(asked: Mapping[str, Any], values: bool, folder: Path, compilers: Compilers) -> dict[str, Any]:
+def _write(path: Path, record: Mapping[str, Any]) -> None:
+    """Whole or not at all: this process may be killed at any time."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(record))
+    new.rename(path)
+
+
+def _side(asked: Mapping[str, Any], values: bool, folder: Path, compilers: Compilers) -> Iterator[dict[str, Any]]:
+    """What is known so far: without values first, ``finished`` at the end."""
     target = targets.parse(asked["text"])
     case = case_of(asked)
-    record: dict[str, Any] = {"target": asked["title"], "chip": case.chip, "jax_version": ""}
+    record: dict[str, Any] = {"target": asked["title"], "chip": case.chip, "jax_version": "", "finished": False}
     try:
         exported = targets.export(target, case)
-        record["jax_version"] = exported.jax_version
-        record |= _values(target, case, exported, folder) if values else {"no_values": "--no-values"}
+    except Refusal as refusal:
+        yield {**record, "costs": _refused(refusal), "finished": True}
+        return
+    record["jax_version"] = exported.jax_version
+    try:
         explanation = explain_artefact(
             exported.artefact(asked["title"]),
             CHIPS[case.chip],
@@ -53,10 +69,19 @@ def _side(asked: Mapping[str, Any], values: bool, folder: Path, compilers: Compi
             title=asked["title"],
         )
     except Refusal as refusal:
-        if refusal.status in (Status.INTERRUPTED, Status.NO_SPACE, Status.USAGE, Status.NOT_FOUND):
-            raise
-        return {**record, "costs": _costs(Costs(status=refusal.status, reason=refusal.message))}
-    return {**record, "costs": _costs(costs_of(explanation)), **_parts(explanation)}
+        record["costs"] = _refused(refusal)
+    else:
+        record |= {"costs": _costs(costs_of(explanation)), **_parts(explanation)}
+    yield record
+    known = _values(target, case, exported, folder) if values else {"no_values": "--no-values"}
+    yield {**record, **known, "finished": True}
+
+
+def _refused(refusal: Refusal) -> dict[str, Any]:
+    if refusal.status in (Status.INTERRUPTED, Status.NO_SPACE, Status.USAGE, Status.NOT_FOUND):
+        raise refusal
+    ended = isinstance(refusal, Ended) or refusal.status is Status.INFRASTRUCTURE
+    return _costs(Costs(status=Status.UNSETTLED if ended else refusal.status, reason=refusal.message))
 
 
 def _costs(costs: Costs) -> dict[str, Any]:

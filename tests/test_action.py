@@ -1,13 +1,19 @@
 """The Action's own shell steps, run in a sample repository: one regression caught, one let through by its share."""
 
+import http.server
+import json
 import os
 import re
 import subprocess
+import sys
 import textwrap
+import threading
+from pathlib import Path
 
 import pytest
 
 from ratchet.values.status import Status
+from ratchet.view.changes import MARKER
 from tests.workspaces import HERE
 
 DOCS = HERE / "docs" / "ci.md"
@@ -48,6 +54,7 @@ inputs = ["f32[4096,128]"]
 allowed_share = 0.15  # it runs once a request
 """
 BEFORE, AFTER = {"ROUNDS": "24", "NORM_ROWS": "1024"}, {"ROUNDS": "40", "NORM_ROWS": "512"}
+SHELL = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
 IDENTITY = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
 
 
@@ -55,7 +62,7 @@ def step(name):
     """The shell text of one step of the Action."""
     text = (HERE / "action" / "action.yml").read_text().partition(f"- name: {name}\n")[2].partition("    - name: ")[0]
     run = text.partition("      run: ")[2]
-    return textwrap.dedent(run.removeprefix("|\n"))
+    return textwrap.dedent(run.removeprefix("|\n")).strip().strip("'")
 
 
 def written(kernels):
@@ -76,27 +83,165 @@ def sample(tmp_path):
     return root
 
 
+class Api(http.server.BaseHTTPRequestHandler):
+    """Comments of pull request 7 of ``a/b``, as the API of GitHub keeps them."""
+
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        asked = {name: int(value) for name, value in (part.split("=") for part in query.split("&"))}
+        first = (asked["page"] - 1) * asked["per_page"]
+        self.answer(path, "/repos/a/b/issues/7/comments", 200, self.server.comments[first : first + asked["per_page"]])
+
+    def do_POST(self):
+        if self.server.denied:
+            return self.answer(self.path, self.path, self.server.denied, {"message": "Resource not accessible"})
+        number = len(self.server.comments) + 1
+        self.server.comments.append({"id": number, "body": self.content()["body"]})
+        return self.answer(self.path, "/repos/a/b/issues/7/comments", 201, {"id": number})
+
+    def do_PATCH(self):
+        number = int(self.path.rpartition("/")[2])
+        if self.server.denied or number in self.server.of_others:
+            return self.answer(self.path, self.path, self.server.denied or 403, {})
+        self.server.comments[number - 1] = {"id": number, "body": self.content()["body"]}
+        return self.answer(self.path, f"/repos/a/b/issues/comments/{number}", 200, {"id": number})
+
+    def content(self):
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def answer(self, path, wanted, code, content):
+        self.server.asked.append((self.command, path, self.headers["Authorization"]))
+        data = json.dumps(content).encode()
+        self.send_response(code if path == wanted else 404)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def api():
+    """A server on the loopback device."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
+        server.comments, server.asked, server.denied, server.of_others = [], [], 0, ()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def comment(api, tmp_path):
+    """Runs the step *Comment* with a table."""
+
+    def run(table, token="a token"):
+        (tmp_path / "ratchet-ci.md").write_text(f"{MARKER}\n{table}\n", encoding="utf-8")
+        variables = {
+            "RUNNER_TEMP": str(tmp_path),
+            "GITHUB_API_URL": f"http://127.0.0.1:{api.server_address[1]}",
+            "GITHUB_REPOSITORY": "a/b",
+            "GITHUB_ACTION_PATH": str(HERE / "action"),
+            "PYTHON": sys.executable,
+            "PULL": "7",
+            "GH_TOKEN": token,
+            "no_proxy": "127.0.0.1",
+        }
+        done = subprocess.run(
+            [*SHELL, step("Comment")], env={**os.environ, **variables}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return done.stdout
+
+    return run
+
+
+def test_a_comment_is_posted_once_and_then_edited(api, comment):
+    api.comments += [{"id": number + 1, "body": f"a review, {MARKER} in its middle"} for number in range(100)]
+    assert comment("one `‹` | é") == ""
+    assert [one["body"] for one in api.comments[100:]] == [f"{MARKER}\none `‹` | é\n"]
+    api.comments += [{"id": number + 102, "body": None} for number in range(150)]
+    assert comment("two") == ""
+    assert len(api.comments) == 251
+    assert api.comments[100]["body"] == f"{MARKER}\ntwo\n"
+    assert {authorization for _, _, authorization in api.asked} == {"Bearer a token"}
+
+
+def test_a_comment_of_another_is_left_alone(api, comment):
+    api.comments.append({"id": 1, "body": f"{MARKER} mine"})
+    api.of_others = (1,)
+    comment("ours")
+    assert [one["body"] for one in api.comments] == [f"{MARKER} mine", f"{MARKER}\nours\n"]
+
+
+def test_the_token_of_a_job_edits_no_comment_of_a_person(api, comment):
+    """Who wrote a comment could change what it says later."""
+    api.comments += [{"id": one, "body": MARKER, "user": {"type": kind}} for one, kind in ((1, "User"), (2, "Bot"))]
+    comment("ours", token="ghs_of_a_job")
+    assert [one["body"] for one in api.comments] == [MARKER, f"{MARKER}\nours\n"]
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 500])
+def test_what_may_not_be_posted_is_a_warning(api, comment, code):
+    api.denied = code
+    said = comment("a table")
+    assert said.startswith("::warning title=ratchet ci::")
+    assert len(said.splitlines()) == 1
+    assert ("pull-requests: write" in said) is (code != 500)
+    assert not api.comments
+
+
+def test_a_pull_request_without_a_token_has_its_table_in_the_summary(api, comment):
+    assert "in the summary of the job only" in comment("a table", token="")
+    assert not api.asked
+
+
+def test_no_server_is_a_warning(api, comment):
+    api.shutdown()
+    api.server_close()
+    assert "the comment was not posted" in comment("a table")
+
+
+def test_a_table_that_is_too_long_is_cut_at_the_end_of_a_line(api, comment):
+    comment("\n".join("| a row |" for _ in range(10_000)))
+    body = api.comments[0]["body"]
+    assert len(body) < 65_536
+    assert body.endswith("| a row |\n\n(The rest is in the summary of the job.)")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_regression_is_caught_and_a_small_one_is_let_through(sample, tmp_path):
-    """The steps of a runner, whose ``ratchet`` is this clone's. The comment is the one in the documentation."""
-    runner, programs = tmp_path / "runner", tmp_path / "bin"
+    """The steps of a runner: the package is built from this clone and installed, its environment is this clone's.
+
+    Building the wheel fetches setuptools. The comment is the one in the documentation.
+    """
+    runner, clone = tmp_path / "runner", tmp_path / "clone"
     runner.mkdir()
-    programs.mkdir()
-    (programs / "ratchet").write_text(f'#!/bin/sh\nexec "{HERE}/ratchet.sh" "$@"\n')
-    (programs / "ratchet").chmod(0o755)
+    subprocess.run(["git", "clone", "-q", HERE, clone], check=True)
     variables = {
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "RUNNER_TEMP": str(runner),
+        "GITHUB_PATH": str(runner / "path"),
         "GITHUB_OUTPUT": str(runner / "outputs"),
         "GITHUB_STEP_SUMMARY": str(runner / "summary"),
         "BASE": "HEAD^",
+        "PYTHON": getattr(sys, "_base_executable", sys.executable),
+        "PACKAGE": str(clone),
+        "RATCHET_ENVIRONMENT": str(HERE / ".venv"),
     }
-    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
-    environment = {**os.environ, **variables}
-    compare = [*shell, step("Compare")]
-    done = subprocess.run(compare, cwd=sample, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+
+    def run(name, **more):
+        added = Path(variables["GITHUB_PATH"]).read_text().splitlines() if name != "Install" else []
+        path = os.pathsep.join([*added, os.environ["PATH"]])
+        environment = {**os.environ, **variables, "PATH": path, **more}
+        return subprocess.run(
+            [*SHELL, step(name)], cwd=sample, env=environment, capture_output=True, text=True, check=False
+        )
+
+    for name in ("Install", "Compare"):
+        done = run(name)
+        assert done.returncode == 0, done.stderr
     outputs = dict(line.split("=", 1) for line in (runner / "outputs").read_text().splitlines())
     comment = (runner / "ratchet-ci.md").read_text()
     assert (runner / "summary").read_text() == comment
@@ -108,5 +253,4 @@ def test_a_regression_is_caught_and_a_small_one_is_let_through(sample, tmp_path)
         "code": str(Status.REGRESSED.exit_code),
     }
     assert comment.strip() in DOCS.read_text()
-    ended = subprocess.run([*shell, step("Outcome")], env={**environment, "CODE": outputs["code"]}, check=False)
-    assert ended.returncode == Status.REGRESSED.exit_code
+    assert run("Outcome", CODE=outputs["code"]).returncode == Status.REGRESSED.exit_code

@@ -1,5 +1,6 @@
 """``ratchet ci``: a change of a kernel becomes a row of a table, an exit code and a JUnit file."""
 
+import re
 import shlex
 import subprocess
 import xml.etree.ElementTree
@@ -9,7 +10,7 @@ import pytest
 
 from ratchet import options
 from ratchet.cli import main
-from ratchet.values.change import Change, ChangeKind, Costs
+from ratchet.values.change import Change, ChangeKind, Costs, outcome
 from ratchet.values.status import Status
 from ratchet.view.changes import MARKER, counted, junit, markdown
 
@@ -59,6 +60,7 @@ def change(before, after, target="pkg.kernels:attend [prefill]", chip="v5e"):
 BROKEN = Costs(
     status=Status.VMEM_OVERFLOW, reason="the kernel needs 48.00MiB of VMEM, the limit is 32.00MiB; use smaller blocks"
 )
+LOST = Costs(status=Status.UNSETTLED, reason="the TPU compiler did not finish in 120 s")
 SAMPLE = (
     change(costs(0.25), costs(0.27, vmem_bytes=9 << 20, spills=112)),
     change(costs(0.12), BROKEN, chip="v6e"),
@@ -79,6 +81,9 @@ SAMPLE = (
         (BROKEN, BROKEN, ChangeKind.UNKNOWN),
         (None, costs(1.0), ChangeKind.NEW),
         (None, BROKEN, ChangeKind.BROKEN),
+        (costs(1.0), LOST, ChangeKind.UNSETTLED),
+        (LOST, costs(1.0), ChangeKind.UNSETTLED),
+        (None, LOST, ChangeKind.UNSETTLED),
     ],
 )
 def test_what_a_change_is(before, after, kind):
@@ -90,22 +95,43 @@ def test_the_sample_in_the_documentation_is_what_is_written():
     assert counted(SAMPLE) == "1 slower, 1 broken, 1 faster, 1 new, 1 same"
 
 
-def test_names_and_reasons_are_no_markdown():
-    hostile = "x|y`](http://a) <img src=x> @team\n| forged |"
+HOSTILE = (
+    "x|y`](http://a) <img src=x> @team\n| forged |",
+    "a\\|b | c",
+    "\\[x\\](https://a) www.a.example #1 <!-- ratchet ci -->",
+    "**bold** _x_ &lt;b&gt; ![i](u)",
+)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_names_and_reasons_are_no_markdown(hostile):
+    """As a reader of GitHub's markdown has it, in which a backslash escapes what follows."""
     text = markdown([change(costs(1.0), Costs(status=Status.COMPILE_FAILED, reason=hostile), target=hostile)], base="`")
-    assert "<img" not in text
-    outside = "".join(text.split("`")[::2])
-    assert "@team" not in outside
-    assert "](http" not in outside.replace("\\]", "")
+    assert text.count("<!--") == 1
+    outside = re.sub(r"\\\\|\\[^\w\s]", "", "".join(text.split("`")[::2]))  # without what is escaped
+    for live in ("<img", "@team", " #1", "://", "www.", "[", "**", "_x_", "&lt;b&gt;"):
+        assert live not in outside.replace("_OVERFLOW", "").replace(MARKER, "").replace("**broken**", "")
     assert not any(line.startswith("| forged") for line in text.splitlines())
-    (row,) = (line for line in text.splitlines() if line.startswith("| `x"))
-    assert row.replace("\\|", "").count("|") == 8
+    (row,) = (line for line in text.splitlines() if line.startswith("| `"))
+    assert row.count("|") == 8
 
 
 def test_junit_has_a_case_for_each_and_a_failure_for_what_is_worse():
     suite = xml.etree.ElementTree.fromstring(junit(SAMPLE))
     assert (suite.get("tests"), suite.get("failures")) == ("5", "2")
     assert [case.get("name") for case in suite if len(case)] == ["pkg.kernels:attend [prefill]"] * 2
+
+
+def test_what_ran_out_of_time_is_neither_worse_nor_fine():
+    unsettled = change(costs(1.0), LOST)
+    assert outcome([unsettled.kind, ChangeKind.SAME]) is Status.UNSETTLED
+    assert outcome([unsettled.kind, ChangeKind.SLOWER]) is Status.REGRESSED
+    assert outcome([ChangeKind.SAME, ChangeKind.FASTER]) is Status.PASS
+    for one in (unsettled, change(LOST, costs(1.0))):
+        assert "UNSETTLED: the TPU compiler did not finish in 120 s" in markdown([one], base="main")
+        suite = xml.etree.ElementTree.fromstring(junit([one]))
+        assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["1", "0", "1"]
+        assert "did not finish" in suite.find("testcase/error").text
 
 
 def git(folder, *words):

@@ -1,7 +1,9 @@
 """``ratchet upgrade-check``: the same targets under two versions of JAX, and what is a regression."""
 
 import json
+import signal
 import subprocess
+import sys
 
 import jax
 import ml_dtypes
@@ -12,7 +14,6 @@ from ratchet import home
 from ratchet.cli import main
 from ratchet.commands import upgrade_check
 from ratchet.upgrade import upgraded
-from ratchet.upgrade_plain import SIDE
 from ratchet.values.change import Costs
 from ratchet.values.status import Status
 from ratchet.values.upgrade import Output, Side
@@ -163,17 +164,86 @@ def test_what_cannot_be_compared_is_refused(private, capsys, given, status, said
     assert said in capsys.readouterr().err
 
 
-def test_a_side_that_leaves_no_answer_is_said(private, tmp_path, monkeypatch, capsys):
+PROCESS = """
+import json, os, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+for number, asked in json.loads((folder / "request.json").read_text())["targets"]:
+    act, costs = ENDS.get(number), {"status": "PASS", "latency_ms": 1.0, "compiler": "libtpu 1, jax 1"}
+    record = {"target": asked["title"], "chip": asked["chip"], "jax_version": "1", "costs": costs, "finished": True}
+    if act == "refuse":
+        (folder / "failed.json").write_text('{"status": "NO_SPACE", "message": "the disk is full"}')
+    elif act == "say":
+        sys.exit("Traceback\\nImportError: no jax")
+    elif act == "hang":
+        time.sleep(60)
+    elif act:
+        (folder / f"side-{number}.json").write_text(json.dumps({**record, "finished": False}))
+        os.kill(os.getpid(), act)
+    (folder / f"side-{number}.json").write_text(json.dumps(record))
+"""
+
+
+@pytest.fixture
+def checked(tmp_path, monkeypatch, capsys):
+    """Runs the command on four targets with a process that ends as it is told to, by the number of a target."""
     (tmp_path / "k.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
+    start = subprocess.Popen
 
-    def run(command, **_):
-        return subprocess.CompletedProcess(command, 1, stdout="", stderr="Traceback\nImportError: no jax\n")
+    def run(ends, *more):
+        def popen(command, **known):
+            return start([sys.executable, "-c", f"ENDS = {ends!r}\n{PROCESS}", command[-1]], **known)
 
-    monkeypatch.setattr(upgrade_check.subprocess, "run", run)
-    given = ["upgrade-check", "--jax", OWN, "--jax", OWN, "k.py:doubled", "--input", "f32[8,128]"]
-    assert main(given, unjudged) == Status.INFRASTRUCTURE.exit_code
-    assert f"under jax {OWN}: ImportError: no jax" in capsys.readouterr().err
+        monkeypatch.setattr(upgrade_check.subprocess, "Popen", popen)
+        names = ("doubled", "shifted", "generate", "double")
+        given = [f"k.py:{name}" for name in names]
+        code = main(["upgrade-check", "--jax", OWN, "--jax", OWN, *given, *more], unjudged)
+        return code, capsys.readouterr()
+
+    return run
+
+
+def test_a_process_that_was_killed_settles_nothing_and_the_others_go_on(checked):
+    code, said = checked({1: signal.SIGKILL.value, 3: signal.SIGTERM.value})
+    assert code == Status.UNSETTLED.exit_code
+    assert "none of 4 worse, 2 not settled" in said.out
+    rows = [line.split() for line in said.out.splitlines() if line.startswith("k:")]
+    assert [row[-1] for row in rows[:4]] == ["same", "settled", "same", "settled"]
+    assert "k:shifted: its process was ended by signal 9" in said.err
+    assert "values: its process was ended by signal 9" in said.out
+
+
+def test_a_process_that_crashes_is_a_regression(checked):
+    """Both sides are the same here: what crashes in the old one too is no regression."""
+    code, said = checked({1: signal.SIGSEGV.value})
+    assert code == 0
+    assert "not settled" not in said.out
+
+
+def test_a_target_that_takes_too_long_is_not_settled(checked):
+    code, said = checked({2: "hang"}, "--deadline", "1")
+    assert code == Status.UNSETTLED.exit_code
+    assert "UNSETTLED: nothing new in 1 s, see --deadline" in said.out
+    assert "none of 4 worse, 1 not settled" in said.out
+
+
+@pytest.mark.parametrize(
+    ("act", "status", "message"),
+    [("say", Status.INFRASTRUCTURE, f"under jax {OWN}: ImportError: no jax"), ("refuse", Status.NO_SPACE, "is full")],
+)
+def test_what_stops_all_is_said(checked, act, status, message):
+    code, said = checked({2: act})
+    assert code == status.exit_code
+    assert message in said.err
+
+
+@pytest.mark.parametrize("which", ["before", "after"])
+def test_a_side_without_an_end_is_not_settled_and_a_regression_stays_one(which):
+    ended = side(costs={"status": Status.UNSETTLED, "latency_ms": None, "reason": "killed"}, ended="killed")
+    pair = (ended, side()) if which == "before" else (side(), ended)
+    made = check(*pair)
+    assert (made.unsettled, made.worse) == (True, False)
+    assert check(side(), side(2.0, ended="killed")).worse
 
 
 def test_two_sides_in_processes_of_their_own(tmp_path, monkeypatch, capsys):
@@ -189,4 +259,4 @@ def test_two_sides_in_processes_of_their_own(tmp_path, monkeypatch, capsys):
     assert one["before"]["jax"] == OWN
     assert one["before"]["latency_ms"] > 0
     assert one["ops_ms"] == []
-    assert SIDE not in {path.name for path in tmp_path.iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == {"k.py"}

@@ -16,7 +16,7 @@ from ratchet.child import Child, Ending, Limits, Walls
 from ratchet.chips import V5E, Chip
 from ratchet.folder import Folder
 from ratchet.values import Artefact
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import KILLED, Ended, Refusal, Status
 
 LIMITS = Limits(seconds=120, memory_bytes=8 << 30)
 MAX_PROGRAM_BYTES = 64 << 20
@@ -174,14 +174,15 @@ def ended(ending: Ending, name: str, limits: Limits) -> Refusal:
     last = next((line.strip() for line in reversed(ending.tail.splitlines()) if line.strip()), "")
     said = f"; it last printed: {last:.200}" if last else ""
     if ending.how == "timeout":
-        return Refusal(Status.TIMEOUT, f"{name} did not finish importing and tracing in {limits.seconds:.0f} s{said}")
+        return Ended(Status.TIMEOUT, f"{name} did not finish importing and tracing in {limits.seconds:.0f} s{said}")
     if ending.how == "disk":
-        return Refusal(Status.OUT_OF_MEMORY, f"{name} wrote more than a kernel file may{said}")
+        return Ended(Status.OUT_OF_MEMORY, f"{name} wrote more than a kernel file may{said}")
     if ending.how == "memory":
-        return Refusal(Status.OUT_OF_MEMORY, f"{name} used more than {limits.memory_bytes >> 20} MiB{said}")
+        return Ended(Status.OUT_OF_MEMORY, f"{name} used more than {limits.memory_bytes >> 20} MiB{said}")
     code = ending.returncode
     how = f"was ended by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
-    return Refusal(Status.IMPORT_FAILED, f"the process that ran {name} {how} before it was done{said}")
+    kind = Ended if code in KILLED else Refusal
+    return kind(Status.IMPORT_FAILED, f"the process that ran {name} {how} before it was done{said}")
 
 
 def read_record(folder: Folder, name: str) -> dict[str, Any]:

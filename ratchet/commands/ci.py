@@ -20,8 +20,8 @@ from ratchet.loop.compare import TRADE_APART
 from ratchet.loop.plumbing import Git
 from ratchet.target import Case, Exported
 from ratchet.values import Explanation
-from ratchet.values.change import WORSE, Change, Costs
-from ratchet.values.status import Refusal, Status
+from ratchet.values.change import Change, Costs, outcome
+from ratchet.values.status import Ended, Refusal, Status
 from ratchet.view.changes import counted, junit, line, markdown
 
 CONFIGURATION = "pyproject.toml"
@@ -42,7 +42,8 @@ class Entry:
 
 
 def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
-    """Compare the work tree with a revision. ``REGRESSED`` where a target got slower or no longer compiles."""
+    """Compare the work tree with a revision. ``REGRESSED`` where a target got slower or no longer compiles, else
+    ``UNSETTLED`` where a process was killed or ran out of time or memory."""
     root = top(Path.cwd())
     entries = list(read(root))
     changes: list[Change] = []
@@ -56,7 +57,7 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
         if path is not None:
             path.write_text(content, encoding="utf-8")
     print(text if options.markdown is None else counted(changes))
-    return (Status.REGRESSED if any(one.kind in WORSE for one in changes) else Status.PASS).exit_code
+    return outcome(one.kind for one in changes).exit_code
 
 
 def top(folder: Path) -> Path:
@@ -173,7 +174,8 @@ def _costs(entry: Entry, exported: Exported | Refusal, compilers: Compilers) -> 
 
 
 def _refused(refusal: Refusal) -> Costs:
-    return Costs(status=refusal.status, reason=refusal.message)
+    status = Status.UNSETTLED if isinstance(refusal, Ended) else refusal.status
+    return Costs(status=status, reason=refusal.message)
 
 
 def costs_of(explanation: Explanation) -> Costs:
@@ -182,7 +184,7 @@ def costs_of(explanation: Explanation) -> Costs:
     vmem: Sequence[Any] = [one for one in explanation.vmem if one.is_kernel] or explanation.vmem
     moved = [copy for copy in explanation.copies if copy.injected and copy.kind != "prefetch"]
     return Costs(
-        status=explanation.status,
+        status=Status.UNSETTLED if explanation.ended else explanation.status,
         reason=explanation.reason,
         compiler=explanation.compiler,
         latency_ms=explanation.timeline.latency_ms if explanation.timeline else None,

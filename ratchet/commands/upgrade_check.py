@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +17,27 @@ from ratchet import home, launch
 from ratchet.commands.environments import environment_of
 from ratchet.commands.targets import target_of
 from ratchet.upgrade import upgraded
-from ratchet.upgrade_plain import REQUEST, SIDE, request_of
+from ratchet.upgrade_plain import FAILED, REQUEST, request_of, side_name
 from ratchet.values.change import Costs
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import KILLED, Refusal, Status
 from ratchet.values.upgrade import Output, Side
 from ratchet.view import verdict_json
 from ratchet.view.upgrade import upgrade_document, upgrade_text
 
 _NO_TPU = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"}
 """For a process that executes on the CPU; its compilers have variables of their own."""
+_POLL_S = 0.2
+_SAID = 400
 
 
 def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
-    """Compare every target on every chip; ``REGRESSED`` where one got worse."""
+    """Compare every target on every chip; ``REGRESSED`` where one got worse, ``UNSETTLED`` where one may have."""
     if len(options.jax) != 2:
         raise Refusal(Status.USAGE, f"--jax is given {len(options.jax)} times: wanted the old version, and the new one")
     environments = [environment_of(version) for version in options.jax]
     wanted = [request_of(*one) for one in _targets(options)]
     before, after = (
-        _sides(wanted, version, environment, values=options.values, say=say)
+        _sides(wanted, version, environment, values=options.values, deadline=options.deadline, say=say)
         for version, environment in zip(options.jax, environments, strict=True)
     )
     made = [upgraded(one, other, allowed_share=options.allowed) for one, other in zip(before, after, strict=True)]
@@ -41,7 +45,9 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
         print(verdict_json.dumps(upgrade_document(made)))
     else:
         print(upgrade_text(made, versions=options.jax))
-    return (Status.REGRESSED if any(one.worse for one in made) else Status.PASS).exit_code
+    if any(one.worse for one in made):
+        return Status.REGRESSED.exit_code
+    return (Status.UNSETTLED if any(one.unsettled for one in made) else Status.PASS).exit_code
 
 
 def _targets(options: argparse.Namespace) -> list[tuple[Any, Any, str]]:
@@ -55,31 +61,109 @@ def _targets(options: argparse.Namespace) -> list[tuple[Any, Any, str]]:
 
 
 def _sides(
-    wanted: Sequence[Mapping[str, Any]], version: str, environment: Path, *, values: bool, say: Callable[[str], None]
+    wanted: Sequence[Mapping[str, Any]],
+    version: str,
+    environment: Path,
+    *,
+    values: bool,
+    deadline: float,
+    say: Callable[[str], None],
 ) -> list[Side]:
-    """All targets under one environment, in a process of its own.
+    """All targets under one environment, in a process of its own: another one goes on behind a target that ended it.
 
     Raises:
-      Refusal: ``INFRASTRUCTURE`` with what the process said, where it left no answer.
+      Refusal: what the process refused, or ``INFRASTRUCTURE`` with what it said where it left no answer.
     """
     say(f"jax {version}: {len(wanted)} targets")
-    python = os.path.realpath(environment / "bin" / "python")
-    start = home.PACKAGE_ROOT / "ratchet" / "start.py"
+    sides: dict[int, Side] = {}
     with tempfile.TemporaryDirectory(prefix="ratchet-") as name:
         folder = Path(name)
-        (folder / REQUEST).write_text(json.dumps({"targets": list(wanted), "values": values}))
-        done = subprocess.run(
-            [python, "-I", "-S", str(start), "upgrade", str(environment), name],
+        while len(sides) < len(wanted):
+            waiting = [number for number in range(len(wanted)) if number not in sides]
+            asked = {"targets": [(number, wanted[number]) for number in waiting], "values": values}
+            (folder / REQUEST).write_text(json.dumps(asked))
+            ending = _run(folder, environment, waiting, deadline)
+            for number in waiting:
+                record = _record(folder, number)
+                if not record.get("finished"):
+                    sides[number] = _ended(record, wanted[number], ending, version)
+                    say(f"jax {version}: {wanted[number]['title']}: {ending.why}")
+                    break
+                sides[number] = _side(record, folder)
+    return [sides[number] for number in range(len(wanted))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ending:
+    """How a process ended: ``code`` is its exit code, None where this one ended it."""
+
+    code: int | None
+    said: str
+    why: str
+
+
+def _run(folder: Path, environment: Path, waiting: Sequence[int], deadline: float) -> _Ending:
+    """Let a process answer, as long as it says something of one more target within the deadline.
+
+    Raises:
+      Refusal: what it refused.
+    """
+    python = os.path.realpath(environment / "bin" / "python")
+    start = home.PACKAGE_ROOT / "ratchet" / "start.py"
+    with (folder / "output.txt").open("w+") as output:
+        process = subprocess.Popen(
+            [python, "-I", "-S", str(start), "upgrade", str(environment), str(folder)],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+            stdout=output,
+            stderr=output,
             env={**launch.judges_environment(dict(os.environ), environment), **_NO_TPU},
         )
-        if not (folder / SIDE).is_file():
-            said = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            raise Refusal(Status.INFRASTRUCTURE, f"under jax {version}: {''.join(said)[:400] or 'no answer'}")
-        return [_side(one, folder) for one in json.loads((folder / SIDE).read_text())["sides"]]
+        try:
+            code = _wait(process, folder, waiting, deadline)
+        finally:
+            process.kill()
+            process.wait()
+        output.seek(0)
+        said = "".join(output.read().strip().splitlines()[-1:])[:_SAID]
+    if (folder / FAILED).is_file():
+        failed = json.loads((folder / FAILED).read_text())
+        raise Refusal(Status[failed["status"]], failed["message"])
+    why = f"nothing new in {deadline:g} s, see --deadline" if code is None else f"its process ended with {code}"
+    if code is not None and code < 0:
+        why = f"its process was ended by signal {-code}"
+    return _Ending(code=code, said=said, why=why)
+
+
+def _wait(process: subprocess.Popen[bytes], folder: Path, waiting: Sequence[int], deadline: float) -> int | None:
+    """The exit code; None where nothing was said for as long as the deadline."""
+    last, known = time.monotonic(), 0
+    while time.monotonic() - last < deadline:
+        try:
+            return process.wait(timeout=_POLL_S)
+        except subprocess.TimeoutExpired:
+            now = sum(1 + bool(record.get("finished")) for one in waiting if (record := _record(folder, one)))
+            last, known = (time.monotonic(), now) if now != known else (last, known)
+    return None
+
+
+def _record(folder: Path, number: int) -> dict[str, Any]:
+    path = folder / side_name(number)
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def _ended(record: Mapping[str, Any], asked: Mapping[str, Any], ending: _Ending, version: str) -> Side:
+    """A target whose process ended before it was done: not settled where it was killed, else broken.
+
+    Raises:
+      Refusal: ``INFRASTRUCTURE`` where the process ended by itself.
+    """
+    if ending.code is not None and ending.code >= 0:
+        raise Refusal(Status.INFRASTRUCTURE, f"under jax {version}: {ending.said or 'no answer'}")
+    killed = ending.code is None or ending.code in KILLED
+    status = Status.UNSETTLED if killed else Status.COMPILER_CRASHED
+    blank = {"target": asked["title"], "chip": asked["chip"], "jax_version": "", "no_values": ending.why}
+    lost = {"costs": {"status": status.name, "reason": ending.why}}
+    return _side({**lost, **blank, **record, "ended": ending.why if killed else ""}, Path())
 
 
 def _side(record: Mapping[str, Any], folder: Path) -> Side:
@@ -94,6 +178,7 @@ def _side(record: Mapping[str, Any], folder: Path) -> Side:
         copy_bytes=record.get("copy_bytes", {}),
         no_values=record.get("no_values", ""),
         findings=tuple(record.get("findings", ())),
+        ended=record.get("ended", ""),
         outputs=None
         if outputs is None
         else tuple(

@@ -8,7 +8,7 @@ from pathlib import Path
 from ratchet.child import Ending, Limits
 from ratchet.chips import Chip
 from ratchet.dump import overflow
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import KILLED, Ended, Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TokenTable
 
 _FAREWELL = re.compile(r"#|@|PC:|\*\*\*|.* RAW: ")
@@ -51,16 +51,16 @@ def _short(text: str) -> str:
 def died(ending: Ending, limits: Limits) -> Refusal:
     """The refusal for a compiler process that gave no answer."""
     if ending.how == "timeout":
-        return Refusal(Status.COMPILE_TIMEOUT, f"the TPU compiler did not finish in {limits.seconds:.0f} s")
+        return Ended(Status.COMPILE_TIMEOUT, f"the TPU compiler did not finish in {limits.seconds:.0f} s")
     if ending.how == "memory":
-        return Refusal(Status.COMPILER_CRASHED, f"the TPU compiler used more than {limits.memory_bytes >> 20} MiB")
+        return Ended(Status.COMPILER_CRASHED, f"the TPU compiler used more than {limits.memory_bytes >> 20} MiB")
     if ending.how == "disk":
-        return Refusal(Status.COMPILER_CRASHED, "the TPU compiler wrote more than it may")
+        return Ended(Status.COMPILER_CRASHED, "the TPU compiler wrote more than it may")
     code = ending.returncode
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     lines = [line.strip() for line in ending.tail.splitlines() if line.strip()]
     lines = [line for line in lines if not _FAREWELL.match(line)]
-    return Refusal(
+    return (Ended if code in KILLED else Refusal)(
         Status.COMPILER_CRASHED,
         f"the TPU compiler died on this program ({how}); deeply nested control flow and absurd scratch sizes do that"
         + (f"; it last said: {lines[-1]:.200}" if lines else ""),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from ratchet.folder import read_file
 from ratchet.judge.computed import Steering
 from ratchet.values import Mesh, Program, Timeline, records
 from ratchet.values.encoding import decode, encode
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import KILLED, Ended, Refusal, Status
 
 WORKER = "ratchet.judge.schedule_worker"
 LIMITS = Limits(seconds=900, memory_bytes=12 << 30)
@@ -107,10 +106,10 @@ def _no_timeline(why: str) -> Refusal:
 def _ended(ending: Ending) -> Refusal:
     how = ending.how
     if how == "timeout":
-        return Refusal(Status.SCHEDULE_UNKNOWN, f"the schedule machine did not end in {LIMITS.seconds:.0f} s")
+        return Ended(Status.SCHEDULE_UNKNOWN, f"the schedule machine did not end in {LIMITS.seconds:.0f} s")
     if how == "memory":
-        return Refusal(Status.SCHEDULE_UNKNOWN, f"the schedule machine took more than {LIMITS.memory_bytes >> 30} GiB")
-    if ending.returncode == -signal.SIGKILL:
-        return Refusal(Status.INFRASTRUCTURE, "the system ended the schedule machine: free some memory and run again")
+        return Ended(Status.SCHEDULE_UNKNOWN, f"the schedule machine took more than {LIMITS.memory_bytes >> 30} GiB")
+    if ending.returncode in KILLED:
+        return Ended(Status.INFRASTRUCTURE, "the system ended the schedule machine: free some memory and run again")
     last = (ending.tail.strip().splitlines() or ["it printed nothing"])[-1]
     return Refusal(Status.INTERNAL, f"the schedule machine {how}: {last:.300}")

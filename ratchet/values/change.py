@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,7 +14,8 @@ class Costs:
     """What one version of a target costs on one chip, modelled."""
 
     status: Status
-    """``PASS`` where everything is known; else what was refused, and only what is known is there."""
+    """``PASS`` where everything is known; else what was refused, and only what is known is there. ``UNSETTLED`` where
+    a process was killed or ran out of time or memory."""
     reason: str = ""
     compiler: str = ""
     latency_ms: float | None = None
@@ -33,6 +35,8 @@ class ChangeKind(Enum):
     SLOWER = "slower"
     BROKEN = "broken"
     """It compiled and could be modelled before."""
+    UNSETTLED = "not settled"
+    """A process was killed or ran out of time or memory: it may be any of the others."""
     FASTER = "faster"
     FIXED = "fixed"
     NEW = "new"
@@ -59,6 +63,8 @@ class Change:
 
     @property
     def kind(self) -> ChangeKind:
+        if any(one is not None and one.status is Status.UNSETTLED for one in (self.before, self.after)):
+            return ChangeKind.UNSETTLED
         now = self.after.status is Status.PASS
         if self.before is None:
             return ChangeKind.NEW if now else ChangeKind.BROKEN
@@ -72,3 +78,11 @@ class Change:
         if new > old * (1 + self.allowed_share):
             return ChangeKind.SLOWER
         return ChangeKind.FASTER if new * (1 + self.allowed_share) < old else ChangeKind.SAME
+
+
+def outcome(kinds: Iterable[ChangeKind]) -> Status:
+    """Of all changes together: a regression first, then what is not settled."""
+    found = set(kinds)
+    if found.intersection(WORSE):
+        return Status.REGRESSED
+    return Status.UNSETTLED if ChangeKind.UNSETTLED in found else Status.PASS

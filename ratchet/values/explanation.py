@@ -78,6 +78,8 @@ class Explanation(Shown):
     status: Status
     reason: str
     """Empty with ``PASS``."""
+    ended: bool = False
+    """Whether the reason is that a process was killed or ran out of time or memory."""
     timeline: Timeline | None = None
     band: Band | None = None
     """Where the measured latency is expected, 9 times in 10."""

@@ -81,6 +81,7 @@ class Status(Enum):
     INFRASTRUCTURE = (69, "the judge's own tools failed; the kernel is not to blame")
     SELFTEST_FAILED = (71, "the self-test has an entry that did not end as it has to")
     REGRESSED = (72, "`ratchet ci`: a target got slower than allowed, or no longer compiles")
+    UNSETTLED = (73, "`ratchet ci`: nothing got worse, but a target ran out of time or memory, or was killed")
     INTERNAL = (70, "a bug of pallas-ratchet: please report it")
     INTERRUPTED = (130, "interrupted; nothing was kept or lost")
 
@@ -103,3 +104,11 @@ class Refusal(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
+
+
+class Ended(Refusal):
+    """One whose cause is a process that was killed, or ran out of time, memory or disk: elsewhere it may succeed."""
+
+
+KILLED = (-15, -9)
+"""Exit codes of processes that another one killed, as the system does where memory runs out."""

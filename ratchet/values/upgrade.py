@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ratchet.values.change import WORSE, Change, Costs
+from ratchet.values.change import WORSE, Change, ChangeKind, Costs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,8 @@ class Side:
     """Why they were not."""
     findings: tuple[str, ...] = ()
     """Hazards and accesses out of bounds."""
+    ended: str = ""
+    """Why its process was ended before all was known; ``""`` where it was not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,12 @@ class Upgrade:
     """Those whose time changed, by how much it did, largest first."""
     copies: tuple[Moved, ...]
     values: ValueChange
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a process was ended before it was known that nothing got worse."""
+        ended = bool(self.before.ended or self.after.ended)
+        return not self.worse and (ended or self.change.kind is ChangeKind.UNSETTLED)
 
     @property
     def worse(self) -> bool:

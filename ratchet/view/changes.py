@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ratchet.values.change import WORSE, Change, ChangeKind, Costs
+from ratchet.values.status import Status
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change as relative
 from ratchet.view.words import fixed, size
@@ -76,30 +77,47 @@ def _percent(before: Costs | None, after: Costs) -> str:
 
 
 def _why(change: Change) -> str:
-    if not change.after.reason:
+    side = _side(change)
+    if not side.reason:
         return ""
-    return f"{change.after.status.name}: {_plain((clean_lines(change.after.reason) or [''])[0][:_REASON])}"
+    return f"{side.status.name}: {_plain((clean_lines(side.reason) or [''])[0][:_REASON])}"
+
+
+def _side(change: Change) -> Costs:
+    """The one whose reason is shown: the base where that alone is not settled."""
+    before, after = change.before, change.after
+    if before is not None and before.status is Status.UNSETTLED and after.status is not Status.UNSETTLED:
+        return before
+    return after
+
+
+_IN_CODE = str.maketrans({"`": "'", "<": "‹", "|": "¦"})
+_IN_TEXT = str.maketrans(
+    {
+        "\\": "\\\\",
+        "&": "&amp;",
+        "<": "&lt;",
+        "|": "&#124;",
+        "`": "'",
+        "[": "\\[",
+        "]": "\\]",
+        "*": "\\*",
+        "_": "\\_",
+        "@": "@\u200b",  # names nobody
+        "#": "#\u200b",  # nor an issue
+    }
+)
 
 
 def _code(text: str) -> str:
-    """Fit to stand between backticks, where nothing is markdown, in a cell of a table."""
-    return clean(text).replace("`", "'").replace("<", "‹").replace("|", "\\|")
+    """Fit to be between backticks, where nothing is markdown, in a cell of a table."""
+    return clean(text).translate(_IN_CODE)
 
 
 def _plain(text: str) -> str:
-    """Names are data: nothing in them is markdown or HTML."""
-    text = clean(text)
-    for mark, instead in (
-        ("&", "&amp;"),
-        ("<", "&lt;"),
-        ("|", "\\|"),
-        ("`", "'"),
-        ("[", "\\["),
-        ("]", "\\]"),
-        ("@", "@\u200b"),
-    ):
-        text = text.replace(mark, instead)
-    return text
+    """Names are data: nothing in them is markdown, HTML, a link or a mention."""
+    text = clean(text).translate(_IN_TEXT)
+    return text.replace("://", ":\u200b//").replace("www.", "www\u200b.")
 
 
 def line(change: Change) -> str:
@@ -111,11 +129,15 @@ def line(change: Change) -> str:
 
 def junit(changes: Sequence[Change]) -> str:
     """One test case for each target and chip; what is worse is a failure."""
-    worse = sum(one.kind in WORSE for one in changes)
-    suite = Xml.Element("testsuite", name="ratchet ci", tests=str(len(changes)), failures=str(worse))
+    worse, unsettled = (sum(one.kind in kinds for one in changes) for kinds in (WORSE, (ChangeKind.UNSETTLED,)))
+    counts = {"tests": str(len(changes)), "failures": str(worse), "errors": str(unsettled)}
+    suite = Xml.Element("testsuite", name="ratchet ci", attrib=counts)
     for one in changes:
         case = Xml.SubElement(suite, "testcase", classname=f"ratchet.{one.chip}", name=clean(one.target))
         if one.kind in WORSE:
             failure = Xml.SubElement(case, "failure", message=line(one))
             failure.text = clean(one.after.reason) or line(one)
+        elif one.kind is ChangeKind.UNSETTLED:
+            error = Xml.SubElement(case, "error", message=line(one))
+            error.text = clean(_side(one).reason) or line(one)
     return Xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -26,8 +26,9 @@ def upgrade_text(upgrades: Sequence[Upgrade], *, versions: Sequence[str]) -> str
     lines += columns([_HEAD, *map(_row, upgrades)])
     for one in upgrades:
         lines += _details(one)
-    worse = sum(one.worse for one in upgrades)
-    lines += ["", f"{worse} of {len(upgrades)} worse" if worse else f"none of {len(upgrades)} worse"]
+    worse, unsettled = sum(one.worse for one in upgrades), sum(one.unsettled for one in upgrades)
+    end = f"{worse or 'none'} of {len(upgrades)} worse"
+    lines += ["", f"{end}, {unsettled} not settled" if unsettled else end]
     return "\n".join(lines)
 
 
@@ -45,7 +46,7 @@ def _row(one: Upgrade) -> tuple[str, ...]:
         _both(*(str(side.spills) if side.compiler else "-" for side in (before, after))),
         _both(*(f"{side.copies} ({size(side.copy_bytes)})" if side.copies else "none" for side in (before, after))),
         _values(one.values),
-        "WORSE" if one.worse else one.change.kind.value,
+        "WORSE" if one.worse else (ChangeKind.UNSETTLED if one.unsettled else one.change.kind).value,
     )
 
 
@@ -99,6 +100,7 @@ def upgrade_document(upgrades: Sequence[Upgrade]) -> dict[str, Any]:
                 "chip": one.before.chip,
                 "kind": (one.change.kind if one.change.kind is not ChangeKind.NEW else ChangeKind.SAME).value,
                 "worse": one.worse,
+                "unsettled": one.unsettled,
                 "before": _side(one.before),
                 "after": _side(one.after),
                 "ops_ms": [asdict(moved) for moved in one.ops],
