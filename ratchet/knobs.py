@@ -87,7 +87,8 @@ def turned(source: bytes, name: str, point: Point) -> bytes:
     """The file with other values of its knobs; every other byte stays.
 
     Raises:
-      Refusal: ``USAGE`` for a name that is no knob of the file, ``SYNTAX_ERROR`` as ``knobs``.
+      Refusal: ``USAGE`` for a name that is no knob of the file, or one that shares its value (``BM = BN = 512``);
+        ``SYNTAX_ERROR`` as ``knobs``.
     """
     known = knobs(source, name)
     for wanted in point:
@@ -96,6 +97,10 @@ def turned(source: bytes, name: str, point: Point) -> bytes:
             raise Refusal(
                 Status.USAGE, f"{name} sets no constant {wanted!r:.60} once at its top level; it has: {there:.600}"
             )
+        shared = [one for one, knob in known.items() if knob.start == known[wanted].start]
+        if len(shared) > 1:
+            message = f"{name}:{known[wanted].line}: {' and '.join(shared)} share one value, so that none of them can"
+            raise Refusal(Status.USAGE, f"{message} be changed alone: assign each in a line of its own")
     for wanted in sorted(point, key=lambda one: -known[one].start):
         knob = known[wanted]
         source = source[: knob.start] + repr(point[wanted]).encode() + source[knob.end :]

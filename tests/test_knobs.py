@@ -64,6 +64,7 @@ def test_places_are_bytes(end, mark):
         (b"# -*- coding: latin-1 -*-\nBQ = 1\n", Status.USAGE, "UTF-8"),
         (FILE, Status.USAGE, "sets no constant 'TK' once at its top level; it has: BQ = 256"),
         (b"TK = 1\nTK = 2\n", Status.USAGE, "it has: none"),
+        (b"X = 1\nTK = TN = 2\n", Status.USAGE, "kernel.py:2: TK and TN share one value"),
     ],
 )
 def test_what_is_no_knob_is_refused(source, status, said):
