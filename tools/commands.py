@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
 import os
 import re
@@ -169,13 +170,19 @@ def _inline_ratchet_problem(words: Sequence[str]) -> str:
     name = words[0] if words and options.knows(words[0]) else options.RUN
     if words and name == options.RUN and not words[0].startswith("-") and not _is_message(words[0]):
         return f"there is no command {words[0]}"
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-        options.ratchet(["--help"] if name == options.RUN else [name, "--help"])
-    known = set(re.findall(r"--[a-z][a-z-]*", output.getvalue()))
+    known = _known(name)
     asked = [word.strip("[]").partition("=")[0] for word in words if word.strip("[]").startswith("--")]
     missing = [word for word in asked if word not in known]
     return f"{name} does not know {' '.join(missing)}" if missing else ""
+
+
+@functools.cache
+def _known(name: str) -> set[str]:
+    """The options of a command, by its help."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        options.ratchet(["--help"] if name == options.RUN else [name, "--help"])
+    return set(re.findall(r"--[a-z][a-z-]*", output.getvalue()))
 
 
 def _is_message(word: str) -> bool:

@@ -14,6 +14,7 @@ NOT_RUN = {
     ("docs/tpu-day-one.md", "Needs a GPU"),
     ("docs/tune.md", "Needs a TPU"),
     ("docs/upgrade-check.md", "Needs the network and Python 3.12"),
+    ("docs/xprof.md", "Needs a browser, and Ctrl-C to end it"),
     ("docs/your-repository.md", "Needs the network"),  # tests/test_tutorial.py runs it
     ("docs/your-repository.md", "Needs a package of yours"),  # tests/project runs it in one
 }

@@ -10,6 +10,7 @@ import pytest
 from ratchet import home
 from ratchet.loop import ledger, table
 from ratchet.values import Row
+from ratchet.values.row import Decision
 from ratchet.values.status import Status
 from tools import docs
 from tools.documents import ROOT, read
@@ -46,6 +47,12 @@ def test_every_column_of_the_ledger_is_explained():
     kinds = {"float": table.FLOATS, "integer": table.INTEGERS, "time": [table.TIME]}
     assert {kind: [c[0].strip("`") for c in named if c[1] == kind] for kind in kinds} == kinds
     assert {cells[1] for cells in named} == {"text", *kinds}
+
+
+def test_every_decision_of_the_ledger_is_named():
+    (cells,) = [cells for cells in table_of("docs/ledger.md", 5) if cells[0] == "`decision`"]
+    words = {value for name, value in vars(Decision).items() if name.isupper()} | {ledger.MERGED}
+    assert set(re.findall(r"`(\w+)`", cells[4])) == words
 
 
 def test_the_examples_of_the_columns_are_those_of_the_row_that_is_named():
