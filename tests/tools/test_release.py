@@ -69,13 +69,16 @@ def test_the_lock_is_made_for_all_extras_and_the_oldest_python():
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """The wheel of the tree, the sdist, and the wheel of the sdist."""
-    folder = tmp_path_factory.mktemp("packages")
-    try:
-        return package.build(folder)
-    except subprocess.CalledProcessError as error:
-        if "build-system.requires" not in error.stderr:
-            raise AssertionError(error.stderr) from None
-        pytest.skip("setuptools, which builds the packages, is neither in uv's cache nor to be fetched")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UV_HTTP_TIMEOUT", "10")
+        patch.setenv("UV_HTTP_RETRIES", "0")
+        for options in (["--offline"], []):
+            try:
+                return package.build(tmp_path_factory.mktemp("packages"), *options)
+            except subprocess.CalledProcessError as error:
+                if "build-system.requires" not in error.stderr:
+                    raise AssertionError(error.stderr) from None
+    pytest.skip("setuptools, which builds the packages, is neither in uv's cache nor to be fetched")
 
 
 def test_the_wheel_of_the_sdist_is_that_of_the_tree(built):
