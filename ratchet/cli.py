@@ -19,10 +19,9 @@ from ratchet.loop.judge import Judge
 from ratchet.loop.judge_only import judge_only
 from ratchet.loop.ledger import NAME
 from ratchet.loop.outcome import Outcome
-from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
-from ratchet.view.log import fidelity_table, log_table, origins_text, show
+from ratchet.view.log import fidelity_table, origins_text
 from ratchet.view.progress import Progress
 from ratchet.view.streams import Lasting, lasting
 from ratchet.view.terminal import report, result_line
@@ -276,21 +275,45 @@ def _brief(options: argparse.Namespace) -> int:
     return brief.command(options, root=_root(), kernel=_kernel(options.kernel))
 
 
+def _only(options: argparse.Namespace) -> Path | None:
+    """The kernel file whose rows are wanted; None for all."""
+    return _kernel(options.kernel) if options.kernel is not None else None
+
+
 def _log(options: argparse.Namespace) -> int:
-    rows = log.rows(_root())
-    if options.kernel is not None:
-        kernel = _kernel(options.kernel)
-        rows = tuple(row for row in rows if _root() / row.kernel == kernel)
-    print(log_table(rows, terminal=sys.stdout.isatty()))
-    return Status.PASS.exit_code
+    from ratchet.commands import history
+
+    return history.log_command(options, root=_root(), kernel=_only(options))
+
+
+def _top(options: argparse.Namespace) -> int:
+    from ratchet.commands import history
+
+    return history.top_command(options, root=_root(), kernel=_only(options))
+
+
+def _status(options: argparse.Namespace) -> int:
+    from ratchet.commands import history
+
+    return history.status_command(options, root=_root(), kernel=_kernel(options.kernel))
 
 
 def _show(options: argparse.Namespace) -> int:
-    row: Row = log.find(_root(), options.id)
-    print(show(row))
-    if Path(row.id).name == row.id and (_root() / DUMPS / row.id / BLAME).is_file():
-        print(f"  {'blame':<12} {DUMPS}/{row.id}/{BLAME}")
-    return Status.PASS.exit_code
+    from ratchet.commands import history
+
+    return history.show_command(options, root=_root())
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from ratchet.commands import completion
+
+    return completion.command(options)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from ratchet.commands import doctor
+
+    return doctor.command(options)
 
 
 def _diff(options: argparse.Namespace) -> int:
@@ -466,7 +489,9 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "tune": _tune,
     "upgrade-check": _upgrade_check,
     "brief": _brief,
+    "status": _status,
     "log": _log,
+    "top": _top,
     "show": _show,
     "diff": _diff,
     "mcp": _mcp,
@@ -482,4 +507,6 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "init": _init,
     "guides": _guides,
     "setup": _setup,
+    "doctor": _doctor,
+    "completion": _completion,
 }

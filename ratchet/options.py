@@ -33,7 +33,9 @@ _COMMANDS = {
     "ci": "what the targets of pyproject.toml cost, beside what they cost at a base revision",
     "upgrade-check": "what another JAX and libtpu change: values, latency, VMEM, copies, and in which operation",
     "brief": "what the next experiment has to know: where cycles go, what was tried, what remains",
+    "status": "where the experiments are: what is kept, edited and running",
     "log": "the history, newest last",
+    "top": "the experiments that made a kernel faster the most",
     "show": "one experiment",
     "diff": "two experiments side by side, and what explains the difference; from what is recorded",
     "report": "the history of a kernel and where its time goes, as one HTML page that needs nothing else",
@@ -48,6 +50,8 @@ _COMMANDS = {
     "init": "lay out a workspace: kernel file, protocol, rules for git; changes no file that is there",
     "guides": "write AGENTS.md and a skill file anew from program.md",
     "setup": "make the judge's own environment, once for all workspaces",
+    "doctor": "what this machine can and cannot do here, and what to do about it",
+    "completion": "tab completion: `source <(... completion bash)`, or for zsh",
     "selftest": "try the judge on cheats and honest kernels whose answer is known",
 }
 _EXPERIMENT = "options of an experiment"
@@ -79,7 +83,7 @@ def ratchet(given: Sequence[str]) -> argparse.Namespace:
     """
     words = list(given)
     bare = words[:1] not in ([name] for name in (*_COMMANDS, "-h", "--help"))
-    options, rest = _ratchet_parser().parse_known_args([RUN, *words] if bare else words)
+    options, rest = ratchet_parser().parse_known_args([RUN, *words] if bare else words)
     experiment = options.name == RUN
     if rest:
         todo = _WANTED if experiment else f"see {PROGRAM} {options.name} --help"
@@ -112,7 +116,8 @@ def asks_for_json(given: Sequence[str]) -> bool:
     return "--json" in itertools.takewhile(lambda word: word != "--", given)
 
 
-def _ratchet_parser() -> argparse.ArgumentParser:
+def ratchet_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
     parser = _Parser(
         prog=PROGRAM,
         description="One experiment: judge the kernel file, then keep it as a commit or revert it.",
@@ -155,7 +160,7 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     made["brief"].add_argument("--kernel", type=Path, metavar="FILE", help="default: kernel.py")
     made["brief"].add_argument("--tokens", type=_count, default=2000, metavar="N", help="at most so many; default 2000")
     made["brief"].add_argument("--json", action="store_true", help="print it as one JSON document")
-    made["log"].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
+    _history(made)
     selftest = made["selftest"]
     selftest.add_argument("--quick", action="store_true", help="one cheat of each kind, a dozen honest kernels")
     selftest.add_argument("--only", default="", metavar="PATTERN", help="entries whose name or kind has this in it")
@@ -177,6 +182,18 @@ def _ratchet_parser() -> argparse.ArgumentParser:
     codes = [f"  {s.exit_code:3d}  {s.name:22s} {s.meaning}" for s in sorted(Status, key=lambda s: s.exit_code)]
     parser.epilog = f"{_EXPERIMENT}:{experiment}\nexit codes:\n" + "\n".join(codes)
     return parser
+
+
+def _history(made: Mapping[str, argparse.ArgumentParser]) -> None:
+    for name in ("log", "top"):
+        made[name].add_argument("--kernel", type=Path, metavar="FILE", help="only its rows; default: all")
+    made["status"].add_argument("--kernel", type=Path, metavar="FILE", help="default: kernel.py")
+    made["top"].add_argument("--most", type=_count, default=10, metavar="N", help="at most so many; default 10")
+    for name in ("status", "log", "top", "show", "doctor"):
+        made[name].add_argument("--json", action="store_true", help="print one JSON document")
+    for name in ("status", "log", "top"):
+        made[name].add_argument("--watch", action="store_true", help="again after every experiment, until interrupted")
+    made["completion"].add_argument("shell", choices=("bash", "zsh"))
 
 
 def _search(parser: argparse.ArgumentParser) -> None:

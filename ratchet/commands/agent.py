@@ -18,10 +18,12 @@ from ratchet.values.agent import Rules
 from ratchet.values.status import Status
 from ratchet.view import verdict_json
 from ratchet.view.agent import run_document, run_text
-from ratchet.view.log import log_table, show
+from ratchet.view.gains import entries
+from ratchet.view.log import log_table
+from ratchet.view.show import show
 from ratchet.wiring import BLAME, DUMPS, make_folders
 
-_ROWS = 30
+_ROWS, _COLUMNS = 30, 110
 _BRIEF_SECONDS = 120
 
 
@@ -65,10 +67,10 @@ def brief(target: Target) -> str:
         if not done.returncode:
             return done.stdout
     rows = [row for row in log.rows(target.root) if row.kernel == target.kernel]
-    parts = [f"# {target.kernel}", "## History", log_table(rows[-_ROWS:])]
+    parts = [f"# {target.kernel}", "## History", log_table(rows[-_ROWS:], width=_COLUMNS)]
     kept = [row for row in rows if row.decision in (Decision.KEPT, Decision.BASELINE)]
     if kept:
-        parts += ["## Incumbent", show(kept[-1])]
+        parts += ["## Incumbent", show(next(one for one in entries(rows) if one.row == kept[-1]))]
         blame = target.root / DUMPS / kept[-1].id / BLAME
         if Path(kept[-1].id).name == kept[-1].id and blame.is_file():
             parts += ["## Where its cycles go", blame.read_text(errors="replace")]

@@ -12,7 +12,7 @@ from ratchet.values.place import Place, SourceLine
 from ratchet.view.columns import columns
 from ratchet.view.places import waited, where
 from ratchet.view.text import clean
-from ratchet.view.words import change, fixed, kind_of, number, size
+from ratchet.view.words import change, fixed, kind_of, number, size, times
 
 _ROWS = 12
 """Lines of a table that are shown; ``--json`` has all of them."""
@@ -41,7 +41,7 @@ def difference_text(differs: Difference) -> str:
 
 
 def _experiment(row: Row) -> str:
-    return clean(f"{row.id} {row.kernel} {row.status} {row.decision}: {row.note}", 100)
+    return clean(f"{row.id} {row.kernel} {row.status} {row.decision}: {row.note}")
 
 
 def _totals(differs: Difference) -> Iterator[list[str]]:
@@ -71,6 +71,8 @@ def _total(label: str, values: Sequence[float | None], shown: Callable[[float], 
     old, new = values
     cells = ["-" if value is None else shown(value) for value in values]
     changed = "same" if old == new else "" if old is None or new is None else change(new, old)
+    if label.startswith("latency") and old and new and old != new:
+        changed = f"{times(old / new)} as fast, time {changed}"
     return [label, *cells, changed]
 
 

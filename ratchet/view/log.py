@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import statistics
-import textwrap
 from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ratchet.values import Decision, Fidelity, Row
+from ratchet.values import Fidelity, Row
 from ratchet.values.origin import Origin, Origins
 from ratchet.values.status import Status
+from ratchet.view.gains import Entry, by_series, entries
 from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import change, fixed, kind_of, number
+from ratchet.view.words import fixed, number, time_change, times
 
-WIDTH = 110
-_KEPT = (Decision.KEPT, Decision.BASELINE)
-_HEADINGS = ("", "id", "commit", "score", "change", "ms", "util %", "status", "note")
-_RIGHT = {"score", "change", "ms", "util %"}
+_HEADINGS = ("", "id", "commit", "score", "ms", "faster", "time", "util %", "status", "note")
+_RIGHT = {"score", "ms", "faster", "time", "util %"}
+_DISPENSABLE = tuple(map(_HEADINGS.index, ("commit", "score", "util %", "faster")))
+"""Columns that go first where a terminal has no room for notes."""
+_NOTE = 30
+"""Cells that notes should have."""
+_NARROW = 72
+"""Below this width a row is several lines."""
+_CORRECT = (Status.PASS.name, Status.NOT_BETTER.name, Status.UNCHECKED.name)
 _ORIGINS = {
     Origin.HERE: "made with this machine's key",
     Origin.ELSEWHERE: "signed with another key",
@@ -29,43 +33,63 @@ _ORIGINS = {
     Origin.FORGED: "FORGED",
 }
 _LISTED = 10
-_LEGEND = "* kept, or the baseline; newest last"
+_COMPARED = "faster, time: beside the one kept before it under the same conditions; measured ones are timed beside it"
+_LEGEND = f"* kept, or the baseline; newest last; {_COMPARED}"
 
 
-def log_table(rows: Sequence[Row], *, terminal: bool = False, width: int = WIDTH) -> str:
-    """All rows, newest last, one line each, the series one after the other; kept ones and baselines carry a mark.
+def log_table(rows: Sequence[Row], *, width: int | None = None, colour: bool = False) -> str:
+    """All rows, newest last, the series one after the other; kept ones and baselines carry a mark.
 
-    A series is a kernel file by one evaluator: scores of two evaluators are never compared.
+    A series is a kernel file by one evaluator: latencies of two evaluators are never compared. What ``faster`` and
+    ``time`` compare is said in :mod:`ratchet.view.gains`.
 
-    ``change`` relates a score to the kept one before it, and only where both were judged under the
-    same conditions; of a measured kernel it is the speed-up over the one timed beside it. ``terminal``
-    asks for colours, else the text is plain.
+    Args:
+      rows: of the ledger, oldest first.
+      width: columns of the terminal: less important ones are left out and notes cut. None leaves everything whole.
+      colour: whether to mark rows by colour.
     """
     if not rows:
         return "The ledger has no such rows yet."
-    of_each: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        of_each.setdefault((row.kernel, row.evaluator), []).append(row)
-    tables = [_series(of_one, terminal=terminal, width=width) for of_one in of_each.values()]
-    if len(tables) > 1:
-        several = len({evaluator for _, evaluator in of_each}) > 1
-        titles = [f"{kernel} · {evaluator}" if several else kernel for kernel, evaluator in of_each]
-        tables = [f"{clean(title)}\n{table}" for title, table in zip(titles, tables, strict=True)]
-    return "\n".join([*tables, _LEGEND])
+    parts = []
+    for (kernel, evaluator), of_one in by_series(entries(rows)).items():
+        title = f"{of_one[0].kind} latency of {kernel} by {evaluator}" if evaluator else f"latency of {kernel}"
+        parts += [*_wrapped(clean(title), width), *_series(of_one, width=width, colour=colour)]
+    return "\n".join([*parts, *_wrapped(_LEGEND, width)])
 
 
-def _series(rows: Sequence[Row], *, terminal: bool, width: int) -> str:
-    table = [_cells(row, before) for row, before in zip(rows, _incumbents(rows), strict=True)]
-    heading, *lines = _layout(table, width)
-    if not terminal:
-        return "\n".join(line.plain for line in (heading, *lines))
-    heading.stylize("bold underline")
-    for row, line in zip(rows, lines, strict=True):
-        line.stylize("green" if row.decision in _KEPT else "dim" if row.status == Status.PASS.name else "red")
+def top_table(rows: Sequence[Row], *, most: int, width: int | None = None, colour: bool = False) -> str:
+    """The experiments that made their kernel the most times faster, largest gain first, at most ``most`` a series."""
+    parts = []
+    for (kernel, evaluator), of_one in by_series(entries(rows)).items():
+        if best := gained(of_one)[:most]:
+            title = f"what gained most: {best[0].kind} latency of {kernel} by {evaluator}"
+            parts += [*_wrapped(clean(title), width), *_series(best, width=width, colour=colour)]
+    if not parts:
+        return "No experiment was kept and faster than the kernel before it yet."
+    return "\n".join([*parts, *_wrapped(_COMPARED, width)])
+
+
+def gained(of_one: Sequence[Entry]) -> list[Entry]:
+    """The kept ones of a series that were faster than the one before, largest gain first."""
+    better = [one for one in of_one if one.kept and one.faster is not None and one.faster > 1]
+    return sorted(better, key=lambda one: -(one.faster or 0.0))
+
+
+def _series(of_one: Sequence[Entry], *, width: int | None, colour: bool) -> list[str]:
+    table = [_cells(one, whole=width is None) for one in of_one]
+    lines = _cards(table, width) if width is not None and width < _NARROW else _layout(table, width)
+    if not colour:
+        return [line.plain for _, line in lines]
+    for place, line in lines:
+        line.stylize("bold" if place is None else _style(of_one[place]))
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False, soft_wrap=True)
     with console.capture() as capture:
-        console.print(heading, *lines, sep="\n")
-    return capture.get().rstrip("\n")
+        console.print(*(line for _, line in lines), sep="\n")
+    return capture.get().rstrip("\n").split("\n")
+
+
+def _style(one: Entry) -> str:
+    return "green" if one.kept else "dim" if one.row.status in _CORRECT else "red"
 
 
 def fidelity_table(rows: Sequence[Fidelity]) -> str:
@@ -80,23 +104,6 @@ def fidelity_table(rows: Sequence[Fidelity]) -> str:
     ratios = [row.ratio for row in rows]
     spread = f"{min(ratios):.3f} to {max(ratios):.3f}, median {statistics.median(ratios):.3f}"
     return "\n".join([*lines, f"{len(rows)} rows, ratio {spread}"])
-
-
-def show(row: Row, *, width: int = WIDTH) -> str:
-    """Every column of one row, labelled; empty ones are left out."""
-    kind = kind_of(row.evaluator) if row.evaluator else ""
-    lines = [clean(f"experiment {row.id} · {row.status} · {row.decision}")]
-    for field in dataclasses.fields(row):
-        values = clean_lines(getattr(row, field.name))
-        if field.name in ("evaluator", "median_ms") and values:
-            values[0] += f" ({kind})"
-        indent = f"  {field.name.replace('_', ' '):<12} "
-        for value in values:
-            lines += textwrap.wrap(
-                value, width, initial_indent=indent, subsequent_indent=" " * len(indent), break_on_hyphens=False
-            )
-            indent = " " * len(indent)
-    return "\n".join(lines)
 
 
 def origins_text(origins: Origins) -> str:
@@ -115,57 +122,65 @@ def origins_text(origins: Origins) -> str:
     return text
 
 
-def _incumbents(rows: Sequence[Row]) -> list[Row | None]:
-    """For each row the kept one before it that was judged under the same conditions."""
-    latest: dict[tuple[str, ...], Row] = {}
-    before = []
-    for row in rows:
-        conditions = (row.kernel, row.evaluator, row.chip, row.compiler, row.seal, row.problem)
-        before.append(latest.get(conditions))
-        if row.decision in _KEPT:
-            latest[conditions] = row
-    return before
-
-
-def _cells(row: Row, before: Row | None) -> tuple[str, ...]:
-    score, old = number(row.score), number(before.score) if before else None
-    latency, util = number(row.median_ms), number(row.util_pct)
-    note = clean_lines(row.note)
+def _cells(one: Entry, *, whole: bool) -> tuple[str, ...]:
+    row = one.row
+    score, util = number(row.score), number(row.util_pct)
+    note = clean(row.note) if whole else next(iter(clean_lines(row.note)), "")
     return (
-        "*" if row.decision in _KEPT else "",
-        clean(row.id, 24),
+        "*" if one.kept else "",
+        clean(row.id) if whole else clean(row.id, 24),
         clean(row.commit)[:9],
-        "-" if score is None else fixed(score),
-        _change(row, score, old),
-        "" if latency is None else fixed(latency),
-        "" if util is None else f"{util:.2f}",
-        clean(row.status, 24),
-        note[0] if note else "",
+        "-" if score is None else fixed(score, 4),
+        "-" if one.latency_ms is None else fixed(one.latency_ms, 4),
+        "" if one.faster is None else times(one.faster),
+        "" if one.faster is None else time_change(one.faster),
+        "" if util is None else f"{util:.1f}",
+        clean(row.status) if whole else clean(row.status, 24),
+        note,
     )
 
 
-def _change(row: Row, score: float | None, old: float | None) -> str:
-    """Of measured rows the speed-up over the kernel that was timed beside them: two medians decide nothing."""
-    speedup = number(row.speedup)
-    if row.evaluator and kind_of(row.evaluator) == "measured":
-        return "" if speedup is None else change(speedup, 1.0)
-    return "" if score is None or old is None else change(score, old)
+def _layout(table: Sequence[tuple[str, ...]], width: int | None) -> list[tuple[int | None, Text]]:
+    """Heading and rows, aligned, each with the place of its row. Columns go until notes have room.
 
-
-def _layout(table: Sequence[tuple[str, ...]], width: int) -> list[Text]:
-    """Heading and rows, aligned. The mark's column comes first, so no line begins with text from outside."""
-    columns = list(zip(*(_HEADINGS, *table), strict=True))
-    widths = [max(map(cell_len, column)) for column in columns]
-    room = max(20, width - sum(widths[:-1]) - 2 * (len(widths) - 1))  # for the note, which comes last
-    lines = []
-    for cells in (_HEADINGS, *table):
+    The mark's column comes first, so no line begins with text from outside.
+    """
+    shown = list(range(len(_HEADINGS)))
+    widths = [max(map(cell_len, column)) for column in zip(*(_HEADINGS, *table), strict=True)]
+    for place in _DISPENSABLE:
+        if width is None or sum(widths[at] + 2 for at in shown[:-1]) + _NOTE <= width:
+            break
+        shown.remove(place)
+    lines: list[tuple[int | None, Text]] = []
+    for number_of, cells in enumerate((_HEADINGS, *table), start=-1):
         line = Text()  # a Text reads no markup: a note is only text
-        for name, cell, wide in zip(_HEADINGS[:-1], cells[:-1], widths[:-1], strict=True):
-            gap = " " * (wide - cell_len(cell))
-            line.append(gap + cell + "  " if name in _RIGHT else cell + gap + "  ")
+        for place in shown[:-1]:
+            gap = " " * (widths[place] - cell_len(cells[place]))
+            line.append(gap + cells[place] + "  " if _HEADINGS[place] in _RIGHT else cells[place] + gap + "  ")
         note = Text(cells[-1])
-        note.truncate(room, overflow="ellipsis")
+        if width is not None:
+            note.truncate(max(8, width - line.cell_len), overflow="ellipsis")
         line.append_text(note)
         line.rstrip()
-        lines.append(line)
+        lines.append((None if number_of < 0 else number_of, line))
     return lines
+
+
+def _cards(table: Sequence[tuple[str, ...]], width: int) -> list[tuple[int | None, Text]]:
+    """The same where there is no room for a table: a few lines for each row."""
+    lines: list[tuple[int | None, Text]] = []
+    for place, (mark, name, _, _, ms, faster, change, _, status, note) in enumerate(table):
+        numbers = "" if ms == "-" else "  ".join(filter(None, (f"{ms} ms", faster, change)))
+        texts = [f"{mark or ' '} {name}", "  ".join(filter(None, (status, numbers))), note]
+        for number_of, text in enumerate(texts):
+            lines += [(place, Text(line)) for line in _wrapped(text, width, "    " if number_of else "")]
+    return lines
+
+
+def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    """Lines of at most ``width`` cells, words whole where they fit. Only the first may begin with outside text."""
+    if width is None:
+        return [indent + text]
+    under = indent or "  "
+    lines = [line.plain.rstrip() for line in Text(text).wrap(Console(width=width), max(8, width - len(under)))]
+    return [(under if number else indent) + line for number, line in enumerate(lines)]

@@ -16,7 +16,17 @@ from ratchet.view.hints import hint
 from ratchet.view.losses import losses_in_words, notes
 from ratchet.view.stages import stages
 from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import change, earlier_in_words, fixed, kind_of, number, reason_beyond, size, summary_beyond
+from ratchet.view.words import (
+    earlier_in_words,
+    fixed,
+    kind_of,
+    number,
+    reason_beyond,
+    size,
+    summary_beyond,
+    time_change,
+    times,
+)
 
 WIDTH = 108
 _LABEL = 12
@@ -145,17 +155,21 @@ def _listed(label: str, lines: Sequence[str], *, limit: int) -> Lines:
 
 def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
     yield "latency", f"{fixed(score.latency_ms)} ms {kind} · {score.tflops:.2f} TFLOP/s"
+    before = number(incumbent.median_ms) if incumbent else None
+    if incumbent is not None and before and kind == "modelled":  # measured: see the speed-up
+        faster = before / score.latency_ms
+        yield (
+            "",
+            f"{times(faster)} as fast as the incumbent at {incumbent.commit[:9]}, {fixed(before)} ms: "
+            f"time {time_change(faster)}",
+        )
     if score.band is not None:
         yield (
             "band",
             f"{fixed(score.band.low_ms)} to {fixed(score.band.high_ms)} ms: 9 of 10 published timings of programs "
             f"bound by {score.band.bound_by} were this near · {fixed(score.wait_ms)} ms of it is waiting",
         )
-    against = ""
-    before = number(incumbent.score) if incumbent else None
-    if incumbent is not None and before is not None and kind == "modelled":  # measured: see the speed-up
-        against = f" · incumbent {fixed(before)} at {incumbent.commit[:9]} ({change(score.score, before)})"
-    yield "score", fixed(score.score) + against
+    yield "score", fixed(score.score)
     yield (
         "roofline",
         f"{score.util_pct:.2f} % reached · {score.regime} · compulsory bytes use {score.bw_util_pct:.2f} % of HBM",

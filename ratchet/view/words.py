@@ -40,8 +40,25 @@ def number(text: str) -> float | None:
 
 
 def change(new: float, old: float) -> str:
-    """Relative change in percent with its sign, ``+12.3 %``; empty where there is nothing to relate to."""
-    return f"{(new / old - 1) * 100:+.2f} %" if old > 0 else ""
+    """Relative change in per cent with its sign, ``+12.3 %``; empty where there is nothing to relate to."""
+    return percent(100 * (new / old - 1)) if old > 0 else ""
+
+
+def times(faster: float) -> str:
+    """``1.124x``: how many times as fast, to three or four digits."""
+    rounded = float(f"{faster:.4g}" if faster < 2 else f"{faster:.3g}")
+    return f"{fixed(rounded, 4 if rounded < 2 else 3)}x"
+
+
+def percent(share_pct: float) -> str:
+    """A change in per cent with its sign, to three digits: ``-11.1 %``, ``+284 %``, ``-0.0268 %``."""
+    rounded = float(f"{share_pct:.3g}")
+    return f"{'+' if rounded > 0 else ''}{fixed(rounded, 3)} %"
+
+
+def time_change(faster: float) -> str:
+    """What becomes of the time: ``-11.1 %`` where a run is 1.125 times as fast."""
+    return "same" if faster == 1 else percent(100 * (1 / faster - 1))
 
 
 def earlier_in_words(earlier: Earlier) -> str:

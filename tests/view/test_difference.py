@@ -17,7 +17,7 @@ TWO = side(AFTER, NEW, id="two", median_ms="1.5", score="20.0", note="experiment
 def test_the_text_says_what_changed_and_why():
     text = difference_text(difference(ONE, TWO))
     assert "latency, modelled" in text
-    assert "2.0000 ms  1.5000 ms  -25.00 %" in text
+    assert "2.0000 ms  1.5000 ms  1.333x as fast, time -25.0 %" in text
     assert "what explains -589 cycles" in text
     assert "-700    119%     900    200  empty bundles that wait for MXU, before most at kernel.py:5" in text
     assert "+100" in text

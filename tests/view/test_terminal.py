@@ -1,6 +1,5 @@
 """What a person sees, and that nobody else can write it."""
 
-import dataclasses
 import io
 import re
 from dataclasses import replace
@@ -14,12 +13,16 @@ from ratchet.values import Claim, Copy, Step, Timeline
 from ratchet.values.omission import LongProgram, OpenSemaphore
 from ratchet.values.status import Status
 from ratchet.view.blame import blame_text
-from ratchet.view.log import log_table, show
+from ratchet.view.gains import entries
+from ratchet.view.log import log_table
 from ratchet.view.progress import Progress
+from ratchet.view.show import show
+from ratchet.view.status import status_text
 from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import change, fixed, kind_of, size
 
+from .test_history import state
 from .timelines import blame, row, timeline, verdict
 
 # --- the RESULT line and the report ------------------------------------------------------------
@@ -47,13 +50,13 @@ def test_report_of_a_kept_kernel() -> None:
         reason="better",
         id="e1",
         commit="c" * 40,
-        incumbent=row(score="1000", commit="0123456789abcdef"),
+        incumbent=row(score="1000", median_ms="3.0", commit="0123456789abcdef"),
     )
     for said in (
         "PASS: judged correct",
         "2.5000 ms modelled",
         "modelled: no device was timed",
-        "incumbent 1000.0 at 012345678 (+23.45 %)",
+        "1.200x as fast as the incumbent at 012345678, 3.0000 ms: time -16.7 %",
         "30.25 % reached · compute-bound",
         "9.00 MiB of 16.00 MiB (56 %)",
         "12 stores, 15 loads",
@@ -103,66 +106,6 @@ def test_prefetches_are_not_blamed() -> None:
     text = report(verdict(copies=(prefetch,)), decision="kept", reason="", id="e1")
     assert "copies       1 prefetched (1.00 MiB)\n" in text
     assert "copies       none\n" in report(verdict(copies=()), decision="kept", reason="", id="e1")
-
-
-# --- the ledger --------------------------------------------------------------------------------
-
-ROWS = [
-    row(id="e1", commit="a" * 40, score="1000.0", status="PASS", decision="baseline", note="baseline", problem="p"),
-    row(id="e2", commit="b" * 40, score="", status="TIMEOUT", decision="reverted", note="loop\nforever", problem="p"),
-    row(id="e3", commit="c" * 40, score="1200.0", status="PASS", decision="kept", note="[red]BQ[/red]", problem="p"),
-    row(id="e4", commit="d" * 40, score="1190.0", status="PASS", decision="reverted", note="x" * 300, problem="p"),
-    row(id="e5", commit="e" * 40, score="7.0", status="PASS", decision="baseline", note="other", problem="q"),
-]
-
-
-def test_log_table_in_plain_text() -> None:
-    heading, *lines, legend = log_table(ROWS).split("\n")
-    assert heading.split() == ["id", "commit", "score", "change", "ms", "util", "%", "status", "note"]
-    assert legend.startswith("* kept")
-    assert [line.split()[0] for line in lines] == ["*", "e2", "*", "e4", "*"]
-    assert "+20.00 %" in lines[2]
-    assert "-0.83 %" in lines[3], "against the kept one, not the row before"
-    assert "%" not in lines[4], "another problem: nothing to compare with"
-    assert lines[1].endswith("loop")
-    assert "[red]BQ[/red]" in lines[2]
-    assert "aaaaaaaaa " in lines[0]
-    assert all(len(line) <= 110 for line in lines)
-
-
-def test_log_table_on_a_terminal_says_the_same() -> None:
-    styled = log_table(ROWS, terminal=True)
-    assert "\x1b[" in styled
-    assert Text.from_ansi(styled).plain.split("\n") == log_table(ROWS).split("\n")
-    assert log_table([]) == "The ledger has no such rows yet."
-
-
-def test_log_table_of_several_files_is_one_table_each() -> None:
-    rows = [*ROWS[:2], row(id="f1", kernel="other.py", score="5.0", status="PASS", decision="baseline"), ROWS[2]]
-    first, second = log_table(rows).split("other.py\n")
-    assert first.splitlines()[0] == ROWS[0].kernel
-    assert [line.split()[-1] for line in first.splitlines()[2:]] == ["baseline", "loop", "[red]BQ[/red]"]
-    assert "f1" in second
-    assert second.count("* kept") == 1
-
-
-def test_log_table_of_several_evaluators_is_one_table_each() -> None:
-    rows = [
-        dataclasses.replace(row, kernel="k.py", evaluator=evaluator)
-        for row, evaluator in zip(ROWS[::2], ("v5e-model", "v6e-model"), strict=False)
-    ]
-    first, second = log_table(rows).split(" · v6e-model\n")
-    assert first.splitlines()[0] == "k.py · v5e-model"
-    assert "%" not in second.splitlines()[1], "a series of its own: nothing to compare with"
-
-
-def test_show_has_every_column_that_is_filled() -> None:
-    text = show(row(id="e1", status="PASS", decision="kept", evaluator="v5e-model", note="one\ntwo", vmem_bytes="5"))
-    assert text.startswith("experiment e1 · PASS · kept")
-    assert "v5e-model (modelled)" in text
-    assert "  note         one\n               two\n" in text
-    assert "vmem bytes" in text
-    assert "chip" not in text
 
 
 # --- progress ----------------------------------------------------------------------------------
@@ -252,9 +195,11 @@ def test_nothing_from_outside_can_forge_a_line(text: str) -> None:
     check(report(replace(bad, reason="x"), decision="kept", reason=text, id=text))
     check(blame_text(hostile_timeline(text), title=text, kernel_file=text, source=f"{text}\n" * 9))
     hostile = row(**dict.fromkeys(vars(row()), text))
-    check(log_table([hostile, hostile]))
-    check(show(hostile))
-    check(Text.from_ansi(log_table([hostile], terminal=True)).plain)
+    for width in (None, 40, 110):
+        check(log_table([hostile, hostile], width=width))
+        check(show(entries([hostile])[0], width=width))
+        check(status_text(state(hostile, edited=(text,), running=text), width=width))
+        check(Text.from_ansi(log_table([hostile], width=width, colour=True)).plain)
     stream = io.StringIO()
     with Progress(stream) as progress:
         progress.step(text)
@@ -285,4 +230,4 @@ def test_other_words() -> None:
         "16.00 GiB",
     ]
     assert [kind_of(e) for e in ("v5e-model", "tpu")] == ["modelled", "measured"]
-    assert [change(11, 10), change(9, 10), change(1, 0)] == ["+10.00 %", "-10.00 %", ""]
+    assert [change(11, 10), change(9, 10), change(1, 0)] == ["+10.0 %", "-10.0 %", ""]

@@ -1,0 +1,248 @@
+"""``ratchet doctor``: what this machine can and cannot do here. Looks only; changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ratchet import home, key
+from ratchet.child import NAMES, Child
+from ratchet.commands.history import coloured, terminal_width
+from ratchet.judge import evidence
+from ratchet.loop import log
+from ratchet.loop.history import History
+from ratchet.measure import devices
+from ratchet.values.status import Refusal, Status
+from ratchet.view import verdict_json
+from ratchet.view.doctor import Finding, Health, doctor_document, doctor_text, verdict_of
+
+LEAST_MEMORY = 4 << 30
+"""Bytes that the compiler and the values of a kernel of ordinary size take together."""
+LEAST_DISK = 1 << 30
+"""Bytes for one experiment's evidence beside what is kept, and for the children's folders."""
+_GIB = 1 << 30
+_PACKAGES = ("jax", "jaxlib", "libtpu")
+_EXTRAS = {
+    "optuna": "`search --how tpe`",
+    "mcp": "`mcp`, tools for agents",
+    "xprof": "opening traces",
+    "shtab": "`completion`",
+    "ray": "many machines",
+}
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "firefox")
+
+
+def command(options: argparse.Namespace) -> int:
+    """Print what was found; the exit code says whether a kernel can be judged."""
+    findings = tuple(finding for check in CHECKS for finding in check())
+    if options.json:
+        print(verdict_json.dumps(doctor_document(findings)))
+    else:
+        print(doctor_text(findings, width=terminal_width(), colour=coloured()))
+    if any(one.health is Health.MISSING for one in findings):
+        print(f"{Status.INFRASTRUCTURE.name}: {verdict_of(findings)}", file=sys.stderr)
+        return Status.INFRASTRUCTURE.exit_code
+    return Status.PASS.exit_code
+
+
+def python() -> Iterator[Finding]:
+    """The interpreter, and the machine that it runs on."""
+    fine = sys.version_info >= (3, 11)
+    todo = "" if fine else "install Python 3.11 or newer and set RATCHET_PYTHON to it"
+    yield Finding(
+        name="python",
+        health=Health.OK if fine else Health.MISSING,
+        what=f"{platform.python_version()}, {sys.executable}",
+        todo=todo,
+    )
+    machine = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    fits = platform.system() == "Linux" and platform.machine() == "x86_64"
+    yield Finding(
+        name="machine",
+        health=Health.OK if fits else Health.MISSING,
+        what=machine,
+        todo="" if fits else "the TPU compiler runs on Linux on x86-64 alone: use such a machine",
+    )
+
+
+def size() -> Iterator[Finding]:
+    """Cores, memory and disk."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Finding(
+        name="cores",
+        health=Health.OK if cores > 1 else Health.LESS,
+        what=devices.cpu(),
+        todo="" if cores > 1 else "two cores halve the time of a verdict: compiler and values run side by side",
+    )
+    total, free = memory()
+    yield Finding(
+        name="memory",
+        health=Health.OK if free >= LEAST_MEMORY else Health.LESS,
+        what=f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f} GiB",
+        todo="" if free >= LEAST_MEMORY else f"end what needs memory: {LEAST_MEMORY / _GIB:.0f} GiB free are enough",
+    )
+    root = home.repository(Path.cwd()) or Path.cwd()
+    kept = _evidence_bytes(root)
+    for name, folder in (("disk", root), ("temporary", Path(tempfile.gettempdir()))):
+        usage = shutil.disk_usage(folder)
+        needed = LEAST_DISK + (max(0, evidence.MAX_BYTES - kept) if name == "disk" else 0)
+        holds = f"; evidence takes {kept / _GIB:.2f} of {evidence.MAX_BYTES / _GIB:.0f} GiB" if name == "disk" else ""
+        yield Finding(
+            name=name,
+            health=Health.OK if usage.free >= needed else Health.LESS if usage.free >= LEAST_DISK else Health.MISSING,
+            what=f"{usage.free / _GIB:.1f} GiB free in {folder}{holds}",
+            todo="" if usage.free >= needed else f"free {(needed - usage.free) / _GIB:.1f} GiB there",
+        )
+
+
+def packages() -> Iterator[Finding]:
+    """The judge's environment and the compiler in it."""
+    folder = home.environment()
+    current = folder is not None and home.ready(folder)
+    todo = f"run `{home.PROGRAM} setup`" if home.INSTALLED else "remove .venv: the next run makes it anew from the lock"
+    yield Finding(
+        name="environment",
+        health=Health.OK if current else Health.MISSING,
+        what=f"{folder}, {'as requirements.lock says' if current else 'not as requirements.lock says'}",
+        todo="" if current else todo,
+    )
+    versions = {name: _version(name) for name in _PACKAGES}
+    absent = [name for name, version in versions.items() if not version]
+    yield Finding(
+        name="compiler",
+        health=Health.MISSING if absent else Health.OK,
+        what=", ".join(f"{name} {version or 'missing'}" for name, version in versions.items()),
+        todo=todo if absent else "",
+    )
+    lost = [f"{name} ({what})" for name, what in _EXTRAS.items() if not _version(name)]
+    yield Finding(
+        name="extras",
+        health=Health.LESS if lost else Health.OK,
+        what=f"missing: {', '.join(lost)}" if lost else ", ".join(_EXTRAS),
+        todo="they are in requirements.lock: make the environment anew" if lost else "",
+    )
+
+
+def attached() -> Iterator[Finding]:
+    """Devices that can be timed. None is needed."""
+    for name, find in (("TPU", devices.tpu), ("GPU", devices.gpu)):
+        device = find()
+        try:
+            said = devices.device(name.lower()) if device else "none, and none is needed: latencies are modelled"
+            yield Finding(name=name, health=Health.OK, what=said)
+        except Refusal as refusal:
+            yield Finding(name=name, health=Health.LESS, what=device, todo=refusal.message)
+
+
+def jail() -> Iterator[Finding]:
+    """The walls around a kernel file, as a child builds them."""
+    with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
+        child = Child(_NOTHING, directory=Path(folder, "child"))
+        try:
+            missing = child.missing
+        finally:
+            child.end()
+    yield Finding(
+        name="jail",
+        health=Health.LESS if missing else Health.OK,
+        what=", ".join(f"{name} {'missing' if name in missing else 'there'}" for name in NAMES),
+        todo=_WALLS if missing else "",
+    )
+
+
+def history() -> Iterator[Finding]:
+    """Git, the repository, its ledger and the key that rows are signed with."""
+    git = shutil.which("git")
+    if git is None:
+        yield Finding(name="git", health=Health.MISSING, what="no git on the path", todo="install git")
+        return
+    root = home.repository(Path.cwd())
+    if root is None:
+        yield Finding(name="git", health=Health.OK, what=git)
+        todo = f"`{home.PROGRAM} init` lays one out"
+        yield Finding(name="repository", health=Health.LESS, what=f"none at {Path.cwd()}", todo=todo)
+    else:
+        yield from _repository(root)
+    try:
+        named = f"{key.path()}, {key.load(make=False).name}"
+        yield Finding(name="key", health=Health.OK, what=named)
+    except key.NoKey as none:
+        todo = "the first experiment makes one, where it can write"
+        yield Finding(name="key", health=Health.LESS, what=str(none), todo=todo)
+
+
+def _repository(root: Path) -> Iterator[Finding]:
+    try:
+        head = History(root).checks.ready()
+        branch = head.branch.removeprefix("refs/heads/")
+        yield Finding(name="git", health=Health.OK, what=f"{root}, branch {branch}, with an identity for commits")
+    except Refusal as refusal:
+        what, _, todo = refusal.message.rpartition(": ")
+        yield Finding(name="git", health=Health.MISSING, what=what or refusal.message, todo=todo)
+    try:
+        yield Finding(name="ledger", health=Health.OK, what=f"{len(log.rows(root))} rows, their chain whole")
+    except Refusal as refusal:
+        what, _, todo = refusal.message.partition("; ")
+        yield Finding(name="ledger", health=Health.MISSING, what=what, todo=todo)
+
+
+def browser() -> Iterator[Finding]:
+    """Something to look at traces and reports with."""
+    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    yield Finding(
+        name="browser",
+        health=Health.OK,
+        what=found or "none on the path: copy reports to a machine with one, or forward XProf's port",
+    )
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    python,
+    size,
+    packages,
+    attached,
+    jail,
+    history,
+    browser,
+)
+_NOTHING = "ratchet.jail.system"
+"""A module that does nothing: what is asked is which walls the launcher could build."""
+_WALLS = (
+    "namespaces: `sysctl kernel.unprivileged_userns_clone=1`, or a container with them; Landlock: Linux 5.13 or newer, "
+    "in `lsm=`; seccomp: x86-64; docs/threat-model.md says what is lost"
+)
+
+
+def memory() -> tuple[int, int]:
+    """Bytes of memory: in all, and free for a new process, as this process's control group allows."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        total, free = (int(lines[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
+    except (OSError, ValueError, KeyError, IndexError):
+        return 0, 0
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        total, free = min(total, limit), max(0, min(free, limit - used))
+    except (OSError, ValueError):  # no such file, or "max"
+        pass
+    return total, free
+
+
+def _evidence_bytes(root: Path) -> int:
+    files = (file for name in evidence.FOLDERS for file in (root / name).rglob("*"))
+    return sum(file.lstat().st_size for file in files if file.is_file() and not file.is_symlink())
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

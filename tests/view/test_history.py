@@ -1,0 +1,183 @@
+"""The ledger as a person reads it: tables, one row, the state; wide, narrow and in a pipe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from rich.text import Text
+
+from ratchet.values import Row
+from ratchet.view.gains import entries, entry_document
+from ratchet.view.log import log_table, top_table
+from ratchet.view.show import show
+from ratchet.view.status import State, status_document, status_text
+from ratchet.view.words import percent, time_change, times
+
+from .timelines import row
+
+LONG = "keep keys in VMEM: " + "because each block is read again for every row of queries; " * 6 + "the end"
+MODELLED = {"kernel": "kernel.py", "evaluator": "v5e-model", "chip": "v5e", "problem": "p"}
+
+
+def scored(name: str, ms: float, decision: str, note: str = "a note", **others: str) -> Row:
+    status = "PASS" if decision in ("kept", "baseline") else "NOT_BETTER"
+    given = {**MODELLED, "id": name, "commit": name[0] * 40, "util_pct": "61.234", "score": str(1e4 / ms**2), **others}
+    return row(status=status, decision=decision, note=note, median_ms=repr(ms), **given)
+
+
+ROWS = [
+    scored("a1", 1.0, "baseline", "baseline"),
+    row(id="b2", commit="b" * 40, status="TIMEOUT", decision="reverted", note="loop\nforever", **MODELLED),
+    scored("c3", 0.8, "kept", LONG),
+    scored("d4", 0.84, "reverted", "[red]ü 高い[/red]"),
+    scored("e5", 0.4, "kept", "x"),
+    scored("f6", 7.0, "baseline", "other problem", problem="q"),
+]
+
+
+def state(*rows: Row, **others: object) -> State:
+    given = {"branch": "refs/heads/main", "commit": "c" * 40, "edited": (), "running": "", "unfinished": ""}
+    return State(**{**given, "rows": rows, **others})  # type: ignore[arg-type]
+
+
+def test_changes_are_times_faster_and_per_cent_of_time() -> None:
+    assert times(1.25) == "1.250x"
+    assert times(11.432) == "11.4x"
+    assert time_change(1.25) == "-20.0 %"
+    assert time_change(0.5) == "+100 %"
+    assert time_change(1.0) == "same"
+    assert percent(-0.02683) == "-0.0268 %"
+    first, failed, kept, slower, twice, other = entries(ROWS)
+    assert (first.faster, failed.faster, other.faster) == (None, None, None)
+    assert (kept.faster, kept.before) == (pytest.approx(1.25), ROWS[0])
+    assert (slower.before, twice.before) == (ROWS[2], ROWS[2]), "beside the kept one, not the row before"
+    assert slower.time_change_pct == pytest.approx(5.0)
+
+
+def test_a_pipe_gets_everything_whole() -> None:
+    title, heading, *lines, legend = log_table(ROWS).split("\n")
+    assert title == "modelled latency of kernel.py by v5e-model"
+    assert heading.split() == ["id", "commit", "score", "ms", "faster", "time", "util", "%", "status", "note"]
+    assert legend.startswith("* kept")
+    assert [line.split()[0] for line in lines] == ["*", "b2", "*", "d4", "*", "*"]
+    assert lines[2].endswith(LONG)
+    assert lines[1].endswith("loop forever")
+    assert "1.250x  -20.0 %" in lines[2]
+    assert "[red]ü 高い[/red]" in lines[3]
+    assert "%" not in lines[5], "another problem: nothing to compare with"
+    assert len({line.index("PASS") for line in (lines[0], lines[2], lines[4])}) == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 110, 160, 250])
+def test_a_terminal_gets_lines_that_fit(width: int) -> None:
+    made = entries(ROWS)
+    for text in (
+        log_table(ROWS, width=width),
+        top_table(ROWS, most=3, width=width),
+        status_text(state(*ROWS), width=width),
+    ):
+        assert text
+        table_of_status = "kernel     evaluator" in text  # its columns are few, and never cut
+        assert table_of_status or max(map(cell_len, text.split("\n"))) <= width
+    assert all(cell_len(line) <= max(width, 40) for one in made for line in show(one, width=width).split("\n"))
+    for name in ("a1", "b2", "c3", "d4", "e5", "f6"):
+        assert name in log_table(ROWS, width=width)
+    for number in ("0.8000", "-20.0 %", "TIMEOUT"):
+        assert number in log_table(ROWS, width=width)
+
+
+def test_colours_change_no_text() -> None:
+    for width in (40, 100):
+        styled = log_table(ROWS, width=width, colour=True)
+        assert "\x1b[" in styled
+        assert Text.from_ansi(styled).plain.split("\n") == log_table(ROWS, width=width).split("\n")
+    assert "\x1b" not in log_table(ROWS, width=100)
+
+
+def test_an_empty_ledger_says_so() -> None:
+    assert log_table([]) == "The ledger has no such rows yet."
+    assert top_table([], most=3).startswith("No experiment was kept")
+    assert "no experiment yet" in status_text(state())
+    assert status_document(state())["last"] is None
+
+
+def test_files_and_evaluators_have_a_table_each() -> None:
+    elsewhere = replace(ROWS[2], id="g7", evaluator="v6e-model", chip="v6e")
+    other = replace(ROWS[2], id="h8", kernel="other.py")
+    text = log_table([*ROWS[:2], elsewhere, other])
+    titles = [line for line in text.split("\n") if line.startswith("modelled latency of")]
+    assert titles == [
+        "modelled latency of kernel.py by v5e-model",
+        "modelled latency of kernel.py by v6e-model",
+        "modelled latency of other.py by v5e-model",
+    ]
+    assert "1.250x" not in text, "a series of its own: nothing to compare with"
+    assert text.count("* kept") == 1
+
+
+def test_top_has_the_largest_gain_first_and_nothing_slower() -> None:
+    slower = scored("g7", 0.5, "kept", "a trade")  # kept on purpose
+    _, _, first, second, _ = top_table([*ROWS[:5], slower], most=9).split("\n")
+    assert (first.split()[1], second.split()[1]) == ("e5", "c3")
+    assert "2.00x  -50.0 %" in first
+    assert len(top_table(ROWS, most=1).split("\n")) == 4
+
+
+def test_show_says_everything_with_digits_that_mean_something() -> None:
+    full = replace(
+        ROWS[2], band_low_ms="0.712345678", band_high_ms="0.87654321", wait_ms="0.0123456789", seconds="67.3",
+        regime="compute-bound", tflops="184.39605211754352", bw_util_pct="5.496437101820577", vmem_bytes="26415104",
+        spills="65337", reason="faster", previous="f" * 64, note="one\ntwo\x1b[2J",
+    )  # fmt: skip
+    [_, entry] = entries([ROWS[0], full])
+    text = show(entry, blame="hlo_dumps/c3/blame.txt")
+    assert text.startswith("experiment c3 · PASS · kept")
+    for said in (
+        "  note         one\n               two\n",
+        "  latency      0.8000 ms modelled, 9 times in 10 between 0.7123 and 0.8765 ms on a device; 0.01235 ms of it",
+        "  against      1.250x as fast as a1: time -20.0 %",
+        "  roofline     61.2 % reached, compute-bound, 184.4 TFLOP/s, compulsory bytes use 5.5 % of HBM",
+        "  VMEM         25.19 MiB",
+        "  spills       65,337",
+        "  judged by    v5e-model · v5e · modelled: no device was timed",
+        f"  previous     {'f' * 64}",
+        "  blame        hlo_dumps/c3/blame.txt",
+    ):
+        assert said in text
+    assert "timing" not in text
+
+
+def test_show_of_cells_that_are_no_numbers() -> None:
+    [entry] = entries([replace(ROWS[0], median_ms="soon", util_pct="nan", spills="many")])
+    text = show(entry)
+    assert "soon ms modelled" in text
+    assert "many" in text
+
+
+def test_status_has_a_line_for_each_kernel() -> None:
+    text = status_text(state(*ROWS, edited=("kernel.py",), running="an idea", unfinished="z9"))
+    head, running, cut_off, edited, last, _, heading, line = text.split("\n")
+    assert head == "branch      main at ccccccccc"
+    assert running == "running     an experiment: an idea"
+    assert "z9" in cut_off
+    assert edited.startswith("edited      kernel.py: `")
+    assert last.endswith("other problem")
+    assert heading.split() == ["kernel", "evaluator", "latency", "roofline", "faster", "kept", "slower", "failed"]
+    # two steps of 1.25 and 2 times; HEAD is the newest baseline, of another problem
+    assert line.split() == "kernel.py v5e-model 7.000 ms modelled 61.2 % 2.50x (-60.0 %) 4 1 1".split()
+
+
+def test_json_has_numbers_and_nulls() -> None:
+    first, failed, kept, *_ = map(entry_document, entries(ROWS))
+    assert (kept["median_ms"], kept["times_faster"], kept["against"]) == (0.8, 1.25, "a1")
+    assert kept["time_change_pct"] == pytest.approx(-20)
+    assert (failed["median_ms"], failed["times_faster"], failed["kind"]) == (None, None, "modelled")
+    assert (first["against"], first["vmem_bytes"]) == (None, None)
+    document = status_document(state(*ROWS, running="x"))
+    [series] = document["series"]
+    assert (series["kept"], series["slower"], series["failed"]) == (4, 1, 1)
+    assert series["statuses"] == {"TIMEOUT": 1}
+    assert document["running"] == "x"
+    assert document["unfinished"] is None
