@@ -87,6 +87,8 @@ def _modelled(score: Score, incumbent: Row, *, accept_trade: bool) -> Ruling:
     new, old = score.score, float(incumbent.score)
     against = f"{old:.6g} of row {incumbent.id} at {incumbent.commit[:10]}"
     times = f"{_milliseconds(incumbent.median_ms)} -> {_milliseconds(score.latency_ms)} ms, modelled"
+    if (before := float(incumbent.median_ms or 0)) and before != score.latency_ms:
+        times += f": time {100 * (score.latency_ms / before - 1):+.3g} %"
     by = f"{abs(new - old) / old * 100:.3g} %"
     if new == old:
         return _not_better(f"score {new:.6g} is the same to the last digit as {against}, modelled")

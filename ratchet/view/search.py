@@ -11,7 +11,7 @@ from ratchet import home
 from ratchet.values import Point
 from ratchet.view.columns import columns
 from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import fixed, size
+from ratchet.view.words import fixed, size, time_change, times
 
 RUNNERS_UP = 5
 _LIMIT = 76
@@ -71,8 +71,9 @@ def search_text(
         lines.append(f"{left_out} points left out: they need no less VMEM than one that overflowed")
     top = ranked(shown)[0] if shown else None
     if top is not None and top.latency_ms is not None:
-        gain = f"{before_ms / top.latency_ms - 1:+.1%}"
-        lines.append(f"best {fixed(top.latency_ms)} ms modelled, {gain} beside {fixed(before_ms)} ms where it began")
+        faster = before_ms / top.latency_ms
+        gain = f"{times(faster)} as fast as {fixed(before_ms, 4)} ms where it began: time {time_change(faster)}"
+        lines.append(f"best {fixed(top.latency_ms, 4)} ms modelled, {gain}")
         if not top.kept:
             lines.append(f"not kept by this search: `{home.PROGRAM} show {top.id}` says why")
     return "\n".join(lines)
