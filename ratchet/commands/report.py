@@ -27,6 +27,8 @@ Say = Callable[[str], None]
 def command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
     """Write the page of one kernel file, or of all of them with an index; with ``--json`` print the same as numbers."""
     if options.gallery is not None:
+        if options.file or options.output or options.json:
+            raise Refusal(Status.USAGE, "--gallery writes a page for every kernel file: it takes no FILE, -o or --json")
         return _gallery(root, options.gallery, say)
     told = story(material(root, which(root, options.file)))
     if options.json:
@@ -90,5 +92,8 @@ def write(path: Path, data: bytes, *, root: Path, say: Say) -> None:
 def _replace(path: Path, data: bytes) -> None:
     beside = path.with_name(f".{path.name}.part")
     with writing(str(path)):
+        if path.exists() and not path.is_file():  # a device or a pipe
+            path.write_bytes(data)
+            return
         beside.write_bytes(data)
         beside.replace(path)

@@ -53,11 +53,7 @@ def _page(root: Path, kernel: str) -> str:
 
 def _version(history: History, root: Path) -> str:
     """Changes with the ledger, with HEAD, with what is under way, and when evidence comes or goes."""
-    parts = [under_way(history)]
-    try:
-        parts.append(history.checks.head().commit)
-    except Refusal:  # no commit yet, or HEAD is on no branch
-        parts.append("")
+    parts = [under_way(history), history.refs.resolve("HEAD") or ""]
     for path in (root / NAME, root / DUMPS):
         try:
             state = path.stat()

@@ -69,8 +69,8 @@ def trajectory(track: Track) -> Spec | None:
             interpolate="step-after", strokeDash=[6, 4], color="var(--floor)", strokeWidth=1.5
         )
         layers.append(line.encode(x=x, y=y))
-        label = {**floor[0], "label": f"floor {words.ms(floor[0]['ms'])}"}
-        layers.append(_label(label, x, y, align="left", baseline="top", dy=4))
+        label = {**floor[-1], "label": f"floor {words.ms(floor[-1]['ms'])}"}
+        layers.append(_label(label, x, y, align="right", baseline="top", dy=4))
     if best:
         line = alt.Chart(_data(best)).mark_line(interpolate="step-after", color="var(--kept)", strokeWidth=2)
         layers.append(line.encode(x=x, y=y))
@@ -143,12 +143,12 @@ def roofline(story: Story) -> Spec | None:
         "intensity:Q",
         title="useful FLOPs per compulsory byte",
         scale=alt.Scale(type="log", domain=[left, right], nice=False),
-        axis=alt.Axis(format="~s", tickCount=4),
+        axis=alt.Axis(format="~s", tickCount=4, grid=False),
     )
     y = alt.Y(
         "tflops:Q",
         title="TFLOP/s",
-        scale=alt.Scale(type="log", domain=[min(lowest, left * bandwidth / 1e12) / 1.3, compute * 1.5], nice=False),
+        scale=alt.Scale(type="log", domain=[min(lowest, left * bandwidth / 1e12) / 2, compute * 1.5], nice=False),
         axis=alt.Axis(format=".3~r", tickCount=5),
     )
     kept = [point for point in points if point["outcome"] in _IN_PLACE]
@@ -173,13 +173,15 @@ def roofline(story: Story) -> Spec | None:
             ],
         ),
     ]
-    layers.append(_label({**roof[0], "label": f"{bandwidth / 1e9:.0f} GB/s"}, x, y, align="left", dx=14, dy=-5))
+    layers.append(
+        _label({**roof[0], "label": f"{bandwidth / 1e9:.0f} GB/s"}, x, y, align="left", baseline="top", dx=10)
+    )
     layers.append(_label({**roof[2], "label": f"{compute:.0f} TFLOP/s"}, x, y, align="right", dx=-4, dy=-8))
     current = track.current
     last = [point for point in kept if current and point["number"] == current.number]
     if last and current:
         here = {**last[0], "label": f"now: {words.share_of_roofline(current)}"}
-        layers.append(_label(here, x, y, align="right", dx=-10, color="var(--ink)", fontWeight="bold"))
+        layers.append(_label(here, x, y, align="left", dx=10, color="var(--ink)", fontWeight="bold"))
     return _spec(alt.layer(*layers), height=_HEIGHT)
 
 

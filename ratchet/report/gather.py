@@ -67,9 +67,8 @@ def material(root: Path, kernel: str) -> Material:
 
 
 def _head(history: History, kernel: str) -> tuple[str, str]:
-    try:
-        commit = history.checks.head().commit
-    except Refusal:  # no commit yet, or HEAD is on no branch
+    commit = history.refs.resolve("HEAD")
+    if commit is None:  # no commit yet
         return "", ""
     entry = history.objects.entry(commit, kernel)
     return commit, entry.blob if entry else ""

@@ -85,7 +85,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters.update(clean=clean, ms=words.ms, size=size, fixed=fixed)
+    made.filters.update(clean=clean, ms=words.ms, size=size, fixed=fixed, quoted=words.quoted, ticked=ticked)
     return made
 
 
@@ -186,6 +186,13 @@ def _diffs(story: Story) -> Mapping[int, tuple[Sequence[str], int]]:
         room -= sum(len(line) + _ROW_CHARACTERS for line in shown)
         found[one.number] = (shown if room > 0 else [], diff[1])
     return found
+
+
+def ticked(text: str) -> Markup:
+    """A sentence in which what is between two backticks is code; everything is escaped."""
+    parts = text.split("`") if text.count("`") % 2 == 0 else [text]
+    shown = (Markup("<code>{}</code>").format(part) if place % 2 else part for place, part in enumerate(parts))
+    return Markup("").join(shown)
 
 
 def _json(specs: Mapping[str, charts.Spec]) -> Markup:

@@ -20,7 +20,7 @@ _LABELS = {
     "seal": "seal of the judge",
     "problem": "digest of the problem",
 }
-_LEAST = 0.0005
+_LEAST = 0.005
 """Shares of a line's cycles below this are not named."""
 _MOSTLY = 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import assert_never
 
 from ratchet import home
@@ -55,6 +56,9 @@ _LIMITS = {
     "memory-bound": "HBM bandwidth",
     "ici-bound": "the links between chips",
 }
+_EMPTY, _WAITING = "empty bundles", "waiting"
+_BOUND = 0.8
+"""A resource that is needed for this share of the run bounds it, whatever else costs time."""
 _ORIGINS = {
     Origin.HERE: "made with this machine's key",
     Origin.ELSEWHERE: "signed with another key",
@@ -80,7 +84,9 @@ def times_in_words(times: float | None) -> str:
 
 
 def _factor(factor: float) -> str:
-    return f"{factor:.4g}×" if factor < 1.1 else f"{factor:.3g}×"
+    if factor >= 1.1:
+        return f"{fixed(factor, 3)}×"
+    return f"{factor:.3f}×" if factor >= 1.001 else f"{factor:.5f}×"
 
 
 def _percent(share: float) -> str:
@@ -156,7 +162,9 @@ def limit(story: Story) -> list[str]:
     if current is None:
         return ["Nothing is known: no experiment has a latency."]
     if evidence is not None and evidence.timeline is not None:
-        return [_sentence(one) for one in losses_in_words(evidence.timeline)]
+        bound = bound_by(evidence.timeline)
+        first = [f"{bound[0]}: needed for {bound[1]:.0%} of the run, more than anything else"] if bound else []
+        return [_sentence(one) for one in (*first, *losses_in_words(evidence.timeline))]
     share, regime_of_row = number(current.row.util_pct), current.row.regime
     said = f"By the ledger alone: the roofline of this problem is {_LIMITS.get(regime_of_row, clean(regime_of_row))}"
     said += f", and the kernel reaches {share:.1f} % of it." if share is not None else "."
@@ -169,8 +177,13 @@ def no_evidence(material: Material, current: Experiment) -> str:
     """Why there is nothing below the ledger's own numbers, and what to do."""
     if current.measured:
         return "Where cycles go is only known of modelled runs, and none of this kernel is on this disk."
-    again = f"{home.PROGRAM} --fresh --kernel {clean(material.kernel)} baseline"
+    again = f"{home.PROGRAM} judge {quoted(material.kernel)} --fresh"
     return f"Where cycles go is not on this disk: evidence stays where it was judged. `{again}` judges it again."
+
+
+def quoted(name: str) -> str:
+    """A name as a word of a command that a reader copies."""
+    return shlex.quote(clean(name))
 
 
 def headline_limit(story: Story) -> str:
@@ -179,8 +192,18 @@ def headline_limit(story: Story) -> str:
     if evidence is None or evidence.timeline is None or not evidence.timeline.blame.losses:
         current = track.current if track else None
         return _LIMITS.get(current.row.regime, clean(current.row.regime) or "–") if current else "–"
+    if bound := bound_by(evidence.timeline):
+        return f"{bound[0]}, {bound[1]:.0%} of the time"
     what, cycles = _loss(evidence.timeline.blame.losses[0])
     return f"{what}, {cycles / max(1, evidence.timeline.cycles):.0%} of the time"
+
+
+def bound_by(timeline: Timeline) -> tuple[str, float] | None:
+    """The resource that is needed nearly all the time, and its share; None where none is, or the losses say it."""
+    resources = {unit: share for unit, share in needed(timeline).items() if unit not in (_EMPTY, _WAITING)}
+    unit, share = next(iter(resources.items()), ("", 0.0))
+    said = any(isinstance(loss, NothingLeft) for loss in timeline.blame.losses)
+    return (UNITS.get(unit, clean(unit)), share) if share >= _BOUND and not said else None
 
 
 def _loss(loss: Loss) -> tuple[str, int]:  # noqa: PLR0911 - one return for each kind of loss
@@ -220,7 +243,7 @@ def needed(timeline: Timeline) -> dict[str, float]:
     for region in timeline.blame.regions:
         for unit, busy in region.busy_cycles.items():
             spent[unit] = spent.get(unit, 0) + busy
-    spent |= {"empty bundles": timeline.empty_bundles, "waiting": timeline.dma_wait_cycles}
+    spent |= {_EMPTY: timeline.empty_bundles, _WAITING: timeline.dma_wait_cycles}
     ordered = sorted(spent.items(), key=lambda item: -item[1])
     return {unit: busy / cycles for unit, busy in ordered if busy}
 

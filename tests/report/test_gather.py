@@ -173,6 +173,17 @@ def test_a_gallery_has_a_page_for_each_kernel(repository: Path, tmp_path: Path) 
     assert 'href="kernel.py.html"' in (tmp_path / "a" / "gallery" / "index.html").read_text()
 
 
+def test_a_gallery_is_of_all_kernels(repository: Path) -> None:
+    with pytest.raises(Refusal, match="takes no FILE"):
+        report.command(asked(gallery=Path("a"), json=True), root=repository, say=silent)
+
+
+def test_a_detached_head_has_its_kernel_too(repository: Path) -> None:
+    Stage(root=repository).git("switch", "-q", "--detach")
+    known = material(repository, "kernel.py")
+    assert known.head_blob == known.rows[1].kernel_blob
+
+
 def test_plots_become_files_or_say_why_not(repository: Path, tmp_path: Path) -> None:
     for what in ("trajectory", "units"):
         options = asked(what=what, output=tmp_path / f"{what}.svg")

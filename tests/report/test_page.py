@@ -124,7 +124,7 @@ def test_headings_and_links_lead_somewhere() -> None:
 
 def test_the_four_questions_are_answered() -> None:
     shown = read(baseline(1, 4.0), row(2, 2.0), reverted(3, 3.0), row(4, None), evidence=evidence())
-    for said in ("2. idea 2", "2× faster, 50.0 % less time", "3. idea 3", "1.5× slower, 50.0 % more time",
+    for said in ("2. idea 2", "2.00× faster, 50.0 % less time", "3. idea 3", "1.50× slower, 50.0 % more time",
                  "4. idea 4", "WRONG_VALUES", "Nine times in ten", "modelled for TPU v5e"):  # fmt: skip
         assert said in shown.text, said
 
@@ -140,6 +140,12 @@ def test_an_empty_ledger_says_what_to_do() -> None:
     shown = read(others={"other.py": 3})
     assert "No experiments yet" in shown.text
     assert "report other.py" in shown.text
+    assert "report 'my other.py'" in read(others={"my other.py": 3}).text
+
+
+def test_backticks_are_code_and_nothing_more() -> None:
+    assert page_room.ticked("say `a <b>` & on") == "say <code>a &lt;b&gt;</code> &amp; on"
+    assert page_room.ticked("one ` <i>") == "one ` &lt;i&gt;"
 
 
 def test_failures_alone() -> None:

@@ -79,9 +79,11 @@ def test_diffs_are_from_the_kernel_before() -> None:
 @pytest.mark.parametrize(
     ("times", "said"),
     [
-        (2.0, "2× faster, 50.0 % less time"),
-        (0.5, "2× slower, 100.0 % more time"),
+        (2.0, "2.00× faster, 50.0 % less time"),
+        (0.5, "2.00× slower, 100.0 % more time"),
         (1.005, "1.005× faster, 0.50 % less time"),
+        (1.0004, "1.00040× faster, 0.04 % less time"),
+        (20.13, "20.1× faster, 95.0 % less time"),
         (1.0, "the same time"),
         (None, ""),
     ],
@@ -95,11 +97,11 @@ def test_why_says_what_became_of_an_experiment() -> None:
     unchecked = reverted(5, 3.0, status=Status.UNCHECKED.name)
     told = story(material([baseline(1), reverted(2, 2.2), near, row(4, None), unchecked, row(6, 1.0)]))
     said = [words.why(one) for one in told.experiments]
-    assert said[1] == "1.1× slower, 10.0 % more time: correct, but no better, so it was reverted"
+    assert said[1] == "1.10× slower, 10.0 % more time: correct, but no better, so it was reverted"
     assert "too near to be ranked" in said[2]
     assert said[3].startswith("WRONG_VALUES: an output differs")
     assert "without checking its values" in said[4]
-    assert said[5] == "2× faster, 50.0 % less time"
+    assert said[5] == "2.00× faster, 50.0 % less time"
 
 
 def test_a_status_of_another_version_is_no_error() -> None:
