@@ -19,6 +19,7 @@ HOSTILE = (
     "{{ 7*7 }}{% raw %} &amp; \"quotes' `ticks` \\u003c",
     "\x1b[31mred\x1b[0m \u202eright to left\u202c \x00 end",
     "https://example.invalid/pixel.png <!-- <script> ]]>",
+    "W" * 300,
 )
 """Texts that a page must show as they are, and no more."""
 SOURCE = "import jax\n\n\ndef kernel(q_ref, o_ref):\n    o_ref[...] = q_ref[...]\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.lib.browser import SCHEMES, WIDTHS, browser_path, chromium, visit
+from benchmarks.lib.browser import SCHEMES, WIDTHS, browser_path, chromium, visit, wider
 from ratchet.report import gallery
 from ratchet.report.page import page
 from ratchet.report.story import Story, story
@@ -66,6 +66,8 @@ def test_it_is_whole_at_every_width(browser: Any, pages: Path, name: str, width:
         assert look.errors == ()
         assert look.violations == ()
         assert look.wider == ()
+        shown.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert wider(shown) == ()
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert shown.evaluate("window.hacked") is None
 
@@ -87,6 +89,21 @@ def test_an_answer_leads_to_its_experiment(browser: Any, pages: Path) -> None:
         link.click()
         assert shown.locator(f"{target} details").get_attribute("open") is not None
         assert shown.locator(f"{target} .diff").is_visible()
+
+
+def test_what_a_point_says_is_text(browser: Any, pages: Path) -> None:
+    with visit(browser, (pages / "hostile.html").as_uri()) as (shown, _):
+        point = shown.locator("#chart-trajectory .mark-symbol.role-mark path").nth(1)
+        point.scroll_into_view_if_needed()
+        box = point.bounding_box()
+        shown.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        tip = shown.locator("#vg-tooltip-element")
+        tip.wait_for()
+        assert "<" in tip.inner_text()
+        assert tip.locator("script, img, a, b").count() == 0
+        shown.mouse.down()
+        shown.mouse.up()
+        assert shown.locator("tbody.x details[open]").count() == 1
 
 
 def test_the_table_can_be_narrowed_by_keyboard(browser: Any, pages: Path) -> None:
