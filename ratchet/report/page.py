@@ -113,6 +113,7 @@ def _words(story: Story) -> Mapping[str, Any]:
         "limits": words.limit(story),
         "limit": words.headline_limit(story),
         "believe": words.believe(story),
+        "bands": words.bands(story),
         "asides": _asides(story),
         "why": words.why,
         "title": words.title,

@@ -288,6 +288,21 @@ def _modelled(current: Experiment, evidence: Evidence | None) -> list[str]:
     return said
 
 
+def bands(story: Story) -> list[tuple[str, str, int, bool]]:
+    """The bands of the current chip: what bounds a program, how far off it may be, timings, whether it is this one."""
+    track, evidence = story.main, story.material.evidence
+    current = track.current if track else None
+    if current is None or current.measured:
+        return []
+    here = regime(evidence.timeline) if evidence is not None and evidence.timeline is not None else ""
+    known = stored()
+    return [
+        (_REGIMES[name], f"{known.width[chip, name] * 100:.1f} %", count, name == here)
+        for (chip, name), count in known.count.items()
+        if chip == current.row.chip and name in _REGIMES
+    ]
+
+
 def _measured(current: Experiment) -> list[str]:
     row = current.row
     timed = f"{clean(row.samples) or '–'} timed calls in {clean(row.launches) or '–'} processes"

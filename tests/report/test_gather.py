@@ -14,6 +14,8 @@ import pytest
 
 from ratchet.commands import plot, report, serve
 from ratchet.loop import ledger, recorded
+from ratchet.loop.history import History
+from ratchet.loop.workspace import locked
 from ratchet.report import page as page_room
 from ratchet.report.gather import kernels, material
 from ratchet.report.live import LiveServer
@@ -95,6 +97,16 @@ def test_everything_that_is_there_is_read(repository: Path) -> None:
     diff = diff_lines(last, known.sources, most=9)
     assert diff is not None
     assert '+STATUS = "WRONG_VALUES"' in diff[0]
+
+
+def test_what_is_under_way_is_known_while_it_is(repository: Path) -> None:
+    with locked(History(repository), message="<b>now</b>", wait_s=0, progress=silent):
+        assert material(repository, "kernel.py").under_way == "<b>now</b>"
+    assert material(repository, "kernel.py").under_way == ""
+    holder = repository / ".git" / "ratchet" / "holder.json"
+    for left in ('{"pid": 4194999, "message": "killed"}', "no json", '{"pid": "x"}'):
+        holder.write_text(left)
+        assert material(repository, "kernel.py").under_way == ""
 
 
 def test_a_clone_has_rows_but_neither_evidence_nor_reverted_kernels(repository: Path, tmp_path: Path) -> None:

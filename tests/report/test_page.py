@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ratchet.account.band import stored
 from ratchet.report import page as page_room
 from ratchet.report.document import document
 from ratchet.report.page import page
@@ -17,6 +18,7 @@ from ratchet.report.story import story
 from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
 
 LIBRARY = "window.vegaEmbed = 1;"
+REGIMES = {"bound by the matrix units": "compute", "bound by HBM bandwidth": "bandwidth"}
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +129,16 @@ def test_the_four_questions_are_answered() -> None:
     for said in ("2. idea 2", "2.00× faster, 50.0 % less time", "3. idea 3", "1.50× slower, 50.0 % more time",
                  "4. idea 4", "WRONG_VALUES", "Nine times in ten", "modelled for TPU v5e"):  # fmt: skip
         assert said in shown.text, said
+
+
+def test_the_bands_of_the_chip_are_shown_with_what_they_rest_on() -> None:
+    shown = read(baseline(1, 4.0), evidence=evidence())
+    assert shown.text.count(", as this one") == 1
+    for said, regime in REGIMES.items():
+        width, timings = stored().width["v5e", regime], stored().count["v5e", regime]
+        assert f"{said}{', as this one' * shown.text.count(said + ', as')}{width * 100:.1f} %{timings}" in shown.text
+    assert "as this one" not in read(baseline(1, 4.0)).text
+    assert "How far the model is off" not in read(measured(1, 9.0)).text
 
 
 def test_without_evidence_the_ledger_alone_speaks() -> None:
