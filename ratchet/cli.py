@@ -280,6 +280,12 @@ def _only(options: argparse.Namespace) -> Path | None:
     return _kernel(options.kernel) if options.kernel is not None else None
 
 
+def _advise(options: argparse.Namespace) -> int:
+    from ratchet.commands import advise  # as `sweep`
+
+    return advise.command(options, root=_root(), kernel=_kernel(options.kernel))
+
+
 def _log(options: argparse.Namespace) -> int:
     from ratchet.commands import history
 
@@ -490,6 +496,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "upgrade-check": _upgrade_check,
     "brief": _brief,
     "status": _status,
+    "advise": _advise,
     "log": _log,
     "top": _top,
     "show": _show,

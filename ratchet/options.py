@@ -34,6 +34,7 @@ _COMMANDS = {
     "upgrade-check": "what another JAX and libtpu change: values, latency, VMEM, copies, and in which operation",
     "brief": "what the next experiment has to know: where cycles go, what was tried, what remains",
     "status": "where the experiments are: what is kept, edited and running",
+    "advise": "what to change next, with evidence and predicted gain, and the edit itself",
     "log": "the history, newest last",
     "top": "the experiments that made a kernel faster the most",
     "show": "one experiment",
@@ -157,10 +158,9 @@ def ratchet_parser() -> argparse.ArgumentParser:
     _upgrade(made["upgrade-check"])
     made["across"].add_argument("file", type=Path, metavar="FILE", help="the kernel file")
     made["across"].add_argument("--json", action="store_true", help="print the table as one JSON document")
-    made["brief"].add_argument("--kernel", type=Path, metavar="FILE", help="default: kernel.py")
-    made["brief"].add_argument("--tokens", type=_count, default=2000, metavar="N", help="at most so many; default 2000")
-    made["brief"].add_argument("--json", action="store_true", help="print it as one JSON document")
     _history(made)
+    _brief(made["brief"])
+    _advise(made["advise"])
     selftest = made["selftest"]
     selftest.add_argument("--quick", action="store_true", help="one cheat of each kind, a dozen honest kernels")
     selftest.add_argument("--only", default="", metavar="PATTERN", help="entries whose name or kind has this in it")
@@ -254,6 +254,21 @@ def _lines(made: Mapping[str, argparse.ArgumentParser]) -> None:
         "--as", dest="name_of_branch", default="", metavar="NEW", help="the branch to make; default: review/NAME"
     )
     finalize.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _brief(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kernel", type=Path, metavar="FILE", help="default: kernel.py")
+    parser.add_argument("--tokens", type=_count, default=2000, metavar="N", help="at most so many; default 2000")
+    parser.add_argument("--json", action="store_true", help="print it as one JSON document")
+
+
+def _advise(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", nargs="?", type=Path, metavar="FILE", help="the kernel file; default: kernel.py")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--apply", type=_count, metavar="N", help="make the edit of advice N in the file")
+    what.add_argument("--patch", type=_count, metavar="N", help="print the edit of advice N as a patch")
+    parser.add_argument("--most", type=_count, default=5, metavar="N", help="show at most so many; default 5")
+    parser.add_argument("--json", action="store_true", help="print it as one JSON document, with every edit as a patch")
 
 
 def _judged_side_by_side(parser: argparse.ArgumentParser) -> None:

@@ -41,6 +41,7 @@ COMMAND_LINE = {
     "ratchet.commands.ablate",
     "ratchet.commands.branches",
     "ratchet.commands.merge",
+    "ratchet.commands.advise",
     "ratchet.commands.brief",
     "ratchet.commands.search",
     "ratchet.commands.try_",
@@ -63,6 +64,10 @@ COMMAND_LINE = {
     "ratchet.wiring",
 }
 PURE = (
+    "ratchet.advise.advice",
+    "ratchet.advise.advise",
+    "ratchet.advise.predict",
+    "ratchet.advise.syntax",
     "ratchet.fit",
     "ratchet.report.charts",
     "ratchet.report.document",

@@ -31,6 +31,7 @@ NO_VERDICT = (
     "ratchet/view/",
     "ratchet/commands/",
     "ratchet/search/",
+    "ratchet/advise/",
     "ratchet/agents/",
     "ratchet/report/",
     "ratchet/selftest/",

@@ -1,0 +1,130 @@
+"""One advice: an edit, what it should save by the modelled run, and what came of its like before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ratchet.values import Literal
+from ratchet.values.loss import LossKind
+
+
+class Field(Enum):
+    """What an edit is about."""
+
+    TILING = "tiling"
+    ALGORITHM = "algorithm"
+    PRECISION = "precision"
+    LAYOUT = "layout"
+    COMPILER = "compiler hints"
+
+
+class Edit(Enum):
+    """The closed set of edits. Sentences about them are in ``view/advise.py``."""
+
+    LARGER = "larger blocks"
+    SMALLER = "smaller blocks"
+    RESIDENT = "operands stay in VMEM"
+    SKIP = "skip what is masked away"
+    MASK = "mask only where it matters"
+    STRIPS = "strips of rows"
+    SCALE = "scale an operand"
+    BASE_2 = "exponentials to base 2"
+    NARROW = "narrow operands of products"
+    WIDE = "statistics as wide as the lanes"
+    LANES = "sums lane by lane"
+    DIVIDE = "divide rows, not elements"
+    UNROLL = "unroll a loop"
+    BUFFERS = "more buffers"
+    VMEM = "larger blocks under a higher VMEM limit"
+
+
+FIELDS: Mapping[Edit, Field] = {
+    Edit.LARGER: Field.TILING,
+    Edit.SMALLER: Field.TILING,
+    Edit.RESIDENT: Field.ALGORITHM,
+    Edit.SKIP: Field.ALGORITHM,
+    Edit.MASK: Field.ALGORITHM,
+    Edit.STRIPS: Field.TILING,
+    Edit.SCALE: Field.PRECISION,
+    Edit.BASE_2: Field.PRECISION,
+    Edit.NARROW: Field.PRECISION,
+    Edit.WIDE: Field.LAYOUT,
+    Edit.LANES: Field.LAYOUT,
+    Edit.DIVIDE: Field.ALGORITHM,
+    Edit.UNROLL: Field.COMPILER,
+    Edit.BUFFERS: Field.COMPILER,
+    Edit.VMEM: Field.TILING,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """A kernel file with one edit made."""
+
+    edit: Edit
+    after: bytes
+    lines: tuple[int, ...]
+    """Source lines, of the file before, whose cost the edit is about."""
+    subject: str = ""
+    """What is edited: names of the author's. Untrusted."""
+    point: Mapping[str, Literal] = field(default_factory=dict)
+    """Constants and their new values, where it is no more than that."""
+    factor: float = 1.0
+    """By how much a block grows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What of the modelled run speaks for an edit."""
+
+    loss: LossKind | None
+    """None where it is the cost of source lines."""
+    cycles: int
+    share: float
+    """Of the run."""
+    line: int | None
+    """The costliest source line of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What came of the same edit in the ledger of this kernel, and of its ledger's other kernels."""
+
+    followed: int = 0
+    kept: int = 0
+    gains: tuple[float, ...] = ()
+    """Share of the latency that each of the kept ones saved."""
+
+    @property
+    def confidence(self) -> float:
+        """That it helps: the share that was kept, as if one of two more had been."""
+        return (self.kept + 1) / (self.followed + 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """What to try next."""
+
+    rewrite: Rewrite
+    evidence: tuple[Evidence, ...]
+    saved_cycles: int
+    """What the edit saves at best, by the modelled run."""
+    latency_ms: float
+    """Predicted: the run without those cycles."""
+    record: Record
+    lost_before: str = ""
+    """Id of the newest experiment that made the same edit to another version, and was not kept."""
+    modelled_ms: float | None = None
+    """Of the edited file, where it was modelled on trial; no values were checked."""
+
+    @property
+    def confidence(self) -> float:
+        """Of 1."""
+        return self.record.confidence * (0.5 if self.lost_before else 1.0)
+
+    @property
+    def worth(self) -> float:
+        """Cycles to expect, by which advice is ranked."""
+        return self.saved_cycles * self.confidence

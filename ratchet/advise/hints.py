@@ -1,0 +1,91 @@
+"""What the compiler is asked for: VMEM, buffers, unrolled loops. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ratchet.advise.advice import Edit, Rewrite
+from ratchet.advise.program import Kernel, is_call, kernels, keyword
+from ratchet.advise.shapes import pallas_of, tpu_of
+from ratchet.advise.syntax import Change, File, changed
+
+LIMIT = "100 << 20"
+"""Bytes of VMEM: most of a v5e's 128 MiB, where the compiler gives 16 unless asked."""
+BUFFERS = 3
+TURNS = (2, 4)
+
+
+def rewrites(file: File) -> Iterator[Rewrite]:
+    """More buffers for the inputs that a grid walks; loops of a known length unrolled."""
+    for kernel in kernels(file):
+        if kernel.refs and (one := _buffered(kernel)) is not None:
+            yield one
+        if kernel.alone:
+            yield from _unrolled(kernel)
+
+
+def with_limit(kernel: Kernel) -> set[Change] | None:
+    """A higher limit of VMEM, unless one is set already; None where the call cannot be given one."""
+    file, tpu = kernel.file, tpu_of(kernel.file)
+    written = keyword(kernel.call, "compiler_params")
+    if written is None:
+        if tpu is None:
+            return None
+        return {_added(file, kernel.call, f"compiler_params={tpu}.CompilerParams(vmem_limit_bytes={LIMIT})")}
+    if not isinstance(written, ast.Call):
+        return None
+    if keyword(written, "vmem_limit_bytes") is not None:
+        return set()
+    return {_added(file, written, f"vmem_limit_bytes={LIMIT}")}
+
+
+def raised(file: File) -> bytes | None:
+    """The file with a higher limit of VMEM for each of its kernels; None where none can be given one."""
+    changes = {one for kernel in kernels(file) for one in with_limit(kernel) or ()}
+    return changed(file.source, changes) if changes else None
+
+
+def _added(file: File, call: ast.Call, text: str) -> Change:
+    """One more keyword of a call."""
+    at = file.span(call)[1] - 1
+    before = file.source[:at].rstrip()
+    comma = "" if before.endswith((b",", b"(")) else ", "
+    return Change(start=at, end=at, text=comma + text)
+
+
+def _buffered(kernel: Kernel) -> Rewrite | None:
+    file, pallas = kernel.file, pallas_of(kernel.file)
+    moved = {id(ref.spec): ref for ref in kernel.refs if ref.role == "in" and ref.index and _moves(ref.index)}
+    shared = {id(ref.spec) for ref in kernel.refs if ref.role == "out"}
+    wanted = [ref for key, ref in moved.items() if key not in shared and not ref.spec.keywords]
+    if pallas is None or not wanted:
+        return None
+    changes = [_added(file, ref.spec, f"pipeline_mode={pallas}.Buffered({BUFFERS})") for ref in wanted]
+    return Rewrite(
+        edit=Edit.BUFFERS,
+        after=changed(file.source, changes),
+        lines=(),
+        subject=", ".join(ref.name for ref in wanted),
+        factor=BUFFERS / 2,
+    )
+
+
+def _moves(index: ast.Lambda) -> bool:
+    names = {one.arg for one in index.args.args}
+    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(index.body))
+
+
+def _unrolled(kernel: Kernel) -> Iterator[Rewrite]:
+    file = kernel.file
+    for node in ast.walk(kernel.body):
+        if not (isinstance(node, ast.Call) and is_call(node, "loop", "fori_loop") and len(node.args) >= 2):
+            continue
+        first, end = (kernel.file.number(one) for one in node.args[:2])
+        if first is None or end is None or keyword(node, "unroll") is not None:
+            continue
+        for turns in TURNS:
+            if end - first > turns and (end - first) % turns == 0:
+                lines = tuple(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+                after = changed(file.source, [_added(file, node, f"unroll={turns}")])
+                yield Rewrite(edit=Edit.UNROLL, after=after, lines=lines, subject=file.text(node.args[1]), factor=turns)

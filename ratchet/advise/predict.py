@@ -1,0 +1,162 @@
+"""What an edit would save of a modelled run, at best: cycles that it is about, less what it makes worse. Pure.
+
+The cycles are those that ``account/`` blames on source lines, the pipeline, waits and stalls; how much of them goes is
+read off the edit (twice the block, half the steps). Nothing is compiled: a prediction says where to look first, and
+what came of earlier ones is in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ratchet.advise.advice import Edit, Evidence, Rewrite
+from ratchet.values import SourceLine, Timeline
+from ratchet.values.blame import LineCost
+from ratchet.values.loss import IdleSteps, Loss, LossKind, MatrixBound, NothingLeft, Spills, Stalls, WaitCause, Waits
+from ratchet.values.place import Code
+
+_SPARED = 0.5
+"""Of the vector arithmetic on a line that an edit makes cheaper and does not take away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A modelled run of one kernel file."""
+
+    timeline: Timeline
+    file: str
+    """What the kernel file is called in it."""
+
+    @cached_property
+    def _lines(self) -> dict[int, LineCost]:
+        return {
+            cost.place.line: cost
+            for cost in self.timeline.blame.lines
+            if isinstance(cost.place, SourceLine) and cost.place.file == self.file
+        }
+
+    @property
+    def cycles(self) -> int:
+        return self.timeline.cycles
+
+    @cached_property
+    def most(self) -> int:
+        """What can be saved at all: all but the products on the busiest matrix unit."""
+        bound = (loss.ceiling_cycles for loss in self.timeline.blame.losses if isinstance(loss, MatrixBound))
+        return max(0, self.cycles - max(bound, default=0))
+
+    @cached_property
+    def pipeline(self) -> int:
+        """Scalar code around the kernels' steps."""
+        every = (one for one in self.timeline.blame.lines if one.place is Code.PIPELINE)
+        return sum(one.cycles - one.wait_cycles for one in every)
+
+    @cached_property
+    def waited(self) -> int:
+        return sum(one.wait_cycles for one in self.timeline.blame.lines)
+
+    @cached_property
+    def ends(self) -> int:
+        """The first and last steps of the kernels, in which the pipeline is filled and drained."""
+        return sum(one.cycles for one in self.timeline.blame.regions if one.name in ("first", "last"))
+
+    def loss(self, kind: LossKind) -> Loss | None:
+        return next((one for one in self.timeline.blame.losses if one.kind is kind), None)
+
+    def cost(self, kind: LossKind) -> int:
+        loss = self.loss(kind)
+        return loss.cycles if loss is not None else 0
+
+    def units(self, lines: Iterable[int], *names: str) -> int:
+        """Cycles that lines issue on units, and wait for them."""
+        costs = [self._lines[line] for line in lines if line in self._lines]
+        return sum(one.issue_cycles.get(name, 0) + one.stall_cycles.get(name, 0) for one in costs for name in names)
+
+    def of_lines(self, lines: Sequence[int]) -> Evidence:
+        """What source lines cost."""
+        costs = {line: self._lines[line].cycles for line in lines if line in self._lines}
+        spent = sum(costs.values())
+        return Evidence(
+            loss=None,
+            cycles=spent,
+            share=spent / max(1, self.cycles),
+            line=max(costs, key=lambda line: costs[line], default=None),
+        )
+
+    def of_loss(self, kind: LossKind) -> Evidence | None:
+        """A loss, with the source line that most of it is on, if it is on one."""
+        match loss := self.loss(kind):
+            case None | MatrixBound() | NothingLeft():
+                return None
+            case Waits() | Stalls() | Spills() | IdleSteps():
+                place = loss.place if isinstance(loss, Waits) else None
+                if isinstance(loss, Stalls) and loss.units:
+                    place = loss.units[0].place
+                line = place.line if isinstance(place, SourceLine) and place.file == self.file else None
+                return Evidence(loss=kind, cycles=loss.cycles, share=loss.cycles / max(1, self.cycles), line=line)
+        return None
+
+
+def saved(run: Run, rewrite: Rewrite) -> int:
+    """Cycles that an edit saves at best; 0 where it should cost more than it saves."""
+    return max(0, min(int(_saved(run, rewrite)), run.most))
+
+
+def evidence(run: Run, rewrite: Rewrite) -> tuple[Evidence, ...]:
+    """What speaks for an edit, most of it first."""
+    about = [one for kind in _ABOUT.get(rewrite.edit, ()) if (one := run.of_loss(kind)) is not None]
+    if rewrite.lines:
+        about.append(run.of_lines(rewrite.lines))
+    return tuple(sorted((one for one in about if one.cycles), key=lambda one: -one.cycles))
+
+
+_ABOUT = {
+    Edit.LARGER: (LossKind.WAITS, LossKind.STALLS, LossKind.IDLE_STEPS),
+    Edit.VMEM: (LossKind.WAITS, LossKind.STALLS, LossKind.IDLE_STEPS),
+    Edit.SMALLER: (LossKind.SPILLS,),
+    Edit.STRIPS: (LossKind.SPILLS, LossKind.STALLS),
+    Edit.RESIDENT: (LossKind.IDLE_STEPS, LossKind.WAITS),
+    Edit.SKIP: (LossKind.STALLS,),
+    Edit.BUFFERS: (LossKind.WAITS,),
+}
+
+
+def _saved(run: Run, rewrite: Rewrite) -> float:
+    spills, stalls = run.cost(LossKind.SPILLS), run.cost(LossKind.STALLS)
+    steps = run.pipeline + run.waited
+    less = 1 - 1 / rewrite.factor if rewrite.factor > 1 else 0.0
+    match rewrite.edit:
+        case Edit.LARGER | Edit.VMEM:
+            return less * (steps + stalls) - (rewrite.factor - 1) * (run.ends + spills / 2)
+        case Edit.SMALLER:
+            return (spills + run.ends) / 2 - steps
+        case Edit.STRIPS:
+            return (spills + stalls) / 2
+        case Edit.RESIDENT:
+            return max(run.cost(LossKind.IDLE_STEPS), less * steps)
+        case Edit.SKIP:
+            return run.cycles / 2
+        case Edit.BUFFERS:
+            waits = run.loss(LossKind.WAITS)
+            latency = isinstance(waits, Waits) and waits.cause is WaitCause.LATENCY
+            return less * waits.cycles if latency and waits is not None else 0.0
+        case Edit.UNROLL:
+            return less * run.units(rewrite.lines, "SALU", "branch")
+    return _of_lines(run, rewrite)
+
+
+def _of_lines(run: Run, rewrite: Rewrite) -> float:
+    match rewrite.edit:
+        case Edit.MASK | Edit.SCALE:
+            return run.units(rewrite.lines, "VALU")
+        case Edit.BASE_2 | Edit.DIVIDE:
+            return _SPARED * run.units(rewrite.lines, "VALU", "EUP")
+        case Edit.NARROW:
+            return run.units(rewrite.lines, "VALU") + _SPARED * run.units(rewrite.lines, "MXU")
+        case Edit.WIDE:
+            return run.units(rewrite.lines, "XLU") + _SPARED * run.units(rewrite.lines, "VALU", "VLOAD", "VSTORE")
+        case Edit.LANES:
+            return run.units(rewrite.lines, "XLU", "VPOP")
+    return 0.0
