@@ -1,11 +1,12 @@
 """How far `ratchet advise` gets without anybody: the first advice is tried, turn after turn, from a naive kernel.
 
-    python -m benchmarks.autonomy [--turns 40] [--from FILE]… [--json FILE]
+    python -m benchmarks.autonomy [--turns 40] [--from FILE]… [--keep FOLDER] [--json FILE]
 
 Everything goes through the public command line, in a throwaway repository: `advise --apply 1`, then one experiment,
 which is judged, kept or reverted. What was tried and lost is in its ledger, so it is not advised again. It ends where
 there is no advice left. Without --from: the naive attention kernel, and the first versions of three examples. The floor
-is what the roofline allows: compulsory FLOPs and bytes at the chip's peaks.
+is what the roofline allows: compulsory FLOPs and bytes at the chip's peaks. Most of the time goes into references in
+float64, once for each problem: --keep leaves them, and what is known of programs, in FOLDER for the next run.
 """
 
 from __future__ import annotations
@@ -68,8 +69,13 @@ class Course:
 
 
 def repository(root: Path, source: bytes) -> Path:
-    """A repository with this tree in it and the kernel file to improve."""
-    root.mkdir()
+    """A repository with this tree in it and the kernel file to improve. What the judge left in its place stays."""
+    known = root / ".ratchet"
+    aside = known.rename(root.with_name(f"{root.name}.known")) if known.is_dir() else None
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    if aside is not None:
+        aside.rename(known)
     for name in TREE:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -110,6 +116,8 @@ def follow(root: Path, turns: int) -> Iterator[Turn]:
             return
         (advice,) = document["advice"]
         judged = asked(root, "run", "--json", "--kernel", KERNEL, "--", advice["message"])
+        if not judged["outcome"].get("decision"):
+            raise RuntimeError(f"{advice['title']} was not judged: {judged['outcome']}")
         score = (judged.get("verdict") or {}).get("score") or {}
         yield Turn(
             title=advice["title"],
@@ -121,10 +129,10 @@ def follow(root: Path, turns: int) -> Iterator[Turn]:
         )
 
 
-def course(start: Path, turns: int) -> Course:
+def course(start: Path, turns: int, keep: Path | None) -> Course:
     """All turns from one kernel file."""
     with tempfile.TemporaryDirectory(prefix="autonomy-") as folder:
-        root = repository(Path(folder) / "repository", start.read_bytes())
+        root = repository((keep or Path(folder)).resolve() / start.stem, start.read_bytes())
         judged = asked(root, "run", "--json", "--kernel", KERNEL, "--", "baseline")
         score = (judged.get("verdict") or {}).get("score")
         if not score:
@@ -180,8 +188,9 @@ def main() -> None:
     parser.add_argument(
         "--from", dest="starts", action="append", type=Path, metavar="FILE", help="begin with this file"
     )
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the repositories stay, and are begun anew")
     options = parser.parse_args()
-    courses = [course(start, options.turns) for start in options.starts or STARTS]
+    courses = [course(start, options.turns, options.keep) for start in options.starts or STARTS]
     show_all(tables(courses), json_file=options.json)
 
 

@@ -36,7 +36,7 @@ class Edit(Enum):
     LANES = "sums lane by lane"
     DIVIDE = "divide rows, not elements"
     UNROLL = "unroll a loop"
-    BUFFERS = "more buffers"
+    PAIR = "two edits that lost alone"
     VMEM = "larger blocks under a higher VMEM limit"
 
 
@@ -54,7 +54,7 @@ FIELDS: Mapping[Edit, Field] = {
     Edit.LANES: Field.LAYOUT,
     Edit.DIVIDE: Field.ALGORITHM,
     Edit.UNROLL: Field.COMPILER,
-    Edit.BUFFERS: Field.COMPILER,
+    Edit.PAIR: Field.ALGORITHM,
     Edit.VMEM: Field.TILING,
 }
 
@@ -113,16 +113,11 @@ class Advice:
     """What the edit saves at best, by the modelled run."""
     latency_ms: float
     """Predicted: the run without those cycles."""
+    confidence: float
+    """Of 1: that it helps, by the ledger."""
     record: Record
-    lost_before: str = ""
-    """Id of the newest experiment that made the same edit to another version, and was not kept."""
-    modelled_ms: float | None = None
-    """Of the edited file, where it was modelled on trial; no values were checked."""
-
-    @property
-    def confidence(self) -> float:
-        """Of 1."""
-        return self.record.confidence * (0.5 if self.lost_before else 1.0)
+    lost_before: tuple[str, ...] = ()
+    """Ids of the experiments that made the same edit to other versions since it was kept last, oldest first."""
 
     @property
     def worth(self) -> float:

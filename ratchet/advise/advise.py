@@ -11,6 +11,7 @@ from functools import cache
 from ratchet.advise import divide, hints, layout, mask, predict, resident, scale, strips, tiles
 from ratchet.advise.advice import Advice, Edit, Record, Rewrite
 from ratchet.advise.syntax import File
+from ratchet.knobs import in_words
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal, Status
 
@@ -24,6 +25,11 @@ PATTERNS: tuple[Callable[[File], Iterator[Rewrite]], ...] = (
     divide.rewrites,
     hints.rewrites,
 )
+
+
+_NEAR = 0.06
+"""An edit that makes a kernel slower by less may win together with another one."""
+_MOST_NEAR = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,22 +66,26 @@ def advise(file: File, timeline: Timeline, attempts: Sequence[Attempt]) -> tuple
     run = predict.Run(timeline=timeline, file=file.name)
     past = followed(attempts, file.name)
     judged = {program(one.after): one for one in attempts if one.here}
-    current = program(file.source)
+    known, current = records(past), program(file.source)
     made: dict[str, Advice] = {}
     for rewrite in _with_room(file, judged):
-        result = program(rewrite.after)
-        cycles = predict.saved(run, rewrite)
-        if result in judged or result == current or result in made or not cycles or _overflows(rewrite, past, current):
+        result, cycles, lost = program(rewrite.after), predict.saved(run, rewrite), _lost(rewrite, past)
+        if result == current or result in made or not cycles or _overflows(rewrite, past, current):
             continue
+        record = known.get(rewrite.edit, Record())
         made[result] = Advice(
             rewrite=rewrite,
             evidence=predict.evidence(run, rewrite),
             saved_cycles=cycles,
-            latency_ms=(run.cycles - cycles) / timeline.clock_hz * 1e3,
-            record=records(past).get(rewrite.edit, Record()),
-            lost_before=_lost(rewrite, past),
+            latency_ms=run.without(cycles),
+            confidence=record.confidence * 0.5 ** len(lost),
+            record=record,
+            lost_before=lost,
         )
-    return tuple(sorted(made.values(), key=lambda one: (-one.worth, one.rewrite.edit.value, one.rewrite.subject)))
+    for pair in _pairs(file, run, [made[one] for one in made if one in judged and _lost_little(judged[one])]):
+        made.setdefault(program(pair.rewrite.after), pair)
+    found = (one for result, one in made.items() if result not in judged)
+    return tuple(sorted(found, key=lambda one: (-one.worth, one.rewrite.edit.value, one.rewrite.subject)))
 
 
 def rewrites(file: File) -> tuple[Rewrite, ...]:
@@ -123,6 +133,39 @@ def records(past: Sequence[Followed]) -> Mapping[Edit, Record]:
     return found
 
 
+def _pairs(file: File, run: predict.Run, near: Sequence[Advice]) -> Iterator[Advice]:
+    """Edits of this version that each lost little, two at a time, one made on top of the other."""
+    by_kind = {_kind(one.rewrite): one for one in near}
+    for first in near[:_MOST_NEAR]:
+        for rewrite in rewrites(File.of(first.rewrite.after, file.name)):
+            second = by_kind.get(_kind(rewrite))
+            if second is None or second is first:
+                continue
+            cycles = min(first.saved_cycles + second.saved_cycles, run.most)
+            lines = tuple(sorted({*first.rewrite.lines, *second.rewrite.lines}))
+            names = f"{_named(first.rewrite)}; {_named(rewrite)}"
+            yield Advice(
+                rewrite=Rewrite(edit=Edit.PAIR, after=rewrite.after, lines=lines, subject=names),
+                evidence=(*first.evidence, *second.evidence),
+                saved_cycles=cycles,
+                latency_ms=run.without(cycles),
+                confidence=first.confidence * second.confidence,
+                record=Record(),
+            )
+
+
+def _lost_little(attempt: Attempt) -> bool:
+    return not attempt.kept and attempt.gain is not None and attempt.gain > -_NEAR
+
+
+def _kind(rewrite: Rewrite) -> tuple[Edit, str]:
+    return rewrite.edit, rewrite.subject
+
+
+def _named(rewrite: Rewrite) -> str:
+    return f"{rewrite.edit.value} {in_words(rewrite.point) if rewrite.point else rewrite.subject}"
+
+
 def _with_room(file: File, judged: Mapping[str, Attempt]) -> Iterator[Rewrite]:
     """Every edit; and of those that overflowed VMEM the same under a higher limit."""
     for rewrite in rewrites(file):
@@ -154,11 +197,11 @@ def _overflows(rewrite: Rewrite, past: Sequence[Followed], current: str) -> bool
     return False
 
 
-def _lost(rewrite: Rewrite, past: Sequence[Followed]) -> str:
-    """The newest attempt at the same edit that was not kept, unless a later one was."""
-    lost = ""
+def _lost(rewrite: Rewrite, past: Sequence[Followed]) -> tuple[str, ...]:
+    """The attempts at the same edit that were not kept, after the last one that was."""
+    lost: list[str] = []
     for one in past:
         same = one.rewrite.edit is rewrite.edit and one.rewrite.subject == rewrite.subject
         if one.attempt.here and same and one.rewrite.point == rewrite.point:
-            lost = "" if one.attempt.kept else one.attempt.id
-    return lost
+            lost = [] if one.attempt.kept else [*lost, one.attempt.id]
+    return tuple(lost)

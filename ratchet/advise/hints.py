@@ -1,4 +1,4 @@
-"""What the compiler is asked for: VMEM, buffers, unrolled loops. Pure."""
+"""What the compiler is asked for: VMEM, unrolled loops. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from collections.abc import Iterator
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.program import Kernel, is_call, kernels, keyword
-from ratchet.advise.shapes import pallas_of, tpu_of
+from ratchet.advise.shapes import tpu_of
 from ratchet.advise.syntax import Change, File, changed
 
 LIMIT = "100 << 20"
 """Bytes of VMEM: most of a v5e's 128 MiB, where the compiler gives 16 unless asked."""
-BUFFERS = 3
 TURNS = (2, 4)
 
 
 def rewrites(file: File) -> Iterator[Rewrite]:
-    """More buffers for the inputs that a grid walks; loops of a known length unrolled."""
+    """Loops of a known length unrolled."""
     for kernel in kernels(file):
-        if kernel.refs and (one := _buffered(kernel)) is not None:
-            yield one
         if kernel.alone:
             yield from _unrolled(kernel)
 
@@ -52,28 +49,6 @@ def _added(file: File, call: ast.Call, text: str) -> Change:
     before = file.source[:at].rstrip()
     comma = "" if before.endswith((b",", b"(")) else ", "
     return Change(start=at, end=at, text=comma + text)
-
-
-def _buffered(kernel: Kernel) -> Rewrite | None:
-    file, pallas = kernel.file, pallas_of(kernel.file)
-    moved = {id(ref.spec): ref for ref in kernel.refs if ref.role == "in" and ref.index and _moves(ref.index)}
-    shared = {id(ref.spec) for ref in kernel.refs if ref.role == "out"}
-    wanted = [ref for key, ref in moved.items() if key not in shared and not ref.spec.keywords]
-    if pallas is None or not wanted:
-        return None
-    changes = [_added(file, ref.spec, f"pipeline_mode={pallas}.Buffered({BUFFERS})") for ref in wanted]
-    return Rewrite(
-        edit=Edit.BUFFERS,
-        after=changed(file.source, changes),
-        lines=(),
-        subject=", ".join(ref.name for ref in wanted),
-        factor=BUFFERS / 2,
-    )
-
-
-def _moves(index: ast.Lambda) -> bool:
-    names = {one.arg for one in index.args.args}
-    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(index.body))
 
 
 def _unrolled(kernel: Kernel) -> Iterator[Rewrite]:

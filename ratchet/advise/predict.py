@@ -14,11 +14,13 @@ from functools import cached_property
 from ratchet.advise.advice import Edit, Evidence, Rewrite
 from ratchet.values import SourceLine, Timeline
 from ratchet.values.blame import LineCost
-from ratchet.values.loss import IdleSteps, Loss, LossKind, MatrixBound, NothingLeft, Spills, Stalls, WaitCause, Waits
+from ratchet.values.loss import IdleSteps, Loss, LossKind, MatrixBound, NothingLeft, Spills, Stalls, Waits
 from ratchet.values.place import Code
 
 _SPARED = 0.5
 """Of the vector arithmetic on a line that an edit makes cheaper and does not take away."""
+_DOUBTFUL = 0.05
+"""Of what a change of a block's size saves, where it should cost more than that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,10 @@ class Run:
         """What can be saved at all: all but the products on the busiest matrix unit."""
         bound = (loss.ceiling_cycles for loss in self.timeline.blame.losses if isinstance(loss, MatrixBound))
         return max(0, self.cycles - max(bound, default=0))
+
+    def without(self, cycles: int) -> float:
+        """The latency in ms, were it so many cycles shorter."""
+        return (self.cycles - cycles) / self.timeline.clock_hz * 1e3
 
     @cached_property
     def pipeline(self) -> int:
@@ -119,7 +125,6 @@ _ABOUT = {
     Edit.STRIPS: (LossKind.SPILLS, LossKind.STALLS),
     Edit.RESIDENT: (LossKind.IDLE_STEPS, LossKind.WAITS),
     Edit.SKIP: (LossKind.STALLS,),
-    Edit.BUFFERS: (LossKind.WAITS,),
 }
 
 
@@ -129,22 +134,23 @@ def _saved(run: Run, rewrite: Rewrite) -> float:
     less = 1 - 1 / rewrite.factor if rewrite.factor > 1 else 0.0
     match rewrite.edit:
         case Edit.LARGER | Edit.VMEM:
-            return less * (steps + stalls) - (rewrite.factor - 1) * (run.ends + spills / 2)
+            return _net(less * (steps + stalls), (rewrite.factor - 1) * (run.ends + spills / 2))
         case Edit.SMALLER:
-            return (spills + run.ends) / 2 - steps
+            return _net((spills + run.ends) / 2, steps)
         case Edit.STRIPS:
             return (spills + stalls) / 2
         case Edit.RESIDENT:
             return max(run.cost(LossKind.IDLE_STEPS), less * steps)
         case Edit.SKIP:
             return run.cycles / 2
-        case Edit.BUFFERS:
-            waits = run.loss(LossKind.WAITS)
-            latency = isinstance(waits, Waits) and waits.cause is WaitCause.LATENCY
-            return less * waits.cycles if latency and waits is not None else 0.0
         case Edit.UNROLL:
             return less * run.units(rewrite.lines, "SALU", "branch")
     return _of_lines(run, rewrite)
+
+
+def _net(saves: float, costs: float) -> float:
+    """What an edit saves less what it makes worse; a little where that is more, because neither is known well."""
+    return max(saves - costs, _DOUBTFUL * saves)
 
 
 def _of_lines(run: Run, rewrite: Rewrite) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.mask import is_lowest
@@ -21,19 +22,29 @@ def rewrites(file: File) -> Iterator[Rewrite]:
     for kernel in kernels(file):
         if not kernel.alone:
             continue
-        for node in ast.walk(kernel.body):
-            if isinstance(node, ast.BinOp) and (one := _scaled(kernel, node)) is not None:
-                yield one
+        scaled = [one for node in ast.walk(kernel.body) if (one := _scaled(kernel, node)) is not None]
+        yield from scaled
         if (one := _base_2(kernel)) is not None:
             yield one
+            yield from (both for first in scaled if (both := _both(file, first, one)) is not None)
         if (one := _narrow(kernel)) is not None:
             yield one
 
 
-def _scaled(kernel: Kernel, node: ast.BinOp) -> Rewrite | None:
+def _both(file: File, first: Rewrite, second: Rewrite) -> Rewrite | None:
+    """Exponentials to base 2 of scores whose factor is on an operand: then no score is multiplied at all."""
+    scaled = File.of(first.after, file.name)
+    every = [one for kernel in kernels(scaled) if kernel.alone and (one := _base_2(kernel)) is not None]
+    if len(every) != 1:
+        return None
+    lines = tuple(sorted({*first.lines, *second.lines}))
+    return replace(every[0], lines=lines, subject=f"{second.subject}, {first.subject} scaled")
+
+
+def _scaled(kernel: Kernel, node: ast.AST) -> Rewrite | None:
     """``dot(x[...], y) * c`` as ``dot((x[...] * c).astype(x.dtype), y)``."""
     file, numpy = kernel.file, numpy_of(kernel.file)
-    match = _product_and_factor(file, node)
+    match = _product_and_factor(file, node) if isinstance(node, ast.BinOp) else None
     if match is None or numpy is None:
         return None
     product, factor = match
@@ -42,6 +53,7 @@ def _scaled(kernel: Kernel, node: ast.BinOp) -> Rewrite | None:
         return None
     ref, text = file.text(operand.value), file.text(operand)
     scaled = f"({text}.astype({numpy}.float32) * ({file.text(factor)})).astype({ref}.dtype)"
+    assert isinstance(node, ast.BinOp)
     return Rewrite(
         edit=Edit.SCALE,
         after=changed(file.source, [file.replaced(node, file.text(product, [file.replaced(operand, scaled)]))]),

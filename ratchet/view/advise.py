@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from ratchet.advise.advice import FIELDS, Advice, Edit, Evidence, Record
+from ratchet.advise.advice import FIELDS, Advice, Edit, Evidence
 from ratchet.knobs import in_words
 from ratchet.mutation import mutation
 from ratchet.values import Row
@@ -30,7 +30,7 @@ _WHAT: Mapping[Edit, str] = {
     Edit.LANES: "add up per lane, and across the lanes once, where the sum is read",
     Edit.DIVIDE: "multiply by the reciprocal of each row's divisor",
     Edit.UNROLL: "unroll a loop",
-    Edit.BUFFERS: "three buffers for each input, so that copies begin a step earlier",
+    Edit.PAIR: "both of two edits that were a little slower alone",
 }
 _LOSSES: Mapping[LossKind, str] = {
     LossKind.WAITS: "waiting for copies",
@@ -62,12 +62,11 @@ def _lines(number: int, one: Advice) -> list[str]:
     lines = [
         f"{number}. {kind}: {title(one)}",
         f"   {_WHAT[one.rewrite.edit]}",
-        f"   predicted {fixed(one.latency_ms)} ms at best, confidence {one.confidence:.0%}: {_record(one.record)}",
+        f"   predicted {fixed(one.latency_ms)} ms at best, confidence {one.confidence:.0%}: {_record(one)}",
     ]
-    if one.modelled_ms is not None:
-        lines.append(f"   modelled on trial: {fixed(one.modelled_ms)} ms, no values checked")
     if one.lost_before:
-        lines.append(f"   the same edit of another version was not kept: row {clean(one.lost_before)}")
+        rows = ", ".join(map(clean, one.lost_before[-3:]))
+        lines.append(f"   the same edit of another version was not kept: row {rows}")
     lines += [f"   evidence: {_evidence(found)}" for found in one.evidence]
     return lines
 
@@ -86,7 +85,10 @@ def message(one: Advice, latency_ms: float) -> str:
     return f"advise: {title(one)}\n\nHypothesis: {_WHAT[one.rewrite.edit]}; {predicted}.\nSignal: {signal or 'none'}."
 
 
-def _record(record: Record) -> str:
+def _record(one: Advice) -> str:
+    record = one.record
+    if one.rewrite.edit is Edit.PAIR:
+        return "that of its two parts, multiplied"
     if not record.followed:
         return "not tried in this ledger yet"
     gained = f", saving {median(record.gains):.1%} of the latency in the median" if record.gains else ""
@@ -136,12 +138,11 @@ def advice_document(
                 ],
                 "saved_cycles": one.saved_cycles,
                 "predicted_ms": one.latency_ms,
-                "modelled_ms": one.modelled_ms,
                 "confidence": round(one.confidence, 3),
                 "followed": one.record.followed,
                 "kept": one.record.kept,
                 "gains": list(one.record.gains),
-                "lost_before": one.lost_before,
+                "lost_before": list(one.lost_before),
                 "changes": str(mutation(before, one.rewrite.after, kernel)),
                 "message": message(one, latency),
                 "patch": patch(one, before, kernel),

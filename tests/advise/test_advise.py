@@ -83,7 +83,7 @@ def test_an_edit_that_lost_on_another_version_counts_half():
     (narrow,) = edits(before, Edit.WIDE)
     tried = attempt(before, narrow.after, status=Status.NOT_BETTER.name, kept=False, id="lost")
     advice = {one.rewrite.edit: one for one in advise(file_of(ATTENTION), RUN, (tried,))}
-    assert advice[Edit.WIDE].lost_before == "lost"
+    assert advice[Edit.WIDE].lost_before == ("lost",)
     assert advice[Edit.WIDE].confidence == pytest.approx(1 / 3 / 2)
     assert not advice[Edit.SCALE].lost_before
 
@@ -125,3 +125,17 @@ def test_a_run_without_losses_gets_no_advice():
     assert [
         one.rewrite.edit for one in advise(file_of(ATTENTION), still, ()) if one.rewrite.edit is not Edit.SKIP
     ] == []
+
+
+def test_two_edits_that_lost_little_are_advised_together():
+    (scale,) = edits(ATTENTION, Edit.SCALE)
+    (wide,) = edits(ATTENTION, Edit.WIDE)
+    lost = {"status": Status.NOT_BETTER.name, "kept": False}
+    near = (attempt(ATTENTION, scale.after, **lost, gain=-0.02), attempt(ATTENTION, wide.after, **lost, gain=-0.03))
+    pairs = [one for one in advise(file_of(ATTENTION), RUN, near) if one.rewrite.edit is Edit.PAIR]
+    (both,) = {one.rewrite.after for one in pairs}
+    assert b"0.125)).astype(one.dtype)" in both
+    assert both.count(b"tpu.VMEM((ACROSS, 128), np.float32)") == 2
+    far = (near[0], replace(near[1], gain=-0.2))
+    assert [one for one in advise(file_of(ATTENTION), RUN, far) if one.rewrite.edit is Edit.PAIR] == []
+    assert followed((attempt(ATTENTION, both),), "other.py") == ()

@@ -97,7 +97,7 @@ def test_what_was_tried_and_lost_is_not_advised_again_and_its_kind_is_trusted_le
     modelled(judged)
     assert judged.read() == wider
     (again,) = [one for one in document(judged, capsys, "--most", "100")["advice"] if one["edit"] == SCALE]
-    assert (again["followed"], again["kept"], again["lost_before"]) == (1, 0, judged.rows()[1].id)
+    assert (again["followed"], again["kept"], again["lost_before"]) == (1, 0, [judged.rows()[1].id])
     assert again["confidence"] == pytest.approx(1 / 6, abs=1e-3)
     assert f"the same edit of another version was not kept: row {judged.rows()[1].id}" in called(
         judged, capsys, "--most", "100"
