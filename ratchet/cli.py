@@ -183,6 +183,12 @@ def _merge(options: argparse.Namespace, function: JudgeFunction) -> int:
     return merge.command(options, root=_root(), function=function, say=_say)
 
 
+def _worker(_options: argparse.Namespace, function: JudgeFunction) -> int:
+    from ratchet.commands import node  # as `sweep`
+
+    return node.worker(root=_root(), function=function)
+
+
 def _ablate(options: argparse.Namespace, function: JudgeFunction) -> int:
     from ratchet.commands import ablate  # as `sweep`
 
@@ -372,6 +378,12 @@ def _finalize(options: argparse.Namespace) -> int:
     return branches.finalize_command(options, root=_root())
 
 
+def _node(options: argparse.Namespace) -> int:
+    from ratchet.commands import node  # as `sweep`
+
+    return node.command(options)
+
+
 def _fidelity(_options: argparse.Namespace) -> int:
     from ratchet.loop import table  # pandas takes a second to import, which `log` need not wait for
 
@@ -481,6 +493,7 @@ EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = 
     "search": _search,
     "try": _try,
     "merge": _merge,
+    "worker": _worker,
     "ablate": _ablate,
     "across": _across,
     "judge": _judge_target,
@@ -507,6 +520,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "serve": _serve,
     "plot": _plot,
     "branches": _branches,
+    "node": _node,
     "finalize": _finalize,
     "verify": _verify,
     "rebuild": _rebuild,

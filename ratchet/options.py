@@ -25,6 +25,8 @@ _COMMANDS = {
     "merge": "take over the rows of another clone; its kernel is judged again here before it becomes HEAD's",
     "branches": "lines of experiments beside each other: best, rows, where they parted",
     "finalize": "a branch for review: the kept experiments alone, one commit each",
+    "node": "become a node of a cluster that models candidates for `search` and `try`, or its head",
+    "worker": "what a node starts: judge what standard input asks for",
     "ablate": "take an experiment that changed several things apart, by trying its parts",
     "across": "one kernel file on every chip, as a table; writes no row",
     "explain": "where the time and the VMEM of any function go, on any chip",
@@ -215,6 +217,9 @@ def _search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--patience", type=_count, metavar="N", help="end after N trials without a better one; default 10 for each knob"
     )
+    parser.add_argument(
+        "--batch", type=_count, default=4, metavar="N", help="trials proposed at once; default 4; for many lanes more"
+    )
     _branch(parser)
     _judged_side_by_side(parser)
 
@@ -236,11 +241,15 @@ def _branch(parser: argparse.ArgumentParser) -> None:
         "--branch",
         default="",
         metavar="NAME",
-        help="on a line of its own, in .ratchet/lines/NAME; new ones begin at HEAD",
+        help="go on there, in .ratchet/lines/NAME; a new one begins at HEAD",
+    )
+    parser.add_argument(
+        "--cluster", default="", metavar="HOST:PORT", help="model on the nodes of that Ray cluster; see `node`"
     )
 
 
 def _lines(made: Mapping[str, argparse.ArgumentParser]) -> None:
+    _node(made["node"])
     merge, branches, finalize = made["merge"], made["branches"], made["finalize"]
     merge.add_argument("remote", metavar="REMOTE", help="a remote's name, a URL, or the folder of another clone")
     merge.add_argument(
@@ -269,6 +278,16 @@ def _advise(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--patch", type=_count, metavar="N", help="print the edit of advice N as a patch")
     parser.add_argument("--most", type=_count, default=5, metavar="N", help="show at most so many; default 5")
     parser.add_argument("--json", action="store_true", help="print it as one JSON document, with every edit as a patch")
+
+
+def _node(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("address", nargs="?", default="", metavar="HOST:PORT", help="of the head; default: be the head")
+    parser.add_argument("--listen", default="127.0.0.1", metavar="IP", help="address of this node; default 127.0.0.1")
+    parser.add_argument("--port", type=_count, default=6379, metavar="N", help="of the head; default 6379")
+    parser.add_argument(
+        "--lanes", type=_count, metavar="N", help="candidates at once; default: by CPUs, and one for each 6 GiB"
+    )
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where Ray keeps its files; default: Ray's own")
 
 
 def _judged_side_by_side(parser: argparse.ArgumentParser) -> None:

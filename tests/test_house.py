@@ -174,6 +174,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("optuna", {"ratchet.search.tpe"}),
         ("altair", {"ratchet.report.charts"}),
         ("jinja2", {"ratchet.report.page"}),
+        ("ray", {"ratchet.search.cluster"}),
     ],
 )
 def test_an_awkward_dependency_has_one_importer(awkward, importer):

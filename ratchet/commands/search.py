@@ -47,7 +47,7 @@ def command(
         before = {one.id for one in log.rows(root)}
         with (
             opened(root, study_id(source, space, options.how, conditions)) as study,
-            bench(judge, name, one_file=True, wait_s=options.wait, say=say) as judged,
+            bench(judge, name, one_file=True, wait_s=options.wait, say=say, address=options.cluster) as judged,
         ):
             search = Search(
                 source=source,
@@ -58,6 +58,7 @@ def command(
                 study=study,
                 rows=judged.rows,
                 say=say,
+                batch=options.batch,
             )
             result = search.run()
     shown = [shown_of(one) for one in result.tried]

@@ -35,7 +35,8 @@ def command(
         candidates = [_candidate(path, text, parent, options) for path, text in files]
         beside = _inside(root, [path for path, _ in files])
         baseline(judge, Path(name), wait_s=options.wait, say=say, beside=beside)
-        with bench(judge, name, one_file=False, beside=beside, wait_s=options.wait, say=say) as judged:
+        address = options.cluster
+        with bench(judge, name, one_file=False, beside=beside, wait_s=options.wait, say=say, address=address) as judged:
             rows = judged.rows(candidates)
     shown = [shown_of(path.name, row) for (path, _), row in zip(files, rows, strict=True)]
     if options.json:

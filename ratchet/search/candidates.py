@@ -10,10 +10,13 @@ import contextlib
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from ratchet.candidate.problem import lock_path
 from ratchet.judge import evidence
 from ratchet.judge.lanes import Lanes
 from ratchet.judge.request import Request
@@ -23,6 +26,8 @@ from ratchet.loop import log
 from ratchet.loop.decide import conditions_of, speaks_of_the_kernel
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.history import History
+from ratchet.search.asked import Asked
+from ratchet.search.cluster import Cluster, connected
 from ratchet.search.settled import Settled
 from ratchet.values import Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
@@ -48,7 +53,9 @@ class Bench:
     judge: RepositoryJudge
     kernel: str
     """Path of the kernel file, relative to the top of the repository."""
-    lanes: Lanes
+    lanes: Lanes | None
+    """Of this machine; None where a cluster models."""
+    cluster: Cluster | None = None
     beside: tuple[str, ...] = ()
     """Files that may differ from HEAD: see ``Idea``."""
     compound: bool = True
@@ -71,10 +78,7 @@ class Bench:
         found = known_rows(self.root, self.kernel, conditions)
         new = {blob: one for blob, one in zip(blobs, candidates, strict=True) if blob not in found}
         with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
-            running = {
-                blob: self.lanes.submit(partial(self._model, Path(folder, blob), one, conditions))
-                for blob, one in new.items()
-            }
+            running = {blob: self._submit(Path(folder, blob), one, conditions) for blob, one in new.items()}
             verdicts = {blob: future.result() for blob, future in running.items()}
         for blob in sorted(verdicts, key=lambda one: _latency(verdicts[one])):
             found = {**found, blob: self._record(new[blob], verdicts[blob])}
@@ -82,6 +86,23 @@ class Bench:
 
     def _blob(self, candidate: Candidate) -> str:
         return History(self.root).files.store(self.kernel, candidate.text)
+
+    def _submit(self, folder: Path, candidate: Candidate, conditions: Conditions) -> Future[Verdict]:
+        """Model it on a lane of this machine, or of the cluster's."""
+        if self.cluster is None:
+            assert self.lanes is not None
+            return self.lanes.submit(partial(self._model, folder, candidate, conditions))
+        lock = lock_path(self.root / self.kernel)
+        return self.cluster.submit(
+            Asked(
+                text=candidate.text,
+                kernel=self.kernel,
+                lock=lock.read_bytes() if lock.exists() else None,
+                conditions=conditions,
+                chip=self.judge.chip.name,
+                remember=self.judge.remember,
+            )
+        )
 
     def _model(self, folder: Path, candidate: Candidate, conditions: Conditions, workers: Workers) -> Verdict:
         """Contract, compile, memory and schedule, and no values."""
@@ -129,11 +150,12 @@ def known_rows(root: Path, kernel: str, conditions: Conditions) -> Mapping[str, 
 
 @contextlib.contextmanager
 def bench(
-    judge: RepositoryJudge, kernel: str, *, one_file: bool, lanes: int = LANES, **options: object
+    judge: RepositoryJudge, kernel: str, *, one_file: bool, lanes: int = LANES, address: str = "", **options: Any
 ) -> Iterator[Bench]:
     """A bench with lanes of its own, and with children for full verdicts that are kept from one to the next.
 
-    ``one_file``: all candidates are versions of one file, which differ in constants alone.
+    ``one_file``: all candidates are versions of one file, which differ in constants alone. ``address``: of a cluster
+    that models in the place of these lanes.
     """
     with contextlib.ExitStack() as stack:
         kept: list[Workers] = []
@@ -143,8 +165,12 @@ def bench(
                 kept.append(stack.enter_context(Workers(judge.chip, keep=True)))
             return judge.function(request, workers=workers or kept[0], progress=progress)
 
-        side = stack.enter_context(Lanes(lanes, partial(Workers, judge.chip, keep=not one_file, one_file=one_file)))
-        yield Bench(judge=replace(judge, function=function), kernel=kernel, lanes=side, **options)  # type: ignore[arg-type]
+        side, away = None, None
+        if address:
+            away = stack.enter_context(connected(address, say=options["say"]))
+        else:
+            side = stack.enter_context(Lanes(lanes, partial(Workers, judge.chip, keep=not one_file, one_file=one_file)))
+        yield Bench(judge=replace(judge, function=function), kernel=kernel, lanes=side, cluster=away, **options)
 
 
 def baseline(

@@ -54,6 +54,8 @@ class Search:
     rows: Callable[[Sequence[Candidate]], Sequence[Row]]
     """``Bench.rows``."""
     say: Callable[[str], None] = lambda _line: None
+    batch: int = BATCH
+    """Trials between two proposals. Another number is another course: later points are chosen knowing less or more."""
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> Result:
@@ -66,7 +68,7 @@ class Search:
         while True:
             known = Known(space=self.space, start=start, tried=tried)
             end = ending(self.limits, tried, self.clock() - began)
-            points = () if end else propose(self.how, known, min(BATCH, self.limits.trials - len(tried)))
+            points = () if end else propose(self.how, known, min(self.batch, self.limits.trials - len(tried)))
             if not points:
                 return Result(
                     tried=tried,

@@ -12,6 +12,7 @@ from ratchet.judge.lanes import Lanes
 from ratchet.judge.request import Request
 from ratchet.knobs import values
 from ratchet.search.candidates import Bench
+from ratchet.search.cluster import Cluster
 from ratchet.search.run import Result, Search
 from ratchet.search.space import space_of
 from ratchet.search.stop import Limits
@@ -125,7 +126,14 @@ def judge(root: Path, of: Callable[..., Verdict] = function) -> RepositoryJudge:
     return FixedJudge.modelling(root, of)
 
 
-def search(root: Path, *, how: str = "tpe", budget: int = 12, of: Callable[..., Verdict] = function) -> Result:
+def search(
+    root: Path,
+    *,
+    how: str = "tpe",
+    budget: int = 12,
+    of: Callable[..., Verdict] = function,
+    cluster: Cluster | None = None,
+) -> Result:
     """One search, in this process."""
     made = judge(root, of)
     source = (root / "kernel.py").read_bytes()
@@ -134,7 +142,7 @@ def search(root: Path, *, how: str = "tpe", budget: int = 12, of: Callable[..., 
     with ExitStack() as stack:
         study = stack.enter_context(opened(root, name))
         lanes = stack.enter_context(Lanes(2, Children))  # type: ignore[arg-type]
-        bench = Bench(judge=made, kernel="kernel.py", lanes=lanes, say=lambda _line: None)
+        bench = Bench(judge=made, kernel="kernel.py", lanes=lanes, cluster=cluster, say=lambda _line: None)
         limits = Limits(trials=budget)
         return Search(
             source=source, name="kernel.py", space=space, how=how, limits=limits, study=study, rows=bench.rows

@@ -1,0 +1,166 @@
+"""``./ratchet.sh node`` and ``./ratchet.sh worker``: a machine that judges for others."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from ratchet import home
+from ratchet.chips import CHIPS
+from ratchet.compiler import compile as compiling
+from ratchet.judge.request import Request
+from ratchet.judge.workers import Workers
+from ratchet.search import cluster
+from ratchet.search.asked import Asked, Unfit, answer, asked_of
+from ratchet.values import Verdict
+from ratchet.values.status import Refusal, Status
+from ratchet.wiring import JudgeFunction, RepositoryJudge
+
+PORT = 6379
+LANE_GIB = 6
+"""Memory that a lane may need: a compile, a schedule machine, a child for the kernel file."""
+STORE_BYTES = 200 << 20
+"""Of Ray's object store; a verdict takes a few MB at most."""
+START = """\
+from ray._private import services
+services.resolve_ip_for_localhost = lambda host: host
+from ray.scripts.scripts import main
+main()
+"""
+"""Ray's own command, with 127.0.0.1 for what it says: Ray would listen on the machine's address instead."""
+
+
+def command(options: argparse.Namespace) -> int:
+    """Become a node of a cluster, or its head; never returns."""
+    python = (home.environment() or Path(sys.prefix)) / "bin" / "python"
+    environment = {**os.environ, **cluster.environment(), **_own_judge()}
+    _make_token(Path(environment["RAY_AUTH_TOKEN_PATH"]), is_head=not options.address)
+    os.execve(python, [str(python), "-c", START, *words(options)], environment)
+
+
+def words(options: argparse.Namespace) -> list[str]:
+    """The arguments of ``ray``."""
+    where = (
+        ["--address", options.address]
+        if options.address
+        else ["--head", "--port", str(options.port), "--include-dashboard", "false"]
+    )
+    lanes = options.lanes or lanes_of(os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return [
+        "start",
+        *where,
+        *("--node-ip-address", options.listen),
+        *("--num-cpus", str(lanes)),
+        *("--object-store-memory", str(STORE_BYTES)),
+        *("--include-log-monitor", "false"),
+        *(["--temp-dir", str(options.folder)] if options.folder else []),
+        "--disable-usage-stats",
+        "--block",
+    ]
+
+
+def lanes_of(cpus: int, memory_bytes: int) -> int:
+    """How many candidates a machine models at once."""
+    return max(1, min(cpus, memory_bytes // (LANE_GIB << 30)))
+
+
+def _own_judge() -> dict[str, str]:
+    """How a lane starts this clone's judge."""
+    start = [sys.executable, "-I", "-S", str(home.PACKAGE_ROOT / "ratchet" / "start.py"), "ratchet", "worker"]
+    return {"RATCHET_NODE": json.dumps(start)}
+
+
+def _make_token(path: Path, *, is_head: bool) -> None:
+    if path.exists():
+        return
+    if not is_head:
+        message = f"there is no {path}: copy it from the head, with mode 600; without it nobody joins"
+        raise Refusal(Status.NOT_FOUND, message)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+
+
+def worker(*, root: Path, function: JudgeFunction) -> int:
+    """Judge what standard input asks for, line by line, until it ends; answers go to what was standard output."""
+    with os.fdopen(os.dup(1), "wb") as out:
+        os.dup2(2, 1)  # nothing else may speak there
+        judge = NodeJudge(root=root, function=function)
+        try:
+            serve(sys.stdin.buffer, out, judge.answer)
+        finally:
+            judge.close()
+    return Status.PASS.exit_code
+
+
+def serve(questions: BinaryIO, answers: BinaryIO, judge: Callable[[Asked], Verdict | Unfit]) -> None:
+    """One answer for each question."""
+    for line in questions:
+        try:
+            said = answer(judge(asked_of(line)))
+        except Refusal as refusal:
+            said = answer(refusal)
+        answers.write(said)
+        answers.flush()
+
+
+@dataclasses.dataclass(kw_only=True)
+class NodeJudge:
+    """This clone's judge, asked by another machine."""
+
+    root: Path
+    function: JudgeFunction
+    _workers: Workers | None = None
+    _seal: str = ""
+
+    def answer(self, asked: Asked) -> Verdict | Unfit:
+        """Contract, compile, memory and schedule, as ``Bench`` models them.
+
+        Raises:
+          Refusal: trouble of this machine.
+        """
+        if why := self.differs(asked):
+            return Unfit(why=why)
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ratchet-")))
+            kernel, lock = folder / Path(asked.kernel).name, folder / "lock.json"
+            kernel.write_bytes(asked.text)
+            if asked.lock is not None:
+                lock.write_bytes(asked.lock)
+            self._workers = self._workers or Workers(CHIPS[asked.chip], keep=True)
+            request = Request(
+                kernel=kernel,
+                root=self.root,
+                kernel_rel=asked.kernel,
+                conditions=asked.conditions,
+                chip=CHIPS[asked.chip],
+                model_only=True,
+                remember=asked.remember,
+                lock_file=lock,
+            )
+            return self.function(request, workers=self._workers)
+
+    def close(self) -> None:
+        """End the judge's children."""
+        if self._workers is not None:
+            self._workers.close()
+
+    def differs(self, asked: Asked) -> str:
+        """Why this judge is not the driver's; ``""`` where it is."""
+        self._seal = self._seal or RepositoryJudge.modelling(self.root, self.function).seal()
+        compiler = compiling.compiler_version()
+        wanted = asked.conditions
+        if (wanted.seal, wanted.compiler) == (self._seal, compiler):
+            return ""
+        todo = "bring both to one commit and one requirements.lock"
+        return f"its judge is {self._seal}, {compiler}; wanted {wanted.seal}, {wanted.compiler}: {todo}"

@@ -1,0 +1,277 @@
+"""Candidates modelled on many machines, through Ray: bytes go out, verdicts come back. The only importer of Ray.
+
+Every node has lanes, as many as it has CPUs for Ray, each a judge of its own. One thread here hands out what waits,
+in the order in which it was asked. What a lost lane had is asked again elsewhere; a node whose judge is another one is
+left out. The driver alone writes rows, so each trial has one, however often it was asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from ratchet import key
+from ratchet.home import PROGRAM
+from ratchet.search import lane
+from ratchet.search.asked import Asked, Unfit, answered, question
+from ratchet.values import Verdict
+from ratchet.values.status import Refusal, Status
+
+ATTEMPTS = 3
+"""So often the judge may end under a candidate before that is the candidate's doing, or nobody's to settle here."""
+DEADLINE_S = 3600.0
+"""A lane that has no answer after that is lost. The judge has deadlines of its own, all of them shorter."""
+LOOK_S = 5.0
+"""How often nodes that joined or left are looked for."""
+_TOKEN = "cluster-token"
+
+
+def environment() -> dict[str, str]:
+    """What every process of Ray's gets: a shared secret, and no word to the network.
+
+    The secret is a file beside this user's key; a further machine needs a copy of it.
+
+    Raises:
+      Refusal: INFRASTRUCTURE where there is no home folder.
+    """
+    try:
+        path = key.path().with_name(_TOKEN)
+    except key.NoKey as error:
+        raise Refusal(Status.INFRASTRUCTURE, f"no place for the cluster's secret: {error}") from None
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(path),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        "RAY_DISABLE_IMPORT_WARNING": "1",
+    }
+
+
+def _ray() -> Any:
+    """Raises:
+    Refusal: INFRASTRUCTURE where it is not installed.
+    """
+    os.environ.update(environment())
+    try:
+        import ray
+        from ray._private import services
+    except ImportError as error:
+        message = f"Ray cannot be imported ({error}): the judge's environment has it, and the extra `cluster`"
+        raise Refusal(Status.INFRASTRUCTURE, message) from None
+    services.resolve_ip_for_localhost = lambda host: host  # 127.0.0.1 is meant: nothing listens elsewhere
+    return ray
+
+
+@dataclass(eq=False, kw_only=True)
+class _Task:
+    question: bytes
+    future: Future[Verdict]
+    attempts: int = 0
+
+
+@dataclass(eq=False, kw_only=True)
+class _Lane:
+    node: str
+    actor: Any
+    task: _Task | None = None
+    since: float = 0.0
+
+
+@dataclass(kw_only=True)
+class Cluster:
+    """Lanes on the nodes of a Ray cluster. ``connected`` makes one."""
+
+    ray: Any
+    lane: Callable[[str], Any]
+    """A ``lane.Lane`` of Ray's on a node."""
+    say: Callable[[str], None]
+    _waiting: queue.SimpleQueue[_Task | None] = field(default_factory=queue.SimpleQueue)
+    _tasks: list[_Task] = field(default_factory=list)
+    _lanes: dict[str, list[_Lane]] = field(default_factory=dict)
+    """By node."""
+    _unfit: dict[str, str] = field(default_factory=dict)
+    """Why a node was left out."""
+    _looked: float = -LOOK_S
+    _thread: threading.Thread | None = None
+
+    @property
+    def lanes(self) -> int:
+        """How many candidates are modelled at once now."""
+        return sum(map(len, self._lanes.values()))
+
+    def submit(self, asked: Asked) -> Future[Verdict]:
+        """Model it on any node. The future raises Refusal: INFRASTRUCTURE where no node is left, SEAL_BROKEN where all
+        have another judge, or what a node's judge raised."""
+        future: Future[Verdict] = Future()
+        self._waiting.put(_Task(question=question(asked), future=future))
+        return future
+
+    def start(self) -> None:
+        self.look()
+        self._thread = threading.Thread(target=self._serve, name="cluster", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Nothing more is handed out, and lanes end."""
+        self._waiting.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def look(self) -> None:
+        """Lanes for nodes that joined; those of nodes that left are forgotten."""
+        self._looked = time.monotonic()
+        alive = {node["NodeID"]: node for node in self.ray.nodes() if node["Alive"]}
+        for name in set(self._lanes) - set(alive):
+            for one in list(self._lanes[name]):
+                self._lose(one, "its node left the cluster")
+            self._lanes.pop(name, None)
+        for name, node in alive.items():
+            if name not in self._unfit:
+                lanes = self._lanes.setdefault(name, [])
+                missing = int(node["Resources"].get("CPU", 0)) - len(lanes)
+                lanes += [_Lane(node=name, actor=self.lane(name)) for _ in range(missing)]
+
+    def _serve(self) -> None:
+        running: dict[Any, _Lane] = {}
+        while self._take(block=not running and not self._tasks):
+            if time.monotonic() - self._looked > LOOK_S:
+                self.look()
+                running = {ref: one for ref, one in running.items() if one.task is not None}
+            self._fail_if_alone()
+            for one in [one for lanes in self._lanes.values() for one in lanes if one.task is None]:
+                if self._tasks:
+                    one.task, one.since = self._tasks.pop(0), time.monotonic()
+                    running[one.actor.ask.remote(one.task.question)] = one
+            done = self.ray.wait(list(running), num_returns=1, timeout=0.5)[0] if running else []
+            for ref in done:
+                self._end(running.pop(ref), ref)
+            for ref, one in list(running.items()):
+                if time.monotonic() - one.since > DEADLINE_S:
+                    running.pop(ref)
+                    self._lose(one, f"no answer after {DEADLINE_S:.0f} s")
+        for one in [one for lanes in self._lanes.values() for one in lanes]:
+            with contextlib.suppress(Exception):  # it may be gone
+                self.ray.kill(one.actor)
+
+    def _take(self, *, block: bool) -> bool:
+        """What was asked meanwhile; False once this is closed."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                task = self._waiting.get(block=block, timeout=LOOK_S if block else None)
+                if task is None:
+                    return False
+                self._tasks.append(task)
+                block = False
+        return True
+
+    def _end(self, one: _Lane, ref: Any) -> None:
+        task = one.task
+        if task is None:  # its lane was lost, and it is asked for elsewhere
+            return
+        try:
+            verdict = answered(self.ray.get(ref))
+        except Refusal as refusal:
+            one.task = None
+            task.future.set_exception(refusal)
+        except (self.ray.exceptions.RayTaskError, ValueError, KeyError, TypeError) as error:
+            one.task = None  # the node's judge ended, or said what is no answer
+            self._again(task, str(error).strip().splitlines()[-1:])
+        except self.ray.exceptions.RayError:
+            self._lose(one, "its process or its node ended")
+        else:
+            one.task = None
+            if isinstance(verdict, Unfit):
+                self._leave_out(one.node, verdict.why)
+                self._tasks.insert(0, task)
+            else:
+                task.future.set_result(verdict)
+
+    def _again(self, task: _Task, why: list[str]) -> None:
+        task.attempts += 1
+        if task.attempts < ATTEMPTS:
+            self._tasks.insert(0, task)
+            return
+        message = f"a candidate's judge ended {ATTEMPTS} times without a verdict: {' '.join(why)[:200]}"
+        task.future.set_exception(Refusal(Status.INFRASTRUCTURE, message))
+
+    def _lose(self, one: _Lane, why: str) -> None:
+        """A lane is gone; what it had is the next to be asked for."""
+        lanes = self._lanes.get(one.node, [])
+        if one in lanes:
+            lanes.remove(one)
+        with contextlib.suppress(Exception):
+            self.ray.kill(one.actor)
+        if one.task is not None:
+            self.say(f"a lane of node {one.node[:8]} is lost ({why}): its candidate is tried elsewhere")
+            self._tasks.insert(0, one.task)
+            one.task = None
+
+    def _leave_out(self, node: str, why: str) -> None:
+        self.say(f"node {node[:8]} is left out: {why}")
+        self._unfit[node] = why
+        for one in list(self._lanes.pop(node, [])):
+            self._lose(one, why)
+
+    def _fail_if_alone(self) -> None:
+        if self._tasks and not self.lanes:
+            self.look()
+        if not self._tasks or self.lanes:
+            return
+        if self._unfit:
+            refusal = Refusal(Status.SEAL_BROKEN, f"no node has this judge: {next(iter(self._unfit.values()))}")
+        else:
+            todo = f"start one by `{PROGRAM} node`, then the same command goes on from here"
+            message = f"no node of the cluster is left: {todo}"
+            refusal = Refusal(Status.INFRASTRUCTURE, message)
+        for task in self._tasks:
+            task.future.set_exception(refusal)
+        self._tasks.clear()
+
+
+@contextlib.contextmanager
+def connected(address: str, *, say: Callable[[str], None], command: list[str] | None = None) -> Iterator[Cluster]:
+    """The cluster whose head is at ``address``, ``HOST:PORT``. This machine has to be one of its nodes.
+
+    ``command`` is what a lane starts, in the place of its node's own judge.
+
+    Raises:
+      Refusal: INFRASTRUCTURE where it cannot be reached.
+    """
+    ray = _ray()
+    ray.cloudpickle.register_pickle_by_value(sys.modules[lane.__name__])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, logging_level="ERROR", log_to_driver=False, configure_logging=False)
+    except Exception as error:  # Ray has many, and most are RuntimeErrors
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        what = f"the cluster at {address!r:.80} cannot be reached ({why[:200]})"
+        raise Refusal(
+            Status.INFRASTRUCTURE, f"{what}: start its head with `ratchet node`, or look at HOST:PORT"
+        ) from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    def on(node: str) -> Any:
+        strategy = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+        made = ray.remote(lane.Lane).options(num_cpus=1, max_restarts=0, scheduling_strategy=strategy)
+        return made.remote(command)
+
+    cluster = Cluster(ray=ray, lane=on, say=say)
+    try:
+        cluster.start()
+        say(f"{cluster.lanes} lanes on {len(cluster._lanes)} nodes")
+        yield cluster
+    finally:
+        cluster.close()
+        ray.shutdown()

@@ -1,0 +1,194 @@
+"""Candidates on many nodes: what a lost one had is tried elsewhere, what has another judge is left out.
+
+Here Ray is played by threads. ``test_nodes.py`` has real ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ratchet import options
+from ratchet.commands.node import NodeJudge, lanes_of, words
+from ratchet.loop import log
+from ratchet.loop.experiment import Idea
+from ratchet.search.asked import Asked, Unfit, answer, answered, asked_of, question
+from ratchet.search.candidates import Bench, Candidate
+from ratchet.search.cluster import Cluster
+from ratchet.values.status import Refusal, Status
+from tests.loop.stage import CONDITIONS
+from tests.search import fake_node, fakes
+
+ASKED = Asked(
+    text=fakes.KERNEL.encode(), kernel="a b/k.py", lock=b"\x00lock", conditions=CONDITIONS, chip="v5e", remember=True
+)
+
+
+class RayError(Exception):
+    pass
+
+
+class RayTaskError(RayError):
+    pass
+
+
+class Actor:
+    """A lane of a node of ``FakeRay``."""
+
+    def __init__(self, ray: FakeRay, node: str) -> None:
+        self.ray, self.node = ray, node
+        self.ask = SimpleNamespace(remote=lambda line: ray.pool.submit(self._ask, line))
+
+    def _ask(self, line: bytes) -> bytes:
+        return self.ray.behave[self.node](line)
+
+
+class FakeRay:
+    """As much of Ray as a driver sees; ``behave`` says what a node does with a question."""
+
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+
+    def __init__(self, **behave: Callable[[bytes], bytes]) -> None:
+        self.behave = behave
+        self.dead: set[str] = set()
+        self.pool = ThreadPoolExecutor(8)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"NodeID": name, "Alive": name not in self.dead, "Resources": {"CPU": 1.0}} for name in self.behave]
+
+    def wait(self, refs: list[Future[bytes]], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        done, others = wait(refs, timeout=timeout, return_when="FIRST_COMPLETED")
+        return list(done), list(others)
+
+    def get(self, ref: Future[bytes]) -> bytes:
+        return ref.result()
+
+    def kill(self, actor: Actor) -> None:
+        return
+
+
+@contextmanager
+def cluster(ray: FakeRay, said: list[str] | None = None) -> Iterator[Cluster]:
+    made = Cluster(ray=ray, lane=lambda node: Actor(ray, node), say=(said if said is not None else []).append)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.close()
+        ray.pool.shutdown()
+
+
+def rows(root: Path, made: Cluster) -> list[Any]:
+    """Four candidates on a cluster, with their rows."""
+    bench = Bench(judge=fakes.judge(root), kernel="kernel.py", lanes=None, cluster=made, say=lambda _line: None)
+    texts = [fakes.KERNEL.replace("BQ = 64", f"BQ = {value}").encode() for value in (128, 256, 512)]
+    return bench.rows([Candidate(text=text, message=f"try {number}") for number, text in enumerate(texts)])
+
+
+def test_values_come_back_as_they_were() -> None:
+    assert asked_of(question(ASKED)) == ASKED
+    verdict = fake_node.judge(ASKED)
+    assert answered(answer(verdict)) == verdict
+    assert answered(answer(Unfit(why="so"))) == Unfit(why="so")
+    with pytest.raises(Refusal, match="full") as caught:
+        answered(answer(Refusal(Status.NO_SPACE, "full")))
+    assert caught.value.status is Status.NO_SPACE
+    assert question(ASKED).count(b"\n") == answer(verdict).count(b"\n") == 1
+
+
+def test_a_node_with_another_judge_refuses(tmp_path: Path) -> None:
+    judge = NodeJudge(root=tmp_path, function=fakes.function, _seal="another")
+    said = judge.answer(ASKED)
+    assert isinstance(said, Unfit)
+    for word in ("another", CONDITIONS.seal, "requirements.lock"):
+        assert word in said.why
+
+
+def test_what_a_lost_lane_had_is_tried_elsewhere_with_one_row_each(tmp_path: Path) -> None:
+    stage = fakes.stage(tmp_path / "repository")
+    stage.run(idea=Idea(message="baseline"), judge=fakes.judge(stage.root))
+    began = threading.Event()
+
+    def dies(_line: bytes) -> bytes:
+        began.set()
+        ray.dead.add("two")
+        raise RayError("the node died")
+
+    def slow(line: bytes) -> bytes:
+        began.wait(60)
+        return fake_node.ask(line)
+
+    ray, said = FakeRay(one=slow, two=dies), []
+    with cluster(ray, said) as made:
+        found = rows(stage.root, made)
+    assert [row.note for row in found] == ["try 0", "try 1", "try 2"]
+    assert len(stage.rows()) == 4
+    assert any("tried elsewhere" in line for line in said)
+    assert log.verify(stage.root) == ()
+    plain = fakes.stage(tmp_path / "plain")
+    plain.run(idea=Idea(message="baseline"), judge=fakes.judge(plain.root))
+    with cluster(FakeRay(one=fake_node.ask)) as made:
+        alone = rows(plain.root, made)
+    assert [(row.status, row.median_ms, row.decision) for row in found] == [
+        (row.status, row.median_ms, row.decision) for row in alone
+    ]
+
+
+def test_a_node_with_another_seal_is_left_out() -> None:
+    said: list[str] = []
+    with cluster(FakeRay(one=lambda line: fake_node.ask(line, "other"), two=fake_node.ask), said) as made:
+        answers = [made.submit(ASKED) for _ in range(6)]
+        assert {one.result(60).status for one in answers} == {Status.UNCHECKED}
+    assert sum("left out" in line for line in said) == 1
+    with cluster(FakeRay(one=lambda line: fake_node.ask(line, "other"))) as made:
+        with pytest.raises(Refusal, match="no node has this judge: its judge is other") as caught:
+            made.submit(ASKED).result(60)
+        assert caught.value.status is Status.SEAL_BROKEN
+
+
+def test_a_judge_that_ends_under_a_candidate_is_asked_three_times() -> None:
+    asked = []
+
+    def ends(line: bytes) -> bytes:
+        asked.append(line)
+        raise RayTaskError("the judge of this node ended with exit code -9")
+
+    with cluster(FakeRay(one=ends)) as made:
+        with pytest.raises(Refusal, match=r"ended 3 times without a verdict: .*exit code -9") as caught:
+            made.submit(ASKED).result(60)
+        assert caught.value.status is Status.INFRASTRUCTURE
+    assert len(asked) == 3
+
+
+def test_no_node_at_all() -> None:
+    ray = FakeRay(one=fake_node.ask)
+    ray.dead.add("one")
+    with cluster(ray) as made, pytest.raises(Refusal, match="no node of the cluster is left"):
+        made.submit(ASKED).result(60)
+
+
+def test_trouble_of_a_node_is_the_drivers_to_tell() -> None:
+    def full(_line: bytes) -> bytes:
+        return answer(Refusal(Status.NO_SPACE, "the disk of the node is full"))
+
+    with cluster(FakeRay(one=full)) as made, pytest.raises(Refusal, match="disk of the node"):
+        made.submit(ASKED).result(60)
+
+
+def test_a_head_listens_on_this_machine_alone_unless_asked() -> None:
+    head = words(options.ratchet(["node", "--lanes", "2"]))
+    assert head[head.index("--node-ip-address") + 1] == "127.0.0.1"
+    assert "--head" in head
+    assert head[head.index("--include-dashboard") + 1] == "false"
+    assert "--disable-usage-stats" in head
+    joins = words(options.ratchet(["node", "10.0.0.1:6379", "--listen", "10.0.0.2"]))
+    assert joins[joins.index("--address") + 1] == "10.0.0.1:6379"
+    assert "--head" not in joins
+    assert [lanes_of(64, gib << 30) for gib in (4, 24, 1024)] == [1, 4, 64]
