@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,6 +183,8 @@ class Recast(Ref):
         self.base.store_all(memory, self._backward(value))
 
     def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        if math.prod(self.shape) == math.prod(self.base.shape):
+            return self.base.box(*reshaped_box(starts, sizes, self.shape, self.base.shape))
         same = [mine == below for mine, below in zip(self.shape, self.base.shape, strict=False)]
         kept = same.index(False) if False in same else len(same)  # leading dimensions are those of the base
         rest = len(self.base.shape) - kept
@@ -197,6 +199,56 @@ class Recast(Ref):
         if self.dtype != self.base.dtype:
             raise Refusal(Status.CANNOT_VERIFY, "a DMA into a bitcast reference, with late arrival")
         return Recast(self.base.with_dtype(dtype), self.shape, dtype, self._forward, self._backward)
+
+
+def reshaped_box(starts: Sequence[Index], sizes: Sequence[Index], shape: Sequence[int], into: Sequence[int]) -> Box:
+    """The smallest box of an array of shape ``into`` that surely holds a box of the same array of shape ``shape``.
+
+    It is that box exactly where dimensions are merged and the elements are next to each other, or where the first of
+    the dimensions that one is split into is cut at its ends.
+    """
+    first: list[Index] = []
+    many: list[Index] = []
+    for old, new in _matched(shape, into):
+        if len(old) == len(new) == 1:
+            first.append(starts[old[0]])
+            many.append(sizes[old[0]])
+            continue
+        begin: Index = 0
+        length: Index = 1  # from the first element to the last, in row-major order
+        for dim in old:
+            stride = math.prod(shape[other] for other in old if other > dim)
+            begin = add(begin, _times(starts[dim], stride))
+            length = add(length, _times(add(sizes[dim], -1), stride))
+        if len(new) == 1:
+            first.append(begin)
+            many.append(length)
+        elif new:
+            inner = math.prod(into[dim] for dim in new[1:])
+            top = begin // inner
+            first += [top, *(0 for _ in new[1:])]
+            many += [
+                add(add(add(begin, length), -1) // inner, add(_times(top, -1), 1)),
+                *(into[dim] for dim in new[1:]),
+            ]
+    return tuple(first), tuple(many)
+
+
+def _matched(shape: Sequence[int], into: Sequence[int]) -> Iterator[tuple[range, range]]:
+    """Dimensions of two shapes of as many elements, cut into the shortest runs that hold as many as each other."""
+    i = j = 0
+    while i < len(shape) or j < len(into):
+        old, new, mine, theirs = i, j, 1, 1
+        while not (mine == theirs and (i > old or i == len(shape)) and (j > new or j == len(into))):
+            if i < len(shape) and (mine <= theirs or j == len(into)):
+                mine, i = mine * shape[i], i + 1
+            else:
+                theirs, j = theirs * into[j], j + 1
+        yield range(old, i), range(new, j)
+
+
+def _times(index: Index, factor: int) -> Index:
+    return int(index) * factor if known(index) else lax.mul(jnp.asarray(index, jnp.int32), np.int32(factor))
 
 
 def reshape(base: Ref, shape: Sequence[int]) -> Ref:

@@ -1,5 +1,7 @@
 """References into buffers: what they reach, and what a bitcast between widths does."""
 
+from itertools import product
+
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -21,6 +23,7 @@ from ratchet.mosaic.memory import (
     put,
     put_where,
     reshape,
+    reshaped_box,
     take,
 )
 from ratchet.values.status import Refusal, Status
@@ -85,14 +88,40 @@ def test_a_reshape_reads_and_writes_in_row_major_order():
 @pytest.mark.parametrize(
     ("shape", "starts", "sizes", "box"),
     [
-        ((2, 12), (1, 5), (1, 2), ((1, 0, 0), (1, 3, 4))),
+        ((2, 12), (1, 5), (1, 2), ((1, 1, 0), (1, 1, 4))),
         ((2, 3, 4), (1, 2, 3), (1, 1, 1), ((1, 2, 3), (1, 1, 1))),
-        ((2, 3, 2, 2), (1, 2, 1, 0), (1, 1, 1, 1), ((1, 2, 0), (1, 1, 4))),
-        ((24,), (5,), (2,), ((0, 0, 0), (2, 3, 4))),
+        ((2, 3, 2, 2), (1, 2, 1, 0), (1, 1, 1, 1), ((1, 2, 2), (1, 1, 1))),
+        ((24,), (5,), (2,), ((0, 0, 0), (1, 3, 4))),
+        ((24,), (11,), (2,), ((0, 0, 0), (2, 3, 4))),
+        ((6, 4), (2, 1), (2, 2), ((0, 0, 1), (2, 3, 2))),
+        ((2, 3, 4, 1), (0, 1, 0, 0), (2, 0, 4, 1), ((0, 1, 0), (2, 0, 4))),
     ],
 )
 def test_behind_a_reshape_a_box_holds_at_least_what_is_reached(shape, starts, sizes, box):
     assert reshape(Whole(buffer((2, 3, 4))), shape).box(starts, sizes) == box
+
+
+SHAPES = ((24,), (2, 12), (6, 4), (2, 3, 4), (4, 3, 2), (1, 24), (24, 1), (2, 2, 6), (3, 8), (1, 8, 3))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("into", SHAPES)
+def test_no_box_of_a_reshaped_array_lacks_an_element(shape, into):
+    """Every box, as numbers and as traced ones; two that share no row of a merged dimension stay apart."""
+    elements = np.arange(24).reshape(into)
+    traced = jax.jit(lambda starts, sizes: reshaped_box(list(starts), list(sizes), shape, into))
+    for number, cut in enumerate(
+        product(*([(a, n) for n in range(1, d + 1) for a in range(d - n + 1)] for d in shape))
+    ):
+        starts, sizes = zip(*cut, strict=True)
+        reached = np.arange(24).reshape(shape)[tuple(slice(a, a + n) for a, n in cut)]
+        first, many = reshaped_box(starts, sizes, shape, into)
+        held = elements[tuple(slice(a, a + n) for a, n in zip(first, many, strict=True))]
+        assert set(reached.ravel()) <= set(held.ravel())
+        if len(into) == 1 and reached.size == np.ptp(reached) + 1:
+            assert held.size == reached.size
+        if number % 50 == 0:
+            assert [numbers(end) for end in traced(starts, sizes)] == [list(first), list(many)]
 
 
 def test_a_bitcast_splits_rows_and_joins_them():

@@ -149,6 +149,28 @@ def _carry(semantics: str) -> Kernel:
     )
 
 
+def _reshaped(*, blocks: int) -> Kernel:
+    """Copies into a reshaped output, two at a time, from one block to the next; or of two blocks each."""
+
+    def kernel(x, o, sems):
+        source, target = (ref.reshape(8, 8, 128) for ref in (x, o))
+
+        def copy(i):
+            at = pl.ds(min(i, 8 - blocks), blocks)
+            return pltpu.make_async_copy(source.at[at], target.at[at], sems.at[i % 2])
+
+        for i in range(8):
+            if i >= 2:
+                copy(i - 2).wait()
+            copy(i).start()
+        for i in (6, 7):
+            copy(i).wait()
+
+    out = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+    scratch = [pltpu.SemaphoreType.DMA((2,))]
+    return pl.pallas_call(kernel, in_specs=[ANY], out_specs=ANY, out_shape=out, scratch_shapes=scratch)
+
+
 def _overwrite(how: str, *, alias: bool) -> Kernel:
     """Doubles its input in place; fine only if the output is aliased to it."""
 
@@ -187,14 +209,15 @@ def _overwrite(how: str, *, alias: bool) -> Kernel:
         (_dma(waits=1, early=True), _dma(waits=1), Kind.READ_BEFORE_WAIT, Status.MEMORY_HAZARD),
         (_dma(waits=1, early=True, rows=1 << 16), _dma(waits=1), Kind.READ_BEFORE_WAIT, Status.MEMORY_HAZARD),
         (_copies_out(slots=1), _copies_out(slots=2), Kind.SOURCE_OVERWRITTEN, Status.MEMORY_HAZARD),
+        (_reshaped(blocks=2), _reshaped(blocks=1), Kind.TARGET_OVERWRITTEN, Status.MEMORY_HAZARD),
         (_carry("parallel"), _carry("arbitrary"), Kind.ORDER_DEPENDENT, Status.MEMORY_HAZARD),
         (_overwrite("store", alias=False), _overwrite("store", alias=True), Kind.INPUT_WRITTEN, Status.INPUTS_CHANGED),
         (_overwrite("dma", alias=False), _overwrite("dma", alias=True), Kind.INPUT_WRITTEN, Status.INPUTS_CHANGED),
     ],
     ids=[
         "read-outside", "write-outside", "index-map-high", "index-map-low", "scratch", "int-scratch", "no-wait",
-        "double-wait", "read-before-wait", "large-buffer", "source-overwritten", "parallel-carry", "input-overwritten",
-        "input-overwritten-by-dma",
+        "double-wait", "read-before-wait", "large-buffer", "source-overwritten", "target-overwritten",
+        "parallel-carry", "input-overwritten", "input-overwritten-by-dma",
     ],
 )  # fmt: skip
 def test_a_planted_bug_is_named_and_its_sound_twin_is_clean(
