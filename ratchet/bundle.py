@@ -98,6 +98,29 @@ def gather(read: Read, modules: Iterable[str], others: Mapping[str, bytes] | Non
     return Bundle(files=files)
 
 
+def way(bundle: Bundle, modules: Iterable[str], path: str) -> tuple[str, ...]:
+    """A shortest way of imports to the file at ``path``, from a file of ``modules``; empty where there is none."""
+    files = bundle.files
+    ways = {one: (one,) for name in modules for one in _files_of(name, files)}
+    for one in (waiting := list(ways)):
+        if one == path:
+            return ways[one]
+        for name in _imports(one, files[one]):
+            for other in _files_of(name, files):
+                if other not in ways:
+                    ways[other] = (*ways[one], other)
+                    waiting.append(other)
+    return ()
+
+
+def _files_of(name: str, files: Mapping[str, bytes]) -> Iterator[str]:
+    """What Python runs to import a module: the packages that it is in, and its own file."""
+    parts = name.split(".")
+    for length in range(1, len(parts) + 1):
+        stem = "/".join(parts[:length])
+        yield from (path for path in (f"{stem}/__init__.py", f"{stem}.py") if path in files)
+
+
 def check_tops(bundle: Bundle, packages: Iterable[str] = ()) -> None:
     """Refuse files that would be imported in place of Python's own, the judge's, or those of an installed package.
 

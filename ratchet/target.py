@@ -40,6 +40,7 @@ STABLEHLO = "1.17.0"
 """The newest StableHLO that the locked JAX reads. A newer JAX is asked to write this one."""
 KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
 """What a kernel file calls its function and its generator."""
+CONFIGURATION = "pyproject.toml"
 WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=4096)
 
 _ARRAY = re.compile(r"([a-z][a-z0-9_]*)\[([0-9, ]*)\]")
@@ -191,9 +192,42 @@ def bundle(*targets: Target, others: Mapping[str, bytes] | None = None) -> Bundl
     source = targets[0].source
     if source is None:
         return Bundle(files=dict(others or {}))
-    gathered = gather(below(source), [target.module for target in targets], others)
+    more = {**included(source), **(others or {})}
+    gathered = gather(below(source), [target.module for target in targets], more)
     check_tops(gathered, packages())
     return gathered
+
+
+def included(source: Path) -> dict[str, bytes]:
+    """Files below ``source`` that ``include`` names in ``[tool.ratchet]`` of the nearest ``pyproject.toml``.
+
+    Raises:
+      Refusal: ``USAGE`` for what is no list of patterns.
+    """
+    root = next((folder for folder in (source, *source.parents) if (folder / CONFIGURATION).is_file()), None)
+    if root is None:
+        return {}
+    patterns = include_of(root)
+    try:
+        paths = sorted({path for pattern in patterns for path in root.glob(pattern) if path.is_file()})
+    except (ValueError, NotImplementedError) as error:
+        raise Refusal(Status.USAGE, f"{root / CONFIGURATION}: include: {error}: wanted patterns below it") from None
+    return {path.relative_to(source).as_posix(): path.read_bytes() for path in paths if path.is_relative_to(source)}
+
+
+def include_of(root: Path) -> tuple[str, ...]:
+    """The patterns of ``include`` in ``[tool.ratchet]`` of a folder's ``pyproject.toml``. Raises as ``included``."""
+    try:
+        tool = tomllib.loads((root / CONFIGURATION).read_text(encoding="utf-8")).get("tool", {})
+    except FileNotFoundError:
+        return ()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refusal(Status.USAGE, f"{root / CONFIGURATION} is no TOML: {error}") from None
+    table = tool.get("ratchet", {}) if isinstance(tool, Mapping) else {}
+    listed = table.get("include", []) if isinstance(table, Mapping) else []
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise Refusal(Status.USAGE, f"{root / CONFIGURATION}: include is {listed!r:.40}, wanted a list of patterns")
+    return tuple(listed)
 
 
 def export(

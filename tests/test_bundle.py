@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.bundle import Bundle, check_tops, gather
+from ratchet.bundle import Bundle, check_tops, gather, way
 from ratchet.values.status import Refusal, Status
 
 FILES = {
@@ -75,3 +75,19 @@ def test_nothing_that_is_installed_is_shadowed(path, tmp_path):
 
 def test_a_name_of_ones_own_is_fine(tmp_path):
     check_tops(Bundle(files={"pkg/json.py": b"", "mine.py": b""}), [str(tmp_path)])
+
+
+def test_the_way_to_a_file_goes_through_packages_that_import_it():
+    files = {
+        "pkg/__init__.py": b"from . import ops",
+        "pkg/reference.py": b"import math",
+        "pkg/ops/__init__.py": b"from .config import load\nfrom . import kernels as k",
+        "pkg/ops/config.py": b"",
+        "pkg/ops/kernels.py": b"from pkg.ops.config import load",
+        "other.py": b"import math",
+    }
+    bundle = Bundle(files=files)
+    ways = ("pkg/__init__.py", "pkg/ops/__init__.py", "pkg/ops/kernels.py")
+    assert way(bundle, ["pkg.reference"], "pkg/ops/kernels.py") == ways
+    assert way(bundle, ["pkg.ops.kernels"], "pkg/ops/kernels.py") == ("pkg/ops/kernels.py",)
+    assert way(bundle, ["other", "absent"], "pkg/ops/kernels.py") == ()

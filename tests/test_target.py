@@ -1,5 +1,6 @@
 """A function of the user's, by name, with its inputs: exported in a jail that holds the files it imports."""
 
+import shutil
 import sys
 
 import jax
@@ -85,13 +86,43 @@ def test_inputs_come_from_a_function_of_a_key_pytrees_too(source):
     [
         ("wrong", Status.LOWERING_FAILED, r"pkg/kernels\.py:\d+: wrong: "),
         ("absent", Status.CONTRACT, "absent"),
-        ("reads_a_secret", Status.LOWERING_FAILED, "FileNotFoundError"),
+        ("reads_a_secret", Status.LOWERING_FAILED, r"there is no pkg/secret\.txt here: name files .* under `include`"),
     ],
 )
 def test_what_fails_names_the_line(source, attribute, status, said):
     with pytest.raises(Refusal, match=said) as refused:
         target.export(one(source, attribute), target.inline(["f32[8,128]"]))
     assert refused.value.status is status
+
+
+@pytest.fixture
+def configured(source, tmp_path):
+    """A source folder, and the configuration above it."""
+    return shutil.copytree(source, tmp_path / "src"), tmp_path / "pyproject.toml"
+
+
+def test_files_that_a_module_reads_are_named_in_the_configuration(configured):
+    source, file = configured
+    file.write_text('[tool.ratchet]\ninclude = ["src/pkg/*.txt", "*.toml"]\n')
+    made = target.export(one(source, "reads_a_secret"), target.inline(["f32[8,128]"]))
+    assert "pkg/secret.txt" in made.files
+    assert not any(path.endswith(".toml") for path in made.files), "it is not below the source folder"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x", "is no TOML"),
+        ('include = "pkg/*"', "wanted a list of patterns"),
+        ('include = ["/etc/*"]', "wanted patterns"),
+    ],
+)
+def test_what_is_no_list_of_files_is_refused(configured, text, said):
+    source, file = configured
+    file.write_text(f"[tool.ratchet]\n{text}\n")
+    with pytest.raises(Refusal, match=said) as refused:
+        target.bundle(one(source, "double"))
+    assert refused.value.status is Status.USAGE
 
 
 def test_another_python_exports_it(source):

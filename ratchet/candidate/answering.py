@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.candidate.exporting import in_one_line, status_of
+from ratchet.candidate.tree import Tree
 from ratchet.values.status import Refusal, Status
 
 
@@ -34,7 +35,14 @@ def blame(status: Status, files: Container[str], doing: str) -> Iterator[None]:
         decided = status_of(error) if status is Status.LOWERING_FAILED else status
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
         where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
-        raise Refusal(decided, f"{where}{doing}: {in_one_line(error)}") from None
+        raise Refusal(decided, f"{where}{doing}: {_said(error, files)}") from None
+
+
+def _said(error: BaseException, files: Container[str]) -> str:
+    """The error in one line; of a file of the author's that is not here, what to do."""
+    if isinstance(error, FileNotFoundError) and isinstance(files, Tree) and (path := files.relative(error.filename)):
+        return f"there is no {path} here: name files that a module reads under `include` in [tool.ratchet]"
+    return in_one_line(error)
 
 
 def answer(request: Path, examine: Callable[[Mapping[str, Any], Path], dict[str, Any]]) -> str:

@@ -60,6 +60,11 @@ class Tree:
     def __contains__(self, path: object) -> bool:
         return path in self._files
 
+    def relative(self, file: object) -> str:
+        """Where in the source folder a file would be; ``""`` for another."""
+        inside = isinstance(file, str) and Path(file).is_relative_to(self._folder)
+        return Path(str(file)).relative_to(self._folder).as_posix() if inside else ""
+
     def imported(self) -> list[str]:
         """Paths of the files that have been imported by now, sorted."""
         files = {module.__dict__.get("__file__") for module in [*sys.modules.values()] if type(module) is ModuleType}

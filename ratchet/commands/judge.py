@@ -118,6 +118,7 @@ def _of_options(options: argparse.Namespace, root: Path) -> Project:
         cases=_cases(options),
         root=root,
         source=options.source,
+        include=target.include_of(root),
         python=options.python,
     )
 

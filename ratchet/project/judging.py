@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet import target
-from ratchet.bundle import Bundle, Read, check_tops, gather
+from ratchet.bundle import Bundle, Read, check_tops, gather, way
 from ratchet.candidate.problem import lock_path
 from ratchet.candidate.room import Given
 from ratchet.child import packages
@@ -145,10 +145,10 @@ class ProjectJudge:
         project = self.project
         kernel, reference = self._bundles(source, case)
         if self._edited in reference.files:
-            message = (
-                f"{self._edited} may be edited, and the reference or its inputs import it: move them to other files"
-            )
-            raise Refusal(Status.FORBIDDEN, message)
+            named = [project.reference, *self._generators([case])]
+            path = " -> ".join(way(reference, [one.module for one in named], self._edited))
+            message = f"{self._edited} may be edited, and the reference or its inputs import it: {path}"
+            raise Refusal(Status.FORBIDDEN, f"{message}. Move them to files that do not, in another package if need be")
         made = target.export(project.kernel, case, files=kernel, python=project.python or None)
         problem = {**described(project, case), "jax_version": made.jax_version}
         return Given(program=made.program, problem=problem, files=reference)
@@ -162,8 +162,7 @@ class ProjectJudge:
         def read(path: str) -> bytes | None:
             return source if source is not None and path == self._edited else self.read(f"{folder}{path}")
 
-        cases = (only,) if only else project.cases
-        generators = [target.parse_generator(case.generator, project.kernel) for case in cases if case.generator]
+        generators = self._generators((only,) if only else project.cases)
         others = {
             path.relative_to(project.source).as_posix(): content
             for pattern in project.include
@@ -178,6 +177,9 @@ class ProjectJudge:
             return made
 
         return bundle(project.kernel, *generators), bundle(project.reference, *generators)
+
+    def _generators(self, cases: Sequence[Case]) -> list[Target]:
+        return [target.parse_generator(case.generator, self.project.kernel) for case in cases if case.generator]
 
     @property
     def _edited(self) -> str:
