@@ -67,7 +67,7 @@ def measured(points: Sequence[Point], probes: Sequence[Fit]) -> Directions:
     directions: dict[str, int] = {}
     for name, point in _turned(points).items():
         fit = known.get(_key(point))
-        if base is None or fit is None or base.fits is None or fit.fits is None:
+        if base is None or fit is None or base.fits is None or fit.fits is None or base.is_empty or fit.is_empty:
             directions[name] = 0
         elif base.vmem is not None and fit.vmem is not None:
             directions[name] = -1 if _need(fit) < _need(base) else 1
@@ -108,7 +108,7 @@ def _key(point: Point) -> tuple[tuple[str, type, Literal], ...]:
 
 
 def _settles(fit: Fit, point: Point, directions: Directions) -> bool:
-    if fit.fits is None:
+    if fit.fits is None or fit.is_empty:
         return False
     if fit.fits:
         return needs_at_most(point, fit.point, directions)
@@ -123,7 +123,7 @@ def _least_settled(point: Point, others: Sequence[Point], directions: Directions
 
 def largest(fits: Sequence[Fit]) -> list[Fit]:
     """Points that fit and are below no other that does; what needs most VMEM first."""
-    fitting, directions = [one for one in fits if one.fits], _directions(fits)
+    fitting, directions = [one for one in fits if one.fits and not one.is_empty], _directions(fits)
     top = [
         one
         for one in fitting

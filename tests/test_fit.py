@@ -97,6 +97,16 @@ def test_a_point_that_fails_for_another_reason_settles_nothing():
     assert "points compiled" in table
 
 
+def test_a_point_without_a_step_settles_nothing_and_is_not_the_largest():
+    def need(bm, bn):
+        return 0 if bm > 512 else bm * bn
+
+    fits = list(search(grid(bm=SIDES, bn=SIDES), "v5e", compiler(need, 1 << 18)))
+    assert all(fit.fits == (need(**fit.point) <= 1 << 18) for fit in fits)
+    assert all(fit.point["bm"] <= 512 for fit in largest(fits))
+    assert "uses no VMEM: no step?" in fit_table(fits, ["bm", "bn"], target="t", every=False)
+
+
 def test_a_sweep_in_full_says_where_the_assumption_fails():
     def need(rows):
         return 100 if rows == 256 else rows // 8
@@ -120,11 +130,12 @@ def test_constants_of_the_file_and_keyword_arguments_are_knobs(tmp_path, monkeyp
     source = BLOCKS.read_text() + "\n\nSTEP = 64\n\n\ndef twice(x, limit):\n    return doubled(x, STEP, limit)\n"
     (tmp_path / "mine.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    given = ["fit", "mine.py:twice", "--input", "f32[1024,512]", "STEP=64,256", f"limit={1 << 20}", "--json"]
+    given = ["fit", "mine.py:twice", "--input", "f32[1024,512]", "STEP=64,256,2048", f"limit={1 << 20}", "--json"]
     assert main(given, lambda *_, **__: pytest.fail("nothing is judged")) == 0
     document = json.loads(capsys.readouterr().out)
     rows = {point["point"]["STEP"]: point for point in document["points"]}
     assert (rows[64]["fits"], rows[256]["fits"]) == (True, False)
+    assert rows[2048]["used_bytes"] == 0, "its grid has no step, which says nothing of the others"
     assert rows[256]["used_bytes"] > rows[256]["limit_bytes"] == 1 << 20
     assert document["largest"] == {"v5e": [{"STEP": 64, "limit": 1 << 20}]}
     assert (tmp_path / "mine.py").read_text() == source

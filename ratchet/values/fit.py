@@ -24,6 +24,11 @@ class Fit:
     """Of the kernel that needs most, where it was compiled."""
 
     @property
+    def is_empty(self) -> bool:
+        """Whether its kernels use no VMEM at all, as one whose grid has no step: that says nothing of other points."""
+        return self.vmem is not None and self.vmem.used_bytes == 0
+
+    @property
     def fits(self) -> bool | None:
         """None where that is not known."""
         return {Status.PASS: True, Status.VMEM_OVERFLOW: False}.get(self.status)

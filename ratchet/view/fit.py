@@ -71,6 +71,8 @@ def _cell(fit: Fit) -> str:
         return "(fits)" if fit.fits else "(overflows)"
     if fit.vmem is None:
         return "fits" if fit.fits else fit.status.name
+    if fit.is_empty:
+        return "uses no VMEM: no step?"
     return f"{'fits' if fit.fits else 'OVERFLOWS'} {size(fit.vmem.used_bytes)} of {size(fit.vmem.limit_bytes)}"
 
 
