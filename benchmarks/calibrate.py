@@ -9,7 +9,8 @@ and without its kind; the bands with their coverage; and how often pairs of one 
 puts the constants and bands into ``ratchet/chips/constants.json`` and ``ratchet/account/bands.json``.
 
 Timings of other chips than the fit is of, by ``--cases``, count for the bands and the pairs where a profiler timed
-them. ``--keep`` fits nothing: the bands and the pairs are those of the stored constants.
+them, each predicted by a fit of its chip without its sweep. ``--keep`` fits no constant of the v5e anew: the bands and
+the pairs are those of the stored ones.
 """
 
 from __future__ import annotations
@@ -18,26 +19,23 @@ import copy
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command
-from benchmarks.lib.published import evaluate, widths
+from benchmarks.lib.published import chip_fit, evaluate, widths
 from benchmarks.lib.published.accuracy import Tables, accuracy, by_regime, by_sweep
 from benchmarks.lib.published.cases import DEFAULT_FILES, read
-from benchmarks.lib.published.evaluate import Fold
-from benchmarks.lib.published.fit import PARAMETERS, Chips, Fit, Timed, fit, with_values
+from benchmarks.lib.published.evaluate import Fold, Prediction
+from benchmarks.lib.published.fit import MOST_EVENTS, PARAMETERS, Chips, Fit, Fits, Timed, fit, with_values
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
 from benchmarks.lib.table import show_all
 from ratchet.account import band
 from ratchet.chips import CHIPS, constants
 from ratchet.values.status import Refusal
-
-Fits = Mapping[str, tuple[float, ...]]
-"""Per group, the values of ``PARAMETERS`` fitted without it."""
-
 
 AGREES = 1.1
 """Up to this ratio two published timings of one program agree."""
@@ -86,10 +84,9 @@ def main() -> None:
     say(f"{len(timed)} timings; {missing} without a compiled program are left out")
     tables: Tables = {}
     chips: Chips = {name: chip.constants for name, chip in CHIPS.items()}
-    if options.keep:
-        left_out, kinds = _stored_fits("left_out"), _stored_fits("without_kind")
-    else:
-        result = fit(rows, chips, say)
+    left_out, kinds = _stored_fits("left_out"), _stored_fits("without_kind")
+    if not options.keep:
+        result = fit(rows, chips, say, known={**left_out, **kinds})
         chips, left_out, kinds = with_values(chips, result.values), result.left_out, result.without_kind
         dispatch = [{"source": name, "ms": value} for name, value in result.dispatch_ms.items()]
         tables = {"constants": constant_rows(result), "dispatch of wall clocks, fitted beside them": dispatch}
@@ -98,17 +95,16 @@ def main() -> None:
     folds = _folds(rows, chips, left_out, lambda row: row.group)
     without_kind = [p for fold in _folds(rows, chips, kinds, lambda row: row.kind) for p in fold.held_out]
     if more:
-        folds.append(evaluate.fold_of(evaluate.predict(more, chips)))
+        folds.append(evaluate.fold_of(_elsewhere(more, chips)))
     held_out = [p for fold in folds for p in fold.held_out]
     tables |= {
         "errors, constants fitted without the row's own kernel": by_regime(held_out),
         "errors, constants fitted without any kernel of the row's kind": by_regime(without_kind),
-        "rank correlation within sweeps, the least of the fits without a part of the sweep": by_sweep(folds),
+        "rank correlation within sweeps": by_sweep(folds),
     }
     show_all(tables | accuracy(folds), json_file=options.json)
     if options.write:
-        factors = widths.inflation(held_out)
-        _write_bands(widths.kept(held_out, factors), factors)
+        _write_bands(widths.widths(held_out))
         print(f"written: {constants.FILE.name}, {band.FILE.name}")
 
 
@@ -126,6 +122,17 @@ def _folds(rows: list[Timed], chips: Chips, fits: Fits, group_of: Callable[[Time
         return with_values(chips, fits[group]) if group in fits else chips
 
     return evaluate.folds(rows, without, group_of)
+
+
+def _elsewhere(rows: list[Timed], chips: Chips) -> list[Prediction]:
+    """Rows of the other chips, each by values of its chip that were fitted without its sweep."""
+    fitted = [row for row in rows if row.case.chip in chip_fit.FREE and len(row.tape.events) <= MOST_EVENTS]
+    held_out = evaluate.predict([row for row in rows if row not in fitted], chips)
+    for chip in sorted({row.case.chip for row in fitted}):
+        own = [row for row in fitted if row.case.chip == chip]
+        known = zip(evaluate.predict(own, chips), chip_fit.fit(chip, own).held_out_ms, strict=True)
+        held_out += [replace(prediction, device_ms=ms) for prediction, ms in known]
+    return held_out
 
 
 def say(text: str) -> None:
@@ -173,18 +180,17 @@ def _write_constants(result: Fit, rows: list[Timed]) -> None:
     constants.FILE.write_text(json.dumps(data, indent=1) + "\n")
 
 
-def _write_bands(table: Mapping[widths.Key, widths.Width], factors: Mapping[widths.Key, float]) -> None:
+def _write_bands(table: Mapping[widths.Key, widths.Width]) -> None:
     bands = {
-        "about": "Relative half-widths of 90 % bands by chip and by what bounds a program: the conformal quantile of "
-        "errors on published timings, held out where constants were fitted on them, times the factor with which "
-        "kernels held out are covered. Where the count is 0, the widest of the chip and of that regime on "
-        "other chips; of all for a chip without timings.",
+        "about": "Relative half-widths of 90 % bands by chip and by what bounds a program: Student's prediction "
+        "interval for one more kernel, from errors on published timings, held out where constants were fitted on them. "
+        "Each rests on so many timings of so many kernels, and borrows from others of the chip and of the regime.",
         "chips": {
             chip: {
                 name: {
                     "width": round(table[chip, name].width, 4),
                     "count": table[chip, name].count,
-                    "factor": factors.get((chip, name), 1.0),
+                    "kernels": table[chip, name].kernels,
                 }
                 for name in band.REGIMES
             }

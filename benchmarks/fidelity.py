@@ -139,7 +139,7 @@ def _tables(
     for title, own in kinds.items():
         predictions = [p for fold in own for p in fold.held_out]
         tables[f"{title}: by source, kind and what bounds it"] = by_regime(predictions, band.stored().width)
-        tables[f"{title}: rank correlation within each sweep, the least of all fits"] = by_sweep(own)
+        tables[f"{title}: rank correlation within each sweep"] = by_sweep(own)
     everything = [fold for own in kinds.values() for fold in own]
     if sum(len({p.row.group for p in fold.held_out}) for fold in everything) > 1:
         tables |= accuracy(everything)

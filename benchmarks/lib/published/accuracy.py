@@ -17,9 +17,7 @@ Tables = dict[str, list[dict[str, Any]]]
 def accuracy(folds: Sequence[Fold]) -> Tables:
     """Coverage of 90 % bands, and how often two programs of one sweep are ranked as the measurements rank them."""
     held_out = [p for fold in folds for p in fold.held_out]
-    factors = widths.inflation(held_out)
-    table = widths.kept(held_out, factors)
-    own = {key: entry.width for key, entry in table.items()}
+    own = {key: entry.width for key, entry in widths.widths(held_out).items()}
     return {
         f"{band.LEVEL:.0%} bands, each kernel held out in turn": [
             {
@@ -29,10 +27,9 @@ def accuracy(folds: Sequence[Fold]) -> Tables:
                 "kernels": c.kernels,
                 "inside": f"{c.inside:.1%}",
                 "half-width": f"{c.width:.1%}",
-                "of it widened by": f"{factors[c.chip, c.regime] - 1:.0%}" if (c.chip, c.regime) in factors else "",
                 "kept": f"{own[c.chip, c.regime]:.1%}" if (c.chip, c.regime) in own else "",
             }
-            for c in widths.coverage(held_out, factors)
+            for c in widths.coverage(held_out)
         ],
         "pairs of one sweep, by kind of kernel": _pairs(pairs.by_kind(folds), "kind"),
         "pairs of one sweep, by the rule that decides experiments": _pairs(pairs.by_rule(folds, own), "rule"),
@@ -71,9 +68,16 @@ def by_regime(
 
 
 def by_sweep(folds: Iterable[Fold]) -> list[dict[str, Any]]:
-    """Rank correlation within each sweep, the least of all folds."""
+    """Rank correlation within each sweep: of its programs, each held out, and the least of all folds."""
     return [
-        {"source": s.source, "kind": s.kind, "arrays": s.shapes, "programs": s.programs, "rank": f"{s.rank:.4f}"}
+        {
+            "source": s.source,
+            "kind": s.kind,
+            "arrays": s.shapes,
+            "programs": s.programs,
+            "rank": f"{s.held_out:.4f}",
+            "least of all fits": f"{s.least:.4f}",
+        }
         for s in pairs.sweep_ranks(folds)
     ]
 

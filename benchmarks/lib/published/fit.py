@@ -156,8 +156,16 @@ class Fit:
     """Per source with a wall clock."""
 
 
-def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None]) -> Fit:
+Fits = Mapping[str, tuple[float, ...]]
+"""Per group or kind, the values of ``PARAMETERS`` fitted without it."""
+
+
+def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None], *, known: Fits) -> Fit:
     """Fits all parameters from the present values on, the stored ones; and again without each group, and each kind.
+
+    A fit that leaves rows out starts from the values of the fit on all rows, or from those that an earlier one without
+    the same rows ended at, ``known``, where these are better: its cost has valleys, in which values differ far more
+    than costs do.
 
     Every fit is damped least squares. The machine is linearised anew after a step, because it is far from linear: a fit
     that leaves much out and takes one linear step alone ends where its own rows are modelled worse than before.
@@ -170,7 +178,9 @@ def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None]) -> Fit:
     def without(what: str, of: Sequence[str]) -> dict[str, tuple[float, ...]]:
         left_out = {}
         for one in sorted(set(of)):
-            values = problem.solve(best, np.array([other != one for other in of]), slack=ROUGHNESS).values
+            use = np.array([other != one for other in of])
+            start = problem.better(best, known[one], use) if one in known else best
+            values = problem.solve(start, use, slack=ROUGHNESS).values
             left_out[one] = tuple(values.tolist())
             say(f"without {what} {one}: " + ", ".join(f"{v:.5g}" for v in values))
         return left_out
@@ -239,6 +249,12 @@ class _Problem:
         moved = values.copy()
         moved[index] += step
         return modelled_ms(rows, with_values(self.chips, moved.tolist()))
+
+    def better(self, one: _Linear, other: Sequence[float], use: np.ndarray) -> _Linear:
+        """``one``, or the model around the ``other`` values where these cost less on the rows of ``use``."""
+        values = np.array(other)
+        costs = self._cost(self.ms(values), values, use), self._cost(one.ms, one.values, use)
+        return self.linearised(values) if costs[0] < costs[1] else one
 
     def solve(self, start: _Linear, use: np.ndarray, *, slack: float) -> _Linear:
         """The best values for the rows of ``use`` on the way from those of ``start``, these included.

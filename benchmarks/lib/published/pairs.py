@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.lib.published import errors
@@ -48,32 +48,43 @@ class SweepRank:
     kind: str
     shapes: str
     programs: int
-    rank: float
-    """Spearman's, over programs, the least of all folds: timings of one program are averaged first."""
+    held_out: float
+    """Spearman's, of programs each predicted without itself. Timings of one program are averaged first."""
+    least: float
+    """The least of all folds, each of which predicts all programs of the sweep by one set of constants."""
 
 
-def sweep_ranks(folds: Iterable[Fold]) -> list[SweepRank]:
-    """Of every sweep of at least ``FEWEST_PROGRAMS`` programs."""
-    ranks: dict[tuple[str, ...], SweepRank] = {}
+def sweep_ranks(folds: Sequence[Fold]) -> list[SweepRank]:
+    """Of every sweep of at least ``FEWEST_PROGRAMS`` programs that were held out."""
+    least: dict[tuple[str, ...], float] = {}
     for fold in folds:
         for own in sweeps(fold.predictions):
-            programs: dict[str, list[Prediction]] = {}
-            for p in own:
-                programs.setdefault(p.row.identity, []).append(p)
-            if len(programs) < FEWEST_PROGRAMS or not any(p.row.case.number in fold.left_out for p in own):
-                continue
-            measured = [sum(map(measured_device_ms, same)) / len(same) for same in programs.values()]
-            case = own[0].row.case
-            made = SweepRank(
-                source=own[0].source,
-                kind=kind_of(case.kernel),
-                shapes=" ".join(str(array) for array in case.arrays[:2]),
-                programs=len(programs),
-                rank=errors.rank_correlation(measured, [same[0].device_ms for same in programs.values()]),
+            if any(p.row.case.number in fold.left_out for p in own):
+                least[_sweep(own[0])] = min(_rank(own), least.get(_sweep(own[0]), 1.0))
+    made = []
+    for own in sweeps(p for fold in folds for p in fold.held_out):
+        programs, case = len({p.row.identity for p in own}), own[0].row.case
+        if programs >= FEWEST_PROGRAMS:
+            made.append(
+                SweepRank(
+                    source=own[0].source,
+                    kind=kind_of(case.kernel),
+                    shapes=" ".join(str(array) for array in case.arrays[:2]),
+                    programs=programs,
+                    held_out=_rank(own),
+                    least=least[_sweep(own[0])],
+                )
             )
-            before = ranks.get(_sweep(own[0]), made)
-            ranks[_sweep(own[0])] = min(before, made, key=lambda sweep: sweep.rank)
-    return [made for _, made in sorted(ranks.items())]
+    return made
+
+
+def _rank(predictions: Iterable[Prediction]) -> float:
+    """Spearman's over programs."""
+    programs: dict[str, list[Prediction]] = {}
+    for p in predictions:
+        programs.setdefault(p.row.identity, []).append(p)
+    measured = [sum(map(measured_device_ms, same)) / len(same) for same in programs.values()]
+    return errors.rank_correlation(measured, [same[0].device_ms for same in programs.values()])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,18 @@
-"""Bands from errors of predictions: a width for each chip and regime, and how many held-out cases they hold."""
+"""Bands from errors of predictions: a width for each chip and regime, and how many held-out cases they hold.
+
+Errors of one kernel are alike, so it is kernels that are counted, and few of them are known of any chip and regime. A
+band is Student's prediction interval for one more kernel, whose scale is estimated from the kernels of the same chip
+and regime and, as if from :data:`BORROWED` more, from those that share one of both. It is widened by itself where few
+are known, and there is a band where none is. Errors are taken around zero: a bias is an error, too.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from benchmarks.lib.published.evaluate import Prediction
 from ratchet.account import band
@@ -13,17 +21,18 @@ from ratchet.chips import CHIPS
 Key = tuple[str, str]
 """Chip and regime."""
 
+Kernels = Mapping[Key, Mapping[str, float]]
+"""Per chip and regime, the mean square of the logarithmic errors of each kernel."""
+
 DEVICE_KERNELS = 3
 """From so many kernels timed by a profiler on, wall clocks do not count for a band."""
 
 LEAST_WIDTH = 0.02
 """No band is narrower: versions of the compiler differ by half of this."""
 
-FEWEST = 5
-"""A chip and regime with fewer timings has the band of one without."""
-
-MOST_FACTOR = 2.0
-"""A band is widened no further, even where kernels held out are not covered with it."""
+BORROWED = 2
+"""For so many kernels counts what is known of the same chip in other regimes and of the same regime on other chips: the
+most with which kernels held out are covered on every chip and in every regime that was timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +42,9 @@ class Width:
     width: float
     """Relative half-width."""
     count: int
-    """The timings that it rests on; 0 where it is the widest of others."""
+    """The timings of that chip and regime that it rests on."""
+    kernels: int
+    """Of so many kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,48 +60,58 @@ class Coverage:
     """Mean relative half-width."""
 
 
-def widths(predictions: Iterable[Prediction], factors: Mapping[Key, float]) -> dict[Key, Width]:
-    """Of every chip and regime that has timings. ``factors`` widen each: see :func:`inflation`."""
+def widths(predictions: Sequence[Prediction]) -> dict[Key, Width]:
+    """The bands of every chip and regime, as verdicts use them. Raises ValueError without predictions."""
+    rows = counted(predictions)
+    squares = _squares(rows)
+    counts: dict[Key, int] = {}
+    for p in rows:
+        counts[p.key] = counts.get(p.key, 0) + 1
     return {
-        key: Width(width=max(LEAST_WIDTH, factors.get(key, 1.0) * band.width_for(errors)), count=len(errors))
-        for key, errors in _errors(predictions).items()
+        key: Width(width=width_for(squares, key), count=counts.get(key, 0), kernels=len(squares.get(key, ())))
+        for key in ((chip, regime) for chip in CHIPS for regime in band.REGIMES)
     }
 
 
-def kept(predictions: Sequence[Prediction], factors: Mapping[Key, float]) -> dict[Key, Width]:
-    """Every chip and regime, as verdicts use it: :func:`widths`.
+def width_for(squares: Kernels, key: Key) -> float:
+    """Relative half-width that holds the timings of one more kernel with probability ``band.LEVEL``.
 
-    No wider than the largest error that was seen, except of one or two kernels: theirs say little of others.
-    One with too few timings gets the widest of its chip and of its regime on other chips; a chip with too few in every
-    regime the widest of all.
+    Raises:
+        ValueError: without any kernel.
     """
-    own = _errors(predictions)
-    kernels: dict[Key, set[str]] = {}
-    for p in counted(predictions):
-        kernels.setdefault(p.key, set()).add(p.row.group)
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
 
-    def most(key: Key) -> float:
-        return math.expm1(max(own[key])) if len(kernels[key]) >= DEVICE_KERNELS else math.inf
+    own = list(squares.get(key, {}).values())
+    known = BORROWED + len(own)
+    scale = math.sqrt((sum(own) + BORROWED * _near(squares, key)) / known)
+    return max(LEAST_WIDTH, math.expm1(float(stdtrit(known, (1 + band.LEVEL) / 2)) * scale))
 
-    table = {
-        key: Width(width=max(LEAST_WIDTH, min(entry.width, most(key))), count=entry.count)
-        for key, entry in widths(predictions, factors).items()
-        if entry.count >= FEWEST
+
+def _near(squares: Kernels, key: Key) -> float:
+    """Mean square error of the kernels of a chip in all regimes and of a regime on all chips; of all where none is."""
+
+    def mean(near: Callable[[Key], int]) -> list[float]:
+        return [square for other, kernels in squares.items() for square in kernels.values() for _ in range(near(other))]
+
+    chosen = mean(lambda other: (other[0] == key[0]) + (other[1] == key[1])) or mean(lambda _: 1)
+    if not chosen:
+        raise ValueError("no errors to make a band from")
+    return float(np.mean(chosen))
+
+
+def _squares(predictions: Iterable[Prediction]) -> dict[Key, dict[str, float]]:
+    errors: dict[Key, dict[str, list[float]]] = {}
+    for p in predictions:
+        errors.setdefault(p.key, {}).setdefault(kernel_of(p), []).append(p.error)
+    return {
+        key: {kernel: float(np.mean(np.square(own))) for kernel, own in kernels.items()}
+        for key, kernels in errors.items()
     }
-    timed = {chip for chip, _ in table}
-
-    def widest(chip: str, name: str) -> Width:
-        near = [w.width for key, w in table.items() if chip not in timed or chip in key or name in key]
-        return Width(width=max(near, default=0.0), count=0)
-
-    return {(chip, name): table.get((chip, name)) or widest(chip, name) for chip in CHIPS for name in band.REGIMES}
 
 
-def _errors(predictions: Iterable[Prediction]) -> dict[Key, list[float]]:
-    own: dict[Key, list[float]] = {}
-    for p in counted(predictions):
-        own.setdefault(p.key, []).append(p.error)
-    return own
+def kernel_of(p: Prediction) -> str:
+    """What is one kernel: its timings have errors that are alike."""
+    return f"{p.row.case.family}: {p.row.case.kernel}"
 
 
 def counted(predictions: Iterable[Prediction]) -> list[Prediction]:
@@ -99,75 +120,30 @@ def counted(predictions: Iterable[Prediction]) -> list[Prediction]:
     kernels: dict[Key, set[str]] = {}
     for p in kept:
         if p.row.case.timer == "device":
-            kernels.setdefault(p.key, set()).add(p.row.case.kernel)
+            kernels.setdefault(p.key, set()).add(kernel_of(p))
     return [p for p in kept if p.row.case.timer == "device" or len(kernels.get(p.key, ())) < DEVICE_KERNELS]
 
 
-def inflation(predictions: Sequence[Prediction]) -> dict[Key, float]:
-    """Least factor on each width, in hundredths from 1 on, with which kernels held out are covered.
-
-    The errors of one kernel are alike, so a band made from other kernels alone is somewhat too narrow for it. Where
-    there is only one kernel, no other says how much: the factor is 1.
-    """
-    factors = {c.key: 1.0 for c in _checked(predictions, {}) if c.kernels > 1}
-    while True:
-        narrow = {c.key for c in _checked(predictions, factors) if c.inside < band.LEVEL}
-        narrow = {key for key in narrow & factors.keys() if factors[key] < MOST_FACTOR}
-        if not narrow:
-            return factors
-        for key in narrow:
-            factors[key] = round(factors[key] + 0.01, 2)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Checked:
-    key: Key
-    hits: tuple[bool, ...]
-    spans: tuple[float, ...]
-    kernels: int
-
-    @property
-    def inside(self) -> float:
-        return sum(self.hits) / len(self.hits)
-
-
-def _checked(predictions: Sequence[Prediction], factors: Mapping[Key, float]) -> list[_Checked]:
-    """Leave-one-kernel-out: bands from all other kernels, checked on the kernel."""
+def coverage(predictions: Sequence[Prediction]) -> list[Coverage]:
+    """Per chip and regime, then all together: bands from all other kernels, checked on each kernel."""
     rows = counted(predictions)
-    everything = widths(rows, factors)
-    seen: dict[Key, list[tuple[bool, float, str]]] = {}
-    for group in sorted({p.row.group for p in rows}):
-        table = widths([p for p in rows if p.row.group != group], factors)
-        for p in rows:
-            if p.row.group == group:
-                width = (table.get(p.key) or everything[p.key]).width
-                seen.setdefault(p.key, []).append((p.error <= math.log1p(width), width, group))
-    return [
-        _Checked(
-            key=key,
-            hits=tuple(hit for hit, _, _ in own),
-            spans=tuple(width for _, width, _ in own),
-            kernels=len({group for _, _, group in own}),
-        )
-        for key, own in sorted(seen.items())
-    ]
-
-
-def coverage(predictions: Sequence[Prediction], factors: Mapping[Key, float]) -> list[Coverage]:
-    """Per chip and regime, then all together. A kernel alone in its regime is checked against itself."""
-    checked = _checked(predictions, factors)
-    rows = [(*c.key, c.hits, c.spans, c.kernels) for c in checked]
-    hits = tuple(hit for c in checked for hit in c.hits)
-    spans = tuple(width for c in checked for width in c.spans)
-    rows.append(("all", "", hits, spans, len({p.row.group for p in counted(predictions)})))
+    squares = _squares(rows)
+    seen: dict[Key, list[tuple[bool, float]]] = {}
+    for p in rows:
+        own = {kernel: square for kernel, square in squares[p.key].items() if kernel != kernel_of(p)}
+        width = width_for({**squares, p.key: own}, p.key)
+        seen.setdefault(p.key, []).append((p.error <= math.log1p(width), width))
+    parts = [(*key, checked, len(squares[key])) for key, checked in sorted(seen.items())]
+    everything = [one for _, _, checked, _ in parts for one in checked]
+    parts.append(("all", "", everything, len({kernel_of(p) for p in rows})))
     return [
         Coverage(
             chip=chip,
             regime=regime,
-            count=len(own),
+            count=len(checked),
             kernels=kernels,
-            inside=sum(own) / len(own),
-            width=sum(wide) / len(wide),
+            inside=float(np.mean([inside for inside, _ in checked])),
+            width=float(np.mean([width for _, width in checked])),
         )
-        for chip, regime, own, wide, kernels in rows
+        for chip, regime, checked, kernels in parts
     ]
