@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,17 +83,3 @@ def band(timeline: Timeline, bands: Bands | None = None) -> Band:
     name = regime(timeline)
     factor = 1 + bands.width[timeline.chip, name]
     return Band(bound_by=name, low_ms=timeline.latency_ms / factor, high_ms=timeline.latency_ms * factor)
-
-
-def width_for(log_ratios: Sequence[float], level: float = LEVEL) -> float:
-    """Relative half-width that holds the next case with probability ``level``, from those seen.
-
-    The conformal quantile: of n errors the ceil((n + 1) * level)-th in size, the largest where n is too small.
-
-    Raises:
-        ValueError: without errors.
-    """
-    if not log_ratios:
-        raise ValueError("no errors to make a band from")
-    sizes = sorted(abs(value) for value in log_ratios)
-    return math.expm1(sizes[min(len(sizes), math.ceil((len(sizes) + 1) * level)) - 1])

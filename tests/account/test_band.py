@@ -1,11 +1,6 @@
-"""Bands: regimes and conformal widths."""
-
-import math
-import random
+"""Bands: regimes, and the stored table."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ratchet.account import band
 from ratchet.chips import CHIPS
@@ -53,28 +48,6 @@ def test_band_is_around_the_latency_and_as_wide_as_its_regime() -> None:
     assert found.bound_by == band.COMPUTE
     assert found.low_ms == pytest.approx(1 / 1.05)
     assert found.high_ms == pytest.approx(1.05)
-
-
-@given(st.lists(st.floats(-0.5, 0.5), min_size=1, max_size=60), st.floats(0.5, 0.95))
-def test_width_holds_its_share_of_what_was_seen(errors: list[float], level: float) -> None:
-    width = band.width_for(errors, level)
-    inside = sum(abs(e) <= math.log1p(width) + 1e-9 for e in errors)
-    assert inside >= min(len(errors), math.ceil(level * len(errors)))
-    assert width <= math.expm1(max(abs(e) for e in errors)) + 1e-12
-
-
-def test_width_covers_the_next_one() -> None:
-    draw = random.Random(0)
-    hits = 0
-    for _ in range(2000):
-        seen = [draw.gauss(0, 0.03) for _ in range(30)]
-        hits += abs(draw.gauss(0, 0.03)) <= math.log1p(band.width_for(seen))
-    assert 0.88 < hits / 2000 < 0.95
-
-
-def test_nothing_to_learn_from() -> None:
-    with pytest.raises(ValueError, match="no errors"):
-        band.width_for([])
 
 
 def test_the_stored_table_has_every_chip_and_regime() -> None:

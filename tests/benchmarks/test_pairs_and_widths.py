@@ -129,19 +129,20 @@ def test_fewer_kernels_have_a_wider_band() -> None:
     assert known[-1].width > 0.05
 
 
-def test_more_timings_of_a_kernel_are_no_more_kernels() -> None:
-    few, many = ([predicted(1.05, 1.0) for _ in range(count)] for count in (1, 40))
-    assert widths.widths(few)["v5e", band.COMPUTE].width == pytest.approx(
-        widths.widths(many)["v5e", band.COMPUTE].width
-    )
+def test_the_scale_of_a_kernel_is_that_of_nine_in_ten_of_its_errors() -> None:
+    draw = np.random.default_rng(1)
+    many = np.abs(draw.normal(0, 0.05, 2000)).tolist()
+    assert widths.scale(many) == pytest.approx(0.05, rel=0.05)
+    assert widths.scale([*many, 9.0]) == pytest.approx(0.05, rel=0.05), "one that is far off counts as one"
+    few = [widths.scale(np.abs(draw.normal(0, 0.05, 3)).tolist()) for _ in range(2000)]
+    assert 0.05 < np.mean(few) < 0.06, "few are no reason for a narrower one"
+    assert widths.scale([0.05]) > 0.05, "half of all errors are smaller than one that was seen"
 
 
-def test_wall_clocks_count_where_profilers_timed_too_few_kernels() -> None:
+def test_wall_clocks_count_where_no_profiler_timed_a_kernel() -> None:
     wall = predicted(1.5, 1.0, timer="wall")
-    few = [predicted(1.0, 1.0), wall]
-    assert widths.widths(few)["v5e", band.COMPUTE].width > 0.4
-    enough = [*few, predicted(1.0, 1.0, kernel=GROUPED), predicted(1.0, 1.0, kernel=STREAM)]
-    assert widths.widths(enough)["v5e", band.COMPUTE].width == widths.LEAST_WIDTH
+    assert widths.widths([wall])["v5e", band.COMPUTE].width > 0.4
+    assert widths.widths([wall, predicted(1.0, 1.0)])["v5e", band.COMPUTE].width == widths.LEAST_WIDTH
     assert wall.error == pytest.approx(math.log(1.5) - WALL_JITTER_MS)
     assert predicted(1.01, 1.0, timer="wall").error == 0
 
@@ -152,7 +153,8 @@ def test_coverage_is_of_kernels_held_out() -> None:
     compute, every = widths.coverage(rows)
     assert (compute.regime, compute.count, compute.kernels) == (band.COMPUTE, 24, 3)
     assert compute.inside == every.inside == pytest.approx(18 / 24), "the kernel unlike the others is not in their band"
-    assert widths.widths(rows)["v5e", band.COMPUTE].width > 0.4, "and the band is widened by it"
+    with_it, without = (widths.widths(own)["v5e", band.COMPUTE].width for own in (rows, rows[:18]))
+    assert with_it > 5 * without, "and the band is widened by it"
 
 
 def test_what_was_not_timed_has_a_band_from_its_chip_and_its_regime() -> None:

@@ -1,15 +1,17 @@
 """Bands from errors of predictions: a width for each chip and regime, and how many held-out cases they hold.
 
 Errors of one kernel are alike, so it is kernels that are counted, and few of them are known of any chip and regime. A
-band is Student's prediction interval for one more kernel, whose scale is estimated from the kernels of the same chip
-and regime and, as if from :data:`BORROWED` more, from those that share one of both. It is widened by itself where few
-are known, and there is a band where none is. Errors are taken around zero: a bias is an error, too.
+band is Student's prediction interval for one more kernel. Its scale is estimated from the kernels of the same chip and
+regime and, as if from :data:`BORROWED` more, from those that share one of both. It is wide by itself where few are
+known, and there is a band where none is. The scale of a kernel is that of the error which nine in ten of its timings
+stay below, or the largest of fewer: a timing that was published wrongly counts as one, however far it is off. Errors
+are taken around zero: a bias is an error, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,17 +24,14 @@ Key = tuple[str, str]
 """Chip and regime."""
 
 Kernels = Mapping[Key, Mapping[str, float]]
-"""Per chip and regime, the mean square of the logarithmic errors of each kernel."""
-
-DEVICE_KERNELS = 3
-"""From so many kernels timed by a profiler on, wall clocks do not count for a band."""
+"""Per chip and regime, the square of the scale of each kernel's logarithmic errors."""
 
 LEAST_WIDTH = 0.02
 """No band is narrower: versions of the compiler differ by half of this."""
 
-BORROWED = 2
+BORROWED = 4
 """For so many kernels counts what is known of the same chip in other regimes and of the same regime on other chips: the
-most with which kernels held out are covered on every chip and in every regime that was timed."""
+most with which nine in ten timings of kernels held out are inside on every chip and in every regime that was timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,17 +82,16 @@ def width_for(squares: Kernels, key: Key) -> float:
 
     own = list(squares.get(key, {}).values())
     known = BORROWED + len(own)
-    scale = math.sqrt((sum(own) + BORROWED * _near(squares, key)) / known)
-    return max(LEAST_WIDTH, math.expm1(float(stdtrit(known, (1 + band.LEVEL) / 2)) * scale))
+    mean = (sum(own) + BORROWED * _near(squares, key)) / known
+    return max(LEAST_WIDTH, math.expm1(float(stdtrit(known, (1 + band.LEVEL) / 2)) * math.sqrt(mean)))
 
 
 def _near(squares: Kernels, key: Key) -> float:
-    """Mean square error of the kernels of a chip in all regimes and of a regime on all chips; of all where none is."""
-
-    def mean(near: Callable[[Key], int]) -> list[float]:
-        return [square for other, kernels in squares.items() for square in kernels.values() for _ in range(near(other))]
-
-    chosen = mean(lambda other: (other[0] == key[0]) + (other[1] == key[1])) or mean(lambda _: 1)
+    """Mean over the kernels of a chip in all regimes and of a regime on all chips; over all where there is none."""
+    near = [
+        square for other, own in squares.items() if other[0] == key[0] or other[1] == key[1] for square in own.values()
+    ]
+    chosen = near or [square for own in squares.values() for square in own.values()]
     if not chosen:
         raise ValueError("no errors to make a band from")
     return float(np.mean(chosen))
@@ -103,10 +101,19 @@ def _squares(predictions: Iterable[Prediction]) -> dict[Key, dict[str, float]]:
     errors: dict[Key, dict[str, list[float]]] = {}
     for p in predictions:
         errors.setdefault(p.key, {}).setdefault(kernel_of(p), []).append(p.error)
-    return {
-        key: {kernel: float(np.mean(np.square(own))) for kernel, own in kernels.items()}
-        for key, kernels in errors.items()
-    }
+    return {key: {kernel: scale(own) ** 2 for kernel, own in kernels.items()} for key, kernels in errors.items()}
+
+
+def scale(errors: Sequence[float]) -> float:
+    """Standard deviation of normal errors around zero whose order statistic for ``band.LEVEL`` is that of ``errors``.
+
+    The k-th in size of n errors has a share k / (n + 1) below it on average: a half where there is one.
+    """
+    from scipy.special import ndtri
+
+    count = len(errors)
+    place = min(count, math.ceil((count + 1) * band.LEVEL))
+    return sorted(errors)[place - 1] / float(ndtri((1 + place / (count + 1)) / 2))
 
 
 def kernel_of(p: Prediction) -> str:
@@ -115,13 +122,10 @@ def kernel_of(p: Prediction) -> str:
 
 
 def counted(predictions: Iterable[Prediction]) -> list[Prediction]:
-    """Those that bands are made from: of a chip and regime with enough kernels timed by a profiler, these alone."""
+    """Those that bands are made from: of a chip and regime that a profiler timed, its timings alone."""
     kept = [p for p in predictions if p.says_much]
-    kernels: dict[Key, set[str]] = {}
-    for p in kept:
-        if p.row.case.timer == "device":
-            kernels.setdefault(p.key, set()).add(kernel_of(p))
-    return [p for p in kept if p.row.case.timer == "device" or len(kernels.get(p.key, ())) < DEVICE_KERNELS]
+    profiled = {p.key for p in kept if p.row.case.timer == "device"}
+    return [p for p in kept if p.row.case.timer == "device" or p.key not in profiled]
 
 
 def coverage(predictions: Sequence[Prediction]) -> list[Coverage]:
