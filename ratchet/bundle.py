@@ -101,7 +101,7 @@ def gather(read: Read, modules: Iterable[str], others: Mapping[str, bytes] | Non
 def way(bundle: Bundle, modules: Iterable[str], path: str) -> tuple[str, ...]:
     """A shortest way of imports to the file at ``path``, from a file of ``modules``; empty where there is none."""
     files = bundle.files
-    ways = {one: (one,) for name in modules for one in _files_of(name, files)}
+    ways: dict[str, tuple[str, ...]] = {one: (one,) for name in modules for one in _files_of(name, files)}
     for one in (waiting := list(ways)):
         if one == path:
             return ways[one]
