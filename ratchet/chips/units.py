@@ -82,6 +82,7 @@ _SCALAR_SIDE = {
     "vsyncset.remote": ("VLOAD",),
     "vsyncpa": ("VLOAD",),
     "vsyncmov": ("VLOAD",),
+    "vwait.done": ("VLOAD",),
     "vwait.done.trace": ("VLOAD",),
     "vwait.ge": ("VLOAD",),
     "vwait.ge.trace": ("VLOAD",),

@@ -15,6 +15,8 @@ from ratchet.values.status import Refusal, Status
 SUFFIX = "vmem_report.html"
 SPILLS = "register spills"
 """Name of the buffer that holds spilled registers."""
+_UNTAGGED = "without a name"
+"""Tag of an allocation that the compiler names none for; libtpu 0.0.52 has such."""
 _OUTSIDE = "<top-inlining-caller>"
 
 _WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d{1,9})\b")
@@ -75,7 +77,7 @@ def _blocks(text: str, file: str) -> list[tuple[str, int, str, list[Raw]]]:
                 op,
                 int(block.get("block_size", 0)),
                 str(block.get("block_type", "")),
-                [(a["tag"], a.get("shape", ""), int(a["size"])) for a in block["allocations"]],
+                [(a.get("tag", _UNTAGGED), a.get("shape", ""), int(a["size"])) for a in block["allocations"]],
             )
             for op, breakdown in (data["hlo_breakdowns"] or {}).items()  # null where nothing is in VMEM
             for block in breakdown["blocks"]

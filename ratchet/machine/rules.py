@@ -238,6 +238,7 @@ RULES: dict[str, Rule] = {
     "vsyncset": partial(_flag, method="flag_set"),
     "vsyncset.done": partial(_flag, method="flag_set_done"),
     "vsyncset.notdone": partial(_flag, method="flag_set_not_done"),
+    "vwait.done": _wait_done,
     "vwait.done.trace": _wait_done,
     "vsyncset.remote": _reset,
     "vsyncmov": _read_flag,

@@ -70,6 +70,14 @@ def test_the_share_is_of_those_that_compile():
     assert (everything["repository"], everything["share of compiled"]) == ("all", "50%")
 
 
+def test_a_finding_is_said_as_it_was_read_and_only_where_it_is_one():
+    name, said = next(iter(page.READ.items()))
+    assert set(page.READ) <= set(case.CASES)
+    found = {"name": name, "traced": "yes", "compiled": "yes", "executed": "yes", "values": "finding"}
+    assert said in page.text([found])
+    assert said not in page.text([{**found, "values": "right"}])
+
+
 def test_the_page_names_every_refusal_and_keeps_its_tables_whole():
     text = page.text([WHOLE, OVERFLOWN, REFUSED])
     assert "| modelled | SCHEDULE_UNKNOWN | 1 |" in text

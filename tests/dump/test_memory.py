@@ -13,7 +13,7 @@ from ratchet.chips import V5E
 from ratchet.dump import memory, overflow, utilisation
 from ratchet.dump.files import load_hlo
 from ratchet.dump.text import text_of
-from ratchet.dump.vmem_report import buffers_of, heaviest_buffers
+from ratchet.dump.vmem_report import allocations_by_op, buffers_of, heaviest_buffers
 from ratchet.judge import latency
 from ratchet.values import Mesh, Program, VmemBuffer
 from ratchet.values.status import Refusal, Status
@@ -206,6 +206,13 @@ def test_reports_and_spills_of_all_kernels_count(tmp_path):
     assert (found.spill_stores, found.spill_loads) == (3 * 23, 3 * 12)
     program = Program(chip="v5e", compiler="", dump_dir=tmp_path, footprint=found, copies=(), kernels=(), seconds=0)
     assert memory.step(program) == (found, "VMEM 0.00 of 16 MiB, HBM 0 MiB, 69 spill stores")
+
+
+def test_an_allocation_may_have_no_tag():
+    text = report(k=[("a", "f32[8]", 64), ("", "s32[8]", 32)]).replace('"tag": "", ', "")
+    assert text.count('"tag"') == 1
+    assert [one.name for one in heaviest_buffers(text, file="f")] == ["a f32[8]", "without a name s32[8]"]
+    assert [one.use.value for one in allocations_by_op(text, file="f")["k"]] == ["compiler", "compiler"]
 
 
 def test_what_is_outside_of_kernels_counts_where_there_is_none():

@@ -21,12 +21,36 @@ repository.
 
 Values are compared with the repository's own reference, or one that says the same in plain JAX (`reference`), else with
 Pallas's interpreter (`interpreter`). *Error* is the largest of any output over that output's largest value. A *finding*
-is a hazard that the judge reports of the kernel as it is called here; none was confirmed on a TPU. Its outputs are then
-not compared.
+is a hazard that the judge reports of the kernel as it is called here. Its outputs are then not compared. None was
+confirmed on a TPU; what each is in the kernel's source was read, and is said below.
 
 *NOT_CALLED*: our few lines cannot trace it under the judge's JAX: it wants a newer one, a mesh of many chips, or
 another package. What does not compile is refused by Google's compiler and does not count against the judge.
 """
+
+
+READ = {
+    "sglang-jax/ragged paged attention, window": (
+        "The loop over blocks of keys begins at block 0 (line 1038), the copies begin at `bkv_idx_start`, the "
+        "first block that the window reaches (lines 870 and 1078). Sequence 1 has 60 keys, one query and a window "
+        "of 20 here, so that in grid step (1,) the copy of block 1, with 28 keys, is waited for as block 0, with "
+        "32: more than was started. The schedule machine ends at the same wait of the compiled program. On a TPU "
+        "that hangs."
+    ),
+    "jetstream/chunked prefill": (
+        "Keys and values, and both buffers of each, share one semaphore, which counts bytes: a wait for keys is "
+        "over as well when as many bytes of values have come, or of the next block. So keys may be read, and the "
+        "copy of the next head's first block (line 94) may begin, before the block has come; with one head and "
+        "one block already all 8192 elements of output 0 differ where values come first. It is right where copies "
+        "arrive in the order in which they were started, which nothing promises."
+    ),
+    "maxtext/grouped matmul v2": (
+        "In a tile that is full to its 128th row, `last_row` is 16, and `tiled_out_ref[last_row]` (line 621) "
+        "loads the 17th of 16 blocks of rows. `jnp.where` does not take what was loaded, so that no element of "
+        "the output depends on it."
+    ),
+}
+"""By kernel, what a finding of it is, as its source says at the commit that is listed."""
 
 
 def is_whole(record: Record) -> bool:
@@ -107,11 +131,17 @@ def text(records: Sequence[Record]) -> str:
             "\n",
             *(f"- *{name}*, {step}: {status}: {_short(why)}\n" for step, status, name, why in refusals(records)),
         ]
+    if read := [f"- *{one['name']}*: {READ[one['name']]}\n" for one in records if _is_read(one)]:
+        parts += ["\n## What the findings are\n", "\n", *read]
     parts += ["\n## Every kernel\n", _markdown([row(record) for record in records])]
     parts += ["\n## Where they are\n", _markdown([
         {"repository": one.origin, "commit": one.commit, "kernels": _paths(name)} for name, one in REPOSITORIES.items()
     ])]  # fmt: skip
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _is_read(record: Record) -> bool:
+    return record.get("values") == "finding" and record["name"] in READ
 
 
 def _paths(repository: str) -> str:
