@@ -52,7 +52,7 @@ from ratchet.values import Conditions, Row, Verdict
 from ratchet.wiring import RepositoryJudge
 
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
-LEDGERS = (100, 1000, 2000)
+LEDGERS = (100, 1000)
 """Rows of the ledgers in which a turn is timed; between them it is interpolated, beyond them extrapolated."""
 LANES_PER_NODE = 2
 TICK = 100

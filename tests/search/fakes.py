@@ -11,6 +11,7 @@ from typing import Any
 from ratchet.judge.lanes import Lanes
 from ratchet.judge.request import Request
 from ratchet.knobs import values
+from ratchet.loop.placed import committed
 from ratchet.search.candidates import Bench
 from ratchet.search.cluster import Cluster
 from ratchet.search.run import Result, Search
@@ -136,7 +137,7 @@ def search(
 ) -> Result:
     """One search, in this process."""
     made = judge(root, of)
-    source = (root / "kernel.py").read_bytes()
+    _, source = committed(root, Path("kernel.py"), wait_s=0, progress=lambda _line: None)
     space = space_of(source, "kernel.py", [], [])
     name = study_id(source, space, how, made.conditions("kernel.py"))
     with ExitStack() as stack:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from ratchet import key, options
 from ratchet.commands.node import START, words
@@ -39,7 +40,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: subprocess.Popen[Any]) -> None:
     """Kill a node, with all its processes at once."""
     for pid in descendants(process.pid):
         with contextlib.suppress(OSError):

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.search.nodes import free_port, kill
 from tests.workspaces import Workspace
 
 pytest.importorskip("optuna")
@@ -26,21 +31,62 @@ def killed_with(space: Workspace, rows: int, *command: str) -> None:
     process.communicate()
 
 
+@contextmanager
+def started(space: Workspace, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A head that runs. Ray gives itself up after 30 s, which on a busy machine may be too early."""
+    for _ in range(5):
+        process = space.start(str(space.root / "ratchet.sh"), *words)
+        try:
+            assert process.stdout is not None
+            if any("Ray runtime started" in line for line in process.stdout):
+                yield process
+                return
+        finally:
+            kill(process)
+    raise AssertionError("no node started")
+
+
 def ended(space: Workspace) -> tuple[list[tuple[str, ...]], str]:
     """What a search came to: of each trial what was tried and how it ended, and the kernel that is HEAD's."""
     rows = [(row.note, row.status, row.median_ms, row.vmem_bytes, row.decision) for row in space.rows()]
     return rows, space.git("show", "HEAD:kernel.py")
 
 
-@pytest.mark.slow  # 14 trials with the real compiler
-def test_killed_twice_with_the_real_judge(tmp_path: Path) -> None:
-    whole = Workspace.new(tmp_path / "whole")
-    assert whole.ratchet("baseline").returncode == 0
-    space = whole.copy(tmp_path / "killed")
-    assert whole.ratchet(*COMMAND).returncode == 0
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Workspace]:
+    """A workspace with a baseline, and one that went on from it with a search that nobody killed."""
+    begun = Workspace.new(tmp_path_factory.mktemp("killed") / "begun")
+    assert begun.ratchet("baseline").returncode == 0
+    made = begun.copy(begun.root.with_name("whole"))
+    assert made.ratchet(*COMMAND).returncode == 0
+    return begun, made
+
+
+def goes_on(space: Workspace, expected: Workspace, *command: str) -> None:
+    """A search that is killed twice ends as the one that was not, with one row for each trial."""
     for rows in (3, 6):
-        killed_with(space, rows, *COMMAND)
-    assert space.ratchet(*COMMAND).returncode == 0
-    assert ended(space) == ended(whole)
+        killed_with(space, rows, *command)
+    done = space.ratchet(*command)
+    assert done.returncode == 0, done.stderr
+    assert ended(space) == ended(expected)
     assert len({row.kernel_blob for row in space.rows()}) == len(space.rows())
     assert space.ratchet("verify").returncode == 0
+
+
+@pytest.mark.slow  # 14 trials with the real compiler
+def test_killed_twice_with_the_real_judge(whole: tuple[Workspace, Workspace], tmp_path: Path) -> None:
+    begun, expected = whole
+    goes_on(begun.copy(tmp_path / "killed"), expected, *COMMAND)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_twice_on_a_cluster_with_the_real_judge(whole: tuple[Workspace, Workspace], tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    begun, expected = whole
+    space, port = begun.copy(tmp_path / "cluster"), str(free_port())
+    with (
+        TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        started(space, "node", "--port", port, "--lanes", "2", "--folder", folder),
+    ):
+        goes_on(space, expected, *COMMAND, "--cluster", f"127.0.0.1:{port}")
