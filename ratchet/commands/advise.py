@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from ratchet.advise.syntax import File
 from ratchet.loop import log, recorded
 from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.history import History
+from ratchet.loop.subject import Subject
 from ratchet.options import PROGRAM
 from ratchet.values import Decision, Row, Timeline
 from ratchet.values.status import Refusal, Status
@@ -29,7 +30,7 @@ def command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
     if not kernel.is_file():
         raise Refusal(Status.NOT_FOUND, f"{options.kernel} is no file, wanted a kernel file")
     history = History(root)
-    name = Path(os.path.relpath(os.path.realpath(kernel), os.path.realpath(history.root))).as_posix()
+    name = Subject.of(history, kernel).kernel
     source = kernel.read_bytes()
     file = File.of(source, kernel.name)
     row, timeline = _incumbent(history, name, source)
@@ -53,9 +54,13 @@ def _print(options: argparse.Namespace, advice: Sequence[Advice], row: Row, sour
     elif options.patch:
         print(patch(advice[0], source, name), end="")
     elif options.apply:
-        print(f"{title(advice[0])}: written into {name}; judge it: {PROGRAM} --kernel {name} 'advise: …'")
+        print(f"{title(advice[0])}: written into {name}; judge it: {PROGRAM} --kernel {shlex.quote(name)} 'advise: …'")
     else:
-        print(advice_text(advice, row, kernel=name, most=options.most, program=PROGRAM))
+        print(
+            advice_text(
+                advice, row, kernel=name, most=options.most, again=f"{PROGRAM} advise {shlex.quote(name)} --apply 1"
+            )
+        )
 
 
 def _incumbent(history: History, name: str, source: bytes) -> tuple[Row, Timeline]:
@@ -67,14 +72,14 @@ def _incumbent(history: History, name: str, source: bytes) -> tuple[Row, Timelin
     blob = history.objects.name(source, name)
     rows = [row for row in log.rows(history.root) if row.kernel == name and row.kernel_blob == blob and scored(row)]
     if not rows:
-        todo = f'judge it first, {PROGRAM} --kernel {name} "baseline"'
+        todo = f'judge it first, {PROGRAM} --kernel {shlex.quote(name)} "baseline"'
         raise Refusal(Status.NOT_FOUND, f"{name} as it is has no row with a score: {todo}")
     for row in reversed(rows):
         named = Path(row.id).name == row.id  # a ledger is text that anyone can edit
         timeline = recorded.from_file(history.root / DUMPS / row.id / TIMELINE) if named else None
         if timeline is not None:
             return row, timeline
-    todo = f'judge it again, {PROGRAM} --kernel {name} --fresh "baseline"'
+    todo = f'judge it again, {PROGRAM} --kernel {shlex.quote(name)} --fresh "baseline"'
     raise Refusal(Status.NOT_FOUND, f"the modelled run of {name} is not on this disk any more: {todo}")
 
 
@@ -84,15 +89,17 @@ def _attempts(history: History, name: str, like: Row) -> Iterator[Attempt]:
     latency = {(row.kernel, row.kernel_blob, conditions_of(row)): float(row.median_ms) for row in rows if row.median_ms}
     rows = rows[-_ROWS:]
     missing = history.objects.unresolved([one for row in rows for one in (row.parent, row.kernel_blob)])
-    for row in rows:
-        before = None if missing & {row.parent, row.kernel_blob} else history.objects.entry(row.parent, row.kernel)
-        if before is None:
-            continue
-        old, new = (latency.get((row.kernel, blob, conditions_of(row))) for blob in (before.blob, row.kernel_blob))
+    here = [row for row in rows if not missing & {row.parent, row.kernel_blob}]
+    parents = [(row, history.objects.entry(row.parent, row.kernel)) for row in here]
+    pairs = [(row, before.blob) for row, before in parents if before is not None]
+    blobs = sorted({blob for row, before in pairs for blob in (before, row.kernel_blob)})
+    sources = dict(zip(blobs, history.objects.blobs(blobs), strict=True))
+    for row, before in pairs:
+        old, new = (latency.get((row.kernel, blob, conditions_of(row))) for blob in (before, row.kernel_blob))
         yield Attempt(
             id=row.id,
-            before=history.objects.blob(before.blob),
-            after=history.objects.blob(row.kernel_blob),
+            before=sources[before],
+            after=sources[row.kernel_blob],
             status=row.status,
             kept=row.decision == Decision.KEPT,
             gain=1 - new / old if old and new else None,

@@ -41,7 +41,7 @@ _LOSSES: Mapping[LossKind, str] = {
 _SUBJECT = 60
 
 
-def advice_text(advice: Sequence[Advice], incumbent: Row, *, kernel: str, most: int, program: str) -> str:
+def advice_text(advice: Sequence[Advice], incumbent: Row, *, kernel: str, most: int, again: str) -> str:
     """A few lines for each, numbered from 1 as ``--apply`` counts them."""
     name, latency = clean(kernel), float(incumbent.median_ms)
     lines = [f"{name}: {fixed(latency)} ms, row {clean(incumbent.id)}"]
@@ -53,7 +53,7 @@ def advice_text(advice: Sequence[Advice], incumbent: Row, *, kernel: str, most: 
         lines.append(f"and {len(advice) - most} more: --most {len(advice)} shows all")
     if advice:
         lines.append("predicted from the modelled run, at best; confidence from what this ledger says of the same edit")
-        lines.append(f"to try the first: {program} advise --apply 1{'' if name == 'kernel.py' else ' FILE'}")
+        lines.append(f"to make the first edit: {clean(again)}")
     return "\n".join(lines)
 
 
