@@ -69,6 +69,18 @@ def test_the_second_of_two_equal_products_returns_its_residuals(tmp_path: Path) 
     assert [case.options.get("residuals", False) for case in read(file)] == [False, True, False]
 
 
+def test_a_time_taken_over_for_other_group_sizes_is_doubtful(tmp_path: Path) -> None:
+    file = tmp_path / "products.csv"
+    head, row = PRODUCT
+    other = row.replace("32 32", "\"{{'num_groups': 2, 'total_size': 64}}\"")
+    lines = [
+        row.format(date="2026-03-01", dim=1, ms=1.5),
+        *(other.format(date="2026-03-02", dim=1, ms=ms) for ms in (1.5, 1.6)),
+    ]
+    file.write_text(head + "".join(lines))
+    assert [case.doubtful for case in read(file)] == [False, True, False]
+
+
 def test_tiles_of_a_transposed_product_are_named_by_its_own_axes(tmp_path: Path) -> None:
     file = tmp_path / "products.csv"
     head, row = PRODUCT
