@@ -39,7 +39,22 @@ LOCK = "requirements.lock"
 SLOW, NOT_HERE = "Takes ", "Needs "
 RATCHET = ("./ratchet.sh", "ratchet", ".venv/bin/ratchet")
 PYTHON = ("python", ".venv/bin/python", "python3")
-OTHERS = ("git", "cd", "sed", "cp", "echo", "ls", "head", "cat", "awk", "export", "pytest", "./test.sh", "mkdir")
+OTHERS = (
+    "git",
+    "cd",
+    "sed",
+    "cp",
+    "echo",
+    "ls",
+    "head",
+    "cat",
+    "awk",
+    "export",
+    "pytest",
+    "./test.sh",
+    "mkdir",
+    "source",
+)
 OTHERS += (".venv/bin/pip", ".venv/bin/xprof", ".ci/run", ".venv/bin/ruff", ".venv/bin/mypy", "lspci")
 """Programs that the documents use beside those of this repository."""
 _EXIT = re.compile(r"#.*\bexit code (\d+)\b")

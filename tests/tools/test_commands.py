@@ -10,6 +10,7 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "Needs the network"),
     ("docs/ci.md", "Needs a repository of yours with such a list"),  # tests/test_ci.py runs it in one
     ("docs/faq.md", "Needs a remote repository"),
+    ("docs/history.md", "Needs a shell that you type in"),
     ("docs/mutation.md", "Needs root and util-linux, and takes minutes"),
     ("docs/tpu-day-one.md", "Needs a GPU"),
     ("docs/tune.md", "Needs a TPU"),
