@@ -4,13 +4,15 @@
 
 Measured, on this machine, for naive attention with four knobs (``benchmarks/data/search/four_knobs.py``):
 
-  model     contract, compile, memory and schedule of a point, on one lane that is kept. CPU seconds of its processes:
-            other work on the machine does not count, and a node is taken to have a CPU for each lane
-  values    the rest of a full verdict, for what could be kept; CPU seconds, too
+  model     contract, compile, memory and schedule of a point, on one lane that is kept
+  values    the rest of a full verdict, for what could be kept
   turn      commit, decision, row and refs of a trial whose verdict is settled, in a repository whose ledger has so many
-            rows: the fastest of several, in seconds, flushed to the disk
-  look up   which candidates of a batch have a row already, in the same repositories: the fastest of several
-  dispatch  a question and its answer through Ray on this machine: the median of 200 calls, in seconds
+            rows: the least of several
+  look up   which candidates of a batch have a row already, in the same repositories: the least of several
+  dispatch  making a question and reading its answer: the median of 200; with Ray, what this process does for the call
+
+All are CPU seconds of the processes that take part: other work on the machine does not count, nor does waiting for the
+disk, and a node is taken to have a CPU for each lane.
 
 Simulated: the driver hands out a batch, one question after the other; lanes take what is next; when all answers are
 there, each trial has its turn. Latencies are drawn from the recorded space; who beats all before is checked in full.
@@ -45,7 +47,7 @@ from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.history import History
 from ratchet.loop.origin import sign
 from ratchet.loop.refs import MACS, ROWS, tip_ref
-from ratchet.search.asked import Asked, answer, answered, asked_of, question
+from ratchet.search.asked import Asked, answer, answered, question
 from ratchet.search.candidates import known_rows
 from ratchet.search.settled import Settled
 from ratchet.values import Conditions, Row, Verdict
@@ -173,7 +175,7 @@ CONDITIONS: list[Conditions] = []
 
 
 def turns(rows: int, verdict: Verdict, repeats: int = 5) -> tuple[float, float]:
-    """Seconds of a turn and of looking up a batch, in a repository with so many rows; the fastest of several."""
+    """CPU seconds of a turn and of looking up a batch, in a repository with so many rows; the least of several."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         repository(root, rows, verdict.conditions)
@@ -190,18 +192,18 @@ def turns(rows: int, verdict: Verdict, repeats: int = 5) -> tuple[float, float]:
         took, looked = [], []
         for number in range(repeats):
             text = (root / "kernel.py").read_bytes() + f"# {number}\n".encode()
-            began = time.perf_counter()
+            began = cpu_seconds()
             idea = Idea(message=f"trial {number}", text=text)
             run_experiment(idea, root=root, kernel=Path("kernel.py"), judge=settled)
-            took.append(time.perf_counter() - began)
-            began = time.perf_counter()
+            took.append(cpu_seconds() - began)
+            began = cpu_seconds()
             known_rows(root, "kernel.py", verdict.conditions)
-            looked.append(time.perf_counter() - began)
+            looked.append(cpu_seconds() - began)
         return min(took), min(looked)
 
 
 def dispatched(verdict: Verdict, *, ray: bool) -> tuple[float, int, int]:
-    """Seconds of a question and its answer on the driver's side, and the bytes of both."""
+    """CPU seconds of a question and its answer on the driver's side, and the bytes of both."""
     asked = Asked(
         text=KERNEL.read_bytes(),
         kernel=KERNEL.name,
@@ -214,10 +216,10 @@ def dispatched(verdict: Verdict, *, ray: bool) -> tuple[float, int, int]:
     call: Callable[[], bytes] = (lambda: said) if not ray else through_ray(line, said)
     took = []
     for _ in range(200):
-        began = time.perf_counter()
-        asked_of(question(asked))
+        began = time.process_time()
+        question(asked)
         answered(call())
-        took.append(time.perf_counter() - began)
+        took.append(time.process_time() - began)
     return statistics.median(took), len(line), len(said)
 
 
@@ -309,7 +311,7 @@ def speed_up(times: Times, latencies: Sequence[float], trials: int, *, turn: flo
 def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--points", type=int, default=6, help="so many are modelled; default 6")
-    parser.add_argument("--trials", type=int, default=10_000, help="of the simulated search; default 10000")
+    parser.add_argument("--trials", type=int, default=1000, help="of the simulated search; default 1000")
     parser.add_argument("--no-ray", dest="ray", action="store_false", help="leave Ray out of dispatch")
     options = parser.parse_args()
     model, values, verdict, _ = judged(options.points)
