@@ -54,7 +54,7 @@ def rows() -> list[Timed]:
 
 @pytest.fixture(scope="module")
 def fitted(rows: list[Timed]) -> Fit:
-    return fit(rows, STORED, lambda _text: None)
+    return fit(rows, STORED, lambda _text: None, known={})
 
 
 def worst(rows: list[Timed], values: Sequence[float]) -> float:
@@ -76,3 +76,14 @@ def test_rows_that_a_fit_left_out_are_explained_worse_and_the_others_as_well(row
         assert worst(others, values) < 0.01
         assert worst(own, values) > worst(own, fitted.values)
     assert fitted.spread[EFFICIENCY] > 0
+
+
+def test_a_fit_that_leaves_rows_out_starts_from_the_better_of_two(rows: list[Timed], fitted: Fit) -> None:
+    """From where an earlier one ended it does not leave again; from worse values it starts as if there were none."""
+    start = with_values(STORED, fitted.values)
+    group = next(iter(fitted.left_out))
+    far = tuple(3 * value for value in fitted.left_out[group])
+    known, worse = (fit(rows, start, lambda _text: None, known={group: at}) for at in (fitted.left_out[group], far))
+    others = [row for row in rows if row.group != group]
+    for again in (known, worse):
+        assert worst(others, again.left_out[group]) < 0.01

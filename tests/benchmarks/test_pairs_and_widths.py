@@ -171,4 +171,18 @@ def test_what_was_not_timed_has_a_band_from_its_chip_and_its_regime() -> None:
     assert near["v6e", band.COMPUTE] < near["v6e", band.LATENCY], "its regime was off by less elsewhere"
     assert near["v4", band.COMPUTE] < near["v4", band.VECTOR] < near["v4", band.LATENCY]
     with pytest.raises(ValueError, match="no errors"):
-        widths.widths([])
+        widths.width_for({}, ("v5e", band.COMPUTE))
+
+
+def test_coverage_of_a_kernel_alone_and_of_none() -> None:
+    compute, _ = widths.coverage([predicted(1.05, 1.0), predicted(1.04, 1.0)])
+    assert (compute.kernels, compute.inside, compute.inside_kept) == (1, 1, 1)
+    assert compute.width == widths.widths([predicted(1.05, 1.0), predicted(1.04, 1.0)])["v5e", band.COMPUTE].width
+    assert (widths.coverage([]), widths.widths([])) == ([], {})
+
+
+def test_bands_that_are_kept_know_the_kernel_that_is_checked() -> None:
+    rows = [predicted(ratio, 1.0, kernel=kernel) for kernel, ratio in ((MATMUL, 1.001), (GROUPED, 1.06)) for _ in "123"]
+    compute, _ = widths.coverage(rows)
+    assert compute.inside == 0.5
+    assert compute.inside_kept == 1

@@ -28,6 +28,7 @@ def accuracy(folds: Sequence[Fold]) -> Tables:
                 "inside": f"{c.inside:.1%}",
                 "half-width": f"{c.width:.1%}",
                 "kept": f"{own[c.chip, c.regime]:.1%}" if (c.chip, c.regime) in own else "",
+                "inside kept": f"{c.inside_kept:.1%}",
             }
             for c in widths.coverage(held_out)
         ],

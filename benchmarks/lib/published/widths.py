@@ -29,9 +29,9 @@ Kernels = Mapping[Key, Mapping[str, float]]
 LEAST_WIDTH = 0.02
 """No band is narrower: versions of the compiler differ by half of this."""
 
-BORROWED = 4
-"""For so many kernels counts what is known of the same chip in other regimes and of the same regime on other chips: the
-most with which nine in ten timings of kernels held out are inside on every chip and in every regime that was timed."""
+BORROWED = 2
+"""For so many kernels counts what is known of the same chip in other regimes and of the same regime on other chips.
+With more, the band of a chip and regime that was timed may hold less than nine in ten of its timings, each held out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,15 @@ class Coverage:
     inside: float
     width: float
     """Mean relative half-width."""
+    inside_kept: float
+    """Share inside the bands that verdicts use, which the kernels themselves are part of."""
 
 
 def widths(predictions: Sequence[Prediction]) -> dict[Key, Width]:
-    """The bands of every chip and regime, as verdicts use them. Raises ValueError without predictions."""
+    """The bands of every chip and regime, as verdicts use them; none without timings."""
     rows = counted(predictions)
+    if not rows:
+        return {}
     squares = _squares(rows)
     counts: dict[Key, int] = {}
     for p in rows:
@@ -129,14 +133,21 @@ def counted(predictions: Iterable[Prediction]) -> list[Prediction]:
 
 
 def coverage(predictions: Sequence[Prediction]) -> list[Coverage]:
-    """Per chip and regime, then all together: bands from all other kernels, checked on each kernel."""
+    """Per chip and regime, then all together: bands from all other kernels, checked on each kernel.
+
+    A kernel without any other is checked against itself.
+    """
     rows = counted(predictions)
+    if not rows:
+        return []
     squares = _squares(rows)
-    seen: dict[Key, list[tuple[bool, float]]] = {}
+    seen: dict[Key, list[tuple[bool, float, bool]]] = {}
     for p in rows:
         own = {kernel: square for kernel, square in squares[p.key].items() if kernel != kernel_of(p)}
-        width = width_for({**squares, p.key: own}, p.key)
-        seen.setdefault(p.key, []).append((p.error <= math.log1p(width), width))
+        others = {**squares, p.key: own}
+        width = width_for(others if any(others.values()) else squares, p.key)
+        kept = width_for(squares, p.key)
+        seen.setdefault(p.key, []).append((p.error <= math.log1p(width), width, p.error <= math.log1p(kept)))
     parts = [(*key, checked, len(squares[key])) for key, checked in sorted(seen.items())]
     everything = [one for _, _, checked, _ in parts for one in checked]
     parts.append(("all", "", everything, len({kernel_of(p) for p in rows})))
@@ -146,8 +157,9 @@ def coverage(predictions: Sequence[Prediction]) -> list[Coverage]:
             regime=regime,
             count=len(checked),
             kernels=kernels,
-            inside=float(np.mean([inside for inside, _ in checked])),
-            width=float(np.mean([width for _, width in checked])),
+            inside=float(np.mean([inside for inside, _, _ in checked])),
+            width=float(np.mean([width for _, width, _ in checked])),
+            inside_kept=float(np.mean([inside for _, _, inside in checked])),
         )
         for chip, regime, checked, kernels in parts
     ]
