@@ -40,7 +40,7 @@ class Bands:
     width: Mapping[tuple[str, str], float]
     """Per chip and regime: the band is the modelled latency divided and multiplied by one plus this."""
     count: Mapping[tuple[str, str], int]
-    """Likewise, the timings of that chip and regime that it rests on; 0 where it is the widest of others."""
+    """Likewise, the timings of that chip and regime that it rests on; 0 where none was timed."""
 
 
 @functools.cache
