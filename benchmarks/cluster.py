@@ -35,9 +35,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.command import command
+from benchmarks.lib.recorded import KERNEL, Recorded
 from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show_all
-from benchmarks.search import KERNEL, Recorded
 from ratchet import key
 from ratchet.chips import V5E
 from ratchet.judge.request import Request

@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if shutil.disk_usage(MEMORY).free > PLENTY_BYTES:
         os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="ratchet-tests-", dir=MEMORY)
+        os.chmod(tempfile.tempdir, 0o755)  # some tests are run as another user
         config.add_cleanup(lambda: shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True))
 
 

@@ -198,4 +198,5 @@ def test_the_action_calls_the_command_as_it_is():
     (called,) = (line.strip() for line in text.splitlines() if line.strip().startswith("ratchet ci"))
     words = shlex.split(called.partition("||")[0])
     assert options.ratchet(words[1:]).name == "ci"
-    assert MARKER in text, "by which it finds its own comment"
+    assert "comment.py" in text
+    assert MARKER in (HERE / "action" / "comment.py").read_text(), "by which it finds its own comment"

@@ -94,4 +94,6 @@ def test_every_command_and_figure_of_the_report_exists():
     for target in re.findall(r"\]\(([^)#]+)\)", document):
         assert target.startswith("http") or (report.REPORT.parent / target).exists(), target
     figures = {path.name for path in report.FIGURES.glob("*.svg")}
-    assert figures - {"modelled_vs_measured.svg"} == set(re.findall(r"figures/([\w-]+\.svg)", document))
+    assert figures - {"modelled_vs_measured.svg", "trajectory.svg"} == set(
+        re.findall(r"figures/([\w-]+\.svg)", document)
+    )

@@ -1,5 +1,7 @@
 """Refs of a repository: read, pointed, removed and compared."""
 
+import secrets
+
 import pytest
 
 from ratchet.loop.history import History
@@ -55,14 +57,17 @@ def test_an_id_is_nobody_elses(stage: Stage) -> None:
     one = refs.reserve_id("", stage.head())
     two = refs.reserve_id("", stage.head())
     three = refs.reserve_id("29991231-235959-0000", stage.head())
-    assert one < two < three == "29991231-235959-0001"
+    assert one < two < three
+    assert three.startswith("30000101-000000-")
 
 
 def test_an_id_that_somebody_takes_just_then_is_left_to_them(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     refs = History(stage.root).refs
+    monkeypatch.setattr(secrets, "randbelow", lambda _: 0)
     taken = refs.reserve_id("29991231-235959-0000", stage.head())
     monkeypatch.setattr(refs, "under", lambda _: {})
-    assert refs.reserve_id("29991231-235959-0000", stage.head()) == "29991231-235959-0002" > taken
+    assert taken == "30000101-000000-0000"
+    assert refs.reserve_id("29991231-235959-0000", stage.head()) == "30000101-000001-0000"
     with pytest.raises(Refusal, match="git update-ref failed") as caught:
         refs.reserve_id("", "1" * 40)
     assert caught.value.status is Status.INFRASTRUCTURE

@@ -40,7 +40,7 @@ def _finding(*labels: str) -> tuple[tuple[str, str, str], ...]:
 
 def _no_instance(name: str) -> tuple[tuple[str, str, str], ...]:
     kept = ", ".join(f'"{one}"' for one in ("random", "probe", "mixed", "signed") if one != name)
-    return (("ratchet/judge/instances.py", 'KINDS = ("random", "probe", "mixed", "signed")', f"KINDS = ({kept})"),)
+    return (("ratchet/judge/instances.py", 'KINDS = ("random", "probe", "mixed", SIGNED)', f"KINDS = ({kept})"),)
 
 
 SWITCHES = {
