@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.loop import leftovers, log
+from ratchet.loop.history import History
 from ratchet.loop.judge_only import judge_only
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
@@ -144,6 +145,7 @@ def test_a_kernel_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> N
     folder.chmod(0o755)
     try:
         stage = Stage.new(folder / "repository")
+        assert History(stage.root), "what it imports, another user may not be able to read"
         for path in (stage.root, *stage.root.rglob("*")):
             os.chown(path, nobody, -1)
         (stage.root / "kernel.py").chmod(0)
