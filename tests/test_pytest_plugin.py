@@ -102,6 +102,7 @@ def test_a_slower_kernel_is_caught(sample, pytester):
     slower.stdout.fnmatch_lines(["*ms modelled for v5e*<=*baseline of*"])
 
 
+@pytest.mark.slow
 def test_what_is_inside_the_band_is_let_through(sample, pytester):
     missing = sample(test_bands=COMPARED.format(ms=1.0))
     missing.assert_outcomes(failed=1)
@@ -117,6 +118,7 @@ def test_what_is_inside_the_band_is_let_through(sample, pytester):
     sample().assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_compiled_program_and_overflows_are_shown(sample):
     result = sample(test_values=VALUES)
     result.assert_outcomes(passed=3, failed=3)

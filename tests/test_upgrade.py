@@ -246,6 +246,7 @@ def test_a_side_without_an_end_is_not_settled_and_a_regression_stays_one(which):
     assert check(side(), side(2.0, ended="killed")).worse
 
 
+@pytest.mark.slow
 def test_two_sides_in_processes_of_their_own(tmp_path, monkeypatch, capsys):
     """Both under the judge's own environment: nothing changes, values of generated inputs included."""
     (tmp_path / "k.py").write_text(SOURCE)

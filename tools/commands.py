@@ -6,7 +6,7 @@ prints a table. ``--quick`` leaves those out. The exit code is 1 if a command di
 A block with the language ``sh`` is a script; in one with ``console`` the lines behind ``$`` are. How a block is run is
 said in its title, which the site prints above it:
 
-- no title: it takes seconds, and the tests run it;
+- no title: it takes seconds, and the tests run it (those of most pages with ``./test.sh -m slow``);
 - ``Takes …``: this command runs it, and ``./test.sh -m slow tests/tools``;
 - ``Needs …``: it cannot be run here, for that reason; it is only parsed.
 

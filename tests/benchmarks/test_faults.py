@@ -36,6 +36,7 @@ def striker(tmp_path: Path, said: list[str]) -> Striker:
     return Striker(folder=tmp_path, complain=said.append, chance=random.Random(1))
 
 
+@pytest.mark.slow
 def test_strikes_spread_over_all_calls_lose_nothing(striker: Striker, said: list[str]) -> None:
     points, calls = plan(striker, SCENES, 12, random.Random(2))
     assert calls > 400

@@ -21,6 +21,7 @@ def _verify(*names: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_narrow_types_and_overlapping_windows() -> None:
     assert "5 of 5 equal" in _verify("fp8", "int4", "uint4", "element_windows", "squeezed")
 

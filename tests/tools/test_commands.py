@@ -57,6 +57,8 @@ def how(ended):
     return f"{ended.block.page}:{ended.block.line}: {ended.code}, without {ended.missing}:\n{ended.output}"
 
 
+FIRST = ("README.md", "docs/index.md", "docs/history.md")
+"""Pages that everyone reads: the others are for `./test.sh -m slow`."""
 QUICK = [page for page in pages() if any(not one.title for one in scripts(page))]
 
 
@@ -65,7 +67,9 @@ def root(tmp_path_factory):
     return commands.clone(tmp_path_factory.mktemp("a clone"))
 
 
-@pytest.mark.parametrize("page", QUICK)
+@pytest.mark.parametrize(
+    "page", [page if page in FIRST else pytest.param(page, marks=pytest.mark.slow) for page in QUICK]
+)
 def test_what_takes_seconds_runs(page, root):
     ended = list(commands.run_page(page, root, quick=True))
     assert ended
