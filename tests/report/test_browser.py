@@ -87,8 +87,8 @@ def test_an_answer_leads_to_its_experiment(browser: Any, pages: Path) -> None:
         link = shown.locator(".answers a").first
         target = link.get_attribute("href")
         link.click()
-        assert shown.locator(f"{target} details").get_attribute("open") is not None
-        assert shown.locator(f"{target} .diff").is_visible()
+        shown.locator(f"{target} details[open]").wait_for()  # it is opened once the address has changed
+        shown.locator(f"{target} .diff").wait_for()
 
 
 def test_what_a_point_says_is_text(browser: Any, pages: Path) -> None:
