@@ -101,7 +101,7 @@ def test_a_loop_without_its_repairs_is_caught(
     else:
         monkeypatch.setattr(journal, "recover", lambda _: ())
     # Which call has the number depends on how many folders of objects git makes, and that on the hashes of a run.
-    tallies = (striker.strike(Point(scene=KEPT, number=number, way=way)) for _ in range(8))
+    tallies = (striker.strike(Point(scene=KEPT, number=number, way=way)) for _ in range(60))
     assert any(tally.faults for tally in tallies)
     assert said
 
