@@ -8,6 +8,7 @@ from tools.documents import Block, inline_code, pages, read
 
 NOT_RUN = {
     ("CONTRIBUTING.md", "Needs the network"),
+    ("README.md", "Needs ten minutes"),  # .ci/run runs it
     ("docs/ci.md", "Needs a repository of yours with such a list"),  # tests/test_ci.py runs it in one
     ("docs/cluster.md", "Needs several machines"),  # tests/search/test_nodes.py has nodes on one
     ("docs/faq.md", "Needs a remote repository"),
@@ -46,6 +47,13 @@ def test_commands_inside_of_sentences_exist_with_their_options(page):
 
 def test_what_is_not_run_is_known():
     assert {(one.page, one.title) for one in SCRIPTS if one.title.startswith(NOT_HERE)} == NOT_RUN
+
+
+def test_the_readme_begins_with_the_main_command_and_the_tests():
+    main, tests, *_ = scripts("README.md")
+    assert main.text.startswith("./ratchet.sh --kernel ")
+    assert tests.text.split()[0] == "./test.sh"
+    assert "\nexec ./test.sh\n" in read(".ci/run")
 
 
 def test_every_title_says_how_a_block_is_run():
