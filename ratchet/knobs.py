@@ -32,20 +32,43 @@ class Knob:
     """Its value as it is written."""
 
 
+def parsed(source: bytes, name: str) -> ast.Module:
+    """The syntax tree of a file of any encoding.
+
+    Raises:
+      Refusal: ``SYNTAX_ERROR``; ``name`` is what the file is called there.
+    """
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Refusal(Status.SYNTAX_ERROR, f"{name}: {error}") from None
+
+
+def parsed_utf8(source: bytes, name: str) -> ast.Module:
+    """The syntax tree of a file whose bytes can be changed at the places that the tree gives.
+
+    Raises:
+      Refusal: as ``parsed``; ``USAGE`` for another encoding than UTF-8.
+    """
+    tree = parsed(source, name)
+    try:
+        encoding = tokenize.detect_encoding(io.BytesIO(source).readline)[0]
+    except SyntaxError:  # bytes of another one, and no word of it: the parser passes over them in a comment
+        encoding = "unknown"
+    if encoding not in ("utf-8", "utf-8-sig"):
+        raise Refusal(Status.USAGE, f"{name} is not in UTF-8, which is needed to change it")
+    return tree
+
+
 def knobs(source: bytes, name: str) -> dict[str, Knob]:
     """All constants of a file by name: ``BQ = 256``, ``BQ: int = 256`` and ``BQ, BKV = 256, 512``.
 
     A name that is assigned more than once is none.
 
     Raises:
-      Refusal: ``SYNTAX_ERROR``; ``name`` is what the file is called there.
+      Refusal: as ``parsed_utf8``.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise Refusal(Status.SYNTAX_ERROR, f"{name}: {error}") from None
-    if tokenize.detect_encoding(io.BytesIO(source).readline)[0] not in ("utf-8", "utf-8-sig"):
-        raise Refusal(Status.USAGE, f"{name} is not in UTF-8, which its knobs can only be changed in")
+    tree = parsed_utf8(source, name)
     lines = list(itertools.accumulate(map(len, source.splitlines(keepends=True)), initial=0))
     lines[0] = len(codecs.BOM_UTF8) if source.startswith(codecs.BOM_UTF8) else 0
     found: dict[str, list[Knob]] = {}

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from ratchet.values.status import Refusal, Status
+from ratchet.knobs import parsed
 
 FOLLOWS = "get_tiling_meta"
 
@@ -123,17 +123,14 @@ def _merged(old: list[str], new: list[str]) -> list[str]:
 
 
 def _by_key(source: bytes, name: str) -> Mapping[str, _Statement]:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise Refusal(Status.SYNTAX_ERROR, f"{name}: {error}") from None
+    tree = parsed(source, name)
     lines = source.splitlines(keepends=True)
     found: dict[str, list[tuple[int, ast.stmt]]] = {}
     for node in tree.body:
         assert node.end_lineno is not None
         found.setdefault(_key(node), []).append((node.end_lineno, node))
     ends = sorted({node.end_lineno or 0 for node in tree.body})
-    starts = dict(zip(ends, [0, *ends[:-1]], strict=True))
+    starts = dict(zip(ends, [0, *ends], strict=False))
     statements: dict[str, _Statement] = {}
     shown: set[int] = set()
     for key, nodes in found.items():

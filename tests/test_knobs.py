@@ -62,6 +62,8 @@ def test_places_are_bytes(end, mark):
     [
         (b"BQ = (", Status.SYNTAX_ERROR, "never closed"),
         (b"# -*- coding: latin-1 -*-\nBQ = 1\n", Status.USAGE, "UTF-8"),
+        (b"# \xe9\nTK = 1\n", Status.USAGE, "UTF-8"),
+        (b"TK = " + b"-" * 100_000 + b"1\n", Status.SYNTAX_ERROR, ""),
         (FILE, Status.USAGE, "sets no constant 'TK' once at its top level; it has: BQ = 256"),
         (b"TK = 1\nTK = 2\n", Status.USAGE, "it has: none"),
         (b"X = 1\nTK = TN = 2\n", Status.USAGE, "kernel.py:2: TK and TN share one value"),

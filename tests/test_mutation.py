@@ -83,6 +83,12 @@ def test_what_is_no_python_is_refused():
     assert caught.value.status is Status.SYNTAX_ERROR
 
 
+@pytest.mark.parametrize("source", [b"", b"# nothing\n", b"\n\n"])
+def test_an_empty_file_removes_all(source):
+    assert [part.name for part in mutation(b"A = 1\nB = 2\n", source, "kernel.py").parts] == ["A", "B"]
+    assert partly(b"A = 1\n", source, [], "kernel.py") == b"A = 1\n" + source
+
+
 def test_a_change_is_taken_apart_and_put_together():
     after = edited(KNOB, BLOCK, CALL, HELPER, META)
     assert partly(FILE, after, {"BQ", "block", "kernel_fn"}, "kernel.py") == after

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import codecs
-import io
 import itertools
-import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ratchet.values.status import Refusal, Status
+from ratchet.knobs import parsed_utf8
 
 PROBLEM = ("reference_fn", "generate_inputs", "compute_flops")
 """What of a kernel file is frozen. What they need is no constant to tune."""
@@ -49,15 +47,9 @@ class File:
     @classmethod
     def of(cls, source: bytes, name: str) -> File:
         """Raises:
-        Refusal: ``SYNTAX_ERROR``, or ``USAGE`` for another encoding; ``name`` is what the file is called.
+        Refusal: as ``knobs.parsed_utf8``.
         """
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise Refusal(Status.SYNTAX_ERROR, f"{name}: {error}") from None
-        if tokenize.detect_encoding(io.BytesIO(source).readline)[0] not in ("utf-8", "utf-8-sig"):
-            raise Refusal(Status.USAGE, f"{name} is not in UTF-8, which is needed to change it")
-        return cls(name=name, source=source, tree=tree)
+        return cls(name=name, source=source, tree=parsed_utf8(source, name))
 
     @cached_property
     def _starts(self) -> Sequence[int]:

@@ -38,6 +38,8 @@ class Objects:
         return self._entries[commit, path]
 
     def _listed(self, commit: str, path: str) -> Entry | None:
+        if path.startswith(("/", "../")):  # outside of the repository, which git calls an error
+            return None
         for record in self._git.output("ls-tree", "-z", "--full-tree", commit, "--", path).split(b"\0"):
             kind, _, name = record.partition(b"\t")
             if os.fsdecode(name) == path and kind.startswith(b"100"):

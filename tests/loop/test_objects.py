@@ -21,3 +21,8 @@ def test_a_blob_that_is_not_there_is_refused_by_name(stage):
     with pytest.raises(Refusal, match=f"there is no object {gone}") as caught:
         contents(git, [there, gone])
     assert caught.value.status is Status.INFRASTRUCTURE
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../kernel.py", "nothing.py"])
+def test_a_commit_has_no_file_that_is_outside_of_the_repository(stage, path):
+    assert Objects(Git(stage.root)).entry("HEAD", path) is None
