@@ -4,4 +4,5 @@ set -eu
 root=$(CDPATH= cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 . "$root/environment.sh"
 cd "$root"
+unset PYTHONDONTWRITEBYTECODE  # compiling is two thirds of what a process spends before its first test
 exec "$root/.venv/bin/python" -m pytest -n "${TEST_PROCESSES:-3}" --dist worksteal "$@"

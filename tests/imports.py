@@ -5,17 +5,26 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Module:
+    """Read once it is asked for: every test process collects the tests that list the modules, and few run them."""
+
     path: Path
-    tree: ast.Module
-    imports: frozenset[str]
-    """Every module that the file imports, and every name from one, with the name of the module before it."""
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_bytes())
+
+    @cached_property
+    def imports(self) -> frozenset[str]:
+        """Every module that the file imports, and every name from one, with the name of the module before it."""
+        return frozenset(imports_of(self.tree))
 
 
 def name_of(path: Path) -> str:
@@ -34,12 +43,7 @@ def imports_of(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _read(path: Path) -> Module:
-    tree = ast.parse(path.read_bytes())
-    return Module(path=path, tree=tree, imports=frozenset(imports_of(tree)))
-
-
-MODULES = {name_of(path): _read(path) for path in (*sorted((HERE / "ratchet").rglob("*.py")), HERE / "prepare.py")}
+MODULES = {name_of(path): Module(path) for path in (*sorted((HERE / "ratchet").rglob("*.py")), HERE / "prepare.py")}
 
 
 def needs(name: str) -> set[str]:

@@ -18,9 +18,10 @@ import pytest
 from ratchet.loop import log
 from ratchet.values.status import Status
 from tests.agents import prepared
+from tests.extras import needs
 from tests.loop.stage import Stage, kernel_text
 
-mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not in this environment")
+pytestmark = needs("mcp")
 
 
 @pytest.fixture
@@ -32,6 +33,8 @@ def stage(tmp_path: Path) -> Stage:
 
 def served(stage: Stage, talk: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
     """What ``talk`` returns, given a client of a server for the stage."""
+
+    import mcp  # an extra, and slow to import
 
     async def run() -> Any:
         parameters = mcp.StdioServerParameters(command=sys.executable, args=[prepared.__file__, str(stage.root), "mcp"])

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,7 @@ def test_the_machine_refuses_what_an_undefined_scalar_steers(
     assert caught.value.status is Status.SCHEDULE_UNKNOWN
 
 
+@cache
 def _expressions(kind: str, depth: int) -> st.SearchStrategy[Expression]:
     leaf = st.integers(0, INTEGERS - 1) if kind == "i" else st.integers(INTEGERS, INTEGERS + FLOATS - 1)
     if not depth:

@@ -13,10 +13,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.extras import needs
 from tests.search.nodes import free_port, kill
 from tests.workspaces import Workspace
 
-pytest.importorskip("optuna")
+pytestmark = needs("optuna")
 
 COMMAND = ("search", "--how", "neighbours", "--budget", "7", "--knob", "BQ=64,128,256", "--knob", "BKV=128,256,512")
 

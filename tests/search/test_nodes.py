@@ -10,13 +10,12 @@ import pytest
 
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea
+from tests.extras import needs
 from tests.loop.stage import Stage
 from tests.search import fakes
 from tests.search.nodes import driver, kill, nodes
 
-pytest.importorskip("optuna")
-pytest.importorskip("ray")
-pytestmark = pytest.mark.slow  # four processes of Ray's for each node
+pytestmark = [needs("optuna", "ray"), pytest.mark.slow]  # four processes of Ray's for each node
 
 
 def ended(stage: Stage) -> tuple[list[tuple[str, ...]], str]:

@@ -13,10 +13,11 @@ from ratchet.loop.experiment import Idea
 from ratchet.search.stop import Ending
 from ratchet.search.tried import best
 from ratchet.values.status import Refusal, Status
+from tests.extras import needs
 from tests.loop.stage import Stage
 from tests.search import fakes
 
-pytest.importorskip("optuna")  # the study of every search is Optuna's
+pytestmark = needs("optuna")  # the study of every search is Optuna's
 
 REPOSITORY = Path(__file__).parents[2]
 BEST = {"BQ": 256, "BKV": 128, "SKIP": True}
