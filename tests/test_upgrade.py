@@ -185,7 +185,7 @@ for number, asked in json.loads((folder / "request.json").read_text())["targets"
 
 @pytest.fixture
 def checked(tmp_path, monkeypatch, capsys):
-    """Runs the command on four targets with a process that ends as it is told to, by the number of a target."""
+    """Runs the command on four targets whose process ends as ``ends`` says of the target's number."""
     (tmp_path / "k.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     start = subprocess.Popen

@@ -1,4 +1,4 @@
-"""Factors of products and exponentials: less arithmetic for each element, the same values but for rounding. Pure."""
+"""Factors of products and exponentials: less arithmetic for each element, the same values except for rounding. Pure."""
 
 from __future__ import annotations
 

@@ -22,22 +22,25 @@ def command(options: argparse.Namespace, *, root: Path, say: Callable[[str], Non
     """Draw one chart of a kernel's ledger or of its current modelled run."""
     if options.output.suffix.removeprefix(".").lower() not in FORMATS:
         raise Refusal(Status.USAGE, f"-o: got {options.output.name!r:.60}, wanted a name that ends in .svg or .png")
-    told = story(material(root, which(root, options.kernel)))
-    spec, title = _chart(told, options.what)
+    overview = story(material(root, which(root, options.kernel)))
+    spec, title = _chart(overview, options.what)
     write(options.output, drawn(spec, title=title, suffix=options.output.suffix), root=root, say=say)
     return Status.PASS.exit_code
 
 
-def _chart(told: Story, what: str) -> tuple[charts.Spec, str]:
-    track, evidence, kernel = told.main, told.material.evidence, clean(told.material.kernel, 60)
+def _chart(overview: Story, what: str) -> tuple[charts.Spec, str]:
+    track, evidence, kernel = overview.main, overview.material.evidence, clean(overview.material.kernel, 60)
     kind = words.kind(track) if track else ""
     spec: charts.Spec | None
     if what == "trajectory":
         spec, missing = (charts.trajectory(track) if track else None), _NO_LATENCY
     elif what == "roofline":
-        spec, missing = charts.roofline(told), f"{_NO_LATENCY}, or its FLOPs or the limits of its device are not known"
+        spec, missing = (
+            charts.roofline(overview),
+            f"{_NO_LATENCY}, or its FLOPs or the limits of its device are not known",
+        )
     elif what == "fidelity":
-        spec, missing = charts.fidelity(told), "no row of it has both a measured and a modelled latency"
+        spec, missing = charts.fidelity(overview), "no row of it has both a measured and a modelled latency"
     elif what == "units":
         run = evidence.timeline if evidence else None
         spec, missing = (charts.spent(run) if run and run.blame.lines else None), _NO_EVIDENCE

@@ -30,11 +30,11 @@ def command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
         if options.file or options.output or options.json:
             raise Refusal(Status.USAGE, "--gallery writes a page for every kernel file: it takes no FILE, -o or --json")
         return _gallery(root, options.gallery, say)
-    told = story(material(root, which(root, options.file)))
+    overview = story(material(root, which(root, options.file)))
     if options.json:
-        print(verdict_json.dumps(document(told)))
+        print(verdict_json.dumps(document(overview)))
     if options.output is not None or not options.json:
-        write(options.output or Path(DEFAULT), page(told).encode(), root=root, say=say)
+        write(options.output or Path(DEFAULT), page(overview).encode(), root=root, say=say)
     return Status.PASS.exit_code
 
 
@@ -66,9 +66,9 @@ def _gallery(root: Path, folder: Path, say: Say) -> int:
     files, stories = gallery.names(known), []
     folder.mkdir(parents=True, exist_ok=True)
     for kernel, file in zip(known, files, strict=True):
-        told: Story = story(material(root, kernel))
-        _replace(folder / file, page(told, index=_INDEX).encode())
-        stories.append(told)
+        overview: Story = story(material(root, kernel))
+        _replace(folder / file, page(overview, index=_INDEX).encode())
+        stories.append(overview)
     write(folder / _INDEX, gallery.index(stories, files).encode(), root=root, say=say)
     return Status.PASS.exit_code
 

@@ -60,7 +60,7 @@ def variables(colours: dict[str, str]) -> str:
 
 
 def painted(spec: Any, colours: dict[str, str] = LIGHT) -> Any:
-    """A chart with colours in place of the names that stand alone as a value; text that only contains one stays."""
+    """A chart with colours in place of the names that are a whole value; text that only contains one stays."""
     if isinstance(spec, dict):
         return {key: value if key == "values" else painted(value, colours) for key, value in spec.items()}
     if isinstance(spec, list):

@@ -1,4 +1,4 @@
-"""What stands between a cheat and a score: each defence by name, and how its refusal is recognised in a verdict. Pure.
+"""The defences that keep a cheat from a score, each by name, and how its refusal is recognised in a verdict. Pure.
 
 The test suite holds for each how it is switched off (``tests/selftest/switches.py``), and shows that a cheat which it
 catches then gets further.

@@ -31,8 +31,8 @@ def stage(tmp_path: Path) -> Stage:
     return stage
 
 
-def served(stage: Stage, talk: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
-    """What ``talk`` returns, given a client of a server for the stage."""
+def served(stage: Stage, ask: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+    """What ``ask`` returns, given a client of a server for the stage."""
 
     import mcp  # an extra, and slow to import
 
@@ -40,7 +40,7 @@ def served(stage: Stage, talk: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any
         parameters = mcp.StdioServerParameters(command=sys.executable, args=[prepared.__file__, str(stage.root), "mcp"])
         async with mcp.stdio_client(parameters) as streams, mcp.ClientSession(*streams) as session:
             await session.initialize()
-            return await talk(session)
+            return await ask(session)
 
     return asyncio.run(run())
 
@@ -79,7 +79,7 @@ OTHERS = {
 
 
 def test_the_tools_and_what_they_read(stage: Stage) -> None:
-    async def talk(session: Any) -> Any:
+    async def ask(session: Any) -> Any:
         listed = await session.list_tools()
         rows = await call(session, "history")
         source = await call(session, "source")
@@ -92,7 +92,7 @@ def test_the_tools_and_what_they_read(stage: Stage) -> None:
     folder.mkdir(parents=True)
     (folder / "blame.txt").write_text("where the cycles went\n")
     (folder / "out").symlink_to("/etc/passwd")
-    names, rows, source, files, differs, brief = served(stage, talk)
+    names, rows, source, files, differs, brief = served(stage, ask)
     assert names >= {"history", "source", "evidence", "propose", "judge", "explain", "sweep", "diff", "brief"}
     assert names >= {"poll", "jobs", "cancel"}
     assert [(row["note"], row["score"], row["kind"]) for row in rows["newest"]] == [("baseline", 1000.0, "modelled")]
@@ -103,14 +103,14 @@ def test_the_tools_and_what_they_read(stage: Stage) -> None:
 
 
 def test_a_proposal_is_a_turn_like_any(stage: Stage) -> None:
-    async def talk(session: Any) -> Any:
+    async def ask(session: Any) -> Any:
         better = await call(session, "propose", message="--better", file=kernel_text(1100.0))
         worse = await call(session, "propose", message="worse", file=kernel_text(900.0))
         patched = await call(session, "propose", message="by patch", patch=PATCH.replace("1000.0", "1100.0"))
         same = await call(session, "propose", message="again", file=kernel_text(1300.0))
         return better, worse, patched, same
 
-    better, worse, patched, same = served(stage, talk)
+    better, worse, patched, same = served(stage, ask)
     assert [outcome(one) for one in (better, worse, patched)] == [
         ("PASS", "kept"),
         ("NOT_BETTER", "reverted"),
@@ -146,7 +146,7 @@ def test_ten_proposals_with_cheats_crashes_and_a_hang(stage: Stage) -> None:
         {"message": "the same", "file": kernel_text(1200.0)},
     ]
 
-    async def talk(session: Any) -> Any:
+    async def ask(session: Any) -> Any:
         answers = []
         for one in ten:
             answer = await call(session, "propose", **({"wait_s": 300} | one))
@@ -155,7 +155,7 @@ def test_ten_proposals_with_cheats_crashes_and_a_hang(stage: Stage) -> None:
             answers.append(answer)
         return answers
 
-    answers = served(stage, talk)
+    answers = served(stage, ask)
     assert [outcome(one) if one.get("state") == "done" else one.get("state", "refused") for one in answers] == [
         ("PASS", "kept"),
         ("WRONG_VALUES", "reverted"),
@@ -176,7 +176,7 @@ def test_ten_proposals_with_cheats_crashes_and_a_hang(stage: Stage) -> None:
 
 
 def test_only_the_kernel_file_can_be_changed(stage: Stage) -> None:
-    async def talk(session: Any) -> Any:
+    async def ask(session: Any) -> Any:
         said = {name: await call(session, "propose", message="m", patch=patch) for name, patch in OTHERS.items()}
         said["neither"] = await call(session, "propose", message="m")
         said["both"] = await call(session, "propose", message="m", patch=PATCH, file=kernel_text(1.0))
@@ -189,7 +189,7 @@ def test_only_the_kernel_file_can_be_changed(stage: Stage) -> None:
         return said
 
     head, files = stage.head(), sorted(path.name for path in stage.root.parent.iterdir())
-    said = served(stage, talk)
+    said = served(stage, ask)
     assert {name: sorted(answer) for name, answer in said.items()} == {name: ["error"] for name in said}
     assert "only the kernel file can be changed" in said["another file"]["error"]
     assert "only the kernel file can be changed" in said["a rename"]["error"]
@@ -204,10 +204,10 @@ def test_only_the_kernel_file_can_be_changed(stage: Stage) -> None:
 def test_what_a_person_edited_is_not_overwritten(stage: Stage) -> None:
     stage.write(kernel_text(5.0, "mine = 1\n"))
 
-    async def talk(session: Any) -> Any:
+    async def ask(session: Any) -> Any:
         return await call(session, "propose", message="m", file=kernel_text(1100.0))
 
-    assert "DIRTY" in served(stage, talk)["error"]
+    assert "DIRTY" in served(stage, ask)["error"]
     assert stage.read() == kernel_text(5.0, "mine = 1\n")
 
 
@@ -218,7 +218,7 @@ def test_long_work_is_polled_and_cancelled_by_its_number(stage: Stage) -> None:
     async def progress(done: float, _total: float | None, message: str | None) -> None:
         heard.append((done, message))
 
-    async def talk(session: Any) -> Any:
+    async def ask(session: Any) -> Any:
         slow = kernel_text(1100.0, "SLEEP = 600\nPRINT = looking at it\n")
         started = await call(session, "propose", message="for ever", file=slow, wait_s=0)
         second = await call(session, "propose", message="too early", file=kernel_text(1200.0), wait_s=0)
@@ -233,7 +233,7 @@ def test_long_work_is_polled_and_cancelled_by_its_number(stage: Stage) -> None:
         )
         return started, second, cancelled, listed, json.loads(result.content[0].text)
 
-    started, second, cancelled, listed, last = served(stage, talk)
+    started, second, cancelled, listed, last = served(stage, ask)
     assert started["state"] == "running"
     assert "BUSY" in second["error"]
     assert (cancelled["state"], cancelled["exit_code"]) == ("cancelled", 130)
@@ -252,10 +252,10 @@ def test_a_server_that_cannot_start_says_so_beside_the_protocol(stage: Stage) ->
 
 
 def test_a_server_that_ends_leaves_no_proposal_behind(stage: Stage) -> None:
-    async def talk(session: Any) -> Any:
+    async def ask(session: Any) -> Any:
         return await call(session, "propose", message="m", file=kernel_text(1100.0, "SLEEP = 600\n"), wait_s=3)
 
-    assert served(stage, talk)["state"] == "running"
+    assert served(stage, ask)["state"] == "running"
     assert stage.read() == kernel_text(1000.0)
     assert [row.note for row in stage.rows()] == ["baseline"]
     stage.write(kernel_text(1200.0))

@@ -24,8 +24,8 @@ def exported(project):
 
 def given(project, exported, **changed):
     reference = target.parse("pkg.reference:twice", folders=[project.source])
-    told = {**described(project, project.cases[0]), "jax_version": exported.jax_version, **changed}
-    return room.Given(program=exported.program, problem=told, files=target.bundle(reference))
+    problem = {**described(project, project.cases[0]), "jax_version": exported.jax_version, **changed}
+    return room.Given(program=exported.program, problem=problem, files=target.bundle(reference))
 
 
 def examined(tmp_path, made, **more):

@@ -54,9 +54,9 @@ def test_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert "less     jail" in capsys.readouterr().out
     monkeypatch.setattr(doctor, "CHECKS", (lambda: iter(SOME),))
     assert doctor.command(options.ratchet(["doctor", "--json"])) == Status.INFRASTRUCTURE.exit_code
-    told = capsys.readouterr()
-    assert json.loads(told.out)["can_judge"] is False
-    assert told.err == "INFRASTRUCTURE: no kernel can be judged here: disk\n"
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["can_judge"] is False
+    assert printed.err == "INFRASTRUCTURE: no kernel can be judged here: disk\n"
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,16 +91,16 @@ def test_a_program_that_has_its_inputs_elsewhere_than_declared_is_refused(worker
     """The record says where inputs lie and the program says it too: both come from the candidate's process."""
     artefact, _ = examined(SPLIT)
     whole = dataclasses.replace(artefact.mesh, inputs=((), (), ()))
-    lies = {
+    forgeries = {
         "input 1 is on the chips as .*'chip'.*, declared as PartitionSpec\\(\\)|declared as P\\(\\)": {"mesh": whole},
         "its outputs are .*bfloat16.*, declared as .*float32": {
             "outputs": tuple(dataclasses.replace(spec, dtype="float32") for spec in artefact.outputs)
         },
     }
-    for said, lie in lies.items():
+    for said, forged in forgeries.items():
         with pytest.raises(Refusal, match=said) as caught:
             compiling.compile_artefact(
-                dataclasses.replace(artefact, **lie), V5E, workers.folder("lie"), workers.compiler
+                dataclasses.replace(artefact, **forged), V5E, workers.folder("forged"), workers.compiler
             )
         assert caught.value.status is Status.PROBLEM_CHANGED
 
@@ -205,10 +205,10 @@ UNEVEN = """
 
 def test_chips_may_turn_a_loop_unequally_often(exam):
     """What is sent to a chip that has left the loop arrives all the same."""
-    meeting = "    me, others = _everyone()\n"
-    artefact, problem = examined(edited(SHIFT, (meeting, meeting + UNEVEN)))
+    begun = "    me, others = _everyone()\n"
+    artefact, problem = examined(edited(SHIFT, (begun, begun + UNEVEN)))
     assert exam.check(problem, artefact).worst_error < 1
-    short, _ = examined(edited(SHIFT, (meeting, meeting + UNEVEN.replace("CHIPS) + 1", "CHIPS) + 2"))))
+    short, _ = examined(edited(SHIFT, (begun, begun + UNEVEN.replace("CHIPS) + 1", "CHIPS) + 2"))))
     with pytest.raises(Refusal) as caught:
         exam.check(problem, short)
     assert caught.value.status is Status.DEADLOCK

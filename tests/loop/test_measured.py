@@ -69,7 +69,7 @@ def test_every_look_draws_on_the_budget() -> None:
 
 
 class Bench(StageJudge):
-    """A judge that measures: what the launches say stands in the kernel file as ``GAIN``."""
+    """A judge that measures: ``GAIN`` in the kernel file is what the launches say."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)

@@ -47,8 +47,8 @@ LEDGERS = {
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
-    for name, told in LEDGERS.items():
-        (folder / f"{name}.html").write_text(page(told()))
+    for name, ledger in LEDGERS.items():
+        (folder / f"{name}.html").write_text(page(ledger()))
     return folder
 
 

@@ -24,9 +24,9 @@ def values(spec: charts.Spec) -> list[dict[str, object]]:
 
 
 def test_failures_are_above_every_latency() -> None:
-    told = story(material([baseline(1, 4.0), row(2, None), row(3, 1.0)]))
-    assert told.main is not None
-    spec = charts.trajectory(told.main)
+    overview = story(material([baseline(1, 4.0), row(2, None), row(3, 1.0)]))
+    assert overview.main is not None
+    spec = charts.trajectory(overview.main)
     assert spec is not None
     failed = next(value for value in values(spec) if value.get("outcome") == "failed")
     assert float(str(failed["ms"])) > 4.0
@@ -34,11 +34,11 @@ def test_failures_are_above_every_latency() -> None:
 
 
 def test_there_is_nothing_to_draw_of_nothing() -> None:
-    told = story(material([row(1, None)]))
-    assert told.main is not None
-    assert charts.trajectory(told.main) is None
-    assert charts.roofline(told) is None
-    assert charts.fidelity(told) is None
+    overview = story(material([row(1, None)]))
+    assert overview.main is not None
+    assert charts.trajectory(overview.main) is None
+    assert charts.roofline(overview) is None
+    assert charts.fidelity(overview) is None
 
 
 def test_a_problem_without_flops_has_no_roofline() -> None:
@@ -85,13 +85,13 @@ def test_a_file_shows_texts_as_texts(text: str) -> None:
 
 
 def test_all_charts_are_json_and_become_files() -> None:
-    told, kept = story(material([*many(12), reverted(13, 9.0)])), evidence()
-    assert told.main is not None
+    overview, kept = story(material([*many(12), reverted(13, 9.0)])), evidence()
+    assert overview.main is not None
     assert kept.timeline is not None
     assert kept.step is not None
     made = [
-        charts.trajectory(told.main), charts.roofline(told), charts.spent(kept.timeline), charts.needed(kept.timeline),
-        charts.vmem(kept.vmem[0]), charts.step(kept.step),
+        charts.trajectory(overview.main), charts.roofline(overview), charts.spent(kept.timeline),
+        charts.needed(kept.timeline), charts.vmem(kept.vmem[0]), charts.step(kept.step),
     ]  # fmt: skip
     for spec in made:
         assert spec is not None

@@ -36,9 +36,9 @@ def _small_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def worked(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A baseline, one that is kept, one that is reverted, one that fails; with evidence of the one that is kept."""
-    root = tmp_path_factory.mktemp("told") / "my <b>work space"
+    root = tmp_path_factory.mktemp("worked") / "my <b>work space"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_GLOBAL", str(template.parent / "gitconfig"))
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
@@ -64,12 +64,12 @@ def told(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def repository(told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repository(worked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy, in which the test is."""
-    root = tmp_path / told.name
-    shutil.copytree(told, root, symlinks=True)
+    root = tmp_path / worked.name
+    shutil.copytree(worked, root, symlinks=True)
     monkeypatch.chdir(root)
-    monkeypatch.setattr("ratchet.key.path", lambda: told.parent / "key")
+    monkeypatch.setattr("ratchet.key.path", lambda: worked.parent / "key")
     return root
 
 

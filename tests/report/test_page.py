@@ -187,13 +187,13 @@ def test_long_changes_are_cut_and_said() -> None:
 def test_two_hundred_experiments_fit() -> None:
     rows = many(200)
     sources = {one.kernel_blob: "\n".join(f"{one.id} line {line}" for line in range(400)) for one in rows}
-    told = story(material(rows, sources=sources, evidence=evidence()))
-    assert len(page(told).encode()) < 2_000_000, "with the library, which takes less than one million more"
+    overview = story(material(rows, sources=sources, evidence=evidence()))
+    assert len(page(overview).encode()) < 2_000_000, "with the library, which takes less than one million more"
 
 
 def test_the_document_has_the_same_numbers() -> None:
-    told = story(material([baseline(1, 4.0), row(2, 2.0), row(3, None)], evidence=evidence()))
-    made = json.loads(json.dumps(document(told), allow_nan=False))
+    overview = story(material([baseline(1, 4.0), row(2, 2.0), row(3, None)], evidence=evidence()))
+    made = json.loads(json.dumps(document(overview), allow_nan=False))
     track = made["tracks"][0]
     assert (track["latency_ms"], track["times_faster_than_first"], track["kind"]) == (2.0, 2.0, "modelled")
     assert [one["times_faster"] for one in track["experiments"]] == [None, 2.0, None]

@@ -12,52 +12,54 @@ from tests.report.samples import baseline, many, material, measured, reverted, r
 
 
 def test_gains_are_over_the_kernel_in_place() -> None:
-    told = story(material([baseline(1, 4.0), row(2, 2.0), reverted(3, 3.0), row(4, None), row(5, 1.0)]))
-    assert [one.outcome for one in told.experiments] == ["baseline", "kept", "reverted", "failed", "kept"]
-    assert [one.times for one in told.experiments] == [None, 2.0, pytest.approx(2 / 3), None, 2.0]
-    assert told.main is not None
-    assert told.main.factor == 4.0
-    assert [one.number for one in told.main.gains] == [2, 5]
-    assert told.main.current is told.experiments[4]
-    assert told.count("kept") == 2
+    overview = story(material([baseline(1, 4.0), row(2, 2.0), reverted(3, 3.0), row(4, None), row(5, 1.0)]))
+    assert [one.outcome for one in overview.experiments] == ["baseline", "kept", "reverted", "failed", "kept"]
+    assert [one.times for one in overview.experiments] == [None, 2.0, pytest.approx(2 / 3), None, 2.0]
+    assert overview.main is not None
+    assert overview.main.factor == 4.0
+    assert [one.number for one in overview.main.gains] == [2, 5]
+    assert overview.main.current is overview.experiments[4]
+    assert overview.count("kept") == 2
 
 
 def test_a_changed_judge_starts_a_series_and_is_no_gain() -> None:
     rows = [baseline(1, 4.0), row(2, 2.0), baseline(3, 1.9, seal="other"), row(4, 1.0, seal="other")]
-    told = story(material(rows))
-    assert told.main is not None
-    assert [one.times for one in told.experiments] == [None, 2.0, None, 1.9]
-    assert told.main.factor == pytest.approx(3.8)
-    assert len(told.main.series) == 2
+    overview = story(material(rows))
+    assert overview.main is not None
+    assert [one.times for one in overview.experiments] == [None, 2.0, None, 1.9]
+    assert overview.main.factor == pytest.approx(3.8)
+    assert len(overview.main.series) == 2
 
 
 def test_what_was_measured_is_a_track_of_its_own_and_counts_by_paired_launches() -> None:
-    told = story(material([baseline(1, 4.0), measured(2, 9.0, decision=Decision.BASELINE), measured(3, 5.0, "1.5")]))
-    assert [track.evaluator for track in told.tracks] == ["cpu", "v5e-model"]
-    assert told.main is not None
-    assert told.main.factor == 1.5
-    assert told.experiments[2].measured
+    overview = story(
+        material([baseline(1, 4.0), measured(2, 9.0, decision=Decision.BASELINE), measured(3, 5.0, "1.5")])
+    )
+    assert [track.evaluator for track in overview.tracks] == ["cpu", "v5e-model"]
+    assert overview.main is not None
+    assert overview.main.factor == 1.5
+    assert overview.experiments[2].measured
 
 
 @pytest.mark.parametrize("latency", ["", "nan", "0", "-1", "inf", "1e999", "text"])
 def test_a_row_without_a_sensible_latency_is_a_failure(latency: str) -> None:
-    told = story(material([baseline(1), row(2, 1.0, median_ms=latency)]))
-    assert told.experiments[1].latency_ms is None
-    assert told.experiments[1].times is None
+    overview = story(material([baseline(1), row(2, 1.0, median_ms=latency)]))
+    assert overview.experiments[1].latency_ms is None
+    assert overview.experiments[1].times is None
 
 
 def test_failures_alone_have_no_current_kernel() -> None:
-    told = story(material([row(1, None), row(2, None)]))
-    assert told.main is not None
-    assert told.main.current is None
-    assert told.main.factor == 1.0
-    assert words.gained(told.main) == "no experiment has a latency yet"
+    overview = story(material([row(1, None), row(2, None)]))
+    assert overview.main is not None
+    assert overview.main.current is None
+    assert overview.main.factor == 1.0
+    assert words.gained(overview.main) == "no experiment has a latency yet"
 
 
 def test_nothing_at_all() -> None:
-    told = story(material([]))
-    assert told.main is None
-    assert told.experiments == ()
+    overview = story(material([]))
+    assert overview.main is None
+    assert overview.experiments == ()
 
 
 def test_another_kernel_in_head_is_said() -> None:
@@ -67,13 +69,13 @@ def test_another_kernel_in_head_is_said() -> None:
 
 def test_diffs_are_from_the_kernel_before() -> None:
     sources = {f"{1:040x}": "a\nb\n", f"{2:040x}": "a\nc\n"}
-    told = story(material([baseline(1), row(2, 1.0)], sources=sources))
-    shown = diff_lines(told.experiments[1], sources, most=2)
+    overview = story(material([baseline(1), row(2, 1.0)], sources=sources))
+    shown = diff_lines(overview.experiments[1], sources, most=2)
     assert shown is not None
     assert shown[1] == 4
     assert list(shown[0]) == ["@@ -1,2 +1,2 @@", " a"]
-    assert diff_lines(told.experiments[1], {}, most=2) is None
-    assert diff_lines(told.experiments[0], sources, most=2) is None
+    assert diff_lines(overview.experiments[1], {}, most=2) is None
+    assert diff_lines(overview.experiments[0], sources, most=2) is None
 
 
 @pytest.mark.parametrize(
@@ -95,8 +97,8 @@ def test_changes_are_times_and_per_cent_of_time(times: float | None, said: str) 
 def test_why_says_what_became_of_an_experiment() -> None:
     near = reverted(3, 1.99)
     unchecked = reverted(5, 3.0, status=Status.UNCHECKED.name)
-    told = story(material([baseline(1), reverted(2, 2.2), near, row(4, None), unchecked, row(6, 1.0)]))
-    said = [words.why(one) for one in told.experiments]
+    overview = story(material([baseline(1), reverted(2, 2.2), near, row(4, None), unchecked, row(6, 1.0)]))
+    said = [words.why(one) for one in overview.experiments]
     assert said[1] == "1.10× slower, 10.0 % more time: correct, but no better, so it was reverted"
     assert "too near to be ranked" in said[2]
     assert said[3].startswith("WRONG_VALUES: an output differs")
@@ -105,13 +107,13 @@ def test_why_says_what_became_of_an_experiment() -> None:
 
 
 def test_a_status_of_another_version_is_no_error() -> None:
-    told = story(material([row(1, None, status="NEW_KIND")]))
-    assert told.experiments[0].outcome is Outcome.FAILED
-    assert "does not know" in words.why(told.experiments[0])
+    overview = story(material([row(1, None, status="NEW_KIND")]))
+    assert overview.experiments[0].outcome is Outcome.FAILED
+    assert "does not know" in words.why(overview.experiments[0])
 
 
 def test_a_long_history_multiplies() -> None:
-    told = story(material(many(60)))
-    assert told.main is not None
-    assert told.main.current is not None
-    assert told.main.current.latency_ms == pytest.approx(4.0 / told.main.factor)
+    overview = story(material(many(60)))
+    assert overview.main is not None
+    assert overview.main.current is not None
+    assert overview.main.current.latency_ms == pytest.approx(4.0 / overview.main.factor)
