@@ -16,10 +16,13 @@ from ratchet.interpreter import Interpreter
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
+LAUNCHER = "ratchet.jail.launcher"
+"""Whose ``main`` a new Python runs."""
+
 _NO_CHANGE = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 _READ = """
-import marshal, os, sys
+import importlib, marshal, os, sys
 code, control = map(int, sys.argv[1:3])
 compiled = marshal.loads(os.pread(code, os.fstat(code).st_size, 0))
 os.close(code)
@@ -32,8 +35,7 @@ _SERVE = """
 served = {"__name__": "ratchet.served"}
 exec(marshal.loads(compiled["ratchet.served"][2]), served)
 served["Server"](compiled).install()
-from ratchet.jail.launcher import main
-main(control)
+importlib.import_module(sys.argv[3]).main(control)
 """
 _BOOT = _READ + _SERVE
 """What Python is started with: no file of the tree is read again."""
@@ -45,12 +47,12 @@ _PORTABLE = 2
 """A version of marshal's format that every Python reads."""
 
 
-def command(control: int, interpreter: Interpreter | None = None) -> list[str]:
-    """Starts the launcher, which takes its orders from the descriptor ``control``. That of ``code`` is inherited, too.
+def command(control: int, interpreter: Interpreter | None = None, *, main: str = LAUNCHER) -> list[str]:
+    """Starts a module's ``main``, which takes its orders from the descriptor ``control``. It inherits that of ``code``.
 
     ``interpreter``: another Python than this one.
     """
-    arguments = [str(code(interpreter)), str(control)]
+    arguments = [str(code(interpreter)), str(control), main]
     # Not -I, which would leave out PYTHONHASHSEED: every variable is the judge's.
     if interpreter:
         return [interpreter.executable, "-s", "-S", "-P", "-B", "-c", _FOREIGN_BOOT, *arguments]

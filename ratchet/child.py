@@ -26,6 +26,7 @@ from ratchet import boot, bytecode, sources
 from ratchet.boot import PACKAGE_ROOT, packages
 from ratchet.folder import Folder
 from ratchet.interpreter import Interpreter
+from ratchet.warm import Forked, Warm
 
 POLL_SECONDS = 0.05
 WEIGH_SECONDS = 0.2
@@ -33,7 +34,7 @@ WEIGH_SECONDS = 0.2
 WATCH_SECONDS = 0.5
 """How often a child's folder is looked at."""
 START_SECONDS = 60.0
-"""How long walls may take to build."""
+"""How long walls may take to build, and a warm process to import what it is for."""
 TAIL_BYTES = 4000
 OUTPUT_BYTES = 64 << 20
 """What a child may print."""
@@ -113,6 +114,7 @@ class Child:
         environment: Mapping[str, str] | None = None,
         walls: Walls = JAILED,
         interpreter: Interpreter | None = None,
+        warm: Warm | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory.resolve()
@@ -125,22 +127,30 @@ class Child:
         self._weighed = self._watched = -math.inf
         self._output = self.directory.with_name(f"{directory.name}.output.txt").open("w+b")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if interpreter is None:
-            bytecode.fill(packages())
         variables = {"HOME": str(self.directory), "TMPDIR": str(self.directory), **(environment or {})}
         with theirs:
-            self._process = subprocess.Popen(
-                boot.command(theirs.fileno(), interpreter),
-                cwd="/",
-                env=boot.environment(variables),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._output,
-                start_new_session=True,
-                pass_fds=(boot.code(interpreter), theirs.fileno()),
-            )
+            self._process = self._started(theirs.fileno(), boot.environment(variables), warm)
         with contextlib.suppress(OSError):
             self._control.send(json.dumps(self._wanted(module)).encode())
+
+    def _started(
+        self, control: int, variables: Mapping[str, str], warm: Warm | None
+    ) -> subprocess.Popen[bytes] | Forked:
+        if warm is not None and warm.alive:
+            with contextlib.suppress(OSError):
+                return warm.fork(environment=variables, control=control, output=self._output.fileno())
+        if self._interpreter is None:
+            bytecode.fill(packages())
+        return subprocess.Popen(
+            boot.command(control, self._interpreter),
+            cwd="/",
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._output,
+            start_new_session=True,
+            pass_fds=(boot.code(self._interpreter), control),
+        )
 
     def _wanted(self, module: str) -> dict[str, object]:
         """What the launcher is asked for."""

@@ -16,6 +16,7 @@ from ratchet.folder import read_file, take
 from ratchet.values import Artefact, Copy, Mesh, Program, records
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
+from ratchet.warm import Warm
 
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
 WORKER = "ratchet.compiler.worker"
@@ -34,11 +35,11 @@ _KINDS = {
 """Fields of its record."""
 
 
-def start(workdir: Path, chip: Chip) -> Child:
+def start(workdir: Path, chip: Chip, warm: Warm | None = None) -> Child:
     """Start a compiler process for one chip. It can answer several requests; each is a fresh compile."""
     from ratchet.dump.image import OFFSETS_PASS
 
-    return environment.start(WORKER, workdir, chip, extra_passes=(overflow.ALLOCATIONS_PASS, OFFSETS_PASS))
+    return environment.start(WORKER, workdir, chip, extra_passes=(overflow.ALLOCATIONS_PASS, OFFSETS_PASS), warm=warm)
 
 
 def identify(artefact: Artefact, child: Child, limits: Limits = LIMITS) -> tuple[str, TokenTable] | None:

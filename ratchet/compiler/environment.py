@@ -14,6 +14,7 @@ from ratchet.child import JAILED, Child, Walls
 from ratchet.chips import Chip
 from ratchet.home import PROGRAM
 from ratchet.values.status import Refusal, Status
+from ratchet.warm import Warm
 
 DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
 """Environment variable of a compiler process: where the compiler writes its dumps."""
@@ -65,7 +66,13 @@ def enter(chip: Chip, dumps: Path, *, extra_passes: tuple[str, ...] = ()) -> Non
 
 
 def start(
-    worker: str, workdir: Path, chip: Chip, *, extra_passes: tuple[str, ...] = (), walls: Walls = JAILED
+    worker: str,
+    workdir: Path,
+    chip: Chip,
+    *,
+    extra_passes: tuple[str, ...] = (),
+    walls: Walls = JAILED,
+    warm: Warm | None = None,
 ) -> Child:
     """Start module ``worker`` as a compiler process for one chip. It can answer several requests.
 
@@ -75,4 +82,4 @@ def start(
     dumps = workdir / "dumps"
     dumps.mkdir(parents=True, exist_ok=True)
     variables = environment(chip, dumps, extra_passes=extra_passes)
-    return Child(worker, directory=workdir, environment=variables, walls=walls)
+    return Child(worker, directory=workdir, environment=variables, walls=walls, warm=warm)

@@ -16,6 +16,7 @@ from ratchet.judge import references, secret
 from ratchet.judge.answers import answer_in
 from ratchet.values.records import Record
 from ratchet.values.status import Refusal, Status
+from ratchet.warm import Warm
 
 LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
 WORKER = "ratchet.judge.values_worker"
@@ -25,13 +26,14 @@ _PATIENT = f"--xla_cpu_collective_call_terminate_timeout_seconds={LIMITS.seconds
 """Devices wait for each other where they send and receive, by default 40 s at most."""
 
 
-def start(workdir: Path) -> Child:
+def start(workdir: Path, warm: Warm | None = None) -> Child:
     """Start a values child; it answers any number of requests."""
     return Child(
         WORKER,
         directory=workdir,
         environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={VIRTUAL_DEVICES} {_PATIENT}"},
         walls=Walls(readable=(workdir.parent.resolve(),)),
+        warm=warm,
     )
 
 

@@ -14,6 +14,7 @@ from ratchet.judge.computed import Steering
 from ratchet.values import Mesh, Program, Timeline, records
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import KILLED, Ended, Refusal, Status
+from ratchet.warm import Warm
 
 WORKER = "ratchet.judge.schedule_worker"
 LIMITS = Limits(seconds=900, memory_bytes=12 << 30)
@@ -30,9 +31,9 @@ _KINDS = {
 """Fields of an answer."""
 
 
-def start(workdir: Path) -> Child:
+def start(workdir: Path, warm: Warm | None = None) -> Child:
     """Start the machine's child; it answers any number of requests and reads what other children left."""
-    return Child(WORKER, directory=workdir, walls=Walls(readable=(workdir.parent.resolve(),)))
+    return Child(WORKER, directory=workdir, walls=Walls(readable=(workdir.parent.resolve(),)), warm=warm)
 
 
 def step(

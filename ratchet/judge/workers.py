@@ -20,6 +20,7 @@ from ratchet.folder import remove
 from ratchet.judge import asking, schedule
 from ratchet.judge.correctness import Executed
 from ratchet.values.status import Refusal, Status
+from ratchet.warm import Warm
 
 NEEDED_BYTES = 256 << 20
 """Free space wanted for programs, dumps and what a kernel file may write."""
@@ -44,10 +45,11 @@ def sweep(folder: Path) -> None:
 class Workers:
     """One compiler, one values child, one schedule machine, and a fresh candidate child for every kernel file.
 
-    All start at once, the compiler for ``chip``, so that their imports of JAX overlap. A child that died or was killed
-    is replaced. With ``keep``, the next candidate child starts while the current kernel is still being judged; without
-    ``compiles``, the TPU compiler only when it is asked for. With ``one_file``, all kernel files are versions of one,
-    which a sweep traces in the same child, and the values child starts once it is asked for.
+    All start at once, the compiler for ``chip``. The judge's own are forks of one process that imports JAX; the
+    candidate's, which runs an author's code, imports it beside that. A child that died or was killed is replaced. With
+    ``keep``, the next candidate child starts while the current kernel is still being judged; without ``compiles``, the
+    TPU compiler only when it is asked for. With ``one_file``, all kernel files are versions of one, which a sweep
+    traces in the same child, and the values child starts once it is asked for.
     """
 
     def __init__(self, chip: Chip, *, keep: bool = False, compiles: bool = True, one_file: bool = False) -> None:
@@ -73,6 +75,7 @@ class Workers:
         self.asking = threading.Lock()
         """Held by whoever asks the values child."""
         self._next: Child | None = self._fresh()
+        self._warm = Warm((asking.WORKER, compiling.WORKER, schedule.WORKER))
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()
         self._machine = self._start_machine() if compiles else None
@@ -91,13 +94,13 @@ class Workers:
         return room.start(self.folder("candidate"))
 
     def _start_compiler(self) -> Child:
-        return compiling.start(self.folder("compiler"), self._compiles_for)
+        return compiling.start(self.folder("compiler"), self._compiles_for, self._warm)
 
     def _start_values(self) -> Child:
-        return asking.start(self.folder("values"))
+        return asking.start(self.folder("values"), self._warm)
 
     def _start_machine(self) -> Child:
-        return schedule.start(self.folder("machine"))
+        return schedule.start(self.folder("machine"), self._warm)
 
     def candidate(self) -> Child:
         """A child that has run no kernel file yet, or only others of the sweep's; it is the caller's to close."""
@@ -153,10 +156,12 @@ class Workers:
     def close(self) -> None:
         """Kill all children and remove their folders. Nothing that a child left makes it raise. Safe to call twice."""
         self._closed = True
+        self._warm.cancel()
         for child in (self._next, self._compiler, self._values, self._machine):
             if child is not None:
                 with contextlib.suppress(OSError):
                     child.close()
+        self._warm.close()
         self._lease.close()
         remove(self.root)
 

@@ -21,19 +21,30 @@ from ratchet.child import JAILED, OPEN, Child, Limits, resident_bytes
 from ratchet.folder import Folder
 from ratchet.interpreter import Interpreter
 from ratchet.jail import landlock, launcher
+from ratchet.warm import Warm
 from tests.walls import needs
 
 LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
 MODULE = "tests.jail.quick"
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Starts children, and ends them."""
+@pytest.fixture(scope="module")
+def warm():
+    """A process that has imported NumPy, whose libraries start threads."""
+    one = Warm(["ratchet.judge.schedule_worker"])
+    yield one
+    one.close()
+
+
+@pytest.fixture(params=["a new process", "a fork"])
+def start(tmp_path, request):
+    """Starts children, each way that there is, and ends them."""
     started = []
+    of = request.getfixturevalue("warm") if request.param == "a fork" else None
 
     def child(walls=JAILED, **options):
-        started.append(Child(MODULE, directory=tmp_path / f"child{len(started)}", walls=walls, **options))
+        folder = tmp_path / f"child{len(started)}"
+        started.append(Child(MODULE, directory=folder, walls=walls, warm=of, **options))
         return started[-1]
 
     yield child

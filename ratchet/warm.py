@@ -1,0 +1,209 @@
+"""A process that has imported JAX, of which the judge's own children are forked: each import takes a second or two.
+
+It runs no code of an author's, reads nothing that one left, and is given no secret: it learns packages, modules, and
+for each child the variables of its process. Libraries that it loaded stop their threads when it forks. A child keeps no
+descriptor but its streams and its control socket, and builds its walls before it runs anything
+(``ratchet/jail/launcher.py``, which refuses where there is a second thread). Children of one warm process have their
+libraries at the same addresses, so a child that runs an author's code is never one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import IO, NoReturn
+
+from ratchet import boot, bytecode
+from ratchet.jail import launcher
+
+_MESSAGE_BYTES = 1 << 16
+_READY = b"ready"
+
+
+class Forked:
+    """A child of the warm process: what is used of ``subprocess.Popen``. Both descriptors are its own from now on."""
+
+    def __init__(self, stdin: int, stdout: int, said: int) -> None:
+        self.stdin: IO[bytes] | None = os.fdopen(stdin, "wb")
+        self.stdout: IO[bytes] | None = os.fdopen(stdout, "rb")
+        self.returncode: int | None = None
+        self._said, self._heard = os.fdopen(said, "rb", buffering=0), b""
+
+    @property
+    def pid(self) -> int:
+        """The number of its outer process, once it is forked.
+
+        Raises:
+          ProcessLookupError: where it never was.
+        """
+        while b"," not in self._heard and self._listened(None) is None:
+            pass
+        number, comma, _ = self._heard.partition(b",")
+        if not comma:
+            raise ProcessLookupError("it was never forked")
+        return int(number)
+
+    def poll(self) -> int | None:
+        """As of ``subprocess.Popen``. The end of the warm process is the end of what is not forked yet."""
+        return self._listened(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """As of ``subprocess.Popen``.
+
+        Raises:
+          subprocess.TimeoutExpired: if it lives.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while (code := self._listened(None if end is None else max(0.0, end - time.monotonic()))) is None:
+            if end is not None and time.monotonic() >= end:
+                raise subprocess.TimeoutExpired("a forked child", timeout or 0.0)
+        return code
+
+    def _listened(self, seconds: float | None) -> int | None:
+        """Hear what the warm process says within that time: first the number of the child, then how it ended."""
+        while self.returncode is None and select.select([self._said], [], [], seconds)[0]:
+            said = self._said.read(64)
+            self._heard += said or b""
+            if not said:
+                ending = self._heard.partition(b",")[2]
+                self.returncode = os.waitstatus_to_exitcode(int(ending)) if ending else -signal.SIGKILL
+                self._said.close()
+            seconds = 0.0
+        return self.returncode
+
+
+class Warm:
+    """A warm process with ``modules``; it imports them while its owner does other things."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        bytecode.fill(boot.packages())
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ready = False
+        with theirs:
+            self._process = subprocess.Popen(
+                boot.command(theirs.fileno(), main="ratchet.warm"),
+                cwd="/",
+                env=boot.environment({}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(boot.code(), theirs.fileno()),
+            )
+        with contextlib.suppress(OSError):
+            self._control.send(json.dumps({"packages": boot.packages(), "modules": modules}).encode())
+
+    @property
+    def alive(self) -> bool:
+        """Whether children can be forked of it."""
+        return self._process.poll() is None
+
+    def fork(self, *, environment: Mapping[str, str], control: int, output: int) -> Forked:
+        """A child that gets its orders from the socket ``control`` and prints to ``output``, once all is imported.
+
+        ``environment`` holds all its variables.
+
+        Raises:
+          OSError: if the process ended.
+        """
+        (theirs_in, stdin), (stdout, theirs_out), (said, say) = os.pipe(), os.pipe(), os.pipe()
+        forked = Forked(stdin, stdout, said)
+        try:
+            given = [theirs_in, theirs_out, output, control, say]
+            socket.send_fds(self._control, [json.dumps(dict(environment)).encode()], given)
+        finally:
+            for descriptor in (theirs_in, theirs_out, say):
+                os.close(descriptor)
+        return forked
+
+    def cancel(self) -> None:
+        """End it if it still imports: none of the children that were asked for will be. Safe to call twice."""
+        with contextlib.suppress(OSError):
+            self._ready = self._ready or self._control.recv(_MESSAGE_BYTES, socket.MSG_DONTWAIT) == _READY
+        if not self._ready:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        """End it, after its children. Safe to call twice."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def main(control: int) -> None:
+    """The warm process: import, then fork a child for every request, until its owner lets go."""
+    owner = socket.socket(fileno=control)
+    asked = json.loads(owner.recv(_MESSAGE_BYTES))
+    sys.path += asked["packages"]
+    for module in asked["modules"]:
+        importlib.import_module(module)
+        del sys.modules[module]  # a child runs it as its main program
+    gc.freeze()  # pages of what is there stay shared
+    owner.send(_READY)
+    ended, end = os.pipe()
+    os.set_blocking(end, False)
+    signal.set_wakeup_fd(end)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    listening: dict[int, int] = {}
+    while True:
+        ready, _, _ = select.select([owner.fileno(), ended], [], [])
+        if ended in ready:
+            os.read(ended, 4096)
+            _reap(listening)
+        if owner.fileno() in ready:
+            message, descriptors, _, _ = socket.recv_fds(owner, _MESSAGE_BYTES, 5)
+            if not message:
+                os._exit(0)
+            *given, say = descriptors
+            number = os.fork()
+            if not number:
+                _become(json.loads(message), given)
+            os.write(say, f"{number},".encode())
+            listening[number] = say
+            for descriptor in given:
+                os.close(descriptor)
+
+
+def _reap(listening: dict[int, int]) -> None:
+    """Say of each child that ended how it did."""
+    for number, say in list(listening.items()):
+        ended, status = os.waitpid(number, os.WNOHANG)
+        if ended:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(say, f"{status}".encode())
+            os.close(listening.pop(number))
+
+
+def _become(environment: Mapping[str, str], given: Sequence[int]) -> NoReturn:
+    """Make this fork what ``subprocess`` would have started, the launcher of a child.
+
+    ``given``: its standard input, output and error, and its control socket.
+    """
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        above = [os.dup(descriptor) for descriptor in given]  # none of them is one that is overwritten
+        for place, descriptor in enumerate(above):
+            os.dup2(descriptor, place)
+        os.closerange(len(given), max(map(int, os.listdir("/proc/self/fd"))) + 1)
+        sys.stdin = os.fdopen(0, closefd=False)
+        os.environ.clear()
+        os.environ.update(environment)
+        launcher.main(len(given) - 1)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(launcher.BROKEN)

@@ -1,0 +1,95 @@
+"""A process of which children are forked: what they get of it, and what becomes of them when it ends."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ratchet.child import OPEN, Child, Limits
+from ratchet.chips import V5E
+from ratchet.judge.workers import Workers
+from ratchet.warm import Warm
+
+MODULE = "tests.jail.quick"
+LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
+
+
+@pytest.fixture(scope="module")
+def warm():
+    one = Warm(["ratchet.judge.schedule_worker"])
+    yield one
+    one.close()
+
+
+def parent(process):
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def answer(child, question, argument):
+    ending = child.ask(Path(f"{question} {argument}"), LIMITS)
+    assert ending.how == "answered", ending.tail
+    return ending.answer
+
+
+def test_a_fork_has_the_variables_of_a_new_process_and_no_others(tmp_path, warm):
+    """Neither those of another child of the same process."""
+    variables = []
+    for name, of in (("first", warm), ("second", warm), ("new", None)):
+        own = {"SECRET": name} if name == "first" else {"ONLY": "here"}
+        with Child(MODULE, directory=tmp_path / name, environment=own, walls=OPEN, warm=of) as child:
+            said = answer(child, "variables", "")
+        variables.append(said.replace(str(tmp_path / name), "FOLDER"))
+    first, second, new = variables
+    assert "SECRET" in first
+    assert "SECRET" not in second
+    assert second == new
+
+
+def test_nothing_of_forks_is_left_when_they_end(tmp_path, warm):
+    with Child(MODULE, directory=tmp_path / "first", walls=OPEN, warm=warm) as first:
+        answer(first, "variables", "")
+    before = len(os.listdir("/proc/self/fd"))
+    with Child(MODULE, directory=tmp_path / "second", walls=OPEN, warm=warm) as child:
+        answer(child, "variables", "")
+        process = child._process.pid
+        assert parent(process) == warm._process.pid
+    assert child._process.returncode is not None
+    assert not Path(f"/proc/{process}").exists()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_warm_process_that_is_cancelled_while_it_imports_forks_nobody(tmp_path):
+    warm = Warm(["ratchet.judge.values_worker"])
+    try:
+        child = Child(MODULE, directory=tmp_path / "child", walls=OPEN, warm=warm)
+        warm.cancel()
+        with pytest.raises(ProcessLookupError, match="never forked"):
+            _ = child._process.pid
+        assert child.ask(tmp_path, LIMITS).how == "died"
+        child.close()
+    finally:
+        warm.close()
+        warm.close()
+
+
+def test_a_child_lives_where_the_warm_process_has_ended(tmp_path):
+    warm = Warm([])
+    warm.close()
+    with Child(MODULE, directory=tmp_path / "child", walls=OPEN, warm=warm) as child:
+        assert answer(child, "variables", "")
+
+
+def test_who_waits_for_a_fork_waits_no_longer_than_asked(tmp_path, warm):
+    with Child(MODULE, directory=tmp_path / "child", walls=OPEN, warm=warm) as child:
+        answer(child, "variables", "")
+        with pytest.raises(subprocess.TimeoutExpired):
+            child._process.wait(timeout=0.05)
+        assert child._process.poll() is None
+
+
+def test_the_child_that_runs_an_authors_code_is_no_fork():
+    """Those of one process know each other's addresses."""
+    with Workers(V5E, compiles=False) as workers:
+        assert isinstance(workers.candidate()._process, subprocess.Popen)
+        assert not isinstance(workers.values._process, subprocess.Popen)
