@@ -43,16 +43,27 @@ KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
 CONFIGURATION = "pyproject.toml"
 WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=4096)
 
+_KEYS = ("inputs", "options", "chip")
+"""What the table of a case may hold."""
+_LONGEST_NAME = 100
 _ARRAY = re.compile(r"([a-z][a-z0-9_]*)\[([0-9, ]*)\]")
+_NARROW = (
+    (4, "e2m1fn"),
+    *((8, kind) for kind in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")),
+)
+"""JAX's floats of few bits: how many, and of which kind."""
 _SHORT = {
     **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
     **{f"{sign}{bits}": f"int{bits}" for sign in "is" for bits in (2, 4, 8, 16, 32, 64)},
     **{f"u{bits}": f"uint{bits}" for bits in (2, 4, 8, 16, 32, 64)},
     "bf16": "bfloat16",
     "pred": "bool",
-    "f8e4m3fn": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2",
+    **{f"c{bits}": f"complex{bits}" for bits in (64, 128)},
+    **{f"f{bits}{kind}": f"float{bits}_{kind}" for bits, kind in _NARROW},
 }
+_DTYPES = frozenset(_SHORT.values())
+_MOST_ROWS = 1 << 31
+"""More than any side of an array has that a chip holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +91,7 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     chip: str = V5E.name
     others: Mapping[str, Any] = field(default_factory=dict)
-    """Further keys of the case's table."""
+    """What a captured call says of itself beside these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +160,16 @@ def array(text: str) -> ArraySpec:
     match = _ARRAY.fullmatch(text.strip())
     if match is None:
         raise Refusal(Status.USAGE, f"{text!r:.80} is no array: wanted dtype[size,size], such as bf16[1024,256]")
-    sizes = [size.strip() for size in match[2].split(",") if size.strip()]
-    return ArraySpec(shape=tuple(map(int, sizes)), dtype=_SHORT.get(match[1], match[1]))
+    dtype = _SHORT.get(match[1], match[1])
+    if dtype not in _DTYPES:
+        message = (
+            f"{match[1]!r:.40} in {text!r:.80} is no dtype: wanted one of JAX's, such as bf16, float32, s8 or bool"
+        )
+        raise Refusal(Status.USAGE, message)
+    sizes = [int(size) for size in match[2].split(",") if size.strip()]
+    if any(size >= _MOST_ROWS for size in sizes):
+        raise Refusal(Status.USAGE, f"{text!r:.80} is no array that a chip holds: wanted sizes below {_MOST_ROWS}")
+    return ArraySpec(shape=tuple(sizes), dtype=dtype)
 
 
 def cases(path: Path) -> tuple[Case, ...]:
@@ -160,7 +179,7 @@ def cases(path: Path) -> tuple[Case, ...]:
       Refusal: ``NOT_FOUND``, or ``USAGE`` with what is wrong in which table.
     """
     try:
-        document = tomllib.loads(path.read_text())
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -170,10 +189,12 @@ def cases(path: Path) -> tuple[Case, ...]:
 
 def cases_of(document: Mapping[str, Any], where: str) -> tuple[Case, ...]:
     """The same of tables that were read; ``where`` is said in messages. Raises as ``cases``."""
-    tables = {name: table for name, table in document.items() if isinstance(table, Mapping)}
-    if not tables:
+    if not document:
         raise Refusal(Status.USAGE, f'{where} has no case: wanted a table such as [small] with inputs = ["f32[8,128]"]')
-    return tuple(_case(name, table, f"{where}: [{name}]") for name, table in tables.items())
+    if odd := [name for name, table in document.items() if not isinstance(table, Mapping)]:
+        message = f"{where}: {odd[0]!a:.60} is outside of a table: wanted each case as [name]"
+        raise Refusal(Status.USAGE, message)
+    return tuple(_case(name, table, f"{where}: [{name}]") for name, table in document.items())
 
 
 def inline(inputs: Sequence[str], *, chip: str = V5E.name, options: Mapping[str, Any] | None = None) -> Case:
@@ -217,17 +238,29 @@ def included(source: Path) -> dict[str, bytes]:
 
 def include_of(root: Path) -> tuple[str, ...]:
     """The patterns of ``include`` in ``[tool.ratchet]`` of a folder's ``pyproject.toml``. Raises as ``included``."""
-    try:
-        tool = tomllib.loads((root / CONFIGURATION).read_text(encoding="utf-8")).get("tool", {})
-    except FileNotFoundError:
-        return ()
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refusal(Status.USAGE, f"{root / CONFIGURATION} is no TOML: {error}") from None
-    table = tool.get("ratchet", {}) if isinstance(tool, Mapping) else {}
-    listed = table.get("include", []) if isinstance(table, Mapping) else []
+    listed = configuration(root).get("include", [])
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
         raise Refusal(Status.USAGE, f"{root / CONFIGURATION}: include is {listed!r:.40}, wanted a list of patterns")
     return tuple(listed)
+
+
+def configuration(root: Path) -> Mapping[str, Any]:
+    """``[tool.ratchet]`` of a folder's ``pyproject.toml``; empty where there is none.
+
+    Raises:
+      Refusal: ``USAGE`` for what cannot be read as TOML, or is no table.
+    """
+    path = root / CONFIGURATION
+    try:
+        tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refusal(Status.USAGE, f"{path} is no TOML: {error}") from None
+    table = tool.get("ratchet", {}) if isinstance(tool, Mapping) else {}
+    if not isinstance(table, Mapping):
+        raise Refusal(Status.USAGE, f"{path}: tool.ratchet is {table!r:.40}, wanted a table")
+    return table
 
 
 def export(
@@ -319,6 +352,11 @@ def _serialiser() -> Bundle:
 
 
 def _case(name: str, table: Mapping[str, Any], where: str) -> Case:
+    if not name or "/" in name or not name.isprintable() or name in (".", "..") or len(name.encode()) > _LONGEST_NAME:
+        message = f"{where[:120]!a} is no name of a case: wanted one that a folder can have"
+        raise Refusal(Status.USAGE, message)
+    if unknown := sorted(set(table) - set(_KEYS)):
+        raise Refusal(Status.USAGE, f"{where} has {unknown[0]!r:.40}; a case knows {', '.join(_KEYS)}")
     inputs = table.get("inputs")
     generator = inputs if isinstance(inputs, str) else ""
     if not generator and not (isinstance(inputs, list) and all(isinstance(one, str) for one in inputs)):
@@ -329,18 +367,27 @@ def _case(name: str, table: Mapping[str, Any], where: str) -> Case:
     options = table.get("options", {})
     if not isinstance(options, Mapping):
         raise Refusal(Status.USAGE, f"{where}: options is {options!r:.60}, wanted keyword arguments as a table")
+    if odd := [key for key, value in options.items() if not _is_plain(value)]:
+        message = f"{where}: options: {odd[0]} is {options[odd[0]]!r:.60}, wanted numbers, texts, truth values or lists"
+        raise Refusal(Status.USAGE, message)
     return Case(
         name=name,
         inputs=() if generator else tuple(map(array, inputs or [])),
         generator=generator,
         options=dict(options),
         chip=_chip(table.get("chip", V5E.name), where),
-        others={key: value for key, value in table.items() if key not in ("inputs", "options", "chip")},
     )
 
 
+def _is_plain(value: object) -> bool:
+    """Whether JSON can carry it into the jail: of what TOML knows, dates and times cannot be."""
+    if isinstance(value, Mapping):
+        return all(map(_is_plain, value.values()))
+    return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, bool | int | float | str)
+
+
 def _chip(name: Any, where: str) -> str:
-    if name not in CHIPS:
+    if not isinstance(name, str) or name not in CHIPS:
         raise Refusal(Status.USAGE, f"{where}: {name!r:.40} is no chip that is known, wanted one of {', '.join(CHIPS)}")
     return str(name)
 

@@ -10,6 +10,7 @@ import pytest
 
 from ratchet import options
 from ratchet.cli import main
+from ratchet.commands import ci
 from ratchet.values.change import Change, ChangeKind, Costs, outcome
 from ratchet.values.status import Status
 from ratchet.view.changes import MARKER, counted, junit, markdown
@@ -186,6 +187,15 @@ def test_a_wrong_list_is_refused_by_name(repository, capsys, toml, status, messa
     (repository / "pyproject.toml").write_text(toml)
     assert run() == status.exit_code
     assert message in capsys.readouterr().err
+
+
+def test_a_link_out_of_the_repository_is_left_out_of_a_revision(repository, tmp_path_factory):
+    (repository / "out").symlink_to("/etc")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "a link")
+    there = ci.checkout(repository, "HEAD", tmp_path_factory.mktemp("revision"))
+    assert (there / "kernels.py").is_file()
+    assert not (there / "out").is_symlink()
 
 
 def test_a_revision_that_is_not_there_is_named(repository, capsys):

@@ -190,19 +190,28 @@ def test_what_is_no_array_is_refused(text):
     assert refused.value.status is Status.USAGE
 
 
+@pytest.mark.parametrize(
+    ("text", "said"), [("bf17[8]", "'bf17' in .* is no dtype"), ("f32[2147483648]", "sizes below")]
+)
+def test_an_array_that_no_chip_holds_is_refused(text, said):
+    with pytest.raises(Refusal, match=said) as refused:
+        target.array(text)
+    assert refused.value.status is Status.USAGE
+
+
+def test_every_short_dtype_is_one_of_jax():
+    for text in ("bf16", "f64", "s2", "u4", "pred", "c64", "f8e8m0fnu", "f4e2m1fn", "float8_e4m3"):
+        dtype = target.array(f"{text}[8]").dtype
+        assert jax.ShapeDtypeStruct((8,), dtype).dtype.name == dtype
+
+
 def test_cases_are_tables(tmp_path):
     file = tmp_path / "shapes.toml"
     file.write_text(
-        '[small]\ninputs = ["f32[8,128]"]\noptions = { causal = true }\nflops = 7\n'
-        '[large]\ninputs = "make"\nchip = "v6e"\n'
+        '[small]\ninputs = ["f32[8,128]"]\noptions = { causal = true }\n[large]\ninputs = "make"\nchip = "v6e"\n'
     )
     small, large = target.cases(file)
-    assert (small.name, dict(small.options), dict(small.others), small.chip) == (
-        "small",
-        {"causal": True},
-        {"flops": 7},
-        "v5e",
-    )
+    assert (small.name, dict(small.options), small.chip) == ("small", {"causal": True}, "v5e")
     assert (large.generator, large.inputs, large.chip) == ("make", (), "v6e")
 
 
@@ -212,7 +221,16 @@ def test_cases_are_tables(tmp_path):
         ("", "no case"),
         ("[a]\n", r"\[a\]: inputs is None"),
         ('[a]\ninputs = ["f32[8]"]\nchip = "v9"\n', "'v9' is no chip"),
+        ('[a]\ninputs = ["f32[8]"]\nchip = ["v5e"]\n', "is no chip"),
         ('[a]\ninputs = ["f32[8]"]\noptions = 1\n', "keyword arguments"),
+        ('[a]\ninputs = ["f32[8]"]\noption = { causal = true }\n', r"\[a\] has 'option'; a case knows inputs, options"),
+        ('chip = "v6e"\n[a]\ninputs = ["f32[8]"]\n', "'chip' is outside of a table"),
+        ('[a]\ninputs = ["f32[8]"]\noptions = { since = 2024-01-01 }\n', "since is datetime.date"),
+        ('[a]\ninputs = ["f32[8]"]\noptions = { a = [{ b = 10:00:00 }] }\n', "options: a is"),
+        ('["a/b"]\ninputs = ["f32[8]"]\n', "no name of a case"),
+        ('[".."]\ninputs = ["f32[8]"]\n', "no name of a case"),
+        ('[""]\ninputs = ["f32[8]"]\n', "no name of a case"),
+        ('["a\\nb"]\ninputs = ["f32[8]"]\n', "no name of a case"),
         ("[a", "no TOML"),
     ],
 )

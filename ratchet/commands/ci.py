@@ -6,7 +6,6 @@ import argparse
 import io
 import tarfile
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from ratchet.values.change import Change, Costs, outcome
 from ratchet.values.status import Ended, Refusal, Status
 from ratchet.view.changes import counted, junit, line, markdown
 
-CONFIGURATION = "pyproject.toml"
+CONFIGURATION = targets.CONFIGURATION
 _KEYS = frozenset({"target", "inputs", "cases", "options", "chips", "allowed_share"})
 
 
@@ -75,13 +74,9 @@ def read(root: Path) -> Iterator[Entry]:
       Refusal: ``NOT_FOUND`` without a list, ``USAGE`` for what is wrong in it.
     """
     path = root / CONFIGURATION
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refusal(Status.USAGE, f"{path} is no TOML: {error}") from None
-    listed = document.get("tool", {}).get("ratchet", {}).get("ci")
+    if not path.is_file():
+        raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: there is no such file")
+    listed = targets.configuration(root).get("ci")
     wanted = 'wanted [[tool.ratchet.ci]] tables with target = "package.module:function" and inputs = ["bf16[8,128]"]'
     if not isinstance(listed, list) or not listed:
         raise Refusal(Status.NOT_FOUND, f"{path} has no list tool.ratchet.ci: {wanted}")
@@ -122,9 +117,17 @@ def checkout(root: Path, revision: str, folder: Path) -> Path:
         raise Refusal(Status.NOT_FOUND, f"{revision!r:.80} is no revision here: fetch it, or name one with --base")
     archive = git.output("archive", "--format=tar", commit.decode().strip())
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+        tar.extraction_filter = _inside if hasattr(tarfile, "data_filter") else None  # from Python 3.11.4 on
         tar.extractall(folder)
     return folder
+
+
+def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """A file as it is written; none for a link that leads out of the repository."""
+    try:
+        return tarfile.data_filter(member, folder)
+    except tarfile.FilterError:
+        return None
 
 
 def _change(entry: Entry, root: Path, base: Path, compilers: Compilers) -> Change:

@@ -18,7 +18,6 @@ chip = "v6e"
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +27,9 @@ from ratchet import target
 from ratchet.target import Case, Target
 from ratchet.values.status import Refusal, Status
 
-FILE = "pyproject.toml"
+FILE = target.CONFIGURATION
 SLOWDOWN = 0.02
-_KEYS = ("kernel", "reference", "source", "editable", "include", "python", "max_slowdown", "problems")
+_KEYS = ("kernel", "reference", "source", "editable", "include", "python", "max_slowdown", "problems", "ci")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +62,11 @@ def read(root: Path) -> Project | None:
     Raises:
       Refusal: ``USAGE`` or ``NOT_FOUND`` with what is wrong in the table.
     """
-    file = root / FILE
-    if not file.is_file():
-        return None
-    try:
-        document = tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refusal(Status.USAGE, f"{FILE} is no TOML: {error}") from None
-    table = document.get("tool", {}).get("ratchet")
-    if not isinstance(table, Mapping) or "kernel" not in table:
+    table = target.configuration(root)
+    if unknown := sorted(set(table) - set(_KEYS)):
+        message = f"{FILE}: [tool.ratchet] has {', '.join(unknown)}; it knows {', '.join(_KEYS)}"
+        raise Refusal(Status.USAGE, message)
+    if not {"kernel", "reference", "problems"} & set(table):
         return None
     return of_table(table, root)
 
@@ -79,8 +74,6 @@ def read(root: Path) -> Project | None:
 def of_table(table: Mapping[str, Any], root: Path) -> Project:
     """The project that a table describes. Raises as ``read``."""
     where = f"{FILE}: [tool.ratchet]"
-    if unknown := sorted(set(table) - set(_KEYS)):
-        raise Refusal(Status.USAGE, f"{where} has {', '.join(unknown)}; it knows {', '.join(_KEYS)}")
     if missing := [key for key in ("kernel", "reference", "problems") if key not in table]:
         raise Refusal(Status.USAGE, f"{where} lacks {', '.join(missing)}")
     slowdown = table.get("max_slowdown", SLOWDOWN)

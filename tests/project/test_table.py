@@ -21,7 +21,12 @@ def test_a_project_is_read(root):
     assert project.max_slowdown == table.SLOWDOWN
 
 
-@pytest.mark.parametrize("text", ["", "[tool.other]\n", '[tool.ratchet]\nsource = "src"\n'])
+def test_a_project_may_be_beside_the_list_of_ci(root):
+    (root / "pyproject.toml").write_text(TABLE + '\n[[tool.ratchet.ci]]\ntarget = "pkg.kernels:twice"\n')
+    assert str(table.read(root).kernel) == "pkg.kernels:twice"
+
+
+@pytest.mark.parametrize("text", ["", "tool = 3\n", "[tool.other]\n", '[tool.ratchet]\nsource = "src"\n'])
 def test_a_repository_without_a_kernel_in_its_table_has_no_project(root, text):
     (root / "pyproject.toml").write_text(text)
     assert table.read(root) is None
@@ -36,6 +41,9 @@ def test_a_repository_without_the_file_has_no_project(tmp_path):
     [
         (("reference =", "refference ="), Status.USAGE, "has refference"),
         (("reference =", "#"), Status.USAGE, "lacks reference"),
+        (("kernel =", "kernal ="), Status.USAGE, "has kernal"),
+        (("kernel =", "#"), Status.USAGE, "lacks kernel"),
+        ((TABLE, "[tool]\nratchet = 3"), Status.USAGE, "ratchet is 3, wanted"),
         (("pkg.kernels:", "pkg.kernel:"), Status.NOT_FOUND, "in no file below"),
         (("pkg.kernels:twice", "jax.nn:relu"), Status.NOT_FOUND, "in no file below"),
         (('chip = "v6e"', 'chip = "v6"'), Status.USAGE, r"\[large\].*no chip"),
