@@ -83,6 +83,36 @@ def test_a_workspace_in_a_folder_of_a_repository(site, tmp_path):
     assert (tmp_path / ".gitignore").is_file()
 
 
+def test_in_a_repository_only_what_was_written_is_to_be_committed(site, tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_text("/.venv\n")
+    done = site.ratchet("init", "my kernels", folder=tmp_path)
+    assert (
+        "  git add kernel.py program.md AGENTS.md skills/pallas-ratchet/SKILL.md ../.gitattributes && " in done.stdout
+    )
+    again = site.ratchet("init", "my kernels", folder=tmp_path)
+    assert "git add" not in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("folder", "status"),
+    [
+        ("a file", Status.USAGE),
+        ("a file/below", Status.USAGE),
+        ("bare.git", Status.NOT_A_REPOSITORY),
+        ("a tree/.git", Status.NOT_A_REPOSITORY),
+    ],
+)
+def test_where_no_workspace_can_be_is_said(site, tmp_path, folder, status):
+    (tmp_path / "a file").write_text("mine")
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare.git"], check=True)
+    subprocess.run(["git", "init", "-q", tmp_path / "a tree"], check=True)
+    done = site.ratchet("init", folder, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (status.exit_code, "")
+    assert done.stderr.startswith(f"{status.name}: ")
+    assert not (tmp_path / folder / "kernel.py").exists()
+
+
 def test_an_example_that_is_not_there(site, tmp_path):
     done = site.ratchet("init", "--from", "../kernel", folder=tmp_path)
     assert done.returncode == Status.NOT_FOUND.exit_code

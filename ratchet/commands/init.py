@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,25 +32,33 @@ INSTEAD = (
     ("./ratchet.sh", "ratchet"),
 )
 """What the protocol says of a clone, and what it says of a workspace."""
+_NO_REPOSITORY = "not a git repository"
+"""What git says outside of every repository."""
 
 
 def command(options: argparse.Namespace) -> int:
     """Write the files that are not there yet, and say what was written, what was left alone, and what to do next."""
     folder: Path = options.folder.resolve()
     kernel = _example(options.example)
-    folder.mkdir(parents=True, exist_ok=True)
-    top = _top(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise Refusal(Status.USAGE, f"{folder} is a file or below one, wanted a folder") from None
+    top, new = _top(folder)
+    written = []
     for path, text in _files(folder, top, kernel).items():
         shown = path.relative_to(top)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
+            written.append(shlex.quote(os.path.relpath(path, folder)))
             print(f"wrote {shown}")
         except FileExistsError:
             print(f"left {shown} alone: it is there already{_missing(path, text)}")
     print(f"Next, in {folder}:")
-    print('  git add -A && git commit -m "workspace"')
+    if written:
+        print(f'  git add {"-A" if new else " ".join(written)} && git commit -m "workspace"')
     print(f'  {home.PROGRAM} "baseline"')
     return Status.PASS.exit_code
 
@@ -83,20 +93,30 @@ def _example(name: str) -> str:
     return known[name].read_text(encoding="utf-8")
 
 
-def _top(folder: Path) -> Path:
-    """The top of the repository that holds ``folder``, a new one where there is none."""
+def _top(folder: Path) -> tuple[Path, bool]:
+    """The top of the repository that holds ``folder``, and whether it is a new one, made where there was none."""
     top = _git(folder, "rev-parse", "--show-toplevel")
-    if top.returncode:
-        made = _git(folder, "init", "-q", "-b", "main")
-        if made.returncode:
-            raise Refusal(Status.NOT_A_REPOSITORY, f"git init failed: {made.stderr.strip():.200}")
-        print(f"made a repository in {folder}")
-        return folder
-    return Path(top.stdout.removesuffix("\n")).resolve()
+    if not top.returncode:
+        return Path(top.stdout.removesuffix("\n")).resolve(), False
+    if _NO_REPOSITORY not in top.stderr:
+        said = " ".join(top.stderr.split()).removeprefix("fatal: ")
+        raise Refusal(Status.NOT_A_REPOSITORY, f"{folder} is in no work tree that git opens: {said:.200}")
+    made = _git(folder, "init", "-q", "-b", "main")
+    if made.returncode:
+        raise Refusal(Status.NOT_A_REPOSITORY, f"git init failed: {made.stderr.strip():.200}")
+    print(f"made a repository in {folder}")
+    return folder, True
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            env={**os.environ, "LC_ALL": "C"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except FileNotFoundError:
         raise Refusal(Status.INFRASTRUCTURE, "there is no git on the PATH: install it") from None
