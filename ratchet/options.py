@@ -25,7 +25,7 @@ _COMMANDS = {
     "merge": "take over the rows of another clone; its kernel is judged again here before it becomes HEAD's",
     "branches": "lines of experiments beside each other: best, rows, where they parted",
     "finalize": "a branch for review: the kept experiments alone, one commit each",
-    "node": "become a node of a cluster that models candidates for `search` and `try`, or its head",
+    "node": "become a node of a cluster that judges candidates for `search` and `try`, or its head",
     "worker": "what a node starts: judge what standard input asks for",
     "ablate": "take an experiment that changed several things apart, by trying its parts",
     "across": "one kernel file on every chip, as a table; writes no row",
@@ -244,7 +244,13 @@ def _branch(parser: argparse.ArgumentParser) -> None:
         help="go on there, in .ratchet/lines/NAME; a new one begins at HEAD",
     )
     parser.add_argument(
-        "--cluster", default="", metavar="HOST:PORT", help="model on the nodes of that Ray cluster; see `node`"
+        "--cluster", default="", metavar="HOST:PORT", help="judge on the nodes of that Ray cluster; see `node`"
+    )
+    parser.add_argument(
+        "--on",
+        choices=MEASURED,
+        default="",
+        help="time it on this device, beside HEAD's kernel, in a series of its own; with --cluster on nodes with one",
     )
 
 
@@ -286,6 +292,12 @@ def _node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=_count, default=6379, metavar="N", help="of the head; default 6379")
     parser.add_argument(
         "--lanes", type=_count, metavar="N", help="candidates at once; default: by CPUs, and one for each 6 GiB"
+    )
+    parser.add_argument(
+        "--measures",
+        choices=MEASURED,
+        default="",
+        help="announce this device: one lane, for measured trials alone; default: tpu where one is attached",
     )
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where Ray keeps its files; default: Ray's own")
 

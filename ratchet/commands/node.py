@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ratchet import home
+from ratchet.candidate.platforms import PLATFORMS
 from ratchet.chips import CHIPS
 from ratchet.compiler import compile as compiling
 from ratchet.judge.request import Request
 from ratchet.judge.workers import Workers
+from ratchet.measure import devices
 from ratchet.search import cluster
-from ratchet.search.asked import Asked, Unfit, answer, asked_of
-from ratchet.values import Verdict
+from ratchet.search.asked import Asked, Device, Unfit, Which, answer, asked_of
+from ratchet.values import MEASURED, Against, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
@@ -55,11 +57,13 @@ def words(options: argparse.Namespace) -> list[str]:
         else ["--head", "--port", str(options.port), "--include-dashboard", "false"]
     )
     lanes = options.lanes or lanes_of(os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    measures = options.measures or ("tpu" if devices.tpu() else "")
     return [
         "start",
         *where,
         *("--node-ip-address", options.listen),
-        *("--num-cpus", str(lanes)),
+        *("--num-cpus", "1" if measures else str(lanes)),
+        *(["--resources", json.dumps({cluster.RESOURCES[measures]: 1})] if measures else []),
         *("--object-store-memory", str(STORE_BYTES)),
         *("--include-log-monitor", "false"),
         *(["--temp-dir", str(options.folder)] if options.folder else []),
@@ -103,7 +107,7 @@ def worker(*, root: Path, function: JudgeFunction) -> int:
     return Status.PASS.exit_code
 
 
-def serve(questions: BinaryIO, answers: BinaryIO, judge: Callable[[Asked], Verdict | Unfit]) -> None:
+def serve(questions: BinaryIO, answers: BinaryIO, judge: Callable[[Asked | Which], Verdict | Device | Unfit]) -> None:
     """One answer for each question."""
     for line in questions:
         try:
@@ -123,12 +127,14 @@ class NodeJudge:
     _workers: Workers | None = None
     _seal: str = ""
 
-    def answer(self, asked: Asked) -> Verdict | Unfit:
-        """Contract, compile, memory and schedule, as ``Bench`` models them.
+    def answer(self, asked: Asked | Which) -> Verdict | Device | Unfit:
+        """A verdict as ``Bench`` asks for it: modelled, with values or without, or measured on this node's device.
 
         Raises:
           Refusal: trouble of this machine.
         """
+        if isinstance(asked, Which):
+            return device_of(asked.evaluator)
         if why := self.differs(asked):
             return Unfit(why=why)
         with ExitStack() as stack:
@@ -137,14 +143,21 @@ class NodeJudge:
             kernel.write_bytes(asked.text)
             if asked.lock is not None:
                 lock.write_bytes(asked.lock)
-            self._workers = self._workers or Workers(CHIPS[asked.chip], keep=True)
+            against = None
+            if asked.beside is not None:
+                against = Against(kernel=folder / "incumbent" / kernel.name, test=asked.beside.test)
+                against.kernel.parent.mkdir()
+                against.kernel.write_bytes(asked.beside.text)
+            compiles = PLATFORMS.get(asked.conditions.evaluator, "tpu") == "tpu"
+            self._workers = self._workers or Workers(CHIPS[asked.chip], keep=True, compiles=compiles)
             request = Request(
                 kernel=kernel,
                 root=self.root,
                 kernel_rel=asked.kernel,
                 conditions=asked.conditions,
                 chip=CHIPS[asked.chip],
-                model_only=True,
+                against=against,
+                model_only=asked.model_only,
                 remember=asked.remember,
                 lock_file=lock,
             )
@@ -158,9 +171,23 @@ class NodeJudge:
     def differs(self, asked: Asked) -> str:
         """Why this judge is not the driver's; ``""`` where it is."""
         self._seal = self._seal or RepositoryJudge.modelling(self.root, self.function).seal()
-        compiler = compiling.compiler_version()
-        wanted = asked.conditions
+        wanted, compiler = asked.conditions, compiling.compiler_version()
+        if wanted.evaluator in MEASURED:
+            here = device_of(wanted.evaluator)
+            if isinstance(here, Unfit):
+                return here.why
+            if here.chip != wanted.chip:
+                return f"it measures on {here.chip}, and this series is of {wanted.chip}: use a cluster for each"
+            compiler = here.compiler
         if (wanted.seal, wanted.compiler) == (self._seal, compiler):
             return ""
         todo = "bring both to one commit and one requirements.lock"
         return f"its judge is {self._seal}, {compiler}; wanted {wanted.seal}, {wanted.compiler}: {todo}"
+
+
+def device_of(evaluator: str) -> Device | Unfit:
+    """The device of this machine that measures, or why there is none."""
+    try:
+        return Device(chip=devices.device(evaluator), compiler=devices.compiler(evaluator))
+    except Refusal as refusal:
+        return Unfit(why=refusal.message)

@@ -15,11 +15,13 @@ from ratchet.loop import log
 from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
 from ratchet.search.candidates import baseline, bench
+from ratchet.search.remote import judges
 from ratchet.search.run import Result, Search
 from ratchet.search.space import space_of
 from ratchet.search.stop import PATIENCE_BY_KNOB, Limits
 from ratchet.search.study import opened, study_id
 from ratchet.search.tried import Tried
+from ratchet.values import MEASURED
 from ratchet.values.status import Status
 from ratchet.view import verdict_json
 from ratchet.view.search import Shown, candidates_document, search_text
@@ -31,9 +33,8 @@ def command(
 ) -> int:
     """Search the knobs of a kernel file; every trial is an experiment with a row."""
     root, kernel = on_line(root, kernel, options.branch, say)
-    chip = CHIPS[options.chip]
-    judge = dataclasses.replace(RepositoryJudge.modelling(root, function, chip), remember=not options.fresh)
-    with Interrupts().installed():
+    asked = asked_for(options, root, function)
+    with Interrupts().installed(), judges(asked, options.cluster, say=say) as (judge, away):
         name, source = committed(root, Path(os.path.relpath(kernel, root)), wait_s=options.wait, progress=say)
         space = space_of(source, kernel.name, options.knob or (), options.where or ())
         row = baseline(judge, Path(name), wait_s=options.wait, say=say)
@@ -47,7 +48,7 @@ def command(
         before = {one.id for one in log.rows(root)}
         with (
             opened(root, study_id(source, space, options.how, conditions)) as study,
-            bench(judge, name, one_file=True, wait_s=options.wait, say=say, address=options.cluster) as judged,
+            bench(judge, name, one_file=True, wait_s=options.wait, say=say, cluster=away) as judged,
         ):
             search = Search(
                 source=source,
@@ -74,10 +75,19 @@ def command(
             left_out=result.left_out,
             seconds=result.seconds,
             new=new,
+            how="measured" if judge.evaluator in MEASURED else "modelled",
         )
         print(text)
     kept = any(one.kept for one in result.tried)
     return Status.PASS.exit_code if kept else Status.NOT_BETTER.exit_code
+
+
+def asked_for(options: argparse.Namespace, root: Path, function: JudgeFunction) -> RepositoryJudge:
+    """The judge that ``--on`` or ``--chip`` asks for."""
+    judge = dataclasses.replace(
+        RepositoryJudge.modelling(root, function, CHIPS[options.chip]), remember=not options.fresh
+    )
+    return dataclasses.replace(judge, evaluator=options.on, remember=False) if options.on else judge
 
 
 def _before_ms(result: Result, now_ms: float) -> float:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ratchet.chips import CHIPS
 from ratchet.commands.branches import on_line
+from ratchet.commands.search import asked_for
 from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
 from ratchet.mutation import mutation
 from ratchet.search.candidates import Candidate, baseline, bench
+from ratchet.search.remote import judges
 from ratchet.search.run import result_of
 from ratchet.values import Decision, Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
 from ratchet.view.search import Shown, candidates_document, candidates_table
-from ratchet.wiring import JudgeFunction, RepositoryJudge
+from ratchet.wiring import JudgeFunction
 
 
 def command(
@@ -28,15 +28,13 @@ def command(
     """Judge several versions of one kernel from one parent; the best is kept, and each has a row."""
     files = [_read(file) for file in options.files]
     root, kernel = on_line(root, kernel, options.branch, say)
-    chip = CHIPS[options.chip]
-    judge = dataclasses.replace(RepositoryJudge.modelling(root, function, chip), remember=not options.fresh)
-    with Interrupts().installed():
+    asked = asked_for(options, root, function)
+    with Interrupts().installed(), judges(asked, options.cluster, say=say) as (judge, away):
         name, parent = committed(root, Path(os.path.relpath(kernel, root)), wait_s=options.wait, progress=say)
         candidates = [_candidate(path, text, parent, options) for path, text in files]
         beside = _inside(root, [path for path, _ in files])
         baseline(judge, Path(name), wait_s=options.wait, say=say, beside=beside)
-        address = options.cluster
-        with bench(judge, name, one_file=False, beside=beside, wait_s=options.wait, say=say, address=address) as judged:
+        with bench(judge, name, one_file=False, beside=beside, wait_s=options.wait, say=say, cluster=away) as judged:
             rows = judged.rows(candidates)
     shown = [shown_of(path.name, row) for (path, _), row in zip(files, rows, strict=True)]
     if options.json:

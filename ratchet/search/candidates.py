@@ -2,6 +2,11 @@
 
 Every candidate becomes a row, by the same turn as any experiment: a commit, a verdict, and kept or reverted. What the
 model turns down, or the compiler refuses, is settled by then; the values of what could be kept are checked in its turn.
+On a cluster nodes check the values of all that could be kept meanwhile, so that here only the fastest is judged in
+full, and after it what no node refused.
+
+Measured candidates are timed beside HEAD's kernel, on as many devices as there are. Once one is kept, those that were
+as promising are timed again, beside it.
 """
 
 from __future__ import annotations
@@ -10,12 +15,14 @@ import contextlib
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import wait as all_done
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ratchet.candidate.platforms import PLATFORMS
 from ratchet.candidate.problem import lock_path
 from ratchet.judge import evidence
 from ratchet.judge.lanes import Lanes
@@ -23,13 +30,18 @@ from ratchet.judge.request import Request
 from ratchet.judge.steps import Progress
 from ratchet.judge.workers import Workers
 from ratchet.loop import log
-from ratchet.loop.decide import conditions_of, speaks_of_the_kernel
+from ratchet.loop.decide import bar, conditions_of, speaks_of_the_kernel
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.history import History
-from ratchet.search.asked import Asked
-from ratchet.search.cluster import Cluster, connected
+from ratchet.loop.judge import Judge
+from ratchet.loop.refs import EXPERIMENTS
+from ratchet.loop.rows import comparisons
+from ratchet.measure.stats import FASTER
+from ratchet.search.asked import Asked, Beside
+from ratchet.search.cluster import Cluster
+from ratchet.search.remote import Remote, Timed
 from ratchet.search.settled import Settled
-from ratchet.values import Conditions, Decision, Row, Verdict
+from ratchet.values import MEASURED, Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import RepositoryJudge
 
@@ -77,12 +89,65 @@ class Bench:
         blobs = [self._blob(one) for one in candidates]
         found = known_rows(self.root, self.kernel, conditions)
         new = {blob: one for blob, one in zip(blobs, candidates, strict=True) if blob not in found}
+        measured = conditions.evaluator in MEASURED
+        found = {**found, **(self._measured(new) if measured else self._modelled(new, found, conditions))}
+        return [found[blob] for blob in blobs]
+
+    def _modelled(
+        self, new: Mapping[str, Candidate], known: Mapping[str, Row], conditions: Conditions
+    ) -> dict[str, Row]:
+        """Rows by blob: modelled side by side, and recorded the fastest first."""
         with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
             running = {blob: self._submit(Path(folder, blob), one, conditions) for blob, one in new.items()}
             verdicts = {blob: future.result() for blob, future in running.items()}
-        for blob in sorted(verdicts, key=lambda one: _latency(verdicts[one])):
-            found = {**found, blob: self._record(new[blob], verdicts[blob])}
-        return [found[blob] for blob in blobs]
+        fastest = sorted(verdicts, key=lambda one: _latency(verdicts[one]))
+        turned_down = bar(known.get(self._head()[0]))
+        scores = {blob: verdicts[blob].score for blob in fastest}
+        ahead = [blob for blob, score in scores.items() if score and not (turned_down and turned_down(score))]
+        asked = {blob: self._ask(new[blob], conditions, model_only=False) for blob in ahead[1:] if self.cluster}
+        try:
+            return {
+                blob: self._record(
+                    new[blob],
+                    Settled(full=self.judge, verdict=verdicts[blob], checked=partial(_checked, asked.get(blob))),
+                )
+                for blob in fastest
+            }
+        finally:
+            for future in asked.values():
+                future.cancel()
+
+    def _measured(self, new: Mapping[str, Candidate]) -> dict[str, Row]:
+        """Rows by blob: what is not faster than HEAD's kernel first, then the fastest; until one is kept, and again."""
+        left, rows = dict(new), dict[str, Row]()
+        while left:
+            timed = self._timed(left)
+            for blob in sorted(left, key=lambda one: _promise(timed.get(one))):
+                rows[blob] = self._record(left.pop(blob), timed.get(blob, self.judge))
+                if rows[blob].decision == Decision.KEPT:  # what is left was timed beside another kernel than HEAD's
+                    break
+        return rows
+
+    def _timed(self, new: Mapping[str, Candidate]) -> dict[str, Remote]:
+        """Judges that have had the cluster time them, each beside HEAD's kernel; none where this machine measures."""
+        if not isinstance(self.judge, Remote):
+            return {}
+        incumbent = self._head()[1]
+        history = History(self.root)
+        first = comparisons(log.rows(self.root), history.refs.under(EXPERIMENTS)) + 1
+        asked = {
+            blob: self.judge.ask(one.text, self.kernel, Beside(text=incumbent, test=first + number))
+            for number, (blob, one) in enumerate(new.items())
+        }
+        all_done(asked.values())
+        timed = {blob: Timed(verdict=one.result(), beside=incumbent) for blob, one in asked.items()}
+        return {blob: replace(self.judge, timed=one) for blob, one in timed.items()}
+
+    def _head(self) -> tuple[str, bytes]:
+        """The kernel as HEAD has it: its blob and its bytes."""
+        history = History(self.root)
+        entry = history.objects.entry(history.checks.head().commit, self.kernel)
+        return (entry.blob, history.objects.blob(entry.blob)) if entry else ("", b"")
 
     def _blob(self, candidate: Candidate) -> str:
         return History(self.root).files.store(self.kernel, candidate.text)
@@ -92,6 +157,10 @@ class Bench:
         if self.cluster is None:
             assert self.lanes is not None
             return self.lanes.submit(partial(self._model, folder, candidate, conditions))
+        return self._ask(candidate, conditions, model_only=True)
+
+    def _ask(self, candidate: Candidate, conditions: Conditions, *, model_only: bool) -> Future[Verdict]:
+        assert self.cluster is not None
         lock = lock_path(self.root / self.kernel)
         return self.cluster.submit(
             Asked(
@@ -101,6 +170,7 @@ class Bench:
                 conditions=conditions,
                 chip=self.judge.chip.name,
                 remember=self.judge.remember,
+                model_only=model_only,
             )
         )
 
@@ -120,13 +190,13 @@ class Bench:
         )
         return self.judge.function(request, workers=workers)
 
-    def _record(self, candidate: Candidate, verdict: Verdict) -> Row:
+    def _record(self, candidate: Candidate, judge: Judge) -> Row:
         idea = Idea(message=candidate.message, text=candidate.text, beside=self.beside, compound=self.compound)
         outcome = run_experiment(
             idea,
             root=self.root,
             kernel=Path(self.kernel),
-            judge=Settled(full=self.judge, verdict=verdict),
+            judge=judge,
             wait_s=self.wait_s,
         )
         row = outcome.row
@@ -150,27 +220,32 @@ def known_rows(root: Path, kernel: str, conditions: Conditions) -> Mapping[str, 
 
 @contextlib.contextmanager
 def bench(
-    judge: RepositoryJudge, kernel: str, *, one_file: bool, lanes: int = LANES, address: str = "", **options: Any
+    judge: RepositoryJudge,
+    kernel: str,
+    *,
+    one_file: bool,
+    lanes: int = LANES,
+    cluster: Cluster | None = None,
+    **options: Any,
 ) -> Iterator[Bench]:
     """A bench with lanes of its own, and with children for full verdicts that are kept from one to the next.
 
-    ``one_file``: all candidates are versions of one file, which differ in constants alone. ``address``: of a cluster
-    that models in the place of these lanes.
+    ``one_file``: all candidates are versions of one file, which differ in constants alone. ``cluster``: judges in the
+    place of these lanes.
     """
     with contextlib.ExitStack() as stack:
         kept: list[Workers] = []
+        modelled = PLATFORMS.get(judge.evaluator, "tpu") == "tpu"
 
         def function(request: Request, *, workers: Workers | None = None, progress: Progress | None = None) -> Verdict:
             if workers is None and not kept:
-                kept.append(stack.enter_context(Workers(judge.chip, keep=True)))
+                kept.append(stack.enter_context(Workers(judge.chip, keep=True, compiles=modelled)))
             return judge.function(request, workers=workers or kept[0], progress=progress)
 
-        side, away = None, None
-        if address:
-            away = stack.enter_context(connected(address, say=options["say"]))
-        else:
+        side = None
+        if cluster is None and judge.evaluator not in MEASURED:
             side = stack.enter_context(Lanes(lanes, partial(Workers, judge.chip, keep=not one_file, one_file=one_file)))
-        yield Bench(judge=replace(judge, function=function), kernel=kernel, lanes=side, cluster=away, **options)
+        yield Bench(judge=replace(judge, function=function), kernel=kernel, lanes=side, cluster=cluster, **options)
 
 
 def baseline(
@@ -197,3 +272,17 @@ def baseline(
 
 def _latency(verdict: Verdict) -> float:
     return verdict.score.latency_ms if verdict.score else math.inf
+
+
+def _promise(judge: Remote | None) -> float:
+    """Sorts what may be kept last, and of that the fastest first."""
+    paired = judge.timed.verdict.paired if judge and judge.timed else None
+    return 1 / paired.speedup if paired and paired.answer == FASTER else -1.0
+
+
+def _checked(future: Future[Verdict] | None) -> Verdict | None:
+    """What a node said of a kernel's values; None where none was asked or could say."""
+    try:
+        return future.result() if future else None
+    except (Refusal, CancelledError):
+        return None

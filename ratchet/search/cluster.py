@@ -1,8 +1,9 @@
-"""Candidates modelled on many machines, through Ray: bytes go out, verdicts come back. The only importer of Ray.
+"""Candidates judged on many machines, through Ray: bytes go out, verdicts come back. The only importer of Ray.
 
-Every node has lanes, as many as it has CPUs for Ray, each a judge of its own. One thread here hands out what waits,
-in the order in which it was asked. What a lost lane had is asked again elsewhere; a node whose judge is another one is
-left out. The driver alone writes rows, so each trial has one, however often it was asked for.
+A node that announces a device has one lane, which measures; any other has as many as it has CPUs for Ray, which model.
+A run asks one of the two kinds and never the other. Each lane is a judge of its own. One thread here hands out what
+waits, in the order in which it was asked. What a lost lane had is asked again elsewhere; a node whose judge or device
+is another one is left out. The driver alone writes rows, so each trial has one, however often it was asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from ratchet import key
 from ratchet.home import PROGRAM
 from ratchet.search import lane
-from ratchet.search.asked import Asked, Unfit, answered, question
+from ratchet.search.asked import Asked, Device, Unfit, Which, answered, question
 from ratchet.values import Verdict
 from ratchet.values.status import Refusal, Status
 
@@ -32,6 +33,8 @@ DEADLINE_S = 3600.0
 """A lane that has no answer after that is lost. The judge has deadlines of its own, all of them shorter."""
 LOOK_S = 5.0
 """How often nodes that joined or left are looked for."""
+RESOURCES = {"tpu": "TPU", "gpu": "ratchet-gpu", "cpu": "ratchet-cpu"}
+"""What a node that measures announces to Ray, by evaluator. Ray itself announces the TPUs of a machine that has any."""
 _TOKEN = "cluster-token"
 
 
@@ -74,8 +77,13 @@ def _ray() -> Any:
 @dataclass(eq=False, kw_only=True)
 class _Task:
     question: bytes
-    future: Future[Verdict]
+    future: Future[Any]
+    """Of a ``Verdict``, or of a ``Device`` where that was asked."""
     attempts: int = 0
+
+    def begin(self) -> bool:
+        """Whether it is still wanted: nobody cancelled it before it was handed out."""
+        return self.future.running() or self.future.set_running_or_notify_cancel()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -94,6 +102,8 @@ class Cluster:
     lane: Callable[[str], Any]
     """A ``lane.Lane`` of Ray's on a node."""
     say: Callable[[str], None]
+    measures: str = ""
+    """The evaluator of what is asked where it is measured; ``""`` where it is modelled."""
     _waiting: queue.SimpleQueue[_Task | None] = field(default_factory=queue.SimpleQueue)
     _tasks: list[_Task] = field(default_factory=list)
     _lanes: dict[str, list[_Lane]] = field(default_factory=dict)
@@ -105,13 +115,25 @@ class Cluster:
 
     @property
     def lanes(self) -> int:
-        """How many candidates are modelled at once now."""
+        """How many candidates are judged at once now."""
         return sum(map(len, self._lanes.values()))
 
     def submit(self, asked: Asked) -> Future[Verdict]:
-        """Model it on any node. The future raises Refusal: INFRASTRUCTURE where no node is left, SEAL_BROKEN where all
-        have another judge, or what a node's judge raised."""
-        future: Future[Verdict] = Future()
+        """Judge it on any node. The future raises Refusal: INFRASTRUCTURE where no node is left, SEAL_BROKEN where all
+        have another judge, or what a node's judge raised. Cancelled before it is handed out, it is not asked."""
+        return self._submit(asked)
+
+    def device(self) -> Device:
+        """The device that measures: of the first node that says so. Nodes that have another one are left out later.
+
+        Raises:
+          Refusal: as ``submit``.
+        """
+        said: Device = self._submit(Which(evaluator=self.measures)).result()
+        return said
+
+    def _submit(self, asked: Asked | Which) -> Future[Any]:
+        future: Future[Any] = Future()
         self._waiting.put(_Task(question=question(asked), future=future))
         return future
 
@@ -137,8 +159,14 @@ class Cluster:
         for name, node in alive.items():
             if name not in self._unfit:
                 lanes = self._lanes.setdefault(name, [])
-                missing = int(node["Resources"].get("CPU", 0)) - len(lanes)
+                missing = self._wanted(node["Resources"]) - len(lanes)
                 lanes += [_Lane(node=name, actor=self.lane(name)) for _ in range(missing)]
+
+    def _wanted(self, announced: Mapping[str, float]) -> int:
+        """How many lanes a node with these resources has for this run."""
+        if self.measures:
+            return int(announced.get(RESOURCES[self.measures], 0) >= 1)
+        return 0 if any(one in announced for one in RESOURCES.values()) else int(announced.get("CPU", 0))
 
     def _serve(self) -> None:
         running: dict[Any, _Lane] = {}
@@ -148,9 +176,10 @@ class Cluster:
                 running = {ref: one for ref, one in running.items() if one.task is not None}
             self._fail_if_alone()
             for one in [one for lanes in self._lanes.values() for one in lanes if one.task is None]:
-                if self._tasks:
-                    one.task, one.since = self._tasks.pop(0), time.monotonic()
-                    running[one.actor.ask.remote(one.task.question)] = one
+                task = self._next()
+                if task is not None:
+                    one.task, one.since = task, time.monotonic()
+                    running[one.actor.ask.remote(task.question)] = one
             done = self.ray.wait(list(running), num_returns=1, timeout=0.5)[0] if running else []
             for ref in done:
                 self._end(running.pop(ref), ref)
@@ -172,6 +201,14 @@ class Cluster:
                 self._tasks.append(task)
                 block = False
         return True
+
+    def _next(self) -> _Task | None:
+        """The next that is still wanted."""
+        while self._tasks:
+            task = self._tasks.pop(0)
+            if task.begin():
+                return task
+        return None
 
     def _end(self, one: _Lane, ref: Any) -> None:
         task = one.task
@@ -229,19 +266,24 @@ class Cluster:
         if self._unfit:
             refusal = Refusal(Status.SEAL_BROKEN, f"no node has this judge: {next(iter(self._unfit.values()))}")
         else:
-            todo = f"start one by `{PROGRAM} node`, then the same command goes on from here"
-            message = f"no node of the cluster is left: {todo}"
-            refusal = Refusal(Status.INFRASTRUCTURE, message)
+            which = f"that announces a {self.measures} to measure on" if self.measures else "that models"
+            start = f"{PROGRAM} node --measures {self.measures}" if self.measures else f"{PROGRAM} node"
+            todo = f"start one by `{start}`, then the same command goes on from here"
+            refusal = Refusal(Status.INFRASTRUCTURE, f"no node of the cluster is left {which}: {todo}")
         for task in self._tasks:
-            task.future.set_exception(refusal)
+            if task.begin():
+                task.future.set_exception(refusal)
         self._tasks.clear()
 
 
 @contextlib.contextmanager
-def connected(address: str, *, say: Callable[[str], None], command: list[str] | None = None) -> Iterator[Cluster]:
+def connected(
+    address: str, *, say: Callable[[str], None], measures: str = "", command: list[str] | None = None
+) -> Iterator[Cluster]:
     """The cluster whose head is at ``address``, ``HOST:PORT``. This machine has to be one of its nodes.
 
-    ``command`` is what a lane starts, in the place of its node's own judge.
+    ``measures`` is the evaluator of what will be asked, if it is measured. ``command`` is what a lane starts, in the
+    place of its node's own judge.
 
     Raises:
       Refusal: INFRASTRUCTURE where it cannot be reached.
@@ -264,13 +306,15 @@ def connected(address: str, *, say: Callable[[str], None], command: list[str] | 
 
     def on(node: str) -> Any:
         strategy = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
-        made = ray.remote(lane.Lane).options(num_cpus=1, max_restarts=0, scheduling_strategy=strategy)
+        wanted = {RESOURCES[measures]: 1} if measures else {}
+        made = ray.remote(lane.Lane).options(num_cpus=1, resources=wanted, max_restarts=0, scheduling_strategy=strategy)
         return made.remote(command)
 
-    cluster = Cluster(ray=ray, lane=on, say=say)
+    cluster = Cluster(ray=ray, lane=on, say=say, measures=measures)
     try:
         cluster.start()
-        say(f"{cluster.lanes} lanes on {len(cluster._lanes)} nodes")
+        what = f"measure on {measures}" if measures else "model"
+        say(f"{cluster.lanes} lanes that {what}, on {sum(map(bool, cluster._lanes.values()))} nodes")
         yield cluster
     finally:
         cluster.close()

@@ -55,9 +55,9 @@ def candidates_table(shown: Sequence[Shown], *, most: int | None = None) -> str:
 
 
 def search_text(
-    shown: Sequence[Shown], *, ending: str, before_ms: float, left_out: int, seconds: float, new: int
+    shown: Sequence[Shown], *, ending: str, before_ms: float, left_out: int, seconds: float, new: int, how: str
 ) -> str:
-    """The best point and the runners-up, what was refused, and why the search ended."""
+    """The best point and the runners-up, what was refused, and why the search ended. ``how``: modelled or measured."""
     lines = [candidates_table(shown, most=RUNNERS_UP + 1)]
     refused: dict[str, int] = {}
     for one in shown:
@@ -73,7 +73,7 @@ def search_text(
     if top is not None and top.latency_ms is not None:
         faster = before_ms / top.latency_ms
         gain = f"{times(faster)} as fast as {fixed(before_ms, 4)} ms where it began: time {time_change(faster)}"
-        lines.append(f"best {fixed(top.latency_ms, 4)} ms modelled, {gain}")
+        lines.append(f"best {fixed(top.latency_ms, 4)} ms {how}, {gain}")
         if not top.kept:
             lines.append(f"not kept by this search: `{home.PROGRAM} show {top.id}` says why")
     return "\n".join(lines)

@@ -145,7 +145,7 @@ class StageJudge:
         against: Against | None = None,
         bar: Bar | None = None,
     ) -> Verdict:
-        stage, text = self.stage, kernel_path.read_text()
+        stage, text = self.stage, kernel_path.read_text(errors="replace")
         stage.judged.append(text)
         if stage.freezes and not stage.lock.exists():
             stage.lock.write_text('{"problem": "frozen"}\n')

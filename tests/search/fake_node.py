@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ratchet.commands.node import serve
 from ratchet.judge.request import Request
-from ratchet.search.asked import Asked, Unfit
+from ratchet.search.asked import Asked, Unfit, Which
 from ratchet.values import Verdict
 from tests.loop.stage import CONDITIONS
 from tests.search import fakes
@@ -19,7 +19,8 @@ from tests.search import fakes
 SECONDS = float(os.environ.get("FAKE_NODE_SECONDS", "0"))
 
 
-def judge(asked: Asked, seal: str = CONDITIONS.seal) -> Verdict | Unfit:
+def judge(asked: Asked | Which, seal: str = CONDITIONS.seal) -> Verdict | Unfit:
+    assert isinstance(asked, Asked)
     if asked.conditions.seal != seal:
         return Unfit(why=f"its judge is {seal}, wanted {asked.conditions.seal}")
     time.sleep(SECONDS)
@@ -32,7 +33,7 @@ def judge(asked: Asked, seal: str = CONDITIONS.seal) -> Verdict | Unfit:
                 root=Path(folder),
                 kernel_rel=asked.kernel,
                 conditions=asked.conditions,
-                model_only=True,
+                model_only=asked.model_only,
             )
         )
 

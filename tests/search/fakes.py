@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from ratchet.judge.lanes import Lanes
 from ratchet.judge.request import Request
 from ratchet.knobs import values
 from ratchet.loop.placed import committed
+from ratchet.measure.session import conclusion
+from ratchet.search.asked import Asked
 from ratchet.search.candidates import Bench
 from ratchet.search.cluster import Cluster
+from ratchet.search.remote import Remote
 from ratchet.search.run import Result, Search
 from ratchet.search.space import space_of
 from ratchet.search.stop import Limits
 from ratchet.search.study import opened, study_id
-from ratchet.values import Conditions, Score, Verdict
+from ratchet.values import Conditions, Launch, Samples, Score, Verdict
 from ratchet.values.program import Footprint
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import RepositoryJudge
@@ -121,6 +125,41 @@ class FixedJudge(RepositoryJudge):
 
     def seal(self) -> str:
         return CONDITIONS.seal
+
+
+class FixedRemote(Remote):
+    """One whose problem and seal take no time to find out."""
+
+    def conditions(self, kernel_rel: str) -> Conditions:
+        device = self.device
+        return replace(CONDITIONS, evaluator=self.evaluator, chip=device.chip, compiler=device.compiler)
+
+    def seal(self) -> str:
+        return CONDITIONS.seal
+
+
+def measured(asked: Asked) -> Verdict:
+    """What a node says that times such a kernel: launches that agree to a part in a thousand."""
+    here = latency(values(asked.text, "kernel.py"))
+    there = latency(values(asked.beside.text, "kernel.py")) if asked.beside else None
+    launches = tuple(
+        Launch(candidate_ms=(here * (1 + number / 1e4),) * 30, incumbent_ms=(there,) * 30 if there is not None else ())
+        for number in range(12)
+    )
+    samples = Samples(evaluator=asked.conditions.evaluator, device=asked.conditions.chip, launches=launches, seconds=1)
+    return Verdict(
+        status=Status.PASS,
+        reason="timed",
+        kernel=asked.kernel,
+        kernel_name="fake",
+        conditions=asked.conditions,
+        score=Score(score=100 / here, latency_ms=here, util_pct=50, tflops=1, regime="compute-bound", bw_util_pct=1),
+        steps=(),
+        samples=samples,
+        paired=conclusion(samples, test=asked.beside.test) if asked.beside else None,
+        source_sha256="",
+        seconds=0.1,
+    )
 
 
 def judge(root: Path, of: Callable[..., Verdict] = function) -> RepositoryJudge:

@@ -5,10 +5,12 @@ Here Ray is played by threads. ``test_nodes.py`` has real ones.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +19,14 @@ import pytest
 
 from ratchet import options
 from ratchet.commands.node import NodeJudge, lanes_of, words
+from ratchet.judge.request import Request
+from ratchet.knobs import values
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea
-from ratchet.search.asked import Asked, Unfit, answer, answered, asked_of, question
-from ratchet.search.candidates import Bench, Candidate
-from ratchet.search.cluster import Cluster
+from ratchet.search.asked import Asked, Beside, Device, Unfit, Which, answer, answered, asked_of, question
+from ratchet.search.candidates import Bench, Candidate, baseline
+from ratchet.search.cluster import RESOURCES, Cluster
+from ratchet.values import Verdict
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import CONDITIONS
 from tests.search import fake_node, fakes
@@ -57,11 +62,20 @@ class FakeRay:
 
     def __init__(self, **behave: Callable[[bytes], bytes]) -> None:
         self.behave = behave
+        self.announced: dict[str, str] = {}
+        """Further resources, by node."""
         self.dead: set[str] = set()
         self.pool = ThreadPoolExecutor(8)
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [{"NodeID": name, "Alive": name not in self.dead, "Resources": {"CPU": 1.0}} for name in self.behave]
+        return [
+            {
+                "NodeID": name,
+                "Alive": name not in self.dead,
+                "Resources": {"CPU": 1.0} | ({self.announced[name]: 1.0} if name in self.announced else {}),
+            }
+            for name in self.behave
+        ]
 
     def wait(self, refs: list[Future[bytes]], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
         done, others = wait(refs, timeout=timeout, return_when="FIRST_COMPLETED")
@@ -75,8 +89,9 @@ class FakeRay:
 
 
 @contextmanager
-def cluster(ray: FakeRay, said: list[str] | None = None) -> Iterator[Cluster]:
-    made = Cluster(ray=ray, lane=lambda node: Actor(ray, node), say=(said if said is not None else []).append)
+def cluster(ray: FakeRay, said: list[str] | None = None, measures: str = "") -> Iterator[Cluster]:
+    say = (said if said is not None else []).append
+    made = Cluster(ray=ray, lane=lambda node: Actor(ray, node), say=say, measures=measures)
     made.start()
     try:
         yield made
@@ -94,6 +109,11 @@ def rows(root: Path, made: Cluster) -> list[Any]:
 
 def test_values_come_back_as_they_were() -> None:
     assert asked_of(question(ASKED)) == ASKED
+    measured = replace(ASKED, model_only=False, beside=Beside(text=b"\xff", test=3))
+    assert asked_of(question(measured)) == measured
+    assert asked_of(question(Which(evaluator="tpu"))) == Which(evaluator="tpu")
+    device = Device(chip="v5e", compiler="libtpu 1")
+    assert answered(answer(device)) == device
     verdict = fake_node.judge(ASKED)
     assert answered(answer(verdict)) == verdict
     assert answered(answer(Unfit(why="so"))) == Unfit(why="so")
@@ -180,6 +200,104 @@ def test_trouble_of_a_node_is_the_drivers_to_tell() -> None:
 
     with cluster(FakeRay(one=full)) as made, pytest.raises(Refusal, match="disk of the node"):
         made.submit(ASKED).result(60)
+
+
+def test_nodes_that_announce_a_device_measure_and_the_others_model() -> None:
+    ray = FakeRay(plain=fake_node.ask, tpu=fake_node.ask, cpu=fake_node.ask)
+    ray.announced.update(tpu=RESOURCES["tpu"], cpu=RESOURCES["cpu"])
+    for measures, name in (("", "plain"), ("tpu", "tpu"), ("cpu", "cpu")):
+        with cluster(ray, measures=measures) as made:
+            assert (made.lanes, [lane.node for lanes in made._lanes.values() for lane in lanes]) == (1, [name])
+    with cluster(FakeRay(plain=fake_node.ask), measures="tpu") as made:
+        with pytest.raises(Refusal, match=r"announces a tpu to measure on: start one by .* --measures tpu") as caught:
+            made.device()
+        assert caught.value.status is Status.INFRASTRUCTURE
+
+
+def test_a_node_says_which_device_it_has_and_refuses_another_series(tmp_path: Path) -> None:
+    judge = NodeJudge(root=tmp_path, function=fakes.function, _seal=CONDITIONS.seal)
+    device = judge.answer(Which(evaluator="cpu"))
+    assert isinstance(device, Device)
+    assert "cores" in device.chip
+    conditions = replace(CONDITIONS, evaluator="cpu", chip=device.chip, compiler=device.compiler)
+    assert judge.differs(replace(ASKED, conditions=conditions)) == ""
+    another = judge.answer(replace(ASKED, conditions=replace(conditions, chip="another CPU")))
+    assert isinstance(another, Unfit)
+    assert "this series is of another CPU" in another.why
+    node = options.ratchet(["node", "10.0.0.1:6379", "--measures", "cpu", "--lanes", "8"])
+    said = words(node)
+    assert said[said.index("--num-cpus") + 1] == "1"
+    assert json.loads(said[said.index("--resources") + 1]) == {RESOURCES["cpu"]: 1}
+
+
+def test_measured_candidates_are_timed_beside_the_kernel_that_head_has(tmp_path: Path) -> None:
+    """Two are faster than the first; once the faster one is kept, the other is timed again beside it, and loses."""
+    stage = fakes.stage(tmp_path / "repository")
+    stage.lock.write_text("a problem")
+    stage.git("add", ".")
+    stage.git("commit", "-qm", "the problem")
+    device, beside = Device(chip="a device", compiler="its compiler"), []
+
+    def measures(line: bytes) -> bytes:
+        asked = asked_of(line)
+        if isinstance(asked, Which):
+            return answer(device)
+        beside.append(asked.beside and fakes.latency(values(asked.beside.text, "kernel.py")))
+        return answer(fakes.measured(asked))
+
+    ray = FakeRay(plain=fake_node.ask, timed=measures)
+    ray.announced["timed"] = RESOURCES["cpu"]
+    with cluster(ray, measures="cpu") as made:
+        here = replace(fakes.judge(stage.root), evaluator="cpu")
+        judge = fakes.FixedRemote(
+            **{one.name: getattr(here, one.name) for one in fields(here)}, cluster=made, device=made.device()
+        )
+        first = baseline(judge, Path("kernel.py"), wait_s=0, say=lambda _line: None)
+        bench = Bench(judge=judge, kernel="kernel.py", lanes=None, cluster=made, say=lambda _line: None)
+        texts = [fakes.KERNEL.replace("BQ = 64", f"BQ = {value}").encode() for value in (128, 256)]
+        slower = fakes.KERNEL.replace("BKV = 64", "BKV = 512").encode()
+        candidates = [Candidate(text=text, message="try") for text in (*texts, slower)]
+        made_rows = bench.rows(candidates)
+    assert [(row.evaluator, row.chip, row.decision) for row in (first, *made_rows)] == [
+        ("cpu", "a device", "baseline"),
+        ("cpu", "a device", "reverted"),
+        ("cpu", "a device", "kept"),
+        ("cpu", "a device", "reverted"),
+    ]
+    start, best = (fakes.latency(values(text, "kernel.py")) for text in (fakes.KERNEL.encode(), texts[1]))
+    assert beside == [None, start, start, start, best]
+    assert all("measured side by side" in row.reason for row in made_rows)
+    assert [row.kernel_blob for row in stage.rows()].count(made_rows[0].kernel_blob) == 1
+    assert log.verify(stage.root) == ()
+
+
+def test_values_that_a_node_refuses_are_not_checked_here_again(tmp_path: Path) -> None:
+    """BQ 512 is modelled as fast and computes something else. The fastest is judged here, and after it what is left."""
+    stage = fakes.stage(tmp_path / "repository")
+    judged: list[bytes] = []
+
+    def function(request: Request, **others: Any) -> Verdict:
+        judged.append(request.kernel.read_bytes())
+        return fakes.function(request, **others)
+
+    judge = fakes.judge(stage.root, function)
+    stage.run(idea=Idea(message="baseline"), judge=judge)
+    texts = [
+        fakes.KERNEL.replace("BQ = 64", f"BQ = {bq}").replace("BKV = 64", "BKV = 128").encode()
+        for bq in (512, 512, 128)
+    ]
+    texts[1] = texts[1].replace(b"SKIP = False", b"SKIP = True")
+    judged.clear()
+    with cluster(FakeRay(one=fake_node.ask, two=fake_node.ask)) as made:
+        bench = Bench(judge=judge, kernel="kernel.py", lanes=None, cluster=made, say=lambda _line: None)
+        found = bench.rows([Candidate(text=text, message=f"try {n}") for n, text in enumerate(texts)])
+    assert [(row.status, row.decision) for row in found] == [
+        ("WRONG_VALUES", "reverted"),
+        ("WRONG_VALUES", "reverted"),
+        ("PASS", "kept"),
+    ]
+    assert judged == [texts[1], texts[2]]
+    assert log.verify(stage.root) == ()
 
 
 def test_a_head_listens_on_this_machine_alone_unless_asked() -> None:
