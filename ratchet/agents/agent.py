@@ -101,11 +101,14 @@ class Agent:
             todo = f"look at {here}, and `{program.home.PROGRAM} verify`"
             raise Refusal(Status.BRANCH_MOVED, f"{what}; nothing of it was judged; {todo}")
         outside = untouched.changed(before[0], after[0])
+        outside = [os.path.relpath(path, tree) for path in outside]
         if data is None:
-            outside.append(os.fspath(tree / target.kernel))
+            outside.append(f"{target.kernel} is no file of at most {MOST_BYTES >> 20} MiB any more")
         if outside:
-            return _ended(number, done, Ending.TRESPASS, ", ".join(os.path.relpath(path, tree) for path in outside[:5]))
+            return _ended(number, done, Ending.TRESPASS, ", ".join(outside[:5]))
         assert data is not None
+        if done.limit:
+            return _ended(number, done, Ending.CRASHED, done.limit)
         if done.exit_code is None:
             return _ended(number, done, Ending.TIMED_OUT, f"after {self.seconds:.0f} s")
         (here / Path(target.kernel).name).write_bytes(data)

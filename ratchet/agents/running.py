@@ -1,4 +1,4 @@
-"""One run of a user's command: a time limit, a transcript, few places to write to, and nothing left of it after."""
+"""One run of a user's command: limits, a transcript, few places to write to, and nothing left of it after."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,10 @@ from pathlib import Path
 from ratchet.jail import launcher, system, writes
 from ratchet.values.status import Refusal, Status
 
+PRINTED_BYTES = 64 << 20
+"""A command that prints more is ended: transcripts are kept."""
+FREE_BYTES = 512 << 20
+"""One that leaves less of a disk that it can write is ended: the judge needs some, and the ledger."""
 _POLL_S = 0.05
 
 
@@ -23,8 +27,10 @@ class Run:
     """How a command ended."""
 
     exit_code: int | None
-    """Negative for a signal; None where it was ended at its time limit."""
+    """Negative for a signal; None where it was ended at a limit."""
     seconds: float
+    limit: str = ""
+    """Which limit, in words; ``""`` for the time, or where it ended by itself."""
 
 
 def run(
@@ -36,7 +42,7 @@ def run(
     seconds: float,
     writable: Sequence[Path],
 ) -> Run:
-    """Run a command to its end, or to its time limit; whatever it started ends with it.
+    """Run a command to its end, or to its first limit; whatever it started ends with it.
 
     Raises:
         Refusal: NOT_FOUND where it cannot be started.
@@ -57,12 +63,20 @@ def run(
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise Refusal(Status.NOT_FOUND, f"the command {words[0]!r:.100} cannot be started: {error}") from None
+    limits: list[str] = []
+
+    def is_over() -> bool:
+        limits.extend(_over(transcript, writable))
+        return bool(limits) or time.monotonic() >= began + seconds
+
     try:
-        code = _ended(process.pid, began + seconds)
+        code = _ended(process.pid, is_over)
     finally:
         launcher.sweep(process.pid)
         process.returncode = 0  # it is reaped: nobody has to wait for it any more
-    return Run(exit_code=code, seconds=time.monotonic() - began)
+        if transcript.stat().st_size > PRINTED_BYTES:
+            os.truncate(transcript, PRINTED_BYTES)
+    return Run(exit_code=code, seconds=time.monotonic() - began, limit="".join(limits[:1]))
 
 
 def remove(folder: Path) -> None:
@@ -75,12 +89,22 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _ended(pid: int, until: float) -> int | None:
-    """Exit code of a child, which stays a zombie; None at the time limit."""
+def _over(transcript: Path, writable: Sequence[Path]) -> list[str]:
+    """Which limits are passed, of what was printed and of the disks that can be written."""
+    said = [f"it printed more than {PRINTED_BYTES >> 20} MiB"] * (transcript.stat().st_size > PRINTED_BYTES)
+    for path in (transcript.parent, *writable):
+        with contextlib.suppress(OSError):
+            if shutil.disk_usage(path).free < FREE_BYTES:
+                said.append(f"it left less than {FREE_BYTES >> 20} MiB of the disk")
+    return said
+
+
+def _ended(pid: int, is_over: Callable[[], bool]) -> int | None:
+    """Exit code of a child, which stays a zombie; None where ``is_over`` first."""
     while True:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is not None:
             return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-        if time.monotonic() >= until:
+        if is_over():
             return None
         time.sleep(_POLL_S)

@@ -17,24 +17,26 @@ from ratchet.jail import landlock
 CALL = """
 import json, os, sys
 from pathlib import Path
-from ratchet.agents.running import run
-done = run(
+from ratchet.agents import running
+running.PRINTED_BYTES = 1 << 20
+running.FREE_BYTES = int(os.environ.get("FREE_BYTES", "0"))
+done = running.run(
     sys.argv[2:], cwd=Path(), environment=os.environ, transcript=Path("said"), seconds=float(sys.argv[1]),
     writable=[Path("kernel.py").resolve(), Path("scratch").resolve()],
 )
-print(done.exit_code)
+print(done.limit or done.exit_code)
 """
 
 
-def ran(folder: Path, seconds: float, *words: str) -> str:
-    """The exit code of a command, run by a process of its own: it ends every descendant of that process."""
+def ran(folder: Path, seconds: float, *words: str, **environment: str) -> str:
+    """The exit code of a command, or its limit, run by a process of its own: it ends every descendant of that."""
     here = Path(__file__).resolve().parents[2]
     (folder / "scratch").mkdir()
     (folder / "kernel.py").write_text("old\n")
     done = subprocess.run(
         [sys.executable, "-c", CALL, str(seconds), *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(here)},
+        env={**os.environ, "PYTHONPATH": str(here), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -54,6 +56,16 @@ def commands() -> Iterator[bytes]:
 def test_how_a_command_ended(tmp_path, ends, code):
     assert ran(tmp_path, 300, "sh", "-c", f"echo said; {ends}") == code
     assert (tmp_path / "said").read_text() == "said\n"
+
+
+def test_what_prints_without_end_is_ended_and_its_transcript_cut(tmp_path):
+    assert ran(tmp_path, 300, "sh", "-c", "while :; do head -c 100000 /dev/zero; done") == "it printed more than 1 MiB"
+    assert (tmp_path / "said").stat().st_size == 1 << 20
+
+
+def test_what_fills_the_disk_is_ended(tmp_path):
+    """Every disk has less than an exabyte left."""
+    assert "MiB of the disk" in ran(tmp_path, 300, "sleep", "9999", FREE_BYTES=str(1 << 60))
 
 
 @pytest.mark.parametrize(("seconds", "foreground"), [(2, True), (300, False)])
