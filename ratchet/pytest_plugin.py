@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -102,11 +103,15 @@ class _State:
         if not self.path.is_file():
             return {}
         try:
-            entries = json.loads(self.path.read_text())
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise pytest.UsageError(f"{self.path} is no JSON: {error}") from None
         if not isinstance(entries, dict):
             raise pytest.UsageError(f"{self.path} is {type(entries).__name__}, wanted an object of baselines by test")
+        for key, entry in entries.items():
+            if not _is_baseline(entry):
+                wanted = "latency_ms above 0 and allowed_share of 0 or more"
+                raise pytest.UsageError(f"{self.path}: {key!a:.120} is {entry!r:.60}, wanted an object with {wanted}")
         return entries
 
     def keep(self, key: str, latency: Latency) -> None:
@@ -133,6 +138,30 @@ class _State:
         return self.explained[key]
 
 
+def _is_baseline(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    given = [entry.get("latency_ms"), entry.get("allowed_share", ALLOWED)]
+    numbers = [one for one in given if isinstance(one, int | float) and not isinstance(one, bool)]
+    return len(numbers) == len(given) and numbers[0] > 0 and numbers[1] >= 0
+
+
+def _chips(node: Any) -> str | tuple[str, ...]:
+    """The chip or chips that a test's marker names, by position or as ``chip``; it fails for anything else."""
+    from ratchet.chips import CHIPS
+
+    marker = node.get_closest_marker("tpu_kernel")
+    if marker is None or not (marker.args or marker.kwargs):
+        return DEFAULT_CHIP
+    given = [*marker.args, *marker.kwargs.values()]
+    named = given[0] if len(given) == 1 and not set(marker.kwargs) - {"chip"} else ()
+    several = tuple(named) if isinstance(named, tuple | list) else (named,)
+    if not several or not all(isinstance(one, str) and one in CHIPS for one in several):
+        wanted = f"wanted tpu_kernel(chip=...) with one or more of {', '.join(CHIPS)}"
+        pytest.fail(f"{node.nodeid}: tpu_kernel has {given!r:.80}: {wanted}", pytrace=False)
+    return named if isinstance(named, str) else several
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--ratchet-update`` and where baselines are."""
     group = parser.getgroup("ratchet", "TPU kernels, modelled")
@@ -154,10 +183,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test whose marker names several chips runs once for each."""
-    marker = metafunc.definition.get_closest_marker("tpu_kernel")
-    chip = marker.kwargs.get("chip") if marker else None
-    if isinstance(chip, tuple | list) and "ratchet_chip" in metafunc.fixturenames:
-        metafunc.parametrize("ratchet_chip", list(chip), indirect=True)
+    chips = _chips(metafunc.definition)
+    if not isinstance(chips, str) and "ratchet_chip" in metafunc.fixturenames:
+        metafunc.parametrize("ratchet_chip", chips, indirect=True)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -172,11 +200,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 @pytest.fixture
 def ratchet_chip(request: pytest.FixtureRequest) -> str:
     """The chip that the test's marker names."""
-    chip = getattr(request, "param", None)
-    if chip is None:
-        marker = request.node.get_closest_marker("tpu_kernel")
-        chip = (marker.kwargs.get("chip") if marker else None) or DEFAULT_CHIP
-    return str(chip)
+    chips = getattr(request, "param", None) or _chips(request.node)
+    return chips if isinstance(chips, str) else chips[0]
 
 
 @pytest.fixture
@@ -198,7 +223,7 @@ def ratchet_values(ratchet_chip: str) -> Callable[..., Any]:
         from ratchet.checking import checked
 
         program = _or_skip(lambda: ratchet.export(function, *inputs, chip=ratchet_chip))
-        result = checked(ratchet.execute(program, *inputs), reference, inputs, rtol=rtol, atol=atol)
+        result = _or_skip(lambda: checked(ratchet.execute(program, *inputs), reference, inputs, rtol=rtol, atol=atol))
         problems = [str(finding) for finding in result.findings]
         problems += [
             f"output {number}: {one.status.name}: {one.message}"
@@ -257,7 +282,8 @@ def ratchet_fits(request: pytest.FixtureRequest, ratchet_chip: str) -> Callable[
 
 
 def _or_skip(act: Callable[[], Any]) -> Any:
-    """What ``act`` returns. A machine that the TPU compiler has no build for skips the test, and says so."""
+    """What ``act`` returns. A machine that the TPU compiler has no build for skips the test, and says so; what else is
+    refused fails it, with the reason and the line of the user's code that raised."""
     from ratchet import Refusal, Status
 
     try:
@@ -265,4 +291,16 @@ def _or_skip(act: Callable[[], Any]) -> Any:
     except Refusal as refusal:
         if refusal.status is Status.UNSUPPORTED_PLATFORM:
             pytest.skip(refusal.message)
-        raise
+        said = f"{refusal.status.name}: {refusal.message}{_place(refusal.__cause__)}"
+    pytest.fail(said, pytrace=False)
+
+
+def _place(error: BaseException | None) -> str:
+    """Where it was raised: the innermost frame that is no installed package's."""
+    frames = traceback.extract_tb(error.__traceback__) if error else []
+    own = [frame for frame in frames if "site-packages" not in frame.filename and not _is_ours(frame.filename)]
+    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+
+
+def _is_ours(file: str) -> bool:
+    return Path(file).is_relative_to(Path(__file__).parent)

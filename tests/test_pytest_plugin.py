@@ -63,6 +63,12 @@ def test_wrong_by_its_own_tolerance(ratchet_values):
 def test_several_chips(ratchet_chip, ratchet_values):
     ratchet_values(bell, reference, X)
 
+def test_shape(ratchet_values):
+    ratchet_values(bell, lambda x: reference(x)[:8], X)
+
+def test_raises(ratchet_latency):
+    ratchet_latency(lambda x: x + X[:, :3], X)
+
 def test_overflow(ratchet_fits):
     assert ratchet_fits(functools.partial(bell, limit=1 << 16), X)
 """
@@ -121,12 +127,51 @@ def test_what_is_inside_the_band_is_let_through(sample, pytester):
 @pytest.mark.slow
 def test_values_are_those_of_the_compiled_program_and_overflows_are_shown(sample):
     result = sample(test_values=VALUES)
-    result.assert_outcomes(passed=3, failed=3)
-    result.stdout.fnmatch_lines(["*WRONG_VALUES*", "*input window 0: f32?256,128? of ?512,128?*"])
+    result.assert_outcomes(passed=3, failed=5)
+    said = "*LOWERING_FAILED: cannot export: TypeError*test_values.py:24)"
+    result.stdout.fnmatch_lines(
+        ["*WRONG_VALUES*", "WRONG_SHAPE: the function gives*", said, "*input window 0: f32?256,128? of ?512,128?*"]
+    )
 
 
-def test_a_baseline_that_does_not_read_is_said(sample, pytester):
-    (pytester.path / "ratchet-baseline.json").write_text("{")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "ratchet-baseline.json is no JSON"),
+        ('{"a": {"latency_ms": 0, "allowed_share": 0.02}}', "wanted an object with latency_ms above 0"),
+    ],
+)
+def test_a_baseline_that_does_not_read_is_said(sample, pytester, text, said):
+    (pytester.path / "ratchet-baseline.json").write_text(text)
     source = "def test_it(ratchet_baseline):\n    ratchet_baseline._state.entries()\n"
     result = sample(test_broken=source)
-    assert "ratchet-baseline.json is no JSON" in "\n".join([*result.outlines, *result.errlines])
+    assert said in "\n".join([*result.outlines, *result.errlines])
+
+
+MARKED = """
+import pytest
+
+@pytest.mark.tpu_kernel("v6e")
+def test_by_position(ratchet_chip):
+    assert ratchet_chip == "v6e"
+
+@pytest.mark.tpu_kernel
+def test_none_named(ratchet_chip):
+    assert ratchet_chip == "v5e"
+
+@pytest.mark.tpu_kernel(("v5e", "v6e"))
+def test_two(ratchet_chip):
+    pass
+"""
+
+
+def test_a_marker_names_its_chips_by_position_too(sample):
+    sample(test_marked=MARKED).assert_outcomes(passed=4)
+
+
+@pytest.mark.parametrize("given", ['chips=("v5e",)', '"v9"', "chip=()", '"v5e", "v6e"'])
+def test_a_marker_that_names_no_chip_is_refused(sample, given):
+    source = f"import pytest\n@pytest.mark.tpu_kernel({given})\ndef test_it(ratchet_chip):\n    pass\n"
+    result = sample(test_marked=source)
+    assert result.ret != 0
+    assert "wanted tpu_kernel(chip=...) with one or more of v5e" in "\n".join([*result.outlines, *result.errlines])
