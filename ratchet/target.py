@@ -62,6 +62,8 @@ _SHORT = {
     **{f"f{bits}{kind}": f"float{bits}_{kind}" for bits, kind in _NARROW},
 }
 _DTYPES = frozenset(_SHORT.values())
+_WIDE = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+"""What JAX makes of dtypes of 64 bits, which it knows only with a switch that is off here."""
 _MOST_ROWS = 1 << 31
 """More than any side of an array has that a chip holds."""
 
@@ -166,6 +168,8 @@ def array(text: str) -> ArraySpec:
             f"{match[1]!r:.40} in {text!r:.80} is no dtype: wanted one of JAX's, such as bf16, float32, s8 or bool"
         )
         raise Refusal(Status.USAGE, message)
+    if dtype in _WIDE:
+        raise Refusal(Status.USAGE, f"{text!r:.80}: JAX traces {dtype} as {_WIDE[dtype]} here: wanted that")
     sizes = [int(size) for size in match[2].split(",") if size.strip()]
     if any(size >= _MOST_ROWS for size in sizes):
         raise Refusal(Status.USAGE, f"{text!r:.80} is no array that a chip holds: wanted sizes below {_MOST_ROWS}")

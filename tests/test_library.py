@@ -165,6 +165,7 @@ def test_equal_operations_keep_their_own_lines():
     ("function", "status", "message"),
     [
         (lambda x: x @ x, "LOWERING_FAILED", "cannot export: TypeError: dot_general"),
+        (lambda x: None, "LOWERING_FAILED", "cannot export: ValueError: it returns no array"),
         (lambda x: jax.pure_callback(lambda y: y, x, x), "HOST_CALLBACK", "it calls the host"),
         (
             kernel(doubled, grid=2, in_specs=[UNALIGNED], out_specs=UNALIGNED),

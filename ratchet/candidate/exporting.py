@@ -21,10 +21,17 @@ _CALLS_BACK = "the platform for the specified backend"
 
 
 def exported(function: Callable[..., Any], avals: Sequence[Any], platform: str = "tpu") -> export.Exported:
-    """``function``, outputs flattened to a list, exported for one platform."""
+    """``function``, outputs flattened to a list, exported for one platform.
+
+    Raises:
+      ValueError: for a TPU, it returns no array.
+    """
 
     def program(*args: Any) -> list[Any]:
-        return jax.tree.leaves(function(*args))
+        outputs = jax.tree.leaves(function(*args))
+        if not outputs and platform == "tpu":
+            raise ValueError("it returns no array: wanted one or more")
+        return outputs
 
     # It is read by this very version of JAX, so promises about other versions are not needed.
     kernels = [export.DisabledSafetyCheck.custom_call(name) for name in GPU_KERNELS] if platform == "cuda" else []
