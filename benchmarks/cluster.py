@@ -5,7 +5,7 @@
 Measured, on this machine, for naive attention with four knobs (``benchmarks/data/search/four_knobs.py``):
 
   model     contract, compile, memory and schedule of a point, on one lane that is kept
-  values    the rest of a full verdict, for what could be kept
+  values    the rest of a full verdict, for what could be kept; the problem's references are there already
   turn      commit, decision, row and refs of a trial whose verdict is settled, in a repository whose ledger has so many
             rows: the least of several
   look up   which candidates of a batch have a row already, in the same repositories: the least of several
@@ -15,7 +15,8 @@ All are CPU seconds of the processes that take part: other work on the machine d
 disk, and a node is taken to have a CPU for each lane.
 
 Simulated: the driver hands out a batch, one question after the other; lanes take what is next; when all answers are
-there, each trial has its turn. Latencies are drawn from the recorded space; who beats all before is checked in full.
+there, each trial has its turn. Latencies are drawn from the recorded space; who beats all before is checked in full by
+the driver. In some searches each fourth has wrong values, for which either the driver or a lane is asked.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 LEDGERS = (100, 1000)
 """Rows of the ledgers in which a turn is timed; between them it is interpolated, beyond them extrapolated."""
 LANES_PER_NODE = 2
+WRONG = 0.25
+"""The share of candidates with wrong values in the searches that have some."""
 TICK = 100
 """Clock ticks in a second, of ``/proc/PID/stat``."""
 
@@ -100,7 +103,7 @@ def judged(points: int) -> tuple[list[float], float, Verdict, Conditions]:
 
     recorded = Recorded()
     fits = [one.point for one in recorded.results.values() if one.latency_ms is not None]
-    chosen = random.Random(0).sample(fits, points + 1)
+    chosen = random.Random(0).sample(fits, points + 1)  # the first makes what is there for all others
     name = KERNEL.relative_to(ROOT).as_posix()
     conditions = RepositoryJudge.modelling(ROOT, judge, V5E).conditions(name)
     took = []
@@ -109,6 +112,8 @@ def judged(points: int) -> tuple[list[float], float, Verdict, Conditions]:
         asked = Request(kernel=kernel, root=ROOT, kernel_rel=name, conditions=conditions, model_only=True)
         for point in chosen:
             kernel.write_text(edited(KERNEL.read_text(), **point))
+            if not took:
+                judge(dataclasses.replace(asked, model_only=False), workers=workers)
             before = cpu_seconds()
             verdict = judge(asked, workers=workers)
             took.append(cpu_seconds() - before)
@@ -255,8 +260,20 @@ def between(known: Mapping[int, float], rows: int) -> float:
     return known[low] + (known[high] - known[low]) * (rows - low) / (high - low)
 
 
-def simulate(times: Times, latencies: Sequence[float], *, nodes: int, trials: int, batch: int) -> dict[str, float]:
-    """Seconds of a search of so many trials, and the shares of it in which the driver and the lanes work."""
+def simulate(
+    times: Times,
+    latencies: Sequence[float],
+    *,
+    nodes: int,
+    trials: int,
+    batch: int,
+    wrong: float = 0.0,
+    on_lanes: bool = True,
+) -> dict[str, float]:
+    """Seconds of a search of so many trials, and the shares of it in which the driver and the lanes work.
+
+    ``wrong`` is the share of candidates whose values are; ``on_lanes``: nodes are asked, for all but the fastest.
+    """
     drawn, lanes = random.Random(nodes), nodes * LANES_PER_NODE
     now = driver = busy = 0.0
     best, rows = latencies[0], 1
@@ -274,16 +291,26 @@ def simulate(times: Times, latencies: Sequence[float], *, nodes: int, trials: in
             busy += took
             ends = max(ends, end)
         waited = ends - (now + count * times.dispatch)
-        now = ends
-        for latency in sorted(drawn.choice(latencies) for _ in range(count)):
-            now += between(times.turn, rows) + (times.values if latency < best else 0.0)
-            best, rows = min(best, latency), rows + 1
+        now, checked = ends, ends + times.values
+        for number, latency in enumerate(sorted(drawn.choice(latencies) for _ in range(count))):
+            now, rows = now + between(times.turn, rows), rows + 1
+            is_wrong = drawn.random() < wrong
+            if latency >= best:
+                continue
+            if number and on_lanes:
+                waited, now = max(waited, 0.0) + max(checked - now, 0.0), max(checked, now)
+                if is_wrong:
+                    continue
+            now += times.values
+            best = best if is_wrong else latency
         driver += now - started - max(0.0, waited)
     return {"seconds": now, "driver": driver / now, "lanes": busy / (now * lanes)}
 
 
-def speed_up(times: Times, latencies: Sequence[float], trials: int, *, turn: float = 1.0) -> list[dict[str, Any]]:
-    """A row for each number of nodes; ``turn`` scales what the driver alone does for a trial."""
+def speed_up(
+    times: Times, latencies: Sequence[float], trials: int, *, turn: float = 1.0, **values: Any
+) -> list[dict[str, Any]]:
+    """A row for each number of nodes; ``turn`` scales what the driver does for a trial, ``values`` as ``simulate``."""
     scaled = dataclasses.replace(
         times,
         turn={rows: one * turn for rows, one in times.turn.items()},
@@ -292,7 +319,7 @@ def speed_up(times: Times, latencies: Sequence[float], trials: int, *, turn: flo
     rows: list[dict[str, Any]] = []
     for nodes in NODES:
         batch = 2 * LANES_PER_NODE * nodes
-        done = simulate(scaled, latencies, nodes=nodes, trials=trials, batch=batch)
+        done = simulate(scaled, latencies, nodes=nodes, trials=trials, batch=batch, **values)
         first = rows[0]["hours"] if rows else done["seconds"] / 3600
         rows.append(
             {
@@ -341,6 +368,10 @@ def main() -> None:
             times, latencies, options.trials
         ),
         "the same, if the driver took a tenth of it for a trial": speed_up(times, latencies, options.trials, turn=0.1),
+        f"{WRONG:.0%} with wrong values, checked on the driver alone": speed_up(
+            times, latencies, options.trials, wrong=WRONG, on_lanes=False
+        ),
+        f"{WRONG:.0%} with wrong values, checked on lanes": speed_up(times, latencies, options.trials, wrong=WRONG),
     }
     show_all(tables, json_file=options.json)
 

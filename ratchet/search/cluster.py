@@ -314,7 +314,7 @@ def connected(
     try:
         cluster.start()
         what = f"measure on {measures}" if measures else "model"
-        say(f"{cluster.lanes} lanes that {what}, on {sum(map(bool, cluster._lanes.values()))} nodes")
+        say(f"lanes that {what}: {cluster.lanes}, on nodes: {sum(map(bool, cluster._lanes.values()))}")
         yield cluster
     finally:
         cluster.close()

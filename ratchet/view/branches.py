@@ -24,12 +24,13 @@ class Winner:
 def merge_text(name: str, *, came: int, only_ahead: bool, row: str, winners: Sequence[Winner]) -> str:
     """What came, how the ledgers became one, and what became of the other line's kernels."""
     name = clean(name)
+    rows = "1 row" if came == 1 else f"{came} rows"
     if not came:
         lines = [f"nothing to merge: every row of {name} is here"]
     elif only_ahead:
-        lines = [f"{came} rows came: {name} was only ahead, and this line is now the same"]
+        lines = [f"{rows} came: {name} was only ahead, and this line is now the same"]
     else:
-        lines = [f"{came} rows came of {name}; merge row {clean(row)} joins the two lines"]
+        lines = [f"{rows} came of {name}; merge row {clean(row)} joins the two lines"]
     lines += [f"{clean(one.kernel)}: {one.decision}, {_first(one.reason)} (row {one.id})" for one in winners]
     return "\n".join(lines)
 

@@ -34,7 +34,8 @@ def killed_with(space: Workspace, rows: int, *command: str) -> None:
 
 @contextmanager
 def started(space: Workspace, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A head that runs. Ray gives itself up after 30 s, which on a busy machine may be too early."""
+    """A node that runs. Ray gives itself up after 30 s, which on a busy machine may be too early."""
+    said = ""
     for _ in range(5):
         process = space.start(str(space.root / "ratchet.sh"), *words)
         try:
@@ -42,9 +43,10 @@ def started(space: Workspace, *words: str) -> Iterator[subprocess.Popen[str]]:
             if any("Ray runtime started" in line for line in process.stdout):
                 yield process
                 return
+            said = process.communicate()[1]
         finally:
             kill(process)
-    raise AssertionError("no node started")
+    raise AssertionError(f"no node started: {said}")
 
 
 def ended(space: Workspace) -> tuple[list[tuple[str, ...]], str]:
@@ -78,6 +80,32 @@ def goes_on(space: Workspace, expected: Workspace, *command: str) -> None:
 def test_killed_twice_with_the_real_judge(whole: tuple[Workspace, Workspace], tmp_path: Path) -> None:
     begun, expected = whole
     goes_on(begun.copy(tmp_path / "killed"), expected, *COMMAND)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_three_nodes_of_which_one_is_killed(whole: tuple[Workspace, Workspace], tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    begun, expected = whole
+    space, port = begun.copy(tmp_path / "three"), str(free_port())
+    with (
+        TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        started(space, "node", "--port", port, "--lanes", "1", "--folder", folder),
+        started(space, "node", f"127.0.0.1:{port}", "--lanes", "1") as second,
+        started(space, "node", f"127.0.0.1:{port}", "--lanes", "1"),
+    ):
+        process = space.start(str(space.root / "ratchet.sh"), *COMMAND, "--cluster", f"127.0.0.1:{port}")
+        assert process.stderr is not None
+        assert any("lanes that model: 3, on nodes: 3" in line for line in process.stderr)
+        while len(space.rows()) < 3:
+            assert process.poll() is None
+            time.sleep(0.05)
+        kill(second)
+        _, said = process.communicate()
+        assert process.returncode == 0, said
+    assert ended(space) == ended(expected)
+    assert len({row.kernel_blob for row in space.rows()}) == len(space.rows())
+    assert space.ratchet("verify").returncode == 0
 
 
 @pytest.mark.slow
