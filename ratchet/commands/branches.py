@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def finalize_command(options: argparse.Namespace, *, root: Path) -> int:
         print(f"{done.left_out} other commits of the line are left out: merges, and what was committed by hand")
     for kernel in done.differs:
         print(f"{clean(kernel)} differs from the line's: it was changed there by other commits, too")
-    print(f"look at it: git log -p {done.base[:10]}..{clean(done.branch)}")
+    print(f"look at it: git log -p {shlex.quote(f'{done.base[:10]}..{clean(done.branch)}')}")
     return Status.PASS.exit_code
 
 

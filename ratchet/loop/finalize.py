@@ -52,11 +52,11 @@ def finalize(root: Path, *, branch: str = "", base: str = "", name: str = "") ->
     refs, head = history.refs, history.checks.head()
     line = branch or head.branch.removeprefix(_HEADS)
     name = name or REVIEW + line
-    if not refs.is_branch_name(name) or _HEADS + name in (head.branch, _HEADS + line):
-        raise Refusal(Status.USAGE, f"{name!r:.80} cannot be the branch for review: wanted a new name")
     tip = refs.resolve(f"{_HEADS}{line}^{{commit}}") if refs.is_branch_name(line) else None
     if tip is None:
         raise Refusal(Status.NOT_FOUND, f"there is no branch {line!r:.80}: `git branch` lists them")
+    if not refs.is_branch_name(name) or _HEADS + name in (head.branch, _HEADS + line):
+        raise Refusal(Status.USAGE, f"{name!r:.80} cannot be the branch for review: wanted a new name")
     lines = of_branch(history, Head(branch=_HEADS + line, commit=tip), refs.texts(ROWS).values())
     rows = map(ledger.parse_row, lines[1:])
     kept = {row.commit: row for row in rows if row.decision == Decision.KEPT}

@@ -28,6 +28,8 @@ ROWS = "refs/ratchet/rows/"
 MACS = "refs/ratchet/macs/"
 TIPS = "refs/ratchet/tips/"
 REPLACED = "refs/ratchet/replaced/"
+_PART_BYTES = 240
+"""Of a branch's name between slashes: a file is called so, and git's lock of it has five more."""
 
 
 class Refs:
@@ -97,7 +99,8 @@ class Refs:
 
     def is_branch_name(self, name: str) -> bool:
         """Whether git takes ``name`` for a branch."""
-        good = not name.startswith("-") and name != "HEAD"
+        good = not name.startswith(("-", "refs/")) and name != "HEAD"
+        good = good and all(len(os.fsencode(part)) <= _PART_BYTES for part in name.split("/"))
         return good and self._git.run("check-ref-format", f"refs/heads/{name}")[0] == 0
 
     def own_line(self, tip: str, base: str = "") -> tuple[str, ...]:

@@ -51,6 +51,8 @@ class Remotes:
         copies = [f"+{prefix}*:{FETCHED}{prefix.removeprefix(_OURS)}*" for prefix in kept]
         quiet = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
         try:
+            if branch and self._git.run("check-ref-format", name)[0]:
+                raise Refusal(Status.NOT_FOUND, f"{source} has no branch {branch!r:.80}: no branch is called so")
             code, _, error = self._git.run("fetch", *quiet, "--", place, f"+{name}:{FETCHED}head", *copies)
             if code and "find remote ref" in error:
                 raise Refusal(Status.NOT_FOUND, f"{source} has no branch {name.removeprefix('refs/heads/')!r:.80}")

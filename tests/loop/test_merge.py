@@ -1,6 +1,7 @@
 """Two clones that both experimented: their ledgers become one, by a rule that ``verify`` knows."""
 
 import dataclasses
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -270,9 +271,10 @@ def test_a_dirty_tree_is_refused(pair: tuple[Stage, Stage]) -> None:
 
 
 def test_a_branch_that_is_not_there(pair: tuple[Stage, Stage]) -> None:
-    with pytest.raises(Refusal, match="no branch 'wide'") as caught:
-        merge(pair[0], pair[1].root, "wide")
-    assert caught.value.status is Status.NOT_FOUND
+    for branch in ("wide", "a b", "a..b", "@{-1}", "x.lock"):
+        with pytest.raises(Refusal, match=re.escape(f"no branch {branch!r}")) as caught:
+            merge(pair[0], pair[1].root, branch)
+        assert caught.value.status is Status.NOT_FOUND
 
 
 def test_a_remote_by_name_without_refs_gives_what_its_branch_has(pair: tuple[Stage, Stage], tmp_path: Path) -> None:

@@ -89,7 +89,9 @@ def test_three_nodes_of_which_one_is_killed(whole: tuple[Workspace, Workspace], 
     begun, expected = whole
     space, port = begun.copy(tmp_path / "three"), str(free_port())
     with (
-        TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        TemporaryDirectory(
+            prefix="r-", dir="/tmp", ignore_cleanup_errors=True
+        ) as folder,  # for the length of sockets' names
         started(space, "node", "--port", port, "--lanes", "1", "--folder", folder),
         started(space, "node", f"127.0.0.1:{port}", "--lanes", "1") as second,
         started(space, "node", f"127.0.0.1:{port}", "--lanes", "1"),
