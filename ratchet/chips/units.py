@@ -31,8 +31,9 @@ CAPACITY = {
 # bf16 operand holds 16 rows, an f32 one 8, an s8 one 32 at twice the rate; `lmr` feeds half a bf16 operand.
 _MXU_CYCLES = {"bf16": 16, "f32": 8, "s8": 16, "u8": 16, "lmr": 8}
 
-_WIDE_MXU_CYCLES = {"bf16": 8, "f32": 4}
-"""The same for 256-wide units, whose products name the row they begin at (`mubr`); v6e and v7x, one program each."""
+_WIDE_MXU_CYCLES = {"bf16": 8, "f32": 4, "s8": 8, "u8": 8, "s4": 8, "u4": 8, "f8": 8}
+"""The same for 256-wide units, whose products name the row they begin at (`mubr`); v6e and v7x, one program each. An
+s8 or f8 operand holds 32 rows, an s4 one 64. Where the unit converts f8 to bf16, a product takes twice as long."""
 
 # First component of the opcode -> slot class, for what is not plain vector arithmetic.
 _VECTOR_HEADS: dict[str, str] = {
@@ -68,7 +69,21 @@ _VECTOR_HEADS: dict[str, str] = {
     "vmphi": "",
 }
 
-_EUP = {"vpow2", "vexp2", "vrcp", "vrsqrt", "vlog2", "vtanh", "verf", "vsin", "vcos", "vsigshft", "vsqrt"}
+_EUP = {
+    "vpow2",
+    "vexp2",
+    "vrcp",
+    "vrsqrt",
+    "vlog2",
+    "vtanh",
+    "verf",
+    "vsin",
+    "vcos",
+    "vsinq",
+    "vcosq",
+    "vsigshft",
+    "vsqrt",
+}
 
 _SCALAR_SIDE = {
     # Executed or accounted for by translate.py, though their names begin with a v.
@@ -104,7 +119,7 @@ _NO_SLOT = {"compiler-scheduling-barrier", "sphi", "pphi", "vphi", "vmphi"}
 _VALU = re.compile(
     r"v(add|sub|mul|max|min|and|or|xor|not|shl|shll|shr|shrl|shra|sel|mov|cmp|cmask|cmsk|class|cvt|pack|unpack|clz|pcnt"
     r"|ceil|floor|round|trunc|abs|neg|laneseq|stv|weird|c|nez|rsb|mac|fma|clamps-f32|broadcast|smul|ftz|combine|shift"
-    r"|mask|smask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
+    r"|clamp|clamps|clampa|maxabs|mask|smask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
     r"|pow2|rcp|rsqrt|log2|tanh|erf|sin|cos|sqrt|sigshft)(\..*)?"
 )
 
@@ -165,6 +180,8 @@ def mxu_cycles(opcode: str) -> int | None:
     if parts[0] != "vmatmul":
         return 0
     table = _WIDE_MXU_CYCLES if "mubr" in parts else _MXU_CYCLES
+    if any(part.startswith("f8e") for part in parts) and "f8" in table:
+        return table["f8"] * (2 if "bf16" in parts else 1)
     for part in parts[1:]:
         if part in table:
             return table[part]

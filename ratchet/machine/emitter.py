@@ -28,7 +28,9 @@ ALIASES = frozenset(
 """Nothing happens where source and destination share a register; into another one, the pointers are moves."""
 
 _POINTERS = {
-    f"{head}.{space}": space for head in ("int_to_ptr", "scalar_lea") for space in ("hbm", "vmem", "smem", "sflag")
+    f"{head}.{space}": space
+    for head in ("int_to_ptr", "scalar_lea", ARGUMENT)
+    for space in ("hbm", "vmem", "smem", "sflag")
 }
 
 

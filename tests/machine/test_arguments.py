@@ -31,3 +31,8 @@ def test_a_constant_takes_the_register_of_an_argument_that_nobody_reads(texts: t
 def test_an_argument_is_there_before_the_first_bundle(texts: tuple[str, ...]) -> None:
     scope = left(*texts)
     assert (scope["s0"], scope["s3"]) == (100, 101)
+
+
+def test_a_copy_may_begin_where_an_argument_points() -> None:
+    argument = read_instruction(LIVE)
+    assert Emitter([(argument,)], {}, {}, RULES).pointers == {argument.makes: "hbm"}
