@@ -189,6 +189,15 @@ def test_a_wrong_list_is_refused_by_name(repository, capsys, toml, status, messa
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "file", "said"),
+    [("--markdown", ".", "is a folder"), ("--junit", "kernels.py/x.xml", "cannot be written")],
+)
+def test_where_nothing_can_be_written_is_said_first(repository, capsys, option, file, said):
+    assert run(option, file) == Status.USAGE.exit_code
+    assert said in capsys.readouterr().err
+
+
 def test_a_link_out_of_the_repository_is_left_out_of_a_revision(repository, tmp_path_factory):
     (repository / "out").symlink_to("/etc")
     git(repository, "add", "-A")

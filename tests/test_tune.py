@@ -266,6 +266,14 @@ def test_options_that_do_not_go_together_are_refused(more, said, capsys):
     assert said in capsys.readouterr().err
 
 
+def test_where_no_table_can_be_written_is_said_first(tmp_path, monkeypatch, capsys):
+    (tmp_path / "rows.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    code = main(["tune", "rows.py:rolled", "--input", "f32[64,128]", "--out", "rows.py", "ROWS=8"], unjudged)
+    assert code == Status.USAGE.exit_code
+    assert "rows.py/tuned.py cannot be written" in capsys.readouterr().err
+
+
 def test_every_captured_dtype_is_one_that_a_case_takes():
     for dtype in ("bfloat16", "float8_e4m3fn", "int4", "uint8", "bool", "float32"):
         spec = jax.ShapeDtypeStruct((8, 128), dtype)

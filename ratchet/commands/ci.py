@@ -13,7 +13,7 @@ from typing import Any
 
 from ratchet import target as targets
 from ratchet.chips import CHIPS
-from ratchet.commands.targets import Compilers
+from ratchet.commands.targets import Compilers, folder_for
 from ratchet.explained import explain_artefact
 from ratchet.loop.compare import TRADE_APART
 from ratchet.loop.plumbing import Git
@@ -45,6 +45,8 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
     ``UNSETTLED`` where a process was killed or ran out of time or memory."""
     root = top(Path.cwd())
     entries = list(read(root))
+    for path in filter(None, (options.markdown, options.junit)):
+        folder_for(path)
     changes: list[Change] = []
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder, Compilers.start() as compilers:
         base = checkout(root, options.base, Path(folder))

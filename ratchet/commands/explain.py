@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ratchet import target as targets
 from ratchet.chips import CHIPS
-from ratchet.commands.targets import Compilers, numbered, sources_of, target_of, title_of
+from ratchet.commands.targets import Compilers, folder_for, numbered, sources_of, target_of, title_of
 from ratchet.dump.files import OPTIMIZED
 from ratchet.explained import explain_artefact
 from ratchet.knobs import Knob
@@ -27,6 +27,8 @@ _DIGITS = 9
 def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
     """Explain every case on every chip; the exit code is that of the first that cannot be explained in full."""
     target, cases = target_of(options)
+    if options.trace:
+        folder_for(options.trace / "trace")
     explanations: list[Explanation] = []
     with Compilers.start() as compilers:
         for name, case in numbered(cases):

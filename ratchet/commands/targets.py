@@ -43,6 +43,20 @@ def target_of(options: argparse.Namespace) -> tuple[Target, tuple[Case, ...]]:
     return target, tuple(replace(case, chip=chip) for case in chosen for chip in options.chip)
 
 
+def folder_for(file: Path) -> None:
+    """Make the folder that ``file`` will be written to, before minutes go by.
+
+    Raises:
+      Refusal: ``USAGE`` where there can be no such file.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(Status.USAGE, f"{file} cannot be written: {error.strerror}") from None
+    if file.is_dir():
+        raise Refusal(Status.USAGE, f"{file} is a folder, wanted a file")
+
+
 def title_of(target: Target, case: Case) -> str:
     """``pkg.kernels:fn [prefill]``."""
     return f"{target} [{case.name}]" if case.name else str(target)

@@ -12,7 +12,7 @@ from typing import Any
 from ratchet import captured
 from ratchet import target as targets
 from ratchet.commands.fit import Version
-from ratchet.commands.targets import Compilers, target_of
+from ratchet.commands.targets import Compilers, folder_for, target_of
 from ratchet.compiler.environment import compiler_version
 from ratchet.knobs import choices, points
 from ratchet.loop.compare import ModelledLatency, compare
@@ -36,6 +36,8 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
     target, cases = _called(options)
     axes = [choices(text) for text in options.knobs]
     wanted = points(axes)
+    if options.out:
+        folder_for(options.out / DICTIONARY)
     rows: list[Tuned] = []
     with Compilers.start() as compilers:
         for case in cases:
