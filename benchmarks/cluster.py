@@ -15,8 +15,8 @@ All are CPU seconds of the processes that take part: other work on the machine d
 disk, and a node is taken to have a CPU for each lane.
 
 Simulated: the driver hands out a batch, one question after the other; lanes take what is next; when all answers are
-there, each trial has its turn. Latencies are drawn from the recorded space; who beats all before is checked in full by
-the driver. In some searches each fourth has wrong values, for which either the driver or a lane is asked.
+there, each trial has its turn. Latencies are drawn from the recorded space; who beats all before is judged in full by
+the driver.
 """
 
 from __future__ import annotations
@@ -58,8 +58,6 @@ NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 LEDGERS = (100, 1000)
 """Rows of the ledgers in which a turn is timed; between them it is interpolated, beyond them extrapolated."""
 LANES_PER_NODE = 2
-WRONG = 0.25
-"""The share of candidates with wrong values in the searches that have some."""
 TICK = 100
 """Clock ticks in a second, of ``/proc/PID/stat``."""
 
@@ -260,20 +258,8 @@ def between(known: Mapping[int, float], rows: int) -> float:
     return known[low] + (known[high] - known[low]) * (rows - low) / (high - low)
 
 
-def simulate(
-    times: Times,
-    latencies: Sequence[float],
-    *,
-    nodes: int,
-    trials: int,
-    batch: int,
-    wrong: float = 0.0,
-    on_lanes: bool = True,
-) -> dict[str, float]:
-    """Seconds of a search of so many trials, and the shares of it in which the driver and the lanes work.
-
-    ``wrong`` is the share of candidates whose values are; ``on_lanes``: nodes are asked, for all but the fastest.
-    """
+def simulate(times: Times, latencies: Sequence[float], *, nodes: int, trials: int, batch: int) -> dict[str, float]:
+    """Seconds of a search of so many trials, and the shares of it in which the driver and the lanes work."""
     drawn, lanes = random.Random(nodes), nodes * LANES_PER_NODE
     now = driver = busy = 0.0
     best, rows = latencies[0], 1
@@ -291,26 +277,16 @@ def simulate(
             busy += took
             ends = max(ends, end)
         waited = ends - (now + count * times.dispatch)
-        now, checked = ends, ends + times.values
-        for number, latency in enumerate(sorted(drawn.choice(latencies) for _ in range(count))):
-            now, rows = now + between(times.turn, rows), rows + 1
-            is_wrong = drawn.random() < wrong
-            if latency >= best:
-                continue
-            if number and on_lanes:
-                waited, now = max(waited, 0.0) + max(checked - now, 0.0), max(checked, now)
-                if is_wrong:
-                    continue
-            now += times.values
-            best = best if is_wrong else latency
+        now = ends
+        for latency in sorted(drawn.choice(latencies) for _ in range(count)):
+            now += between(times.turn, rows) + (times.values if latency < best else 0.0)
+            best, rows = min(best, latency), rows + 1
         driver += now - started - max(0.0, waited)
     return {"seconds": now, "driver": driver / now, "lanes": busy / (now * lanes)}
 
 
-def speed_up(
-    times: Times, latencies: Sequence[float], trials: int, *, turn: float = 1.0, **values: Any
-) -> list[dict[str, Any]]:
-    """A row for each number of nodes; ``turn`` scales what the driver does for a trial, ``values`` as ``simulate``."""
+def speed_up(times: Times, latencies: Sequence[float], trials: int, *, turn: float = 1.0) -> list[dict[str, Any]]:
+    """A row for each number of nodes; ``turn`` scales what the driver alone does for a trial."""
     scaled = dataclasses.replace(
         times,
         turn={rows: one * turn for rows, one in times.turn.items()},
@@ -319,7 +295,7 @@ def speed_up(
     rows: list[dict[str, Any]] = []
     for nodes in NODES:
         batch = 2 * LANES_PER_NODE * nodes
-        done = simulate(scaled, latencies, nodes=nodes, trials=trials, batch=batch, **values)
+        done = simulate(scaled, latencies, nodes=nodes, trials=trials, batch=batch)
         first = rows[0]["hours"] if rows else done["seconds"] / 3600
         rows.append(
             {
@@ -368,10 +344,6 @@ def main() -> None:
             times, latencies, options.trials
         ),
         "the same, if the driver took a tenth of it for a trial": speed_up(times, latencies, options.trials, turn=0.1),
-        f"{WRONG:.0%} with wrong values, checked on the driver alone": speed_up(
-            times, latencies, options.trials, wrong=WRONG, on_lanes=False
-        ),
-        f"{WRONG:.0%} with wrong values, checked on lanes": speed_up(times, latencies, options.trials, wrong=WRONG),
     }
     show_all(tables, json_file=options.json)
 
