@@ -6,6 +6,7 @@ No candidate Python is here: the reference is a frozen program and the candidate
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import hashlib
@@ -16,7 +17,7 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from ratchet.candidate.problem import Problem, decode
+from ratchet.candidate.problem import Problem, array_bytes, decode
 from ratchet.child import serve
 from ratchet.compiler.tokens import tokenise
 from ratchet.judge import instances, parity
@@ -44,8 +45,12 @@ SMALL_FLOPS, SMALL_ELEMENTS = 1e9, 1 << 20
 each. A larger one has as many chances in its many elements."""
 BESIDE_BYTES = 1 << 29
 """Inputs and outputs of a program that is executed on two instances at a time, at most: each has its own memory."""
+KEPT_BYTES = 1 << 27
+"""Inputs of all instances of a problem that are made ahead and kept, at most."""
 
 Arrays = list[np.ndarray[Any, Any]]
+Compared = list[parity.Comparison]
+"""Of every output, then of every replica that differs. Empty where there are findings, or no reference yet."""
 
 
 class Values:
@@ -55,8 +60,9 @@ class Values:
         self._programs: dict[tuple[bytes, bool], Any] = {}
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
         self._random_outputs: Arrays = []
-        self._meanwhile: Meanwhile[mosaic.RunResult] = Meanwhile()
+        self._meanwhile: Meanwhile[tuple[mosaic.RunResult, Compared]] = Meanwhile()
         self._making = threading.RLock()
+        self._kept: tuple[object, dict[str, Arrays]] = (None, {})
         self._made: tuple[object, Arrays] = (None, [])
         self._known: tuple[object, Arrays] = (None, [])
 
@@ -70,7 +76,16 @@ class Values:
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
         with self._making:
-            return self._inputs(problem, kind, secret)
+            owner = (problem.inputs_sha256, problem.mesh, problem.mixed_axes, secret)
+            if self._kept[0] != owner:
+                self._kept = (owner, {})
+            kept = self._kept[1]
+            if kind not in kept:
+                made = self._inputs(problem, kind, secret)
+                if not _are_few(problem):
+                    return made
+                kept[kind] = made
+            return kept[kind]
 
     def _inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         if kind == "public":
@@ -98,9 +113,14 @@ class Values:
         return [old if number in kept else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]
 
     def begin(self, problem: Problem, secret: bytes) -> None:
-        """Compute the inputs that every check begins with."""
-        for kind in ("public", "random"):
+        """Compute the inputs that every check begins with; those that it needs later are made while it begins."""
+        first = ("public", "random")
+        for kind in first:
             self.inputs(problem, kind, secret)
+        if _are_few(problem):
+            later = [kind for kind in instances.kinds(problem.mesh, problem.mixed_axes) if kind not in first]
+            make = functools.partial(_for_each, later, lambda kind: self.inputs(problem, kind, secret))
+            threading.Thread(target=make, name="inputs", daemon=True).start()
 
     def _public(self, problem: Problem) -> Arrays:
         """The arrays of a key that everyone knows, for what steers a modelled run."""
@@ -159,15 +179,16 @@ class Values:
         The instances ``then`` will be asked for next: the program is executed on them beside this.
         """
         _, loaded, tokens = self._load(program)
-        self._begin_beside(problem, then, secret, loaded)
+        self._begin_beside(problem, then, secret, loaded, cache)
         exact, losses = self.reference(problem, kind, secret, cache)
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
         try:
-            result = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
-            if result is None:
+            done = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
+            if done is None:
                 arrays = self.inputs(problem, kind, secret)
-                result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=order)
+                done = (loaded.check(arrays) if hazards else loaded.run(arrays, seed=order)), []
+            result, compared = done
         except Refusal as refusal:
             raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
         about = {
@@ -178,19 +199,28 @@ class Values:
             "is_steered": loaded.is_steered,
             "code_sha256": loaded.sha256,
         }
-        answer = self._compare(problem, kind, secret, exact, losses, cache=cache, result=result, order=order)
+        given: dict[str, Any] = {"cache": cache, "result": result, "compared": compared, "order": order}
+        answer = self._compare(problem, kind, secret, exact, losses, **given)
         return answer | about | {"message": tokens.explain(answer["message"])}
 
-    def _begin_beside(self, problem: Problem, kinds: Iterable[str], secret: bytes, loaded: mosaic.Loaded) -> None:
-        """Execute the program on these instances in another thread; on several chips each has its threads already."""
+    def _begin_beside(
+        self, problem: Problem, kinds: Iterable[str], secret: bytes, loaded: mosaic.Loaded, cache: Path
+    ) -> None:
+        """Execute the program on these instances in another thread, and compare what comes of it.
+
+        On several chips each has its threads already.
+        """
         arrays = (*problem.inputs, *problem.outputs)
         size = sum(math.prod(spec.shape) * jnp.dtype(spec.dtype).itemsize for spec in arrays)
         if problem.mesh.chips > 1 or size > BESIDE_BYTES:
             return
         loaded.compile()
 
-        def run(kind: str) -> mosaic.RunResult:
-            return loaded.run(self.inputs(problem, kind, secret))
+        def run(kind: str) -> tuple[mosaic.RunResult, Compared]:
+            result = loaded.run(self.inputs(problem, kind, secret))
+            if not (cache / f"{kind}.npz").exists():  # who asks for it makes it
+                return result, []
+            return result, _compared(result, kind, *self.reference(problem, kind, secret, cache))
 
         self._meanwhile.begin({(problem.short, kind, secret): functools.partial(run, kind) for kind in kinds})
 
@@ -204,7 +234,8 @@ class Values:
         *,
         cache: Path,
         result: mosaic.RunResult,
-        order: int,
+        compared: Compared,
+        order: int = 0,
     ) -> dict[str, Any]:
         if result.findings:
             first, *more = result.findings
@@ -227,13 +258,7 @@ class Values:
                         f"{still} of {rows} rows of output {index} stand still although "
                         "inputs that they depend on changed: is part of the work skipped?",
                     )
-        held = (outputs, *result.replicas)  # chips that ought to hold the same each have to be right
-        alike = kind == instances.SIGNED
-        compared = [
-            parity.compare(got, *pair, alike=alike)
-            for own in held
-            for got, *pair in zip(own, exact, losses, strict=True)
-        ]
+        compared = compared or _compared(result, kind, exact, losses)
         worst = max(compared, key=lambda c: c.worst)
         copy, index = divmod(compared.index(worst), len(outputs))
         which = f"output {index}" + (", as not all chips hold it" if copy else "")
@@ -249,7 +274,7 @@ class Values:
             for number, spec in enumerate(problem.outputs)
         ]
         result = mosaic.RunResult(outputs=tuple(outputs), findings=(), seconds=0.0)
-        return self._compare(problem, kind, secret, exact, losses, cache=cache, result=result, order=0)
+        return self._compare(problem, kind, secret, exact, losses, cache=cache, result=result, compared=[])
 
     def write_inputs(self, problem: Problem, kind: str, secret: bytes, folder: Path) -> dict[str, Any]:
         """Write the arrays of one instance to ``folder``, one file of bytes each."""
@@ -354,6 +379,30 @@ class Values:
         return _answered(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")
 
 
+def _compared(result: mosaic.RunResult, kind: str, exact: Arrays, losses: Arrays) -> Compared:
+    """How outputs compare; of chips that ought to hold the same each has to be right."""
+    if result.findings:
+        return []
+    return [
+        parity.compare(np.asarray(got), *pair, alike=kind == instances.SIGNED)
+        for own in (result.outputs, *result.replicas)
+        for got, *pair in zip(own, exact, losses, strict=True)
+    ]
+
+
+def _are_few(problem: Problem) -> bool:
+    """Whether the inputs of all instances may be kept."""
+    count = len(instances.kinds(problem.mesh, problem.mixed_axes)) + 1
+    return count * sum(map(array_bytes, problem.inputs)) <= KEPT_BYTES
+
+
+def _for_each(kinds: Iterable[str], make: Callable[[str], object]) -> None:
+    """What fails fails again, and is said, where it is needed."""
+    with contextlib.suppress(Exception):
+        for kind in kinds:
+            make(kind)
+
+
 def _elsewhere(problem: Problem, position: int) -> bool:
     """Whether the output lies on other chips than an input: then a copy of it there is work, and is examined."""
     where = problem.output_splits[0] if problem.output_splits else None
@@ -394,7 +443,7 @@ def _stored(path: Path) -> Arrays:
 def _store(path: Path, arrays: Arrays) -> None:
     """Written beside and renamed: a process that is killed, or a full disk, leaves no half of a file under its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.stem}.{os.getpid()}.npz")
+    beside = path.with_name(f".{path.stem}.{os.getpid()}-{threading.get_ident()}.npz")
     try:
         np.savez(beside, *arrays)
         beside.replace(path)

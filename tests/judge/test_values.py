@@ -432,9 +432,21 @@ def test_a_damaged_program_cannot_be_verified(exam, problems):
     assert encode(problems["rows"])
 
 
+def test_inputs_that_are_made_ahead_are_those_that_are_made_when_asked_for(problems):
+    problem = problems["rows"]
+    ahead = Values()
+    ahead.begin(problem, b"secret")
+    for kind, secret in (("signed", b"secret"), ("probe", b"another"), ("mixed", b"secret"), ("random", b"secret")):
+        pairs = zip(ahead.inputs(problem, kind, secret), Values().inputs(problem, kind, secret), strict=True)
+        assert all(one.tobytes() == other.tobytes() for one, other in pairs)
+
+
 def test_what_is_executed_beside_another_instance_answers_the_same(problems, tmp_path):
     problem, program = problems["rows"], examined(ROWS)[0].program
     kinds = instances.kinds(problem.mesh, problem.mixed_axes)
+    judge = Values()
+    for kind in kinds:
+        judge.reference(problem, kind, b"secret", tmp_path)
 
     def answers(values, then):
         return [
