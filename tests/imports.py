@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
@@ -46,6 +46,7 @@ def imports_of(tree: ast.AST) -> Iterator[str]:
 MODULES = {name_of(path): Module(path) for path in (*sorted((HERE / "ratchet").rglob("*.py")), HERE / "prepare.py")}
 
 
+@cache
 def needs(name: str) -> set[str]:
     """The modules of ours that ``name`` imports. ``from room import module`` needs the module, not the room."""
     imports = MODULES[name].imports

@@ -100,7 +100,7 @@ INPUTS = (X, Y, N)
 
 def answers(function: Callable[..., Any]) -> np.ndarray:
     """What comparing a result with an equal input loses."""
-    equal = evaluated(function, *INPUTS)[0].astype(np.float32)
+    equal = np.asarray(function(*map(jnp.asarray, INPUTS)), np.float32)
     return lost(lambda x, y, n, e: function(x, y, n) > e, *INPUTS, equal)
 
 

@@ -1,6 +1,7 @@
 """The judge's seal moves with every file that a verdict follows from, and with no other."""
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,16 @@ CHILDREN = (
     "ratchet.judge.schedule_worker",
     "ratchet.measure.timing_worker",
 )
+
+
+DIGEST, INTERPRETER = cache(installed.digest), cache(installed.interpreter)
+
+
+@pytest.fixture(autouse=True)
+def _read_once(monkeypatch):
+    """What is installed stays the same here, and reading it is most of what a seal costs."""
+    monkeypatch.setattr(installed, "digest", DIGEST)
+    monkeypatch.setattr(installed, "interpreter", INTERPRETER)
 
 
 @pytest.fixture(scope="module")

@@ -56,13 +56,18 @@ class Mutant:
 
 def mutants(source: str, file: str) -> tuple[Mutant, ...]:
     """All faults of one source, in the order of the text; ``file`` is its name."""
+    return tuple(mutant for mutant in written(source, file) if is_python(mutant.applied(source)))
+
+
+def written(source: str, file: str) -> tuple[Mutant, ...]:
+    """The same, with those that are no Python: finding these out takes far longer."""
     finder = _Finder(source, file)
     finder.visit(ast.parse(source))
-    unique = {(m.start, m.end, m.text): m for m in finder.made if _is_python(m.applied(source))}
+    unique = {(m.start, m.end, m.text): m for m in finder.made}
     return tuple(sorted(unique.values(), key=lambda m: (m.start, m.end, m.text)))
 
 
-def _is_python(source: str) -> bool:
+def is_python(source: str) -> bool:
     try:
         compile(source, "", "exec")
     except SyntaxError:
