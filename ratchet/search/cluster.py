@@ -12,6 +12,7 @@ import contextlib
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -33,6 +34,8 @@ DEADLINE_S = 3600.0
 """A lane that has no answer after that is lost. The judge has deadlines of its own, all of them shorter."""
 LOOK_S = 5.0
 """How often nodes that joined or left are looked for."""
+KNOCK_S = 10.0
+"""How long a head may take to answer at all."""
 RESOURCES = {"tpu": "TPU", "gpu": "ratchet-gpu", "cpu": "ratchet-cpu"}
 """What a node that measures announces to Ray, by evaluator. Ray itself announces the TPUs of a machine that has any."""
 _TOKEN = "cluster-token"
@@ -276,6 +279,26 @@ class Cluster:
         self._tasks.clear()
 
 
+def _knock(address: str) -> None:
+    """Ray would wait for minutes where nobody listens.
+
+    Raises:
+      Refusal: INFRASTRUCTURE, USAGE.
+    """
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise Refusal(Status.USAGE, f"--cluster {address!r:.80} is no address: wanted HOST:PORT such as 127.0.0.1:6379")
+    try:
+        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
+    except (OSError, UnicodeError) as error:
+        raise _unreachable(address, getattr(error, "strerror", "") or str(error)) from None
+
+
+def _unreachable(address: str, why: str) -> Refusal:
+    todo = f"start its head by `{PROGRAM} node`, or look at HOST:PORT"
+    return Refusal(Status.INFRASTRUCTURE, f"the cluster at {address!r:.80} cannot be reached ({why[:200]}): {todo}")
+
+
 @contextlib.contextmanager
 def connected(
     address: str, *, say: Callable[[str], None], measures: str = "", command: list[str] | None = None
@@ -286,8 +309,9 @@ def connected(
     place of its node's own judge.
 
     Raises:
-      Refusal: INFRASTRUCTURE where it cannot be reached.
+      Refusal: INFRASTRUCTURE where it cannot be reached, USAGE where ``address`` is none.
     """
+    _knock(address)
     ray = _ray()
     ray.cloudpickle.register_pickle_by_value(sys.modules[lane.__name__])
     before = signal.getsignal(signal.SIGTERM)
@@ -295,10 +319,7 @@ def connected(
         ray.init(address=address, logging_level="ERROR", log_to_driver=False, configure_logging=False)
     except Exception as error:  # Ray has many, and most are RuntimeErrors
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        what = f"the cluster at {address!r:.80} cannot be reached ({why[:200]})"
-        raise Refusal(
-            Status.INFRASTRUCTURE, f"{what}: start its head with `ratchet node`, or look at HOST:PORT"
-        ) from None
+        raise _unreachable(address, why) from None
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)

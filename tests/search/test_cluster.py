@@ -25,7 +25,7 @@ from ratchet.loop import log
 from ratchet.loop.experiment import Idea
 from ratchet.search.asked import Asked, Beside, Device, Unfit, Which, answer, answered, asked_of, question
 from ratchet.search.candidates import Bench, Candidate, baseline
-from ratchet.search.cluster import RESOURCES, Cluster
+from ratchet.search.cluster import RESOURCES, Cluster, connected
 from ratchet.values import Verdict
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import CONDITIONS
@@ -192,6 +192,21 @@ def test_no_node_at_all() -> None:
     ray.dead.add("one")
     with cluster(ray) as made, pytest.raises(Refusal, match="no node of the cluster is left"):
         made.submit(ASKED).result(60)
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("127.0.0.1:1", Status.INFRASTRUCTURE),
+        ("nowhere.invalid:6379", Status.INFRASTRUCTURE),
+        (f"{'x' * 300}:6379", Status.INFRASTRUCTURE),
+        *((address, Status.USAGE) for address in ("nonsense", "host:", ":6379", "host:port", "host:0", "host:99999")),
+    ],
+)
+def test_where_no_head_listens_it_is_said_at_once(address: str, status: Status) -> None:
+    with pytest.raises(Refusal, match=r"cannot be reached|wanted HOST:PORT") as caught, connected(address, say=print):
+        pass
+    assert caught.value.status is status
 
 
 def test_trouble_of_a_node_is_the_drivers_to_tell() -> None:
