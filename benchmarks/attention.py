@@ -1,10 +1,12 @@
 """Attention side by side at seven shapes: ours, jax's, tokamax's and plain XLA's.
 
-    python -m benchmarks.attention [--grad] [--only SHAPE ...] [--sweep] [--json FILE]
+    python -m benchmarks.attention [--chip NAME] [--grad] [--only SHAPE ...] [--sweep] [--compiled] [--json FILE]
 
-Whole programs from public operands to output, compiled for TPU v5e by the same compiler and *modelled* by the same
-machine; each implementation with the best of its block sweep (``--sweep`` prints every point). ``--grad`` compares the
-forward pass with the backward one. Compiled figures are kept in ``.ratchet/attention``. tokamax needs the extra
+Whole programs from public operands to output, compiled for TPU v5e, v6e or tpu7x by the same compiler and *modelled* by
+the same machine; each implementation with the best of its block sweep (``--sweep`` prints every point). ``--grad``
+compares the forward pass with the backward one, on v5e. The shapes ``window``, ``documents`` and ``mask``, on v5e, are
+compared where ``--only`` names them. ``--compiled`` leaves out what is not compiled yet, and says how many of each
+sweep are. Compiled figures are kept in ``.ratchet/attention``. tokamax needs the extra
 ``peers``.
 """
 
@@ -16,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.lib.attention.cases import PEERS, SEQ, SHAPES, sweep
+from benchmarks.lib.attention.cases import PATTERNS, PEERS, SEQ, SHAPES, sweep
 from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command
@@ -26,9 +28,14 @@ from ratchet.chips import V5E
 Recipe = dict[str, Any]
 
 
-def recipes_of(impl: str, name: str, *, grad: bool) -> list[Recipe]:
+ALL_SHAPES = {**SHAPES, **PATTERNS}
+SWEPT = ("v5e", "v6e", "tpu7x")
+
+
+def recipes_of(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> list[Recipe]:
     """What is tried of ``impl`` at a shape."""
-    return [SHAPES[name].program(impl, config, grad=grad) for config in sweep(impl, name, grad=grad)]
+    configs = sweep(impl, name, grad=grad, chip=chip)
+    return [ALL_SHAPES[name].program(impl, config, grad=grad, chip=chip) for config in configs]
 
 
 def best(programs: ProgramCache, recipes: Sequence[Recipe]) -> tuple[Recipe, dict[str, Any]] | None:
@@ -40,7 +47,7 @@ def best(programs: ProgramCache, recipes: Sequence[Recipe]) -> tuple[Recipe, dic
 
 def row_of(name: str, impl: str, figures: dict[str, Any], error: dict[str, Any], *, grad: bool) -> dict[str, Any]:
     """One line of the table."""
-    flops = SHAPES[name].flops(grad=grad)
+    flops = ALL_SHAPES[name].flops(grad=grad)
     return {
         "shape": name,
         "impl": impl,
@@ -54,40 +61,64 @@ def row_of(name: str, impl: str, figures: dict[str, Any], error: dict[str, Any],
     }
 
 
+def compared(
+    programs: ProgramCache, name: str, *, grad: bool, chip: str, show_sweep: bool, fill: bool = True
+) -> dict[str, tuple[dict[str, Any], float]]:
+    """Per implementation that has the shape and compiled: its line of the table, and the latency in ms."""
+    impls = ["ours", *(p for p in PEERS if p != "tokamax" or importlib.util.find_spec("tokamax"))]
+    if name == "headline" and not grad and chip == V5E.name:
+        impls = ["kernel.py", *impls]
+    known: dict[str, tuple[dict[str, Any], float]] = {}
+    for impl in impls:
+        recipes = recipes_of(impl, name, grad=grad, chip=chip)
+        if fill:
+            programs.fill(recipes, lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
+        else:
+            there = sum(programs.find(recipe) is not None for recipe in recipes)
+            print(f"{name}: {impl}: {there} of {len(recipes)} settings are compiled", file=sys.stderr)
+        if show_sweep:
+            for recipe in recipes:
+                figures = programs.find(recipe) or {}
+                print(f"{name:12} {impl:9} {figures.get('ms', figures.get('error', ''))!s:.60} {recipe['config']}")
+        chosen = best(programs, recipes)
+        if chosen is None:
+            if recipes:
+                why = (programs.find(recipes[0]) or {}).get("error", "")[:200]
+                print(f"{name}: {impl}: {why}", file=sys.stderr)
+            continue
+        recipe, figures = chosen
+        values: Recipe = {**recipe, "values": True}
+        if fill and impl != "kernel.py":  # one shape only, which the judge compares
+            programs.fill([values], lambda _line: None)
+        known[impl] = row_of(name, impl, figures, programs.find(values) or {}, grad=grad), figures["ms"]
+    return known
+
+
 def main() -> None:
     parser = command(__doc__)
+    parser.add_argument("--chip", choices=SWEPT, default=V5E.name)
     parser.add_argument("--grad", action="store_true", help="forward with backward")
-    parser.add_argument("--only", nargs="*", choices=SHAPES, default=list(SHAPES), metavar="SHAPE")
+    parser.add_argument("--only", nargs="*", choices=ALL_SHAPES, default=list(SHAPES), metavar="SHAPE")
     parser.add_argument("--sweep", action="store_true", help="print every point of the sweeps")
+    parser.add_argument("--compiled", action="store_true", help="leave out what is not compiled yet")
     options = parser.parse_args()
-    programs, grad = attention_programs(), options.grad
-    impls = ["ours", *(p for p in PEERS if p != "tokamax" or importlib.util.find_spec("tokamax"))]
+    grad, chip, patterns = options.grad, options.chip, ", ".join(name for name in options.only if name in PATTERNS)
+    if (grad or patterns) and chip != V5E.name:
+        parser.error(f"{patterns or '--grad'}: compared on {V5E.name} alone, not on {chip}")
+    if grad and patterns:
+        parser.error(f"{patterns}: compared without --grad")
     rows, ratios = [], []
     for name in options.only:
-        compared = ["kernel.py", *impls] if name == "headline" and not grad else impls
-        latencies: dict[str, float] = {}
-        for impl in compared:
-            recipes = recipes_of(impl, name, grad=grad)
-            programs.fill(recipes, lambda line, name=name: print(f"{name}: {line}", file=sys.stderr))  # type: ignore[misc]
-            if options.sweep:
-                for recipe in recipes:
-                    figures = programs.find(recipe) or {}
-                    print(f"{name:12} {impl:9} {figures.get('ms', figures.get('error', ''))!s:.60} {recipe['config']}")
-            chosen = best(programs, recipes)
-            if chosen is None:
-                print(f"{name}: {impl}: {(programs.find(recipes[0]) or {}).get('error', '')[:200]}", file=sys.stderr)
-                continue
-            recipe, figures = chosen
-            values: Recipe = {**recipe, "values": True}
-            if impl != "kernel.py":  # one shape only, which the judge compares
-                programs.fill([values], lambda _line: None)
-            rows.append(row_of(name, impl, figures, programs.find(values) or {}, grad=grad))
-            latencies[impl] = figures["ms"]
+        own = compared(
+            attention_programs(), name, grad=grad, chip=chip, show_sweep=options.sweep, fill=not options.compiled
+        )
+        rows += [row for row, _ in own.values()]
+        latencies = {impl: ms for impl, (_, ms) in own.items()}
         peers = [ms for impl, ms in latencies.items() if impl in PEERS]
         if peers and "ours" in latencies:
             ratios.append((name, min(peers) / latencies["ours"], min(peers) / latencies.get("kernel.py", math.inf)))
     what = "forward and backward" if grad else "forward"
-    title = f"attention {what}, modelled for {V5E.name}; rms error to float64: one key head, at most {SEQ} keys"
+    title = f"attention {what}, modelled for {chip}; rms error to float64: one key head, at most {SEQ} keys"
     show(title, rows, json_file=options.json)
     for name, ratio, kernel in ratios:
         print(

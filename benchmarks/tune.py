@@ -1,10 +1,10 @@
 """Finds blocks for the shapes that training uses and writes them to ``pallas_flash/tuned.json``.
 
-    python -m benchmarks.tune [--seq N ...] [--dim N ...] [--show] [--json FILE]
+    python -m benchmarks.tune [--chip NAME] [--seq N ...] [--dim N ...] [--show] [--json FILE]
 
-One head of self-attention, causal and not; the forward pass alone and the backward pass with it, as *modelled* by the
-schedule machine. Entries of other shapes stay as they are if evaluator and compiler are the same. ``--show`` prints the
-table that is there.
+The blocks of one chip; v5e by default. One head of self-attention, causal and not; the forward pass alone and the
+backward pass with it, as *modelled* by the schedule machine. Entries of other shapes stay as they are if evaluator and
+compiler are the same. ``--show`` prints the table that is there.
 """
 
 from __future__ import annotations
@@ -15,25 +15,29 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.lib.attention.cases import Shape
+from benchmarks.lib.attention.cases import WIDE_OURS, Shape
 from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
-from ratchet.chips import V5E
+from ratchet.chips import CHIPS, V5E
 from ratchet.compiler.environment import compiler_version
 
 TABLE = ROOT / "pallas_flash" / "tuned.json"
 LENGTHS = (2048, 4096, 8192, 16384, 32768)
 DIMS = (64, 128, 256)
+DIRECTIONS = ("forward", "backward")
 RUNNERS_UP = 3
 
 
-def candidates(direction: str, *, seq: int, dim: int) -> Iterator[dict[str, int]]:
+def candidates(direction: str, *, chip: str, seq: int, dim: int) -> Iterator[dict[str, int]]:
     """The blocks that are tried. Chains are as long as the registers like: fewer rows of a wider head."""
     rows = 256 if dim > 128 else 512
-    if direction == "forward":
+    if direction == "forward" and chip != V5E.name:
+        for config in WIDE_OURS:
+            yield config["forward"]
+    elif direction == "forward":
         for block_q, block_kv, chain, unroll in (
             (2048, 2048, rows, 4), (1024, 1024, rows, 2), (2048, 1024, 2 * rows, 2),
             (2048, 2048, 2 * rows, 2),
@@ -44,19 +48,19 @@ def candidates(direction: str, *, seq: int, dim: int) -> Iterator[dict[str, int]
             yield {"block_q": block, "block_kv": block, "rows": chain, "strip": 256}
 
 
-def recipe_of(direction: str, blocks: dict[str, int], *, seq: int, dim: int, causal: bool) -> dict[str, Any]:
+def recipe_of(direction: str, blocks: dict[str, int], *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:
     """The program that is timed; with the backward pass, the forward pass has plain blocks."""
     shape = Shape(batch=1, heads=1, kv_heads=1, seq=seq, dim=dim, causal=causal)
     plain = {"block_q": 512, "block_kv": 512, "rows": 512, "strip": 512, "unroll": 1}
     config = {"forward": blocks} if direction == "forward" else {"forward": plain, "backward": blocks}
-    return shape.program("ours", config, grad=direction == "backward")
+    return shape.program("ours", config, grad=direction == "backward", chip=chip)
 
 
-def entry_of(programs: ProgramCache, direction: str, *, seq: int, dim: int, causal: bool) -> dict[str, Any]:
+def entry_of(programs: ProgramCache, direction: str, *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:
     """One sweep, best first."""
-    tried = list(candidates(direction, seq=seq, dim=dim))
-    recipes = [recipe_of(direction, blocks, seq=seq, dim=dim, causal=causal) for blocks in tried]
-    name = f"{direction} {seq} x {dim}{' causal' if causal else ''}"
+    tried = list(candidates(direction, chip=chip, seq=seq, dim=dim))
+    recipes = [recipe_of(direction, blocks, chip=chip, seq=seq, dim=dim, causal=causal) for blocks in tried]
+    name = f"{chip} {direction} {seq} x {dim}{' causal' if causal else ''}"
     records = programs.made(recipes, lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
     timed = [
         {"blocks": blocks, "kernel_ms": round(sum(ms for op, ms in figures["ops"] if f"flash_{direction}" in op), 5)}
@@ -67,29 +71,44 @@ def entry_of(programs: ProgramCache, direction: str, *, seq: int, dim: int, caus
     return {"direction": direction, "seq": seq, "dim": dim, "causal": causal, "best": timed[: 1 + RUNNERS_UP]}
 
 
+def text_of(tables: dict[str, Any]) -> str:
+    """The tables as JSON, one sweep a line."""
+    parts = []
+    for chip, table in tables.items():
+        entries = ",\n".join(f"  {json.dumps(entry)}" for entry in table["entries"])
+        made_by = ", ".join(f"{json.dumps(name)}: {json.dumps(table[name])}" for name in table if name != "entries")
+        parts.append(f'{json.dumps(chip)}: {{{made_by}, "entries": [\n{entries}\n]}}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 def main() -> None:
     parser = command(__doc__)
+    parser.add_argument("--chip", choices=CHIPS, default=V5E.name)
     parser.add_argument("--seq", type=int, nargs="*", default=LENGTHS)
     parser.add_argument("--dim", type=int, nargs="*", default=DIMS)
+    parser.add_argument("--causal", type=json.loads, nargs="*", default=(True, False), metavar="true|false")
+    parser.add_argument("--directions", nargs="*", choices=DIRECTIONS, default=DIRECTIONS)
     parser.add_argument("--show", action="store_true", help="print what is there and stop")
     options = parser.parse_args()
-    made_by = {"evaluator": "v5e-model", "chip": V5E.name, "compiler": compiler_version()}
-    table = json.loads(TABLE.read_text()) if TABLE.exists() else {**made_by, "entries": []}
+    chip = options.chip
+    made_by = {"evaluator": f"{chip}-model", "compiler": compiler_version()}
+    whole = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+    table = whole.get(chip, {**made_by, "entries": []})
     if not options.show:
         if {name: table[name] for name in made_by} != made_by:
             table = {**made_by, "entries": []}
         programs = attention_programs()
         for seq, dim, causal, direction in itertools.product(
-            options.seq, options.dim, (True, False), ("forward", "backward")
+            options.seq, options.dim, options.causal, options.directions
         ):
             key = {"direction": direction, "seq": seq, "dim": dim, "causal": causal}
             others = [one for one in table["entries"] if any(one[name] != value for name, value in key.items())]
-            entry = entry_of(programs, **key)
+            entry = entry_of(programs, chip=chip, **key)
             table["entries"] = sorted(
                 [*others, *([entry] if entry["best"] else [])],
                 key=lambda one: (one["direction"], not one["causal"], one["dim"], one["seq"]),
             )
-            TABLE.write_text(json.dumps(table, indent=1) + "\n")
+            TABLE.write_text(text_of({**whole, chip: table}))
     rows = [
         {
             **{name: one[name] for name in ("direction", "seq", "dim", "causal")},
@@ -99,7 +118,7 @@ def main() -> None:
         }
         for one in table["entries"]
     ]
-    title = f"best blocks by {table['evaluator']} on {table['chip']}, {table['compiler']}"
+    title = f"best blocks by {table['evaluator']} on {chip}, {table['compiler']}"
     show(title, rows, json_file=options.json)
 
 

@@ -1,11 +1,11 @@
 """Pallas-Flash: attention for TPU v5e, forward and backward, by kernels that were earned with the ratchet.
 
-Blocks come from ``tuned.json``: the fastest that ``python -m benchmarks.tune`` tried per head dimension, length and
-pattern, with runners-up, evaluator and compiler. A shape that is not in it takes the entry of the same pattern
-(causal or not) whose head dimension occupies as many lanes, or nearest to that, and of those the one whose length is
-nearest in ratio; blocks then shrink to divide the shape with little padding. Batch, heads and dtype are not asked:
-heads follow one another in the kernels' grids and differ only in how much of the first copy is hidden. Who knows better
-passes ``config``.
+Blocks come from ``tuned.json``: the fastest that ``python -m benchmarks.tune`` tried per chip, head dimension, length
+and pattern, with runners-up, evaluator and compiler; a chip that is not in it takes those of the v5e. A shape that is
+not in it takes the entry of the same pattern (causal or not) whose head dimension occupies as many lanes, or nearest to
+that, and of those the one whose length is nearest in ratio; blocks then shrink to divide the shape with little padding.
+Batch, heads and dtype are not asked: heads follow one another in the kernels' grids and differ only in how much of the
+first copy is hidden. Who knows better passes ``config``.
 """
 
 from pallas_flash.config import Config

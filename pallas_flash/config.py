@@ -8,12 +8,15 @@ from typing import Literal
 
 from pallas_flash.kernels.flash_backward import BackwardBlocks
 from pallas_flash.kernels.flash_forward import ForwardBlocks
+from pallas_flash.target import Target
 
 LANES = 128
-RESIDENT_BYTES = 48 << 20
-"""VMEM given to keys and values of a chunk, double buffering included; of 128 MiB on TPU v5e."""
-ONE_PASS_BYTES = 76 << 20
-"""VMEM given to the queries of a key head in a backward pass of one pass."""
+RESIDENT = 3 / 8
+"""Share of VMEM given to keys and values of a chunk, double buffering included."""
+ONE_PASS = 19 / 32
+"""Share of VMEM given to the queries of a key head in a backward pass of one pass."""
+FORWARD_LIMIT, BACKWARD_LIMIT = 55 / 64, 15 / 16
+"""Share of VMEM that a kernel may take at most: the compiler keeps some for itself."""
 TABLE_ENTRIES = 1 << 17
 """Tiles that a table may list: it is in scalar memory, of which TPU v5e has 1 MiB."""
 
@@ -23,7 +26,7 @@ class Config:
     """What a caller may choose. Blocks are the largest to use; they shrink to divide a shape with little padding."""
 
     forward: ForwardBlocks | None = None
-    """None takes those that were tuned for the nearest shape, see :mod:`pallas_flash.tuned`."""
+    """None takes those that were tuned for the nearest shape on this chip, see :mod:`pallas_flash.tuned`."""
     backward: BackwardBlocks | None = None
     table_tile: int = 512
     """Queries and keys per tile where a table says what to do with each: with a mask or documents."""
@@ -45,6 +48,7 @@ class Shape:
     left: int | None
     right: int | None
     tables: bool
+    target: Target
 
     @property
     def square(self) -> bool:
@@ -94,7 +98,7 @@ def fit_forward(blocks: ForwardBlocks, shape: Shape, tile: int | None) -> Forwar
         unit = block_q if shape.square else even(shape.kv_len, widest)
         block_kv = divisor(unit, widest)
     per_key = 4 * shape.lanes * shape.itemsize  # k and v, each in two buffers
-    chunks = -(-shape.kv_len // max(unit, min(blocks.chunk_kv, RESIDENT_BYTES // per_key)))
+    chunks = -(-shape.kv_len // max(unit, min(blocks.chunk_kv, int(RESIDENT * shape.target.vmem_bytes) // per_key)))
     rows = divisor(block_q, blocks.rows)
     chains = block_q // rows
     return dataclasses.replace(
@@ -105,13 +109,14 @@ def fit_forward(blocks: ForwardBlocks, shape: Shape, tile: int | None) -> Forwar
         rows=rows,
         strip=divisor(block_q, blocks.strip),
         unroll=max(n for n in range(1, min(blocks.unroll, chains) + 1) if chains % n == 0),
+        vmem_limit_bytes=min(blocks.vmem_limit_bytes, int(FORWARD_LIMIT * shape.target.vmem_bytes)),
     )
 
 
 def one_pass(shape: Shape, q_len: int) -> bool:
     """Whether the queries of a key head fit VMEM, with their gradients: q, do and dq twice, q scaled, dq in float32."""
     per_query = shape.lanes * (7 * shape.itemsize + 4)
-    return shape.heads // shape.kv_heads * q_len * per_query <= ONE_PASS_BYTES
+    return shape.heads // shape.kv_heads * q_len * per_query <= ONE_PASS * shape.target.vmem_bytes
 
 
 def fit_backward(blocks: BackwardBlocks, shape: Shape, tile: int | None) -> tuple[BackwardBlocks, bool]:
@@ -138,5 +143,6 @@ def fit_backward(blocks: BackwardBlocks, shape: Shape, tile: int | None) -> tupl
         block_kv=block_kv,
         rows=divisor(block_q, blocks.rows),
         strip=divisor(block_q, blocks.strip),
+        vmem_limit_bytes=min(blocks.vmem_limit_bytes, int(BACKWARD_LIMIT * shape.target.vmem_bytes)),
     )
     return fitted, whole

@@ -18,6 +18,7 @@ from pallas_flash.kernels.flash_backward import LOG2E, NO_KEYS, BackwardBlocks, 
 from pallas_flash.kernels.flash_backward import Pattern as BackwardPattern
 from pallas_flash.kernels.flash_forward import ForwardBlocks, Pattern, flash_forward
 from pallas_flash.tables import Lazy, Mask, allowed, tiles_of, with_documents
+from pallas_flash.target import target
 
 HEAD_DIMS = (64, 96, 128, 192, 256)
 DTYPES = ("bfloat16", "float32")
@@ -92,7 +93,7 @@ def attention(  # noqa: PLR0913 - a public operator: every option is a keyword w
     pattern = Pattern(left=left, right=right, q_len=q_len, kv_len=kv_len)
     shape = cut.Shape(
         batch=batch, heads=heads, kv_heads=kv_heads, q_len=q_len, kv_len=kv_len, dim=dim, itemsize=q.dtype.itemsize,
-        left=left, right=right, tables=mask is not None or segment_ids is not None,
+        left=left, right=right, tables=mask is not None or segment_ids is not None, target=target(),
     )  # fmt: skip
     tile = cut.table_tile(config, shape) if shape.tables else None
     backward, one_pass = cut.fit_backward(config.backward or tuned.lookup(shape).backward, shape, tile)

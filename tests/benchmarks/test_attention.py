@@ -1,12 +1,15 @@
 """What is swept and compared in ``python -m benchmarks.attention``."""
 
 import json
+from dataclasses import asdict
 
+import numpy as np
 import pytest
 
-from benchmarks.attention import best, recipes_of
-from benchmarks.lib.attention.cases import PEERS, SHAPES
+from benchmarks.attention import SWEPT, best, recipes_of
+from benchmarks.lib.attention.cases import PATTERNS, PEERS, SHAPES, Shape
 from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.attention.programs import attends
 from benchmarks.lib.attention.worker import repeated
 from tests.hlo_texts import hlo_of
 
@@ -22,6 +25,36 @@ def test_every_recipe_can_be_a_key_and_none_comes_twice(grad):
         assert len(keys) == len(set(keys)) >= len(PEERS) + 1
 
 
+@pytest.mark.parametrize("chip", [chip for chip in SWEPT if chip != "v5e"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_off_the_v5e_every_kernel_is_tried_in_as_many_ways(chip, name):
+    tried = {impl: recipes_of(impl, name, grad=False, chip=chip) for impl in ("ours", "flash", "splash", "tokamax")}
+    assert {len(recipes) for recipes in tried.values()} == {4}
+    assert {recipe["chip"] for recipes in tried.values() for recipe in recipes} == {chip}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_are_tried_in_as_many_ways_by_those_that_have_them(name):
+    tried = {impl: len(recipes_of(impl, name, grad=False)) for impl in ("ours", "flash", "splash", "tokamax")}
+    assert set(tried.values()) <= {0, 4}
+    assert [impl for impl, count in tried.items() if not count] == ([] if name == "documents" else ["flash"])
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(batch=1, heads=1, kv_heads=1, seq=64, dim=128, causal=True, window=8),
+        Shape(batch=1, heads=1, kv_heads=1, seq=64, dim=128, causal=True, documents=4),
+        Shape(batch=1, heads=1, kv_heads=1, seq=64, dim=128, causal=False, documents=4),
+        Shape(batch=1, heads=1, kv_heads=1, seq=64, dim=128, causal=True, prefix=16),
+        Shape(batch=1, heads=1, kv_heads=1, seq=64, dim=128, causal=False),
+    ],
+)
+def test_pairs_are_counted_as_they_attend(shape):
+    at = np.arange(shape.seq)
+    assert shape.pairs == attends(asdict(shape), at[:, None], at[None, :]).sum()
+
+
 def test_useful_work_is_that_of_the_pairs_that_attend():
     assert SHAPES["headline"].flops(grad=False) == 4 * 128 * (16384 * 16385 // 2)
     assert SHAPES["not causal"].flops(grad=True) == 14 * 128 * 8 * 4096**2
@@ -30,6 +63,7 @@ def test_useful_work_is_that_of_the_pairs_that_attend():
 def test_the_best_of_a_sweep_is_the_fastest_that_compiled(tmp_path):
     programs = attention_programs(tmp_path)
     recipes = recipes_of("flash", "headline", grad=False)
+    assert len(recipes) == 3
     for recipe, figures in zip(recipes, ({"ms": 2.0}, {"error": "too large"}, {"ms": 1.0}), strict=True):
         programs.put(recipe, figures)
     found = best(programs, recipes)

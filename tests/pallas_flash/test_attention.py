@@ -38,7 +38,7 @@ def test_the_table_holds_every_pair_of_two_options():
 def test_values_and_gradients_are_as_exact_as_the_precision_allows(name, monkeypatch):
     case = Case(TABLE[name])
     if case.row["passes"] == 2:
-        monkeypatch.setattr("pallas_flash.config.ONE_PASS_BYTES", 0)
+        monkeypatch.setattr("pallas_flash.config.ONE_PASS", 0)
 
     def attend(*inputs):
         found = attention(*inputs, **case.arguments, return_residuals=case.row["residuals"], config=SMALL)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ratchet.chips import V5E
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
@@ -17,20 +19,30 @@ class Shape:
     seq: int
     dim: int
     causal: bool
+    window: int = 0
+    """Keys that a query attends, its own among them, where it is causal; 0 for all."""
+    documents: int = 1
+    """Documents of equal length that the sequence is packed of."""
+    prefix: int = 0
+    """First keys that all queries attend, beside the causal ones: a mask that is no band."""
 
     @property
     def pairs(self) -> int:
-        """Pairs of a query and a key that attend, all heads."""
-        one = self.seq * (self.seq + 1) // 2 if self.causal else self.seq**2
-        return self.batch * self.heads * one
+        """Pairs of a query and a key that attend, all heads. A prefix is wider than no window and no document."""
+        length = self.seq // self.documents
+        one = length * (length + 1) // 2 if self.causal else length**2
+        if self.window:
+            one -= (length - self.window) * (length - self.window + 1) // 2
+        one += self.prefix * (self.prefix - 1) // 2
+        return self.batch * self.heads * self.documents * one
 
     def flops(self, *, grad: bool) -> int:
         """Useful FLOPs: two products forward, five backward (scores again, and four gradients)."""
         return (7 if grad else 2) * 2 * self.pairs * self.dim
 
-    def program(self, impl: str, config: dict[str, Any], *, grad: bool = False) -> dict[str, Any]:
+    def program(self, impl: str, config: dict[str, Any], *, grad: bool = False, chip: str = V5E.name) -> dict[str, Any]:
         """The recipe of ``impl`` at this shape: see :mod:`benchmarks.lib.attention.programs`."""
-        return {"impl": impl, "shape": asdict(self), "grad": grad, "config": config}
+        return {"impl": impl, "chip": chip, "shape": asdict(self), "grad": grad, "config": config}
 
 
 SHAPES = {
@@ -43,14 +55,25 @@ SHAPES = {
     "32k": Shape(batch=1, heads=2, kv_heads=2, seq=32768, dim=128, causal=True),
 }
 
+PATTERNS = {
+    "window": Shape(batch=1, heads=8, kv_heads=8, seq=8192, dim=128, causal=True, window=1024),
+    "documents": Shape(batch=1, heads=8, kv_heads=8, seq=8192, dim=128, causal=True, documents=8),
+    "mask": Shape(batch=1, heads=8, kv_heads=8, seq=4096, dim=128, causal=True, prefix=1024),
+}
+"""Shapes in which fewer pairs attend, or more."""
+
 SEQ = 2048
 """Errors are taken at this length at most, and at one key head: executing a chip's program on a CPU has its price."""
 
 PEERS = ("flash", "splash", "tokamax", "xla")
 MORE_VMEM = {"compiler": {"xla_tpu_scoped_vmem_limit_kib": "65536"}}
 """Peers set no limit of their own; the compiler's default of 16 MiB holds no blocks of 2048. Users may raise it."""
-FLASH = tuple({"q": q, "k_major": major, "k": k, **MORE_VMEM}
-               for q, major, k in ((1024, 1024, 1024), (512, 1024, 512), (2048, 1024, 1024)))  # fmt: skip
+FLASH = tuple(
+    {"q": q, "k_major": major, "k": k, **MORE_VMEM}
+    for q, major, k in (
+        (1024, 1024, 1024), (512, 1024, 512), (2048, 1024, 1024), (2048, 2048, 1024),
+    )
+)  # fmt: skip
 
 
 def _splash(*blocks: tuple[int, int, int]) -> tuple[dict[str, Any], ...]:
@@ -64,6 +87,29 @@ _SPLASH_SHORT = {4096: _splash((1024, 1024, 256), (1024, 2048, 256)), 2048: _spl
 """Where blocks of 2048 would hold much of the diagonal."""
 _SPLASH_BACKWARD = tuple({"block_q_dkv": q, "block_kv_dkv": kv, "block_kv_dkv_compute": compute}
                          for q, kv, compute in ((1024, 2048, 1024), (1024, 1024, 512), (2048, 2048, 1024)))  # fmt: skip
+
+
+# Chips with matrix units of 256 x 256: every implementation is tried in as many ways at every shape.
+WIDE_OURS = tuple(
+    {"forward": {"block_q": q, "block_kv": kv, "rows": rows, "strip": 256, "unroll": unroll}}
+    for q, kv, rows, unroll in (
+        (2048, 2048, 512, 4),
+        (2048, 2048, 1024, 2),
+        (1024, 1024, 512, 2),
+        (2048, 1024, 1024, 2),
+    )
+)
+WIDE_SPLASH = _splash((2048, 2048, 512), (2048, 2048, 1024), (1024, 1024, 512), (2048, 1024, 1024))
+_LAST, _FIRST = 1, 2  # where tokamax has the head dimension: its name for a layout
+TOKAMAX_BEST = {
+    ("v6e", True): {**WIDE_SPLASH[0], "scheduler": True, "layouts": (_FIRST, _LAST, _LAST)},
+    ("v6e", False): {**WIDE_SPLASH[0], "scheduler": True, "layouts": (_FIRST, _LAST, _LAST)},
+    ("tpu7x", True): {**WIDE_SPLASH[0], "scheduler": True, "layouts": (_LAST, _FIRST, _LAST)},
+    ("tpu7x", False): {**_splash((4096, 4096, 256))[0], "scheduler": True},
+}
+"""What its published autotuning has for heads of 128 and the longest sequences, by chip and whether causal
+(``benchmarks/data/chips``)."""
+_PATTERN_BLOCKS = _splash((1024, 1024, 512), (512, 512, 512), (1024, 512, 512), (2048, 1024, 512))
 
 
 def _ours(shape: Shape, *, grad: bool) -> Iterator[dict[str, Any]]:
@@ -81,16 +127,57 @@ def _ours(shape: Shape, *, grad: bool) -> Iterator[dict[str, Any]]:
         yield {"forward": {**forward, "unroll": 4, "chunk_kv": 2048}}
 
 
-def sweep(impl: str, name: str, *, grad: bool) -> Iterator[dict[str, Any]]:
-    """The settings of an implementation that are tried at the shape ``name``: more of them at the headline.
+def _wide(impl: str, chip: str, *, causal: bool) -> Iterator[dict[str, Any]]:
+    """On a chip with wide matrix units."""
+    if impl == "ours":
+        yield from WIDE_OURS
+    elif impl == "flash":
+        yield from FLASH
+    elif impl == "splash":
+        yield from WIDE_SPLASH
+    elif impl == "tokamax":
+        yield TOKAMAX_BEST[chip, causal]
+        yield from ({**one, "scheduler": True} for one in WIDE_SPLASH[:3])
+    else:
+        yield {}
 
-    The other shapes get those that came out first there or near it.
-    """
+
+def _pattern(impl: str, shape: Shape) -> Iterator[dict[str, Any]]:
+    """At a shape of :data:`PATTERNS`."""
+    if impl == "ours" and shape.window:
+        for q, kv, rows in ((1024, 512, 512), (512, 512, 512), (1024, 1024, 512), (512, 256, 256)):
+            yield {"forward": {"block_q": q, "block_kv": kv, "rows": rows, "strip": 256, "unroll": 2}}
+    elif impl == "ours":
+        for tile, rows in ((512, 512), (1024, 512), (1024, 1024), (256, 256)):
+            yield {"forward": {"rows": rows, "strip": 256, "unroll": 2}, "table_tile": tile}
+    elif impl == "flash":
+        yield from FLASH if shape.documents > 1 else ()  # it has no windows and no masks
+    elif impl == "splash":
+        yield from _PATTERN_BLOCKS
+    elif impl == "tokamax":
+        yield from _PATTERN_BLOCKS[:3]
+        yield {**_PATTERN_BLOCKS[0], "scheduler": True}
+    else:
+        yield {}
+
+
+def sweep(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> Iterator[dict[str, Any]]:
+    """The settings of an implementation that are tried at the shape ``name``; with ``grad`` of no pattern, on v5e."""
+    if name in PATTERNS:
+        yield from _pattern(impl, PATTERNS[name])
+    elif chip != V5E.name:
+        yield from _wide(impl, chip, causal=SHAPES[name].causal)
+    else:
+        yield from _narrow(impl, name, grad=grad)
+
+
+def _narrow(impl: str, name: str, *, grad: bool) -> Iterator[dict[str, Any]]:
+    """On v5e: more at the headline. The other shapes get those that came out first there or near it."""
     wide = name == "headline"
     if impl == "ours":
         yield from _ours(SHAPES[name], grad=grad)
     elif impl == "flash":
-        yield from FLASH if wide and not grad else FLASH[:1]
+        yield from FLASH[:3] if wide and not grad else FLASH[:1]
     elif impl in ("splash", "tokamax"):
         blocks = SPLASH if wide else _SPLASH_SHORT.get(SHAPES[name].seq, SPLASH[:2])
         if not grad:

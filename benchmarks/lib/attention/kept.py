@@ -9,7 +9,7 @@ from benchmarks.lib import cache
 from benchmarks.lib.cache import ProgramCache, Recipe
 from ratchet.compiler.environment import compiler_version
 
-OURS = ("pallas_flash/operator.py", "pallas_flash/config.py", "pallas_flash/tables.py", "pallas_flash/kernels/*.py")
+OURS = tuple(f"pallas_flash/{name}.py" for name in ("operator", "config", "tables", "target", "kernels/*"))
 """What decides a program whose blocks are given."""
 
 

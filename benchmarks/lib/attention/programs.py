@@ -6,12 +6,14 @@ A recipe is a plain dictionary, so that it can travel to a child process and be 
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from benchmarks.lib.sources import ROOT, names_of
 
@@ -40,6 +42,23 @@ def build(recipe: Recipe) -> tuple[Callable[..., Any], list[jax.ShapeDtypeStruct
     return both, avals_of(recipe)
 
 
+def attends(shape: Recipe, q: Any, k: Any) -> Any:
+    """Which pairs attend, of query positions ``q`` and key positions ``k``: arrays of JAX's or numpy's."""
+    pairs = k <= q if shape["causal"] else (k <= q) | (k > q)
+    if shape.get("window"):
+        pairs = pairs & (q - k < shape["window"])
+    length = shape["seq"] // shape.get("documents", 1)
+    pairs = pairs & (q // length == k // length)
+    return pairs | (k < shape["prefix"]) if shape.get("prefix") else pairs
+
+
+def document_ids(shape: Recipe) -> jax.Array | None:
+    """int32[batch, length]: the document of every position, a constant of the program; None where there is one."""
+    count = shape.get("documents", 1)
+    ids = np.repeat(np.arange(count, dtype=np.int32), shape["seq"] // count)
+    return jnp.broadcast_to(jnp.asarray(ids), (shape["batch"], shape["seq"])) if count > 1 else None
+
+
 def ours(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
     """The operator of this project."""
     from pallas_flash import BackwardBlocks, Config, ForwardBlocks, attention
@@ -47,8 +66,18 @@ def ours(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
     blocks = Config(
         forward=ForwardBlocks(**config["forward"]) if "forward" in config else None,
         backward=BackwardBlocks(**config["backward"]) if "backward" in config else None,
+        table_tile=config.get("table_tile", 512),
     )
-    return lambda q, k, v: attention(q, k, v, causal=shape["causal"], config=blocks)
+    pattern: dict[str, Any] = {"causal": shape["causal"]}
+    if shape.get("window"):
+        pattern["window"] = (shape["window"] - 1, 0)
+    if shape.get("prefix"):
+        pattern = {"mask": functools.partial(attends, shape)}
+
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        return attention(q, k, v, **pattern, segment_ids=document_ids(shape), config=blocks)
+
+    return attend
 
 
 def kernel(_shape: Recipe, _config: Recipe, _grad: bool) -> Attention:
@@ -59,7 +88,7 @@ def kernel(_shape: Recipe, _config: Recipe, _grad: bool) -> Attention:
 
 def flash(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
     """jax's ``flash_attention``; it has no grouped heads, so that keys are repeated."""
-    from jax.experimental.pallas.ops.tpu.flash_attention import BlockSizes, flash_attention
+    from jax.experimental.pallas.ops.tpu.flash_attention import BlockSizes, SegmentIds, flash_attention
 
     q, k_major, k = (min(config[name], shape["seq"]) for name in ("q", "k_major", "k"))
     sizes = BlockSizes(
@@ -71,7 +100,11 @@ def flash(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
 
     def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
         k, v = (jnp.repeat(x, group, axis=1) if group > 1 else x for x in (k, v))
-        return flash_attention(q, k, v, causal=shape["causal"], sm_scale=shape["dim"] ** -0.5, block_sizes=sizes)
+        ids = document_ids(shape)
+        return flash_attention(
+            q, k, v, segment_ids=None if ids is None else SegmentIds(q=ids, kv=ids), causal=shape["causal"],
+            sm_scale=shape["dim"] ** -0.5, block_sizes=sizes,
+        )  # fmt: skip
 
     return attend
 
@@ -84,11 +117,25 @@ def _splash_blocks(shape: Recipe, config: Recipe) -> Recipe:
     return {**sizes, "block_q_dq": sizes["block_q_dkv"], "block_kv_dq": sizes["block_kv_dkv"]}
 
 
-def _splash(kernel: Any, shape: Recipe) -> Attention:
+def _splash(kernel: Any, shape: Recipe, segment_ids: Any) -> Attention:
     def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return jax.vmap(kernel)((q * shape["dim"] ** -0.5).astype(q.dtype), k, v)
+        scaled, ids = (q * shape["dim"] ** -0.5).astype(q.dtype), document_ids(shape)
+        if ids is None:
+            return jax.vmap(kernel)(scaled, k, v)
+        return jax.vmap(kernel)(scaled, k, v, segment_ids(q=ids, kv=ids))
 
     return attend
+
+
+def _mask(masks: Any, shape: Recipe) -> Any:
+    """As jax's or tokamax's masks say it: by a rule where they have one, else as an array."""
+    size = (shape["seq"], shape["seq"])
+    if shape.get("prefix"):
+        at = np.arange(shape["seq"])
+        return masks.NumpyMask(attends({**shape, "documents": 1}, at[:, None], at[None, :]))
+    if shape.get("window"):
+        return masks.LocalMask(size, (shape["window"] - 1, 0), 0)
+    return masks.CausalMask(size) if shape["causal"] else masks.FullMask(size)
 
 
 def splash(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
@@ -96,15 +143,13 @@ def splash(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as library
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
-    size = (shape["seq"], shape["seq"])
-    mask = masks.CausalMask(size) if shape["causal"] else masks.FullMask(size)
     made = library.make_splash_mha(
-        masks.MultiHeadMask([mask] * shape["heads"]),
+        masks.MultiHeadMask([_mask(masks, shape)] * shape["heads"]),
         head_shards=1,
         q_seq_shards=1,
         block_sizes=library.BlockSizes(**_splash_blocks(shape, config)),
     )
-    return _splash(made, shape)
+    return _splash(made, shape, library.SegmentIds)
 
 
 def tokamax(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
@@ -112,15 +157,16 @@ def tokamax(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
     folder = "tokamax._src.ops.experimental.tpu.splash_attention"
     library = importlib.import_module(f"{folder}.splash_attention_kernel")
     masks = importlib.import_module(f"{folder}.splash_attention_mask")
-    size = (shape["seq"], shape["seq"])
+    layouts = dict(zip(("q_layout", "k_layout", "v_layout"), config.get("layouts", ()), strict=False))
     settings = library.SplashConfig(
         **_splash_blocks(shape, config),
         use_base2_exp=True,
         use_experimental_scheduler=config.get("scheduler", False),
         dq_reduction_steps=config.get("dq_reduction_steps"),
+        **{name: library.QKVLayout(layout) for name, layout in layouts.items()},
     )
-    mask = masks.CausalMask(size) if shape["causal"] else masks.FullMask(size)
-    return _splash(library.make_splash_mha(mask, config=settings, q_seq_shards=1), shape)
+    made = library.make_splash_mha(_mask(masks, shape), config=settings, q_seq_shards=1)
+    return _splash(made, shape, library.SegmentIds)
 
 
 def xla(shape: Recipe, _config: Recipe, _grad: bool) -> Attention:
@@ -132,8 +178,8 @@ def xla(shape: Recipe, _config: Recipe, _grad: bool) -> Attention:
         grouped = q.reshape(batch, heads // group, group, seq, dim)
         scores = jnp.einsum("bhgqd,bhkd->bhgqk", grouped, k, preferred_element_type=jnp.float32) * dim**-0.5
         if shape["causal"]:
-            rows = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 3)
-            scores = jnp.where(jax.lax.broadcasted_iota(jnp.int32, scores.shape, 4) <= rows, scores, -jnp.inf)
+            rows, columns = (jax.lax.broadcasted_iota(jnp.int32, scores.shape, axis) for axis in (3, 4))
+            scores = jnp.where(attends(shape, rows, columns), scores, -jnp.inf)
         weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
         out = jnp.einsum("bhgqk,bhkd->bhgqd", weights, v, preferred_element_type=jnp.float32)
         return out.reshape(q.shape).astype(q.dtype)

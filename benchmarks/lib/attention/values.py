@@ -10,7 +10,7 @@ import numpy as np
 from jax import export
 
 from benchmarks.lib.attention.cases import SEQ
-from benchmarks.lib.attention.programs import avals_of, build
+from benchmarks.lib.attention.programs import attends, avals_of, build
 from benchmarks.lib.interpreted import on_v5e
 from ratchet.mosaic.run import load
 
@@ -53,7 +53,7 @@ def _exact(shape: dict[str, Any]) -> Any:
         scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) * shape["dim"] ** -0.5
         if shape["causal"]:
             at = jnp.arange(shape["seq"])
-            scores = jnp.where(at[None, :] <= at[:, None], scores, -jnp.inf)
+            scores = jnp.where(attends(shape, at[:, None], at[None, :]), scores, -jnp.inf)
         return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, axis=-1), v)
 
     return attend

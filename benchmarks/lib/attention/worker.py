@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.lib.attention.programs import build
+from benchmarks.lib.attention.programs import build, document_ids
 from benchmarks.lib.attention.values import rms_errors
 from benchmarks.lib.cache import serve_records
+from pallas_flash.kernels.flash_forward import Pattern
+from pallas_flash.tables import tiles_of, with_documents
 from ratchet.account.model import model
-from ratchet.chips import V5E
+from ratchet.chips import CHIPS, V5E
 from ratchet.compiler.environment import COMPILER
 from ratchet.compiler.inside import clear_dumps, keep, lower
 from ratchet.dump.files import load_hlo
@@ -23,18 +25,18 @@ from ratchet.dump.memory import footprint
 def compiled_figures(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Compile a recipe's program ahead of time; what it occupies and, unless ``memory_only``, its modelled run."""
     clear_dumps()
+    chip = CHIPS[recipe.get("chip", V5E.name)]
     function, avals = build(recipe)
-    compiled = lower(function, avals, V5E.name).compile(recipe["config"].get("compiler", {}))
+    compiled = lower(function, avals, chip.name).compile(recipe["config"].get("compiler", {}))
     memory = compiled.memory_analysis()
     peak = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
     if recipe.get("memory_only"):
         return {"peak_bytes": peak, "temp_bytes": memory.temp_size_in_bytes}
     keep(compiled, folder)
     hlo = load_hlo(folder)
-    timeline = model(
-        folder / "schedule", hlo=hlo, chip=V5E, compiler=os.environ[COMPILER], scalar_inputs=[repeated(hlo)]
-    )
-    used = footprint(hlo, folder / "schedule", V5E, hbm_bytes=peak)
+    known = repeated(hlo) | documents(hlo, recipe)
+    timeline = model(folder / "schedule", hlo=hlo, chip=chip, compiler=os.environ[COMPILER], scalar_inputs=[known])
+    used = footprint(hlo, folder / "schedule", chip, hbm_bytes=peak)
     return {
         "ms": timeline.latency_ms,
         "mxu_pct": 100 * timeline.mxu_busy_cycles / timeline.cycles,
@@ -60,10 +62,22 @@ def repeated(hlo: HloModule) -> dict[int | str, np.ndarray]:
             made_by = hlo.origin(operand) if operand in hlo.ops else op
             if made_by.opcode == "broadcast" and hlo.ops[made_by.operands[0]].opcode == "constant":
                 value = hlo.ops[made_by.operands[0]].literal
-                if value is not None and value.dtype.kind in "iu":
+                if value is not None and value.size == 1 and value.dtype.kind in "iu":
                     shape = hlo.ops[operand].types[0].shape
                     arrays[f"{op.name}:{number}"] = np.full(shape, value)
     return arrays
+
+
+def documents(hlo: HloModule, recipe: dict[str, Any]) -> dict[int | str, np.ndarray]:
+    """The table that our operator makes of the documents beside its kernel: what to do with each tile."""
+    shape = recipe["shape"]
+    ids = document_ids(shape)
+    if ids is None or recipe["impl"] != "ours":
+        return {}
+    tile = recipe["config"]["table_tile"]
+    pattern = Pattern(right=0 if shape["causal"] else None, q_len=shape["seq"], kv_len=shape["seq"])
+    states = np.asarray(with_documents(tiles_of(pattern, None, tile), ids, ids, tile))
+    return {f"{op.name}:0": states for op in hlo.entry_ops() if op.is_kernel}
 
 
 def make(recipe: dict[str, Any], folder: Path, _programs: Path) -> dict[str, Any]:
