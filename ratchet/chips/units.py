@@ -28,8 +28,8 @@ CAPACITY = {
 """Slots per bundle, from the header of the utilisation dump (v5e)."""
 
 # Least distance in cycles between matrix products on one unit in 26 compiled programs (libtpu 0.0.42.1, v5e): a
-# bf16 operand holds 16 rows, an f32 one 8, an s8 one 32 at twice the rate; `lmr` feeds half a bf16 operand.
-_MXU_CYCLES = {"bf16": 16, "f32": 8, "s8": 16, "u8": 16, "lmr": 8}
+# bf16 operand holds 16 rows, an f32 one 8, an s8 one 32 and an s4 one 64; `lmr` feeds half a bf16 operand.
+_MXU_CYCLES = {"bf16": 16, "f32": 8, "s8": 16, "u8": 16, "s4": 16, "u4": 16, "lmr": 8}
 
 _WIDE_MXU_CYCLES = {"bf16": 8, "f32": 4, "s8": 8, "u8": 8, "s4": 8, "u4": 8, "f8": 8}
 """The same for 256-wide units, whose products name the row they begin at (`mubr`); v6e and v7x, one program each. An

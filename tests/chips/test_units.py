@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.chips import TPU7X, V6E
+from ratchet.chips import TPU7X, V5P, V6E
 from ratchet.chips.units import mxu_cycles, slots_of
 
 
@@ -20,6 +20,16 @@ from ratchet.chips.units import mxu_cycles, slots_of
 def test_a_wide_unit_that_never_idles_reaches_the_peak_of_its_operands(opcode, rows, peak, clock_hz):
     """Two units; the clock for tpu7x is that of its peak."""
     assert 2 * rows * 2 * 256**2 / mxu_cycles(opcode) * clock_hz == pytest.approx(peak, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "peak"),
+    [("bf16", 16, V5P.peak_bf16_flops), ("s8", 32, V5P.peak_int8_ops), ("s4", 64, V5P.peak_int4_ops)],
+)
+def test_so_do_the_units_of_v5p(kind, rows, peak):
+    """Four on each of two cores."""
+    cycles = mxu_cycles(f"vmatmul.{kind}.gmra.mxu2")
+    assert 8 * rows * 2 * 128**2 / cycles * V5P.clock_hz == pytest.approx(peak, rel=0.01)
 
 
 def test_a_product_of_unknown_operands_is_not_guessed():
