@@ -1,6 +1,6 @@
 """Fits the schedule machine's constants anew to published timings, from programs compiled before.
 
-    python -m benchmarks.calibrate [--cases FILE.csv …] [--keep] [--write] [--json FILE]
+    python -m benchmarks.calibrate [--cases FILE.csv …] [--starts N] [--keep] [--write] [--json FILE]
 
 Reads what ``python -m benchmarks.fidelity`` compiled and recompiles nothing: a timing whose program is not compiled is
 left out, and counted. Prints the old and the new value of each constant with its spread (a jackknife over kernels,
@@ -10,7 +10,7 @@ puts the constants and bands into ``ratchet/chips/constants.json`` and ``ratchet
 
 Timings of other chips than the fit is of, by ``--cases``, count for the bands and the pairs where a profiler timed
 them, each predicted by a fit of its chip without its sweep. ``--keep`` fits no constant of the v5e anew: the bands and
-the pairs are those of the stored ones.
+the pairs are those of the stored ones. Every other fit begins at ``--starts`` points and at no stored value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.lib.published import chip_fit, evaluate, widths
 from benchmarks.lib.published.accuracy import Tables, accuracy, by_regime, by_sweep
 from benchmarks.lib.published.cases import DEFAULT_FILES, read
 from benchmarks.lib.published.evaluate import Fold, Prediction
-from benchmarks.lib.published.fit import MOST_EVENTS, PARAMETERS, Chips, Fit, Fits, Timed, fit, with_values
+from benchmarks.lib.published.fit import MOST_EVENTS, PARAMETERS, STARTS, Chips, Fit, Fits, Timed, fit, with_values
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
 from benchmarks.lib.table import show_all
@@ -73,6 +73,7 @@ def main() -> None:
         "--cases", type=Path, nargs="+", metavar="FILE.csv", default=[], help="timings of other chips, for the bands"
     )
     parser.add_argument("--keep", action="store_true", help="keep the stored constants: bands and pairs alone")
+    parser.add_argument("--starts", type=int, default=STARTS, metavar="N", help="points that every fit begins at")
     options = parser.parse_args()
     programs = published_programs()
     timed, missing = compiled_rows(programs, [*DEFAULT_FILES, *options.cases])
@@ -86,7 +87,7 @@ def main() -> None:
     chips: Chips = {name: chip.constants for name, chip in CHIPS.items()}
     left_out, kinds = _stored_fits("left_out"), _stored_fits("without_kind")
     if not options.keep:
-        result = fit(rows, chips, say, known={**left_out, **kinds})
+        result = fit(rows, chips, say, starts=options.starts)
         chips, left_out, kinds = with_values(chips, result.values), result.left_out, result.without_kind
         dispatch = [{"source": name, "ms": value} for name, value in result.dispatch_ms.items()]
         tables = {"constants": constant_rows(result), "dispatch of wall clocks, fitted beside them": dispatch}

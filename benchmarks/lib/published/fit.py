@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from benchmarks.lib.published import errors
+from benchmarks.lib.published import batch, errors
 from benchmarks.lib.published.builders import kind_of
 from benchmarks.lib.published.cases import Case
 from benchmarks.lib.published.tape import Tape
@@ -21,8 +21,14 @@ Chips = Mapping[str, Constants]
 MOST_EVENTS = 60_000
 """Longer tapes take most of the time and repeat what shorter ones say: for fits that replay every tape many times."""
 
-HEAD_EVENTS = 6_000
+HEAD_EVENTS = 2_000
 """How constants change the time of a longer tape is judged by its beginning: such programs repeat themselves."""
+
+STARTS, SEED = 6, 0
+"""A fit begins at the priors, and at so many points less one that are drawn from them."""
+
+TIED = 0.5
+"""Fits that cost so little more than the best are as good: half a square, one standard deviation of one parameter."""
 
 DEVICE_SIGMA, WALL_SIGMA, WALL_SIGMA_MS = 0.01, 0.03, 0.01
 """What a profiler's device time and a wall clock are believed to be worth: relative, and a jitter in ms besides."""
@@ -37,8 +43,7 @@ LEAST_GAIN = 0.05
 """Of the cost, half a sum of squares: a step that gains less ends a fit."""
 
 ROUGHNESS = 0.5
-"""By how much the first step of a fit that leaves rows out may raise the cost, which is rough because cycles are whole
-numbers: it has to leave the values of the fit on all rows before it is known whether better ones are near."""
+"""By how much the first step of a fit may raise the cost, which is rough because cycles are whole numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,9 @@ PARAMETERS = (
     _v5e("write_rate_bytes", 300e3, 150e3),
     _v5e("write_piece_cycles", 0.5, 0.5),
 )
+
+LEAST = 1e-3
+"""Of every value: none is negative."""
 
 STREAMING = "tpu-kernels scale"
 """How kernels that do nothing but stream are named."""
@@ -160,43 +168,53 @@ Fits = Mapping[str, tuple[float, ...]]
 """Per group or kind, the values of ``PARAMETERS`` fitted without it."""
 
 
-def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None], *, known: Fits) -> Fit:
-    """Fits all parameters from the present values on, the stored ones; and again without each group, and each kind.
+def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None], *, starts: int = STARTS) -> Fit:
+    """Fits all parameters to rows of one chip; and again without each group, and without each kind.
 
-    A fit that leaves rows out starts from the values of the fit on all rows, or from those that an earlier one without
-    the same rows ended at, ``known``, where these are better: its cost has valleys, in which values differ far more
-    than costs do.
+    The cost has valleys, in which values differ far more than costs do. So every fit, the one on all rows and those
+    that leave some out, begins at the same ``starts`` points, the priors and draws from them, and nowhere else: what
+    comes out depends on the timings alone. Of the ends that cost as little as the least, that one is taken which is
+    nearest to the mean of them all. What was left out has no part in it.
 
-    Every fit is damped least squares. The machine is linearised anew after a step, because it is far from linear: a fit
-    that leaves much out and takes one linear step alone ends where its own rows are modelled worse than before.
+    Every fit is damped least squares. The machine is linearised anew after a step, because it is far from linear.
     """
     problem = _Problem(rows, chips)
-    everything = np.ones(len(rows), bool)
-    best = problem.solve(problem.start, everything, slack=-LEAST_GAIN)
-    say("all: " + ", ".join(f"{v:.5g}" for v in best.values))
-
-    def without(what: str, of: Sequence[str]) -> dict[str, tuple[float, ...]]:
-        left_out = {}
-        for one in sorted(set(of)):
-            use = np.array([other != one for other in of])
-            start = problem.better(best, known[one], use) if one in known else best
-            values = problem.solve(start, use, slack=ROUGHNESS).values
-            left_out[one] = tuple(values.tolist())
-            say(f"without {what} {one}: " + ", ".join(f"{v:.5g}" for v in values))
-        return left_out
-
-    left_out = without("group", [row.group for row in rows])
+    groups, kinds = [row.group for row in rows], [row.kind for row in rows]
+    uses = {("all", ""): np.ones(len(rows), bool)}
+    uses |= {("group", one): np.array([other != one for other in groups]) for one in sorted(set(groups))}
+    uses |= {("kind", one): np.array([other != one for other in kinds]) for one in sorted(set(kinds))}
+    begins = problem.begins(starts)
+    ends = _together([problem.solve(begin, use) for use in uses.values() for begin in begins], problem.ms)
+    chosen: dict[tuple[str, str], _Linear] = {}
+    for number, (what, use) in enumerate(uses.items()):
+        own = ends[number * starts : (number + 1) * starts]
+        costs = [problem.cost(end.ms, end.values, use) for end in own]
+        chosen[what] = own[central(np.array([end.values for end in own]) / problem.width, costs)]
+        listed = " ".join(f"{cost:.2f}" for cost in sorted(costs))
+        say(f"without {' '.join(what)}: costs {listed}: " + ", ".join(f"{v:.5g}" for v in chosen[what].values))
+    best = chosen["all", ""]
+    left_out, without_kind = (
+        {one: tuple(end.values.tolist()) for (kind, one), end in chosen.items() if kind == what}
+        for what in ("group", "kind")
+    )
     table = np.array(list(left_out.values()))
     count = len(left_out)
     spread = np.sqrt((count - 1) / count * ((table - table.mean(0)) ** 2).sum(0))
     return Fit(
         values=tuple(best.values.tolist()),
         left_out=left_out,
-        without_kind=without("kind", [row.kind for row in rows]),
+        without_kind=without_kind,
         pinned=tuple(problem.pinned(best)),
         spread=tuple(spread.tolist()),
         dispatch_ms=problem.dispatch_ms(best),
     )
+
+
+def central(points: np.ndarray, costs: Sequence[float]) -> int:
+    """Of the points whose costs are as good as the least, which is nearest to their mean."""
+    tied = np.flatnonzero(np.array(costs) <= min(costs) + TIED)
+    apart = np.linalg.norm(points[tied] - points[tied].mean(0), axis=1)
+    return int(tied[apart.argmin()])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,12 +227,32 @@ class _Linear:
     """Of ``ms``, per parameter."""
 
 
+Solving = Generator[np.ndarray, np.ndarray, _Linear]
+"""Asks for milliseconds [sets, rows] of sets of values [sets, parameters], and ends with the best ones."""
+
+
+def _together(jobs: Sequence[Solving], model: Callable[[np.ndarray], np.ndarray]) -> list[_Linear]:
+    """What the jobs end with: all that they ask for at a time is modelled in one go."""
+    ended: dict[int, _Linear] = {}
+    asked = {number: next(job) for number, job in enumerate(jobs)}
+    while asked:
+        ms = np.split(model(np.concatenate(list(asked.values()))), np.cumsum([len(sets) for sets in asked.values()]))
+        for number, own in zip(list(asked), ms, strict=False):
+            try:
+                asked[number] = jobs[number].send(own)
+            except StopIteration as end:
+                ended[number] = end.value
+                del asked[number]
+    return [ended[number] for number in range(len(jobs))]
+
+
 class _Problem:
     def __init__(self, rows: Sequence[Timed], chips: Chips) -> None:
-        self.rows = rows
-        self.chips = chips
+        ((chip,),) = {parameter.chips for parameter in PARAMETERS}
+        self.rows, self.chip, self.constants = rows, CHIPS[chip], chips[chip]
         self.prior = np.array([parameter.prior for parameter in PARAMETERS])
         self.width = np.array([parameter.prior_sigma for parameter in PARAMETERS])
+        self.steps = np.array([parameter.step for parameter in PARAMETERS])
         self.measured = np.array([row.measured_ms for row in rows])
         wall = np.array([row.case.timer == "wall" for row in rows])
         self.sigma = np.where(wall, np.hypot(WALL_SIGMA, WALL_SIGMA_MS / self.measured), DEVICE_SIGMA)
@@ -224,88 +262,86 @@ class _Problem:
         for number, row in enumerate(rows):
             if row.case.timer == "wall":
                 self.adds[number, self.sources.index(row.case.family)] = 1
-        self.heads = [replace(row, tape=row.tape.head(HEAD_EVENTS)) for row in rows]
-        values = np.array([getattr(chips[p.chips[0]], p.name) for p in PARAMETERS], float)
+        programs = {row.program: row.tape for row in rows}
+        self.heads = [tape.head(HEAD_EVENTS) for tape in programs.values()]
+        self.place = [list(programs).index(row.program) for row in rows]
         self.whole = np.ones(len(rows))
         """Per row, the time of its tape over that of its head."""
-        self.whole = modelled_ms(rows, with_values(chips, values.tolist())) / self.ms(values)
-        self.start = self.linearised(values)
+        self.whole = modelled_ms(rows, with_values(chips, self.prior.tolist())) / self.ms(self.prior[None])[0]
+
+    def begins(self, count: int) -> np.ndarray:
+        """Values to begin at, [count, parameters]: the priors, and draws from them."""
+        draws = np.random.default_rng(SEED).standard_normal((count, len(self.prior)))
+        draws[0] = 0
+        return np.maximum(self.prior + draws * self.width, LEAST)
 
     def ms(self, values: np.ndarray) -> np.ndarray:
-        """Modelled milliseconds of every row."""
-        return self.whole * modelled_ms(self.heads, with_values(self.chips, values.tolist()))
+        """Modelled milliseconds of every row, [sets, rows], for sets of values [sets, parameters]."""
+        sets = {parameter.name: values[:, i] for i, parameter in enumerate(PARAMETERS)}
+        return self.whole * batch.modelled_ms(self.heads, self.chip, self.constants, sets)[:, self.place]
 
-    def linearised(self, values: np.ndarray) -> _Linear:
-        ms = self.ms(values)
-        slopes = np.zeros((len(self.rows), len(PARAMETERS)))
-        for i, parameter in enumerate(PARAMETERS):
-            own = np.array([row.case.chip in parameter.chips for row in self.rows])
-            heads = [row for row, changes in zip(self.heads, own, strict=True) if changes]
-            more, less = (self._moved(heads, values, i, sign * parameter.step) for sign in (1, -1))
-            slopes[own, i] = ms[own] * np.log(more / less) / (2 * parameter.step)
-        return _Linear(values=values, ms=ms, slopes=slopes)
+    def linearised(self, values: np.ndarray) -> Solving:
+        """The model around ``values``."""
+        moves = np.diag(self.steps)
+        ms = yield values + np.concatenate([np.zeros_like(moves[:1]), moves, -moves])
+        more, less = ms[1 : 1 + len(moves)], ms[1 + len(moves) :]
+        return _Linear(values=values, ms=ms[0], slopes=(ms[0] * np.log(more / less)).T / (2 * self.steps))
 
-    def _moved(self, rows: Sequence[Timed], values: np.ndarray, index: int, step: float) -> np.ndarray:
-        moved = values.copy()
-        moved[index] += step
-        return modelled_ms(rows, with_values(self.chips, moved.tolist()))
-
-    def better(self, one: _Linear, other: Sequence[float], use: np.ndarray) -> _Linear:
-        """``one``, or the model around the ``other`` values where these cost less on the rows of ``use``."""
-        values = np.array(other)
-        costs = self._cost(self.ms(values), values, use), self._cost(one.ms, one.values, use)
-        return self.linearised(values) if costs[0] < costs[1] else one
-
-    def solve(self, start: _Linear, use: np.ndarray, *, slack: float) -> _Linear:
-        """The best values for the rows of ``use`` on the way from those of ``start``, these included.
-
-        ``slack`` is by how much the first step may raise the cost.
-        """
-        linear, cost = start, self._cost(start.ms, start.values, use)
-        before, bound = cost, cost + slack
+    def solve(self, start: np.ndarray, use: np.ndarray) -> Solving:
+        """The best values for the rows of ``use`` on the way from ``start``, these included."""
+        best = linear = yield from self.linearised(start)
+        cost = least = self.cost(linear.ms, start, use)
+        bound = cost + ROUGHNESS
         for _ in range(STEPS):
-            aims = [self._aim(linear, use, radius) for radius in RADII]
-            costs = [self._cost(self.ms(values), values, use) for values in aims]
-            best = int(np.argmin(costs))
-            if costs[best] > bound:
+            aims = np.array([self._aim(linear, use, radius) for radius in RADII])
+            ms = yield aims
+            costs = [self.cost(own, values, use) for own, values in zip(ms, aims, strict=True)]
+            nearest = int(np.argmin(costs))
+            if costs[nearest] > bound:
                 break
-            linear, cost = self.linearised(aims[best]), costs[best]
+            linear, cost = (yield from self.linearised(aims[nearest])), costs[nearest]
             bound = cost - LEAST_GAIN
-        return linear if cost < before else start
+            if cost < least:
+                best, least = linear, cost
+        return best
 
     def _aim(self, linear: _Linear, use: np.ndarray, radius: float) -> np.ndarray:
         """Where the linear model is best, no farther than about ``radius``."""
-        from scipy.optimize import least_squares  # type: ignore[import-untyped]
-
         count = len(PARAMETERS)
+        rise = np.hstack([linear.slopes, self.adds])[use]
+        pulls = np.hstack([np.diag(1 / self.width), np.zeros((count, len(self.sources)))])
+
+        def shown(x: np.ndarray) -> np.ndarray:
+            return np.maximum(linear.ms + linear.slopes @ (x[:count] - linear.values) + self.adds @ x[count:], 1e-6)
 
         def residuals(x: np.ndarray) -> np.ndarray:
-            ms = linear.ms + linear.slopes @ (x[:count] - linear.values)
-            damping = (x[:count] - linear.values) / (radius * self.width)
-            return np.concatenate([self._residuals(ms, x[:count], x[count:], use), damping])
+            data = np.log(shown(x) / self.measured)[use] / self.sigma[use]
+            away = (x[:count] - linear.values) / (radius * self.width)
+            return np.concatenate([data, (x[:count] - self.prior) / self.width, away])
+
+        def jacobian(x: np.ndarray) -> np.ndarray:
+            return np.vstack([rise / (shown(x) * self.sigma)[use, None], pulls, pulls / radius])
 
         start = np.concatenate([linear.values, np.full(len(self.sources), 0.2)])
         scale = np.concatenate([self.width, np.full(len(self.sources), 0.02)])
-        # A soft loss: a wall clock has outliers that say nothing of the machine.
-        values: np.ndarray = least_squares(residuals, start, x_scale=scale, loss="soft_l1").x[:count]
-        return np.maximum(values, 1e-3)
+        return np.maximum(_solved(residuals, start, jacobian, scale).x[:count], LEAST)
 
-    def _residuals(self, ms: np.ndarray, values: np.ndarray, dispatch: np.ndarray, use: np.ndarray) -> np.ndarray:
-        shown = np.maximum(ms + self.adds @ dispatch, 1e-6)
-        data = np.log(shown / self.measured) / self.sigma
-        return np.concatenate([data[use], (values - self.prior) / self.width])
-
-    def _cost(self, ms: np.ndarray, values: np.ndarray, use: np.ndarray) -> float:
-        """With the dispatch constants that make it least."""
-        from scipy.optimize import least_squares
+    def cost(self, ms: np.ndarray, values: np.ndarray, use: np.ndarray) -> float:
+        """Of values that make the rows take ``ms``, with the dispatch constants that make it least."""
+        away = (values - self.prior) / self.width
 
         def residuals(x: np.ndarray) -> np.ndarray:
-            return self._residuals(ms, values, x, use)
+            data = np.log(np.maximum(ms + self.adds @ x, 1e-6) / self.measured) / self.sigma
+            return np.concatenate([data[use], away])
+
+        def jacobian(x: np.ndarray) -> np.ndarray:
+            data = self.adds / (np.maximum(ms + self.adds @ x, 1e-6) * self.sigma)[:, None]
+            return np.vstack([data[use], np.zeros((len(away), len(self.sources)))])
 
         none = np.zeros(len(self.sources))
         if not self.sources:
             return float((np.sqrt(1 + residuals(none) ** 2) - 1).sum())
-        return float(least_squares(residuals, none + 0.2, x_scale=none + 0.02, loss="soft_l1").cost)
+        return float(_solved(residuals, none + 0.2, jacobian, none + 0.02).cost)
 
     def dispatch_ms(self, best: _Linear) -> dict[str, float]:
         """Per source with a wall clock, the constant that makes its absolute errors least."""
@@ -326,3 +362,10 @@ class _Problem:
             whole = shares[:, i].sum()
             words.append(f"{kinds[most]} {shares[most, i] / whole:.0%}" if whole else "nothing")
         return words
+
+
+def _solved(residuals: Any, start: np.ndarray, jacobian: Any, scale: np.ndarray) -> Any:
+    """Least squares with a soft loss: a wall clock has outliers that say nothing of the machine."""
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+    return least_squares(residuals, start, jac=jacobian, x_scale=scale, loss="soft_l1")
