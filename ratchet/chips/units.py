@@ -119,7 +119,7 @@ _NO_SLOT = {"compiler-scheduling-barrier", "sphi", "pphi", "vphi", "vmphi"}
 _VALU = re.compile(
     r"v(add|sub|mul|max|min|and|or|xor|not|shl|shll|shr|shrl|shra|sel|mov|cmp|cmask|cmsk|class|cvt|pack|unpack|clz|pcnt"
     r"|ceil|floor|round|trunc|abs|neg|laneseq|stv|weird|c|nez|rsb|mac|fma|clamps-f32|broadcast|smul|ftz|combine|shift"
-    r"|clamp|clamps|clampa|maxabs|mask|smask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
+    r"|clamp|clamps|clampa|maxabs|mask|smask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|movacc|setacc|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
     r"|pow2|rcp|rsqrt|log2|tanh|erf|sin|cos|sqrt|sigshft)(\..*)?"
 )
 

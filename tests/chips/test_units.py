@@ -39,3 +39,8 @@ def test_a_product_of_unknown_operands_is_not_guessed():
 @pytest.mark.parametrize("opcode", ["vsinq.f32", "vcosq.f32", "vtanh.f32"])
 def test_transcendental_functions_have_a_unit_of_their_own(opcode):
     assert slots_of(opcode, False) == ("VALU", "EUP")
+
+
+@pytest.mark.parametrize("opcode", ["vmovacc.add.low.vacc1", "vmac.bf16.f32.vacc0"])
+def test_what_accumulates_beside_the_registers_is_vector_arithmetic(opcode):
+    assert slots_of(opcode, False) == ("VALU",)
