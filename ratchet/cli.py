@@ -7,7 +7,10 @@ import contextlib
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 from ratchet import home
 from ratchet import options as options_of
@@ -159,42 +162,6 @@ def _prepare(options: argparse.Namespace, function: JudgeFunction) -> int:
     return _end(root, outcome, options)
 
 
-def _sweep(options: argparse.Namespace, function: JudgeFunction) -> int:
-    from ratchet.commands import sweep  # what it needs takes a while to import, which `log` need not wait for
-
-    return sweep.command(options, root=_root(), kernel=_kernel(options.kernel), function=function, say=_say)
-
-
-def _search(options: argparse.Namespace, function: JudgeFunction) -> int:
-    from ratchet.commands import search  # as `sweep`
-
-    return search.command(options, root=_root(), kernel=_kernel(options.kernel), function=function, say=_say)
-
-
-def _try(options: argparse.Namespace, function: JudgeFunction) -> int:
-    from ratchet.commands import try_  # as `sweep`
-
-    return try_.command(options, root=_root(), kernel=_kernel(options.kernel), function=function, say=_say)
-
-
-def _merge(options: argparse.Namespace, function: JudgeFunction) -> int:
-    from ratchet.commands import merge  # as `sweep`
-
-    return merge.command(options, root=_root(), function=function, say=_say)
-
-
-def _worker(_options: argparse.Namespace, function: JudgeFunction) -> int:
-    from ratchet.commands import node  # as `sweep`
-
-    return node.worker(root=_root(), function=function)
-
-
-def _ablate(options: argparse.Namespace, function: JudgeFunction) -> int:
-    from ratchet.commands import ablate  # as `sweep`
-
-    return ablate.command(options, root=_root(), function=function, say=_say)
-
-
 def _say(line: str) -> None:
     print(clean(line), file=sys.stderr)
 
@@ -269,121 +236,6 @@ def _print_blame(path: Path) -> None:
             print(f"  {line}".rstrip())
 
 
-def _across(options: argparse.Namespace, function: JudgeFunction) -> int:
-    from ratchet.commands import across  # as `sweep`
-
-    return across.command(options, root=_root(), kernel=_kernel(options.file), function=function)
-
-
-def _brief(options: argparse.Namespace) -> int:
-    from ratchet.commands import brief  # as `sweep`
-
-    return brief.command(options, root=_root(), kernel=_kernel(options.kernel))
-
-
-def _only(options: argparse.Namespace) -> Path | None:
-    """The kernel file whose rows are wanted; None for all."""
-    return _kernel(options.kernel) if options.kernel is not None else None
-
-
-def _advise(options: argparse.Namespace) -> int:
-    from ratchet.commands import advise  # as `sweep`
-
-    return advise.command(options, root=_root(), kernel=_kernel(options.kernel))
-
-
-def _log(options: argparse.Namespace) -> int:
-    from ratchet.commands import history
-
-    return history.log_command(options, root=_root(), kernel=_only(options))
-
-
-def _top(options: argparse.Namespace) -> int:
-    from ratchet.commands import history
-
-    return history.top_command(options, root=_root(), kernel=_only(options))
-
-
-def _status(options: argparse.Namespace) -> int:
-    from ratchet.commands import history
-
-    return history.status_command(options, root=_root(), kernel=_kernel(options.kernel))
-
-
-def _show(options: argparse.Namespace) -> int:
-    from ratchet.commands import history
-
-    return history.show_command(options, root=_root())
-
-
-def _completion(options: argparse.Namespace) -> int:
-    from ratchet.commands import completion
-
-    return completion.command(options)
-
-
-def _doctor(options: argparse.Namespace) -> int:
-    from ratchet.commands import doctor
-
-    return doctor.command(options)
-
-
-def _diff(options: argparse.Namespace) -> int:
-    from ratchet.commands import diff  # as `sweep`
-
-    return diff.command(options, root=_root(), kernel=_kernel(options.kernel))
-
-
-def _agent(options: argparse.Namespace) -> int:
-    from ratchet.commands import agent  # as `sweep`
-
-    return agent.command(options, root=_root(), kernel=_kernel(options.kernel), say=_say)
-
-
-def _mcp(options: argparse.Namespace) -> int:
-    from ratchet.commands import mcp  # as `sweep`
-
-    root = _root()
-    here = root / (options.kernel or KERNEL)  # a client starts the server in any folder
-    return mcp.command(root=root, kernel=here if here.is_file() else _kernel(options.kernel), say=_say)
-
-
-def _report(options: argparse.Namespace) -> int:
-    from ratchet.commands import report  # as `sweep`
-
-    return report.command(options, root=_root(), say=_say)
-
-
-def _serve(options: argparse.Namespace) -> int:
-    from ratchet.commands import serve  # as `sweep`
-
-    return serve.command(options, root=_root(), say=_say)
-
-
-def _plot(options: argparse.Namespace) -> int:
-    from ratchet.commands import plot  # as `sweep`
-
-    return plot.command(options, root=_root(), say=_say)
-
-
-def _branches(options: argparse.Namespace) -> int:
-    from ratchet.commands import branches  # as `sweep`
-
-    return branches.command(options, root=_root())
-
-
-def _finalize(options: argparse.Namespace) -> int:
-    from ratchet.commands import branches  # as `sweep`
-
-    return branches.finalize_command(options, root=_root())
-
-
-def _node(options: argparse.Namespace) -> int:
-    from ratchet.commands import node  # as `sweep`
-
-    return node.command(options)
-
-
 def _fidelity(_options: argparse.Namespace) -> int:
     from ratchet.loop import table  # pandas takes a second to import, which `log` need not wait for
 
@@ -422,42 +274,6 @@ def _rebuild(_options: argparse.Namespace) -> int:
     return Status.PASS.exit_code
 
 
-def _explain(options: argparse.Namespace) -> int:
-    from ratchet.commands import explain  # as `sweep`
-
-    return explain.command(options, say=_say)
-
-
-def _fit(options: argparse.Namespace) -> int:
-    from ratchet.commands import fit  # as `sweep`
-
-    return fit.command(options, say=_say)
-
-
-def _tune(options: argparse.Namespace) -> int:
-    from ratchet.commands import tune  # as `sweep`
-
-    return tune.command(options, say=_say)
-
-
-def _ci(options: argparse.Namespace) -> int:
-    from ratchet.commands import ci  # as `sweep`
-
-    return ci.command(options, say=_say)
-
-
-def _upgrade_check(options: argparse.Namespace) -> int:
-    from ratchet.commands import upgrade_check  # as `sweep`
-
-    return upgrade_check.command(options, say=_say)
-
-
-def _selftest(options: argparse.Namespace, function: JudgeFunction) -> int:
-    from ratchet.commands import selftest  # as `sweep`
-
-    return selftest.command(options, root=_root(), function=function, say=_say)
-
-
 def _judge_target(options: argparse.Namespace, function: JudgeFunction) -> int:
     from ratchet.commands import judge
 
@@ -468,66 +284,85 @@ def _judge_target(options: argparse.Namespace, function: JudgeFunction) -> int:
     return _prepare(options, function)
 
 
-def _init(options: argparse.Namespace) -> int:
-    from ratchet.commands import init
-
-    return init.command(options)
-
-
-def _guides(_options: argparse.Namespace) -> int:
-    from ratchet.commands import guides
-
-    return guides.command(root=_root())
+def _only(options: argparse.Namespace) -> Path | None:
+    """The kernel file whose rows are wanted; None for all."""
+    return _kernel(options.kernel) if options.kernel is not None else None
 
 
-def _setup(options: argparse.Namespace) -> int:
-    from ratchet.commands import setup
+def _served(options: argparse.Namespace) -> Path:
+    """A client starts a server in any folder: the repository's file comes first."""
+    here = _root() / (options.kernel or KERNEL)
+    return here if here.is_file() else _kernel(options.kernel)
 
-    return setup.command(options)
+
+def _command(
+    module: str,
+    entry: str = "command",
+    kernel: Callable[[argparse.Namespace], Path | None] = lambda options: _kernel(options.kernel),
+) -> Callable[..., int]:
+    """A function of a module in ``ratchet/commands/``, which gets what its keywords name.
+
+    The module is imported as it is called: what it needs takes a while to import, which `log` need not wait for.
+    """
+
+    def call(options: argparse.Namespace, function: JudgeFunction | None = None) -> int:
+        command = getattr(import_module(f"ratchet.commands.{module}"), entry)
+        keywords = [name for name, one in signature(command).parameters.items() if one.kind is one.KEYWORD_ONLY]
+        known: dict[str, Callable[[], Any]] = {
+            "root": _root,
+            "kernel": lambda: kernel(options),
+            "function": lambda: function,
+            "say": lambda: _say,
+        }
+        positional = [options] if len(signature(command).parameters) > len(keywords) else []
+        code: int = command(*positional, **{name: known[name]() for name in keywords})
+        return code
+
+    return call
 
 
 EXPERIMENTS: Mapping[str, Callable[[argparse.Namespace, JudgeFunction], int]] = {
     "run": _run,
     "prepare": _prepare,
-    "sweep": _sweep,
-    "search": _search,
-    "try": _try,
-    "merge": _merge,
-    "worker": _worker,
-    "ablate": _ablate,
-    "across": _across,
+    "sweep": _command("sweep"),
+    "search": _command("search"),
+    "try": _command("try_"),
+    "merge": _command("merge"),
+    "worker": _command("node", "worker"),
+    "ablate": _command("ablate"),
+    "across": _command("across", kernel=lambda options: _kernel(options.file)),
     "judge": _judge_target,
-    "selftest": _selftest,
+    "selftest": _command("selftest"),
 }
 """What judges. Their exit codes say what came of it; those of the others, whether they could print their answer."""
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "ci": _ci,
-    "explain": _explain,
-    "fit": _fit,
-    "tune": _tune,
-    "upgrade-check": _upgrade_check,
-    "brief": _brief,
-    "status": _status,
-    "advise": _advise,
-    "log": _log,
-    "top": _top,
-    "show": _show,
-    "diff": _diff,
-    "mcp": _mcp,
-    "agent": _agent,
-    "report": _report,
-    "serve": _serve,
-    "plot": _plot,
-    "branches": _branches,
-    "node": _node,
-    "finalize": _finalize,
+    "ci": _command("ci"),
+    "explain": _command("explain"),
+    "fit": _command("fit"),
+    "tune": _command("tune"),
+    "upgrade-check": _command("upgrade_check"),
+    "brief": _command("brief"),
+    "status": _command("history", "status_command"),
+    "advise": _command("advise"),
+    "log": _command("history", "log_command", _only),
+    "top": _command("history", "top_command", _only),
+    "show": _command("history", "show_command"),
+    "diff": _command("diff"),
+    "mcp": _command("mcp", kernel=_served),
+    "agent": _command("agent"),
+    "report": _command("report"),
+    "serve": _command("serve"),
+    "plot": _command("plot"),
+    "branches": _command("branches"),
+    "node": _command("node"),
+    "finalize": _command("branches", "finalize_command"),
     "verify": _verify,
     "rebuild": _rebuild,
     "fidelity": _fidelity,
-    "init": _init,
-    "guides": _guides,
-    "setup": _setup,
-    "doctor": _doctor,
-    "completion": _completion,
+    "init": _command("init"),
+    "guides": _command("guides"),
+    "setup": _command("setup"),
+    "doctor": _command("doctor"),
+    "completion": _command("completion"),
 }

@@ -1,7 +1,10 @@
 """The judge as the loop calls it: whatever goes wrong while judging, the turn has its row."""
 
+import argparse
 import contextlib
 import dataclasses
+import importlib
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -155,3 +158,26 @@ def test_across_asks_for_each_chip_once_with_the_same_bytes_and_workers(tmp_path
     assert len({id(workers) for *_, workers in asked}) == 1
     assert [one.status is Status.PASS for one in found] == [chip != "v4" for chip in CHIPS]
     assert [path.name for path in tmp_path.iterdir()] == ["kernel.py"], "no row and no evidence"
+
+
+OWN = {"run", "prepare", "judge", "verify", "rebuild", "fidelity"}
+"""Commands that `cli` itself wires."""
+
+
+class Specified:
+    """A module whose functions return 7, and refuse what their signatures do not have."""
+
+    def __init__(self, name):
+        self._module = importlib.import_module(name)
+
+    def __getattr__(self, name):
+        return create_autospec(getattr(self._module, name), return_value=7)
+
+
+@pytest.mark.parametrize("name", sorted({*cli.EXPERIMENTS, *cli.COMMANDS} - OWN))
+def test_a_command_gets_what_its_keywords_name(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(cli, "_root", lambda: tmp_path)
+    monkeypatch.setattr(cli, "import_module", Specified)
+    options = argparse.Namespace(kernel=None, file=tmp_path / "kernel.py")
+    given = (options, judge) if name in cli.EXPERIMENTS else (options,)
+    assert {**cli.EXPERIMENTS, **cli.COMMANDS}[name](*given) == 7
