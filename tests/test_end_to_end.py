@@ -269,9 +269,7 @@ def test_help_lists_every_exit_code(space):
     assert len({status.exit_code for status in Status}) == len(Status)
 
 
-@pytest.mark.parametrize(
-    "arguments", [(), ("",), ("a", "b"), ("a", "--no-such-option"), ("a", "--wait", "long"), ("show",)]
-)
+@pytest.mark.parametrize("arguments", [(), ("",), ("a", "b")])
 def test_a_wrong_command_line(space, arguments):
     before = space.state()
     line = refused(space.ratchet(*arguments), Status.USAGE)
@@ -294,15 +292,15 @@ def test_other_files_that_changed_are_listed(space):
     assert found["outcome"]["status"] == "DIRTY"
 
 
-@pytest.mark.parametrize(
-    "name", ["ratchet/judge/parity.py", "ratchet/loop/decide.py", "prepare.py", "ratchet.sh", "environment.sh"]
-)
-def test_an_edited_judge_file_breaks_the_seal(space, name):
+def test_an_edited_judge_file_breaks_the_seal(space):
     space.edit(BETTER)
-    with (space.root / name).open("a") as file:
-        file.write("\n# easier\n")
+    names = ("ratchet/judge/parity.py", "ratchet/loop/decide.py", "prepare.py", "ratchet.sh", "environment.sh")
+    for name in names:
+        with (space.root / name).open("a") as file:
+            file.write("\n# easier\n")
     before = space.state()
-    assert name in refused(space.ratchet("better"), Status.SEAL_BROKEN)
+    line = refused(space.ratchet("better"), Status.SEAL_BROKEN)
+    assert [name for name in names if name not in line] == []
     assert space.state() == before
 
 

@@ -40,22 +40,12 @@ def test_nothing_planted_says_nothing(space):
     assert MARK not in said(space)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "sitecustomize.py",
-        "usercustomize.py",
-        "json.py",
-        "git.py",
-        "argparse/__init__.py",
-        "typing.py",
-        "dataclasses.py",
-    ],
-)
-def test_a_file_in_the_tree_shadows_no_module(space, name):
-    file = space.root / name
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(PLANTED)
+def test_a_file_in_the_tree_shadows_no_module(space):
+    names = ("sitecustomize", "usercustomize", "json", "git", "argparse/__init__", "typing", "dataclasses")
+    for name in names:
+        file = space.root / f"{name}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(PLANTED)
     assert MARK not in said(space)
     assert MARK not in space.prepare("--help").stderr
 
@@ -73,23 +63,23 @@ def test_bytecode_in_the_tree_is_not_read(space):
     assert MARK not in said(space)
 
 
-@pytest.mark.parametrize("suffix", [importlib.machinery.EXTENSION_SUFFIXES[0], ".so", ".pyc"])
-def test_an_extension_module_in_the_tree_is_not_loaded(space, suffix):
+def test_an_extension_module_in_the_tree_is_not_loaded(space):
     """It comes before the source of its name where Python looks in folders."""
-    (space.root / "ratchet" / f"options{suffix}").write_bytes(b"no library at all")
-    (space.root / "ratchet" / "judge" / f"parity{suffix}").write_bytes(b"no library at all")
+    for suffix in (importlib.machinery.EXTENSION_SUFFIXES[0], ".so", ".pyc"):
+        (space.root / "ratchet" / f"options{suffix}").write_bytes(b"no library at all")
+        (space.root / "ratchet" / "judge" / f"parity{suffix}").write_bytes(b"no library at all")
     said(space)
 
 
-@pytest.mark.parametrize("variable", ["PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONUSERBASE", "BASH_ENV", "ENV"])
-def test_a_variable_of_the_caller_brings_no_code(space, tmp_path, variable):
+def test_a_variable_of_the_caller_brings_no_code(space, tmp_path):
     evil = tmp_path / "evil"
     evil.mkdir()
     for name in ("sitecustomize.py", "usercustomize.py", "ratchet.py", "json.py"):
         (evil / name).write_text(PLANTED)
     (evil / "shell").write_text(f"echo {MARK} >&2\n")
-    value = str(evil / ("shell" if variable in ("BASH_ENV", "ENV") else ""))
-    assert MARK not in said(space, **{variable: value})
+    ours = dict.fromkeys(("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONUSERBASE"), str(evil))
+    shells = dict.fromkeys(("BASH_ENV", "ENV"), str(evil / "shell"))
+    assert MARK not in said(space, **ours, **shells)
 
 
 def test_a_shell_function_of_the_caller_is_not_called(space):
