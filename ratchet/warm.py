@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -32,13 +33,17 @@ _READY = b"ready"
 
 
 class Forked:
-    """A child of the warm process: what is used of ``subprocess.Popen``. Both descriptors are its own from now on."""
+    """A child of the warm process: what is used of ``subprocess.Popen``. The descriptors are its own from now on.
+
+    One thread may ask for its end (``poll``) while another waits for it (``wait``).
+    """
 
     def __init__(self, stdin: int, stdout: int, said: int) -> None:
         self.stdin: IO[bytes] | None = os.fdopen(stdin, "wb")
         self.stdout: IO[bytes] | None = os.fdopen(stdout, "rb")
         self.returncode: int | None = None
-        self._said, self._heard = os.fdopen(said, "rb", buffering=0), b""
+        os.set_blocking(said, False)
+        self._said, self._heard, self._hearing = said, b"", threading.Lock()
 
     @property
     def pid(self) -> int:
@@ -68,19 +73,28 @@ class Forked:
         while (code := self._listened(None if end is None else max(0.0, end - time.monotonic()))) is None:
             if end is not None and time.monotonic() >= end:
                 raise subprocess.TimeoutExpired("a forked child", timeout or 0.0)
+        with self._hearing:
+            if self._said >= 0:
+                os.close(self._said)
+                self._said = -1
         return code
 
     def _listened(self, seconds: float | None) -> int | None:
         """Hear what the warm process says within that time: first the number of the child, then how it ended."""
-        while self.returncode is None and select.select([self._said], [], [], seconds)[0]:
-            said = self._said.read(64)
-            self._heard += said or b""
+        with contextlib.suppress(OSError, ValueError):  # another thread has waited for its end, and closed it
+            while self.returncode is None and select.select([self._said], [], [], seconds)[0]:
+                with self._hearing:
+                    self._hear()
+                seconds = 0.0
+        return self.returncode
+
+    def _hear(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # another thread heard it
+            said = os.read(self._said, 64)
+            self._heard += said
             if not said:
                 ending = self._heard.partition(b",")[2]
                 self.returncode = os.waitstatus_to_exitcode(int(ending)) if ending else -signal.SIGKILL
-                self._said.close()
-            seconds = 0.0
-        return self.returncode
 
 
 class Warm:

@@ -386,7 +386,7 @@ def test_ctrl_c_while_judging_leaves_all_as_it_was(space):
     wait_for(process, "] compile")
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate()
-    assert process.returncode == Status.INTERRUPTED.exit_code == 130
+    assert process.returncode == Status.INTERRUPTED.exit_code == 130, out + err
     assert "nothing was kept or lost" in err
     assert out.splitlines()[-1].endswith("status=INTERRUPTED")
     assert "Traceback" not in err

@@ -1,7 +1,9 @@
 """A process of which children are forked: what they get of it, and what becomes of them when it ends."""
 
 import os
+import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,22 @@ def test_nothing_of_forks_is_left_when_they_end(tmp_path, warm):
     assert child._process.returncode is not None
     assert not Path(f"/proc/{process}").exists()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_several_threads_may_ask_for_the_end_while_one_waits_for_it(tmp_path, warm):
+    with Child(MODULE, directory=tmp_path / "child", walls=OPEN, warm=warm) as child:
+        process = child._process
+        os.kill(process.pid, signal.SIGKILL)
+        with ThreadPoolExecutor(4) as pool:
+            waits = pool.submit(process.wait, 30)
+            asks = [pool.submit(asked_to_the_end, process) for _ in range(3)]
+        assert {waits.result(), *(one.result() for one in asks)} == {-signal.SIGKILL}
+
+
+def asked_to_the_end(process):
+    while (code := process.poll()) is None:
+        pass
+    return code
 
 
 def test_a_warm_process_that_is_cancelled_while_it_imports_forks_nobody(tmp_path):

@@ -103,7 +103,7 @@ def test_what_a_point_says_is_text(browser: Any, pages: Path) -> None:
         assert tip.locator("script, img, a, b").count() == 0
         shown.mouse.down()
         shown.mouse.up()
-        assert shown.locator("tbody.x details[open]").count() == 1
+        shown.locator("tbody.x details[open]").wait_for()
 
 
 def test_the_table_can_be_narrowed_by_keyboard(browser: Any, pages: Path) -> None:
