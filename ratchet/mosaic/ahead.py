@@ -157,7 +157,7 @@ def _overlapping(chip: int, accesses: Sequence[_Access]) -> Iterator[Race]:
     for number in np.flatnonzero(is_copy).tolist():
         one = accesses[number]
         both = (first <= one.last) & (one.first <= last) & (writes | writes[number])
-        both &= np.all((low < high[number]) & (low[number] < high), axis=1)
+        both &= np.all(np.maximum(low, low[number]) < np.minimum(high, high[number]), axis=1)  # some have no elements
         both &= ~is_copy | (np.arange(len(accesses)) > number)
         for other in np.flatnonzero(both).tolist():
             yield Race(chip=chip, event=accesses[other].event, sender=one.by, copy=one.event)

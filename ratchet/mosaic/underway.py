@@ -71,10 +71,15 @@ def landed(table: Array, semaphore: Array, when: Array) -> Array:
 
 
 def touched(table: Array, end: End) -> Array:
-    """bool[2]: whether a box of a buffer overlaps the source of a copy under way, and the target of one."""
+    """bool[2]: whether a box of a buffer overlaps the source of a copy under way, and the target of one.
+
+    A copy may have no elements: one of a page of which no row is needed. It overlaps nothing, wherever it is.
+    """
     ends = lax.reshape(table[:SLOTS, _ENDS:], (SLOTS, 2, _END))
     mine = words(_words(end))
-    overlaps = (ends[:, :, 1 : 1 + RANK] < mine[1 + RANK :]) & (mine[1 : 1 + RANK] < ends[:, :, 1 + RANK :])
+    first = lax.max(ends[:, :, 1 : 1 + RANK], jnp.broadcast_to(mine[1 : 1 + RANK], (SLOTS, 2, RANK)))
+    behind = lax.min(ends[:, :, 1 + RANK :], jnp.broadcast_to(mine[1 + RANK :], (SLOTS, 2, RANK)))
+    overlaps = first < behind
     here = (ends[:, :, 0] == mine[0]) & (table[:SLOTS, _SEMAPHORE, None] != 0)
     return lax.reduce_or(lax.reduce_and(overlaps, (2,)) & here, (0,))
 

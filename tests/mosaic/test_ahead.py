@@ -99,6 +99,16 @@ def test_what_may_arrive_at_once_is_left_alone(event: Event) -> None:
     assert (race.chip, race.event) == (0, event)
 
 
+@pytest.mark.parametrize(("size", "races"), [(0, 0), (1, 1)])
+def test_what_has_no_elements_disturbs_nothing(size: int, races: int) -> None:
+    """Such as a copy of a page of which no row is needed, into the middle of what another brings."""
+    rest = (0,) * (RANK - 1), (1,) * (RANK - 1)
+    inside = Event(did=Did.WRITE, buffer=1, low=(1, *rest[0]), high=(1 + size, *rest[1]))
+    sent = Event(did=Did.SEND, device=0, semaphore=ARRIVED, amount=8, buffer=1, low=(0, *rest[0]), high=(3, *rest[1]))
+    begins = [ENTER, signal(1, ROOM), inside, wait(ARRIVED, 8)]
+    assert len(list(ahead.races([begins, [ENTER, wait(ROOM), sent]]))) == races
+
+
 def test_two_chips_do_not_send_into_one_slot() -> None:
     chips = exchange()
     chips[2] = [ENTER, *send(2, 0, 0, 0), wait(SENT, 8)]

@@ -1,11 +1,13 @@
 """The table of copies under way: a copy takes a row until it is waited for, and any row that is free."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from ratchet.mosaic.memory import Array
-from ratchet.mosaic.underway import NOWHERE, SLOTS, empty, landed, lost, started
+from ratchet.mosaic.underway import NOWHERE, SLOTS, End, empty, landed, lost, started, touched
 
 LONG, SHORT = jnp.int32(1), jnp.int32(2)
 
@@ -24,3 +26,21 @@ def test_one_that_lasts_keeps_no_other_from_its_row() -> None:
     table = lax.fori_loop(0, SLOTS - 1, lambda _, table: begun(table, SHORT), table)
     assert not lost(table)
     assert lost(begun(table, SHORT))
+
+
+def test_copies_overlap_where_they_share_an_element() -> None:
+    """Those without elements share none, also inside of another."""
+    boxes = [(start, size) for start in (0, 2, 4) for size in (0, 2, 3, 6)]
+
+    def end(start: Array, size: Array) -> End:
+        return End(buffer=1, box=((0, start), (8, size)))
+
+    @jax.jit
+    def both(start: Array, size: Array, other: Array, extent: Array) -> Array:
+        table = started(empty(jnp.int32(0)), SHORT, NOWHERE, end(start, size), None)
+        return touched(table, end(other, extent))
+
+    for (start, size), (other, extent) in itertools.product(boxes, boxes):
+        shared = set(range(start, start + size)) & set(range(other, other + extent))
+        found = both(*map(jnp.int32, (start, size, other, extent))).tolist()
+        assert found == [False, bool(shared)], (start, size, other, extent)

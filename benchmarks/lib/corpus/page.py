@@ -44,10 +44,6 @@ READ = {
         "but no input is aliased to the output, so that its other elements, 10 of 13 here, are what memory held. "
         "Which of them a caller reads was not looked at."
     ),
-    "tpu-inference/ragged paged attention v3, heads of 64, sinks": (
-        "Not settled. In the source a block's copies and its wait count the same bytes, the two buffers have a "
-        "semaphore each and alternate: this may be a fault of the judge's."
-    ),
     "jetstream/chunked prefill": (
         "Keys and values, and both buffers of each, share one semaphore, which counts bytes: a wait for keys is "
         "over as well when as many bytes of values have come, or of the next block. So keys may be read, and the "
