@@ -30,7 +30,7 @@ from benchmarks.lib.sources import ROOT, names_of
 from benchmarks.lib.table import show
 from ratchet.candidate import problem as problems
 from ratchet.judge import instances, parity
-from ratchet.judge.values_worker import Values
+from ratchet.judge.given import Given
 from ratchet.mosaic import run as mosaic
 from ratchet.values.status import Refusal
 
@@ -57,7 +57,7 @@ class Asked:
     """One problem on several secrets: its instances are made once and serve the honest kernel and the wrong ones."""
 
     def __init__(self, problem: problems.Problem, secrets: int) -> None:
-        self.problem, self._values = problem, Values()
+        self.problem, self._given = problem, Given()
         self.made: list[dict[str, tuple[Any, Any, Any, Any]]] = []
         self._natives: list[tuple[Any, Any, Any, bool]] = []
         """Per output of every instance: the native answer, the exact one, its loss as the analysis gives it, and
@@ -66,11 +66,11 @@ class Asked:
             secret = hashlib.sha256(b"margins" + bytes([number])).digest()
             made = {}
             for kind in instances.kinds(problem.mesh, problem.mixed_axes):
-                exact, losses = self._values.made(problem, kind, secret)
-                arrays = self._values.inputs(problem, kind, secret)
-                native = self._values._call(problem.reference_program, arrays)
+                exact, losses = self._given.made(problem, kind, secret)
+                arrays = self._given.inputs(problem, kind, secret)
+                native = self._given.call(problem.reference_program, arrays)
                 made[kind] = (arrays, exact, losses, native)
-                derived = self._values._call(problem.reference64_program, arrays, wide=True)[len(exact) :]
+                derived = self._given.call(problem.reference64_program, arrays, wide=True)[len(exact) :]
                 unasked = [np.where(np.isinf(wide), np.inf, loss) for wide, loss in zip(losses, derived, strict=True)]
                 alike = [kind == instances.SIGNED] * len(exact)
                 self._natives += zip(native, exact, unasked, alike, strict=True)

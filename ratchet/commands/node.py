@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ratchet import home
-from ratchet.candidate.platforms import PLATFORMS
+from ratchet.candidate.platforms import is_tpu
 from ratchet.chips import CHIPS
 from ratchet.compiler import compile as compiling
 from ratchet.judge.request import Request
@@ -148,8 +148,9 @@ class NodeJudge:
                 against = Against(kernel=folder / "incumbent" / kernel.name, test=asked.beside.test)
                 against.kernel.parent.mkdir()
                 against.kernel.write_bytes(asked.beside.text)
-            compiles = PLATFORMS.get(asked.conditions.evaluator, "tpu") == "tpu"
-            self._workers = self._workers or Workers(CHIPS[asked.chip], keep=True, compiles=compiles)
+            self._workers = self._workers or Workers(
+                CHIPS[asked.chip], keep=True, compiles=is_tpu(asked.conditions.evaluator)
+            )
             request = Request(
                 kernel=kernel,
                 root=self.root,

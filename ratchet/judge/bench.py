@@ -13,7 +13,7 @@ from typing import Any
 
 from ratchet.candidate import problem as problems
 from ratchet.candidate import room
-from ratchet.candidate.platforms import PLATFORMS
+from ratchet.candidate.platforms import is_tpu
 from ratchet.candidate.problem import Problem, encode
 from ratchet.compiler import compile as compiling
 from ratchet.judge import remembered
@@ -191,7 +191,7 @@ def opened(request: Request, workers: Workers | None, note: Callable[[str], None
     ``note`` is called with what a running step does.
     """
     on = request.conditions.evaluator
-    modelled = PLATFORMS.get(on, "tpu") == "tpu"
+    modelled = is_tpu(on)
     source = request.kernel.read_bytes()
     freeze = request.new_problem or not request.lock.exists()
     with contextlib.ExitStack() as stack:

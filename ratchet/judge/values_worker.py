@@ -1,4 +1,4 @@
-"""The child process that computes values: the reference's, cached, and the candidate program's.
+"""The child process that computes values: the reference's (``given.py``), and the candidate program's.
 
 No candidate Python is here: the reference is a frozen program and the candidate's kernel is executed by
 ``ratchet.mosaic`` from the very program that is compiled for the TPU.
@@ -6,18 +6,13 @@ No candidate Python is here: the reference is a frozen program and the candidate
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import hashlib
 import json
 import math
-import os
-import threading
 import time
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from ratchet.candidate.problem import Problem, array_bytes, decode
+from ratchet.candidate.problem import Problem, decode
 from ratchet.child import serve
 from ratchet.compiler.tokens import tokenise
 from ratchet.judge import instances, parity
 from ratchet.judge.floor import products
+from ratchet.judge.given import Arrays, Given
 from ratchet.mosaic import beside
 from ratchet.mosaic import run as mosaic
 from ratchet.mosaic.bindings import lapack_where_called
@@ -45,123 +41,19 @@ SMALL_FLOPS, SMALL_ELEMENTS = 1e9, 1 << 20
 each. A larger one has as many chances in its many elements."""
 BESIDE_BYTES = 1 << 29
 """Inputs and outputs of a program that is executed on two instances at a time, at most: each has its own memory."""
-KEPT_BYTES = 1 << 27
-"""Inputs of all instances of a problem that are made ahead and kept, at most."""
 
-Arrays = list[np.ndarray[Any, Any]]
 Compared = list[parity.Comparison]
 """Of every output, then of every replica that differs. Empty where there are findings, or no reference yet."""
 
 
 class Values:
-    """Keeps what several requests share: the problem's compiled programs and the loaded candidate."""
+    """Keeps what several requests share: what checks compare with, and the loaded candidate."""
 
     def __init__(self) -> None:
-        self._programs: dict[tuple[bytes, bool], Any] = {}
+        self.given = Given()
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
         self._random_outputs: Arrays = []
         self._meanwhile: Meanwhile[tuple[mosaic.RunResult, Compared]] = Meanwhile()
-        self._making = threading.RLock()
-        self._kept: tuple[object, dict[str, Arrays]] = (None, {})
-        self._made: tuple[object, Arrays] = (None, [])
-        self._known: tuple[object, Arrays] = (None, [])
-
-    def _call(self, program: bytes, arguments: Arrays, *, wide: bool = False) -> Arrays:
-        with jax.enable_x64(wide):
-            key = (hashlib.sha256(program).digest(), wide)
-            if key not in self._programs:
-                self._programs[key] = jax.jit(export.deserialize(bytearray(program)).call)
-            return [np.asarray(leaf) for leaf in jax.tree.leaves(self._programs[key](*arguments))]
-
-    def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
-        """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
-        with self._making:
-            owner = (problem.inputs_sha256, problem.mesh, problem.mixed_axes, secret)
-            if self._kept[0] != owner:
-                self._kept = (owner, {})
-            kept = self._kept[1]
-            if kind not in kept:
-                made = self._inputs(problem, kind, secret)
-                if not _are_few(problem):
-                    return made
-                kept[kind] = made
-            return kept[kind]
-
-    def _inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
-        if kind == "public":
-            return self._public(problem)
-        name, _, place = kind.partition("-")
-        base = "random" if name == "probe" else kind
-        seed = hashlib.sha256(secret + base.encode()).digest()[:8]
-        if self._made[0] != (problem.inputs_sha256, seed):  # a cache of many keys takes seconds, and probes share it
-            self._made = (None, [])
-            arrays = self._call(problem.inputs_program, [np.frombuffer(seed, np.uint32)])
-            if base == "random" and instances.steering(problem.inputs):
-                arrays = instances.steered(arrays, self._public(problem))
-            self._made = ((problem.inputs_sha256, seed), arrays)
-        arrays = self._made[1]
-        generator = np.random.default_rng(list(hashlib.sha256(secret + kind.encode() + b"structure").digest()))
-        if name in ("random", "fresh"):
-            return arrays
-        if name == "probe":
-            made = instances.probe(arrays, generator, problem.mesh, int(place or 0), problem.mixed_axes)
-        elif name == instances.SIGNED:
-            made = instances.signed(arrays, generator, problem.mixed_axes)
-        else:
-            made = instances.mixed(arrays, generator, problem.mixed_axes)
-        kept = instances.tables(arrays, self._public(problem))
-        return [old if number in kept else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]
-
-    def begin(self, problem: Problem, secret: bytes) -> None:
-        """Compute the inputs that every check begins with; those that it needs later are made while it begins."""
-        first = ("public", "random")
-        for kind in first:
-            self.inputs(problem, kind, secret)
-        if _are_few(problem):
-            later = [kind for kind in instances.kinds(problem.mesh, problem.mixed_axes) if kind not in first]
-            make = functools.partial(_for_each, later, lambda kind: self.inputs(problem, kind, secret))
-            threading.Thread(target=make, name="inputs", daemon=True).start()
-
-    def _public(self, problem: Problem) -> Arrays:
-        """The arrays of a key that everyone knows, for what steers a modelled run."""
-        if self._known[0] != problem.inputs_sha256:
-            self._known = (problem.inputs_sha256, self._call(problem.inputs_program, [np.zeros(2, np.uint32)]))
-        return self._known[1]
-
-    def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
-        """Exact outputs and losses of one instance, from the cache if they are there."""
-        path = cache / f"{kind}.npz"
-        stored = _stored(path)
-        if len(stored) == 2 * len(problem.outputs):
-            return stored[: len(problem.outputs)], stored[len(problem.outputs) :]
-        exact, losses = self.made(problem, kind, secret)
-        _store(path, [*exact, *losses])
-        return exact, losses
-
-    def made(self, problem: Problem, kind: str, secret: bytes) -> tuple[Arrays, Arrays]:
-        """Exact outputs and losses of one instance: the exact ones rounded once and the native ones have to pass.
-
-        Raises:
-          Refusal: ``INFRASTRUCTURE`` if the native reference is off by more than the judge can explain, on inputs of
-            the problem's own. On others nothing is asked where it is.
-        """
-        arrays = self.inputs(problem, kind, secret)
-        both = self._call(problem.reference64_program, arrays, wide=True)
-        exact, losses = both[: len(problem.outputs)], both[len(problem.outputs) :]
-        native = self._call(problem.reference_program, arrays)
-        alike = kind == instances.SIGNED
-        fitted = []
-        for index, three in enumerate(zip(native, exact, losses, strict=True)):
-            loss, times = parity.fitted(*three, alike=alike)
-            if times > parity.WIDEST and instances.is_own(kind):
-                raise Refusal(
-                    Status.INFRASTRUCTURE,
-                    f"{kind} inputs: output {index} of the reference in its own dtypes is {times:.3g} times as far off "
-                    "its float64 value as the judge can explain, which is no fault of the kernel's; wanted a "
-                    "reference that is stable in its dtypes (subtract a maximum, sum in float32)",
-                )
-            fitted.append(loss if times <= parity.WIDEST else parity.stable(*three, alike=alike))
-        return exact, fitted
 
     def check(
         self,
@@ -180,13 +72,13 @@ class Values:
         """
         _, loaded, tokens = self._load(program)
         self._begin_beside(problem, then, secret, loaded, cache)
-        exact, losses = self.reference(problem, kind, secret, cache)
+        exact, losses = self.given.reference(problem, kind, secret, cache)
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
         try:
             done = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
             if done is None:
-                arrays = self.inputs(problem, kind, secret)
+                arrays = self.given.inputs(problem, kind, secret)
                 done = (loaded.check(arrays) if hazards else loaded.run(arrays, seed=order)), []
             result, compared = done
         except Refusal as refusal:
@@ -217,10 +109,10 @@ class Values:
         loaded.compile()
 
         def run(kind: str) -> tuple[mosaic.RunResult, Compared]:
-            result = loaded.run(self.inputs(problem, kind, secret))
-            if not (cache / f"{kind}.npz").exists():  # who asks for it makes it
+            result = loaded.run(self.given.inputs(problem, kind, secret))
+            if result.findings or not (cache / f"{kind}.npz").exists():  # who asks for a reference makes it
                 return result, []
-            return result, _compared(result, kind, *self.reference(problem, kind, secret, cache))
+            return result, _compared(result, kind, *self.given.reference(problem, kind, secret, cache))
 
         self._meanwhile.begin({(problem.short, kind, secret): functools.partial(run, kind) for kind in kinds})
 
@@ -246,7 +138,7 @@ class Values:
         if kind == "random":
             self._random_outputs = outputs
         if kind.startswith("probe") and self._random_outputs:
-            before, _ = self.reference(problem, "random", secret, cache)
+            before, _ = self.given.reference(problem, "random", secret, cache)
             for index in range(len(outputs)):
                 still = parity.insensitive(
                     self._random_outputs[index], outputs[index], before[index], exact[index], losses[index]
@@ -268,7 +160,7 @@ class Values:
 
     def outputs(self, problem: Problem, kind: str, secret: bytes, cache: Path, *, folder: Path) -> dict[str, Any]:
         """Compare outputs that a device computed, one file of bytes each in ``folder``."""
-        exact, losses = self.reference(problem, kind, secret, cache)
+        exact, losses = self.given.reference(problem, kind, secret, cache)
         outputs = [
             np.fromfile(folder / f"output{number}.bin", np.uint8).view(jnp.dtype(spec.dtype)).reshape(spec.shape)
             for number, spec in enumerate(problem.outputs)
@@ -279,7 +171,7 @@ class Values:
     def write_inputs(self, problem: Problem, kind: str, secret: bytes, folder: Path) -> dict[str, Any]:
         """Write the arrays of one instance to ``folder``, one file of bytes each."""
         folder.mkdir(parents=True)
-        for number, array in enumerate(self.inputs(problem, kind, secret)):
+        for number, array in enumerate(self.given.inputs(problem, kind, secret)):
             np.ascontiguousarray(array).view(np.uint8).tofile(folder / f"input{number}.bin")
         return _answered(Status.PASS, "")
 
@@ -291,7 +183,7 @@ class Values:
         for number in range(SECRETS):
             other = hashlib.sha256(secret + b"another" + bytes([number])).digest()
             for kind in instances.kinds(problem.mesh, problem.mixed_axes):
-                self.made(problem, kind, other)
+                self.given.made(problem, kind, other)
 
     def _repeat(self, outputs: Arrays) -> dict[str, Any]:
         for index, (first, second) in enumerate(zip(self._random_outputs, outputs, strict=True)):
@@ -312,7 +204,7 @@ class Values:
         The answer says whether the random instance, with its secret floats, gives the same.
         """
         _, loaded, tokens = self._load(program)
-        instances_of = [self._public(problem), self.inputs(problem, "random", secret)]
+        instances_of = [self.given.public(problem), self.given.inputs(problem, "random", secret)]
         try:
             public, random = beside.operands(loaded, instances_of, wanted)
         except Refusal as refusal:
@@ -327,7 +219,9 @@ class Values:
     ) -> dict[str, Any]:
         """Write what steers, and the operands that the program computes, of inputs with these keys to ``path``."""
         keys = [np.frombuffer(bytes.fromhex(seed), np.uint32) for seed in seeds]
-        drawn = [self._call(problem.inputs_program, [key]) if key.any() else self._public(problem) for key in keys]
+        drawn = [
+            self.given.call(problem.inputs_program, [key]) if key.any() else self.given.public(problem) for key in keys
+        ]
         named = {
             f"{number}:input{position}": arrays[position]
             for number, arrays in enumerate(drawn)
@@ -354,8 +248,11 @@ class Values:
 
     def weak(self, problem: Problem, secret: bytes, cache: Path) -> dict[str, Any]:
         """Whether an answer that computes nothing would pass."""
-        exact, losses = self.reference(problem, "random", secret, cache)
-        arrays, dtypes = self.inputs(problem, "random", secret), [jnp.dtype(spec.dtype) for spec in problem.outputs]
+        exact, losses = self.given.reference(problem, "random", secret, cache)
+        arrays, dtypes = (
+            self.given.inputs(problem, "random", secret),
+            [jnp.dtype(spec.dtype) for spec in problem.outputs],
+        )
 
         def passes(values: Iterable[Any]) -> bool:
             filled = (np.full(e.shape, v).astype(d) for e, v, d in zip(exact, values, dtypes, strict=True))
@@ -363,7 +260,7 @@ class Values:
 
         guesses = {"zeros": [0.0] * len(exact), "ones": [1.0] * len(exact)}
         if passes(map(np.mean, exact)):  # a single number is its own mean, but not that of other inputs
-            public = self._call(problem.reference64_program, self._public(problem), wide=True)[: len(exact)]
+            public = self.given.call(problem.reference64_program, self.given.public(problem), wide=True)[: len(exact)]
             guesses["the reference's mean"] = [float(np.mean(array)) for array in public]
         for name, values in guesses.items():
             if passes(values):
@@ -381,26 +278,11 @@ class Values:
 
 def _compared(result: mosaic.RunResult, kind: str, exact: Arrays, losses: Arrays) -> Compared:
     """How outputs compare; of chips that ought to hold the same each has to be right."""
-    if result.findings:
-        return []
     return [
         parity.compare(np.asarray(got), *pair, alike=kind == instances.SIGNED)
         for own in (result.outputs, *result.replicas)
         for got, *pair in zip(own, exact, losses, strict=True)
     ]
-
-
-def _are_few(problem: Problem) -> bool:
-    """Whether the inputs of all instances may be kept."""
-    count = len(instances.kinds(problem.mesh, problem.mixed_axes)) + 1
-    return count * sum(map(array_bytes, problem.inputs)) <= KEPT_BYTES
-
-
-def _for_each(kinds: Iterable[str], make: Callable[[str], object]) -> None:
-    """What fails fails again, and is said, where it is needed."""
-    with contextlib.suppress(Exception):
-        for kind in kinds:
-            make(kind)
 
 
 def _elsewhere(problem: Problem, position: int) -> bool:
@@ -431,26 +313,6 @@ def _reference_flops(problem: Problem) -> float:
     return counted and max(counted, float(sum(products(problem).values())))  # XLA counts the body of a loop once
 
 
-def _stored(path: Path) -> Arrays:
-    """The arrays of a cache file; none if it is not there, or was cut off or damaged."""
-    try:
-        with np.load(path) as stored:
-            return [stored[name] for name in stored.files]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        return []
-
-
-def _store(path: Path, arrays: Arrays) -> None:
-    """Written beside and renamed: a process that is killed, or a full disk, leaves no half of a file under its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.stem}.{os.getpid()}-{threading.get_ident()}.npz")
-    try:
-        np.savez(beside, *arrays)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
 def _answered(status: Status, message: str) -> dict[str, Any]:
     return {"status": status.name, "message": message}
 
@@ -463,9 +325,9 @@ def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     mode, secret, cache = asked["mode"], bytes.fromhex(asked["secret"]), Path(asked["cache"])
     if mode in ("reference", "begin"):
         if mode == "begin":
-            _VALUES.begin(problem, secret)
+            _VALUES.given.begin(problem, secret)
         else:
-            _VALUES.reference(problem, asked["kind"], secret, cache)
+            _VALUES.given.reference(problem, asked["kind"], secret, cache)
         return _answered(Status.PASS, "")
     if mode == "outputs":
         return _VALUES.outputs(problem, asked["kind"], secret, cache, folder=Path(asked["folder"]))

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ratchet.candidate.platforms import PLATFORMS
+from ratchet.candidate.platforms import is_tpu
 from ratchet.candidate.problem import lock_path
 from ratchet.judge import evidence
 from ratchet.judge.lanes import Lanes
@@ -235,11 +235,10 @@ def bench(
     """
     with contextlib.ExitStack() as stack:
         kept: list[Workers] = []
-        modelled = PLATFORMS.get(judge.evaluator, "tpu") == "tpu"
 
         def function(request: Request, *, workers: Workers | None = None, progress: Progress | None = None) -> Verdict:
             if workers is None and not kept:
-                kept.append(stack.enter_context(Workers(judge.chip, keep=True, compiles=modelled)))
+                kept.append(stack.enter_context(Workers(judge.chip, keep=True, compiles=is_tpu(judge.evaluator))))
             return judge.function(request, workers=workers or kept[0], progress=progress)
 
         side = None

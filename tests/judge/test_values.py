@@ -11,6 +11,7 @@ from ratchet.child import Limits
 from ratchet.judge import instances
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.floor import useful_flops
+from ratchet.judge.given import Given
 from ratchet.judge.secret import SECRET_BYTES, secret_of
 from ratchet.judge.values_worker import Values
 from ratchet.values.status import Refusal, Status
@@ -434,10 +435,10 @@ def test_a_damaged_program_cannot_be_verified(exam, problems):
 
 def test_inputs_that_are_made_ahead_are_those_that_are_made_when_asked_for(problems):
     problem = problems["rows"]
-    ahead = Values()
+    ahead = Given()
     ahead.begin(problem, b"secret")
     for kind, secret in (("signed", b"secret"), ("probe", b"another"), ("mixed", b"secret"), ("random", b"secret")):
-        pairs = zip(ahead.inputs(problem, kind, secret), Values().inputs(problem, kind, secret), strict=True)
+        pairs = zip(ahead.inputs(problem, kind, secret), Given().inputs(problem, kind, secret), strict=True)
         assert all(one.tobytes() == other.tobytes() for one, other in pairs)
 
 
@@ -446,7 +447,7 @@ def test_what_is_executed_beside_another_instance_answers_the_same(problems, tmp
     kinds = instances.kinds(problem.mesh, problem.mixed_axes)
     judge = Values()
     for kind in kinds:
-        judge.reference(problem, kind, b"secret", tmp_path)
+        judge.given.reference(problem, kind, b"secret", tmp_path)
 
     def answers(values, then):
         return [

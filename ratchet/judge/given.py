@@ -1,0 +1,172 @@
+"""Inputs, exact outputs and losses of a problem's instances. The latter two are kept in files.
+
+Nothing of a candidate is here: the reference is a frozen program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import threading
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+
+from ratchet.candidate.problem import Problem, array_bytes
+from ratchet.judge import instances, parity
+from ratchet.values.status import Refusal, Status
+
+KEPT_BYTES = 1 << 27
+"""Inputs of all instances of a problem that are made ahead and kept, at most."""
+
+Arrays = list[np.ndarray[Any, Any]]
+
+
+class Given:
+    """What checks compare with. Keeps what several requests share: the problem's compiled programs, and inputs."""
+
+    def __init__(self) -> None:
+        self._programs: dict[tuple[bytes, bool], Any] = {}
+        self._making = threading.RLock()
+        self._kept: tuple[object, dict[str, Arrays]] = (None, {})
+        self._made: tuple[object, Arrays] = (None, [])
+        self._known: tuple[object, Arrays] = (None, [])
+
+    def call(self, program: bytes, arguments: Arrays, *, wide: bool = False) -> Arrays:
+        """What a frozen program makes of these; ``wide``: with 64 bits."""
+        with jax.enable_x64(wide):
+            key = (hashlib.sha256(program).digest(), wide)
+            if key not in self._programs:
+                self._programs[key] = jax.jit(export.deserialize(bytearray(program)).call)
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(self._programs[key](*arguments))]
+
+    def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
+        """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
+        with self._making:
+            owner = (problem.inputs_sha256, problem.mesh, problem.mixed_axes, secret)
+            if self._kept[0] != owner:
+                self._kept = (owner, {})
+            kept = self._kept[1]
+            if kind not in kept:
+                made = self._inputs(problem, kind, secret)
+                if not _are_few(problem):
+                    return made
+                kept[kind] = made
+            return kept[kind]
+
+    def _inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
+        if kind == "public":
+            return self.public(problem)
+        name, _, place = kind.partition("-")
+        base = "random" if name == "probe" else kind
+        seed = hashlib.sha256(secret + base.encode()).digest()[:8]
+        if self._made[0] != (problem.inputs_sha256, seed):  # a cache of many keys takes seconds, and probes share it
+            self._made = (None, [])
+            arrays = self.call(problem.inputs_program, [np.frombuffer(seed, np.uint32)])
+            if base == "random" and instances.steering(problem.inputs):
+                arrays = instances.steered(arrays, self.public(problem))
+            self._made = ((problem.inputs_sha256, seed), arrays)
+        arrays = self._made[1]
+        generator = np.random.default_rng(list(hashlib.sha256(secret + kind.encode() + b"structure").digest()))
+        if name in ("random", "fresh"):
+            return arrays
+        if name == "probe":
+            made = instances.probe(arrays, generator, problem.mesh, int(place or 0), problem.mixed_axes)
+        elif name == instances.SIGNED:
+            made = instances.signed(arrays, generator, problem.mixed_axes)
+        else:
+            made = instances.mixed(arrays, generator, problem.mixed_axes)
+        kept = instances.tables(arrays, self.public(problem))
+        return [old if number in kept else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]
+
+    def begin(self, problem: Problem, secret: bytes) -> None:
+        """Compute the inputs that every check begins with; those that it needs later are made while it begins."""
+        first = ("public", "random")
+        for kind in first:
+            self.inputs(problem, kind, secret)
+        if _are_few(problem):
+            later = [kind for kind in instances.kinds(problem.mesh, problem.mixed_axes) if kind not in first]
+            make = functools.partial(_for_each, later, lambda kind: self.inputs(problem, kind, secret))
+            threading.Thread(target=make, name="inputs", daemon=True).start()
+
+    def public(self, problem: Problem) -> Arrays:
+        """The arrays of a key that everyone knows, for what steers a modelled run."""
+        if self._known[0] != problem.inputs_sha256:
+            self._known = (problem.inputs_sha256, self.call(problem.inputs_program, [np.zeros(2, np.uint32)]))
+        return self._known[1]
+
+    def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
+        """Exact outputs and losses of one instance, from the cache if they are there."""
+        path = cache / f"{kind}.npz"
+        stored = _stored(path)
+        if len(stored) == 2 * len(problem.outputs):
+            return stored[: len(problem.outputs)], stored[len(problem.outputs) :]
+        exact, losses = self.made(problem, kind, secret)
+        _store(path, [*exact, *losses])
+        return exact, losses
+
+    def made(self, problem: Problem, kind: str, secret: bytes) -> tuple[Arrays, Arrays]:
+        """Exact outputs and losses of one instance: the exact ones rounded once and the native ones have to pass.
+
+        Raises:
+          Refusal: ``INFRASTRUCTURE`` if the native reference is off by more than the judge can explain, on inputs of
+            the problem's own. On others nothing is asked where it is.
+        """
+        arrays = self.inputs(problem, kind, secret)
+        both = self.call(problem.reference64_program, arrays, wide=True)
+        exact, losses = both[: len(problem.outputs)], both[len(problem.outputs) :]
+        native = self.call(problem.reference_program, arrays)
+        alike = kind == instances.SIGNED
+        fitted = []
+        for index, three in enumerate(zip(native, exact, losses, strict=True)):
+            loss, times = parity.fitted(*three, alike=alike)
+            if times > parity.WIDEST and instances.is_own(kind):
+                raise Refusal(
+                    Status.INFRASTRUCTURE,
+                    f"{kind} inputs: output {index} of the reference in its own dtypes is {times:.3g} times as far off "
+                    "its float64 value as the judge can explain, which is no fault of the kernel's; wanted a "
+                    "reference that is stable in its dtypes (subtract a maximum, sum in float32)",
+                )
+            fitted.append(loss if times <= parity.WIDEST else parity.stable(*three, alike=alike))
+        return exact, fitted
+
+
+def _are_few(problem: Problem) -> bool:
+    """Whether the inputs of all instances may be kept."""
+    count = len(instances.kinds(problem.mesh, problem.mixed_axes)) + 1
+    return count * sum(map(array_bytes, problem.inputs)) <= KEPT_BYTES
+
+
+def _for_each(kinds: Iterable[str], make: Callable[[str], object]) -> None:
+    """What fails fails again, and is said, where it is needed."""
+    with contextlib.suppress(Exception):
+        for kind in kinds:
+            make(kind)
+
+
+def _stored(path: Path) -> Arrays:
+    """The arrays of a cache file; none if it is not there, or was cut off or damaged."""
+    try:
+        with np.load(path) as stored:
+            return [stored[name] for name in stored.files]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        return []
+
+
+def _store(path: Path, arrays: Arrays) -> None:
+    """Written beside and renamed: a process that is killed, or a full disk, leaves no half of a file under its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.stem}.{os.getpid()}-{threading.get_ident()}.npz")
+    try:
+        np.savez(beside, *arrays)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
