@@ -62,9 +62,11 @@ def test_blocks_give_what_the_whole_gives(name, monkeypatch):
     with jax.enable_x64(True):
         whole = jax.jit(with_losses(function, *arrays))(*arrays)
         monkeypatch.setattr("ratchet.candidate.promote.in_blocks", lambda closed: in_blocks(closed, 512))
-        for one, other in zip(whole, jax.jit(with_losses(function, *arrays))(*arrays), strict=True):
+        cut = jax.jit(with_losses(function, *arrays))(*arrays)
+        for number, (one, other) in enumerate(zip(whole, cut, strict=True)):
+            is_loss = number >= len(whole) // 2
             assert one.dtype == other.dtype
-            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-300)
+            np.testing.assert_allclose(one, other, rtol=1e-6 if is_loss else 1e-9, atol=1e-300)
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -135,7 +135,7 @@ def _power(node: Node, inputs: list[Value]) -> Value:
         return found
     between = max(abs(node.params["y"]).bit_length() + abs(node.params["y"]).bit_count() - 3, 0)
     own = between * jnp.square(RMS * found.eps * jnp.abs(found.v))
-    return replace(found, s=finite(found.v, jnp.hypot(earlier(found), jnp.sqrt(own))))
+    return replace(found, s=finite(found.v, jnp.sqrt(jnp.square(earlier(found).astype(jnp.float64)) + own)))
 
 
 @RULES.of("exp", "exp2")
@@ -144,8 +144,8 @@ def _exponential(node: Node, inputs: list[Value]) -> Value:
     out = node.bind(x.v)
     scale = 1.0 if node.name == "exp" else math.log(2)
     # exp(x) = 2^(x log2 e): the argument is rounded once more. A large loss of it is no longer linear.
-    spread = jnp.hypot(jnp.minimum(loss(x) * scale, 40.0), RMS * EPS32 * FUNCTION)
-    wide = jnp.expm1(spread)
+    spread = jnp.minimum(jnp.sqrt(variance_of(x) * scale**2 + (RMS * EPS32 * FUNCTION) ** 2), 40.0)
+    wide = jnp.exp(spread) - 1  # of at least 2e-7: enough of it is left
     return replace(rounded(node, out, jnp.square(no_nan(out * wide)), inputs), spread=x.spread)
 
 
@@ -228,7 +228,7 @@ def _compare(node: Node, inputs: list[Value]) -> Value:
     if certain(inputs) or node.equation.invars[0] is node.equation.invars[1]:
         return Value(v=out, exact=True)
     apart = jnp.abs(a.v.astype(jnp.float64) - b.v.astype(jnp.float64))
-    near = NEAR * jnp.hypot(loss(a), loss(b)) if is_float(a.v.dtype) else loss(a) + loss(b)
+    near = NEAR * jnp.sqrt(variance_of(a) + variance_of(b)) if is_float(a.v.dtype) else loss(a) + loss(b)
     return Value(v=out, s=jnp.where(apart <= near, 1.0, 0.0) * (near > 0))
 
 

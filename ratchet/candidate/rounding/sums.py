@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
+from jax import lax
 
 from ratchet.candidate.rounding.rules import Node, Rules, rounded
 from ratchet.candidate.rounding.value import (
@@ -28,6 +29,8 @@ RULES = Rules()
 _PASSES = {"DEFAULT": 2.0**-7, "HIGH": 2.0**-15, "HIGHEST": EPS32}
 """Eps of what a product keeps of a float32 operand: one bfloat16, the sum of two, all of it."""
 _ANY_INTEGER = 2.0**31
+_LARGEST = 2.0**48
+"""Of a row in ``_in_float32``: two billion products of two such are a float32 number."""
 
 
 @RULES.of("reduce_sum", "cumsum", "reduce_window_sum")
@@ -61,22 +64,40 @@ def _product(node: Node, inputs: list[Value]) -> Value | list[Value]:
     plain = [x.s is None and x.eps <= EPS32 for x in (a, b)]
     own = (RMS * EPS32) ** 2
     if all(plain):
-        squares = (2 * own + each) * (terms := node.bind(a2, b2))
+        squares = (2 * own + each) * (terms := _in_float32(node, a2, b2))
     elif plain[1]:
-        squares = node.bind(variance_of(a) + (own + each) * a2, b2)
+        squares = _in_float32(node, variance_of(a) + (own + each) * a2, b2)
     elif plain[0]:
-        squares = node.bind(a2, variance_of(b) + (own + each) * b2)
+        squares = _in_float32(node, a2, variance_of(b) + (own + each) * b2)
     else:
-        squares = node.bind(variance_of(a) + each * a2, b2) + node.bind(a2, variance_of(b))
+        squares = _in_float32(node, variance_of(a) + each * a2, b2) + _in_float32(node, a2, variance_of(b))
     for number, x in enumerate((a, b)):
         if (off := _alike(x)) is not None:
-            moved = node.bind(off, b.v) if number == 0 else node.bind(a.v, off)
+            moved = _in_float32(node, off, b.v) if number == 0 else _in_float32(node, a.v, off)
             squares = _together(squares, jnp.square(moved))
     found = rounded(node, out, squares + beside, inputs)
     narrow = max(eps_of(v.aval.dtype) for v in node.equation.invars)
     if all(plain) and narrow > EPS32:
         return replace(found, early=2 * (RMS * narrow) ** 2 * terms, spread=False)
     return replace(found, spread=False)
+
+
+def _in_float32(node: Node, a: Any, b: Any) -> Any:
+    """The product of what losses are made of: two float32 ones take the time of one in float64, and are exact enough.
+
+    Each row is scaled first: squares of float32 numbers leave its range, and what is 60 digits less than the largest of
+    its row does not count. Convolutions and complex numbers stay as they are.
+    """
+    if node.name != "dot_general" or jnp.iscomplexobj(a) or jnp.iscomplexobj(b):
+        return node.bind(a, b)
+    numbers = node.params["dimension_numbers"]
+    scaled, scales = [], []
+    for x, axes in zip((a, b), numbers[0], strict=True):
+        largest = jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0.0), axis=axes, keepdims=True, initial=0.0)
+        scales.append(jnp.where(largest > 0, largest / _LARGEST, 1.0))
+        scaled.append((x / scales[-1]).astype(jnp.float32))
+    product = lax.dot_general(*scaled, numbers, precision=lax.Precision.HIGHEST)
+    return product * lax.dot_general(*scales, numbers)
 
 
 def _product_of_integers(node: Node, inputs: list[Value], out: Any) -> Value:
@@ -106,7 +127,7 @@ def _operand(node: Node, x: Value, number: int) -> Value:
     kept = v.astype(jnp.bfloat16).astype(jnp.float64)
     kept = kept + (v - kept).astype(jnp.bfloat16) if eps < _PASSES["DEFAULT"] else kept
     lost = jnp.where(kept == v, 0.0, RMS * eps * jnp.abs(v))  # a narrow value in a wide dtype loses nothing
-    return replace(x, v=v, s=jnp.hypot(earlier(x), lost))
+    return replace(x, v=v, s=jnp.sqrt(jnp.square(earlier(x).astype(jnp.float64)) + jnp.square(lost)))
 
 
 def _accumulated(out: Any, count: int, eps: float = EPS32) -> tuple[float, Any]:
@@ -119,8 +140,11 @@ def _alike(x: Value) -> Any:
     if x.eps <= EPS32 or x.exact:
         return None
     v = jnp.where(jnp.isfinite(x.v), x.v, 0.0)
-    unit = x.eps * jnp.maximum(jnp.ldexp(1.0, jnp.frexp(v)[1] - 1), LEAST.get(x.eps, 0.0))
-    return jnp.round(v / unit) * unit - v
+    narrow = lax.reduce_precision(v, exponent_bits=11, mantissa_bits=round(-math.log2(x.eps)))
+    if least := LEAST.get(x.eps):
+        unit = x.eps * least
+        narrow = jnp.where(jnp.abs(v) < least, jnp.round(v / unit) * unit, narrow)
+    return narrow - v
 
 
 def _together(squares: Any, alike: Any) -> Any:

@@ -66,8 +66,9 @@ def loss(value: Value) -> Any:
     """Standard deviation of what is lost in a value that is used, its own rounding included; 0 where it is infinite."""
     if not is_float(value.v.dtype):
         return jnp.zeros(jnp.shape(value.v)) if value.s is None else value.s
-    own = RMS * value.eps * jnp.maximum(jnp.abs(value.v), LEAST.get(value.eps, 0.0))
-    return finite(value.v, own if value.s is None else jnp.hypot(value.s, own))
+    if value.s is None:
+        return finite(value.v, jnp.sqrt(_own(value)))
+    return jnp.sqrt(variance_of(value))
 
 
 def settled(value: Value, *, own: bool = True) -> Any:
@@ -79,12 +80,22 @@ def settled(value: Value, *, own: bool = True) -> Any:
 
 def finite(v: Any, s: Any) -> Any:
     """A loss, and 0 where the value itself is no finite number."""
-    return jnp.where(jnp.isfinite(v), jnp.nan_to_num(s, nan=0.0, posinf=jnp.inf), 0.0)
+    return jnp.where(jnp.isfinite(v) & ~jnp.isnan(s), s, 0.0)
 
 
 def variance_of(value: Value) -> Any:
     """The square of its loss."""
-    return jnp.square(loss(value))
+    if not is_float(value.v.dtype):
+        return jnp.square(loss(value))
+    own = _own(value)
+    return finite(value.v, own if value.s is None else own + jnp.square(value.s.astype(jnp.float64)))
+
+
+def _own(value: Value) -> Any:
+    """The square of what its own rounding loses. In float64 the square of any float32 is a number again."""
+    least = LEAST.get(value.eps, 0.0)
+    size = jnp.maximum(jnp.abs(value.v), least) if least else jnp.abs(value.v)
+    return jnp.square(RMS * value.eps * size)
 
 
 def earlier(value: Value) -> Any:
