@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,11 +162,14 @@ def in_blocks(closed: Any, elements: int = ELEMENTS) -> Blocks | None:
     ]
     if not options:
         return None
-    cut = min(options, key=lambda option: _most(flat, option, 1))
+    cut = min(options, key=lambda option: _most(flat, range(len(flat.avals)), option, 1))
     first = flat.outputs[0]
     whole = flat.avals[first].shape[cut[first]]
     sizes = [whole // count for count in range(1, whole + 1) if whole % count == 0]
-    size = next((size for size in sizes if _most(flat, cut, size) <= elements), sizes[-1])
+    # What is not cut is as large in a block of any size: it does not count.
+    size = next((size for size in sizes if _most(flat, cut, cut, size) <= elements), sizes[-1])
+    if size == whole:
+        return None
     block = _traced(flat, cut, size)
     return Blocks(
         block=block,
@@ -181,9 +184,9 @@ def _shape(aval: Any, dimension: int | None, size: int) -> tuple[int, ...]:
     return tuple(size if d == dimension else extent for d, extent in enumerate(aval.shape))
 
 
-def _most(flat: _Flat, cut: dict[int, int], size: int) -> int:
-    """Elements of the largest intermediate of a block."""
-    return max(math.prod(_shape(aval, cut.get(n), size)) for n, aval in enumerate(flat.avals))
+def _most(flat: _Flat, values: Iterable[int], cut: dict[int, int], size: int) -> int:
+    """Elements of the largest of ``values`` in a block."""
+    return max(math.prod(_shape(flat.avals[n], cut.get(n), size)) for n in values)
 
 
 def _traced(flat: _Flat, cut: dict[int, int], size: int) -> Any:
