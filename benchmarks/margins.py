@@ -29,7 +29,7 @@ from benchmarks.lib.programs import of_source
 from benchmarks.lib.sources import ROOT, names_of
 from benchmarks.lib.table import show
 from ratchet.candidate import problem as problems
-from ratchet.judge import instances, parity
+from ratchet.judge import deviations, instances, parity
 from ratchet.judge.given import Given
 from ratchet.mosaic import run as mosaic
 from ratchet.values.status import Refusal
@@ -80,7 +80,7 @@ class Asked:
         """Of the exact answer rounded once: the largest."""
         dtypes = [np.dtype(spec.dtype) for spec in self.problem.outputs]
         return max(
-            parity.compare(parity.rounded(e, d), e, s, alike=kind == instances.SIGNED).worst
+            parity.compare(deviations.rounded(e, d), e, s, alike=kind == instances.SIGNED).worst
             for one in self.made
             for kind, (_, exact, losses, _) in one.items()
             for e, s, d in zip(exact, losses, dtypes, strict=True)

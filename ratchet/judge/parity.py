@@ -22,31 +22,21 @@ not pass, unless the reference rounds there too: its loss holds that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from ratchet.judge import deviations
+from ratchet.judge.deviations import ELEMENT, Elements, PerRow, half_unit, is_float, row_rms
 from ratchet.values.status import Status
 
 Array = np.ndarray[Any, Any]
 
-ELEMENT = 16.0
-"""Losses that one element may be off. Of millions of draws of a normal distribution none is further than six; the rest
-is for a kernel whose formula has two or three roundings for each one of the reference."""
 ROW = 4.0
 WHOLE = 2.0
 ALIKE = 2.0
-GUARD = 1 / 64
-"""What a kernel may lose before its last rounding is at least that of six more bits than the output has."""
-SINGLE = 2.0**-23
-"""What an element below half of its row's magnitude may lose, as a share of that: a unit of float32 on the way, as
-in ``1 + erf(x)`` where the reference has ``erfc(-x)``, or in ``log(1 + exp(-x))``."""
-SIDE = 8 * GUARD
-GAIN = 1.5
-COMMON = 1 / 16
-"""A common factor of all elements may be off by so many ``h``: four more bits."""
 DRAW = 4.0
 ENOUGH = 4096
 """Elements from which a common factor can be told from chance."""
@@ -66,42 +56,6 @@ class Comparison:
     criterion: str = ""
 
 
-def is_float(dtype: Any) -> bool:
-    """Whether a numpy dtype holds floats, the extended ones included."""
-    return np.dtype(dtype).name.startswith(("bfloat", "float"))
-
-
-def row_rms(array: Array) -> Array:
-    """Root mean square over the last axis, kept as an axis of length 1."""
-    return np.sqrt(np.mean(np.square(array), axis=-1, keepdims=True)) if array.ndim else np.abs(array)
-
-
-def half_unit(exact: Array, dtype: Any) -> Array:
-    """Half a unit in the last place of ``exact`` in ``dtype``, float64; 0 for integers.
-
-    Below the smallest normal number it is half of that: TPUs and CPUs flush what is smaller to zero.
-    """
-    if not is_float(dtype):
-        return np.zeros(exact.shape)
-    info = ml_dtypes.finfo(dtype)
-    sized = np.isfinite(exact) & (exact != 0)  # else frexp says 0, as of one half
-    _, exponent = np.frexp(np.where(sized, exact, float(info.tiny)))
-    return np.maximum(np.ldexp(1.0, exponent - 2 - info.nmant), float(info.tiny) / 2)
-
-
-def rounded(exact: Array, dtype: Any) -> Array:
-    """``exact`` rounded once, as ``dtype``. Narrow ones go through a float32 rounded to odd."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.dtype(dtype).itemsize >= 4:
-            return exact.astype(dtype)
-        narrow = np.atleast_1d(exact.astype(np.float32))
-        back = narrow.astype(np.float64)
-        narrow = np.where(np.abs(back) > np.abs(exact), np.nextafter(narrow, np.float32(0)), narrow)
-        odd = np.isfinite(exact) & (narrow.astype(np.float64) != exact)
-        sticky = (narrow.view(np.int32) | odd.astype(np.int32)).view(np.float32)
-        return sticky.reshape(exact.shape).astype(dtype)
-
-
 def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False) -> Comparison:
     """Compare one output. Elements where the reference itself is not finite have only to be not finite as well.
 
@@ -113,120 +67,187 @@ def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False) -> Co
     """
     if not exact.size:
         return Comparison(status=Status.PASS, worst=0.0, rms=0.0, floor_rms=0.0, message="it has no elements")
-    wide, exact = got.astype(np.float64), exact.astype(np.float64)
-    finite = np.isfinite(exact)
-    bad = finite & ~np.isfinite(wide) & np.isfinite(loss)
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
+    all_of = _Output.of(got, exact, loss)
+    if (bad := all_of.not_finite()) is not None:
+        count, where = bad
         return Comparison(
             status=Status.NOT_FINITE,
             worst=np.inf,
             rms=np.inf,
             floor_rms=0.0,
-            message=f"{int(bad.sum())} of {bad.size} elements are {wide[where]} where the reference is finite, "
+            message=f"{count} of {exact.size} elements are {float(got[where])} where the reference is finite, "
             f"the first at {list(where)}",
             criterion="finite",
         )
-    asked = finite & np.isfinite(loss)
-    clean = np.where(asked, exact, 0.0)
-    error = np.where(asked, np.abs(np.where(asked, wide, 0.0) - clean), 0.0)
-    error = np.where(~finite & np.isfinite(wide) & np.isfinite(loss), np.inf, error)
-    s, h = np.where(asked, loss, 0.0), half_unit(clean, got.dtype)
-    ratios = _integers(error, s) if not is_float(got.dtype) else _floats(got, clean, error, s, h, alike=alike)
-    worst = max(ratio for ratio, _ in ratios.values())
+    gains = is_float(got.dtype) and not alike and exact.size >= ENOUGH
+    share = all_of.share() if gains else None
+    rows, columns = deviations.measured(all_of.got, all_of.exact, all_of.loss, share)
+    found = _floats(all_of, rows, columns, share, alike=alike) if is_float(got.dtype) else _integers(all_of, rows)
+    worst = max(ratio for ratio, _ in found.values())
     # One element that is off is said before what it does to its row.
-    local = ratios.get("element", (0.0, ()))[0] > 1
-    criterion = "element" if local else max(ratios, key=lambda name: ratios[name][0])
-    times, place = ratios[criterion]
-    magnitude = float(np.sqrt(np.mean(clean**2))) + np.finfo(np.float64).tiny
-    rms = float(np.sqrt(np.mean(error**2))) / magnitude
-    floor_rms = float(np.sqrt(np.mean(np.square(s) + np.square(h) / 3))) / magnitude
+    local = "element" in found and found["element"][0] > 1
+    criterion = "element" if local else max(found, key=lambda name: found[name][0])
+    times, place = found[criterion]
+    magnitude = float(np.sqrt(rows.exact.sum() / exact.size)) + float(np.finfo(np.float64).tiny)
+    rms = float(np.sqrt(rows.error.sum() / exact.size)) / magnitude
+    floor_rms = float(np.sqrt(rows.cost.sum() / exact.size)) / magnitude
     return Comparison(
         status=Status.PASS if worst <= 1.0 else Status.WRONG_VALUES,
         worst=worst,
         rms=rms,
         floor_rms=floor_rms,
         criterion=criterion,
-        message=_message(criterion, times, place, (wide, exact, s, h), (rms, floor_rms)),
+        message=_message(criterion, times, all_of.place(*place()), all_of, (rms, floor_rms)),
     )
 
 
-Ratios = dict[str, tuple[float, tuple[int, ...]]]
+@dataclass(frozen=True, kw_only=True)
+class _Output:
+    """One output as rows and columns: the last axis, and all before it."""
+
+    shape: tuple[int, ...]
+    got: Array
+    exact: Array
+    loss: Array
+
+    @classmethod
+    def of(cls, *arrays: Array) -> _Output:
+        shape = arrays[0].shape
+        got, exact, loss = (array.reshape(-1, *(shape[-1:] or (1,))) for array in arrays)
+        return cls(shape=shape, got=got, exact=exact, loss=loss)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Those before the last."""
+        return tuple(range(len(self.shape) - 1))
+
+    def place(self, row: int, column: int) -> tuple[int, ...]:
+        """The index of an element."""
+        where = np.unravel_index(row * self.exact.shape[1] + column, self.shape)
+        return tuple(map(int, where))
+
+    def elements(self, rows: Any, columns: Any = slice(None)) -> Elements:
+        """Some of them."""
+        return Elements.of(*(array[rows, columns] for array in (self.got, self.exact, self.loss)))
+
+    def not_finite(self) -> tuple[int, tuple[int, ...]] | None:
+        """How many elements are not finite although they should be, and the first; None if all are as they should."""
+        count, first = 0, None
+        for rows in deviations.chunks(self.exact.shape):
+            exact, got, loss = (array[rows] for array in (self.exact, self.got, self.loss))
+            bad = np.isfinite(exact) & ~np.isfinite(got.astype(np.float64)) & np.isfinite(loss)
+            if bad.any():
+                count += int(bad.sum())
+                row, column = (int(at[0]) for at in np.nonzero(bad))
+                first = first or self.place(rows.start + row, column)
+        return (count, first) if first is not None else None
+
+    def share(self) -> Array | float:
+        """One over how many elements are equal to each one, where a sample of them holds any that are."""
+        every = slice(None, None, max(1, self.exact.size // ENOUGH))
+        exact, loss = self.exact.reshape(-1), self.loss.reshape(-1)
+        sample = np.where(np.isfinite(exact[every]) & np.isfinite(loss[every]), exact[every], 0.0)
+        if np.unique(sample).size == sample.size:
+            return 1.0
+        asked = np.where(np.isfinite(exact) & np.isfinite(loss), exact, 0.0)
+        _, which, count = np.unique(asked, return_inverse=True, return_counts=True)
+        return 1 / np.asarray(count[which].reshape(self.exact.shape), np.float64)
+
+
+Place = Callable[[], tuple[int, int]]
+"""Looks for the element to name: its row and column."""
+Found = dict[str, tuple[float, Place]]
 """Per criterion: the error over its allowance, and the element to name."""
 
 
-def _at(array: Array) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(array)), array.shape))
+def _integers(of: _Output, rows: PerRow) -> Found:
+    def place() -> tuple[int, int]:
+        row = int(np.argmax(rows.integer))
+        return row, int(np.argmax(deviations.integers(of.elements(slice(row, row + 1)))))
+
+    return {"integer": (float(rows.integer.max()), place)}
 
 
-def _integers(error: Array, s: Array) -> Ratios:
-    """An integer is right, or off by as much as a rounding before it decides."""
-    times = np.divide(error, s, out=np.full(error.shape, np.inf), where=s >= 0.5)
-    over = np.where(error > np.floor(s + 0.5), times, 0.0)
-    return {"integer": (float(over.max()), _at(over))}
+def _floats(of: _Output, rows: PerRow, columns: Array, share: Array | float | None, *, alike: bool) -> Found:
+    granted, (count, width) = ALIKE if alike else 1.0, of.exact.shape
 
+    def worst(name: str, among: Array) -> Place:
+        """The worst element of the row that is the worst of those in ``among``, a boolean for each row."""
 
-def _floats(got: Array, exact: Array, error: Array, own: Array, h: Array, *, alike: bool) -> Ratios:
-    magnitude = row_rms(exact)
-    s = np.where(2 * np.abs(exact) < magnitude, np.maximum(own, SINGLE * magnitude), own)
-    elements, beyond = error / (2 * h + ELEMENT * s), np.maximum(error - h, 0.0)
-    excess, granted = np.square(beyond / (s + GUARD * h)), ALIKE if alike else 1.0
-    found: Ratios = {"element": (float(elements.max()), _at(elements))}
-    axes = tuple(range(error.ndim))
-    groups = {"row": axes[-1:]} | {f"slice of axis {k}": tuple(a for a in axes if a != k) for k in axes[:-1]}
-    for name, over in groups.items():
-        count = np.prod([error.shape[axis] for axis in over])
-        limit = np.hypot(granted * ROW, ELEMENT / np.sqrt(count))
-        means = np.sqrt(np.mean(excess, axis=over, keepdims=True)) / limit
-        found[name] = (float(means.max()), _worst_of(excess, means))
-    mean = float(np.sqrt(np.mean(excess)))
-    found["whole"] = (mean / np.hypot(granted * WHOLE, ELEMENT / np.sqrt(error.size)), _at(excess))
+        def place() -> tuple[int, int]:
+            by = rows.worst if name == "excess" else getattr(rows, name)
+            row = int(np.argmax(np.where(among, by, -np.inf)))
+            return row, int(np.argmax(getattr(deviations.ratios(of.elements(slice(row, row + 1))), name)))
+
+        return place
+
+    def limit(allowed: float, elements: float) -> float:
+        return float(np.hypot(granted * allowed, ELEMENT / np.sqrt(elements)))
+
+    everywhere = np.ones(count, bool)
+    found: Found = {"element": (float(rows.element.max()), worst("element", everywhere))}
+    means = np.sqrt(rows.excess / width) / limit(ROW, width)
+    found["row"] = (float(means.max()), worst("excess", means == means.max()))
+    for axis in of.axes:
+        others = of.exact.size / of.shape[axis]
+        means = np.sqrt(_slices(of, rows.excess, axis) / others) / limit(ROW, others)
+        found[f"slice of axis {axis}"] = (float(means.max()), worst("excess", _rows_of(of, means, axis)))
+    mean = float(np.sqrt(rows.excess.sum() / of.exact.size))
+    found["whole"] = (mean / limit(WHOLE, of.exact.size), worst("excess", everywhere))
     if alike:
         return found
-    sides = beyond / (SIDE * h + ELEMENT * s)
-    found["side"] = (float(sides.max()), _at(sides))
-    found |= _gains(got, exact, s, h)
+    found["side"] = (float(rows.side.max()), worst("side", everywhere))
+    return found if share is None else found | _gains(of, rows, columns, share)
+
+
+def _slices(of: _Output, per_row: Array, axis: int) -> Array:
+    """Sums over each slice of an axis before the last."""
+    return per_row.reshape(of.shape[:-1]).sum(axis=tuple(one for one in of.axes if one != axis))
+
+
+def _rows_of(of: _Output, slices: Array, axis: int) -> Array:
+    """Which rows are in the worst slice of an axis."""
+    number = np.arange(of.exact.shape[0]).reshape(of.shape[:-1])
+    index = np.unravel_index(number.reshape(-1), of.shape[:-1])[axis]
+    return np.asarray(index == int(np.argmax(slices)))
+
+
+def _gains(of: _Output, rows: PerRow, columns: Array, share: Array | float) -> Found:
+    """A common factor of the whole and of every slice that is large enough."""
+
+    def ratio(along: Array, granted: Array, chance: Array) -> Array:
+        return np.abs(along) / (granted + DRAW * np.sqrt(chance) + np.finfo(np.float64).tiny)
+
+    def steepest(among: Array) -> Place:
+        def place() -> tuple[int, int]:
+            row = int(np.argmax(np.where(among, rows.steepest, -np.inf)))
+            some = slice(row, row + 1)
+            one = share[some] if isinstance(share, np.ndarray) else share
+            return row, int(np.argmax(np.abs(deviations.factors(of.elements(some), of.got.dtype, one)[0])))
+
+        return place
+
+    def in_column(column: int) -> Place:
+        def place() -> tuple[int, int]:
+            some = slice(column, column + 1)
+            one = share[:, some] if isinstance(share, np.ndarray) else share
+            magnitude = np.sqrt(rows.exact / of.exact.shape[1])[:, None]
+            along, *_ = deviations.factors(of.elements(slice(None), some), of.got.dtype, one, magnitude)
+            return int(np.argmax(np.abs(along))), column
+
+        return place
+
+    three = (rows.along, rows.granted, rows.chance)
+    everywhere = np.ones(of.exact.shape[0], bool)
+    found: Found = {"gain": (float(ratio(*(one.sum() for one in three))), steepest(everywhere))}
+    for axis in of.axes:
+        if of.exact.size // of.shape[axis] >= ENOUGH:
+            slices = ratio(*(_slices(of, one, axis) for one in three))
+            found[f"gain of axis {axis}"] = (float(slices.max()), steepest(_rows_of(of, slices, axis)))
+    if of.exact.shape[0] >= ENOUGH:
+        each = ratio(*columns)
+        found[f"gain of axis {len(of.axes)}"] = (float(each.max()), in_column(int(np.argmax(each))))
     return found
-
-
-def _worst_of(excess: Array, means: Array) -> tuple[int, ...]:
-    """The worst element of the worst group."""
-    return _at(np.where(means == means.max(), excess, -np.inf))
-
-
-def _gains(got: Array, exact: Array, s: Array, h: Array) -> Ratios:
-    """A common factor of the whole and of every slice: what is off from the rounded exact value, along that.
-
-    Each element is measured by its own rounding and loss, so that small ones say as much as large ones. Equal ones are
-    rounded alike and say it once. A rounding whose tie a loss decides says nothing, and is left out.
-    """
-    if exact.size < ENOUGH:
-        return {}
-    apart = got.astype(np.float64) - rounded(exact, got.dtype).astype(np.float64)
-    apart = np.where(np.isfinite(apart), apart, 0.0)
-    apart = np.where((np.abs(got.astype(np.float64) - exact) <= h + 4 * s) & (s < h / 8), 0.0, apart)
-    weight, share = exact / np.maximum(np.square(h) + np.square(s), 1e-300), 1 / _equal(exact)
-    along, granted = apart * weight, (GAIN * s + COMMON * h) * np.abs(weight)
-    chance, along, granted = share * np.square(along), share * along, share * granted
-    found: Ratios = {}
-    axes = tuple(range(exact.ndim))
-    groups = {"gain": axes} | {f"gain of axis {k}": tuple(a for a in axes if a != k) for k in axes}
-    for name, over in groups.items():
-        if np.prod([exact.shape[axis] for axis in over]) < ENOUGH:
-            continue
-        limit = np.sum(granted, axis=over, keepdims=True) + DRAW * np.sqrt(np.sum(chance, axis=over, keepdims=True))
-        ratio = np.abs(np.sum(along, axis=over, keepdims=True)) / (limit + np.finfo(np.float64).tiny)
-        found[name] = (float(ratio.max()), _worst_of(np.abs(along), ratio))
-    return found
-
-
-def _equal(exact: Array) -> Array:
-    """How many elements are equal to each one, where a sample of them holds any that are."""
-    sample = exact.ravel()[:: max(1, exact.size // ENOUGH)]
-    if np.unique(sample).size == sample.size:
-        return np.ones(exact.shape)
-    _, which, count = np.unique(exact, return_inverse=True, return_counts=True)
-    return np.asarray(count[which].reshape(exact.shape), np.float64)
 
 
 _SAID = {
@@ -239,10 +260,12 @@ _SAID = {
 }
 
 
-def _message(
-    criterion: str, worst: float, place: tuple[int, ...], arrays: tuple[Array, ...], costs: tuple[float, float]
-) -> str:
-    wide, exact, s, h = (float(array[place]) for array in arrays)
+def _message(criterion: str, worst: float, place: tuple[int, ...], of: _Output, costs: tuple[float, float]) -> str:
+    row = int(np.ravel_multi_index(place[:-1], of.shape[:-1])) if len(place) > 1 else 0
+    column = slice(place[-1], place[-1] + 1) if place else slice(None)
+    one = of.elements(slice(row, row + 1), column)
+    wide, exact = (float(array[row, column][0].astype(np.float64)) for array in (of.got, of.exact))
+    s, h = float(one.s[0, 0]), float(one.h[0, 0])
     kind, _, axis = criterion.partition(" of axis ")
     said = _SAID.get(criterion) or (
         f"the slice at {place[int(axis)]} of axis {axis} is off "

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ratchet.judge.parity import WIDEST, compare, fitted, half_unit, insensitive, rounded, row_rms, stable
+from ratchet.judge.deviations import half_unit, rounded, row_rms
+from ratchet.judge.parity import WIDEST, compare, fitted, insensitive, stable
 from ratchet.values.status import Status
 
 BF16 = ml_dtypes.bfloat16
