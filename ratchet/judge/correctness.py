@@ -190,10 +190,11 @@ class Examiner:
 
     def prepare(self, problem: Problem, kinds: Sequence[str] = ()) -> None:
         """Compute the references that are not cached yet, by default those of every check."""
-        for kind in kinds or instances.kinds(problem.mesh, problem.mixed_axes):
-            if not self._asking.has_reference(problem, kind):
-                self.progress(f"reference in float64, once per problem: {kind}")
-                passed(self._asking.ask("reference", problem, kind=kind))
+        wanted = kinds or instances.kinds(problem.mesh, problem.mixed_axes)
+        missing = [kind for kind in wanted if not self._asking.has_reference(problem, kind)]
+        for number, kind in enumerate(missing):
+            self.progress(f"reference in float64, once per problem: {kind}")
+            passed(self._asking.ask("reference", problem, kind=kind, then=missing[number + 1 :]))
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse a problem that a constant would pass.

@@ -22,10 +22,12 @@ from jax import export
 
 from ratchet.candidate.problem import Problem, array_bytes
 from ratchet.judge import instances, parity
+from ratchet.mosaic.meanwhile import Meanwhile
 from ratchet.values.status import Refusal, Status
 
 KEPT_BYTES = 1 << 27
-"""Inputs of all instances of a problem that are made ahead and kept, at most."""
+"""Inputs of all instances of a problem that are made ahead and kept, at most; and inputs and outputs of one whose
+references are made two at a time."""
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -35,7 +37,8 @@ class Given:
 
     def __init__(self) -> None:
         self._programs: dict[tuple[bytes, bool], Any] = {}
-        self._making = threading.RLock()
+        self._compiling, self._making = threading.Lock(), threading.RLock()
+        self._meanwhile: Meanwhile[None] = Meanwhile()
         self._kept: tuple[object, dict[str, Arrays]] = (None, {})
         self._made: tuple[object, Arrays] = (None, [])
         self._known: tuple[object, Arrays] = (None, [])
@@ -44,8 +47,11 @@ class Given:
         """What a frozen program makes of these; ``wide``: with 64 bits."""
         with jax.enable_x64(wide):
             key = (hashlib.sha256(program).digest(), wide)
-            if key not in self._programs:
-                self._programs[key] = jax.jit(export.deserialize(bytearray(program)).call)
+            with self._compiling:  # once, whichever thread comes first
+                if key not in self._programs:
+                    avals = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arguments]
+                    called = export.deserialize(bytearray(program)).call
+                    self._programs[key] = jax.jit(called).lower(*avals).compile()
             return [np.asarray(leaf) for leaf in jax.tree.leaves(self._programs[key](*arguments))]
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
@@ -105,6 +111,20 @@ class Given:
 
     def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
         """Exact outputs and losses of one instance, from the cache if they are there."""
+        self._meanwhile.take((problem.short, kind, secret))  # then it is in the cache
+        return self._referred(problem, kind, secret, cache)
+
+    def begin_references(self, problem: Problem, kinds: Iterable[str], secret: bytes, cache: Path) -> None:
+        """Make these references beside what is asked next, which may be one of them, where two at a time are small."""
+        if sum(map(array_bytes, (*problem.inputs, *problem.outputs))) > KEPT_BYTES:
+            return
+
+        def make(kind: str) -> None:
+            self._referred(problem, kind, secret, cache)
+
+        self._meanwhile.begin({(problem.short, kind, secret): functools.partial(make, kind) for kind in kinds})
+
+    def _referred(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
         path = cache / f"{kind}.npz"
         stored = _stored(path)
         if len(stored) == 2 * len(problem.outputs):

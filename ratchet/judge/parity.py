@@ -23,7 +23,7 @@ not pass, unless the reference rounds there too: its loss holds that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,12 @@ def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False) -> Co
     if not exact.size:
         return Comparison(status=Status.PASS, worst=0.0, rms=0.0, floor_rms=0.0, message="it has no elements")
     all_of = _Output.of(got, exact, loss)
+    return _compared(all_of, all_of.share(alike=alike), alike=alike)
+
+
+def _compared(all_of: _Output, share: Array | float | None, *, alike: bool) -> Comparison:
+    """As ``compare``, of an output with elements."""
+    got, exact = all_of.got, all_of.exact
     if (bad := all_of.not_finite()) is not None:
         count, where = bad
         return Comparison(
@@ -75,13 +81,11 @@ def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False) -> Co
             worst=np.inf,
             rms=np.inf,
             floor_rms=0.0,
-            message=f"{count} of {exact.size} elements are {float(got[where])} where the reference is finite, "
-            f"the first at {list(where)}",
+            message=f"{count} of {exact.size} elements are {float(got.reshape(all_of.shape)[where])} where the "
+            f"reference is finite, the first at {list(where)}",
             criterion="finite",
         )
-    gains = is_float(got.dtype) and not alike and exact.size >= ENOUGH
-    share = all_of.share() if gains else None
-    rows, columns = deviations.measured(all_of.got, all_of.exact, all_of.loss, share)
+    rows, columns = deviations.measured(got, exact, all_of.loss, share)
     found = _floats(all_of, rows, columns, share, alike=alike) if is_float(got.dtype) else _integers(all_of, rows)
     worst = max(ratio for ratio, _ in found.values())
     # One element that is off is said before what it does to its row.
@@ -142,8 +146,13 @@ class _Output:
                 first = first or self.place(rows.start + row, column)
         return (count, first) if first is not None else None
 
-    def share(self) -> Array | float:
-        """One over how many elements are equal to each one, where a sample of them holds any that are."""
+    def share(self, *, alike: bool) -> Array | float | None:
+        """One over how many elements are equal to each one, where a sample of them holds any that are.
+
+        None where a common factor cannot be told from chance. Of the loss it matters only where it is infinite.
+        """
+        if not is_float(self.got.dtype) or alike or self.exact.size < ENOUGH:
+            return None
         every = slice(None, None, max(1, self.exact.size // ENOUGH))
         exact, loss = self.exact.reshape(-1), self.loss.reshape(-1)
         sample = np.where(np.isfinite(exact[every]) & np.isfinite(loss[every]), exact[every], 0.0)
@@ -308,8 +317,12 @@ def fitted(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> 
     if odd.size and odd.mean() > (OVERFLOWN if is_float(native.dtype) else OTHERS):
         return loss, np.inf
     loss, times = np.where(odd, np.inf, loss), 1.0
+    if not odd.size:
+        return loss, times
+    all_of = _Output.of(native, exact, loss)
+    share = all_of.share(alike=alike)
     for _ in range(4):
-        reached = compare(native, exact, loss * times, alike=alike).worst * MARGIN
+        reached = _compared(replace(all_of, loss=all_of.loss * times), share, alike=alike).worst * MARGIN
         if reached <= 1.0:
             break
         times *= max(reached, 1.1)

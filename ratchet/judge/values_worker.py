@@ -327,6 +327,7 @@ def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
         if mode == "begin":
             _VALUES.given.begin(problem, secret)
         else:
+            _VALUES.given.begin_references(problem, asked.get("then", ()), secret, cache)
             _VALUES.given.reference(problem, asked["kind"], secret, cache)
         return _answered(Status.PASS, "")
     if mode == "outputs":

@@ -91,13 +91,15 @@ def _in_float32(node: Node, a: Any, b: Any) -> Any:
     if node.name != "dot_general" or jnp.iscomplexobj(a) or jnp.iscomplexobj(b):
         return node.bind(a, b)
     numbers = node.params["dimension_numbers"]
-    scaled, scales = [], []
-    for x, axes in zip((a, b), numbers[0], strict=True):
-        largest = jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0.0), axis=axes, keepdims=True, initial=0.0)
-        scales.append(jnp.where(largest > 0, largest / _LARGEST, 1.0))
-        scaled.append((x / scales[-1]).astype(jnp.float32))
-    product = lax.dot_general(*scaled, numbers, precision=lax.Precision.HIGHEST)
-    return product * lax.dot_general(*scales, numbers)
+    (a, scale_a), (b, scale_b) = (_scaled(x, axes) for x, axes in zip((a, b), numbers[0], strict=True))
+    return lax.dot_general(a, b, numbers, precision=lax.Precision.HIGHEST) * lax.dot_general(scale_a, scale_b, numbers)
+
+
+def _scaled(x: Any, axes: Sequence[int]) -> tuple[Any, Any]:
+    """Float32, and what it was divided by: one number for all that is contracted, or 1 where that is zero."""
+    largest = jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0.0), axis=axes, keepdims=True, initial=0.0)
+    scale = jnp.where(largest > 0, largest / _LARGEST, 1.0)
+    return (x / scale).astype(jnp.float32), scale
 
 
 def _product_of_integers(node: Node, inputs: list[Value], out: Any) -> Value:
