@@ -79,7 +79,7 @@ class Values:
             done = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
             if done is None:
                 arrays = self.given.inputs(problem, kind, secret)
-                done = (loaded.check(arrays) if hazards else loaded.run(arrays, seed=order)), []
+                done = (loaded.check(arrays) if hazards else loaded.executed.run(arrays, seed=order)), []
             result, compared = done
         except Refusal as refusal:
             raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
@@ -106,10 +106,10 @@ class Values:
         size = sum(math.prod(spec.shape) * jnp.dtype(spec.dtype).itemsize for spec in arrays)
         if problem.mesh.chips > 1 or size > BESIDE_BYTES:
             return
-        loaded.compile()
+        loaded.executed.compile()
 
         def run(kind: str) -> tuple[mosaic.RunResult, Compared]:
-            result = loaded.run(self.given.inputs(problem, kind, secret))
+            result = loaded.executed.run(self.given.inputs(problem, kind, secret))
             if result.findings or not (cache / f"{kind}.npz").exists():  # who asks for a reference makes it
                 return result, []
             return result, _compared(result, kind, *self.given.reference(problem, kind, secret, cache))

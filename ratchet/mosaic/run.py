@@ -24,9 +24,9 @@ from ratchet.mosaic.meanwhile import Meanwhile
 from ratchet.mosaic.ops import arith, control, dma, memory, pack, vector
 from ratchet.mosaic.report import Layout, merge_reports
 from ratchet.mosaic.result import RunResult
-from ratchet.mosaic.rules import is_remote
+from ratchet.mosaic.rules import is_remote, root_of
 from ratchet.mosaic.signature import Kernel, describe
-from ratchet.mosaic.state import Options
+from ratchet.mosaic.state import Options, data_written
 from ratchet.mosaic.witness import CELLS
 from ratchet.values import ArraySpec
 from ratchet.values.control import ControlFlow
@@ -38,6 +38,8 @@ RULE_MODULES = (arith, control, dma, memory, pack, vector)
 AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
 """Without it XLA keeps float32 between bfloat16 operations, and a kernel looks better than it is."""
 
+_LATE_ELEMENTS = 1 << 23
+"""Of memory that DMAs write: each wait passes over all of it."""
 _NO_WORD = -(2**31)
 """A word of the report that only another device has: of all devices' words the largest counts."""
 
@@ -243,6 +245,19 @@ class Loaded:
     def check(self, inputs: Sequence[np.ndarray], *, seed: int = 1) -> RunResult:
         """Execute the program, and again with what must not matter changed (see ``hazards.check``)."""
         return hazards.check(self, inputs, seed=seed)
+
+    @functools.cached_property
+    def executed(self) -> Loaded:
+        """What is executed where only values count: this program, or its translation in which DMAs arrive late.
+
+        The latter gives the same if the kernel waits for what it reads, and is needed to know that. It is slower where
+        much memory is written by DMAs. Chips that send to each other have to be right in both.
+        """
+        targets = {root_of(value) for kernel in self.kernels for value in data_written(kernel.module)}
+        size = sum(math.prod(value.type.shape) for value in targets)
+        if not targets or size > _LATE_ELEMENTS or self._exported.nr_devices > 1:
+            return self
+        return self.variant(late_dma=True)
 
     def variant(self, *, late_dma: bool = False, late_windows: bool = False, witness: bool = False) -> Loaded:
         """The same program, translated otherwise; made once (see ``executor.Options``)."""

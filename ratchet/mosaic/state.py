@@ -130,7 +130,7 @@ class State:
     @functools.cached_property
     def dma_targets(self) -> frozenset[Value]:
         """The memrefs from outside or allocated inside that some DMA writes to."""
-        return frozenset(self.root(value) for op in self._starts for value in _data_written(op))
+        return frozenset(self.root(value) for value in data_written(self.kernel))
 
     @functools.cached_property
     def dma_sources(self) -> frozenset[Value]:
@@ -141,7 +141,7 @@ class State:
     def remote_targets(self) -> frozenset[Value]:
         """The memrefs that some DMA writes to on another chip."""
         remote = (op for op in self._starts if is_remote(op))
-        return frozenset(self.root(value) for op in remote for value in _data_written(op))
+        return frozenset(self.root(value) for op in remote for value in _written_by(op))
 
     def end(self, buffer: Buffer, box: Box) -> End:
         """One end of a copy, to be followed if something may write there meanwhile."""
@@ -194,5 +194,10 @@ class State:
         return self._semaphores.setdefault(buffer, sum(math.prod(b.shape) for b in self._semaphores))
 
 
-def _data_written(op: Op) -> list[Value]:
+def data_written(kernel: KernelModule) -> list[Value]:
+    """The memrefs that DMAs write to, semaphores left out."""
+    return [value for op in kernel.operations() if op.name == "tpu.enqueue_dma" for value in _written_by(op)]
+
+
+def _written_by(op: Op) -> list[Value]:
     return [value for value in RULES[op.name].writes(op) if "semaphore" not in value.type.dtype]

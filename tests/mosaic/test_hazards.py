@@ -44,6 +44,12 @@ class Program:
     runs: list[tuple[dict[str, int], frozenset[str]]] = field(default_factory=list)
     begun: list[tuple[int, Any]] = field(default_factory=list)
     """How often it had run when variants were begun, and which."""
+    late: bool = False
+    """Whether it is executed with DMAs that arrive late."""
+
+    @property
+    def executed(self) -> Program:
+        return self.variant(late_dma=True) if self.late else self
 
     def run(self, inputs: Sequence[np.ndarray], **changed: int) -> RunResult:
         assert inputs is INPUTS
@@ -138,6 +144,30 @@ def test_what_makes_no_difference_in_one_trial_may_in_the_next():
     ]
 
 
+LATE = frozenset({"late_dma"})
+
+
+def test_where_dmas_that_arrive_late_change_nothing_the_plain_program_is_not_needed():
+    program = Program(lambda changed, options: 0, kernels=[kernel("parallel")], covered=("tpu.enqueue_dma",), late=True)
+    found = check(program, INPUTS, seed=5)
+    assert found.findings == ()
+    assert program.runs == [({}, LATE), ({"fill": 3}, LATE), ({"seed": 5}, LATE)]
+    assert found.seconds == 3
+
+
+def test_windows_are_tried_beside_dmas_that_arrive_late():
+    program = Program(lambda *_: 0, kernels=[kernel(shares=True)], covered=("tpu.enqueue_dma",), late=True)
+    assert check(program, INPUTS, seed=5).findings == ()
+    assert program.begun[0] == (0, [{"late_windows": True}])
+    assert program.runs == [({}, LATE), ({"fill": 3}, LATE), ({}, frozenset({"late_windows"}))]
+
+
+def test_what_is_found_where_dmas_arrive_late_is_said_of_the_plain_program():
+    program = Program(lambda changed, options: result(0, FINDING), covered=("tpu.enqueue_dma",), late=True)
+    assert check(program, INPUTS, seed=5).findings == (FINDING,)
+    assert program.runs == [({}, LATE), ({}, frozenset())]
+
+
 BROKEN = {
     "memory": (Kind.UNINITIALISED, {"fill": 3}, set(), {}, "what memory held before it was written"),
     "order": (Kind.ORDER_DEPENDENT, {"seed": 5}, set(), {"kernels": [kernel("parallel")]}, "the order of the parallel"),
@@ -146,8 +176,9 @@ BROKEN = {
 }
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_makes_a_difference_is_named_with_its_place(case):
+def test_what_makes_a_difference_is_named_with_its_place(case, late):
     kind, trigger, variant, more, because = BROKEN[case]
 
     def gives(changed, options):
@@ -155,10 +186,10 @@ def test_what_makes_a_difference_is_named_with_its_place(case):
         off = OUTPUT.copy()
         off[1, 0] += differs
         off[1, 1] += differs
-        off += 0.5 * bool(options & {"late_dma", "late_windows"})
+        off += 0.5 * ("late_dma" in options) + 0.25 * ("late_windows" in options)
         return result(off, witness=witness(at=2 if differs else 6) if "witness" in options else ())
 
-    program = Program(gives, **{"kernels": [kernel()], **more})
+    program = Program(gives, **{"kernels": [kernel()], "late": late, **more})
     (found,) = check(program, INPUTS, seed=5).findings
     assert (found.kind, found.operation, found.grid_step, found.location) == (
         kind,
