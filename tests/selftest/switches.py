@@ -138,12 +138,24 @@ SWITCHES = {
     "inputs of one sign": Switch(cheat="c06_maximum_from_zero", edits=_no_instance("signed"), then=("PASS",)),
     "sides of a rounding": Switch(
         cheat="c17_factor_behind_gelu",
-        edits=(("ratchet/judge/parity.py", '    found["side"] = (float(sides.max()), _at(sides))\n', ""),),
+        edits=(
+            (
+                "ratchet/judge/parity.py",
+                '    found["side"] = (float(rows.side.max()), worst("side", everywhere))\n',
+                "",
+            ),
+        ),
         then=("PASS",),
     ),
     "common factor": Switch(
         cheat="c17_small_factor",
-        edits=(("ratchet/judge/parity.py", "    found |= _gains(got, exact, s, h)\n", ""),),
+        edits=(
+            (
+                "ratchet/judge/parity.py",
+                "    return found if share is None else found | _gains(of, rows, columns, share)\n",
+                "    return found\n",
+            ),
+        ),
         then=("PASS",),
     ),
     "rows": Switch(
@@ -151,8 +163,9 @@ SWITCHES = {
         edits=(
             (
                 "ratchet/judge/parity.py",
-                "    found |= _gains(got, exact, s, h)\n",
-                '    found = {"element": found["element"]} | _gains(got, exact, s, h)\n',
+                "    return found if share is None else found | _gains(of, rows, columns, share)\n",
+                "    found = {'element': found['element']}\n"
+                "    return found if share is None else found | _gains(of, rows, columns, share)\n",
             ),
         ),
         then=("PASS",),

@@ -37,7 +37,13 @@ class Room:
 
 ROOMS = {
     "known": Room(
-        sources=("ratchet/judge/parity.py", "ratchet/loop/ledger.py", "ratchet/child.py", "ratchet/scalar.py"),
+        sources=(
+            "ratchet/judge/deviations.py",
+            "ratchet/judge/parity.py",
+            "ratchet/loop/ledger.py",
+            "ratchet/child.py",
+            "ratchet/scalar.py",
+        ),
         tests=(
             "tests/test_scalar.py",
             "tests/judge/test_parity.py",
@@ -61,7 +67,7 @@ ROOMS = {
         ),
     ),
     "allowances": Room(
-        sources=("ratchet/judge/parity.py", "ratchet/candidate/rounding/*.py"),
+        sources=("ratchet/judge/deviations.py", "ratchet/judge/parity.py", "ratchet/candidate/rounding/*.py"),
         tests=("tests/judge/test_parity.py", "tests/candidate/test_rounding.py", "tests/candidate/test_losses.py"),
     ),
     "judge": Room(
@@ -160,8 +166,9 @@ class Known:
         )
 
 
-PARITY, LEDGER, CHILD, SCALAR = (
-    "ratchet/judge/parity.py", "ratchet/loop/ledger.py", "ratchet/child.py", "ratchet/scalar.py",
+DEVIATIONS, PARITY, LEDGER, CHILD, SCALAR = (
+    "ratchet/judge/deviations.py", "ratchet/judge/parity.py", "ratchet/loop/ledger.py", "ratchet/child.py",
+    "ratchet/scalar.py",
 )  # fmt: skip
 _BEYOND = "0 <= amount < WIDTH"
 KNOWN = (
@@ -173,7 +180,7 @@ KNOWN = (
     ),
     Known(
         name="an element may be off 4 times as far",
-        file=PARITY,
+        file=DEVIATIONS,
         before="\nELEMENT = 16.0\n",
         after="\nELEMENT = 64.0\n",
     ),
