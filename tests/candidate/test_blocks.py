@@ -75,5 +75,18 @@ def test_what_is_mixed_is_not_cut(name):
     assert in_blocks(jax.make_jaxpr(function)(*_arrays(*shapes)), 16) is None
 
 
+def test_what_every_block_takes_whole_does_not_make_blocks_smaller():
+    def experts(x, up, down):
+        return jnp.einsum("eth,ehd->td", jnp.einsum("td,edh->eth", x, up), down)
+
+    def size(rows, count):
+        blocks = in_blocks(jax.make_jaxpr(experts)(*_arrays((rows, 8), (count, 8, 16), (count, 16, 8))), 512)
+        return blocks and blocks.size
+
+    assert size(64, 4) == 8, "4 x 8 x 16 elements of the largest that is cut"
+    assert size(64, 8) == 4, "weights of 1024 elements do not count"
+    assert size(4, 8) is None, "nothing that is cut is larger than 512"
+
+
 def test_what_is_small_is_left_whole():
     assert in_blocks(jax.make_jaxpr(norm)(*_arrays((64, 32), (32,)))) is None

@@ -660,3 +660,13 @@ def test_where_either_case_may_be_meant_their_distance_is_lost() -> None:
     np.testing.assert_allclose(loss, [3.0, 3.0, 5 * OWN], rtol=1e-5)
     loss = lost(lambda x, a: jnp.where(x * 1.0 > 1.0, a * 1.0, 2.0), x, np.full(3, 5, np.float32))
     np.testing.assert_allclose(loss, [3.0, 3.0, np.hypot(APART, OWN) * 5], rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e15])
+def test_a_product_loses_in_proportion_however_large_its_operands_are(scale):
+    x = np.array([[1.5, -2.0, 0.75], [1e-6, 3e-6, 2e-6]], np.float32)
+
+    def product(a, b):
+        return lax.dot_general(a, b, (((1,), (0,)), ((), ())), precision="highest")
+
+    np.testing.assert_allclose(lost(product, x * np.float32(scale), x.T), scale * lost(product, x, x.T), rtol=1e-3)

@@ -442,6 +442,19 @@ def test_inputs_that_are_made_ahead_are_those_that_are_made_when_asked_for(probl
         assert all(one.tobytes() == other.tobytes() for one, other in pairs)
 
 
+def test_references_that_are_made_beside_another_are_those_that_are_made_when_asked_for(problems, tmp_path):
+    problem, secret, kinds = problems["attention"], b"s" * 32, ("random", "probe", "mixed")
+    ahead, alone = Given(), Given()
+    ahead.begin_references(problem, kinds[1:], secret, tmp_path / "ahead")
+    for kind in kinds:
+        pair = (
+            given.reference(problem, kind, secret, tmp_path / name)
+            for given, name in ((ahead, "ahead"), (alone, "alone"))
+        )
+        for one, other in zip(*([*exact, *losses] for exact, losses in pair), strict=True):
+            assert one.tobytes() == other.tobytes()
+
+
 def test_what_is_executed_beside_another_instance_answers_the_same(problems, tmp_path):
     problem, program = problems["rows"], examined(ROWS)[0].program
     kinds = instances.kinds(problem.mesh, problem.mixed_axes)

@@ -98,7 +98,7 @@ def _in_float32(node: Node, a: Any, b: Any) -> Any:
 def _scaled(x: Any, axes: Sequence[int]) -> tuple[Any, Any]:
     """Float32, and what it was divided by: one number for all that is contracted, or 1 where that is zero."""
     largest = jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0.0), axis=axes, keepdims=True, initial=0.0)
-    scale = jnp.where(largest > 0, largest / _LARGEST, 1.0)
+    scale = jnp.where(largest / _LARGEST > 0, largest / _LARGEST, 1.0)
     return (x / scale).astype(jnp.float32), scale
 
 
