@@ -120,3 +120,9 @@ def test_an_attack_on_the_tree_that_lacks_something_is_refused(tmp_path, text):
 def test_all_files_of_the_corpus_are_read():
     there = [path for path in (CANDIDATES / "cheats").iterdir() if path.is_file()]
     assert len(there) == len(ATTACKS)
+
+
+@pytest.mark.parametrize("one", CORPUS.planted, ids=lambda one: one.name)
+def test_what_an_attack_replaces_in_the_judge_is_there(one):
+    for name, (old, _) in one.replaced.items():
+        assert not name.startswith("ratchet/") or old in (PACKAGE_ROOT / name).read_text(), name
