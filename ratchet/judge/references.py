@@ -17,12 +17,13 @@ from pathlib import Path
 from ratchet import key
 from ratchet.candidate.problem import Problem
 from ratchet.folder import copy_file, read_file, remove
-from ratchet.judge import instances, parity
 from ratchet.key import Key
 from ratchet.values.status import Refusal, Status
 
 SUFFIX, MAC = ".npz", ".mac"
 BUDGET, DEFAULT_GIB = "RATCHET_REFERENCES_GIB", 2.0
+MAKERS = ("given", "instances", "deviations", "parity")
+"""The modules beside this one that decide what a reference is."""
 _MAC_BYTES = 256
 _LEFT_OVER_S = 86400.0
 """Age from which a half-written file is that of a process that was killed."""
@@ -38,8 +39,8 @@ def folder_of(problem: Problem, clone: Path, secret: bytes) -> Path:
 
 
 def _method() -> str:
-    """Digest of the code that makes instances and floors: what it made before it changed is not used again."""
-    sources = (Path(module.__file__ or "").read_bytes() for module in (instances, parity))
+    """Digest of the code that makes references: what it made before it changed is not used again."""
+    sources = (Path(__file__).with_name(f"{name}.py").read_bytes() for name in MAKERS)
     return hashlib.sha256(b"".join(sources)).hexdigest()[:8]
 
 

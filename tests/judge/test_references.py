@@ -9,6 +9,7 @@ import pytest
 from ratchet import key
 from ratchet.judge import references
 from ratchet.values.status import Refusal, Status
+from tests.imports import closure
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +154,9 @@ def test_the_budget_is_the_users(kept: Path, tmp_path: Path, monkeypatch: pytest
         with pytest.raises(Refusal, match="wanted a number of GiB") as refusal:
             references.budget_bytes()
         assert refusal.value.status is Status.USAGE
+
+
+def test_what_makes_a_reference_is_known_by_its_code() -> None:
+    """Or a reference that the code of before made would be used by the code of after."""
+    makers = {name for name in closure("ratchet.judge.given", without="") if name.startswith("ratchet.judge.")}
+    assert makers == {f"ratchet.judge.{name}" for name in references.MAKERS}
