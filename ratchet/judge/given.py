@@ -111,7 +111,8 @@ class Given:
 
     def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
         """Exact outputs and losses of one instance, from the cache if they are there."""
-        self._meanwhile.take((problem.short, kind, secret))  # then it is in the cache
+        with contextlib.suppress(Exception):  # what failed is tried again
+            self._meanwhile.take((problem.short, kind, secret))
         return self._referred(problem, kind, secret, cache)
 
     def begin_references(self, problem: Problem, kinds: Iterable[str], secret: bytes, cache: Path) -> None:
