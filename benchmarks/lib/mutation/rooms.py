@@ -68,7 +68,10 @@ ROOMS = {
     ),
     "allowances": Room(
         sources=("ratchet/judge/deviations.py", "ratchet/judge/parity.py", "ratchet/candidate/rounding/*.py"),
-        tests=("tests/judge/test_parity.py", "tests/candidate/test_rounding.py", "tests/candidate/test_losses.py"),
+        tests=(
+            *(f"tests/judge/test_{name}.py" for name in ("deviations", "parity")),
+            *(f"tests/candidate/test_{name}.py" for name in ("rounding", "losses")),
+        ),
     ),
     "judge": Room(
         sources=tuple(
