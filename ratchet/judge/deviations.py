@@ -135,7 +135,7 @@ def _least(of: Elements, magnitude: Array | None = None) -> Array:
     return np.where(2 * np.abs(of.exact) < magnitude, np.maximum(of.s, SINGLE * magnitude), of.s)
 
 
-def factors(of: Elements, dtype: Any, share: Array | float, magnitude: Array | None = None) -> tuple[Array, ...]:
+def factors(of: Elements, dtype: Any, share: Array, magnitude: Array | None = None) -> tuple[Array, ...]:
     """What elements say of a common factor: along it, what is granted, and the square of what is chance.
 
     It is what is off from the rounded exact value, along that. Each element is measured by its own rounding and loss,
@@ -165,12 +165,12 @@ class PerRow:
     cost: Array
     """Of the loss and of one rounding: what the precision costs."""
     integer: Array
-    """The largest, as ``element``, ``side``, ``worst`` and ``steepest``. What a dtype does not have is 0."""
+    """The largest, as ``element``, ``side``, ``excess`` and ``steepest``. What a dtype does not have is 0."""
     element: Array
     side: Array
     excess: Array
-    worst: Array
-    """Of the excesses."""
+    total: Array
+    """The sum of the excesses."""
     along: Array
     granted: Array
     chance: Array
@@ -178,11 +178,11 @@ class PerRow:
     """Of what is along a common factor, the largest magnitude."""
 
 
-def measured(got: Array, exact: Array, loss: Array, share: Array | float | None) -> tuple[PerRow, Array]:
+def measured(got: Array, exact: Array, loss: Array, share: Array | None) -> tuple[PerRow, Array]:
     """All rows of [rows, columns] arrays, and what ``factors`` says of each column: float64[3, columns].
 
     Args:
-      share: As in ``factors``, for each element or for all; None if nobody asks for a common factor.
+      share: As in ``factors``; None if nobody asks for a common factor.
     """
     dtype, columns = got.dtype, np.zeros((3, exact.shape[1]))
     parts: list[dict[str, Array]] = []
@@ -198,9 +198,9 @@ def measured(got: Array, exact: Array, loss: Array, share: Array | float | None)
         else:
             each = ratios(of)
             part["element"], part["side"] = each.element.max(axis=1), each.side.max(axis=1)
-            part["excess"], part["worst"] = each.excess.sum(axis=1), each.excess.max(axis=1)
+            part["excess"], part["total"] = each.excess.max(axis=1), each.excess.sum(axis=1)
             if share is not None:
-                found = factors(of, dtype, share[rows] if isinstance(share, np.ndarray) else share)
+                found = factors(of, dtype, share[rows])
                 part |= zip(("along", "granted", "chance"), (one.sum(axis=1) for one in found), strict=True)
                 part["steepest"] = np.abs(found[0]).max(axis=1)
                 columns += [one.sum(axis=0) for one in found]

@@ -71,7 +71,7 @@ def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False) -> Co
     return _compared(all_of, all_of.share(alike=alike), alike=alike)
 
 
-def _compared(all_of: _Output, share: Array | float | None, *, alike: bool) -> Comparison:
+def _compared(all_of: _Output, share: Array | None, *, alike: bool) -> Comparison:
     """As ``compare``, of an output with elements."""
     got, exact = all_of.got, all_of.exact
     if (bad := all_of.not_finite()) is not None:
@@ -101,7 +101,7 @@ def _compared(all_of: _Output, share: Array | float | None, *, alike: bool) -> C
         rms=rms,
         floor_rms=floor_rms,
         criterion=criterion,
-        message=_message(criterion, times, all_of.place(*place()), all_of, (rms, floor_rms)),
+        message=_message(criterion, times, *place(), all_of, (rms, floor_rms)),
     )
 
 
@@ -146,7 +146,7 @@ class _Output:
                 first = first or self.place(rows.start + row, column)
         return (count, first) if first is not None else None
 
-    def share(self, *, alike: bool) -> Array | float | None:
+    def share(self, *, alike: bool) -> Array | None:
         """One over how many elements are equal to each one, where a sample of them holds any that are.
 
         None where a common factor cannot be told from chance. Of the loss it matters only where it is infinite.
@@ -157,7 +157,7 @@ class _Output:
         exact, loss = self.exact.reshape(-1), self.loss.reshape(-1)
         sample = np.where(np.isfinite(exact[every]) & np.isfinite(loss[every]), exact[every], 0.0)
         if np.unique(sample).size == sample.size:
-            return 1.0
+            return np.broadcast_to(1.0, self.exact.shape)
         asked = np.where(np.isfinite(exact) & np.isfinite(loss), exact, 0.0)
         _, which, count = np.unique(asked, return_inverse=True, return_counts=True)
         return 1 / np.asarray(count[which].reshape(self.exact.shape), np.float64)
@@ -177,15 +177,14 @@ def _integers(of: _Output, rows: PerRow) -> Found:
     return {"integer": (float(rows.integer.max()), place)}
 
 
-def _floats(of: _Output, rows: PerRow, columns: Array, share: Array | float | None, *, alike: bool) -> Found:
+def _floats(of: _Output, rows: PerRow, columns: Array, share: Array | None, *, alike: bool) -> Found:
     granted, (count, width) = ALIKE if alike else 1.0, of.exact.shape
 
     def worst(name: str, among: Array) -> Place:
         """The worst element of the row that is the worst of those in ``among``, a boolean for each row."""
 
         def place() -> tuple[int, int]:
-            by = rows.worst if name == "excess" else getattr(rows, name)
-            row = int(np.argmax(np.where(among, by, -np.inf)))
+            row = int(np.argmax(np.where(among, getattr(rows, name), -np.inf)))
             return row, int(np.argmax(getattr(deviations.ratios(of.elements(slice(row, row + 1))), name)))
 
         return place
@@ -195,13 +194,13 @@ def _floats(of: _Output, rows: PerRow, columns: Array, share: Array | float | No
 
     everywhere = np.ones(count, bool)
     found: Found = {"element": (float(rows.element.max()), worst("element", everywhere))}
-    means = np.sqrt(rows.excess / width) / limit(ROW, width)
+    means = np.sqrt(rows.total / width) / limit(ROW, width)
     found["row"] = (float(means.max()), worst("excess", means == means.max()))
     for axis in of.axes:
         others = of.exact.size / of.shape[axis]
-        means = np.sqrt(_slices(of, rows.excess, axis) / others) / limit(ROW, others)
-        found[f"slice of axis {axis}"] = (float(means.max()), worst("excess", _rows_of(of, means, axis)))
-    mean = float(np.sqrt(rows.excess.sum() / of.exact.size))
+        means = np.sqrt(_slices(of, rows.total, axis) / others) / limit(ROW, others)
+        found[f"slice of axis {axis}"] = (float(means.max()), worst("excess", _rows_of(of, means)))
+    mean = float(np.sqrt(rows.total.sum() / of.exact.size))
     found["whole"] = (mean / limit(WHOLE, of.exact.size), worst("excess", everywhere))
     if alike:
         return found
@@ -210,18 +209,17 @@ def _floats(of: _Output, rows: PerRow, columns: Array, share: Array | float | No
 
 
 def _slices(of: _Output, per_row: Array, axis: int) -> Array:
-    """Sums over each slice of an axis before the last."""
-    return per_row.reshape(of.shape[:-1]).sum(axis=tuple(one for one in of.axes if one != axis))
+    """Sums over each slice of an axis before the last, with as many axes as there are before it."""
+    others = tuple(one for one in of.axes if one != axis)
+    return np.asarray(per_row.reshape(of.shape[:-1]).sum(axis=others, keepdims=True))
 
 
-def _rows_of(of: _Output, slices: Array, axis: int) -> Array:
-    """Which rows are in the worst slice of an axis."""
-    number = np.arange(of.exact.shape[0]).reshape(of.shape[:-1])
-    index = np.unravel_index(number.reshape(-1), of.shape[:-1])[axis]
-    return np.asarray(index == int(np.argmax(slices)))
+def _rows_of(of: _Output, slices: Array) -> Array:
+    """Which rows are in the worst of the slices."""
+    return np.broadcast_to(slices == slices.max(), of.shape[:-1]).reshape(-1)
 
 
-def _gains(of: _Output, rows: PerRow, columns: Array, share: Array | float) -> Found:
+def _gains(of: _Output, rows: PerRow, columns: Array, share: Array) -> Found:
     """A common factor of the whole and of every slice that is large enough."""
 
     def ratio(along: Array, granted: Array, chance: Array) -> Array:
@@ -231,17 +229,15 @@ def _gains(of: _Output, rows: PerRow, columns: Array, share: Array | float) -> F
         def place() -> tuple[int, int]:
             row = int(np.argmax(np.where(among, rows.steepest, -np.inf)))
             some = slice(row, row + 1)
-            one = share[some] if isinstance(share, np.ndarray) else share
-            return row, int(np.argmax(np.abs(deviations.factors(of.elements(some), of.got.dtype, one)[0])))
+            return row, int(np.argmax(np.abs(deviations.factors(of.elements(some), of.got.dtype, share[some])[0])))
 
         return place
 
     def in_column(column: int) -> Place:
         def place() -> tuple[int, int]:
-            some = slice(column, column + 1)
-            one = share[:, some] if isinstance(share, np.ndarray) else share
+            some = (slice(None), slice(column, column + 1))
             magnitude = np.sqrt(rows.exact / of.exact.shape[1])[:, None]
-            along, *_ = deviations.factors(of.elements(slice(None), some), of.got.dtype, one, magnitude)
+            along, *_ = deviations.factors(of.elements(*some), of.got.dtype, share[some], magnitude)
             return int(np.argmax(np.abs(along))), column
 
         return place
@@ -252,7 +248,7 @@ def _gains(of: _Output, rows: PerRow, columns: Array, share: Array | float) -> F
     for axis in of.axes:
         if of.exact.size // of.shape[axis] >= ENOUGH:
             slices = ratio(*(_slices(of, one, axis) for one in three))
-            found[f"gain of axis {axis}"] = (float(slices.max()), steepest(_rows_of(of, slices, axis)))
+            found[f"gain of axis {axis}"] = (float(slices.max()), steepest(_rows_of(of, slices)))
     if of.exact.shape[0] >= ENOUGH:
         each = ratio(*columns)
         found[f"gain of axis {len(of.axes)}"] = (float(each.max()), in_column(int(np.argmax(each))))
@@ -269,12 +265,10 @@ _SAID = {
 }
 
 
-def _message(criterion: str, worst: float, place: tuple[int, ...], of: _Output, costs: tuple[float, float]) -> str:
-    row = int(np.ravel_multi_index(place[:-1], of.shape[:-1])) if len(place) > 1 else 0
-    column = slice(place[-1], place[-1] + 1) if place else slice(None)
-    one = of.elements(slice(row, row + 1), column)
-    wide, exact = (float(array[row, column][0].astype(np.float64)) for array in (of.got, of.exact))
-    s, h = float(one.s[0, 0]), float(one.h[0, 0])
+def _message(criterion: str, worst: float, row: int, column: int, of: _Output, costs: tuple[float, float]) -> str:
+    place, one = of.place(row, column), of.elements(slice(row, row + 1), slice(column, column + 1))
+    wide, exact = (float(array[row, column]) for array in (of.got, of.exact))
+    s, h = one.s.item(), one.h.item()
     kind, _, axis = criterion.partition(" of axis ")
     said = _SAID.get(criterion) or (
         f"the slice at {place[int(axis)]} of axis {axis} is off "

@@ -219,9 +219,8 @@ class Values:
     ) -> dict[str, Any]:
         """Write what steers, and the operands that the program computes, of inputs with these keys to ``path``."""
         keys = [np.frombuffer(bytes.fromhex(seed), np.uint32) for seed in seeds]
-        drawn = [
-            self.given.call(problem.inputs_program, [key]) if key.any() else self.given.public(problem) for key in keys
-        ]
+        given = self.given
+        drawn = [given.call(problem.inputs_program, [key]) if key.any() else given.public(problem) for key in keys]
         named = {
             f"{number}:input{position}": arrays[position]
             for number, arrays in enumerate(drawn)
@@ -249,10 +248,8 @@ class Values:
     def weak(self, problem: Problem, secret: bytes, cache: Path) -> dict[str, Any]:
         """Whether an answer that computes nothing would pass."""
         exact, losses = self.given.reference(problem, "random", secret, cache)
-        arrays, dtypes = (
-            self.given.inputs(problem, "random", secret),
-            [jnp.dtype(spec.dtype) for spec in problem.outputs],
-        )
+        arrays = self.given.inputs(problem, "random", secret)
+        dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
 
         def passes(values: Iterable[Any]) -> bool:
             filled = (np.full(e.shape, v).astype(d) for e, v, d in zip(exact, values, dtypes, strict=True))

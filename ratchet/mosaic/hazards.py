@@ -64,7 +64,8 @@ def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunRe
     """Execute the program, and once more for each thing that has to make no difference.
 
     Returns:
-        The outputs; the findings, or else the first thing that made a difference; the seconds of all.
+        The outputs; the findings, or else the first thing that made a difference; the seconds of the executions that
+        say so.
     """
     trials = _trials(program, seed)
     if program.executed is program:
@@ -82,15 +83,15 @@ def _late(late: Program, inputs: Sequence[np.ndarray], trials: Sequence[_Trial])
     here has no use for the plain translation, and its compilation is spared. Else that says what is wrong.
     """
     first = late.run(inputs)
+    if first.findings:
+        return None
     seconds = first.seconds
     for changed in [trial.changed for trial in trials if not trial.variant]:
-        if first.findings:
-            break
         other = late.run(inputs, **changed)
         seconds += other.seconds
         if _differing(first, other) is not None:
             return None
-    return None if first.findings else replace(first, seconds=seconds)
+    return replace(first, seconds=seconds)
 
 
 def _after(

@@ -38,8 +38,8 @@ RULE_MODULES = (arith, control, dma, memory, pack, vector)
 AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
 """Without it XLA keeps float32 between bfloat16 operations, and a kernel looks better than it is."""
 
-_LATE_ELEMENTS = 1 << 23
-"""Of memory that DMAs write: each wait passes over all of it."""
+_LATE_TARGETS = 1 << 23
+"""Elements that DMAs may write where ``executed`` is the late translation: each wait passes over all of them."""
 _NO_WORD = -(2**31)
 """A word of the report that only another device has: of all devices' words the largest counts."""
 
@@ -255,7 +255,7 @@ class Loaded:
         """
         targets = {root_of(value) for kernel in self.kernels for value in data_written(kernel.module)}
         size = sum(math.prod(value.type.shape) for value in targets)
-        if not targets or size > _LATE_ELEMENTS or self._exported.nr_devices > 1:
+        if not targets or size > _LATE_TARGETS or self._exported.nr_devices > 1:
             return self
         return self.variant(late_dma=True)
 

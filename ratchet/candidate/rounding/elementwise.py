@@ -24,6 +24,7 @@ from ratchet.candidate.rounding.value import (
     loss,
     no_nan,
     variance_of,
+    with_more,
 )
 
 RULES = Rules()
@@ -108,7 +109,7 @@ def _folded(x: Value, factor: Value) -> Value:
     """``x`` with the operand of its product rounded again, if the factor can be multiplied into that."""
     if x.early is None or not (factor.spread or factor.v.size < x.v.size):
         return x
-    return replace(x, s=jnp.sqrt(jnp.square(0.0 if x.s is None else x.s) + x.early))
+    return replace(x, s=with_more(x, x.early))
 
 
 @RULES.of("div")
@@ -135,7 +136,7 @@ def _power(node: Node, inputs: list[Value]) -> Value:
         return found
     between = max(abs(node.params["y"]).bit_length() + abs(node.params["y"]).bit_count() - 3, 0)
     own = between * jnp.square(RMS * found.eps * jnp.abs(found.v))
-    return replace(found, s=finite(found.v, jnp.sqrt(jnp.square(earlier(found).astype(jnp.float64)) + own)))
+    return replace(found, s=finite(found.v, with_more(found, own)))
 
 
 @RULES.of("exp", "exp2")

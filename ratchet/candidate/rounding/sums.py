@@ -22,6 +22,7 @@ from ratchet.candidate.rounding.value import (
     is_float,
     no_nan,
     variance_of,
+    with_more,
 )
 
 RULES = Rules()
@@ -129,7 +130,7 @@ def _operand(node: Node, x: Value, number: int) -> Value:
     kept = v.astype(jnp.bfloat16).astype(jnp.float64)
     kept = kept + (v - kept).astype(jnp.bfloat16) if eps < _PASSES["DEFAULT"] else kept
     lost = jnp.where(kept == v, 0.0, RMS * eps * jnp.abs(v))  # a narrow value in a wide dtype loses nothing
-    return replace(x, v=v, s=jnp.sqrt(jnp.square(earlier(x).astype(jnp.float64)) + jnp.square(lost)))
+    return replace(x, v=v, s=with_more(x, jnp.square(lost)))
 
 
 def _accumulated(out: Any, count: int, eps: float = EPS32) -> tuple[float, Any]:

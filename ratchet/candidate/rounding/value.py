@@ -66,8 +66,6 @@ def loss(value: Value) -> Any:
     """Standard deviation of what is lost in a value that is used, its own rounding included; 0 where it is infinite."""
     if not is_float(value.v.dtype):
         return jnp.zeros(jnp.shape(value.v)) if value.s is None else value.s
-    if value.s is None:
-        return finite(value.v, jnp.sqrt(_own(value)))
     return jnp.sqrt(variance_of(value))
 
 
@@ -101,6 +99,11 @@ def _own(value: Value) -> Any:
 def earlier(value: Value) -> Any:
     """Its loss without its own rounding, as an array."""
     return jnp.zeros(jnp.shape(value.v), jnp.float32) if value.s is None else value.s
+
+
+def with_more(value: Value, variance: Any) -> Any:
+    """What ``earlier`` says, and beside that ``variance`` was lost."""
+    return jnp.sqrt(jnp.square(earlier(value).astype(jnp.float64)) + variance)
 
 
 def certain(inputs: Sequence[Value]) -> bool:
