@@ -277,6 +277,7 @@ def test_a_wrong_command_line(space, arguments):
     assert space.state() == before
 
 
+@pytest.mark.slow
 def test_other_files_that_changed_are_listed(space):
     space.edit(BETTER)
     (space.root / "notes.txt").write_text("mine")
@@ -507,6 +508,7 @@ def test_a_kernel_file_where_the_caller_stands_is_not_ours(space):
     assert space.state() == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_flushing")
 def test_old_evidence_is_pruned_and_no_row_is(space):
     """The baseline is the incumbent: its evidence stays although it is the oldest."""

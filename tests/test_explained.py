@@ -125,6 +125,7 @@ def test_halving_counts_the_padding():
     assert halved == {256: 256 * 128 * 4 + 8 * 128 * 4}, "8 rows and 128 lanes are one tile: half of it is no less"
 
 
+@pytest.mark.slow
 def test_scalars_that_are_given_steer_and_those_that_are_not_are_named():
     def body(n_ref, x_ref, o_ref):
         o_ref[...] = jax.lax.fori_loop(0, n_ref[0], lambda _, a: jnp.sin(a) + x_ref[...], x_ref[...])
@@ -141,6 +142,7 @@ def test_scalars_that_are_given_steer_and_those_that_are_not_are_named():
     assert ratchet.explain(looping, np.array([9], np.int32), x).status is Status.PASS
 
 
+@pytest.mark.slow
 def test_tables_that_xla_computes_of_inputs_with_values_steer():
     def body(n_ref, x_ref, o_ref):
         o_ref[...] = jax.lax.fori_loop(0, n_ref[0], lambda _, a: jnp.sin(a) + x_ref[...], x_ref[...])

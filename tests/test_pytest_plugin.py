@@ -98,6 +98,7 @@ def test_latency(ratchet_baseline):
 """
 
 
+@pytest.mark.slow
 def test_a_slower_kernel_is_caught(sample, pytester):
     sample("--ratchet-update", test_latency=LATENCY).assert_outcomes(passed=1)
     (entry,) = json.loads((pytester.path / "ratchet-baseline.json").read_text()).values()

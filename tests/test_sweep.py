@@ -32,6 +32,7 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_point_is_modelled_as_the_judge_models_it_alone(kernel, workers):
     before = files(kernel.parent)
     swept = Sweep(

@@ -207,6 +207,7 @@ def rolled(x):
 """
 
 
+@pytest.mark.slow
 def test_captured_calls_become_tables_and_a_shortlist(tmp_path, monkeypatch, capsys):
     (tmp_path / "rows.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)

@@ -92,6 +92,7 @@ def line_of(blame: Blame, name: str, text: str) -> LineCost:
     return next(line for line in blame.lines if line.place == SourceLine(file=f"{name}.py", line=number))
 
 
+@pytest.mark.slow
 def test_two_block_sizes_have_two_bottlenecks(dumps: Path) -> None:
     _, wide = model(dumps, "wide")
     _, tall = model(dumps, "tall")

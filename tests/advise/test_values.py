@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from ratchet.advise.advice import Edit
 from tests.advise.sources import ATTENTION, edits
@@ -21,6 +22,7 @@ def values(text: str) -> np.ndarray:
     return np.asarray(names["kernel_fn"](*arrays), np.float32)  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_an_attention_kernel_with_every_edit_attends_as_before():
     text = ATTENTION.replace(
         "    )(a, b, c)", "        compiler_params=tpu.CompilerParams(vmem_limit_bytes=2**26),\n    )(a, b, c)"

@@ -175,6 +175,7 @@ def test_ten_proposals_with_cheats_crashes_and_a_hang(stage: Stage) -> None:
     assert stage.read() == kernel_text(1200.0)
 
 
+@pytest.mark.slow
 def test_only_the_kernel_file_can_be_changed(stage: Stage) -> None:
     async def ask(session: Any) -> Any:
         said = {name: await call(session, "propose", message="m", patch=patch) for name, patch in OTHERS.items()}
@@ -201,6 +202,7 @@ def test_only_the_kernel_file_can_be_changed(stage: Stage) -> None:
     assert len(stage.rows()) == 1
 
 
+@pytest.mark.slow
 def test_what_a_person_edited_is_not_overwritten(stage: Stage) -> None:
     stage.write(kernel_text(5.0, "mine = 1\n"))
 
@@ -211,6 +213,7 @@ def test_what_a_person_edited_is_not_overwritten(stage: Stage) -> None:
     assert stage.read() == kernel_text(5.0, "mine = 1\n")
 
 
+@pytest.mark.slow
 def test_long_work_is_polled_and_cancelled_by_its_number(stage: Stage) -> None:
     """No wait of a client's: each request returns at once."""
     heard: list[tuple[float, str | None]] = []

@@ -1,5 +1,7 @@
 """The search for the largest sequence and the roofline plot; neither needs the compiler."""
 
+import pytest
+
 from baseline_mha import STEP, attention, largest
 from benchmarks.lib.plots import Point, plot_roofline
 from ratchet.chips import V5E
@@ -30,6 +32,7 @@ def test_the_baseline_is_attention():
         np.testing.assert_allclose(attention(q, k, v, causal=causal), wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_plot_is_the_same_for_the_same_points(tmp_path):
     points = [Point(name="a kernel", latency_ms=0.5, flops_per_byte=64.0, flops_per_s=30e12)]
     first, second = tmp_path / "a.svg", tmp_path / "b.svg"

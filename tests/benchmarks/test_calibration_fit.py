@@ -63,6 +63,7 @@ def worst(rows: list[Timed], values: Sequence[float]) -> float:
     return max(abs(modelled_ms(rows, with_values(STORED, values)) / [row.measured_ms for row in rows] - 1))
 
 
+@pytest.mark.slow
 def test_timings_are_explained_that_the_stored_constants_do_not_explain(rows: list[Timed], fitted: Fit) -> None:
     stored = [getattr(V5E.constants, parameter.name) for parameter in PARAMETERS]
     assert worst(rows, stored) > 0.05

@@ -17,6 +17,7 @@ def test_the_recording_says_how_it_was_made(recording):
     assert min(one.shape[1] for one in recording.launches) >= 30
 
 
+@pytest.mark.slow
 def test_equal_kernels_are_kept_by_the_published_rule_and_not_by_ours(recording):
     for row in equal_kernels(recording, 10, BUDGET_SECONDS):
         if row["rule"] == "ours":

@@ -33,6 +33,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_report(programs: ProgramCache, file: Path) -> None:
     report = examine(read(file), programs, lambda text: None)
     rows = report["other rows"]

@@ -75,6 +75,7 @@ def test_decorators_are_left_alone() -> None:
     assert {m.line for m in mutants(source, "a.py")} == {3, 5}
 
 
+@pytest.mark.slow
 def test_every_fault_is_python_and_a_change() -> None:
     for file in ("ratchet/judge/parity.py", "ratchet/scalar.py"):
         source = (TREE / file).read_text()

@@ -23,6 +23,7 @@ def test_neighbours_come_within_a_percent_in_a_third_of_the_grid(recorded: Recor
     assert recorded.within(tried) <= len(recorded.results) / 3
 
 
+@pytest.mark.slow
 def test_tpe_comes_within_a_percent_in_a_third_of_the_grid(recorded: Recorded) -> None:
     pytest.importorskip("optuna")
     tried = ours(recorded, "tpe", recorded.naive, budget=len(recorded.results) // 3)

@@ -36,6 +36,7 @@ def test_the_buffers_add_up_to_the_vmem(compiled):
     assert list(sizes.values()) == sorted(sizes.values(), reverse=True)
 
 
+@pytest.mark.slow
 def test_spills_are_counted(compiled):
     small = compiled(examined(ATTENTION)[0]).footprint
     source = edited(ATTENTION, ("BQ = 128", "BQ = 1024"), ("BKV = 256", "BKV = 1024"))

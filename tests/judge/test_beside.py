@@ -101,6 +101,7 @@ FLOATS = edited(
 )
 
 
+@pytest.mark.slow
 def test_tables_from_floats_are_those_of_the_public_inputs_and_the_timeline_says_so(workers, tmp_path):
     first, second = judged(workers, tmp_path / "one", FLOATS), judged(workers, tmp_path / "two", FLOATS, values=False)
     assert Unmodelled.FLOAT_TABLES in first.not_modelled
@@ -121,6 +122,7 @@ TWICE = """
 """
 
 
+@pytest.mark.slow
 def test_a_call_that_is_executed_twice_by_the_same_table(workers, tmp_path):
     source = edited(
         ROWS, ("\n    return doubled(count, table.astype(jnp.int32), x)\n", TWICE), ("x * 2, x)", "x * 2, x * 0.5)")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from prepare import judge
 from ratchet.chips import CHIPS
 from ratchet.judge.request import Request
@@ -41,6 +43,7 @@ def test_a_kernel_is_traced_compiled_and_modelled_for_its_chip(tmp_path: Path, w
     assert (tmp_path / "kernel.py.lock.json").read_bytes() == lock
 
 
+@pytest.mark.slow
 def test_a_program_equal_on_two_chips_is_executed_once_and_v4_is_refused_by_name(
     tmp_path: Path, workers: Workers
 ) -> None:

@@ -7,13 +7,14 @@ import pytest
 
 from benchmarks import margins
 from benchmarks.lib.programs import of_source
+from tests.tiers import cases
 
 HONEST = {path.stem: path.read_text() for path in sorted((margins.CANDIDATES / "honest").glob("*.py"))}
 WRONG = margins.variants()
-QUICK = ("int4_dequantise", "quantise_int8", "rmsnorm_gain")
+QUICK = ("quantise_int8",)
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in HONEST])
+@pytest.mark.parametrize("name", cases(QUICK, HONEST))
 def test_the_honest_pass_with_a_margin_and_the_wrong_do_not(name):
     if '"mesh"' in HONEST[name] and len(jax.devices("cpu")) < 4:
         pytest.skip("needs four devices: python -m benchmarks.margins has them")

@@ -175,6 +175,7 @@ def test_what_another_chip_sends_is_not_there_before_the_wait_for_it(exam, monke
     assert caught.value.status is Status.MEMORY_HAZARD
 
 
+@pytest.mark.slow
 def test_a_kernel_that_writes_into_chips_it_has_not_met_is_refused(exam):
     start = REMOTE.index("        barrier = pltpu")
     barrier = REMOTE[start : REMOTE.index("        copies = [", start)]
@@ -203,6 +204,7 @@ UNEVEN = """
 """
 
 
+@pytest.mark.slow
 def test_chips_may_turn_a_loop_unequally_often(exam):
     """What is sent to a chip that has left the loop arrives all the same."""
     begun = "    me, others = _everyone()\n"

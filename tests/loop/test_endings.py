@@ -131,6 +131,7 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(stage: Stage, w
     assert len(stage.judged) == 1
 
 
+@pytest.mark.slow
 def test_a_kernel_file_larger_than_memory_is_refused(stage: Stage) -> None:
     os.truncate(stage.root / "kernel.py", 1 << 40)
     with pytest.raises(Refusal, match="is larger than") as refusal:

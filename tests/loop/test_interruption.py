@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[2]
     ("scenario", "sent"),
     [
         pytest.param("first_of_all", "SIGKILL", marks=pytest.mark.slow),  # the changes of the next, and a lock's
-        ("reverted", "SIGKILL"),
+        pytest.param("reverted", "SIGKILL", marks=pytest.mark.slow),  # what is kept makes these changes, too
         ("kept", "SIGINT"),
         pytest.param("placed", "SIGKILL", marks=pytest.mark.slow),  # the changes of what is kept, and a candidate's
         ("followed", "SIGKILL"),

@@ -18,9 +18,10 @@ from ratchet.measure import session
 from ratchet.values import Against, Conditions
 from ratchet.values.status import Status
 from tests.kernels import edited
+from tests.tiers import cases
 
-CHEATS = sorted((Path(__file__).parent / "cheats").glob("*.py"))
-SLOW = ("c01_answers_at_import", "c03_right_at_first")
+CHEATS = {path.stem: path for path in sorted((Path(__file__).parent / "cheats").glob("*.py"))}
+QUICK = ("c07_lazy", "c08_works_on_the_host")
 """Harmless, as ``c09_patched_waiting`` is: no Python of theirs lives where a program is timed."""
 BASE = edited((ROOT / "examples" / "cpu_attention" / "kernel.py").read_text(), ("SEQ = 512", "SEQ = 128"))
 CONDITIONS = Conditions(evaluator="cpu", chip="", compiler="", seal="", problem="")
@@ -72,6 +73,7 @@ def test_an_honest_kernel_is_timed_and_its_values_are_checked(honest):
     assert list((root / "trace").rglob("*.xplane.pb"))
 
 
+@pytest.mark.slow
 def test_the_incumbent_is_timed_beside_the_candidate(honest, workers, tmp_path):
     root, _ = honest
     incumbent = tmp_path / "kernel.py"
@@ -84,12 +86,10 @@ def test_the_incumbent_is_timed_beside_the_candidate(honest, workers, tmp_path):
     assert all(len(one.candidate_ms) == len(one.incumbent_ms) >= 30 for one in verdict.samples.launches)
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(p, marks=pytest.mark.slow) if p.stem in SLOW else p for p in CHEATS], ids=lambda p: p.stem
-)
-def test_cheats_against_timers_are_rejected(path, honest, workers):
+@pytest.mark.parametrize("name", cases(QUICK, CHEATS))
+def test_cheats_against_timers_are_rejected(name, honest, workers):
     root, _ = honest
-    cheat = path.read_text()
+    cheat = CHEATS[name].read_text()
     wanted = re.search(r"^# rejected as: (.+)$", cheat, re.MULTILINE)[1].split(", ")
     verdict = judged(root, BASE + "\n\n" + cheat, workers)
     assert verdict.status.name in wanted, verdict.reason
@@ -99,7 +99,7 @@ def test_cheats_against_timers_are_rejected(path, honest, workers):
 
 
 def test_the_numbers_are_those_of_cheats_against_timers():
-    numbers = {int(path.stem[1:3]) for path in CHEATS}
+    numbers = {int(name[1:3]) for name in CHEATS}
     assert numbers == {1, 2, 3, 7, 8, 9, 13, 24}
 
 

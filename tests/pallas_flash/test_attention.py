@@ -13,6 +13,7 @@ from jax.test_util import check_grads
 from pallas_flash import Config, attention
 from tests.pallas_flash.cases import OPTIONS, SMALL, Case, covering, numbered, pairs_of
 from tests.pallas_flash.rounding import allowance
+from tests.tiers import slow_but
 
 TABLE = dict(numbered())
 OUTPUTS = ("out", "lse", "dq", "dk", "dv")
@@ -32,9 +33,7 @@ def test_the_table_holds_every_pair_of_two_options():
     assert set().union(*(pairs_of(tuple(row.values())) for row in covering())) == wanted
 
 
-@pytest.mark.parametrize(
-    "name", [name if place < 4 else pytest.param(name, marks=pytest.mark.slow) for place, name in enumerate(TABLE)]
-)
+@pytest.mark.parametrize("name", slow_but(2, list(TABLE)))
 def test_values_and_gradients_are_as_exact_as_the_precision_allows(name, monkeypatch):
     case = Case(TABLE[name])
     if case.row["passes"] == 2:
@@ -81,7 +80,7 @@ def operands(batch=1, heads=2, kv_heads=1, length=160, dim=64, dtype="float32"):
     return [jnp.asarray(rng.standard_normal(shape), dtype) for shape in shapes]
 
 
-@pytest.mark.parametrize("options", [{"causal": True}, {"window": 30, "softcap": 3.0}])
+@pytest.mark.parametrize("options", slow_but(1, [{"window": 30, "softcap": 3.0}, {"causal": True}]))
 def test_gradients_agree_with_finite_differences(options):
     def both(q, k, v):
         return attention(q, k, v, **options, return_residuals=True, config=SMALL)
@@ -116,6 +115,7 @@ def test_keys_in_several_chunks_are_all_attended():
         assert np.allclose(one, attention(q, k, v, **options, config=large), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_fallback_computes_the_same_and_says_what_it_is():
     q, k, v = operands()
     fallback = Config(without_tpu="fallback")

@@ -11,6 +11,7 @@ from benchmarks.longest import CONFIGS
 from ratchet.child import PACKAGE_ROOT
 
 
+@pytest.mark.slow
 def test_no_array_of_queries_by_keys_is_in_hbm(tmp_path):
     length = 16384
     shape = {"batch": 1, "heads": 2, "kv_heads": 1, "seq": length, "dim": 128, "causal": True}

@@ -16,6 +16,7 @@ from ratchet.values.status import Refusal, Status
 from tests.extras import needs
 from tests.loop.stage import Stage
 from tests.search import fakes
+from tests.tiers import slow_but
 
 pytestmark = needs("optuna")  # the study of every search is Optuna's
 
@@ -62,7 +63,7 @@ def test_asked_again_it_judges_nothing(stage: Stage) -> None:
     assert len(further.tried) == 16
 
 
-@pytest.mark.parametrize("strikes", [(40, 75), pytest.param((3, 90), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("strikes", slow_but(1, [(40, 75), (3, 90)]))
 def test_killed_twice_it_ends_with_the_same_trials_and_one_row_each(
     tmp_path: Path, stage: Stage, strikes: tuple[int, int]
 ) -> None:
@@ -87,6 +88,7 @@ def test_killed_twice_it_ends_with_the_same_trials_and_one_row_each(
     assert stage.read() == whole.read()
 
 
+@pytest.mark.slow
 def test_trouble_of_the_machine_ends_it_and_is_tried_again(stage: Stage) -> None:
     calls = []
 

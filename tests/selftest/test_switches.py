@@ -17,7 +17,6 @@ from ratchet.selftest.defences import BY_NAME
 from tests.selftest.switches import SWITCHES, WITHOUT
 from tests.walls import lacking
 
-QUICK = ("typed symbols",)
 CORPUS = {one.name: one for one in (*corpora.read(PACKAGE_ROOT).cheats, *corpora.read(PACKAGE_ROOT).planted)}
 
 
@@ -44,10 +43,9 @@ def tried(tree, cheat):
     return trial
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SWITCHES]
-)
+@pytest.mark.parametrize("name", SWITCHES)
 def test_without_its_defence_a_cheat_gets_further(name, tmp_path):
     switch = SWITCHES[name]
     if name in NAMES and lacking(name):

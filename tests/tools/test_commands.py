@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.tiers import cases
 from tools import commands
 from tools.commands import NOT_HERE, SLOW, inline_problem, problem, script, scripts, simple_commands
 from tools.documents import Block, inline_code, pages, read
@@ -65,8 +66,8 @@ def how(ended):
     return f"{ended.block.page}:{ended.block.line}: {ended.code}, without {ended.missing}:\n{ended.output}"
 
 
-FIRST = ("README.md", "docs/index.md", "docs/history.md")
-"""Pages that everyone reads: the others are for `./test.sh -m slow`."""
+FIRST = ("README.md", "docs/index.md")
+"""Pages that everyone reads."""
 QUICK = [page for page in pages() if any(not one.title for one in scripts(page))]
 
 
@@ -75,9 +76,7 @@ def root(tmp_path_factory):
     return commands.clone(tmp_path_factory.mktemp("a clone"))
 
 
-@pytest.mark.parametrize(
-    "page", [page if page in FIRST else pytest.param(page, marks=pytest.mark.slow) for page in QUICK]
-)
+@pytest.mark.parametrize("page", cases(FIRST, QUICK))
 def test_what_takes_seconds_runs(page, root):
     ended = list(commands.run_page(page, root, quick=True))
     assert ended

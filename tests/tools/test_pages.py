@@ -75,6 +75,7 @@ def site(tmp_path_factory):
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_the_site_asks_nobody_for_anything(site):
     """No script, style sheet, font or picture of another host."""
     loads = re.compile(

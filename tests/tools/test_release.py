@@ -81,6 +81,7 @@ def built(tmp_path_factory):
     pytest.skip("setuptools, which builds the packages, is neither in uv's cache nor to be fetched")
 
 
+@pytest.mark.slow
 def test_the_wheel_of_the_sdist_is_that_of_the_tree(built):
     wheel, _, again = built
     assert f"-{ratchet.__version__}-" in wheel.name

@@ -152,6 +152,7 @@ def test_same_timeline_same_bytes(tmp_path: Path, trace: Path) -> None:
     assert other.read_bytes() == trace.read_bytes()
 
 
+@pytest.mark.slow
 def test_sixteen_thousand_steps_stay_small(tmp_path: Path) -> None:
     path = write_xspace(timeline(16384), tmp_path / "t.xplane.pb", title="t", flops=FLOPS)
     assert path.stat().st_size < 4 << 20
