@@ -22,6 +22,7 @@ from ratchet.mosaic.findings import KINDS, Kind, Site
 from ratchet.mosaic.memory import Array, Box, Buffer, Index, Ref, known
 from ratchet.mosaic.module import Block, Op, Value
 from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS
+from ratchet.mosaic.rolled import Rolled, rolled
 from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, refuse, root_of
 from ratchet.mosaic.state import BARRIER, State
 from ratchet.mosaic.underway import UNDER_WAY, End
@@ -41,10 +42,13 @@ class Executor(State):
     """Grid bounds, for ``tpu.iteration_bound``."""
     outputs: int = 0
     """How many outputs the kernel has."""
-    _pending: list[tuple[int, int, Any]] = field(default_factory=list)
+    _pending: list[tuple[int, Any, Any]] = field(default_factory=list)
     """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
-    _counted: list[tuple[int, Any]] = field(default_factory=list)
+    _counted: list[tuple[Any, Any]] = field(default_factory=list)
     """Counters that were passed and are not in ``COUNTS`` yet, each with the device's part in it."""
+    _bound: set[Op] = field(default_factory=set)
+    """Constants that have a value in each turn of the loop under way."""
+
     # --- values ---
 
     def __getitem__(self, value: Value) -> Any:
@@ -70,23 +74,76 @@ class Executor(State):
     def run_block(self, block: Block, arguments: Sequence[Any] = ()) -> list[Any]:
         """Execute a block; what its terminator passes on. Memory allocated in it is given back at its end."""
         self.values.update(zip(block.arguments, arguments, strict=True))
-        for op in block.operations:
+        loops = {} if self.options.witness else rolled(block)  # each operation of an unrolled loop has its own digests
+        at = 0
+        while at < len(block.operations):
+            op = block.operations[at]
             if op.name in TERMINATORS:
                 self._give_back(block)
                 return [self.values[value] for value in op.operands]
-            rule = RULES.get(op.name)
-            if rule is None:
-                raise refuse(f"operation {op.name}", self.kernel, op)
-            unknown = set(op.attributes) - rule.attributes
-            if unknown:
-                raise refuse(f"attribute {sorted(unknown)} of operation {op.name}", self.kernel, op)
-            if promised := promise(op):
-                raise refuse(f"{op.name} with the unchecked promise {promised}", self.kernel, op)
-            if self.active is None or self.has_remote(op):
-                rule.run(self, op)
+            if at in loops:
+                self._run_turns(loops[at])
+                at += loops[at].length
             else:
-                self._run_masked(rule, op)
+                self._run(op)
+                at += 1
         return []
+
+    def _run(self, op: Op) -> None:
+        if op in self._bound:
+            return
+        rule = RULES.get(op.name)
+        if rule is None:
+            raise refuse(f"operation {op.name}", self.kernel, op)
+        unknown = set(op.attributes) - rule.attributes
+        if unknown:
+            raise refuse(f"attribute {sorted(unknown)} of operation {op.name}", self.kernel, op)
+        if promised := promise(op):
+            raise refuse(f"{op.name} with the unchecked promise {promised}", self.kernel, op)
+        if self.active is None or self.has_remote(op):
+            rule.run(self, op)
+        else:
+            self._run_masked(rule, op)
+
+    def _run_turns(self, loop: Rolled) -> None:
+        """Execute an unrolled loop as a loop."""
+        first, memory = loop.turns[0], self.memory
+        buffers = list(dict.fromkeys(buffer for op in first for buffer in self.written(op)))
+        for value in (value for values in loop.given for value in values):
+            if value not in self.values and value.owner is not None:
+                self._run(value.owner)  # a constant
+        given = [jnp.stack([self._array(value) for value in values]) for values in loop.given]
+        before = {values[0]: self.values[values[0]] for values in loop.given}
+
+        def turn(arrays: list[Array], mine: tuple[Array, list[Array]]) -> tuple[list[Array], list[Array]]:
+            number, scalars = mine
+
+            def body() -> list[Array]:
+                self.values.update(zip(before, scalars, strict=True))
+                for op in first:
+                    self._run(op)
+                return [self._array(values[0]) for values in loop.left]
+
+            self.turns.append((loop.others, number))
+            self._bound |= loop.constants
+            try:
+                left, arrays = self.within(buffers, arrays, body)
+            finally:
+                self._bound -= loop.constants
+                self.turns.pop()
+            return arrays, left
+
+        numbers = jnp.arange(len(loop.turns), dtype=jnp.int32)
+        arrays, left = lax.scan(turn, [memory[buffer] for buffer in buffers], (numbers, given))
+        memory.update(zip(buffers, arrays, strict=True))
+        self.values.update(before)
+        for values, of in zip(loop.left, left, strict=True):
+            self.values.update((value, of[number]) for number, value in enumerate(values))
+        for op in loop.again:
+            self._run(op)
+
+    def _array(self, value: Value) -> Array:
+        return jnp.asarray(self.values[value], jax_dtype(value.type.dtype))
 
     def _give_back(self, block: Block) -> None:
         for op in block.operations:
@@ -206,13 +263,17 @@ class Executor(State):
         """Note a finding of this kind if ``bad`` and it is the first."""
         if isinstance(bad, (bool, np.bool_)) and not bad:
             return
-        name, location = (op.name, op.location) if op is not None else ("", "")
-        site = Site(kind=kind, operation=name, location=location, message=message)
-        if site not in self.sites:
-            self.sites.append(site)
+
+        def number(op: Op | None) -> int:
+            name, location = (op.name, op.location) if op is not None else ("", "")
+            site = Site(kind=kind, operation=name, location=location, message=message)
+            if site not in self.sites:
+                self.sites.append(site)
+            return self.sites.index(site)
+
         if self.active is not None:
             bad = jnp.asarray(bad) & self.active
-        self._pending.append((KINDS.index(kind), self.sites.index(site), bad))
+        self._pending.append((KINDS.index(kind), number(None) if op is None else self.number_of(op, number), bad))
 
     @functools.cached_property
     def counters(self) -> dict[Op, int]:
@@ -221,17 +282,18 @@ class Executor(State):
     def count(self, op: Op, which: int = 0) -> None:
         """Count one execution of an operation, or of its body ``which``."""
         if op in self.counters:
-            self._counted.append((self.counters[op] + which, self.active))
+            self._counted.append((self.number_of(op, lambda one: self.counters[one] + which), self.active))
 
     def flush(self) -> None:
         """Write what was reported and counted since the last time, all at once: each write costs XLA a kernel."""
         if self._counted:
             counts = self.memory[COUNTS]
-            certain = [number for number, active in self._counted if active is None]
+            certain = [number for number, active in self._counted if active is None and known(number)]
             counts = counts + np.bincount(certain, minlength=counts.shape[0]).astype(np.int32)
             for number, active in self._counted:
-                if active is not None:
-                    counts = counts.at[number].add(jnp.asarray(active).astype(jnp.int32))
+                if active is not None or not known(number):
+                    mine = np.arange(counts.shape[0]) == number  # of a scatter XLA's CPU backend makes a loop
+                    counts = counts + (mine if active is None else mine & active).astype(jnp.int32)
             self.memory[COUNTS] = counts
             self._counted.clear()
         if self._pending:
@@ -241,7 +303,7 @@ class Executor(State):
         site_of: dict[int, Any] = {}
         for kind, number, bad in reversed(self._pending):
             none = site_of.get(kind, np.int32(-1))
-            site_of[kind] = lax.select(jnp.asarray(bad), jnp.int32(number), jnp.asarray(none))
+            site_of[kind] = lax.select(jnp.asarray(bad), jnp.asarray(number, jnp.int32), jnp.asarray(none))
         self._pending.clear()
         flags = self.memory[FLAGS]
         step = lax.convert_element_type(self.step, np.int32)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +16,7 @@ from jax import lax
 from ratchet.mosaic import events, underway
 from ratchet.mosaic.dtypes import is_float
 from ratchet.mosaic.events import LOG, LOGGED, Did
-from ratchet.mosaic.memory import Array, Box, Buffer, Memory, encode
+from ratchet.mosaic.memory import Array, Box, Buffer, Memory, encode, known
 from ratchet.mosaic.module import KernelModule, Op, Value
 from ratchet.mosaic.rules import RULES, is_remote, root_of
 from ratchet.mosaic.underway import NOWHERE, UNDER_WAY, End
@@ -61,6 +63,8 @@ class State:
     devices: int = 1
     axes: tuple[str, ...] = ()
     """Axes of the mesh along which the devices are numbered."""
+    turns: list[tuple[Mapping[Op, Sequence[Op]], Array]] = field(default_factory=list)
+    """Unrolled loops under way, the innermost last: for each operation those in its place in every turn, and which."""
     active: Any = None
     """Whether this device takes the branch under way, where branches are executed under a mask."""
     late: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)
@@ -92,6 +96,17 @@ class State:
     def zero(self) -> Array:
         """int32 scalar that XLA does not know to be 0."""
         return lax.shift_right_logical(self.fill, np.int32(31))
+
+    def number_of(self, op: Op, number: Callable[[Op], int]) -> Any:
+        """A number of the operation under way: in an unrolled loop, of the one in the turn under way."""
+        return self._number_in(op, number, len(self.turns))
+
+    def _number_in(self, op: Op, number: Callable[[Op], int], loops: int) -> Any:
+        for depth in reversed(range(loops)):
+            others, turn = self.turns[depth]
+            if op in others:
+                return one_of([self._number_in(one, number, depth) for one in others[op]], turn)
+        return number(op)
 
     def is_late(self, buffer: Buffer) -> bool:
         return buffer in self.late
@@ -166,7 +181,8 @@ class State:
         """Log an event of this chip, if it takes the branch under way: see ``events.row``."""
         if LOG not in self.memory:
             return
-        new = events.row(did, self._places[op] if op is not None else 0, self.step, **fields)
+        place = self.number_of(op, self._places.__getitem__) if op is not None else 0
+        new = events.row(did, place, self.step, **fields)
         when = jnp.asarray(True if self.active is None else self.active)
         self.memory[LOG], self.memory[LOGGED] = events.appended(self.memory[LOG], self.memory[LOGGED], new, when)
 
@@ -192,6 +208,16 @@ class State:
     def semaphore_base(self, buffer: Buffer) -> int:
         """Number of the first semaphore of a buffer of them, unique in the kernel."""
         return self._semaphores.setdefault(buffer, sum(math.prod(b.shape) for b in self._semaphores))
+
+
+def one_of(numbers: Sequence[Any], which: Array) -> Any:
+    """One of some int32 numbers, of which constants that are evenly spaced need no table."""
+    if not all(map(known, numbers)):
+        return jnp.stack([jnp.asarray(number, jnp.int32) for number in numbers])[which]
+    first, *apart = numbers[0], *(b - a for a, b in itertools.pairwise(numbers))
+    if len(set(apart)) == 1:
+        return first + apart[0] * which if apart[0] else first
+    return jnp.asarray(np.array(numbers, np.int32))[which]
 
 
 def data_written(kernel: KernelModule) -> list[Value]:
