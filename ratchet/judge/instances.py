@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -63,6 +63,8 @@ NEAR_ZERO, FAR = 2.0, 64.0
 taken without the maximum is zero or infinite; far ones are so without being multiplied."""
 APART = 2.0
 """Standard deviations between zero and the nearest of one sign: so few that a variance keeps most of its digits."""
+_PIECE = 1 << 18
+"""Elements that are worked on at a time."""
 
 
 def steers(spec: ArraySpec) -> bool:
@@ -182,7 +184,11 @@ def signed(
     chosen = [number for number, array in enumerate(changed) if is_of_both_signs(array)]
     for turn, number in enumerate(chosen):
         new, along = changed[number], axes[number] if axes else ()
-        sizes, stripes, spiked = _Sizes(new), striped_axis(new.shape, along), spiked_axis(new.shape, along)
+        sizes, stripes, spiked = (
+            _Sizes(inputs[number], new),
+            striped_axis(new.shape, along),
+            spiked_axis(new.shape, along),
+        )
         if any(new.shape[axis] > 1 for axis in set(range(new.ndim)) - set(along)):
             edges = np.unique(np.linspace(0, new.shape[stripes], STRIPES + 1).astype(int))
             for place, (a, b) in zip(generator.permutation(len(edges) - 1), itertools.pairwise(edges), strict=True):
@@ -210,26 +216,41 @@ def is_of_both_signs(array: np.ndarray[Any, Any]) -> bool:
     What has one sign may have to (a variance, a probability), and so may an integer: an index, a flag, -1 for none.
     """
     if is_float(array) and array.size > 1:
-        return bool(np.isfinite(np.asarray(array, np.float32)).all() and array.min() < 0 < array.max())
+        ends = np.array([(piece.min(), piece.max()) for piece in _pieces(array)])
+        return bool(np.isfinite(ends).all() and ends.min() < 0 < ends.max())
     narrow = array.ndim > 1 and array.dtype.name in ("int4", "int8", "int16")
     return narrow and 0 < int(array.max()) < -2 * int(array.min())
 
 
-class _Sizes:
-    """How large the elements of an array are, further from zero than before; written into it with a scale."""
+def _pieces(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """All elements, as float32, some at a time: memory for a whole cache of keys costs more than what is computed."""
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, _PIECE):
+        yield np.asarray(flat[start : start + _PIECE], np.float32)
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self._array, self._sizes = array, np.abs(np.asarray(array, np.float32))
-        self._low, self._high = float(array.min()), float(array.max())
+
+class _Sizes:
+    """How large the elements of an input are, further from zero than there; written into ``new`` with a scale."""
+
+    def __init__(self, array: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> None:
+        self._array, self._new, self._apart = array, new, np.float32(0)
         if is_float(array):
             self._high = float(ml_dtypes.finfo(array.dtype).max) / 2
             self._low = -self._high
-            self._sizes += np.float32(APART * np.sqrt(np.mean(np.square(self._sizes, dtype=np.float64))))
+            squares = sum(float(np.square(piece, dtype=np.float64).sum()) for piece in _pieces(array))
+            self._apart = np.float32(APART * math.sqrt(squares / array.size))
+        else:
+            self._low, self._high = float(array.min()), float(array.max())
 
     def write(self, where: Mapping[int, slice], scale: float) -> None:
         """Within what a number of the input may be: of floats half of their range, of integers what there is."""
         place = tuple(where.get(axis, slice(None)) for axis in range(self._array.ndim))
-        self._array[place] = np.clip(scale * self._sizes[place], self._low, self._high).astype(self._array.dtype)
+        array, new = self._array[place], self._new[place]
+        rows = max(1, _PIECE * len(array) // max(1, array.size))
+        for start in range(0, len(array), rows):
+            some = slice(start, start + rows)
+            sizes = np.abs(np.asarray(array[some], np.float32)) + self._apart
+            new[some] = np.clip(scale * sizes, self._low, self._high).astype(new.dtype)
 
 
 def tables(inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[Any, Any]]) -> list[int]:
