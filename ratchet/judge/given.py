@@ -39,6 +39,7 @@ class Given:
         self._programs: dict[tuple[bytes, bool], Any] = {}
         self._compiling, self._making = threading.Lock(), threading.RLock()
         self._meanwhile: Meanwhile[None] = Meanwhile()
+        self._ahead: Meanwhile[Arrays] = Meanwhile()
         self._kept: tuple[object, dict[str, Arrays]] = (None, {})
         self._made: tuple[object, Arrays] = (None, [])
         self._known: tuple[object, Arrays] = (None, [])
@@ -56,6 +57,21 @@ class Given:
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
+        with contextlib.suppress(Exception):  # what failed is tried again
+            if (made := self._ahead.take((problem.inputs_sha256, problem.mesh, kind, secret))) is not None:
+                self._ahead.forget()  # one set of large arrays is enough
+                return made
+        return self._inputs_of(problem, kind, secret)
+
+    def begin_inputs(self, problem: Problem, kinds: Iterable[str], secret: bytes) -> None:
+        """Make the arrays of the first of these instances beside what is done until they are asked for."""
+        kind = next(iter(kinds), None)
+        if kind is not None and not _are_few(problem):
+            self._ahead.forget()
+            make = functools.partial(self._inputs_of, problem, kind, secret)
+            self._ahead.begin({(problem.inputs_sha256, problem.mesh, kind, secret): make})
+
+    def _inputs_of(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         with self._making:
             owner = (problem.inputs_sha256, problem.mesh, problem.mixed_axes, secret)
             if self._kept[0] != owner:

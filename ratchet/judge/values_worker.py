@@ -71,7 +71,7 @@ class Values:
         The instances ``then`` will be asked for next: the program is executed on them beside this.
         """
         _, loaded, tokens = self._load(program)
-        self._begin_beside(problem, then, secret, loaded, cache)
+        executed_beside = self._begin_beside(problem, then, secret, loaded, cache)
         exact, losses = self.given.reference(problem, kind, secret, cache)
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
@@ -79,6 +79,8 @@ class Values:
             done = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
             if done is None:
                 arrays = self.given.inputs(problem, kind, secret)
+                if not executed_beside:
+                    self.given.begin_inputs(problem, then, secret)
                 done = (loaded.check(arrays) if hazards else loaded.executed.run(arrays, seed=order)), []
             result, compared = done
         except Refusal as refusal:
@@ -97,15 +99,15 @@ class Values:
 
     def _begin_beside(
         self, problem: Problem, kinds: Iterable[str], secret: bytes, loaded: mosaic.Loaded, cache: Path
-    ) -> None:
-        """Execute the program on these instances in another thread, and compare what comes of it.
+    ) -> bool:
+        """Execute the program on these instances in another thread, and compare what comes of it; whether that is done.
 
         On several chips each has its threads already.
         """
         arrays = (*problem.inputs, *problem.outputs)
         size = sum(math.prod(spec.shape) * jnp.dtype(spec.dtype).itemsize for spec in arrays)
         if problem.mesh.chips > 1 or size > BESIDE_BYTES:
-            return
+            return False
         loaded.executed.compile()
 
         def run(kind: str) -> tuple[mosaic.RunResult, Compared]:
@@ -115,6 +117,7 @@ class Values:
             return result, _compared(result, kind, *self.given.reference(problem, kind, secret, cache))
 
         self._meanwhile.begin({(problem.short, kind, secret): functools.partial(run, kind) for kind in kinds})
+        return True
 
     def _compare(  # noqa: PLR0913 - what one instance and one execution of it are
         self,

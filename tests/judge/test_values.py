@@ -461,6 +461,20 @@ def test_inputs_that_are_made_ahead_are_those_that_are_made_when_asked_for(probl
         assert all(one.tobytes() == other.tobytes() for one, other in pairs)
 
 
+def test_large_inputs_are_made_one_instance_ahead(problems, monkeypatch):
+    monkeypatch.setattr("ratchet.judge.given.KEPT_BYTES", 0)
+    problem, ahead, kinds = problems["rows"], Given(), ("random", "probe", "mixed", "signed")
+    for number, kind in enumerate(kinds):
+        got = ahead.inputs(problem, kind, b"secret")
+        ahead.begin_inputs(problem, kinds[number + 1 :], b"secret")
+        assert all(
+            a.tobytes() == b.tobytes() for a, b in zip(got, Given().inputs(problem, kind, b"secret"), strict=True)
+        )
+    ahead.begin_inputs(problem, ["mixed"], b"secret")
+    monkeypatch.setattr(ahead, "_inputs_of", lambda *_: pytest.fail("made again"))
+    assert ahead.inputs(problem, "mixed", b"secret")
+
+
 @pytest.mark.slow
 def test_references_that_are_made_beside_another_are_those_that_are_made_when_asked_for(problems, tmp_path):
     problem, secret, kinds = problems["attention"], b"s" * 32, ("random", "probe", "mixed")
