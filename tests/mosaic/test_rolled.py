@@ -21,6 +21,7 @@ from ratchet.mosaic.rolled import Rolled
 from ratchet.mosaic.run import Loaded, translated
 from ratchet.mosaic.state import Options
 from tests.mosaic.twin import loaded
+from tests.tiers import cases
 
 # --- which operations are turns of a loop ---------------------------------------------------------
 
@@ -293,7 +294,7 @@ def both(monkeypatch: pytest.MonkeyPatch, loops: list[Rolled], options: dict[str
     return got
 
 
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", cases(("semaphores by turns", "behind conditions"), SOUND))
 def test_a_sound_kernel_copies_what_the_table_says(
     name: str, loops: list[Rolled], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +309,7 @@ def test_a_sound_kernel_copies_what_the_table_says(
     assert sorted(got.control.copies.values()) == [0] * (COUNT - len(copied)) + [2] * len(copied), "of two steps"
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", cases(("two into one place", "one from outside, behind a condition"), PLANTED))
 def test_a_planted_bug_is_the_same_finding(name: str, loops: list[Rolled], monkeypatch: pytest.MonkeyPatch) -> None:
     options, table, kind = PLANTED[name]
     got = both(monkeypatch, loops, options, table)

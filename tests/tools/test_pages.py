@@ -87,6 +87,7 @@ def test_the_site_asks_nobody_for_anything(site):
     assert asking == []
 
 
+@pytest.mark.slow
 def test_the_site_has_the_help_of_every_command_and_every_public_name(site):
     commands = (site / "commands.html").read_text()
     assert [name for name in names() if f"usage: {home.PROGRAM} {name} " not in commands and name != "run"] == []
@@ -97,6 +98,7 @@ def test_the_site_has_the_help_of_every_command_and_every_public_name(site):
     assert ":func:" not in library
 
 
+@pytest.mark.slow
 def test_files_of_the_repository_that_pages_link_to_are_in_the_site(site):
     assert (site / "source" / "action" / "action.yml.txt").read_text() == (ROOT / "action" / "action.yml").read_text()
     assert 'href="source/action/action.yml.txt"' in (site / "ci.html").read_text()

@@ -2,6 +2,7 @@
 # rejected as: WRONG_VALUES, INSENSITIVE
 # kind: detects its caller
 # caught by: allowance, probes
+# left out of: tests
 # python: right
 
 import dataclasses

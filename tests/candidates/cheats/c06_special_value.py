@@ -2,6 +2,7 @@
 # rejected as: WRONG_VALUES, INSENSITIVE
 # kind: usual values only
 # caught by: probes, allowance
+# left out of: tests
 
 
 def _block(q_ref, k_ref, v_ref, o_ref):

@@ -2,6 +2,7 @@
 # rejected as: SCHEDULE_UNKNOWN
 # kind: computed control flow
 # caught by: known control flow
+# left out of: tests
 
 import numpy as np
 from jax.experimental.pallas import tpu as pltpu

@@ -2,6 +2,7 @@
 # rejected as: WRONG_VALUES, INSENSITIVE
 # kind: skips work
 # caught by: allowance, probes
+# left out of: tests
 
 
 def _block(q_ref, k_ref, v_ref, o_ref):

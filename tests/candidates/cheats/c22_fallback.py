@@ -2,6 +2,7 @@
 # rejected as: NOT_A_KERNEL
 # kind: not a kernel
 # caught by: live kernel
+# left out of: tests
 
 _honest = kernel_fn
 

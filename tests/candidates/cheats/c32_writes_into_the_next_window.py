@@ -2,6 +2,7 @@
 # rejected as: MEMORY_HAZARD
 # kind: in-place race
 # caught by: windows read ahead
+# left out of: tests
 # said: window_race
 # problem: its own
 

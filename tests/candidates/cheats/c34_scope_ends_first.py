@@ -2,6 +2,7 @@
 # rejected as: MEMORY_HAZARD
 # kind: copy under way
 # caught by: late copies
+# left out of: tests
 # said: the end of the scope
 
 from jax.experimental.pallas import tpu as pltpu

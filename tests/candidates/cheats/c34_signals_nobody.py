@@ -2,6 +2,7 @@
 # rejected as: OUT_OF_BOUNDS
 # kind: out of bounds
 # caught by: bounds
+# left out of: tests
 # said: device numbers are 0 to 3
 # base: ring_all_gather
 
