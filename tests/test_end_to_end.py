@@ -20,6 +20,7 @@ from ratchet.judge.evidence import KEEP_NEWEST
 from ratchet.values import Decision
 from ratchet.values.status import Status
 from tests.loop.stage import Stage
+from tests.tiers import slow
 from tests.workspaces import BETTER, HERE, WORSE, Workspace, last_line
 
 SCHEMA = json.loads((HERE / "ratchet" / "verdict.schema.json").read_text())
@@ -217,7 +218,7 @@ def test_a_crashed_candidate_has_a_row_and_a_valid_document(space):
 
 @pytest.mark.parametrize(
     ("edit", "status"),
-    [(('KERNEL_NAME = "', 'KERNEL_NAME = = "'), "SYNTAX_ERROR"), pytest.param(BETTER, "PASS", marks=pytest.mark.slow)],
+    [(('KERNEL_NAME = "', 'KERNEL_NAME = = "'), "SYNTAX_ERROR"), slow(BETTER, "PASS")],
     ids=["failing", "passing"],
 )
 def test_prepare_judges_and_leaves_the_branch_alone(space, edit, status):
@@ -326,7 +327,7 @@ BREAKS = {
 
 @pytest.mark.parametrize(
     "damage",
-    [BREAKS["edited"], *(pytest.param(BREAKS[name], marks=pytest.mark.slow) for name in ("truncated", "crlf"))],
+    [BREAKS["edited"], *(slow(BREAKS[name]) for name in ("truncated", "crlf"))],
     ids=["edited", "truncated", "crlf"],
 )
 def test_a_broken_ledger_is_refused_found_and_rebuilt(space, damage):

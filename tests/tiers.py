@@ -10,9 +10,14 @@ def cases(quick: Collection[str], among: Iterable[str]) -> list[Any]:
     """The names ``among`` which a test chooses, as parameters: what is not ``quick`` is marked slow."""
     names = list(among)
     assert set(quick) <= set(names), sorted(set(quick) - set(names))
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+    return [name if name in quick else slow(name) for name in names]
+
+
+def slow(*values: Any) -> Any:
+    """A case that only runs with the slow ones."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def slow_but(quick: int, values: Sequence[Any]) -> list[Any]:
     """``values`` as parameters, of which only the first ``quick`` always run."""
-    return [*values[:quick], *(pytest.param(value, marks=pytest.mark.slow) for value in values[quick:])]
+    return [*values[:quick], *map(slow, values[quick:])]

@@ -58,7 +58,7 @@ class Given:
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
         with contextlib.suppress(Exception):  # what failed is tried again
-            if (made := self._ahead.take((problem.inputs_sha256, problem.mesh, kind, secret))) is not None:
+            if (made := self._ahead.take((_owner(problem, secret), kind))) is not None:
                 self._ahead.forget()  # one set of large arrays is enough
                 return made
         return self._inputs_of(problem, kind, secret)
@@ -69,11 +69,11 @@ class Given:
         if kind is not None and not _are_few(problem):
             self._ahead.forget()
             make = functools.partial(self._inputs_of, problem, kind, secret)
-            self._ahead.begin({(problem.inputs_sha256, problem.mesh, kind, secret): make})
+            self._ahead.begin({(_owner(problem, secret), kind): make})
 
     def _inputs_of(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         with self._making:
-            owner = (problem.inputs_sha256, problem.mesh, problem.mixed_axes, secret)
+            owner = _owner(problem, secret)
             if self._kept[0] != owner:
                 self._kept = (owner, {})
             kept = self._kept[1]
@@ -174,6 +174,11 @@ class Given:
                 )
             fitted.append(loss if times <= parity.WIDEST else parity.stable(*three, alike=alike))
         return exact, fitted
+
+
+def _owner(problem: Problem, secret: bytes) -> object:
+    """What the inputs of each kind are a function of."""
+    return problem.inputs_sha256, problem.mesh, problem.mixed_axes, secret
 
 
 def _are_few(problem: Problem) -> bool:

@@ -1,4 +1,4 @@
-"""Unrolled loops, found again: operations of a block that repeat, but for constants and scalars from before.
+"""Unrolled loops, found again: operations of a block that repeat with other constants or other outer scalars.
 
 A kernel that starts its copies in a Python loop holds the body of that loop once for every copy, and XLA compiles what
 the executor makes of each: a minute for some hundred copies. Executed as the loop that they were, they compile once.
@@ -110,6 +110,8 @@ def _may_turn(op: Op) -> bool:
 
 def _from(operations: Sequence[Op], labels: Sequence[int], start: int, length: int) -> Rolled | None:
     """The loop that begins at ``start`` with turns of that length, if there is one."""
+    if labels[start] != labels[start + length]:
+        return None
     form = labels[start : start + length]
     if _NEVER in form or labels[start + length : start + 2 * length] != form:
         return None
@@ -162,9 +164,7 @@ def _loop(behind: Sequence[Op], turns: list[tuple[Op, ...]], bound: list[Bound],
     """The turns with what goes in and what comes out. ``behind``: the operations after them."""
     all_of = ([one for op in turn for one in op.walk()] for turn in turns)
     others = {ops[0]: ops for ops in zip(*all_of, strict=True)}
-    constants = [
-        op for op in others if op.name == _CONSTANT and len({repr(o.attributes["value"]) for o in others[op]}) > 1
-    ]
+    constants = [op for op in others if op.name == _CONSTANT and len(set(map(_value, others[op]))) > 1]
     steering = dict.fromkeys(x for outer in given for x, y in outer.items() if x is not y)
     taken = [(x, *(outer[x] for outer in given[1:])) for x in steering]
     taken += [tuple(one.results[0] for one in others[op]) for op in constants]

@@ -25,6 +25,7 @@ from ratchet.values.status import Status
 from ratchet.values.trial import NO_GAIN
 from tests.judge.programs import examined
 from tests.kernels import CANDIDATES
+from tests.tiers import slow
 from tests.walls import lacking
 
 HONEST = sorted((CANDIDATES / "honest").glob("*.py"))
@@ -88,7 +89,7 @@ def without_jail(monkeypatch):
 @pytest.mark.usefixtures("without_jail")
 @pytest.mark.parametrize(
     "path",
-    [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in HONEST],
+    [path if path.stem in QUICK else slow(path) for path in HONEST],
     ids=lambda path: path.stem,
 )
 def test_honest_kernels_pass(path, tmp_path, workers):

@@ -14,6 +14,7 @@ from ratchet.loop import log
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
+from tests.tiers import slow
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -21,13 +22,13 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("scenario", "sent"),
     [
-        pytest.param("first_of_all", "SIGKILL", marks=pytest.mark.slow),  # the changes of the next, and a lock's
-        pytest.param("reverted", "SIGKILL", marks=pytest.mark.slow),  # what is kept makes these changes, too
+        slow("first_of_all", "SIGKILL"),  # the changes of the next, and a lock's
+        slow("reverted", "SIGKILL"),  # the changes of what is kept, too
         ("kept", "SIGINT"),
-        pytest.param("placed", "SIGKILL", marks=pytest.mark.slow),  # the changes of what is kept, and a candidate's
+        slow("placed", "SIGKILL"),  # the changes of what is kept, and a candidate's
         ("followed", "SIGKILL"),
-        pytest.param("joined", "SIGKILL", marks=pytest.mark.slow),  # the changes of the one before, and of what is kept
-        pytest.param("reverted", "SIGINT", marks=pytest.mark.slow),  # the same code interrupts what is kept
+        slow("joined", "SIGKILL"),  # the changes of the one before, and of what is kept
+        slow("reverted", "SIGINT"),  # the same code interrupts what is kept
     ],
 )
 def test_struck_at_every_change(tmp_path: Path, scenario: str, sent: str) -> None:
