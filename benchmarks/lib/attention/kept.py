@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.lib import cache
 from benchmarks.lib.cache import ProgramCache, Recipe
+from ratchet.chips import CHIPS, V5E
 from ratchet.compiler.environment import compiler_version
 
 OURS = tuple(f"pallas_flash/{name}.py" for name in ("operator", "config", "tables", "target", "kernels/*"))
@@ -19,8 +20,8 @@ def attention_programs(folder: Path = cache.ROOT / "attention") -> ProgramCache:
         tokamax = importlib.metadata.version("tokamax")
     except importlib.metadata.PackageNotFoundError:
         tokamax = ""
-    # The machine's constants decide, too, but not a benchmark's own wiring.
-    common = cache.digest("ratchet/dump/*.py", "ratchet/machine/*.py", "ratchet/account/*.py", "ratchet/chips/*.*")
+    # The machine decides, too, and the constants of its chip, but not a benchmark's own wiring.
+    common = cache.digest("ratchet/dump/*.py", "ratchet/machine/*.py", "ratchet/account/*.py", "ratchet/chips/*.py")
     common += compiler_version()
     versions = {
         "ours": common + cache.digest(*OURS),
@@ -29,6 +30,7 @@ def attention_programs(folder: Path = cache.ROOT / "attention") -> ProgramCache:
     }
 
     def version(recipe: Recipe) -> str:
-        return versions.get(recipe["impl"], common)
+        chip = CHIPS[recipe.get("chip", V5E.name)]
+        return f"{versions.get(recipe['impl'], common)}{chip}{chip.constants}"
 
     return ProgramCache(folder, worker="benchmarks.lib.attention.worker", version=version)
