@@ -4,7 +4,7 @@
 
 Whole programs from public operands to output, compiled for TPU v5e, v6e or tpu7x by the same compiler and *modelled* by
 the same machine; each implementation with the best of its block sweep (``--sweep`` prints every point). ``--grad``
-compares the forward pass with the backward one, on v5e. The shapes ``window``, ``documents`` and ``mask``, on v5e, are
+compares the forward pass with the backward one. The shapes ``window``, ``documents`` and ``mask``, on v5e, are
 compared where ``--only`` names them. ``--compiled`` leaves out what is not compiled yet, and says how many of each
 sweep are. Compiled figures are kept in ``.ratchet/attention``. tokamax needs the extra
 ``peers``.
@@ -103,8 +103,8 @@ def main() -> None:
     parser.add_argument("--compiled", action="store_true", help="leave out what is not compiled yet")
     options = parser.parse_args()
     grad, chip, patterns = options.grad, options.chip, ", ".join(name for name in options.only if name in PATTERNS)
-    if (grad or patterns) and chip != V5E.name:
-        parser.error(f"{patterns or '--grad'}: compared on {V5E.name} alone, not on {chip}")
+    if patterns and chip != V5E.name:
+        parser.error(f"{patterns}: compared on {V5E.name} alone, not on {chip}")
     if grad and patterns:
         parser.error(f"{patterns}: compared without --grad")
     rows, ratios = [], []

@@ -100,15 +100,37 @@ WIDE_OURS = tuple(
     )
 )
 WIDE_SPLASH = _splash((2048, 2048, 512), (2048, 2048, 1024), (1024, 1024, 512), (2048, 1024, 1024))
-_LAST, _FIRST = 1, 2  # where tokamax has the head dimension: its name for a layout
+_WIDE_BACKWARD = tuple({"block_q_dkv": q, "block_kv_dkv": kv, "block_kv_dkv_compute": compute}
+                       for q, kv, compute in ((1024, 1024, 512), (1024, 1024, 1024), (512, 512, 512)))  # fmt: skip
+
+
+def _published(layouts: str, *blocks: int) -> dict[str, Any]:
+    """A setting of tokamax's with its scheduler; ``layouts`` of q, k and v: 1 has the head dimension last, 2 first."""
+    return {**_splash(blocks)[0], "scheduler": True, "layouts": tuple(map(int, layouts))}  # type: ignore[arg-type]
+
+
 TOKAMAX_BEST = {
-    ("v6e", True): {**WIDE_SPLASH[0], "scheduler": True, "layouts": (_FIRST, _LAST, _LAST)},
-    ("v6e", False): {**WIDE_SPLASH[0], "scheduler": True, "layouts": (_FIRST, _LAST, _LAST)},
-    ("tpu7x", True): {**WIDE_SPLASH[0], "scheduler": True, "layouts": (_LAST, _FIRST, _LAST)},
-    ("tpu7x", False): {**_splash((4096, 4096, 256))[0], "scheduler": True},
+    "v6e": {
+        "headline": _published("211", 2048, 2048, 512),
+        "d=64": _published("222", 2048, 2048, 512),
+        "d=256": _published("211", 2048, 2048, 512),
+        "grouped": _published("211", 2048, 2048, 512),
+        "not causal": _published("211", 2048, 2048, 512),
+        "2k": _published("211", 1024, 1024, 512),
+        "32k": _published("211", 2048, 2048, 512),
+    },
+    "tpu7x": {
+        "headline": _published("121", 2048, 2048, 512),
+        "d=64": _published("222", 2048, 2048, 512),
+        "d=256": _published("121", 2048, 2048, 512),
+        "grouped": _published("111", 2048, 2048, 512),
+        "not causal": _published("111", 4096, 4096, 256),
+        "2k": _published("121", 1024, 1024, 512),
+        "32k": _published("121", 2048, 2048, 512),
+    },
 }
-"""What its published autotuning has for heads of 128 and the longest sequences, by chip and whether causal
-(``benchmarks/data/chips``)."""
+"""What its published autotuning has at each shape's head dimension and length, or at the next longer one; at the
+longest, of 16384, for one that is longer (``benchmarks/data/chips``)."""
 _PATTERN_BLOCKS = _splash((1024, 1024, 512), (512, 512, 512), (1024, 512, 512), (2048, 1024, 512))
 
 
@@ -127,7 +149,7 @@ def _ours(shape: Shape, *, grad: bool) -> Iterator[dict[str, Any]]:
         yield {"forward": {**forward, "unroll": 4, "chunk_kv": 2048}}
 
 
-def _wide(impl: str, chip: str, *, causal: bool) -> Iterator[dict[str, Any]]:
+def _wide(impl: str, chip: str, name: str) -> Iterator[dict[str, Any]]:
     """On a chip with wide matrix units."""
     if impl == "ours":
         yield from WIDE_OURS
@@ -136,8 +158,23 @@ def _wide(impl: str, chip: str, *, causal: bool) -> Iterator[dict[str, Any]]:
     elif impl == "splash":
         yield from WIDE_SPLASH
     elif impl == "tokamax":
-        yield TOKAMAX_BEST[chip, causal]
+        yield TOKAMAX_BEST[chip][name]
         yield from ({**one, "scheduler": True} for one in WIDE_SPLASH[:3])
+    else:
+        yield {}
+
+
+def _wide_grad(impl: str, chip: str, name: str) -> Iterator[dict[str, Any]]:
+    """There, with the backward pass: each forward pass as its sweep has it first, or came out best at the headline."""
+    if impl == "ours":
+        rows = 256 if SHAPES[name].dim > 128 else 512
+        for block, chain in ((1024, rows), (1024, 1024), (512, 512)):
+            yield {**WIDE_OURS[1], "backward": {"block_q": block, "block_kv": block, "rows": chain, "strip": 256}}
+    elif impl == "flash":
+        yield from FLASH[:3]
+    elif impl in ("splash", "tokamax"):
+        forward = TOKAMAX_BEST[chip][name] if impl == "tokamax" else WIDE_SPLASH[0]
+        yield from ({**forward, **backward} for backward in _WIDE_BACKWARD)
     else:
         yield {}
 
@@ -162,11 +199,11 @@ def _pattern(impl: str, shape: Shape) -> Iterator[dict[str, Any]]:
 
 
 def sweep(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> Iterator[dict[str, Any]]:
-    """The settings of an implementation that are tried at the shape ``name``; with ``grad`` of no pattern, on v5e."""
+    """The settings of an implementation that are tried at the shape ``name``; with ``grad`` of no pattern."""
     if name in PATTERNS:
         yield from _pattern(impl, PATTERNS[name])
     elif chip != V5E.name:
-        yield from _wide(impl, chip, causal=SHAPES[name].causal)
+        yield from (_wide_grad if grad else _wide)(impl, chip, name)
     else:
         yield from _narrow(impl, name, grad=grad)
 
