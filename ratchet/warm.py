@@ -1,10 +1,10 @@
-"""A process that has imported JAX, of which the judge's own children are forked: each import takes a second or two.
+"""A process that has imported JAX, of which children are forked: each import takes a second or two.
 
 It runs no code of an author's, reads nothing that one left, and is given no secret: it learns packages, modules, and
 for each child the variables of its process. Libraries that it loaded stop their threads when it forks. A child keeps no
 descriptor but its streams and its control socket, and builds its walls before it runs anything
 (``ratchet/jail/launcher.py``, which refuses where there is a second thread). Children of one warm process have their
-libraries at the same addresses, so a child that runs an author's code is never one of them.
+libraries at the same addresses, so those that run an author's code are of another one than the judge's own.
 """
 
 from __future__ import annotations

@@ -106,8 +106,19 @@ def test_who_waits_for_a_fork_waits_no_longer_than_asked(tmp_path, warm):
         assert child._process.poll() is None
 
 
-def test_the_child_that_runs_an_authors_code_is_no_fork():
+def test_the_child_that_runs_an_authors_code_is_no_fork_of_the_judges_own_process():
     """Those of one process know each other's addresses."""
-    with Workers(V5E, compiles=False) as workers:
-        assert isinstance(workers.candidate()._process, subprocess.Popen)
+    with Workers(V5E, compiles=False) as workers, workers.candidate() as candidate:
+        assert isinstance(candidate._process, subprocess.Popen)
         assert not isinstance(workers.values._process, subprocess.Popen)
+
+
+def test_many_kernel_files_run_in_forks_of_a_process_of_their_own():
+    with Workers(V5E, compiles=False, keep=True) as workers:
+        with workers.candidate() as first, workers.candidate() as second:
+            assert first._process.pid != second._process.pid
+            authors = {parent(child._process.pid) for child in (first, second)}
+            own = parent(workers.values._process.pid)
+        assert len(authors) == 1
+        assert own not in authors
+    assert not [one for one in (*authors, own) if Path(f"/proc/{one}").exists()]

@@ -18,7 +18,8 @@ from ratchet.chips import CHIPS, V5E
 from ratchet.compiler import environment
 
 ROOT = PACKAGE_ROOT / ".ratchet"
-LIMITS = Limits(seconds=600, memory_bytes=14 << 30)
+LIMITS = Limits(seconds=3600, memory_bytes=14 << 30)
+"""The compiler takes a quarter of an hour for some programs of tpu7x: most of it in one search of its bundle packer."""
 Recipe = dict[str, Any]
 Record = dict[str, Any]
 

@@ -17,6 +17,7 @@ from ratchet.chips import V5E, Chip
 from ratchet.folder import Folder
 from ratchet.values import Artefact
 from ratchet.values.status import KILLED, Ended, Refusal, Status
+from ratchet.warm import Warm
 
 LIMITS = Limits(seconds=120, memory_bytes=8 << 30)
 MAX_PROGRAM_BYTES = 64 << 20
@@ -54,9 +55,9 @@ class Given:
         return {"problem": {**self.problem, "file": name}, "files": FILES, "program": PROGRAM}
 
 
-def start(workdir: Path, *, walls: Walls = WALLS) -> Child:
-    """Start a worker; it imports JAX while the caller does other things."""
-    return Child(WORKER, directory=workdir, walls=walls)
+def start(workdir: Path, *, walls: Walls = WALLS, warm: Warm | None = None) -> Child:
+    """Start a worker, of ``warm`` if there is one; else it imports JAX while the caller does other things."""
+    return Child(WORKER, directory=workdir, walls=walls, warm=warm)
 
 
 def examine(  # noqa: PLR0913 - the file, and by keyword what it is traced for

@@ -47,9 +47,10 @@ class Workers:
 
     All start at once, the compiler for ``chip``. The judge's own are forks of one process that imports JAX; the
     candidate's, which runs an author's code, imports it beside that. A child that died or was killed is replaced. With
-    ``keep``, the next candidate child starts while the current kernel is still being judged; without ``compiles``, the
-    TPU compiler only when it is asked for. With ``one_file``, all kernel files are versions of one, which a sweep
-    traces in the same child, and the values child starts once it is asked for.
+    ``keep``, the next candidate child starts while the current kernel is still being judged, and candidate children
+    are forks of a second such process; without ``compiles``, the TPU compiler starts only when it is asked for. With
+    ``one_file``, all kernel files are versions of one, which a sweep traces in the same child, and the values child
+    starts once it is asked for.
     """
 
     def __init__(self, chip: Chip, *, keep: bool = False, compiles: bool = True, one_file: bool = False) -> None:
@@ -74,6 +75,7 @@ class Workers:
         self._closed = False
         self.asking = threading.Lock()
         """Held by whoever asks the values child."""
+        self._authors = Warm((room.WORKER,)) if keep else None
         self._next: Child | None = self._fresh()
         self._warm = Warm((asking.WORKER, compiling.WORKER, schedule.WORKER))
         self._compiler = self._start_compiler() if compiles else None
@@ -91,7 +93,7 @@ class Workers:
         return self.root / f"{next(self._count):04d}-{name}"
 
     def _fresh(self) -> Child:
-        return room.start(self.folder("candidate"))
+        return room.start(self.folder("candidate"), warm=self._authors)
 
     def _start_compiler(self) -> Child:
         return compiling.start(self.folder("compiler"), self._compiles_for, self._warm)
@@ -156,12 +158,15 @@ class Workers:
     def close(self) -> None:
         """Kill all children and remove their folders. Nothing that a child left makes it raise. Safe to call twice."""
         self._closed = True
-        self._warm.cancel()
+        warm = [one for one in (self._authors, self._warm) if one is not None]
+        for process in warm:
+            process.cancel()
         for child in (self._next, self._compiler, self._values, self._machine):
             if child is not None:
                 with contextlib.suppress(OSError):
                     child.close()
-        self._warm.close()
+        for process in warm:
+            process.close()
         self._lease.close()
         remove(self.root)
 
