@@ -1,0 +1,55 @@
+"""When an answer that computes nothing would pass: asked of a problem whose output is one number."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ratchet.candidate.problem import ArraySpec
+from ratchet.judge.values_worker import Values
+from ratchet.values.status import Status
+
+ROUNDING = 1e-6
+
+
+class Given:
+    """A reference with one number for each draw of its inputs, in the place of ``ratchet.judge.given.Given``."""
+
+    def __init__(self, numbers):
+        self._numbers = numbers
+
+    def inputs(self, _problem, kind, _secret):
+        return [np.full((8, 128), self._numbers[kind])]
+
+    def public(self, _problem):
+        return self.inputs(None, "public", b"")
+
+    def call(self, _program, arrays, *, wide=False):
+        assert wide
+        return [arrays[0][:1, :1], np.zeros((1, 1))]
+
+    def reference(self, problem, kind, secret, _cache):
+        exact = self.inputs(problem, kind, secret)[0][:1, :1]
+        return [exact], [exact * ROUNDING]
+
+
+@pytest.mark.parametrize(
+    ("public", "other", "status"),
+    [
+        (12.0, 9.0, Status.PASS),
+        (10.0, 9.0, Status.PASS),  # near by chance: so no secret makes an honest problem a weak one
+        (12.0, 10.0, Status.PASS),
+        (10.0, 10.0, Status.WEAK_PROBLEM),
+    ],
+)
+def test_a_number_is_weak_where_it_is_the_same_in_every_draw(monkeypatch, public, other, status):
+    values = Values()
+    values.given = Given({"random": 10.0, "public": public, "fresh-mean": other})
+    monkeypatch.setattr(values, "_check_again", lambda *_: None)
+    problem = SimpleNamespace(
+        outputs=(ArraySpec(shape=(1, 1), dtype="float32"),), output_splits=(), reference64_program=b""
+    )
+    answer = values.weak(problem, b"", Path())
+    assert answer["status"] == status.name
+    assert ("the reference's mean would pass" in answer["message"]) == (status is Status.WEAK_PROBLEM)
