@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.lib.attention.cases import WIDE_OURS, Shape
+from benchmarks.lib.attention.cases import WIDE_OURS, Shape, backward_blocks
 from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command
@@ -44,8 +44,7 @@ def candidates(direction: str, *, chip: str, seq: int, dim: int) -> Iterator[dic
         ):  # fmt: skip
             yield {"block_q": min(block_q, seq), "block_kv": block_kv, "rows": chain, "strip": 256, "unroll": unroll}
     else:
-        for block, chain in ((1024, rows), (1024, 1024), (512, 512)):
-            yield {"block_q": block, "block_kv": block, "rows": chain, "strip": 256}
+        yield from backward_blocks(dim)
 
 
 def recipe_of(direction: str, blocks: dict[str, int], *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:

@@ -134,6 +134,12 @@ longest, of 16384, for one that is longer (``benchmarks/data/chips``)."""
 _PATTERN_BLOCKS = _splash((1024, 1024, 512), (512, 512, 512), (1024, 512, 512), (2048, 1024, 512))
 
 
+def backward_blocks(dim: int) -> Iterator[dict[str, int]]:
+    """Of our backward pass, for heads of ``dim``: what is tried. Chains are as long as the registers like."""
+    for block, chain in ((1024, 256 if dim > 128 else 512), (1024, 1024), (512, 512)):
+        yield {"block_q": block, "block_kv": block, "rows": chain, "strip": 256}
+
+
 def _ours(shape: Shape, *, grad: bool) -> Iterator[dict[str, Any]]:
     rows = 256 if shape.dim > 128 else 512
     forward = {"block_q": 2048, "block_kv": 2048, "rows": rows, "strip": 256}
@@ -165,11 +171,9 @@ def _wide(impl: str, chip: str, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _wide_grad(impl: str, chip: str, name: str) -> Iterator[dict[str, Any]]:
-    """There, with the backward pass: each forward pass as its sweep has it first, or came out best at the headline."""
+    """There, with the backward pass, whose blocks are what is swept; those of the forward pass are the same in all."""
     if impl == "ours":
-        rows = 256 if SHAPES[name].dim > 128 else 512
-        for block, chain in ((1024, rows), (1024, 1024), (512, 512)):
-            yield {**WIDE_OURS[1], "backward": {"block_q": block, "block_kv": block, "rows": chain, "strip": 256}}
+        yield from ({**WIDE_OURS[1], "backward": blocks} for blocks in backward_blocks(SHAPES[name].dim))
     elif impl == "flash":
         yield from FLASH[:3]
     elif impl in ("splash", "tokamax"):
