@@ -9,6 +9,9 @@ constants were fitted on are apart from the others and predicted by constants fi
 (``cross-validated``). tokamax's kernels need the extra ``peers``. ``--compiled`` leaves out what is not compiled yet;
 ``--svg`` plots modelled against measured.
 
+Programs on several chips have a table of their own: bandwidth and hop of the links were fitted on its two rows in
+``benchmarks/data``, one each, so nothing of those is held out.
+
 Wall-clock rows carry one constant per source, the dispatch: fitted beside the machine's constants for the sources of
 ``benchmarks/data``, from the source's other rows elsewhere. Rows that must overflow VMEM are checked for that.
 """
@@ -32,10 +35,11 @@ from benchmarks.lib.published.cases import DEFAULT_FILES, BadCases, Case, read
 from benchmarks.lib.published.evaluate import Prediction
 from benchmarks.lib.published.fit import PARAMETERS, Chips, Timed, with_values
 from benchmarks.lib.published.kept import program_of, published_programs
-from benchmarks.lib.published.modelled import tape_of
+from benchmarks.lib.published.modelled import tape_of, timeline_of
 from benchmarks.lib.table import show_all
 from ratchet.account import band
 from ratchet.chips import CHIPS, constants
+from ratchet.values import Timeline
 from ratchet.values.status import Refusal, Status
 
 CROSS_VALIDATED, OTHER = "calibration rows, cross-validated", "other rows"
@@ -78,6 +82,7 @@ def examine(
     programs.fill((case.recipe for case in cases), say)
     notes: list[dict[str, Any]] = []
     timed: list[Timed] = []
+    sliced: list[tuple[Case, Timeline]] = []
     overflows: list[tuple[Case, bool]] = []
 
     def note(case: Case, what: str, why: str) -> None:
@@ -95,11 +100,14 @@ def examine(
                 note(case, "failed", program.error)
         elif case.status == "ok" and case.measured_ms:
             try:
+                if len(program.hlo.device_ids) > 1:
+                    sliced.append((case, timeline_of(case, program)))
+                    continue
                 timed.append(Timed(case=case, tape=tape_of(case, program, fresh=fresh), identity=program.identity))
             except Refusal as refusal:
                 what = "overflows" if refusal.status is Status.VMEM_OVERFLOW else "refused"
                 note(case, what, refusal.message)
-    return _tables(timed, overflows, notes)
+    return _tables(timed, overflows, notes) | {"programs on several chips": _sliced(sliced)}
 
 
 def _tables(
@@ -170,6 +178,23 @@ def _rows(predictions: Iterable[Prediction]) -> list[dict[str, Any]]:
             "in band": "yes" if p.error <= math.log1p(band.stored().width[p.key]) else "no",
         }
         for p in predictions
+    ]
+
+
+def _sliced(rows: Iterable[tuple[Case, Timeline]]) -> list[dict[str, Any]]:
+    fitted_on = _calibration_recipes()
+    return [
+        {
+            "row": case.number,
+            "case": f"{case.kernel} {case.label}",
+            "chips": len(timeline.chips),
+            "measured ms": case.measured_ms,
+            "modelled ms": timeline.latency_ms,
+            "error": f"{timeline.latency_ms / case.measured_ms - 1:+.2%}",
+            "links fitted on it": "yes" if _identity(case) in fitted_on else "no",
+        }
+        for case, timeline in rows
+        if case.measured_ms
     ]
 
 

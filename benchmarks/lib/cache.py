@@ -16,6 +16,7 @@ from typing import Any
 from ratchet.child import OPEN, PACKAGE_ROOT, Child, Limits, serve
 from ratchet.chips import CHIPS, V5E
 from ratchet.compiler import environment
+from ratchet.dump.image import OFFSETS_PASS
 
 ROOT = PACKAGE_ROOT / ".ratchet"
 LIMITS = Limits(seconds=3600, memory_bytes=14 << 30)
@@ -93,7 +94,13 @@ class ProgramCache:
                 if self.find(recipe) is not None:
                     continue  # the same one came twice
                 if child is None or not child.alive:
-                    child = environment.start(self._worker, Path(name) / f"child{number}", CHIPS[chip], walls=OPEN)
+                    child = environment.start(
+                        self._worker,
+                        Path(name) / f"child{number}",
+                        CHIPS[chip],
+                        extra_passes=(OFFSETS_PASS,),
+                        walls=OPEN,
+                    )
                 work = Path(name) / str(number)
                 work.mkdir()
                 (work / "request.json").write_text(json.dumps({"recipe": recipe, "programs": str(self.programs)}))

@@ -61,8 +61,8 @@ class Ici:
 
 # Fitted on AMLeng/tpu-kernels' matmul of bf16[8192,8192] on 2x2 chips, device times: one ppermute of 67 MB per chip in
 # a ring (2.932 ms: the bandwidth), and a psum of f32[4096,8192] in blocks (4.641 ms: the hop). 50 GB/s is a quarter of
-# the advertised 1600 Gbit/s (Google's v5e pages). With these values the two are modelled at 2.956 ms and 4.646 ms, in
-# sample. No wraparound below 16 chips: Google's v5e pages.
+# the advertised 1600 Gbit/s (Google's v5e pages). `benchmarks.fidelity` prints what the two are modelled at, in sample.
+# No wraparound below 16 chips: Google's v5e pages.
 _KNOWN = {
     "v5e": Ici(
         shape=(2, 2),

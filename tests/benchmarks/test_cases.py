@@ -42,6 +42,8 @@ def test_sweeps() -> None:
     assert known is not None
     assert known.compulsory_bytes == 2 * 2 * 8192 * 8192
     assert {case.family for case in sweeps} == {"AMLeng/tpu-kernels"}
+    sharded = [case for case in sweeps if "sharded" in case.kernel]
+    assert {tuple(map(str, case.arrays)) for case in sharded} == {("bf16[8192,8192]",) * 2}
 
 
 def test_residuals_are_another_program(tmp_path: Path) -> None:

@@ -67,3 +67,23 @@ def test_a_second_run_compiles_nothing(programs: ProgramCache, file: Path) -> No
     said: list[str] = []
     examine(read(file), published_programs(programs.folder), said.append)
     assert not said
+
+
+def test_programs_on_several_chips_have_a_table_of_their_own(tmp_path: Path, programs: ProgramCache) -> None:
+    file = tmp_path / "slice.csv"
+    file.write_text(
+        "chip,source,op,impl,shape,config,status,ms,timer,note\n"
+        + "".join(
+            f'v5e,a@1,"sharded_matmul 2x2 (dp=2,tp=2)","{how}","bf16[{n},{n}]@bf16[{n},{n}]",,ok,1,device,\n'
+            for how, n in (("ring, ppermute", 512), ("naive psum f32", 512), ("psum_scatter", 512), ("by magic", 8))
+        )
+    )
+    report = examine(read(file), programs, lambda text: None)
+    rows = report["programs on several chips"]
+    assert [(row["row"], row["chips"], row["links fitted on it"]) for row in rows] == [
+        (f"slice.csv:{line}", 4, "no") for line in (2, 3, 4)
+    ]
+    assert all(0 < row["modelled ms"] < 1 for row in rows)
+    assert len({row["modelled ms"] for row in rows}) == 3
+    (note,) = report["not built, failed or refused"]
+    assert (note["row"], note["what"]) == ("slice.csv:5", "not built")

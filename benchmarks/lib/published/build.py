@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from benchmarks.lib.published.builders import builder_of
 from benchmarks.lib.published.cases import Array, Case
@@ -23,6 +25,21 @@ class NotBuilt(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sharding:
+    """How a program for several chips is spread over them."""
+
+    axes: tuple[tuple[str, int], ...]
+    """The mesh: names and sizes."""
+    inputs: tuple[PartitionSpec, ...]
+    output: PartitionSpec
+
+    @property
+    def chips(self) -> int:
+        """How many it takes."""
+        return math.prod(size for _, size in self.axes)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Built:
     """A program ready to be lowered."""
 
@@ -31,6 +48,8 @@ class Built:
     scalars: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Values that steer control flow: by number of the entry parameter (``"2"``), or of the kernel's operand
     (``"kernel:0"``), counted as the compiled custom call has them."""
+    sharding: Sharding | None = None
+    """None for a program on one device; else ``function`` is what each chip does with its shards of ``avals``."""
 
 
 def aval(array: Array) -> jax.ShapeDtypeStruct:

@@ -90,6 +90,12 @@ class Program:
         return load_hlo(self.folder)
 
     @property
+    def constants(self) -> bytes:
+        """What the collectives of a program on several chips look up; ``b""`` for a program on one."""
+        file = self.folder / "constants.bin"
+        return file.read_bytes() if file.exists() else b""
+
+    @property
     def identity(self) -> str:
         """Differs between programs, and between values that steer one program."""
         return f"{self._record['key']}-{self._record.get('scalars', '')}"

@@ -1,4 +1,7 @@
-"""Compiled published cases -> tapes of their modelled runs, kept beside the compiled programs."""
+"""Compiled published cases -> tapes of their modelled runs, kept beside the compiled programs.
+
+A program on several chips has no tape, for its chips wait for each other: it is run whenever it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ from benchmarks.lib.published.cases import Case
 from benchmarks.lib.published.kept import Program
 from benchmarks.lib.published.recorder import record
 from benchmarks.lib.published.tape import Tape
+from ratchet.account.model import model
 from ratchet.child import PACKAGE_ROOT
 from ratchet.chips import CHIPS, Chip
 from ratchet.compiler.environment import compiler_version
+from ratchet.values import Timeline
 
 _FIT_ALONE = ("hbm.py", "band.py")
 """Files of those rooms that no tape depends on: a replay runs the model of memory again."""
@@ -34,6 +39,23 @@ def _machine_digest(chip: Chip) -> str:
     digest.update((PACKAGE_ROOT / "ratchet" / "chips" / "units.py").read_bytes())
     digest.update(repr(replace(chip, **dict.fromkeys(_RATES, 0.0))).encode())
     return digest.hexdigest()[:12]
+
+
+def timeline_of(case: Case, program: Program) -> Timeline:
+    """The run of a program, on one chip or several, with the stored constants.
+
+    Raises:
+        Refusal: what the schedule machine refuses.
+    """
+    hlo = program.hlo
+    return model(
+        program.folder / "schedule",
+        hlo=hlo,
+        chip=CHIPS[case.chip],
+        compiler=compiler_version(),
+        scalar_inputs=[scalar_inputs(program)] * len(hlo.device_ids),
+        constants=program.constants,
+    )
 
 
 def tape_of(case: Case, program: Program, *, fresh: bool = False) -> Tape:

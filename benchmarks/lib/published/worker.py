@@ -12,13 +12,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 from benchmarks.lib.cache import serve_records
-from benchmarks.lib.published.build import NotBuilt, build
+from benchmarks.lib.published.build import Built, NotBuilt, build
 from benchmarks.lib.published.cases import Array, Case, parse_array
 from ratchet.compiler.environment import COMPILER
-from ratchet.compiler.inside import clear_dumps, keep, lower
+from ratchet.compiler.inside import clear_dumps, keep, lower, mesh_of, move_dumps
+from ratchet.dump.image import OFFSETS_PASS, constant_segment
 
 
 def _case(recipe: dict[str, Any]) -> Case:
@@ -37,13 +40,13 @@ def compile_case(recipe: dict[str, Any], _folder: Path, programs: Path) -> dict[
         built = build(_case(recipe))
     except NotBuilt as error:
         return {"not_built": str(error)}
-    lowered = lower(built.function, built.avals, recipe["chip"])
+    lowered = _lower(built, recipe["chip"])
     identity = json.dumps([lowered.as_text(), recipe["chip"], os.environ[COMPILER]])
     key = hashlib.sha256(identity.encode()).hexdigest()[:24]
     scalars = {name: np.asarray(values) for name, values in built.scalars.items()}
     folder = programs / key
     if not (folder / "compiled.json").exists():
-        _compile(lowered, folder)
+        _compile(lowered, folder, chips=built.sharding.chips if built.sharding else 1)
     record = json.loads((folder / "compiled.json").read_text())
     steering = ""
     if scalars:  # beside the program, by their own digest: one program serves many group sizes
@@ -53,12 +56,30 @@ def compile_case(recipe: dict[str, Any], _folder: Path, programs: Path) -> dict[
     return {"key": key, "scalars": steering, **record}
 
 
-def _compile(lowered: Any, folder: Path) -> None:
+def _lower(built: Built, chip: str) -> Any:
+    if built.sharding is None:
+        return lower(built.function, built.avals, chip)
+    spread = built.sharding
+    mesh = mesh_of(chip, spread.axes)
+    placed = [
+        jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=NamedSharding(mesh, spec))
+        for one, spec in zip(built.avals, spread.inputs, strict=True)
+    ]
+    each = jax.shard_map(built.function, mesh=mesh, in_specs=spread.inputs, out_specs=spread.output, check_vma=False)
+    return jax.jit(each).lower(*placed)
+
+
+def _compile(lowered: Any, folder: Path, *, chips: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     record = {}
     try:
-        keep(lowered.compile(), folder)
+        compiled = lowered.compile()
+        if chips > 1:  # what collectives look up is in the executable alone; a pass says where
+            image = constant_segment(compiled.runtime_executable().serialize(), compiler=os.environ[COMPILER])
+            (folder / "constants.bin").write_bytes(image)
+            move_dumps(folder / "schedule", lambda name: name.endswith(f"-{OFFSETS_PASS}.txt"))
+        keep(compiled, folder)
     except Exception as error:  # the compiler's errors have many types; all are kept
         if "lockfile" in str(error):
             raise
