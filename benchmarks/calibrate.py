@@ -79,7 +79,7 @@ def main() -> None:
     timed, missing = compiled_rows(programs, [*DEFAULT_FILES, *options.cases])
     fitted = {chip for parameter in PARAMETERS for chip in parameter.chips}
     rows = [row for row in timed if row.case.chip in fitted]
-    more = agreeing([row for row in timed if row.case.chip not in fitted and row.case.timer == "device"])
+    more = agreeing([row for row in timed if row.case.chip not in fitted])
     if not rows:
         sys.exit("no published case is compiled here: run `python -m benchmarks.fidelity` first")
     say(f"{len(timed)} timings; {missing} without a compiled program are left out")
@@ -131,8 +131,9 @@ def _elsewhere(rows: list[Timed], chips: Chips) -> list[Prediction]:
     held_out = evaluate.predict([row for row in rows if row not in fitted], chips)
     for chip in sorted({row.case.chip for row in fitted}):
         own = [row for row in fitted if row.case.chip == chip]
-        known = zip(evaluate.predict(own, chips), chip_fit.fit(chip, own).held_out_ms, strict=True)
-        held_out += [replace(prediction, device_ms=ms) for prediction, ms in known]
+        solved = chip_fit.fit(chip, own)
+        known = zip(evaluate.predict(own, chips), solved.held_out_ms, solved.dispatch_ms, strict=True)
+        held_out += [replace(p, device_ms=ms - dispatch, dispatch_ms=dispatch) for p, ms, dispatch in known]
     return held_out
 
 

@@ -3,9 +3,9 @@
     python -m benchmarks.chips [--cases FILE.csv …] [--compile] [--alternatives] [--write] [--json FILE]
 
 Uses the programs that are compiled already, in ``.ratchet/fidelity``; ``--compile`` compiles the others, which takes
-hours, and goes on where it was cut off. Each device-timed row is also predicted by values that were fitted without its
-sweep, one kernel at one shape. A row by a wall clock carries one constant, the dispatch, from the other rows of its
-source; nothing is fitted on it. ``--alternatives`` says how much better each chip would fit with another constant of
+hours, and goes on where it was cut off. Each row is also predicted by values that were fitted without its sweep, one
+kernel at one shape. A row by a wall clock carries one constant, the dispatch, from the other rows of its source.
+``--alternatives`` says how much better each chip would fit with another constant of
 its own. ``--write`` puts the values into ``ratchet/chips/constants.json`` and the errors of the rows held out into
 ``checked.json``, which ``./ratchet.sh across`` prints. A clock and the SparseCores are only printed: they are in
 ``ratchet/chips``. tokamax's kernels need the extra ``peers``.
@@ -55,19 +55,17 @@ def main() -> None:
     if options.compile:
         programs.fill((case.recipe for case in cases), lambda text: print(text, file=sys.stderr, flush=True))
     rows, counts, refused = compiled_rows(cases, programs)
-    fits = {name: chip_fit.fit(name, device_rows(rows, name)) for name in FREE if device_rows(rows, name)}
-    wall = [row for row in rows if row.case.timer == "wall"]
+    fits = {name: chip_fit.fit(name, fitted_rows(rows, name)) for name in FREE if fitted_rows(rows, name)}
     tables = {
         "values": value_rows(fits),
         "published rows": counts,
         "refused or failed": refused,
-        "device-timed rows": [row for name, fit in fits.items() for row in error_rows(device_rows(rows, name), fit)],
+        "rows": [row for name, fit in fits.items() for row in error_rows(fitted_rows(rows, name), fit)],
         "summary, each sweep held out": summaries(rows, fits),
-        "summary of rows by a wall clock": wall_summary(wall, fits),
     }
     if options.alternatives:
         tables["fits with other constants"] = [
-            row for name, fit in fits.items() for row in alternatives(name, device_rows(rows, name), fit)
+            row for name, fit in fits.items() for row in alternatives(name, fitted_rows(rows, name), fit)
         ]
     show_all(tables, json_file=options.json)
     if options.write:
@@ -109,10 +107,16 @@ def compiled_rows(
     return rows, list(counts.values()), refused
 
 
-def device_rows(rows: Sequence[Timed], chip: str) -> list[Timed]:
+def fitted_rows(rows: Sequence[Timed], chip: str) -> list[Timed]:
     """Rows of a chip that are fitted on."""
-    own = [row for row in rows if row.case.chip == chip and row.case.timer == "device" and not row.case.doubtful]
+    own = [row for row in rows if row.case.chip == chip and not row.case.doubtful]
     return [row for row in own if len(row.tape.events) <= MOST_EVENTS]
+
+
+def timers(rows: Sequence[Timed]) -> str:
+    """By which clocks rows were timed: ``40 by profiler, 100 by wall clock``."""
+    wall = sum(row.case.timer == "wall" for row in rows)
+    return f"{len(rows) - wall} by profiler" + (f", {wall} by wall clock" if wall else "")
 
 
 def kind(case: Case) -> str:
@@ -148,8 +152,9 @@ def error_rows(rows: Sequence[Timed], fit: Fitted) -> list[dict[str, Any]]:
             "modelled ms": ms,
             "error": f"{ms / row.measured_ms - 1:+.2%}",
             "held out": f"{apart / row.measured_ms - 1:+.2%}",
+            "of it dispatch": dispatch,
         }
-        for row, ms, apart in zip(rows, fit.ms, fit.held_out_ms, strict=True)
+        for row, ms, apart, dispatch in zip(rows, fit.ms, fit.held_out_ms, fit.dispatch_ms, strict=True)
     ]
 
 
@@ -157,13 +162,14 @@ def summaries(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> list[dict[st
     """Errors per chip and kind of kernel, rows held out, beside a model of FLOPs and bytes alone."""
     table = []
     for name, fit in fits.items():
-        own = device_rows(rows, name)
+        own = fitted_rows(rows, name)
         _, null = evaluate.simple_models(own)
         for what in sorted({kind(row.case) for row in own}):
             which = [i for i, row in enumerate(own) if kind(row.case) == what]
             measured = [own[i].measured_ms for i in which]
             modelled = [fit.held_out_ms[i] for i in which]
             summary = errors.summarise(measured, modelled)
+            in_sample = errors.summarise(measured, [fit.ms[i] for i in which])
             simple = [(own[i].measured_ms, null[i]) for i in which if null[i] is not None]
             table.append(
                 {
@@ -174,6 +180,8 @@ def summaries(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> list[dict[st
                     "largest": f"{summary.largest:.2%}",
                     "bias": f"{summary.bias:+.2%}",
                     "rank": f"{errors.rank_correlation(measured, modelled):.4f}",
+                    "mean, in sample": f"{in_sample.mean:.2%}",
+                    "largest, in sample": f"{in_sample.largest:.2%}",
                     "null model": f"{errors.summarise(*zip(*simple, strict=True)).mean:.1%}" if simple else "",  # type: ignore[arg-type]
                 }
             )
@@ -205,30 +213,6 @@ def alternatives(name: str, rows: Sequence[Timed], fitted: Fitted) -> list[dict[
     return table
 
 
-def wall_summary(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> list[dict[str, Any]]:
-    """Errors of rows by a wall clock, each with the dispatch that fits the others."""
-    table = []
-    for name in sorted({row.case.chip for row in rows} & fits.keys()):
-        own = [row for row in rows if row.case.chip == name and len(row.tape.events) <= 4 * MOST_EVENTS]
-        measured = [row.measured_ms for row in own]
-        device = chip_fit.modelled_ms(name, own, fits[name].values).tolist()
-        extra = errors.dispatch_left_out_ms(measured, device)
-        modelled = [a + b for a, b in zip(device, extra, strict=True)]
-        summary = errors.summarise(measured, modelled)
-        table.append(
-            {
-                "chip": name,
-                "rows": summary.count,
-                "mean": f"{summary.mean:.2%}",
-                "median": f"{summary.median:.2%}",
-                "largest": f"{summary.largest:.2%}",
-                "rank": f"{errors.rank_correlation(measured, modelled):.4f}",
-                "dispatch ms": f"{sorted(extra)[len(extra) // 2]:.3f}",
-            }
-        )
-    return table
-
-
 def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Timed]) -> None:
     """Puts values and errors where the machine and ``across`` read them.
 
@@ -237,7 +221,7 @@ def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Time
     data = copy.deepcopy(dict(constants.stored()))
     chips = json.loads(checked.FILE.read_text())["chips"]
     for name, fit in fits.items():
-        own = device_rows(rows, name)
+        own = fitted_rows(rows, name)
         spreads = dict(zip((one.name for one in FREE[name]), fit.spread, strict=True))
         clock, fitted = chip_fit.constants_with(name, fit.values)
         names = {"hbm_efficiency": spreads["hbm_efficiency"]}
@@ -255,7 +239,7 @@ def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Time
                 }
         count = len(own)
         data["chips"][name]["source"] = (
-            f"{' and '.join(names)} fitted on {count} published device timings (tokamax); the rest is that of v5e: "
+            f"{' and '.join(names)} fitted on {count} published timings ({timers(own)}); the rest is that of v5e: "
             "times equal in seconds, bytes in proportion to the bandwidth; local DMAs assumed"
         )
         data["chips"][name]["checked"] = f"see {checked.FILE.name}: {count} timings, each sweep held out in turn"
@@ -263,12 +247,12 @@ def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Time
             what: _errors([i for i, row in enumerate(own) if what in ("all", kind(row.case))], own, fit)
             for what in ("all", *sorted({kind(row.case) for row in own}))
         }
-    if own := device_rows(home, HOME):
+    if own := [row for row in fitted_rows(home, HOME) if row.case.timer == "device"]:
         known = modelled_ms(own, {HOME: CHIPS[HOME].constants}).tolist()
         summary = errors.summarise([row.measured_ms for row in own], known)
         chips[HOME] = {"all": _rounded(summary, held_out=False)}
     constants.FILE.write_text(json.dumps(data, indent=1) + "\n")
-    about = "Errors of modelled latencies on published device timings: python -m benchmarks.chips --write"
+    about = "Errors of modelled latencies on published timings: python -m benchmarks.chips --write"
     checked.FILE.write_text(json.dumps({"about": about, "chips": chips}, indent=1) + "\n")
 
 

@@ -52,6 +52,20 @@ def test_a_share_of_the_bandwidth_is_found_again_and_held_out() -> None:
     assert fitted.held_out_ms == pytest.approx(measured, rel=0.02)
 
 
+def test_a_wall_clock_adds_a_constant_that_is_fitted_beside_the_values() -> None:
+    by_profiler = rows_at("v6e", [0.82, 0.2])[:3]
+    others = rows_at("v6e", [0.82, 0.2])[3:]
+    by_wall = [
+        replace(row, case=replace(row.case, timer="wall", source="b@1", measured_ms=row.measured_ms + 0.2))
+        for row in others
+    ]
+    fitted = chip_fit.fit("v6e", [*by_profiler, *by_wall])
+    assert fitted.values == pytest.approx((0.82, 0.2), abs=0.02)
+    assert fitted.dispatch_ms[:3] == (0, 0, 0)
+    assert fitted.dispatch_ms[3:] == pytest.approx([0.2] * len(by_wall), abs=0.01)
+    assert fitted.ms == pytest.approx([row.measured_ms for row in (*by_profiler, *by_wall)], rel=0.02)
+
+
 def test_clock_and_latency_are_told_apart() -> None:
     fitted = chip_fit.fit("tpu7x", rows_at("tpu7x", [0.9, 1.8, 0.5, 1.0]))
     assert fitted.values[1:3] == pytest.approx((1.8, 0.5), rel=0.03)

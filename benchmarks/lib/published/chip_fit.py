@@ -1,7 +1,8 @@
-"""Constants of one chip fitted to published device timings of it; what was fitted on no timing follows from the v5e.
+"""Constants of one chip fitted to published timings of it; what was fitted on no timing follows from the v5e.
 
 Few are free: the rest of the model of memory is that of the v5e, times equal in seconds. Everything is least squares on
-log ratios around priors, linearised around the solution, and solved again without each sweep in turn.
+log ratios around priors, linearised around the solution, and solved again without each sweep in turn. Timings by a wall
+clock carry one constant per source, the dispatch, which is fitted beside the others and has no prior.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchmarks.lib.published import errors
 from benchmarks.lib.published.fit import Timed
 from ratchet.chips import CHIPS
 from ratchet.chips.constants import Constants
 
 SIGMA = 0.02
 """What a published timing is worth: the same program, timed twice, differs by up to 8 % from compiler to compiler."""
+
+DISPATCH_MS = 0.1
+"""What a wall clock may add to begin with."""
 
 ROUNDS = 3
 
@@ -76,9 +81,11 @@ class Fitted:
     spread: tuple[float, ...]
     """Jackknife standard error over the sweeps."""
     ms: tuple[float, ...]
-    """Per row, with these values."""
+    """Per row, with these values: what its own timer should show."""
     held_out_ms: tuple[float, ...]
     """Per row, with values that were fitted without the row's sweep."""
+    dispatch_ms: tuple[float, ...]
+    """Per row, what of ``held_out_ms`` its clock adds: the constant that fits the other rows of its source."""
 
     def cost(self, rows: Sequence[Timed]) -> float:
         """What the fit makes least, without the priors: a sum of squared log ratios in units of SIGMA, softened."""
@@ -127,24 +134,31 @@ def modelled_ms(
 
 
 def fit(name: str, rows: Sequence[Timed], free: Sequence[Free] | None = None) -> Fitted:
-    """Fits ``free`` values of chip ``name``, by default those of :data:`FREE`, to device-timed rows of it."""
+    """Fits ``free`` values of chip ``name``, by default those of :data:`FREE`, to rows of it."""
     free = free or FREE[name]
     measured = np.array([row.measured_ms for row in rows])
     groups = [sweep(row) for row in rows]
     values = np.array([one.prior for one in free])
     every = np.ones(len(rows), bool)
+    walls = _walls(rows)
     for _ in range(ROUNDS):
         base, slopes = _linearised(name, rows, values, free)
-        origin, values = values, _solved(free, base, slopes, values, measured, every)
+        origin, values = values, _solved(free, base, slopes, values, measured, walls=walls, use=every)
     names = sorted(set(groups))
     left_out = {
-        group: _solved(free, base, slopes, origin, measured, np.array([one != group for one in groups]))
+        group: _solved(
+            free, base, slopes, origin, measured, walls=walls, use=np.array([one != group for one in groups])
+        )
         for group in names
     }
-    held_out = [
-        base[i] + slopes[i] @ (left_out[group] - origin) if len(names) > 1 else base[i]
-        for i, group in enumerate(groups)
-    ]
+    held_out = np.array(
+        [
+            base[i] + slopes[i] @ (left_out[group] - origin) if len(names) > 1 else base[i]
+            for i, group in enumerate(groups)
+        ]
+    )
+    dispatch = _dispatch_left_out(walls, measured, held_out)
+    known = modelled_ms(name, rows, values.tolist(), free)
     table = np.array(list(left_out.values()))
     spread = np.sqrt((len(names) - 1) / len(names) * ((table - table.mean(0)) ** 2).sum(0))
     least = np.array([one.step for one in free])
@@ -152,9 +166,26 @@ def fit(name: str, rows: Sequence[Timed], free: Sequence[Free] | None = None) ->
     return Fitted(
         values=tuple(values.tolist()),
         spread=tuple(spread.tolist()),
-        ms=tuple(modelled_ms(name, rows, values.tolist(), free).tolist()),
-        held_out_ms=tuple(float(ms) for ms in held_out),
+        ms=tuple((known + _dispatch_left_out(walls, measured, known)).tolist()),
+        held_out_ms=tuple((held_out + dispatch).tolist()),
+        dispatch_ms=tuple(dispatch.tolist()),
     )
+
+
+def _walls(rows: Sequence[Timed]) -> np.ndarray:
+    """Which source's wall clock timed each row: float64[rows, sources], one 1 in a row or none."""
+    sources = sorted({row.case.family for row in rows if row.case.timer == "wall"})
+    return np.array(
+        [[float(row.case.timer == "wall" and row.case.family == one) for one in sources] for row in rows]
+    ).reshape(len(rows), len(sources))
+
+
+def _dispatch_left_out(walls: np.ndarray, measured: np.ndarray, device: np.ndarray) -> np.ndarray:
+    """Per row, ms that its clock adds, by the other rows of its source; 0 with a profiler."""
+    added = np.zeros(len(measured))
+    for own in walls.T.astype(bool):
+        added[own] = errors.dispatch_left_out_ms(measured[own].tolist(), device[own].tolist())
+    return added
 
 
 def _linearised(
@@ -175,17 +206,28 @@ def _solved(
     slopes: np.ndarray,
     origin: np.ndarray,
     measured: np.ndarray,
+    *,
+    walls: np.ndarray,
     use: np.ndarray,
 ) -> np.ndarray:
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     prior, sigma = (np.array([getattr(one, what) for one in free]) for what in ("prior", "sigma"))
 
+    count, clocks = len(free), walls.shape[1]
+
     def residuals(x: np.ndarray) -> np.ndarray:
-        ms = np.maximum(base + slopes @ (x - origin), 1e-6)
-        return np.concatenate([np.log(ms / measured)[use] / SIGMA, (x - prior) / sigma])
+        ms = np.maximum(base + slopes @ (x[:count] - origin) + walls @ x[count:], 1e-6)
+        return np.concatenate([np.log(ms / measured)[use] / SIGMA, (x[:count] - prior) / sigma])
 
     least = np.array([one.step for one in free])
-    start = np.maximum(origin, least * 1.01)
-    solution: np.ndarray = least_squares(residuals, start, x_scale=sigma, loss="soft_l1", bounds=(least, np.inf)).x
+    start = np.append(np.maximum(origin, least * 1.01), np.full(clocks, DISPATCH_MS))
+    found = least_squares(
+        residuals,
+        start,
+        x_scale=np.append(sigma, np.full(clocks, DISPATCH_MS)),
+        loss="soft_l1",
+        bounds=(np.append(least, np.zeros(clocks)), np.inf),
+    )
+    solution: np.ndarray = found.x[:count]
     return solution

@@ -12,7 +12,7 @@ from benchmarks.lib.published import errors
 from benchmarks.lib.published.fit import Chips, Timed, modelled_ms
 from benchmarks.lib.published.work import grouped_steps, null_ms, step_flops, work
 from ratchet.account import band
-from ratchet.chips import CHIPS
+from ratchet.chips import CHIPS, V5E
 
 LEAST_WALL_MS = 0.5
 """Wall-clock timings under this say little of the program: the dispatch is most of them."""
@@ -72,14 +72,18 @@ def predict(rows: Sequence[Timed], chips: Chips, dispatch: Mapping[str, float] |
     Args:
         rows: timings with their tapes.
         chips: constants per chip.
-        dispatch: ms per source with a wall clock; for others, and without it for all, each row gets the constant that
-            fits the other rows of its source.
+        dispatch: ms per source with a wall clock, on the v5e; for others, and without it for all, each row gets the
+            constant that fits the other rows of its source on its chip.
     """
     device = modelled_ms(rows, chips)
     added = np.zeros(len(rows))
-    for source in {row.case.family for row in rows if row.case.timer == "wall"}:
-        which = [i for i, row in enumerate(rows) if row.case.timer == "wall" and row.case.family == source]
-        if dispatch is not None and source in dispatch:
+    for source, chip in {(row.case.family, row.case.chip) for row in rows if row.case.timer == "wall"}:
+        which = [
+            i
+            for i, row in enumerate(rows)
+            if (row.case.timer, row.case.family, row.case.chip) == ("wall", source, chip)
+        ]
+        if dispatch is not None and source in dispatch and chip == V5E.name:
             added[which] = dispatch[source]
         else:
             added[which] = errors.dispatch_left_out_ms([rows[i].measured_ms for i in which], device[which].tolist())
