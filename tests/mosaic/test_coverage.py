@@ -13,6 +13,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.mosaic.coverage import markdown
+from ratchet.mosaic.ops import vector
 from ratchet.mosaic.run import load
 from ratchet.values.status import Refusal, Status
 from tests.mosaic.twin import close, loaded
@@ -104,3 +105,19 @@ def test_f32_products_round_to_bf16_unless_asked_otherwise() -> None:
         run[body] = loaded(pl.pallas_call(body, out_shape=out), x, y, f32_matmul_passes="mxu").run([x, y]).outputs[0]
     np.testing.assert_allclose(run[kernel], rounded, rtol=0, atol=1e-3)
     np.testing.assert_allclose(run[highest], exact, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("terms", [8, 128, 4096])
+def test_bf16_products_are_exact_and_added_in_f32_on_any_processor(monkeypatch, fast: bool, terms: int) -> None:
+    def kernel(x, y, o):
+        o[...] = jnp.dot(x[...], y[...], preferred_element_type=jnp.float32)
+
+    monkeypatch.setattr(vector, "multiplies_bfloat16", lambda: fast)
+    out = jax.ShapeDtypeStruct((16, 128), jnp.float32)
+    rng = np.random.default_rng(terms)
+    x, y = (rng.lognormal(sigma=4, size=s).astype(jnp.bfloat16) for s in ((16, terms), (terms, 128)))
+    (got,) = loaded(pl.pallas_call(kernel, out_shape=out), x, y).run([x, y]).outputs
+    exact = x.astype(np.float64) @ y.astype(np.float64)
+    # Of positive terms, whatever the order: Higham, Accuracy and Stability of Numerical Algorithms, section 4.2.
+    assert (abs(got - exact) <= terms * 2.0**-24 * exact).all()
