@@ -12,7 +12,7 @@ import os
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,19 @@ references are made two at a time."""
 
 Arrays = list[np.ndarray[Any, Any]]
 
+PUBLIC = np.zeros(2, np.uint32)
+"""The key of the public inputs."""
+TABLES = "tables.npz"
+"""Which inputs are the same for every key."""
+
 
 class Given:
     """What checks compare with. Keeps what several requests share: the problem's compiled programs, and inputs."""
 
     def __init__(self) -> None:
-        self._programs: dict[tuple[bytes, bool], Any] = {}
+        self._programs: dict[object, Any] = {}
+        self._folders: dict[str, Path] = {}
+        self._tables: dict[str, list[int]] = {}
         self._compiling, self._making = threading.Lock(), threading.RLock()
         self._meanwhile: Meanwhile[None] = Meanwhile()
         self._ahead: Meanwhile[Arrays] = Meanwhile()
@@ -44,16 +51,27 @@ class Given:
         self._made: tuple[object, Arrays] = (None, [])
         self._known: tuple[object, Arrays] = (None, [])
 
-    def call(self, program: bytes, arguments: Arrays, *, wide: bool = False) -> Arrays:
-        """What a frozen program makes of these; ``wide``: with 64 bits."""
+    def keep_in(self, problem: Problem, folder: Path) -> None:
+        """Where to keep what is known of a problem's inputs besides its references."""
+        self._folders[problem.inputs_sha256] = folder
+
+    def call(
+        self, program: bytes, arguments: Arrays, *, wide: bool = False, only: Sequence[int] | None = None
+    ) -> Arrays:
+        """What a frozen program makes of these; ``wide``: with 64 bits; ``only``: these of its results alone."""
         with jax.enable_x64(wide):
-            key = (hashlib.sha256(program).digest(), wide)
+            key = (hashlib.sha256(program).digest(), wide, only and tuple(only))
             with self._compiling:  # once, whichever thread comes first
                 if key not in self._programs:
                     avals = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arguments]
                     called = export.deserialize(bytearray(program)).call
-                    self._programs[key] = jax.jit(called).lower(*avals).compile()
-            return [np.asarray(leaf) for leaf in jax.tree.leaves(self._programs[key](*arguments))]
+
+                    def some(*arrays: Any) -> list[Any]:
+                        made = jax.tree.leaves(called(*arrays))
+                        return made if only is None else [made[number] for number in only]
+
+                    self._programs[key] = jax.jit(some).lower(*avals).compile()
+            return [np.asarray(leaf) for leaf in self._programs[key](*arguments)]
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
@@ -88,15 +106,17 @@ class Given:
         if kind == "public":
             return self.public(problem)
         name, _, place = kind.partition("-")
-        base = "random" if name == "probe" else kind
+        base = kind if name == "fresh" else "random"
         seed = hashlib.sha256(secret + base.encode()).digest()[:8]
-        if self._made[0] != (problem.inputs_sha256, seed):  # a cache of many keys takes seconds, and probes share it
+        if self._made[0] != (problem.inputs_sha256, seed):  # a cache of many keys takes seconds, and all kinds share it
             self._made = (None, [])
-            arrays = self.call(problem.inputs_program, [np.frombuffer(seed, np.uint32)])
-            if base == "random" and instances.steering(problem.inputs):
-                arrays = instances.steered(arrays, self.public(problem))
-            self._made = ((problem.inputs_sha256, seed), arrays)
-        arrays = self._made[1]
+            made = self.call(problem.inputs_program, [np.frombuffer(seed, np.uint32)])
+            self._made = ((problem.inputs_sha256, seed), made)
+        drawn = arrays = self._made[1]
+        if name in ("random", "probe"):
+            arrays = list(arrays)
+            for position, array in self.steering(problem).items():
+                arrays[position] = array
         generator = np.random.default_rng(list(hashlib.sha256(secret + kind.encode() + b"structure").digest()))
         if name in ("random", "fresh"):
             return arrays
@@ -106,23 +126,48 @@ class Given:
             made = instances.signed(arrays, generator, problem.mixed_axes)
         else:
             made = instances.mixed(arrays, generator, problem.mixed_axes)
-        kept = instances.tables(arrays, self.public(problem))
+        kept = self._tables_of(problem, drawn)
         return [old if number in kept else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]
+
+    def steering(self, problem: Problem) -> dict[int, np.ndarray[Any, Any]]:
+        """What of the public inputs may steer, by position."""
+        some = instances.steering(problem.inputs)
+        return dict(zip(some, self.drawn(problem, PUBLIC, only=some), strict=True))
+
+    def drawn(self, problem: Problem, key: np.ndarray[Any, Any], *, only: Sequence[int] | None = None) -> Arrays:
+        """The inputs of this key: all, or ``only`` those, of which the others are not made."""
+        return [] if only is not None and not only else self.call(problem.inputs_program, [key], only=only)
+
+    def _tables_of(self, problem: Problem, drawn: Arrays) -> list[int]:
+        """Positions of the inputs that are the same for every key, as ``drawn`` by one: see ``instances.tables``.
+
+        To know it takes another draw of all of them, so it is kept with the references.
+        """
+        owner = problem.inputs_sha256
+        if owner not in self._tables:
+            folder = self._folders.get(owner)
+            stored = _stored(folder / TABLES) if folder else []
+            found = stored[0].tolist() if len(stored) == 1 else instances.tables(drawn, self.public(problem))
+            if folder and not stored:
+                _store(folder / TABLES, [np.array(found, np.int64)])
+            self._tables[owner] = found
+        return self._tables[owner]
 
     def begin(self, problem: Problem, secret: bytes) -> None:
         """Compute the inputs that every check begins with; those that it needs later are made while it begins."""
-        first = ("public", "random")
-        for kind in first:
-            self.inputs(problem, kind, secret)
+        self.inputs(problem, "random", secret)
         if _are_few(problem):
-            later = [kind for kind in instances.kinds(problem.mesh, problem.mixed_axes) if kind not in first]
+            later = [kind for kind in instances.kinds(problem.mesh, problem.mixed_axes) if kind != "random"]
             make = functools.partial(_for_each, later, lambda kind: self.inputs(problem, kind, secret))
             threading.Thread(target=make, name="inputs", daemon=True).start()
 
     def public(self, problem: Problem) -> Arrays:
         """The arrays of a key that everyone knows, for what steers a modelled run."""
         if self._known[0] != problem.inputs_sha256:
-            self._known = (problem.inputs_sha256, self.call(problem.inputs_program, [np.zeros(2, np.uint32)]))
+            arrays = self.drawn(problem, PUBLIC)
+            for position, array in self.steering(problem).items():  # a float may be rounded otherwise beside others
+                arrays[position] = array
+            self._known = (problem.inputs_sha256, arrays)
         return self._known[1]
 
     def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:

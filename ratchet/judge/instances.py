@@ -87,15 +87,6 @@ def steering(inputs: Sequence[ArraySpec]) -> list[int]:
     return found if len(found) < len(inputs) else []
 
 
-def steered(
-    inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[Any, Any]]
-) -> list[np.ndarray[Any, Any]]:
-    """The inputs of a secret key, but what may steer as the public key has it, by which latency is modelled."""
-    specs = [ArraySpec(shape=array.shape, dtype=array.dtype.name) for array in inputs]
-    taken = steering(specs)
-    return [public[number] if number in taken else array for number, array in enumerate(inputs)]
-
-
 def spiked_axis(shape: Sequence[int], mixed: Sequence[int] = ()) -> int:
     """The axis to spike rows of: the longest of those that are mixed, else the longest."""
     return max(mixed or range(len(shape)), key=lambda axis: shape[axis])

@@ -222,17 +222,15 @@ class Values:
     ) -> dict[str, Any]:
         """Write what steers, and the operands that the program computes, of inputs with these keys to ``path``."""
         keys = [np.frombuffer(bytes.fromhex(seed), np.uint32) for seed in seeds]
-        given = self.given
-        drawn = [given.call(problem.inputs_program, [key]) if key.any() else given.public(problem) for key in keys]
-        named = {
-            f"{number}:input{position}": arrays[position]
-            for number, arrays in enumerate(drawn)
-            for position in instances.steering(problem.inputs)
-        }
+        steering = instances.steering(problem.inputs)
+        named: dict[str, Any] = {}
+        for number, key in enumerate(keys):
+            arrays = self.given.drawn(problem, key, only=steering)
+            named |= {f"{number}:input{position}": array for position, array in zip(steering, arrays, strict=True)}
         if wanted:
             _, loaded, tokens = self._load(Path(program).read_bytes())
             try:
-                computed = beside.operands(loaded, drawn, wanted)
+                computed = beside.operands(loaded, [self.given.drawn(problem, key) for key in keys], wanted)
             except Refusal as refusal:
                 raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
             for number, per_place in enumerate(computed):
@@ -326,6 +324,7 @@ _VALUES = Values()
 def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     """What is asked for by ``mode``."""
     mode, secret, cache = asked["mode"], bytes.fromhex(asked["secret"]), Path(asked["cache"])
+    _VALUES.given.keep_in(problem, cache)
     if mode in ("reference", "begin"):
         if mode == "begin":
             _VALUES.given.begin(problem, secret)

@@ -123,7 +123,7 @@ def _after(
 
 
 def _trials(program: Program, seed: int) -> list[_Trial]:
-    # Not at once: what a step reads before another wrote it may be NaN times zero, of which other memory leaves nothing.
+    # Not at once: where memory held NaN, zero times what no step wrote is seen, and where it held a number it is not.
     trials = [_Trial(kind=Kind.UNINITIALISED, changed={"fill": _FILL})]
     if any("parallel" in semantics for kernel in program.kernels for semantics in kernel.semantics):
         trials.append(_Trial(kind=Kind.ORDER_DEPENDENT, changed={"seed": seed}))

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+import numpy as np
 import pytest
 
 from ratchet.candidate.problem import encode
@@ -471,6 +472,32 @@ def test_large_inputs_are_made_one_instance_ahead(problems, monkeypatch):
     ahead.begin_inputs(problem, ["mixed"], b"secret")
     monkeypatch.setattr(ahead, "_inputs_of", lambda *_: pytest.fail("made again"))
     assert ahead.inputs(problem, "mixed", b"secret")
+
+
+def test_what_steers_is_public_where_the_modelled_run_is_checked_and_secret_elsewhere():
+    problem, given = examined((CANDIDATES / "honest" / "segment_sum.py").read_text())[1], Given()
+    public, whole = given.steering(problem), given.drawn(problem, np.zeros(2, np.uint32))
+    assert public
+    for position, array in public.items():
+        assert array.tobytes() == whole[position].tobytes() == given.public(problem)[position].tobytes()
+        for kind in ("random", "probe"):
+            assert given.inputs(problem, kind, b"secret")[position].tobytes() == array.tobytes()
+        secret = given.inputs(problem, "mixed", b"secret")[position]
+        assert secret.tobytes() != array.tobytes()
+        assert given.inputs(problem, "mixed", b"another")[position].tobytes() != secret.tobytes()
+
+
+def test_which_inputs_are_tables_is_kept_with_the_references(tmp_path, monkeypatch):
+    problem, given = examined((CANDIDATES / "honest" / "rope.py").read_text())[1], Given()
+    given.keep_in(problem, tmp_path)
+    made = given.inputs(problem, "mixed", b"secret")
+    later = Given()
+    later.keep_in(problem, tmp_path)
+    monkeypatch.setattr(later, "public", lambda problem: pytest.fail("another draw of all inputs"))
+    again = later.inputs(problem, "mixed", b"secret")
+    assert [array.tobytes() for array in again] == [array.tobytes() for array in made]
+    public = given.public(problem)
+    assert [a.tobytes() == b.tobytes() for a, b in zip(made, public, strict=True)].count(True) == 2, "sine and cosine"
 
 
 @pytest.mark.slow
