@@ -71,10 +71,12 @@ class Values:
         The instances ``then`` will be asked for next: the program is executed on them beside this.
         """
         _, loaded, tokens = self._load(program)
-        executed_beside = self._begin_beside(problem, then, secret, loaded, cache)
-        exact, losses = self.given.reference(problem, kind, secret, cache)
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
+        if hazards:
+            loaded.begin_check()
+        executed_beside = self._begin_beside(problem, then, secret, loaded, cache)
+        exact, losses = self.given.reference(problem, kind, secret, cache)
         try:
             done = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
             if done is None:
@@ -102,11 +104,11 @@ class Values:
     ) -> bool:
         """Execute the program on these instances in another thread, and compare what comes of it; whether that is done.
 
-        On several chips each has its threads already.
+        On several chips executions take turns; what comes before and after one runs beside what else there is to do.
         """
         arrays = (*problem.inputs, *problem.outputs)
         size = sum(math.prod(spec.shape) * jnp.dtype(spec.dtype).itemsize for spec in arrays)
-        if problem.mesh.chips > 1 or size > BESIDE_BYTES:
+        if size > BESIDE_BYTES:
             return False
         loaded.executed.compile()
 

@@ -18,7 +18,7 @@ from jax import lax
 from ratchet.mosaic import splice
 from ratchet.mosaic.bindings import repack, stablehlo_of
 from ratchet.mosaic.calls import Call, read_call, target, walk
-from ratchet.mosaic.run import AS_WRITTEN, Loaded
+from ratchet.mosaic.run import AS_WRITTEN, Loaded, taking_turns
 from ratchet.values.status import Refusal, Status
 
 Wanted = Mapping[str, Sequence[int]]
@@ -71,7 +71,8 @@ def operands(
     run = jax.jit(lambda *arrays: program.call(*arrays)[-1]).lower(*placed[0]).compile(AS_WRITTEN)
     found = []
     for arrays in placed:
-        rows = np.asarray(run(*arrays)).reshape(-1, width)[: len(order)]
+        with taking_turns(chips):
+            rows = np.asarray(run(*arrays)).reshape(-1, width)[: len(order)]
         reports = dict(zip(order, rows, strict=True))
         found.append(
             tuple(

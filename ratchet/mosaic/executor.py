@@ -203,7 +203,12 @@ class Executor(State):
 
     def has_remote(self, op: Op) -> bool:
         """Whether anything inside communicates with another device."""
-        return self.device is not None and any(map(is_remote, op.walk()))
+        return self.device is not None and op in self._remote
+
+    @functools.cached_property
+    def _remote(self) -> frozenset[Op]:
+        """Operations that communicate with another device, and those around them."""
+        return frozenset(op for op in self.kernel.operations() if any(map(is_remote, op.walk())))
 
     def within(
         self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
@@ -267,13 +272,18 @@ class Executor(State):
         def number(op: Op | None) -> int:
             name, location = (op.name, op.location) if op is not None else ("", "")
             site = Site(kind=kind, operation=name, location=location, message=message)
-            if site not in self.sites:
+            if site not in self._site_numbers:
+                self._site_numbers[site] = len(self.sites)
                 self.sites.append(site)
-            return self.sites.index(site)
+            return self._site_numbers[site]
 
         if self.active is not None:
             bad = jnp.asarray(bad) & self.active
         self._pending.append((KINDS.index(kind), number(None) if op is None else self.number_of(op, number), bad))
+
+    @functools.cached_property
+    def _site_numbers(self) -> dict[Site, int]:
+        return {site: number for number, site in enumerate(self.sites)}
 
     @functools.cached_property
     def counters(self) -> dict[Op, int]:

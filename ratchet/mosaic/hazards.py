@@ -60,6 +60,13 @@ class _Trial:
     """How the program is translated for both, where not as it is."""
 
 
+def begin(program: Program) -> None:
+    """Translate and compile beside what comes next what ``check`` will need."""
+    late = program.executed is not program
+    variants = [trial.variant for trial in _trials(program, seed=0) if trial.variant]
+    program.begin([variant for variant in variants if not late or variant != _LATE])
+
+
 def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunResult:
     """Execute the program, and once more for each thing that has to make no difference.
 
@@ -67,11 +74,11 @@ def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunRe
         The outputs; the findings, or else the first thing that made a difference; the seconds of the executions that
         say so.
     """
+    begin(program)
     trials = _trials(program, seed)
     if program.executed is program:
         return _after(program, inputs, trials)
     others = [trial for trial in trials if trial.variant and trial.variant != _LATE]
-    program.begin([trial.variant for trial in others])
     passed = _late(program.executed, inputs, trials)
     return _after(program, inputs, trials) if passed is None else _after(program, inputs, others, passed)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +45,16 @@ _LATE_TARGETS = 1 << 23
 _NO_WORD = -(2**31)
 """A word of the report that only another device has: of all devices' words the largest counts."""
 
+_ON_SEVERAL = threading.Lock()
+
 _BRANCHING = frozenset({"stablehlo.case", "stablehlo.if", "stablehlo.while"})
+
+
+@contextlib.contextmanager
+def taking_turns(devices: int) -> Iterator[None]:
+    """Around an execution on so many devices. Each has one thread: two executions might wait for each other there."""
+    with _ON_SEVERAL if devices > 1 else contextlib.nullcontext():
+        yield
 
 
 class Loaded:
@@ -190,7 +201,9 @@ class Loaded:
             )
         start = time.perf_counter()
         placed = self.placed([*arrays, np.array([seed, fill, fill if padding is None else padding], np.int32)])
-        *outputs, report = jax.block_until_ready(self._compiled(*placed))
+        compiled = self._compiled
+        with taking_turns(self._original.nr_devices):
+            *outputs, report = jax.block_until_ready(compiled(*placed))
         held = [_as_held(output) for output in outputs]
         count = max(map(len, held), default=1)
         first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in held) for n in range(count)]
@@ -241,6 +254,10 @@ class Loaded:
         mesh = jax.sharding.Mesh(np.array(devices[:wanted]).reshape(sizes), names)
         nowhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
         return [s or nowhere for s in self._exported.in_shardings_jax(mesh)]
+
+    def begin_check(self) -> None:
+        """Prepare beside what comes next for ``check``."""
+        hazards.begin(self)
 
     def check(self, inputs: Sequence[np.ndarray], *, seed: int = 1) -> RunResult:
         """Execute the program, and again with what must not matter changed (see ``hazards.check``)."""
