@@ -25,7 +25,7 @@ from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS
 from ratchet.mosaic.rolled import Rolled, rolled
 from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, refuse, root_of
 from ratchet.mosaic.state import BARRIER, State
-from ratchet.mosaic.underway import UNDER_WAY, End
+from ratchet.mosaic.underway import UNDER_WAY, End, words
 from ratchet.mosaic.witness import digest, places
 
 _CONTROL = ("scf.if", "scf.for", "scf.while")
@@ -112,7 +112,7 @@ class Executor(State):
         for value in (value for values in loop.given for value in values):
             if value not in self.values and value.owner is not None:
                 self._run(value.owner)  # a constant
-        given = [jnp.stack([self._array(value) for value in values]) for values in loop.given]
+        given = [self._stacked(values) for values in loop.given]
         before = {values[0]: self.values[values[0]] for values in loop.given}
 
         def turn(arrays: list[Array], mine: tuple[Array, list[Array]]) -> tuple[list[Array], list[Array]]:
@@ -141,6 +141,12 @@ class Executor(State):
             self.values.update((value, of[number]) for number, value in enumerate(values))
         for op in loop.again:
             self._run(op)
+
+    def _stacked(self, values: Sequence[Value]) -> Array:
+        """As one array: a constant where all are."""
+        if all(known(self.values[value]) for value in values):
+            return np.stack([np.asarray(self.values[value], jax_dtype(value.type.dtype)) for value in values])
+        return jnp.stack([self._array(value) for value in values])
 
     def _array(self, value: Value) -> Array:
         return jnp.asarray(self.values[value], jax_dtype(value.type.dtype))
@@ -316,14 +322,12 @@ class Executor(State):
             site_of[kind] = lax.select(jnp.asarray(bad), jnp.asarray(number, jnp.int32), jnp.asarray(none))
         self._pending.clear()
         flags = self.memory[FLAGS]
-        step = lax.convert_element_type(self.step, np.int32)
-        position = np.arange(2 * len(KINDS))
-        new: Any = jnp.full(flags.shape, -1, jnp.int32)
-        for kind, site in site_of.items():
-            pair = lax.select(position % 2 == 0, *(lax.broadcast_in_dim(x, flags.shape, ()) for x in (step, site)))
-            is_site = lax.broadcast_in_dim(lax.ge(site, np.int32(0)), flags.shape, ())
-            new = lax.select(is_site & (position // 2 == kind), pair, new)
-        self.memory[FLAGS] = lax.select(lax.eq(flags, np.int32(-1)), new, flags)
+        shape = (len(KINDS), 2)
+        sites = lax.broadcast_in_dim(words([site_of.get(kind, -1) for kind in range(len(KINDS))]), shape, (0,))
+        step = lax.broadcast_in_dim(lax.convert_element_type(self.step, np.int32), shape, ())
+        new = lax.select(np.tile([True, False], (len(KINDS), 1)), step, sites)
+        is_first = lax.bitwise_and(lax.eq(flags, np.int32(-1)), lax.ge(lax.reshape(sites, flags.shape), np.int32(0)))
+        self.memory[FLAGS] = lax.select(is_first, lax.reshape(new, flags.shape), flags)
 
     def check_under_way(self, op: Op | None, buffer: Buffer, box: Box, what: str, when: Any = True) -> None:
         """With ``late_dma``, report a write into what a copy under way reads or writes."""
@@ -343,6 +347,7 @@ class Executor(State):
             if known(start):
                 bad = True if not 0 <= int(start) <= dim - size else bad
             elif bad is not True:
-                outside = lax.bitwise_or(lax.lt(start, np.int32(0)), lax.gt(start, np.int32(dim - size)))
+                unsigned = lax.convert_element_type(start, np.uint32)  # of what is below zero, a large number
+                outside = lax.gt(unsigned, np.uint32(dim - size)) if dim >= size else True
                 bad = outside if bad is False else lax.bitwise_or(bad, outside)
         self.report(Kind.SLICE_OUT_OF_BOUNDS, op, bad, f"{what} of {tuple(sizes)} leaves a buffer of {tuple(shape)}")

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -325,5 +324,5 @@ def put(array: Array, starts: Sequence[Index], value: Array) -> Array:
     return lax.dynamic_update_slice(array, value, _indices(starts), allow_negative_indices=False)
 
 
-def _indices(starts: Sequence[Index]) -> tuple[jax.Array, ...]:
-    return tuple(jnp.asarray(s, jnp.int32) for s in starts)
+def _indices(starts: Sequence[Index]) -> tuple[Any, ...]:
+    return tuple(np.int32(s) if known(s) else lax.convert_element_type(s, np.int32) for s in starts)
