@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ratchet.account.link_spans import link_spans
-from ratchet.account.timeline import build
+from ratchet.account.timeline import Known, build
 from ratchet.chips import Chip
 from ratchet.dump.hlo import HloModule
 from ratchet.machine.control import control_flow
@@ -56,13 +56,14 @@ def timeline_of(run: Run, *, chip: Chip, compiler: str, detail: bool = False) ->
         timeline = build(run.slowest, chip=chip, compiler=compiler, detail=detail)
         control = control_flow(run, run.slowest)
         return replace(timeline, not_modelled=(*undecided, *timeline.not_modelled), control=control)
-    chips = tuple(_of_slice(record, run, chip=chip, compiler=compiler, detail=detail) for record in run.chips)
+    known: Known = {}
+    chips = tuple(_of_slice(record, run, known, chip=chip, compiler=compiler, detail=detail) for record in run.chips)
     slowest = max(chips, key=lambda timeline: timeline.cycles)
     return replace(slowest, chips=chips, links=run.links, not_modelled=(*undecided, *slowest.not_modelled))
 
 
-def _of_slice(record: Record, run: Run, *, chip: Chip, compiler: str, detail: bool) -> Timeline:
-    timeline = build(record, chip=chip, compiler=compiler, detail=detail, links=run.links)
+def _of_slice(record: Record, run: Run, known: Known, *, chip: Chip, compiler: str, detail: bool) -> Timeline:
+    timeline = build(record, chip=chip, compiler=compiler, detail=detail, links=run.links, known=known)
     return replace(
         timeline,
         chip_index=record.chip_index,

@@ -15,32 +15,53 @@ from ratchet.machine.dma import GRANULE_BYTES
 from ratchet.machine.record import Record
 from ratchet.values import LinkUse, OpCost, Timeline
 from ratchet.values.omission import LocalCopies, LongProgram, Omission, Unmodelled
+from ratchet.values.place import Code, Op
 
 LONG_PROGRAM_BUNDLES = 20_000
 """Programs from this length on may pay for fetching instruction overlays, which nobody has measured."""
 
 
-def shares_of(record: Record, *, compiler: str) -> dict[str, Shares]:
-    """What is known of every listing without running it. Raises Refusal for an opcode whose unit is not known."""
-    return {
-        name: Shares(
-            translated.listing,
-            [(block.start, block.end) for block in translated.blocks],
-            compiler=compiler,
-            elsewhere=place_of_listing(record, name),
-            delay_slots=translated.delay_slots,
-        )
-        for name, (translated, _) in record.units.items()
-    }
+Known = dict[tuple[int, Op | Code | None], Shares]
+"""What is known of listings, by their identity and where all of each belongs: the chips of a slice execute the same."""
 
 
-def build(record: Record, *, chip: Chip, compiler: str, detail: bool, links: Sequence[LinkUse] = ()) -> Timeline:
-    """Puts the timeline of one chip together; ``links`` is what went over each link of its slice.
+def shares_of(record: Record, *, compiler: str, known: Known) -> dict[str, Shares]:
+    """What is known of every listing without running it; what is new is added to ``known``.
+
+    Raises Refusal for an opcode whose unit is not known.
+    """
+    found = {}
+    for name, (translated, _) in record.units.items():
+        place = place_of_listing(record, name)
+        key = id(translated.listing), place
+        if key not in known:
+            blocks = [(block.start, block.end) for block in translated.blocks]
+            known[key] = Shares(
+                translated.listing, blocks, compiler=compiler, elsewhere=place, delay_slots=translated.delay_slots
+            )
+        found[name] = known[key]
+    return found
+
+
+def build(
+    record: Record,
+    *,
+    chip: Chip,
+    compiler: str,
+    detail: bool,
+    links: Sequence[LinkUse] = (),
+    known: Known | None = None,
+) -> Timeline:
+    """Puts the timeline of one chip together.
+
+    Args:
+        links: what went over each link of its slice.
+        known: of the other chips of its slice.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN for an opcode whose unit is not known.
     """
-    shares = shares_of(record, compiler=compiler)
+    shares = shares_of(record, compiler=compiler, known={} if known is None else known)
     executed = [(shares[name], shares[name].times(unit.counts)) for name, (unit, _) in record.units.items()]
     slots = Counter(dict.fromkeys(SLOTS, 0))
     for listing, times in executed:
