@@ -143,14 +143,13 @@ class Given:
 
         To know it takes another draw of all of them, so it is kept with the references.
         """
-        owner = problem.inputs_sha256
+        owner, folder = problem.inputs_sha256, self._folders.get(problem.inputs_sha256)
+        stored = _stored(folder / TABLES) if folder else []
         if owner not in self._tables:
-            folder = self._folders.get(owner)
-            stored = _stored(folder / TABLES) if folder else []
-            found = stored[0].tolist() if len(stored) == 1 else instances.tables(drawn, self.public(problem))
-            if folder and not stored:
-                _store(folder / TABLES, [np.array(found, np.int64)])
-            self._tables[owner] = found
+            known = len(stored) == 1
+            self._tables[owner] = stored[0].tolist() if known else instances.tables(drawn, self.public(problem))
+        if folder and not stored:
+            _store(folder / TABLES, [np.array(self._tables[owner], np.int64)])
         return self._tables[owner]
 
     def begin(self, problem: Problem, secret: bytes) -> None:
