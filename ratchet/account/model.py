@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ratchet.account.link_spans import link_spans
@@ -12,12 +12,21 @@ from ratchet.chips import Chip
 from ratchet.dump.hlo import HloModule
 from ratchet.machine.control import control_flow
 from ratchet.machine.inputs import ScalarInputs
+from ratchet.machine.programs import Programs
 from ratchet.machine.record import Record, Run
-from ratchet.machine.run import run, without_collections
+from ratchet.machine.run import read, run, without_collections
 from ratchet.values import Timeline
 
 
-def model(
+@dataclass
+class Reading:
+    """What is read of a compiled program's listings once, for as many runs as there are."""
+
+    programs: Programs | None = None
+    known: Known = field(default_factory=dict)
+
+
+def model(  # noqa: PLR0913 - the dumps, what they are of, and what steers them
     dump_dir: Path,
     *,
     hlo: HloModule,
@@ -26,6 +35,7 @@ def model(
     scalar_inputs: Sequence[ScalarInputs] = (),
     constants: bytes = b"",
     detail: bool = False,
+    reading: Reading | None = None,
 ) -> Timeline:
     """Models one run of a compiled program, on one chip or on a slice.
 
@@ -37,6 +47,7 @@ def model(
         scalar_inputs: values that steer control flow, one set per mesh index or none at all.
         constants: of the executable of a program for a slice.
         detail: keep many more single grid steps in the spans.
+        reading: of the same dumps, for the same chip; what it lacks is added.
 
     Returns:
         The timeline of the slowest chip; on a slice with that of every chip in ``chips``.
@@ -44,19 +55,30 @@ def model(
     Raises:
         Refusal: as the machine, and SCHEDULE_UNKNOWN for an opcode whose unit is not known.
     """
+    reading = reading or Reading()
     with without_collections():
-        done = run(dump_dir, hlo=hlo, chip=chip, compiler=compiler, scalar_inputs=scalar_inputs, constants=constants)
-        return timeline_of(done, chip=chip, compiler=compiler, detail=detail)
+        if chip.schedules and reading.programs is None:
+            reading.programs = read(dump_dir, hlo=hlo, chip=chip, compiler=compiler)
+        done = run(
+            dump_dir,
+            hlo=hlo,
+            chip=chip,
+            compiler=compiler,
+            scalar_inputs=scalar_inputs,
+            constants=constants,
+            programs=reading.programs,
+        )
+        return timeline_of(done, chip=chip, compiler=compiler, detail=detail, known=reading.known)
 
 
-def timeline_of(run: Run, *, chip: Chip, compiler: str, detail: bool = False) -> Timeline:
+def timeline_of(run: Run, *, chip: Chip, compiler: str, detail: bool = False, known: Known | None = None) -> Timeline:
     """The timeline of a run; see :func:`model`."""
+    known = {} if known is None else known
     undecided = (run.undecided,) if run.undecided else ()
     if not run.links:
-        timeline = build(run.slowest, chip=chip, compiler=compiler, detail=detail)
+        timeline = build(run.slowest, chip=chip, compiler=compiler, detail=detail, known=known)
         control = control_flow(run, run.slowest)
         return replace(timeline, not_modelled=(*undecided, *timeline.not_modelled), control=control)
-    known: Known = {}
     chips = tuple(_of_slice(record, run, known, chip=chip, compiler=compiler, detail=detail) for record in run.chips)
     slowest = max(chips, key=lambda timeline: timeline.cycles)
     return replace(slowest, chips=chips, links=run.links, not_modelled=(*undecided, *slowest.not_modelled))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ratchet.account.model import model
+from ratchet.account.model import Reading, model
 from ratchet.candidate.mesh import part
 from ratchet.chips import Chip
 from ratchet.dump.files import load_hlo
@@ -20,12 +20,13 @@ def step(
     *,
     computed: Sequence[Mapping[int | str, Any]] = (),
     detail: bool = False,
+    reading: Reading | None = None,
 ) -> tuple[Timeline, str]:
     """Run the schedule machine over the dumps of ``program``, one machine for each chip of ``mesh``.
 
     ``steering`` are the problem's inputs that may steer, by position; each chip gets its own part of them.
     ``computed`` is what XLA computes of the kernels' operands, one set per mesh index. What the chips do together
-    before the program (``Timeline.launch_cycles``) belongs to the latency.
+    before the program (``Timeline.launch_cycles``) belongs to the latency. ``reading``: see ``model``.
 
     Raises:
       Refusal: ``SCHEDULE_UNKNOWN``, ``DEADLOCK``, ``OUT_OF_BOUNDS`` or ``MEMORY_HAZARD``.
@@ -41,6 +42,7 @@ def step(
         ],
         constants=constants.read_bytes() if mesh.chips > 1 else b"",
         detail=detail,
+        reading=reading,
     )
     return timeline, (
         f"{timeline.latency_ms:.4f} ms modelled, {timeline.cycles:,} cycles, {timeline.grid_steps:,} grid steps"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ratchet.account.model import Reading
 from ratchet.child import serve
 from ratchet.chips import CHIPS
 from ratchet.judge import latency
@@ -20,6 +21,18 @@ from ratchet.values import Mesh, Program
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal
 
+_LAST: dict[str, Reading] = {}
+"""What is read of the program that was asked about last: a verdict asks again for other inputs that steer it."""
+
+
+def _reading(program: Program, chip: str) -> Reading:
+    written = (program.dump_dir / "schedule").stat().st_mtime_ns
+    key = f"{chip} {written} {program}"
+    if key not in _LAST:
+        _LAST.clear()
+        _LAST[key] = Reading()
+    return _LAST[key]
+
 
 def answer(request: Path) -> dict[str, Any]:
     """What the machine says of the request's program."""
@@ -27,13 +40,15 @@ def answer(request: Path) -> dict[str, Any]:
     with np.load(request / ARRAYS) as stored:
         steering, computed = steered({name: stored[name] for name in stored.files})
     try:
+        program = decode(Program, asked["program"])
         timeline, summary = latency.step(
-            decode(Program, asked["program"]),
+            program,
             CHIPS[asked["chip"]],
             decode(Mesh, asked["mesh"]),
             steering,
             computed=computed,
             detail=asked["detail"],
+            reading=_reading(program, asked["chip"]),
         )
     except Refusal as refusal:
         return {"refused": [refusal.status.name, refusal.message]}

@@ -36,6 +36,7 @@ def run(
     compiler: str,
     scalar_inputs: Sequence[ScalarInputs] = (),
     constants: bytes = b"",
+    programs: Programs | None = None,
 ) -> Run:
     """Runs a compiled program once.
 
@@ -52,6 +53,7 @@ def run(
             ``"name:i"``, operand ``i`` of HLO instruction ``name``. Shapes and dtypes as in the compiled program.
         constants: what :func:`ratchet.dump.image.constant_segment` reads in the executable of a program for a slice;
             collectives of XLA have their routing tables there.
+        programs: the listings, where another run of the same program for this chip has read them.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN for anything that the machine does not know, DEADLOCK for a wait that can never
@@ -69,7 +71,7 @@ def run(
     given = scalar_inputs or [{}] * chips
     if len(given) != chips:
         raise Refusal(Status.USAGE, f"{len(given)} sets of inputs for a program on {chips} chips: give one for each.")
-    programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler, chip)
+    programs = programs or read(dump_dir, hlo=hlo, chip=chip, compiler=compiler)
     if chips == 1:
         once = partial(_run_alone, programs, chip, given[0])
     else:
@@ -88,6 +90,11 @@ def run(
     fast, slow = sorted(ways, key=lambda way: way.slowest.cycles)
     cycles = fast.slowest.cycles, slow.slowest.cycles
     return replace(slow, undecided=UndecidedBranches(fast_cycles=cycles[0], slow_cycles=cycles[1]))
+
+
+def read(dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str) -> Programs:
+    """The listings of a compiled program, for one run or several; arguments as of :func:`run`."""
+    return Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler, chip)
 
 
 def _run_alone(

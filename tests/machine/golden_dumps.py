@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ratchet.account.model import Reading
 from ratchet.account.model import model as model_program
 from ratchet.chips import V5E
 from ratchet.dump.files import load_hlo
@@ -32,7 +33,13 @@ def unpack(compiler: str, program: str, into: Path, *, golden: Path = GOLDEN) ->
     return folder
 
 
-def model(folder: Path, scalar_inputs: dict[int | str, np.ndarray] | None = None, *, detail: bool = False) -> Timeline:
+def model(
+    folder: Path,
+    scalar_inputs: dict[int | str, np.ndarray] | None = None,
+    *,
+    detail: bool = False,
+    reading: Reading | None = None,
+) -> Timeline:
     """The machine's timeline of an unpacked program."""
     return model_program(
         folder,
@@ -41,4 +48,5 @@ def model(folder: Path, scalar_inputs: dict[int | str, np.ndarray] | None = None
         compiler=folder.parent.name,
         scalar_inputs=[scalar_inputs or {}],
         detail=detail,
+        reading=reading,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ratchet.account.model import Reading
 from ratchet.chips.units import slots
 from ratchet.dump.listing import parse
 from ratchet.dump.utilisation import parse_utilisation
@@ -172,6 +173,16 @@ def test_loops_of_the_whole_program(tmp_path: Path) -> None:
     folder = unpack(COMPILERS[0], "loop", tmp_path)
     none, some = (model(folder, {1: np.array(n, np.int32)}) for n in (0, 5))
     assert (none.grid_steps, some.grid_steps) == (0, 20)
+
+
+def test_what_was_read_for_one_run_serves_another(tmp_path: Path) -> None:
+    folder, reading = unpack(COMPILERS[0], "loop", tmp_path), Reading()
+    for turns in (5, 0, 5):
+        given = {1: np.array(turns, np.int32)}
+        assert model(folder, given, reading=reading) == model(folder, given)
+    for name in folder.iterdir():
+        name.unlink() if name.suffix == ".txt" else None
+    assert model(folder, {1: np.array(5, np.int32)}, reading=reading).grid_steps == 20
 
 
 def test_missing_input_is_said(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ratchet.account.model import Reading
 from ratchet.account.model import model as model_program
 from ratchet.chips import V5E
 from ratchet.dump.files import load_hlo
@@ -59,6 +60,12 @@ def model(folder: Path, **changes: object) -> Timeline:
 def test_cycles(compiler: str, program: str, tmp_path: Path) -> None:
     timeline = model(unpack(compiler, program, tmp_path, golden=GOLDEN))
     assert timeline.cycles == CYCLES[compiler, program]
+
+
+def test_what_was_read_for_one_run_of_a_slice_serves_another(tmp_path: Path) -> None:
+    folder, reading = unpack(COMPILERS[0], RUNNING[0], tmp_path, golden=GOLDEN), Reading()
+    first, second = (model(folder, reading=reading) for _ in range(2))
+    assert first == second == model(folder)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
