@@ -40,8 +40,11 @@ class Protos:
                 message.oneof_decl.add(name=oneof)
             for field in fields.split(", "):
                 self._declare(message, *field.split(), one_of_many=field.split()[0] in members)
-        self._pool: Any = descriptor_pool.DescriptorPool()
-        self._pool.Add(file)
+        pool: Any = descriptor_pool.DescriptorPool()
+        pool.Add(file)
+        # All classes now: one that is made while another thread already reads messages is not whole yet.
+        types = ((name, pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages)
+        self._classes = {name: message_factory.GetMessageClass(found) for name, found in types}
 
     def _declare(self, message: Any, field: str, number: str, kind: str, *, one_of_many: bool) -> None:
         base = kind.removesuffix("[]").removeprefix("map:")
@@ -65,7 +68,7 @@ class Protos:
 
     def new(self, name: str) -> Any:
         """An empty message."""
-        return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(f"{self._package}.{name}"))()
+        return self._classes[name]()
 
     def parse(self, name: str, data: bytes) -> Any:
         """The message that ``data`` holds. Raises ValueError for bytes that are none."""
