@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ratchet.starting import starting
 
 with starting():
-    from ratchet.cli import main
+    from ratchet import options, warm
 
 if TYPE_CHECKING:
     from ratchet.judge.request import Request
@@ -26,11 +26,17 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
 
 def run() -> int:
     """The console script ``ratchet``."""
-    return main(sys.argv[1:], judge)
+    given = sys.argv[1:]
+    if options.is_experiment(given):
+        warm.begin()
+    with starting():
+        from ratchet.cli import main
+    return main(given, judge)
 
 
 def run_prepare() -> int:
     """What ``python prepare.py`` calls."""
+    warm.begin()
     with starting():
         from prepare import judge as judged
         from ratchet.cli import prepare_main

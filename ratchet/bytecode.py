@@ -54,16 +54,26 @@ def folders() -> tuple[str, ...]:
     return (str(private / f"bytecode-{environment}"),) if private else ()
 
 
+def _mark(packages: tuple[str, ...]) -> Path:
+    """The file that says that it was done for these packages."""
+    state = [(entry, os.stat(entry).st_mtime_ns) for entry in packages if os.path.isdir(entry)]
+    key = hashlib.sha256(repr((sys.version, state)).encode()).hexdigest()[:16]
+    return Path(folders()[0]) / f"filled-{key}"
+
+
+def is_filled(packages: tuple[str, ...]) -> bool:
+    """Whether ``fill`` has nothing to do for these packages."""
+    return private_folder() is None or _mark(packages).exists()
+
+
 @cache
 def fill(packages: tuple[str, ...]) -> None:
     """Compile what children import, unless that was done for these packages. Failing costs time and nothing else."""
     private = private_folder()
     if private is None:
         return
-    folder = Path(folders()[0])
-    state = [(entry, os.stat(entry).st_mtime_ns) for entry in packages if os.path.isdir(entry)]
-    key = hashlib.sha256(repr((sys.version, state)).encode()).hexdigest()[:16]
-    mark = folder / f"filled-{key}"
+    mark = _mark(packages)
+    folder = mark.parent
     if mark.exists():
         with contextlib.suppress(OSError):
             os.utime(folder)  # used now

@@ -114,6 +114,11 @@ def knows(name: str) -> bool:
     return name in _COMMANDS
 
 
+def is_experiment(given: Sequence[str]) -> bool:
+    """Whether a command line asks for an experiment, right or wrong."""
+    return bool(given) and given[0] not in (*(name for name in _COMMANDS if name != RUN), "-h", "--help")
+
+
 def asks_for_json(given: Sequence[str]) -> bool:
     """Whether JSON is wanted, also where the rest of the command line is wrong."""
     return "--json" in itertools.takewhile(lambda word: word != "--", given)

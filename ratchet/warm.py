@@ -9,6 +9,7 @@ libraries at the same addresses, so those that run an author's code are of anoth
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -28,8 +29,16 @@ from typing import IO, NoReturn
 from ratchet import boot, bytecode
 from ratchet.jail import launcher
 
+JUDGE = ("ratchet.judge.values_worker", "ratchet.compiler.worker", "ratchet.judge.schedule_worker")
+"""What the judge's own children run."""
+AUTHOR = ("ratchet.candidate.worker",)
+"""What children run that run an author's code."""
+
 _MESSAGE_BYTES = 1 << 16
 _READY = b"ready"
+_OBJECTS = 50_000
+"""That are made before Python looks for garbage among them, in a child: by default every 700, and tracing makes
+millions."""
 
 
 class Forked:
@@ -156,15 +165,42 @@ class Warm:
         self._process.wait()
 
 
+_BEGUN: dict[tuple[str, ...], Warm] = {}
+
+
+def begin() -> None:
+    """Start what a verdict forks its children of, while this process still imports what it takes to ask for one.
+
+    Where packages were never compiled here, that comes first, and whoever needs children waits for it.
+    """
+    if bytecode.is_filled(boot.packages()):
+        for modules in (JUDGE, AUTHOR):
+            _BEGUN[modules] = Warm(modules)
+        atexit.register(_forget)
+
+
+def begun(modules: tuple[str, ...]) -> Warm | None:
+    """The process with these modules that was begun, once; who asks for it closes it."""
+    return _BEGUN.pop(modules, None)
+
+
+def _forget() -> None:
+    while _BEGUN:
+        _BEGUN.popitem()[1].close()
+
+
 def main(control: int) -> None:
     """The warm process: import, then fork a child for every request, until its owner lets go."""
     owner = socket.socket(fileno=control)
     asked = json.loads(owner.recv(_MESSAGE_BYTES))
     sys.path += asked["packages"]
+    gc.disable()  # nothing that is imported goes again
     for module in asked["modules"]:
         importlib.import_module(module)
         del sys.modules[module]  # a child runs it as its main program
     gc.freeze()  # pages of what is there stay shared
+    gc.enable()
+    gc.set_threshold(_OBJECTS)
     owner.send(_READY)
     ended, end = os.pipe()
     os.set_blocking(end, False)

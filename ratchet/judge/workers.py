@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
+from ratchet import warm
 from ratchet.candidate import room
 from ratchet.child import Child
 from ratchet.chips import Chip
@@ -45,8 +46,8 @@ def sweep(folder: Path) -> None:
 class Workers:
     """One compiler, one values child, one schedule machine, and a fresh candidate child for every kernel file.
 
-    All start at once, the compiler for ``chip``. The judge's own are forks of one process that imports JAX; the
-    candidate's, which runs an author's code, imports it beside that. A child that died or was killed is replaced. With
+    All start at once, the compiler for ``chip``. The judge's own are forks of one process that imports JAX, begun
+    already or here; the candidate's, which runs an author's code, of another, or imports it beside that. A child that died or was killed is replaced. With
     ``keep``, the next candidate child starts while the current kernel is still being judged, and candidate children
     are forks of a second such process; without ``compiles``, the TPU compiler starts only when it is asked for. With
     ``one_file``, all kernel files are versions of one, which a sweep traces in the same child, and the values child
@@ -75,9 +76,9 @@ class Workers:
         self._closed = False
         self.asking = threading.Lock()
         """Held by whoever asks the values child."""
-        self._authors = Warm((room.WORKER,)) if keep else None
+        self._authors = warm.begun(warm.AUTHOR) or (Warm(warm.AUTHOR) if keep else None)
         self._next: Child | None = self._fresh()
-        self._warm = Warm((asking.WORKER, compiling.WORKER, schedule.WORKER))
+        self._warm = warm.begun(warm.JUDGE) or Warm(warm.JUDGE)
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()
         self._machine = self._start_machine() if compiles else None
@@ -158,14 +159,14 @@ class Workers:
     def close(self) -> None:
         """Kill all children and remove their folders. Nothing that a child left makes it raise. Safe to call twice."""
         self._closed = True
-        warm = [one for one in (self._authors, self._warm) if one is not None]
-        for process in warm:
+        processes = [one for one in (self._authors, self._warm) if one is not None]
+        for process in processes:
             process.cancel()
         for child in (self._next, self._compiler, self._values, self._machine):
             if child is not None:
                 with contextlib.suppress(OSError):
                     child.close()
-        for process in warm:
+        for process in processes:
             process.close()
         self._lease.close()
         remove(self.root)
