@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import export
 
@@ -33,8 +34,10 @@ Arrays = list[np.ndarray[Any, Any]]
 
 PUBLIC = np.zeros(2, np.uint32)
 """The key of the public inputs."""
-TABLES = "tables.npz"
-"""Which inputs are the same for every key."""
+TABLES, DRAWN = "tables.npz", "drawn.npz"
+"""Files beside the references: which inputs are the same for every key, and the inputs of the judge's."""
+DRAWN_BYTES = 1 << 29
+"""Inputs of a problem that are kept in a file, at most. Those of a cache of many keys take seconds to draw."""
 
 
 class Given:
@@ -110,7 +113,8 @@ class Given:
         seed = hashlib.sha256(secret + base.encode()).digest()[:8]
         if self._made[0] != (problem.inputs_sha256, seed):  # a cache of many keys takes seconds, and all kinds share it
             self._made = (None, [])
-            made = self.call(problem.inputs_program, [np.frombuffer(seed, np.uint32)])
+            key = np.frombuffer(seed, np.uint32)
+            made = self._kept_draw(problem, key) if base == "random" else self.drawn(problem, key)
             self._made = ((problem.inputs_sha256, seed), made)
         drawn = arrays = self._made[1]
         if name in ("random", "probe"):
@@ -137,6 +141,24 @@ class Given:
     def drawn(self, problem: Problem, key: np.ndarray[Any, Any], *, only: Sequence[int] | None = None) -> Arrays:
         """The inputs of this key: all, or ``only`` those, of which the others are not made."""
         return [] if only is not None and not only else self.call(problem.inputs_program, [key], only=only)
+
+    def _kept_draw(self, problem: Problem, key: np.ndarray[Any, Any]) -> Arrays:
+        """The inputs of the judge's key, which all instances are made of: kept with the references, if they are few.
+
+        The key is kept with them; a problem that is frozen is tried with others, too.
+        """
+        folder = self._folders.get(problem.inputs_sha256)
+        if folder is None or sum(map(array_bytes, problem.inputs)) > DRAWN_BYTES:
+            return self.drawn(problem, key)
+        known, *stored = _stored(folder / DRAWN) or [None]
+        if known is not None and known.tobytes() == key.tobytes():
+            pairs = zip(stored, problem.inputs, strict=True)
+            return [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
+        drawn = self.drawn(problem, key)
+        if known is None:
+            plain = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in drawn)
+            _store(folder / DRAWN, [key, *plain])
+        return drawn
 
     def _tables_of(self, problem: Problem, drawn: Arrays) -> list[int]:
         """Positions of the inputs that are the same for every key, as ``drawn`` by one: see ``instances.tables``.

@@ -500,6 +500,36 @@ def test_which_inputs_are_tables_is_kept_with_the_references(tmp_path, monkeypat
     assert [a.tobytes() == b.tobytes() for a, b in zip(made, public, strict=True)].count(True) == 2, "sine and cosine"
 
 
+def test_inputs_of_a_key_are_kept_with_the_references_and_are_not_those_of_another_key(tmp_path, monkeypatch):
+    problem, given = examined((CANDIDATES / "honest" / "segment_sum.py").read_text())[1], Given()
+    given.keep_in(problem, tmp_path)
+    kinds = ("random", "probe", "mixed", "signed")
+    made = {kind: given.inputs(problem, kind, b"secret") for kind in kinds}
+    other = given.inputs(problem, "mixed", b"another")
+    later, alone = Given(), Given()
+    later.keep_in(problem, tmp_path)
+    assert [a.tobytes() for a in later.inputs(problem, "mixed", b"another")] == [a.tobytes() for a in other]
+    monkeypatch.setattr(later, "drawn", refusing_other_draws(later.drawn))
+    for kind, arrays in made.items():
+        again = later.inputs(problem, kind, b"secret")
+        for one, spec, kept, anew in zip(
+            again, problem.inputs, arrays, alone.inputs(problem, kind, b"secret"), strict=True
+        ):
+            assert (one.shape, one.dtype.name) == (spec.shape, spec.dtype)
+            assert one.tobytes() == kept.tobytes() == anew.tobytes()
+    assert made["mixed"][0].tobytes() != other[0].tobytes()
+
+
+def refusing_other_draws(drawn):
+    """What steers is drawn, of a public key."""
+
+    def draw(problem, key, *, only=None):
+        assert not key.any(), "inputs were drawn that are kept"
+        return drawn(problem, key, only=only)
+
+    return draw
+
+
 @pytest.mark.slow
 def test_references_that_are_made_beside_another_are_those_that_are_made_when_asked_for(problems, tmp_path):
     problem, secret, kinds = problems["attention"], b"s" * 32, ("random", "probe", "mixed")
