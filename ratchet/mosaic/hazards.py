@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -41,9 +41,9 @@ class Program(Protocol):
     @property
     def executed(self) -> Program: ...
 
-    def run(
-        self, inputs: Sequence[np.ndarray], *, seed: int = 0, fill: int = 0, padding: int | None = None
-    ) -> RunResult: ...
+    def place(self, inputs: Sequence[np.ndarray]) -> Any: ...
+
+    def run(self, inputs: Any, *, seed: int = 0, fill: int = 0, padding: int | None = None) -> RunResult: ...
 
     def variant(self, *, late_dma: bool = False, late_windows: bool = False, witness: bool = False) -> Program: ...
 
@@ -76,55 +76,54 @@ def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunRe
     """
     begin(program)
     trials = _trials(program, seed)
+    placed = program.place(inputs)
     if program.executed is program:
-        return _after(program, inputs, trials)
+        return _after(program, placed, trials)
     others = [trial for trial in trials if trial.variant and trial.variant != _LATE]
-    passed = _late(program.executed, inputs, trials)
-    return _after(program, inputs, trials) if passed is None else _after(program, inputs, others, passed)
+    passed = _late(program.executed, placed, trials)
+    return _after(program, placed, trials) if passed is None else _after(program, placed, others, passed)
 
 
-def _late(late: Program, inputs: Sequence[np.ndarray], trials: Sequence[_Trial]) -> RunResult | None:
+def _late(late: Program, placed: Any, trials: Sequence[_Trial]) -> RunResult | None:
     """The outputs where DMAs arrive late, if nothing makes a difference to them; None if anything does.
 
     They need what memory held in no other place than the plain ones, and nothing before the wait for it: who passes
     here has no use for the plain translation, and its compilation is spared. Else that says what is wrong.
     """
-    first = late.run(inputs)
+    first = late.run(placed)
     if first.findings:
         return None
     seconds = first.seconds
     for changed in [trial.changed for trial in trials if not trial.variant]:
-        other = late.run(inputs, **changed)
+        other = late.run(placed, **changed)
         seconds += other.seconds
         if _differing(first, other) is not None:
             return None
     return replace(first, seconds=seconds)
 
 
-def _after(
-    program: Program, inputs: Sequence[np.ndarray], trials: Sequence[_Trial], first: RunResult | None = None
-) -> RunResult:
+def _after(program: Program, placed: Any, trials: Sequence[_Trial], first: RunResult | None = None) -> RunResult:
     """Every trial after the first execution, which is the plain one unless it is given."""
     program.begin([trial.variant for trial in trials if trial.variant])
-    first = first or program.run(inputs)
+    first = first or program.run(placed)
     if first.findings:
         return first
     seconds = first.seconds
     for trial in trials:
         plain = first
         if trial.variant:
-            plain = program.variant(**trial.variant).run(inputs)
+            plain = program.variant(**trial.variant).run(placed)
             seconds += plain.seconds
             if plain.findings:
                 return replace(first, findings=plain.findings, seconds=seconds)
             if _differing(first, plain) is None:
                 continue
             # Two translations may round differently. What is read before its wait depends on what lay there.
-        changed = program.variant(**trial.variant).run(inputs, **trial.changed)
+        changed = program.variant(**trial.variant).run(placed, **trial.changed)
         seconds += changed.seconds
         where = _differing(plain, changed)
         if where is not None:
-            finding, spent = _located(program, inputs, trial, *where)
+            finding, spent = _located(program, placed, trial, *where)
             return replace(first, findings=(finding,), seconds=seconds + spent)
     return replace(first, seconds=seconds)
 
@@ -154,17 +153,17 @@ def _differing(a: RunResult, b: RunResult) -> tuple[int, tuple[int, ...], int] |
 
 
 def _located(
-    program: Program, inputs: Sequence[np.ndarray], trial: _Trial, output: int, at: tuple[int, ...], count: int
+    program: Program, placed: Any, trial: _Trial, output: int, at: tuple[int, ...], count: int
 ) -> tuple[Finding, float]:
     """The finding of a trial that failed, with the first read in which its executions differ; seconds spent on it."""
     variant = program.variant(**trial.variant, witness=True)
-    plain = variant.run(inputs)
+    plain = variant.run(placed)
     seconds = plain.seconds
     message = f"output {output} depends on {_DEPENDS[trial.kind]}; it differs in {count} elements, the first {list(at)}"
     # What is past the ragged edge of an input is read and dropped by many sound kernels: only if nothing else
     # distinguishes the executions may it be what the output depends on.
     for padding in (0, _FILL) if "fill" in trial.changed else (0,):
-        changed = variant.run(inputs, **{**trial.changed, "padding": padding})
+        changed = variant.run(placed, **{**trial.changed, "padding": padding})
         seconds += changed.seconds
         for kernel, a, b in zip(program.kernels, plain.witness, changed.witness, strict=True):
             difference = first_difference(kernel.module, kernel.outputs, a, b)

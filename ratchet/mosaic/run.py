@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -55,6 +55,13 @@ def taking_turns(devices: int) -> Iterator[None]:
     """Around an execution on so many devices. Each has one thread: two executions might wait for each other there."""
     with _ON_SEVERAL if devices > 1 else contextlib.nullcontext():
         yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """The inputs of a program on all devices that it is sharded over."""
+
+    arrays: tuple[Any, ...]
 
 
 class Loaded:
@@ -179,34 +186,30 @@ class Loaded:
         return run
 
     def run(
-        self, inputs: Sequence[np.ndarray], *, seed: int = 0, fill: int = 0, padding: int | None = None
+        self, inputs: Sequence[np.ndarray] | Placed, *, seed: int = 0, fill: int = 0, padding: int | None = None
     ) -> RunResult:
         """Execute the program once.
 
         Args:
-            inputs: One array per input, of the declared shape and dtype.
+            inputs: One array per input, of the declared shape and dtype; or what ``place`` made of them.
             seed: Order of the steps of parallel grid dimensions: 0 is lexicographic, others are scattered.
             fill: What unwritten memory holds: 0 is NaN (an odd number for integers), others are other numbers.
             padding: The same for what is past the ragged edges of inputs; ``fill`` unless it is given.
 
         Raises:
-            Refusal: ``USAGE`` if the inputs do not match, ``INFRASTRUCTURE`` if this process has too few devices.
+            Refusal: as ``place``.
         """
-        arrays = [np.asarray(array) for array in inputs]
-        got = tuple(ArraySpec(shape=a.shape, dtype=a.dtype.name) for a in arrays)
-        if got != self.inputs:
-            raise Refusal(
-                Status.USAGE,
-                f"inputs {', '.join(map(str, got))} where the program takes {', '.join(map(str, self.inputs))}",
-            )
         start = time.perf_counter()
-        placed = self.placed([*arrays, np.array([seed, fill, fill if padding is None else padding], np.int32)])
+        held = inputs if isinstance(inputs, Placed) else self.place(inputs)
+        config = np.array([seed, fill, fill if padding is None else padding], np.int32)
+        *_, everywhere = self._shardings()
+        placed = [*held.arrays, config if everywhere is None else jax.device_put(config, everywhere)]
         compiled = self._compiled
         with taking_turns(self._original.nr_devices):
             *outputs, report = jax.block_until_ready(compiled(*placed))
-        held = [_as_held(output) for output in outputs]
-        count = max(map(len, held), default=1)
-        first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in held) for n in range(count)]
+        holders = [_as_held(output) for output in outputs]
+        count = max(map(len, holders), default=1)
+        first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in holders) for n in range(count)]
         _, digests, logs, _ = self._layout.parts
         by_kernel = np.asarray(report).reshape(-1, self._width)[: len(self.kernels)]
         return RunResult(
@@ -227,6 +230,22 @@ class Loaded:
         avals = zip(self._exported.in_avals, self._shardings(), strict=True)
         arguments = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding) for aval, sharding in avals]
         return jax.jit(self._exported.call).lower(*arguments).compile(AS_WRITTEN)
+
+    def place(self, inputs: Sequence[np.ndarray]) -> Placed:
+        """Put inputs where the program is executed, once for several executions, also of its other translations.
+
+        Raises:
+            Refusal: ``USAGE`` if the inputs do not match, ``INFRASTRUCTURE`` if this process has too few devices.
+        """
+        arrays = [np.asarray(array) for array in inputs]
+        got = tuple(ArraySpec(shape=a.shape, dtype=a.dtype.name) for a in arrays)
+        if got != self.inputs:
+            raise Refusal(
+                Status.USAGE,
+                f"inputs {', '.join(map(str, got))} where the program takes {', '.join(map(str, self.inputs))}",
+            )
+        *where, _ = self._shardings()
+        return Placed(arrays=tuple(jax.device_put(*pair) for pair in zip(arrays, where, strict=True)))
 
     def placed(self, arrays: list[np.ndarray]) -> list[Any]:
         """The arguments, on all devices that the program is sharded over.
