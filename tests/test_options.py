@@ -107,3 +107,19 @@ def test_what_across_takes() -> None:
     found = options.ratchet(["across", "k.py", "--json"])
     assert (found.name, str(found.file), found.json) == ("across", "k.py", True)
     refused("across")
+
+
+@pytest.mark.parametrize(
+    ("given", "asks"),
+    [
+        (["experiment: BQ 1024"], True),
+        (["--kernel", "k.py", "baseline"], True),
+        (["run", "baseline"], True),
+        (["log"], False),
+        (["judge", "f"], False),
+        (["--help"], False),
+        ([], False),
+    ],
+)
+def test_an_experiment_is_told_from_a_command_before_the_rest_is_imported(given, asks):
+    assert options.is_experiment(given) is asks

@@ -1,17 +1,22 @@
 """A process of which children are forked: what they get of it, and what becomes of them when it ends."""
 
+import json
 import os
 import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from ratchet.candidate import room
 from ratchet.child import OPEN, Child, Limits
 from ratchet.chips import V5E
+from ratchet.compiler import compile as compiling
+from ratchet.judge import asking, schedule
 from ratchet.judge.workers import Workers
-from ratchet.warm import Warm
+from ratchet.warm import AUTHOR, JUDGE, Warm
 
 MODULE = "tests.jail.quick"
 LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
@@ -122,3 +127,29 @@ def test_many_kernel_files_run_in_forks_of_a_process_of_their_own():
         assert len(authors) == 1
         assert own not in authors
     assert not [one for one in (*authors, own) if Path(f"/proc/{one}").exists()]
+
+
+def test_what_a_verdict_forks_its_children_of_is_begun_once_and_ends_with_its_owner(tmp_path):
+    assert (asking.WORKER, compiling.WORKER, schedule.WORKER) == JUDGE
+    assert (room.WORKER,) == AUTHOR
+    script = f"""
+import json, os
+from ratchet import boot, bytecode, warm
+from ratchet.chips import V5E
+from ratchet.judge.workers import Workers
+bytecode.fill(boot.packages())
+warm.begin()
+begun = [one._process.pid for one in warm._BEGUN.values()]
+with Workers(V5E, compiles=False) as workers:
+    used = [workers._warm._process.pid, workers._authors._process.pid]
+left = [str(one) for one in begun if os.path.exists(f"/proc/{{one}}")]
+warm.begin()  # nobody asks for these
+unused = [one._process.pid for one in warm._BEGUN.values()]
+json.dump([begun, used, left, unused], open({str(tmp_path / "said")!r}, "w"))
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent.parent, check=True, timeout=120)
+    begun, used, left, unused = json.loads((tmp_path / "said").read_text())
+    assert begun == used
+    assert not left
+    assert len(unused) == 2
+    assert not [one for one in unused if Path(f"/proc/{one}").exists()]

@@ -150,12 +150,12 @@ class Given:
         folder = self._folders.get(problem.inputs_sha256)
         if folder is None or sum(map(array_bytes, problem.inputs)) > DRAWN_BYTES:
             return self.drawn(problem, key)
-        known, *stored = _stored(folder / DRAWN) or [None]
-        if known is not None and known.tobytes() == key.tobytes():
-            pairs = zip(stored, problem.inputs, strict=True)
+        stored = _stored(folder / DRAWN)
+        if stored and stored[0].tobytes() == key.tobytes():
+            pairs = zip(stored[1:], problem.inputs, strict=True)
             return [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
         drawn = self.drawn(problem, key)
-        if known is None:
+        if not stored:
             plain = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in drawn)
             _store(folder / DRAWN, [key, *plain])
         return drawn

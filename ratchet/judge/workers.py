@@ -47,11 +47,11 @@ class Workers:
     """One compiler, one values child, one schedule machine, and a fresh candidate child for every kernel file.
 
     All start at once, the compiler for ``chip``. The judge's own are forks of one process that imports JAX, begun
-    already or here; the candidate's, which runs an author's code, of another, or imports it beside that. A child that died or was killed is replaced. With
-    ``keep``, the next candidate child starts while the current kernel is still being judged, and candidate children
-    are forks of a second such process; without ``compiles``, the TPU compiler starts only when it is asked for. With
-    ``one_file``, all kernel files are versions of one, which a sweep traces in the same child, and the values child
-    starts once it is asked for.
+    already or here; the candidate's, which runs an author's code, of another, or imports it beside that. A child that
+    died or was killed is replaced. With ``keep``, the next candidate child starts while the current kernel is still
+    being judged, and candidate children are always forks; without ``compiles``, the TPU compiler starts only when it is
+    asked for. With ``one_file``, all kernel files are versions of one, which a sweep traces in the same child, and the
+    values child starts once it is asked for.
     """
 
     def __init__(self, chip: Chip, *, keep: bool = False, compiles: bool = True, one_file: bool = False) -> None:
