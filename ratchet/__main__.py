@@ -27,17 +27,17 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
 def run() -> int:
     """The console script ``ratchet``."""
     given = sys.argv[1:]
-    if options.is_experiment(given):
-        warm.begin()
     with starting():
+        if options.is_experiment(given):
+            warm.begin()
         from ratchet.cli import main
     return main(given, judge)
 
 
 def run_prepare() -> int:
     """What ``python prepare.py`` calls."""
-    warm.begin()
     with starting():
+        warm.begin()
         from prepare import judge as judged
         from ratchet.cli import prepare_main
     return prepare_main(sys.argv[1:], judged)

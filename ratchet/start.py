@@ -10,6 +10,7 @@ the private environment alone; their compiled code is kept in the judge's privat
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 ENTRIES = ("ratchet", "prepare", "upgrade")
 _NO_ENVIRONMENT = 69
+_OBJECTS = 50_000
+"""That are made before Python looks for garbage among them: most are modules, which stay. By default it is 700."""
 
 
 def _early(name: str) -> ModuleType:
@@ -74,6 +77,7 @@ def main() -> int:
         print(f"there is no private environment in {environment} yet: `{makes}` makes it", file=sys.stderr)
         return _NO_ENVIRONMENT
     signal.signal(signal.SIGINT, before)
+    gc.set_threshold(_OBJECTS)
     # What a child left is read by Python's own code, not by protobuf's parser in C.
     os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
     if entry == "upgrade":

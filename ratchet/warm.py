@@ -171,12 +171,13 @@ _BEGUN: dict[tuple[str, ...], Warm] = {}
 def begin() -> None:
     """Start what a verdict forks its children of, while this process still imports what it takes to ask for one.
 
-    Where packages were never compiled here, that comes first, and whoever needs children waits for it.
+    Where packages were never compiled here, that comes first, and whoever needs children waits for it. What fails is
+    tried again, and said, where it is needed.
     """
-    if bytecode.is_filled(boot.packages()):
-        for modules in (JUDGE, AUTHOR):
+    atexit.register(_forget)
+    with contextlib.suppress(OSError):
+        for modules in (JUDGE, AUTHOR) if bytecode.is_filled(boot.packages()) else ():
             _BEGUN[modules] = Warm(modules)
-        atexit.register(_forget)
 
 
 def begun(modules: tuple[str, ...]) -> Warm | None:

@@ -384,7 +384,7 @@ def test_a_claim_above_what_the_reference_computes_is_counted(exam, problems):
 def test_references_are_computed_once_and_the_secret_decides_them(exam, problems, root):
     exam.prepare(problems["rows"])
     (folder,) = (root / ".ratchet" / "references").glob(f"{problems['rows'].short}*")
-    kept = {f"{name}{suffix}" for name in (*instances.KINDS, "tables") for suffix in (".npz", ".mac")}
+    kept = {f"{name}{suffix}" for name in (*instances.KINDS, "tables", "drawn") for suffix in (".npz", ".mac")}
     assert {path.name for path in folder.iterdir()} == kept
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     exam.prepare(problems["rows"])
