@@ -6,8 +6,6 @@ No candidate Python is here: the reference is a frozen program and the candidate
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
 import functools
 import hashlib
@@ -26,6 +24,7 @@ from jax import export
 from ratchet.candidate.problem import Problem, decode
 from ratchet.child import serve
 from ratchet.compiler.tokens import tokenise
+from ratchet.jail import system
 from ratchet.judge import instances, parity
 from ratchet.judge.floor import products
 from ratchet.judge.given import Arrays, Given
@@ -375,23 +374,8 @@ def handle(request: Path) -> str:
     return "answer.json"
 
 
-_MMAP_MAX, _TRIM_THRESHOLD = -4, -1
-"""Of glibc's ``mallopt``, from ``malloc.h``."""
-
-
-def _keep_memory() -> None:
-    """Use memory that was freed again, instead of giving it back: the system clears every page that it hands out.
-
-    Executions and their inputs take and free hundreds of MiB at a time. Beyond 2 GiB it is given back.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_MMAP_MAX, 0)
-        libc.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
-
-
 if __name__ == "__main__":
-    _keep_memory()
+    system.reuse_memory()
     lapack_where_called()
     jnp.zeros(()).block_until_ready()  # open the CPU backend while the parent does other things
     serve(handle)
