@@ -19,6 +19,10 @@ PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 LAUNCHER = "ratchet.jail.launcher"
 """Whose ``main`` a new Python runs."""
 
+OBJECTS = 50_000
+"""That a process makes before Python looks for garbage among them: most are modules, or programs that are traced, and
+stay. By default it is 700."""
+
 _NO_CHANGE = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 _READ = """

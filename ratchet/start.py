@@ -20,8 +20,6 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 ENTRIES = ("ratchet", "prepare", "upgrade")
 _NO_ENVIRONMENT = 69
-_OBJECTS = 50_000
-"""That are made before Python looks for garbage among them: most are modules, which stay. By default it is 700."""
 
 
 def _early(name: str) -> ModuleType:
@@ -77,13 +75,15 @@ def main() -> int:
         print(f"there is no private environment in {environment} yet: `{makes}` makes it", file=sys.stderr)
         return _NO_ENVIRONMENT
     signal.signal(signal.SIGINT, before)
-    gc.set_threshold(_OBJECTS)
     # What a child left is read by Python's own code, not by protobuf's parser in C.
     os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
     if entry == "upgrade":
         from ratchet import upgrade_side
 
         return upgrade_side.main(Path(sys.argv[1]))
+    from ratchet import boot
+
+    gc.set_threshold(boot.OBJECTS)
     from ratchet import __main__ as command
 
     return int(command.run() if entry == "ratchet" else command.run_prepare())

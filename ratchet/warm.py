@@ -30,15 +30,12 @@ from ratchet import boot, bytecode
 from ratchet.jail import launcher
 
 JUDGE = ("ratchet.judge.values_worker", "ratchet.compiler.worker", "ratchet.judge.schedule_worker")
-"""What the judge's own children run."""
+"""What the judge's own children run. Named here: the modules that start them import more than may be waited for."""
 AUTHOR = ("ratchet.candidate.worker",)
 """What children run that run an author's code."""
 
 _MESSAGE_BYTES = 1 << 16
 _READY = b"ready"
-_OBJECTS = 50_000
-"""That are made before Python looks for garbage among them, in a child: by default every 700, and tracing makes
-millions."""
 
 
 class Forked:
@@ -201,7 +198,7 @@ def main(control: int) -> None:
         del sys.modules[module]  # a child runs it as its main program
     gc.freeze()  # pages of what is there stay shared
     gc.enable()
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(boot.OBJECTS)
     owner.send(_READY)
     ended, end = os.pipe()
     os.set_blocking(end, False)

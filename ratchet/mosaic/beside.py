@@ -67,7 +67,7 @@ def operands(
     report = jax.core.ShapedArray((max(count, 1) * width,), jnp.int32)
     program = repack(loaded.exported, module, [*avals[0], config], [*avals[1], report])
     config_value = np.zeros(splice.CONFIG_WIDTH, np.int32)
-    placed = [loaded.placed([*map(np.asarray, inputs), config_value]) for inputs in instances]
+    placed = [loaded.arguments(loaded.place(inputs), config_value) for inputs in instances]
     run = jax.jit(lambda *arrays: program.call(*arrays)[-1]).lower(*placed[0]).compile(AS_WRITTEN)
     found = []
     for arrays in placed:

@@ -201,12 +201,10 @@ class Loaded:
         """
         start = time.perf_counter()
         held = inputs if isinstance(inputs, Placed) else self.place(inputs)
-        config = np.array([seed, fill, fill if padding is None else padding], np.int32)
-        *_, everywhere = self._shardings()
-        placed = [*held.arrays, config if everywhere is None else jax.device_put(config, everywhere)]
+        arguments = self.arguments(held, np.array([seed, fill, fill if padding is None else padding], np.int32))
         compiled = self._compiled
         with taking_turns(self._original.nr_devices):
-            *outputs, report = jax.block_until_ready(compiled(*placed))
+            *outputs, report = jax.block_until_ready(compiled(*arguments))
         holders = [_as_held(output) for output in outputs]
         count = max(map(len, holders), default=1)
         first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in holders) for n in range(count)]
@@ -247,14 +245,10 @@ class Loaded:
         *where, _ = self._shardings()
         return Placed(arrays=tuple(jax.device_put(*pair) for pair in zip(arrays, where, strict=True)))
 
-    def placed(self, arrays: list[np.ndarray]) -> list[Any]:
-        """The arguments, on all devices that the program is sharded over.
-
-        Raises:
-            Refusal: ``INFRASTRUCTURE`` if this process has too few devices.
-        """
-        pairs = zip(arrays, self._shardings(), strict=True)
-        return [array if sharding is None else jax.device_put(array, sharding) for array, sharding in pairs]
+    def arguments(self, placed: Placed, config: np.ndarray) -> list[Any]:
+        """What an execution takes: inputs, and its configuration on all devices."""
+        *_, everywhere = self._shardings()
+        return [*placed.arrays, jax.device_put(config, everywhere)]
 
     def _shardings(self) -> list[Any]:
         """Where each argument is; None for a program on one device."""
