@@ -39,6 +39,9 @@ class Program(Protocol):
     def covered(self) -> tuple[str, ...]: ...
 
     @property
+    def has_orders(self) -> bool: ...
+
+    @property
     def executed(self) -> Program: ...
 
     def place(self, inputs: Sequence[np.ndarray]) -> Any: ...
@@ -58,6 +61,8 @@ class _Trial:
     changed: Mapping[str, int]
     variant: Mapping[str, bool] = field(default_factory=dict)
     """How the program is translated for both, where not as it is."""
+    apart: tuple[_Trial, ...] = ()
+    """What is changed at once here, one by one: tried where this makes a difference."""
 
 
 def begin(program: Program) -> None:
@@ -67,8 +72,13 @@ def begin(program: Program) -> None:
     program.begin([variant for variant in variants if not late or variant != _LATE])
 
 
-def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunResult:
-    """Execute the program, and once more for each thing that has to make no difference.
+def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int, at_once: bool = False) -> RunResult:
+    """Execute the program, and again with what has to make no difference changed.
+
+    Args:
+        seed: Of the other order of parallel steps.
+        at_once: Whether memory and order are changed in one execution, and one by one only where that differs. It does
+            not say of zero times what an order leaves unwritten: only where memory held NaN in that order is it seen.
 
     Returns:
         The outputs; the findings, or else the first thing that made a difference; the seconds of the executions that
@@ -76,6 +86,8 @@ def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int) -> RunRe
     """
     begin(program)
     trials = _trials(program, seed)
+    if not at_once:
+        trials = [one for trial in trials for one in trial.apart or (trial,)]
     placed = program.place(inputs)
     if program.executed is program:
         return _after(program, placed, trials)
@@ -122,6 +134,11 @@ def _after(program: Program, placed: Any, trials: Sequence[_Trial], first: RunRe
         changed = program.variant(**trial.variant).run(placed, **trial.changed)
         seconds += changed.seconds
         where = _differing(plain, changed)
+        if where is not None and trial.apart:
+            again = _after(program, placed, trial.apart, first)
+            seconds += again.seconds - first.seconds
+            if again.findings:
+                return replace(again, seconds=seconds)
         if where is not None:
             finding, spent = _located(program, placed, trial, *where)
             return replace(first, findings=(finding,), seconds=seconds + spent)
@@ -129,10 +146,11 @@ def _after(program: Program, placed: Any, trials: Sequence[_Trial], first: RunRe
 
 
 def _trials(program: Program, seed: int) -> list[_Trial]:
-    # Not at once: where memory held NaN, zero times what no step wrote is seen, and where it held a number it is not.
-    trials = [_Trial(kind=Kind.UNINITIALISED, changed={"fill": _FILL})]
-    if any("parallel" in semantics for kernel in program.kernels for semantics in kernel.semantics):
-        trials.append(_Trial(kind=Kind.ORDER_DEPENDENT, changed={"seed": seed}))
+    memory = _Trial(kind=Kind.UNINITIALISED, changed={"fill": _FILL})
+    trials = [memory]
+    if program.has_orders:
+        order = _Trial(kind=Kind.ORDER_DEPENDENT, changed={"seed": seed})
+        trials = [replace(order, changed={**memory.changed, **order.changed}, apart=(memory, order))]
     if "tpu.enqueue_dma" in program.covered:
         trials.append(_Trial(kind=Kind.READ_BEFORE_WAIT, changed={"fill": _FILL}, variant=_LATE))
     if any(kernel.shares_windows for kernel in program.kernels):

@@ -100,6 +100,11 @@ class Loaded:
         return tuple(sorted({op.name for kernel in self.kernels for op in kernel.module.operations()}))
 
     @property
+    def has_orders(self) -> bool:
+        """Whether grid dimensions are parallel: their steps may run in any order."""
+        return any("parallel" in semantics for kernel in self.kernels for semantics in kernel.semantics)
+
+    @property
     def modules_sha256(self) -> tuple[str, ...]:
         """Digests of the serialised Mosaic modules that are executed, sorted."""
         return tuple(sorted(hashlib.sha256(body).hexdigest() for body in self._modules))
@@ -272,9 +277,9 @@ class Loaded:
         """Prepare beside what comes next for ``check``."""
         hazards.begin(self)
 
-    def check(self, inputs: Sequence[np.ndarray], *, seed: int = 1) -> RunResult:
+    def check(self, inputs: Sequence[np.ndarray], *, seed: int = 1, at_once: bool = False) -> RunResult:
         """Execute the program, and again with what must not matter changed (see ``hazards.check``)."""
-        return hazards.check(self, inputs, seed=seed)
+        return hazards.check(self, inputs, seed=seed, at_once=at_once)
 
     @functools.cached_property
     def executed(self) -> Loaded:

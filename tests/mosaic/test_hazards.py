@@ -48,6 +48,10 @@ class Program:
     """Whether it is executed with DMAs that arrive late."""
 
     @property
+    def has_orders(self) -> bool:
+        return any("parallel" in semantics for one in self.kernels for semantics in one.semantics)
+
+    @property
     def executed(self) -> Program:
         return self.variant(late_dma=True) if self.late else self
 
@@ -107,6 +111,34 @@ def test_the_order_is_changed_where_steps_are_parallel(kernels, covered, more):
     program = Program(lambda changed, options: 0, kernels=kernels, covered=covered)
     assert check(program, INPUTS, seed=5).findings == ()
     assert program.runs[2:] == more
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("semantics", "more"), [("arbitrary", {}), ("parallel", {"seed": 5})])
+def test_memory_and_order_are_changed_at_once_where_that_is_asked_for(semantics, more, late):
+    program = Program(lambda changed, options: 0, kernels=[kernel(semantics)], late=late)
+    found = check(program, INPUTS, seed=5, at_once=True)
+    assert found.findings == ()
+    assert [changed for changed, _ in program.runs] == [{}, {"fill": 3} | more]
+    assert found.seconds == 2
+
+
+def test_what_differs_only_with_memory_and_order_at_once_is_found():
+    def gives(changed, options):
+        return result(1.0 * (changed.keys() >= {"fill", "seed"}), witness=witness(at=6))
+
+    program = Program(gives, kernels=[kernel("parallel")])
+    found = check(program, INPUTS, seed=5, at_once=True)
+    (finding,) = found.findings
+    assert finding.kind is Kind.ORDER_DEPENDENT
+    assert found.seconds == len(program.runs)
+
+
+def test_what_differs_once_and_not_again_is_found():
+    program = Program(lambda *_: 0, kernels=[kernel("parallel")])
+    program.gives = lambda changed, options: result(1.0 * (len(program.runs) == 2), witness=witness(at=6))
+    (found,) = check(program, INPUTS, seed=5, at_once=True).findings
+    assert found.kind is Kind.ORDER_DEPENDENT
 
 
 @pytest.mark.parametrize(
@@ -179,9 +211,10 @@ BROKEN = {
 }
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_makes_a_difference_is_named_with_its_place(case, late):
+def test_what_makes_a_difference_is_named_with_its_place(case, late, at_once):
     kind, trigger, variant, more, because = BROKEN[case]
 
     def gives(changed, options):
@@ -193,7 +226,7 @@ def test_what_makes_a_difference_is_named_with_its_place(case, late):
         return result(off, witness=witness(at=2 if differs else 6) if "witness" in options else ())
 
     program = Program(gives, **{"kernels": [kernel()], "late": late, **more})
-    (found,) = check(program, INPUTS, seed=5).findings
+    (found,) = check(program, INPUTS, seed=5, at_once=at_once).findings
     assert (found.kind, found.operation, found.grid_step, found.location) == (
         kind,
         "vector.load",
