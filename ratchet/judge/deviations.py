@@ -6,6 +6,7 @@ over whole arrays of millions of elements waits for memory in every step of the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-CHUNK = 1 << 14
+CHUNK = 1 << 15
 """Elements at a time."""
 ELEMENT = 16.0
 """Losses that one element may be off. Of millions of draws of a normal distribution none is further than six; the rest
@@ -107,6 +108,11 @@ class Elements:
             error = np.where(~finite & np.isfinite(wide) & some, np.inf, error)
         return cls(got=given, exact=clean, error=error, s=s, h=half_unit(clean, got.dtype))
 
+    @functools.cached_property
+    def least(self) -> Array:
+        """The loss, and of what is small in its row at least that of the row. Of whole rows."""
+        return _least(self, row_rms(self.exact))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ratios:
@@ -120,7 +126,7 @@ class Ratios:
 
 def ratios(of: Elements) -> Ratios:
     """What floats are off by, for each criterion that looks at single elements."""
-    s = _least(of)
+    s = of.least
     beyond = np.maximum(of.error - of.h, 0.0)
     return Ratios(
         element=of.error / (2 * of.h + ELEMENT * s),
@@ -129,9 +135,7 @@ def ratios(of: Elements) -> Ratios:
     )
 
 
-def _least(of: Elements, magnitude: Array | None = None) -> Array:
-    """The loss, and of what is small in its row at least that of the row."""
-    magnitude = row_rms(of.exact) if magnitude is None else magnitude
+def _least(of: Elements, magnitude: Array) -> Array:
     return np.where(2 * np.abs(of.exact) < magnitude, np.maximum(of.s, SINGLE * magnitude), of.s)
 
 
@@ -145,7 +149,7 @@ def factors(of: Elements, dtype: Any, share: Array, magnitude: Array | None = No
     Args:
       magnitude: Of each element's row, where ``of`` holds no whole rows.
     """
-    s, h = _least(of, magnitude), of.h
+    s, h = of.least if magnitude is None else _least(of, magnitude), of.h
     with np.errstate(invalid="ignore"):
         apart = of.got - _nearest(of.exact, dtype)
         counts = np.isfinite(apart) & ~((np.abs(of.got - of.exact) <= h + 4 * s) & (s < h / 8))

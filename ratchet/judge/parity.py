@@ -30,6 +30,7 @@ import numpy as np
 
 from ratchet.judge import deviations
 from ratchet.judge.deviations import ELEMENT, Elements, PerRow, half_unit, is_float, row_rms
+from ratchet.judge.repeats import repeats
 from ratchet.values.status import Status
 
 Array = np.ndarray[Any, Any]
@@ -159,20 +160,7 @@ class _Output:
         if np.unique(sample).size == sample.size:
             return np.broadcast_to(1.0, self.exact.shape)
         asked = np.where(np.isfinite(exact) & np.isfinite(loss), exact, 0.0)
-        return 1 / _equal(asked).reshape(self.exact.shape)
-
-
-def _equal(asked: Array) -> Array:
-    """How many of some finite numbers are equal to each: float64. Sorting where they are would take several times as
-    long as sorting them."""
-    ordered = np.sort(asked)
-    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    count = np.diff(first, append=ordered.size)
-    numbers, times = ordered[first][count > 1], count[count > 1]
-    if not numbers.size:
-        return np.ones(asked.shape)
-    at = np.minimum(np.searchsorted(numbers, asked), numbers.size - 1)
-    return np.where(numbers[at] == asked, times[at], 1).astype(np.float64)
+        return 1 / repeats(asked).reshape(self.exact.shape)
 
 
 Place = Callable[[], tuple[int, int]]
