@@ -96,7 +96,8 @@ class Elements:
     @classmethod
     def of(cls, got: Array, exact: Array, loss: Array) -> Elements:
         """Where the reference is not finite, an answer has only to be not finite as well."""
-        wide, exact = got.astype(np.float64), exact.astype(np.float64)
+        wide = got.astype(np.float64)
+        exact, loss = (array.astype(np.float64, copy=False) for array in (exact, loss))
         finite, some = np.isfinite(exact), np.isfinite(loss)
         asked = finite & some
         if asked.all():

@@ -8,10 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 import threading
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,8 @@ import numpy as np
 from jax import export
 
 from ratchet.candidate.problem import Problem, array_bytes
-from ratchet.judge import instances, parity
+from ratchet.judge import instances, kept, parity
+from ratchet.judge.deviations import is_float
 from ratchet.mosaic.meanwhile import Meanwhile
 from ratchet.values.status import Refusal, Status
 
@@ -34,7 +32,7 @@ Arrays = list[np.ndarray[Any, Any]]
 
 PUBLIC = np.zeros(2, np.uint32)
 """The key of the public inputs."""
-TABLES, DRAWN = "tables.npz", "drawn.npz"
+TABLES, DRAWN = f"tables{kept.SUFFIX}", f"drawn{kept.SUFFIX}"
 """Files beside the references: which inputs are the same for every key, and the inputs of the judge's."""
 DRAWN_BYTES = 1 << 29
 """Inputs of a problem that are kept in a file, at most. Those of a cache of many keys take seconds to draw."""
@@ -97,13 +95,13 @@ class Given:
             owner = _owner(problem, secret)
             if self._kept[0] != owner:
                 self._kept = (owner, {})
-            kept = self._kept[1]
-            if kind not in kept:
+            held = self._kept[1]
+            if kind not in held:
                 made = self._inputs(problem, kind, secret)
                 if not _are_few(problem):
                     return made
-                kept[kind] = made
-            return kept[kind]
+                held[kind] = made
+            return held[kind]
 
     def _inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         if kind == "public":
@@ -130,8 +128,8 @@ class Given:
             made = instances.signed(arrays, generator, problem.mixed_axes)
         else:
             made = instances.mixed(arrays, generator, problem.mixed_axes)
-        kept = self._tables_of(problem, drawn)
-        return [old if number in kept else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]
+        same = self._tables_of(problem, drawn)
+        return [old if number in same else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]
 
     def steering(self, problem: Problem) -> dict[int, np.ndarray[Any, Any]]:
         """What of the public inputs may steer, by position."""
@@ -150,14 +148,14 @@ class Given:
         folder = self._folders.get(problem.inputs_sha256)
         if folder is None or sum(map(array_bytes, problem.inputs)) > DRAWN_BYTES:
             return self.drawn(problem, key)
-        stored = _stored(folder / DRAWN)
+        stored = kept.read(folder / DRAWN)
         if stored and stored[0].tobytes() == key.tobytes():
             pairs = zip(stored[1:], problem.inputs, strict=True)
             return [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
         drawn = self.drawn(problem, key)
         if not stored:
             plain = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in drawn)
-            _store(folder / DRAWN, [key, *plain])
+            kept.write(folder / DRAWN, [key, *plain])
         return drawn
 
     def _tables_of(self, problem: Problem, drawn: Arrays) -> list[int]:
@@ -166,12 +164,12 @@ class Given:
         To know it takes another draw of all of them, so it is kept with the references.
         """
         owner, folder = problem.inputs_sha256, self._folders.get(problem.inputs_sha256)
-        stored = _stored(folder / TABLES) if folder else []
+        stored = kept.read(folder / TABLES) if folder else []
         if owner not in self._tables:
             known = len(stored) == 1
             self._tables[owner] = stored[0].tolist() if known else instances.tables(drawn, self.public(problem))
         if folder and not stored:
-            _store(folder / TABLES, [np.array(self._tables[owner], np.int64)])
+            kept.write(folder / TABLES, [np.array(self._tables[owner], np.int64)])
         return self._tables[owner]
 
     def begin(self, problem: Problem, secret: bytes) -> None:
@@ -208,12 +206,12 @@ class Given:
         self._meanwhile.begin({(problem.short, kind, secret): functools.partial(make, kind) for kind in kinds})
 
     def _referred(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
-        path = cache / f"{kind}.npz"
-        stored = _stored(path)
+        path = cache / f"{kind}{kept.SUFFIX}"
+        stored = kept.read(path)
         if len(stored) == 2 * len(problem.outputs):
             return stored[: len(problem.outputs)], stored[len(problem.outputs) :]
         exact, losses = self.made(problem, kind, secret)
-        _store(path, [*exact, *losses])
+        kept.write(path, [*exact, *losses])
         return exact, losses
 
     def made(self, problem: Problem, kind: str, secret: bytes) -> tuple[Arrays, Arrays]:
@@ -225,7 +223,9 @@ class Given:
         """
         arrays = self.inputs(problem, kind, secret)
         both = self.call(problem.reference64_program, arrays, wide=True)
-        exact, losses = both[: len(problem.outputs)], both[len(problem.outputs) :]
+        count = len(problem.outputs)
+        exact = [_narrowed(array, spec.dtype, _NARROW) for array, spec in zip(both, problem.outputs, strict=False)]
+        losses = [_narrowed(s, spec.dtype, _FLOAT) for s, spec in zip(both[count:], problem.outputs, strict=True)]
         native = self.call(problem.reference_program, arrays)
         alike = kind == instances.SIGNED
         fitted = []
@@ -240,6 +240,20 @@ class Given:
                 )
             fitted.append(loss if times <= parity.WIDEST else parity.stable(*three, alike=alike))
         return exact, fitted
+
+
+_NARROW, _FLOAT = 2, 8
+"""Bytes of an output's elements, at most, with which its exact values and its losses are kept in float32."""
+
+
+def _narrowed(array: np.ndarray[Any, Any], dtype: str, most: int) -> np.ndarray[Any, Any]:
+    """In half the memory and disk, what a float output of so few bytes is compared with.
+
+    A rounding to float32 is a 65536th of one to bfloat16, an 8192th of one to float16. A loss is no more exact anyway.
+    """
+    wanted = jnp.dtype(dtype)
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32) if is_float(wanted) and wanted.itemsize <= most else array
 
 
 def _owner(problem: Problem, secret: bytes) -> object:
@@ -258,23 +272,3 @@ def _for_each(kinds: Iterable[str], make: Callable[[str], object]) -> None:
     with contextlib.suppress(Exception):
         for kind in kinds:
             make(kind)
-
-
-def _stored(path: Path) -> Arrays:
-    """The arrays of a cache file; none if it is not there, or was cut off or damaged."""
-    try:
-        with np.load(path) as stored:
-            return [stored[name] for name in stored.files]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        return []
-
-
-def _store(path: Path, arrays: Arrays) -> None:
-    """Written beside and renamed: a process that is killed, or a full disk, leaves no half of a file under its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.stem}.{os.getpid()}-{threading.get_ident()}.npz")
-    try:
-        np.savez(beside, *arrays)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

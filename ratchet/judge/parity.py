@@ -62,14 +62,24 @@ def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False) -> Co
 
     Args:
       got: The answer, in the problem's dtype.
-      exact: The reference in float64 (integers and booleans as they are).
-      loss: Per element, float64: see ``rounding.Value``. Infinite where nothing is asked.
+      exact: The reference in float64 (integers and booleans as they are), or in float32 where the answer has 16 bits.
+      loss: Per element, float64 or float32: see ``rounding.Value``. Infinite where nothing is asked.
       alike: Whether the inputs make all elements of a row be off by the same.
     """
     if not exact.size:
         return Comparison(status=Status.PASS, worst=0.0, rms=0.0, floor_rms=0.0, message="it has no elements")
     all_of = _Output.of(got, exact, loss)
     return _compared(all_of, all_of.share(alike=alike), alike=alike)
+
+
+def passes(got: Array, exact: Array, loss: Array) -> bool:
+    """Whether ``compare`` would pass an answer: the first element that is off ends the search."""
+    if is_float(got.dtype) and exact.size:
+        of = _Output.of(got, exact, loss)
+        for rows in deviations.chunks(of.exact.shape):
+            if deviations.ratios(of.elements(rows)).element.max() > 1:
+                return False
+    return compare(got, exact, loss).worst <= 1
 
 
 def _compared(all_of: _Output, share: Array | None, *, alike: bool) -> Comparison:
@@ -159,7 +169,7 @@ class _Output:
         sample = np.where(np.isfinite(exact[every]) & np.isfinite(loss[every]), exact[every], 0.0)
         if np.unique(sample).size == sample.size:
             return np.broadcast_to(1.0, self.exact.shape)
-        asked = np.where(np.isfinite(exact) & np.isfinite(loss), exact, 0.0)
+        asked = np.where(np.isfinite(exact) & np.isfinite(loss), exact, 0.0).astype(np.float64, copy=False)
         return 1 / repeats(asked).reshape(self.exact.shape)
 
 
@@ -303,24 +313,25 @@ def fitted(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> 
 
     That is 1.0 where the analysis holds. It is for operations whose implementation loses more than a rounding or two.
     """
-    with np.errstate(invalid="ignore"):
-        wide, exact = native.astype(np.float64), exact.astype(np.float64)
-        odd = ~np.isfinite(wide) & np.isfinite(exact)
-        if not is_float(native.dtype):
-            odd = np.abs(wide - exact) > np.floor(loss + 0.5)
+    if is_float(native.dtype):
+        odd = ~np.isfinite(native) & np.isfinite(exact)
+    else:
+        with np.errstate(invalid="ignore"):
+            odd = np.abs(native.astype(np.float64) - exact.astype(np.float64)) > np.floor(loss + 0.5)
     if odd.size and odd.mean() > (OVERFLOWN if is_float(native.dtype) else OTHERS):
         return loss, np.inf
-    loss, times = np.where(odd, np.inf, loss), 1.0
+    loss, times = np.where(odd, np.inf, loss) if odd.any() else loss, 1.0
     if not odd.size:
         return loss, times
     all_of = _Output.of(native, exact, loss)
     share = all_of.share(alike=alike)
     for _ in range(4):
-        reached = _compared(replace(all_of, loss=all_of.loss * times), share, alike=alike).worst * MARGIN
+        fitting = all_of if times == 1.0 else replace(all_of, loss=all_of.loss * times)
+        reached = _compared(fitting, share, alike=alike).worst * MARGIN
         if reached <= 1.0:
             break
         times *= max(reached, 1.1)
-    return loss * times, times
+    return loss if times == 1.0 else loss * times, times
 
 
 def stable(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> Array:
@@ -334,7 +345,8 @@ def stable(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> 
         return nothing
     with np.errstate(invalid="ignore", over="ignore"):
         wide, finite = native.astype(np.float64), np.isfinite(exact)
-        limit = (2 * half_unit(np.where(finite, exact, 0.0), native.dtype) + ELEMENT * loss) * WIDEST / MARGIN
+        clean = np.where(finite, exact, 0.0).astype(np.float64)
+        limit = (2 * half_unit(clean, native.dtype) + ELEMENT * loss) * WIDEST / MARGIN
         odd = finite & ~(np.abs(wide - exact) <= limit)
     kept = ~odd.any(axis=-1)
     if not kept.any():
@@ -353,10 +365,17 @@ def insensitive(
     loss: Array,
 ) -> int:
     """Rows that do not move although the reference moves by far more than its precision."""
-    if not is_float(before.dtype):
+    if not is_float(before.dtype) or not before.size:
         return 0
-    with np.errstate(invalid="ignore"):
-        wanted = row_rms(np.nan_to_num(exact_after - exact_before, posinf=0.0, neginf=0.0))
-        moved = row_rms(np.nan_to_num(after.astype(np.float64) - before.astype(np.float64), posinf=0.0, neginf=0.0))
-        floor = row_rms(np.nan_to_num(np.hypot(loss, half_unit(exact_after, after.dtype)), posinf=0.0))
-    return int(np.sum((wanted > 80 * floor) & (moved < 0.1 * wanted)))
+    arrays = (before, after, exact_before, exact_after, loss)
+    before, after, exact_before, exact_after, loss = (
+        array.reshape(-1, *(array.shape[-1:] or (1,))) for array in arrays
+    )
+    still = 0
+    for rows in deviations.chunks(before.shape):
+        with np.errstate(invalid="ignore"):
+            a, b, exact_a, exact_b = (x[rows].astype(np.float64) for x in (before, after, exact_before, exact_after))
+            each = exact_b - exact_a, b - a, np.hypot(loss[rows], half_unit(exact_b, after.dtype))
+            wanted, moved, floor = (row_rms(np.nan_to_num(x, posinf=0.0, neginf=0.0)) for x in each)
+        still += int(np.sum((wanted > 80 * floor) & (moved < 0.1 * wanted)))
+    return still

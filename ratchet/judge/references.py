@@ -17,12 +17,13 @@ from pathlib import Path
 from ratchet import key
 from ratchet.candidate.problem import Problem
 from ratchet.folder import copy_file, read_file, remove
+from ratchet.judge.kept import SUFFIX
 from ratchet.key import Key
 from ratchet.values.status import Refusal, Status
 
-SUFFIX, MAC = ".npz", ".mac"
+MAC = ".mac"
 BUDGET, DEFAULT_GIB = "RATCHET_REFERENCES_GIB", 2.0
-MAKERS = ("given", "instances", "deviations", "parity", "repeats")
+MAKERS = ("given", "instances", "kept", "deviations", "parity", "repeats")
 """The modules beside this one that decide what a reference is."""
 _MAC_BYTES = 256
 _LEFT_OVER_S = 86400.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import functools
 import hashlib
+import itertools
 import json
 import math
 import time
@@ -28,6 +29,7 @@ from ratchet.jail import system
 from ratchet.judge import instances, parity
 from ratchet.judge.floor import products
 from ratchet.judge.given import Arrays, Given
+from ratchet.judge.kept import SUFFIX
 from ratchet.mosaic import beside
 from ratchet.mosaic import run as mosaic
 from ratchet.mosaic.bindings import lapack_where_called
@@ -124,7 +126,7 @@ class Values:
 
         def run(kind: str) -> tuple[mosaic.RunResult, Compared]:
             result = loaded.executed.run(self.given.inputs(problem, kind, secret), seed=_order(kind, loaded))
-            if result.findings or not (cache / f"{kind}.npz").exists():  # who asks for a reference makes it
+            if result.findings or not (cache / f"{kind}{SUFFIX}").exists():  # who asks for a reference makes it
                 return result, []
             return result, _compared(result, kind, *self.given.reference(problem, kind, secret, cache))
 
@@ -265,7 +267,7 @@ class Values:
 
         def passes(values: Iterable[Any]) -> bool:
             filled = (np.full(e.shape, v).astype(d) for e, v, d in zip(exact, values, dtypes, strict=True))
-            return all(parity.compare(*three).worst <= 1 for three in zip(filled, exact, losses, strict=True))
+            return all(itertools.starmap(parity.passes, zip(filled, exact, losses, strict=True)))
 
         guesses = {"zeros": [0.0] * len(exact), "ones": [1.0] * len(exact)}
         if passes(map(np.mean, exact)):  # a single number is its own mean, but not that of other inputs
@@ -282,7 +284,7 @@ class Values:
         for position, array in enumerate(arrays):
             if len(exact) != 1 or array.shape != exact[0].shape or _elsewhere(problem, position):
                 continue
-            if parity.compare(array.astype(dtypes[0]), exact[0], losses[0]).worst <= 1:
+            if parity.passes(array.astype(dtypes[0]), exact[0], losses[0]):
                 return _answered(Status.WEAK_PROBLEM, f"a copy of input {position} would pass this problem")
         self._check_again(problem, secret)
         return _answered(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")

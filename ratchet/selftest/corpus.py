@@ -92,7 +92,7 @@ class Planted:
     links: Mapping[str, str] = field(default_factory=dict)
     pipes: tuple[str, ...] = ()
     zeroed: str = ""
-    """Glob of arrays, ``.npz``, which are all set to zero."""
+    """Glob of files of arrays, ``.npy``, which are all set to zero."""
     git: tuple[tuple[str, ...], ...] = ()
     """Arguments of git, run in the tree."""
     environment: Mapping[str, str] = field(default_factory=dict)

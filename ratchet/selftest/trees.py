@@ -141,9 +141,13 @@ def _zero(tree: Path, pattern: str) -> None:
     import numpy as np
 
     for path in tree.glob(pattern):
-        with np.load(path) as stored:
-            arrays = [np.zeros_like(stored[name]) for name in stored.files]
-        np.savez(path, *arrays)
+        arrays = []
+        with path.open("rb") as file:
+            while file.tell() < path.stat().st_size:
+                arrays.append(np.load(file))
+        with path.open("wb") as file:
+            for array in arrays:
+                np.save(file, np.zeros_like(array))
 
 
 def _plant_bytecode(source: Path, text: str) -> None:

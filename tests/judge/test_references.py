@@ -22,10 +22,10 @@ def kept(tmp_path: Path) -> Path:
     """A problem's folder in the cache, with one reference in it."""
     made = tmp_path / "first" / "problem-a"
     made.mkdir(parents=True)
-    (made / "random.npz").write_bytes(b"the reference")
+    (made / "random.npy").write_bytes(b"the reference")
     folder = tmp_path / "references" / "problem-a"
     references.collect(made, folder)
-    assert sorted(os.listdir(folder)) == ["random.mac", "random.npz"]
+    assert sorted(os.listdir(folder)) == ["random.mac", "random.npy"]
     return folder
 
 
@@ -35,11 +35,11 @@ def lent(kept: Path, tmp_path: Path, child: str = "child") -> dict[str, bytes]:
 
 
 def test_what_was_made_here_is_lent(kept: Path, tmp_path: Path) -> None:
-    assert lent(kept, tmp_path) == {"random.npz": b"the reference"}
+    assert lent(kept, tmp_path) == {"random.npy": b"the reference"}
 
 
 def edit(kept: Path) -> None:
-    (kept / "random.npz").write_bytes(b"THE REFERENCE")
+    (kept / "random.npy").write_bytes(b"THE REFERENCE")
 
 
 def remove_the_mac(kept: Path) -> None:
@@ -47,22 +47,22 @@ def remove_the_mac(kept: Path) -> None:
 
 
 def rename(kept: Path) -> None:
-    for suffix in (".npz", ".mac"):
+    for suffix in (".npy", ".mac"):
         (kept / f"random{suffix}").rename(kept / f"mixed{suffix}")
 
 
 def sign_elsewhere(kept: Path) -> None:
-    content = key.Key(secret=bytes(32)).mac("reference", b"problem-a", b"random.npz", b"")
+    content = key.Key(secret=bytes(32)).mac("reference", b"problem-a", b"random.npy", b"")
     (kept / "random.mac").write_text(content)
 
 
 def link(kept: Path) -> None:
-    (kept / "random.npz").rename(kept / "elsewhere")
-    (kept / "random.npz").symlink_to("elsewhere")
+    (kept / "random.npy").rename(kept / "elsewhere")
+    (kept / "random.npy").symlink_to("elsewhere")
 
 
 def pipe(kept: Path) -> None:
-    for suffix in (".npz", ".mac"):
+    for suffix in (".npy", ".mac"):
         (kept / f"random{suffix}").unlink()
         os.mkfifo(kept / f"random{suffix}")
 
@@ -72,9 +72,9 @@ def test_what_was_changed_is_never_used_and_made_again(kept: Path, tmp_path: Pat
     change(kept)
     assert lent(kept, tmp_path) == {}
     made = tmp_path / "child" / kept.name
-    (made / "random.npz").write_bytes(b"computed again")
+    (made / "random.npy").write_bytes(b"computed again")
     references.collect(made, kept)
-    assert lent(kept, tmp_path, "another") == {"random.npz": b"computed again"}
+    assert lent(kept, tmp_path, "another") == {"random.npy": b"computed again"}
 
 
 def test_references_of_another_problem_are_not_this_ones(kept: Path, tmp_path: Path) -> None:
@@ -94,16 +94,16 @@ def test_without_a_key_nothing_is_cached(kept: Path, tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(key, "path", nowhere)
     assert lent(kept, tmp_path) == {}
-    (tmp_path / "child" / kept.name / "mixed.npz").write_bytes(b"computed")
+    (tmp_path / "child" / kept.name / "mixed.npy").write_bytes(b"computed")
     references.collect(tmp_path / "child" / kept.name, kept)
-    assert sorted(os.listdir(kept)) == ["random.mac", "random.npz"]
+    assert sorted(os.listdir(kept)) == ["random.mac", "random.npy"]
 
 
 def test_a_child_cannot_replace_what_is_cached(kept: Path, tmp_path: Path) -> None:
     lent(kept, tmp_path)
-    (tmp_path / "child" / kept.name / "random.npz").write_bytes(b"poison")
+    (tmp_path / "child" / kept.name / "random.npy").write_bytes(b"poison")
     references.collect(tmp_path / "child" / kept.name, kept)
-    assert lent(kept, tmp_path, "another") == {"random.npz": b"the reference"}
+    assert lent(kept, tmp_path, "another") == {"random.npy": b"the reference"}
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def cache(tmp_path: Path) -> Path:
     """Three problems of 1000 bytes, b used last."""
     for place, name in enumerate(["a", "c", "b"]):
         (tmp_path / "cache" / name).mkdir(parents=True)
-        (tmp_path / "cache" / name / "random.npz").write_bytes(bytes(1000))
+        (tmp_path / "cache" / name / "random.npy").write_bytes(bytes(1000))
         os.utime(tmp_path / "cache" / name, (place, place))
     return tmp_path / "cache"
 
@@ -126,11 +126,11 @@ def test_the_problem_that_was_not_used_for_longest_goes_first(cache: Path, max_b
 
 
 def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(cache: Path) -> None:
-    for name in (".1.old.npz", ".2.new.npz"):
+    for name in (".1.old.npy", ".2.new.npy"):
         (cache / "a" / name).touch()
-    os.utime(cache / "a" / ".1.old.npz", (0, 0))
+    os.utime(cache / "a" / ".1.old.npy", (0, 0))
     references.prune(cache, keep="a", max_bytes=1 << 20)
-    assert sorted(os.listdir(cache / "a")) == [".2.new.npz", "random.npz"]
+    assert sorted(os.listdir(cache / "a")) == [".2.new.npy", "random.npy"]
 
 
 def test_lending_counts_as_use(kept: Path, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_budget_is_the_users(kept: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv(references.BUDGET, "0")
     made = tmp_path / "second" / "problem-b"
     made.mkdir(parents=True)
-    (made / "random.npz").write_bytes(b"another")
+    (made / "random.npy").write_bytes(b"another")
     references.collect(made, kept.with_name("problem-b"))
     assert os.listdir(kept.parent) == ["problem-b"]
     for wrong in ("much", "inf", "nan"):

@@ -384,7 +384,7 @@ def test_a_claim_above_what_the_reference_computes_is_counted(exam, problems):
 def test_references_are_computed_once_and_the_secret_decides_them(exam, problems, root):
     exam.prepare(problems["rows"])
     (folder,) = (root / ".ratchet" / "references").glob(f"{problems['rows'].short}*")
-    kept = {f"{name}{suffix}" for name in (*instances.KINDS, "tables", "drawn") for suffix in (".npz", ".mac")}
+    kept = {f"{name}{suffix}" for name in (*instances.KINDS, "tables", "drawn") for suffix in (".npy", ".mac")}
     assert {path.name for path in folder.iterdir()} == kept
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     exam.prepare(problems["rows"])
@@ -408,7 +408,7 @@ def test_a_damaged_private_folder_is_made_anew(workers, tmp_path, problems, dama
         (mine / "secret").unlink()
     elif damage == "secret cut off":
         (mine / "secret").write_bytes(b"")
-    for file in (mine / "references").rglob("*.npz"):
+    for file in (mine / "references").rglob("*.npy"):
         if "references" in damage:
             file.write_bytes(file.read_bytes()[: 1000 if "cut off" in damage else 0])
     assert own.check(problems["layernorm"], artefact).worst_error <= 1
@@ -422,7 +422,7 @@ def test_no_space_for_the_references_is_not_the_kernels_fault(workers, small_dis
         own.check(problems["layernorm"], examined(LAYERNORM)[0])
     assert caught.value.status is Status.NO_SPACE
     assert "No space left" in caught.value.message
-    assert list((small_disk / ".ratchet").rglob("*.npz")) == [], "nothing half-written stays"
+    assert list((small_disk / ".ratchet").rglob("*.npy")) == [], "nothing half-written stays"
 
 
 def test_another_clone_asks_other_values(exam, workers, tmp_path, problems):

@@ -1,0 +1,58 @@
+"""Files of several arrays, which are read where they are used: what is known of a problem is gigabytes.
+
+As ``numpy.save`` writes arrays, one after another, with no sum of their bytes: whoever lends a file knows its MAC.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SUFFIX = ".npy"
+
+
+def read(path: Path) -> list[np.ndarray[Any, Any]]:
+    """The arrays of a file, which cannot be written to; none if it is not there, or was cut off or damaged."""
+    try:
+        with path.open("rb") as file:
+            end, arrays = os.fstat(file.fileno()).st_size, []
+            while file.tell() < end:
+                arrays.append(_mapped(file))
+            return arrays
+    except (OSError, ValueError, EOFError):
+        return []
+
+
+def _mapped(file: BinaryIO) -> np.ndarray[Any, Any]:
+    """The next array of a file."""
+    import numpy as np
+
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError(f"{file.name} holds no arrays of this format")
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    start, size = file.tell(), math.prod(shape)
+    array = np.memmap(file, dtype, mode="r", offset=start, shape=(size,)) if size else np.empty(0, dtype)
+    file.seek(start + size * dtype.itemsize)
+    return np.asarray(array).reshape(shape, order="F" if by_columns else "C")
+
+
+def write(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Written beside and renamed: a process that is killed, or a full disk, leaves no half of a file under its name."""
+    import numpy as np
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.stem}.{os.getpid()}-{threading.get_ident()}{SUFFIX}")
+    try:
+        with beside.open("wb") as file:
+            for array in arrays:
+                np.save(file, array, allow_pickle=False)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
