@@ -19,7 +19,7 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 # malloc.h of glibc
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 _LAST_CAPABILITY = 63
 _CAPABILITY_VERSION_3 = 0x20080522  # include/uapi/linux/capability.h
@@ -47,13 +47,10 @@ def prctl(option: int, value: int = 0) -> None:
 def reuse_memory() -> None:
     """Use memory that was freed again, and give it back beyond 2 GiB: the system clears every page that it hands out.
 
-    All threads share it: what one has of its own goes back whenever it is empty.
-
     It does nothing with another C library than glibc.
     """
     if hasattr(_LIBC, "mallopt"):
         _LIBC.mallopt(_M_MMAP_MAX, 0)
-        _LIBC.mallopt(_M_ARENA_MAX, 1)
         _LIBC.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
