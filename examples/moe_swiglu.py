@@ -76,13 +76,13 @@ def kernel_fn(x, gate, up, down, experts, shares):
 
 
 def reference_fn(x, gate, up, down, experts, shares):
-    """The same in plain jax.numpy: all experts for all tokens, hidden values rounded to bfloat16."""
+    """The same in plain jax.numpy: all experts for all tokens, their hidden values and results rounded to bfloat16."""
     gated = jnp.einsum("td,edh->eth", x, gate, preferred_element_type=jnp.float32)
     raised = jnp.einsum("td,edh->eth", x, up, preferred_element_type=jnp.float32)
     hidden = (gated * jax.nn.sigmoid(gated) * raised).astype(x.dtype)
     results = jnp.einsum("eth,ehd->etd", hidden, down, preferred_element_type=jnp.float32)
     share = jnp.sum(jnp.where(experts == jnp.arange(EXPERTS)[:, None, None], shares, 0), axis=2, keepdims=True)
-    return jnp.sum(results * share, axis=0).astype(x.dtype)
+    return jnp.sum(results.astype(x.dtype) * share, axis=0).astype(x.dtype)
 
 
 def generate_inputs(key):
