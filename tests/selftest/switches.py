@@ -30,12 +30,16 @@ def _wall(name: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def _finding(*labels: str) -> tuple[tuple[str, str, str], ...]:
-    old = "        if result.findings:\n            first, *more = result.findings\n"
+    old = "        if result.findings:\n            return _found(result.findings)\n"
     new = (
         f"        findings = [one for one in result.findings if one.kind.label not in {labels}]\n"
-        "        if findings:\n            first, *more = findings\n"
+        "        if findings:\n            return _found(findings)\n"
     )
-    return (("ratchet/judge/values_worker.py", old, new),)
+    cause = "answer |= _found(cause.findings) if cause.findings else {}"  # of a probe that fails
+    return (
+        ("ratchet/judge/values_worker.py", old, new),
+        ("ratchet/judge/values_worker.py", cause, "answer |= {}"),
+    )
 
 
 def _no_instance(name: str) -> tuple[tuple[str, str, str], ...]:
