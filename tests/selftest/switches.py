@@ -197,7 +197,7 @@ SWITCHES = {
     "late copies": Switch(
         cheat="c13_read_before_it_arrives",
         edits=_finding("read_before_wait", "source_overwritten", "target_overwritten"),
-        then=("PASS", "WRONG_VALUES", "NOT_FINITE", "MEMORY_HAZARD"),
+        then=("PASS", "WRONG_VALUES", "NOT_FINITE", "INSENSITIVE", "MEMORY_HAZARD"),
     ),
     "semaphores": Switch(
         cheat="c46_never_waits_for_arrivals",
