@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PIECE = 1 << 26
-"""Bytes that are copied by one call of the system."""
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DEEPEST = 50
+_PIECE = 1 << 26
+"""Bytes that are copied by one call of the system."""
 
 
 class Folder:
@@ -85,8 +84,8 @@ class Folder:
             if error.errno != errno.EXDEV:
                 raise
             descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
-            with os.fdopen(descriptor, "rb") as file, target.open("wb") as copy:
-                shutil.copyfileobj(file, copy)
+            with os.fdopen(descriptor, "rb"):
+                _copy(descriptor, target)
             os.unlink(name, dir_fd=self._descriptor)
 
     def used(self, *, files: int) -> tuple[int, int]:
@@ -136,7 +135,13 @@ def copy_file(source: Path, target: Path) -> None:
       OSError: it is a link, or not there, or ``target`` cannot be written.
     """
     descriptor = os.open(source, _FILE)
-    with os.fdopen(descriptor, "rb"), target.open("wb") as copy:
+    with os.fdopen(descriptor, "rb"):
+        _copy(descriptor, target)
+
+
+def _copy(descriptor: int, target: Path) -> None:
+    """Write what a descriptor holds to ``target``; nothing of what is no regular file."""
+    with target.open("wb") as copy:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             while os.sendfile(copy.fileno(), descriptor, None, _PIECE):
                 pass

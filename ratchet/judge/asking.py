@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Ending, Limits, Walls
-from ratchet.judge import references, secret
+from ratchet.judge import kept, references, secret
 from ratchet.judge.answers import answer_in
 from ratchet.values.records import Record
 from ratchet.values.status import Refusal, Status
@@ -67,7 +67,7 @@ class Asking:
     def has_reference(self, problem: Problem, kind: str) -> bool:
         """Whether the reference of an instance is cached."""
         with self.workers.asking:
-            return (self._lend(problem) / f"{kind}{references.SUFFIX}").exists()
+            return kept.path_of(self._lend(problem), kind).exists()
 
     def ask(self, mode: str, problem: Problem, **more: Any) -> Record:
         """The child's answer, whatever its status. References that it made are kept.

@@ -32,7 +32,7 @@ Arrays = list[np.ndarray[Any, Any]]
 
 PUBLIC = np.zeros(2, np.uint32)
 """The key of the public inputs."""
-TABLES, DRAWN = f"tables{kept.SUFFIX}", f"drawn{kept.SUFFIX}"
+TABLES, DRAWN = "tables", "drawn"
 """Files beside the references: which inputs are the same for every key, and the inputs of the judge's."""
 DRAWN_BYTES = 1 << 29
 """Inputs of a problem that are kept in a file, at most. Those of a cache of many keys take seconds to draw."""
@@ -148,14 +148,14 @@ class Given:
         folder = self._folders.get(problem.inputs_sha256)
         if folder is None or sum(map(array_bytes, problem.inputs)) > DRAWN_BYTES:
             return self.drawn(problem, key)
-        stored = kept.read(folder / DRAWN)
+        stored = kept.read(kept.path_of(folder, DRAWN))
         if stored and stored[0].tobytes() == key.tobytes():
             pairs = zip(stored[1:], problem.inputs, strict=True)
             return [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
         drawn = self.drawn(problem, key)
         if not stored:
             plain = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in drawn)
-            kept.write(folder / DRAWN, [key, *plain])
+            kept.write(kept.path_of(folder, DRAWN), [key, *plain])
         return drawn
 
     def _tables_of(self, problem: Problem, drawn: Arrays) -> list[int]:
@@ -164,12 +164,12 @@ class Given:
         To know it takes another draw of all of them, so it is kept with the references.
         """
         owner, folder = problem.inputs_sha256, self._folders.get(problem.inputs_sha256)
-        stored = kept.read(folder / TABLES) if folder else []
+        stored = kept.read(kept.path_of(folder, TABLES)) if folder else []
         if owner not in self._tables:
             known = len(stored) == 1
             self._tables[owner] = stored[0].tolist() if known else instances.tables(drawn, self.public(problem))
         if folder and not stored:
-            kept.write(folder / TABLES, [np.array(self._tables[owner], np.int64)])
+            kept.write(kept.path_of(folder, TABLES), [np.array(self._tables[owner], np.int64)])
         return self._tables[owner]
 
     def begin(self, problem: Problem, secret: bytes) -> None:
@@ -206,7 +206,7 @@ class Given:
         self._meanwhile.begin({(problem.short, kind, secret): functools.partial(make, kind) for kind in kinds})
 
     def _referred(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
-        path = cache / f"{kind}{kept.SUFFIX}"
+        path = kept.path_of(cache, kind)
         stored = kept.read(path)
         if len(stored) == 2 * len(problem.outputs):
             return stored[: len(problem.outputs)], stored[len(problem.outputs) :]
@@ -223,9 +223,11 @@ class Given:
         """
         arrays = self.inputs(problem, kind, secret)
         both = self.call(problem.reference64_program, arrays, wide=True)
-        count = len(problem.outputs)
-        exact = [_narrowed(array, spec.dtype, _NARROW) for array, spec in zip(both, problem.outputs, strict=False)]
-        losses = [_narrowed(s, spec.dtype, _FLOAT) for s, spec in zip(both[count:], problem.outputs, strict=True)]
+        dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
+        of_exact, of_losses = both[: len(dtypes)], both[len(dtypes) :]
+        # A rounding to float32 is an 8192th of one to float16, and a loss is no more exact: half the memory and disk.
+        exact = [_single(a) if is_float(d) and d.itemsize <= 2 else a for a, d in zip(of_exact, dtypes, strict=True)]
+        losses = [_single(s) if is_float(d) else s for s, d in zip(of_losses, dtypes, strict=True)]
         native = self.call(problem.reference_program, arrays)
         alike = kind == instances.SIGNED
         fitted = []
@@ -242,18 +244,10 @@ class Given:
         return exact, fitted
 
 
-_NARROW, _FLOAT = 2, 8
-"""Bytes of an output's elements, at most, with which its exact values and its losses are kept in float32."""
-
-
-def _narrowed(array: np.ndarray[Any, Any], dtype: str, most: int) -> np.ndarray[Any, Any]:
-    """In half the memory and disk, what a float output of so few bytes is compared with.
-
-    A rounding to float32 is a 65536th of one to bfloat16, an 8192th of one to float16. A loss is no more exact anyway.
-    """
-    wanted = jnp.dtype(dtype)
+def _single(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """In float32; infinite beyond its range, as an output of 16 bits is there."""
     with np.errstate(over="ignore"):
-        return array.astype(np.float32) if is_float(wanted) and wanted.itemsize <= most else array
+        return array.astype(np.float32)
 
 
 def _owner(problem: Problem, secret: bytes) -> object:

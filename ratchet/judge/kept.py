@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 SUFFIX = ".npy"
 
 
+def path_of(folder: Path, name: str) -> Path:
+    """The file of that name in a folder: an instance's references go by its kind."""
+    return folder / f"{name}{SUFFIX}"
+
+
 def read(path: Path) -> list[np.ndarray[Any, Any]]:
     """The arrays of a file, which cannot be written to; none if it is not there, or was cut off or damaged."""
     try:

@@ -6,6 +6,7 @@ No candidate Python is here: the reference is a frozen program and the candidate
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import hashlib
@@ -13,7 +14,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,9 @@ from ratchet.candidate.problem import Problem, decode
 from ratchet.child import serve
 from ratchet.compiler.tokens import tokenise
 from ratchet.jail import system
-from ratchet.judge import instances, parity
+from ratchet.judge import instances, kept, parity
 from ratchet.judge.floor import products
 from ratchet.judge.given import Arrays, Given
-from ratchet.judge.kept import SUFFIX
 from ratchet.mosaic import beside
 from ratchet.mosaic import run as mosaic
 from ratchet.mosaic.bindings import lapack_where_called
@@ -45,9 +45,6 @@ SMALL_FLOPS, SMALL_ELEMENTS = 1e9, 1 << 20
 each. A larger one has as many chances in its many elements."""
 BESIDE_BYTES = 1 << 29
 """Inputs and outputs of a program that is executed on two instances at a time, at most: each has its own memory."""
-
-SCATTERED = 1
-"""The seed of an order of steps that is not the lexicographic one."""
 
 Compared = list[parity.Comparison]
 """Of every output, then of every replica that differs. Empty where there are findings, or no reference yet."""
@@ -84,7 +81,7 @@ class Values:
             loaded.begin_check()
         executed_beside = self._begin_beside(problem, then, secret, loaded, cache)
         exact, losses = self.given.reference(problem, kind, secret, cache)
-        try:
+        with _explained(tokens):
             done = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
             if done is None:
                 arrays = self.given.inputs(problem, kind, secret)
@@ -94,8 +91,6 @@ class Values:
                 once = functools.partial(loaded.executed.run, seed=seed)
                 done = (loaded.check(arrays, at_once=True) if hazards else once(arrays)), []
             result, compared = done
-        except Refusal as refusal:
-            raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
         about = {
             "module_version": loaded.module_version,
             "operations": loaded.covered,
@@ -107,7 +102,8 @@ class Values:
         given: dict[str, Any] = {"cache": cache, "result": result, "compared": compared, "order": order}
         answer = self._compare(problem, kind, secret, exact, losses, **given)
         if answer["status"] != Status.PASS.name and not order and _order(kind, loaded):
-            cause = loaded.check(self.given.inputs(problem, kind, secret))
+            with _explained(tokens):
+                cause = loaded.check(self.given.inputs(problem, kind, secret))
             answer |= _found(cause.findings) if cause.findings else {}
         return answer | about | {"message": tokens.explain(answer["message"])}
 
@@ -126,7 +122,7 @@ class Values:
 
         def run(kind: str) -> tuple[mosaic.RunResult, Compared]:
             result = loaded.executed.run(self.given.inputs(problem, kind, secret), seed=_order(kind, loaded))
-            if result.findings or not (cache / f"{kind}{SUFFIX}").exists():  # who asks for a reference makes it
+            if result.findings or not kept.path_of(cache, kind).exists():  # who asks for a reference makes it
                 return result, []
             return result, _compared(result, kind, *self.given.reference(problem, kind, secret, cache))
 
@@ -221,10 +217,8 @@ class Values:
         """
         _, loaded, tokens = self._load(program)
         instances_of = [self.given.public(problem), self.given.inputs(problem, "random", secret)]
-        try:
+        with _explained(tokens):
             public, random = beside.operands(loaded, instances_of, wanted)
-        except Refusal as refusal:
-            raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
         named = {f"{place}:{number}:{site}": a for place, s in enumerate(public) for (site, number), a in s.items()}
         np.savez(path, **named)  # type: ignore[arg-type]
         same = all(a.tobytes() == random[n][key].tobytes() for n, s in enumerate(public) for key, a in s.items())
@@ -242,10 +236,8 @@ class Values:
             named |= {f"{number}:input{position}": array for position, array in zip(steering, arrays, strict=True)}
         if wanted:
             _, loaded, tokens = self._load(Path(program).read_bytes())
-            try:
+            with _explained(tokens):
                 computed = beside.operands(loaded, [self.given.drawn(problem, key) for key in keys], wanted)
-            except Refusal as refusal:
-                raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
             for number, per_place in enumerate(computed):
                 for place, one in enumerate(per_place):
                     named |= {f"{number}:{place}:{operand}:{site}": array for (site, operand), array in one.items()}
@@ -295,7 +287,7 @@ def _order(kind: str, loaded: mosaic.Loaded) -> int:
 
     What memory held is NaN there, which the other order on the random inputs is tried without (``hazards.check``).
     """
-    return SCATTERED if kind.startswith("probe") and loaded.has_orders else 0
+    return mosaic.SCATTERED if kind.startswith("probe") and loaded.has_orders else 0
 
 
 def _found(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -322,13 +314,20 @@ def _elsewhere(problem: Problem, position: int) -> bool:
     return tuple(where) != tuple(given)
 
 
+@contextlib.contextmanager
+def _explained(tokens: TokenTable) -> Iterator[None]:
+    """Refusals in this context name the author's places, not their tokens."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
+
+
 def _loaded(program: bytes) -> tuple[mosaic.Loaded, TokenTable]:
     """The program with the tokens that the compiler gets, translated; what the tokens stand for."""
     exported, tokens = tokenise(program)
-    try:
+    with _explained(tokens):
         return mosaic.translated(exported, mosaic.Options()), tokens
-    except Refusal as refusal:
-        raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
 
 
 def _reference_flops(problem: Problem) -> float:

@@ -78,7 +78,7 @@ def check(program: Program, inputs: Sequence[np.ndarray], *, seed: int, at_once:
     Args:
         seed: Of the other order of parallel steps.
         at_once: Whether memory and order are changed in one execution, and one by one only where that differs. It does
-            not say of zero times what an order leaves unwritten: only where memory held NaN in that order is it seen.
+            not see zero times what only the other order leaves unwritten: for that memory has to hold NaN in it.
 
     Returns:
         The outputs; the findings, or else the first thing that made a difference; the seconds of the executions that

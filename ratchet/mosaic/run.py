@@ -40,6 +40,8 @@ RULE_MODULES = (arith, control, dma, memory, pack, vector)
 AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False}
 """Without it XLA keeps float32 between bfloat16 operations, and a kernel looks better than it is."""
 
+SCATTERED = 1
+"""The seed of the other order of steps that programs are checked with."""
 _LATE_TARGETS = 1 << 23
 """Elements that DMAs may write where ``executed`` is the late translation: each wait passes over all of them."""
 _NO_WORD = -(2**31)
@@ -277,7 +279,7 @@ class Loaded:
         """Prepare beside what comes next for ``check``."""
         hazards.begin(self)
 
-    def check(self, inputs: Sequence[np.ndarray], *, seed: int = 1, at_once: bool = False) -> RunResult:
+    def check(self, inputs: Sequence[np.ndarray], *, seed: int = SCATTERED, at_once: bool = False) -> RunResult:
         """Execute the program, and again with what must not matter changed (see ``hazards.check``)."""
         return hazards.check(self, inputs, seed=seed, at_once=at_once)
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from ratchet.judge import kept
 from ratchet.selftest.corpus import Planted
 from ratchet.values.status import Refusal, Status
 from ratchet.values.trial import NO_EFFECT, Trial
@@ -141,13 +142,7 @@ def _zero(tree: Path, pattern: str) -> None:
     import numpy as np
 
     for path in tree.glob(pattern):
-        arrays = []
-        with path.open("rb") as file:
-            while file.tell() < path.stat().st_size:
-                arrays.append(np.load(file))
-        with path.open("wb") as file:
-            for array in arrays:
-                np.save(file, np.zeros_like(array))
+        kept.write(path, [np.zeros_like(array) for array in kept.read(path)])
 
 
 def _plant_bytecode(source: Path, text: str) -> None:
