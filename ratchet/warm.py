@@ -5,6 +5,8 @@ for each child the variables of its process. Libraries that it loaded stop their
 descriptor but its streams and its control socket, and builds its walls before it runs anything
 (``ratchet/jail/launcher.py``, which refuses where there is a second thread). Children of one warm process have their
 libraries at the same addresses, so those that run an author's code are of another one than the judge's own.
+
+It may outlive its owner, and serve the next (``standby.py``).
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, NoReturn
 
-from ratchet import boot, bytecode
+from ratchet import boot, bytecode, sources, standby
 from ratchet.jail import launcher
 
 JUDGE = ("ratchet.judge.values_worker", "ratchet.compiler.worker", "ratchet.judge.schedule_worker")
@@ -35,7 +38,8 @@ AUTHOR = ("ratchet.candidate.worker",)
 """What children run that run an author's code."""
 
 _MESSAGE_BYTES = 1 << 16
-_READY = b"ready"
+_STAY = "stay"
+"""Of a message: the path of the socket at which to wait once its owner lets go."""
 
 
 class Forked:
@@ -104,17 +108,27 @@ class Forked:
 
 
 class Warm:
-    """A warm process with ``modules``; it imports them while its owner does other things."""
+    """A warm process with ``modules``; it imports them while its owner does other things.
 
-    def __init__(self, modules: Sequence[str]) -> None:
+    One that was ``waiting`` has imported them.
+    """
+
+    def __init__(self, modules: Sequence[str], *, waiting: tuple[socket.socket, str] | None = None) -> None:
+        self._ready = waiting is not None
+        self._stays = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self.seal = ""
+        """Under which it was made, where that was before."""
+        if waiting is not None:
+            self._control, self.seal = waiting
+            return
         bytecode.fill(boot.packages())
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._ready = False
         with theirs:
             self._process = subprocess.Popen(
                 boot.command(theirs.fileno(), main="ratchet.warm"),
                 cwd="/",
-                env=boot.environment({}),
+                env=boot.environment({name: os.environ[name] for name in (standby.MINUTES,) if name in os.environ}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -127,7 +141,11 @@ class Warm:
     @property
     def alive(self) -> bool:
         """Whether children can be forked of it."""
-        return self._process.poll() is None
+        if self._process is not None:
+            return self._process.poll() is None
+        with contextlib.suppress(BlockingIOError):
+            return bool(self._control.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
+        return True
 
     def fork(self, *, environment: Mapping[str, str], control: int, output: int) -> Forked:
         """A child that gets its orders from the socket ``control`` and prints to ``output``, once all is imported.
@@ -147,39 +165,72 @@ class Warm:
                 os.close(descriptor)
         return forked
 
+    def stay(self, path: Path) -> None:
+        """It waits at ``path`` for other owners, if nobody waits there yet, and outlives this one."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._control.send(json.dumps({_STAY: os.fspath(path)}).encode())
+                self._stays = True
+
     def cancel(self) -> None:
         """End it if it still imports: none of the children that were asked for will be. Safe to call twice."""
         with contextlib.suppress(OSError):
-            self._ready = self._ready or self._control.recv(_MESSAGE_BYTES, socket.MSG_DONTWAIT) == _READY
-        if not self._ready:
+            self._ready = self._ready or self._control.recv(_MESSAGE_BYTES, socket.MSG_DONTWAIT) == standby.READY
+        if not self._ready and self._process is not None:
             self._process.kill()
             self._process.wait()
 
+    def leave(self) -> None:
+        """Close it, and let it go if it waited."""
+        with contextlib.suppress(OSError):
+            self._control.send(standby.LEAVE)
+        self.close()
+
     def close(self) -> None:
-        """End it, after its children. Safe to call twice."""
+        """End it, after its children, unless it stays or waited. Safe to call twice."""
         self._control.close()
+        if self._process is None or (self._stays and self._ready):
+            return
         self._process.kill()
         self._process.wait()
 
 
 _BEGUN: dict[tuple[str, ...], Warm] = {}
+_KINDS = {JUDGE: "judge", AUTHOR: "author"}
 
 
 def begin() -> None:
     """Start what a verdict forks its children of, while this process still imports what it takes to ask for one.
 
-    Where packages were never compiled here, that comes first, and whoever needs children waits for it. What fails is
-    tried again, and said, where it is needed.
+    Processes that wait for work are used. Where packages were never compiled here, that comes first, and whoever needs
+    children waits for it. What fails is tried again, and said, where it is needed.
     """
     atexit.register(_forget)
     with contextlib.suppress(OSError):
-        for modules in (JUDGE, AUTHOR) if bytecode.is_filled(boot.packages()) else ():
-            _BEGUN[modules] = Warm(modules)
+        for modules, kind in _KINDS.items() if bytecode.is_filled(boot.packages()) else ():
+            _BEGUN[modules] = Warm(modules, waiting=standby.waiting(kind, _shared()))
 
 
-def begun(modules: tuple[str, ...]) -> Warm | None:
-    """The process with these modules that was begun, once; who asks for it closes it."""
-    return _BEGUN.pop(modules, None)
+def begun(modules: tuple[str, ...], seal: str) -> Warm | None:
+    """The process with these modules that was begun, once; who asks for it closes it. It then waits for the next run.
+
+    None where it was made under another seal. Without a ``seal`` it was begun here, or None, and does not stay.
+    """
+    process = _BEGUN.pop(modules, None)
+    if process is None:
+        return None
+    if process.seal and process.seal != seal:
+        process.leave()
+        return None
+    if seal and (path := standby.place(_KINDS[modules], _shared(), seal)):
+        process.stay(path)
+    return process
+
+
+def _shared() -> str:
+    """What a warm process is made of, but for the contents of packages, which the seal covers."""
+    judge = sources.loaded(boot.PACKAGE_ROOT).digest
+    return repr((judge, sys.version, os.path.realpath(sys.executable), boot.packages(), boot.environment({})))
 
 
 def _forget() -> None:
@@ -188,7 +239,7 @@ def _forget() -> None:
 
 
 def main(control: int) -> None:
-    """The warm process: import, then fork a child for every request, until its owner lets go."""
+    """The warm process: import, then fork a child for every request, until its owner and all later ones let go."""
     owner = socket.socket(fileno=control)
     asked = json.loads(owner.recv(_MESSAGE_BYTES))
     sys.path += asked["packages"]
@@ -199,39 +250,95 @@ def main(control: int) -> None:
     gc.freeze()  # pages of what is there stay shared
     gc.enable()
     gc.set_threshold(boot.OBJECTS)
-    owner.send(_READY)
-    ended, end = os.pipe()
-    os.set_blocking(end, False)
-    signal.set_wakeup_fd(end)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    listening: dict[int, int] = {}
-    while True:
-        ready, _, _ = select.select([owner.fileno(), ended], [], [])
-        if ended in ready:
-            os.read(ended, 4096)
-            _reap(listening)
-        if owner.fileno() in ready:
+    with contextlib.suppress(OSError):
+        owner.send(standby.READY)
+    _Forking(owner).run()
+    os._exit(0)
+
+
+class _Forking:
+    """What a warm process does once it has imported: it serves its owners."""
+
+    def __init__(self, owner: socket.socket) -> None:
+        self._owners = [owner]
+        self._door: standby.Door | None = None
+        self._idle_since: float | None = None
+        """On the monotonic clock; None while there are owners or children."""
+        self._children: dict[int, int] = {}
+        """By number, the descriptor at which it is said how the child ended."""
+        ended, self._ended = os.pipe()
+        self._ending = ended
+        os.set_blocking(self._ended, False)
+        signal.set_wakeup_fd(self._ended)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def run(self) -> None:
+        """Serve until there is no owner and none may come."""
+        while True:
+            waiting: list[socket.socket | int] = [*self._owners, self._ending]
+            if self._door:
+                waiting.append(self._door.listener)
+            ready, _, _ = select.select(waiting, [], [], self._patience())
+            if self._ending in ready:
+                os.read(self._ending, 4096)
+                self._reap()
+            for owner in [owner for owner in self._owners if owner in ready]:
+                self._hear(owner)
+            if self._door and self._door.listener in ready and (new := self._door.accept()):
+                self._owners.append(new)
+            busy = bool(self._owners or self._children)
+            self._idle_since = None if busy else self._idle_since or time.monotonic()
+            if self._door and not self._door.seconds_left(self._idle_since):
+                self._leave()
+            if not self._owners and self._door is None:
+                return
+
+    def _patience(self) -> float | None:
+        """Seconds until something is due though nothing happens; None for never."""
+        return self._door.seconds_left(self._idle_since) if self._door else None
+
+    def _leave(self) -> None:
+        if self._door:
+            self._door.close()
+            self._door = None
+
+    def _hear(self, owner: socket.socket) -> None:
+        try:
             message, descriptors, _, _ = socket.recv_fds(owner, _MESSAGE_BYTES, 5)
-            if not message:
-                os._exit(0)
-            *given, say = descriptors
-            number = os.fork()
-            if not number:
-                _become(json.loads(message), given)
-            os.write(say, f"{number},".encode())
-            listening[number] = say
-            for descriptor in given:
-                os.close(descriptor)
+        except OSError:
+            message, descriptors = b"", []
+        if not message or message == standby.LEAVE:
+            self._owners.remove(owner)
+            owner.close()
+            if message:
+                self._leave()
+            return
+        asked = json.loads(message)
+        if not descriptors:
+            self._stay(Path(asked[_STAY]))
+            return
+        *given, say = descriptors
+        number = os.fork()
+        if not number:
+            _become(asked, given)
+        os.write(say, f"{number},".encode())
+        self._children[number] = say
+        for descriptor in given:
+            os.close(descriptor)
 
+    def _stay(self, path: Path) -> None:
+        if self._door is None:
+            with contextlib.suppress(OSError):
+                self._door = standby.Door(path)
 
-def _reap(listening: dict[int, int]) -> None:
-    """Say of each child that ended how it did."""
-    for number, say in list(listening.items()):
-        ended, status = os.waitpid(number, os.WNOHANG)
-        if ended:
-            with contextlib.suppress(BrokenPipeError):
-                os.write(say, f"{status}".encode())
-            os.close(listening.pop(number))
+    def _reap(self) -> None:
+        """Say of each child that ended how it did."""
+        for number, say in list(self._children.items()):
+            ended, status = os.waitpid(number, os.WNOHANG)
+            if ended:
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(say, f"{status}".encode())
+                os.close(self._children.pop(number))
 
 
 def _become(environment: Mapping[str, str], given: Sequence[int]) -> NoReturn:

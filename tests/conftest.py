@@ -21,6 +21,9 @@ from ratchet.values.status import Refusal
 # Compiling for the CPU takes most of the tests' time that run kernels, and running next to none. Read as JAX starts.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
 
+# No process of a test's stays behind, and none is used that another test left.
+os.environ["RATCHET_STANDBY_MINUTES"] = "0"
+
 # The same examples in every run, however long one takes: no test fails by chance, or because the machine is busy.
 settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")

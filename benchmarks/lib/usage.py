@@ -1,8 +1,9 @@
-"""What a command uses with all processes below it: CPU seconds by part, and the most memory at a time. Read from /proc.
+"""What a command uses with all its processes: CPU seconds by part, and the most memory at a time. Read from /proc.
 
-A part is a child of the judge's, by the name of its folder (``0001-compiler`` is ``compiler``), or ``judge``: the
-command itself and the walls of its children. Sampled, so what a process does in its last moments may be missed. Pages
-that processes share are counted for each.
+Its processes are those below it, and those in its own folder for temporary files: what is forked of a process that
+waited (``ratchet/standby.py``) is below that one. A part is a child of the judge's, by the name of its folder
+(``0001-compiler`` is ``compiler``), or ``judge``: the command itself and the walls of its children. Sampled, so what a
+process does in its last moments may be missed. Pages that processes share are counted for each.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import os
 import re
 import subprocess
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -43,15 +45,17 @@ class Usage:
 def usage(arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> Usage:
     """Run a command to its end, whatever its exit code is."""
     start = time.monotonic()
-    process = subprocess.Popen(
-        arguments, cwd=cwd, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    watch = _Watch(process.pid)
-    watch.start()
-    printed, _ = process.communicate()
-    wall = time.monotonic() - start
-    watch.ended.set()
-    watch.join()
+    with tempfile.TemporaryDirectory() as folder:
+        own = {**environment, "TMPDIR": folder}
+        process = subprocess.Popen(
+            arguments, cwd=cwd, env=own, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        watch = _Watch(process.pid, folder)
+        watch.start()
+        printed, _ = process.communicate()
+        wall = time.monotonic() - start
+        watch.ended.set()
+        watch.join()
     cpu: Counter[str] = Counter()
     for part, seconds in watch.seen.values():
         cpu[part] += seconds  # type: ignore[assignment]
@@ -59,16 +63,16 @@ def usage(arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
 
 
 class _Watch(threading.Thread):
-    def __init__(self, top: int) -> None:
+    def __init__(self, top: int, folder: str) -> None:
         super().__init__(daemon=True)
-        self.top, self.ended, self.peak = top, threading.Event(), 0
+        self.top, self.folder, self.ended, self.peak = top, folder, threading.Event(), 0
         self.seen: dict[tuple[int, str], tuple[str, float]] = {}
         """By number and start of a process: its part, and its CPU seconds so far."""
 
     def run(self) -> None:
         while not self.ended.wait(_SAMPLE_S):
             stats = _processes()
-            below = {self.top}
+            below = {self.top, *(pid for pid in stats if _place(pid).startswith(f"{self.folder}/"))}
             while more := {pid for pid, fields in stats.items() if int(fields[1]) in below} - below:
                 below |= more
             self.peak = max(self.peak, sum(int(stats[pid][21]) * _PAGE for pid in below if pid in stats))
@@ -80,10 +84,16 @@ class _Watch(threading.Thread):
 
 def _part(pid: int, before: tuple[str, float] | None) -> str:
     """A process enters its folder once its walls are built."""
-    with contextlib.suppress(OSError):
-        if match := _CHILD.search(str(Path(f"/proc/{pid}/cwd").readlink())):
-            return match[1]
+    if match := _CHILD.search(_place(pid)):
+        return match[1]
     return before[0] if before else "judge"
+
+
+def _place(pid: int) -> str:
+    """The folder that a process is in; ``""`` where that cannot be seen."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/cwd")
+    return ""
 
 
 def _processes() -> dict[int, list[str]]:

@@ -195,7 +195,7 @@ def opened(request: Request, workers: Workers | None, note: Callable[[str], None
     source = request.kernel.read_bytes()
     freeze = request.new_problem or not request.lock.exists()
     with contextlib.ExitStack() as stack:
-        workers = workers or stack.enter_context(Workers(request.chip, compiles=modelled))
+        workers = workers or stack.enter_context(Workers(request.chip, compiles=modelled, seal=request.conditions.seal))
         work = workers.folder("program")
         compiler = "" if modelled else devices.compiler(on)
         exam = Examiner(

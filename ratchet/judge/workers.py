@@ -51,10 +51,13 @@ class Workers:
     died or was killed is replaced. With ``keep``, the next candidate child starts while the current kernel is still
     being judged, and candidate children are always forks; without ``compiles``, the TPU compiler starts only when it is
     asked for. With ``one_file``, all kernel files are versions of one, which a sweep traces in the same child, and the
-    values child starts once it is asked for.
+    values child starts once it is asked for. With a ``seal``, warm processes that wait for work are used if they were
+    made under it, and those that were begun wait for the next run.
     """
 
-    def __init__(self, chip: Chip, *, keep: bool = False, compiles: bool = True, one_file: bool = False) -> None:
+    def __init__(
+        self, chip: Chip, *, keep: bool = False, compiles: bool = True, one_file: bool = False, seal: str = ""
+    ) -> None:
         free = shutil.disk_usage(tempfile.gettempdir()).free
         if free < NEEDED_BYTES:  # a child that cannot write would look like a kernel that fails
             raise Refusal(
@@ -76,9 +79,9 @@ class Workers:
         self._closed = False
         self.asking = threading.Lock()
         """Held by whoever asks the values child."""
-        self._authors = warm.begun(warm.AUTHOR) or (Warm(warm.AUTHOR) if keep else None)
+        self._authors = warm.begun(warm.AUTHOR, seal) or (Warm(warm.AUTHOR) if keep else None)
         self._next: Child | None = self._fresh()
-        self._warm = warm.begun(warm.JUDGE) or Warm(warm.JUDGE)
+        self._warm = warm.begun(warm.JUDGE, seal) or Warm(warm.JUDGE)
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()
         self._machine = self._start_machine() if compiles else None

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from ratchet import standby
 from ratchet.judge import kept
 from ratchet.selftest.corpus import Planted
 from ratchet.values.status import Refusal, Status
@@ -161,7 +162,7 @@ def _run(tree: Path, command: tuple[str, ...], environment: Mapping[str, str]) -
     process = subprocess.Popen(
         [str(tree / "ratchet.sh"), *command],
         cwd=tree.parent,
-        env={**os.environ, **environment},
+        env={**os.environ, standby.MINUTES: "0", **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
