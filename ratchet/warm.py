@@ -37,6 +37,18 @@ JUDGE = ("ratchet.judge.values_worker", "ratchet.compiler.worker", "ratchet.judg
 AUTHOR = ("ratchet.candidate.worker",)
 """What children run that run an author's code."""
 
+_DIALECTS = tuple(f"jaxlib.mlir.dialects.{name}" for name in ("arith", "builtin", "math", "mhlo", "scf", "vector"))
+_BESIDE = {
+    JUDGE: _DIALECTS,
+    AUTHOR: (
+        *_DIALECTS,
+        "jax.experimental.pallas",
+        "jax.experimental.pallas.tpu",
+        "jax._src.pallas.mosaic.pallas_call_registration",
+    ),
+}
+"""What those import once they are asked, which is quicker here; what another version of JAX lacks is left out."""
+
 _MESSAGE_BYTES = 1 << 16
 _STAY = "stay"
 """Of a message: the path of the socket at which to wait once its owner lets go."""
@@ -136,7 +148,8 @@ class Warm:
                 pass_fds=(boot.code(), theirs.fileno()),
             )
         with contextlib.suppress(OSError):
-            self._control.send(json.dumps({"packages": boot.packages(), "modules": modules}).encode())
+            asked = {"packages": boot.packages(), "modules": modules, "beside": _BESIDE.get(tuple(modules), ())}
+            self._control.send(json.dumps(asked).encode())
 
     @property
     def alive(self) -> bool:
@@ -247,6 +260,9 @@ def main(control: int) -> None:
     for module in asked["modules"]:
         importlib.import_module(module)
         del sys.modules[module]  # a child runs it as its main program
+    for module in asked["beside"]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     gc.freeze()  # pages of what is there stay shared
     gc.enable()
     gc.set_threshold(boot.OBJECTS)
