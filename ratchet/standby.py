@@ -60,10 +60,8 @@ def place(kind: str, shared: str, seal: str) -> Path | None:
 def waiting(kind: str, shared: str) -> tuple[socket.socket, str] | None:
     """A connection to a process that waits and shares these, and the seal it was made under; None where none does."""
     folder = _folder()
-    begin = _begin(kind, shared) if folder and any(folder.iterdir()) else ""
-    if not folder or not begin:
-        return None
-    for path in folder.glob(f"{begin}*.sock"):
+    begin = _begin(kind, shared)
+    for path in folder.glob(f"{begin}*.sock") if folder and begin else ():
         connection = _connected(path)
         if connection is not None:
             return connection, path.stem.removeprefix(begin)
@@ -122,14 +120,14 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
 
 
 class Door:
-    """Where a warm process waits.
+    """Where a warm process waits, ``idle_seconds`` from its last work on.
 
     Raises:
       OSError: another one waits there, or the path is too long for a socket.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.idle_seconds = idle_seconds()
+    def __init__(self, path: Path, idle_seconds: float) -> None:
+        self._idle_seconds = idle_seconds
         self._closes = time.monotonic() + LIFE_SECONDS
         self._path = path
         if (other := _connected(path)) is not None:
@@ -159,11 +157,11 @@ class Door:
 
     def seconds_left(self, idle_since: float | None) -> float:
         """How long it stays open from now on; ``idle_since``: on the monotonic clock, None while there is work."""
-        ends = self._closes if idle_since is None else min(self._closes, idle_since + self.idle_seconds)
+        ends = self._closes if idle_since is None else min(self._closes, idle_since + self._idle_seconds)
         return max(0.0, ends - time.monotonic())
 
     def close(self) -> None:
-        """Nobody connects any more. Safe to call twice."""
+        """Nobody connects any more."""
         self.listener.close()
         with contextlib.suppress(OSError):
             if self._path.stat().st_ino == self._inode:

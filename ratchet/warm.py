@@ -1,20 +1,14 @@
 """A process that has imported JAX, of which children are forked: each import takes a second or two.
 
-It runs no code of an author's, reads nothing that one left, and is given no secret: it learns packages, modules, and
-for each child the variables of its process. Libraries that it loaded stop their threads when it forks. A child keeps no
-descriptor but its streams and its control socket, and builds its walls before it runs anything
-(``ratchet/jail/launcher.py``, which refuses where there is a second thread). Children of one warm process have their
-libraries at the same addresses, so those that run an author's code are of another one than the judge's own.
-
-It may outlive its owner, and serve the next (``standby.py``).
+Here is what its owners do with it; what it does itself is in ``forking.py``. Those that run an author's code are forked
+of another one than the judge's own: children of one have their libraries at the same addresses. It may outlive its
+owner and serve the next (``standby.py``).
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import gc
-import importlib
 import json
 import os
 import select
@@ -24,13 +18,11 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
 from ratchet import boot, bytecode, sources, standby
-from ratchet.jail import launcher
 
 JUDGE = ("ratchet.judge.values_worker", "ratchet.compiler.worker", "ratchet.judge.schedule_worker")
 """What the judge's own children run. Named here: the modules that start them import more than may be waited for."""
@@ -48,10 +40,6 @@ _BESIDE = {
     ),
 }
 """What those import once they are asked, which is quicker here; what another version of JAX lacks is left out."""
-
-_MESSAGE_BYTES = 1 << 16
-_STAY = "stay"
-"""Of a message: the path of the socket at which to wait once its owner lets go."""
 
 
 class Forked:
@@ -138,9 +126,9 @@ class Warm:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                boot.command(theirs.fileno(), main="ratchet.warm"),
+                boot.command(theirs.fileno(), main="ratchet.forking"),
                 cwd="/",
-                env=boot.environment({name: os.environ[name] for name in (standby.MINUTES,) if name in os.environ}),
+                env=boot.environment({}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -156,9 +144,12 @@ class Warm:
         """Whether children can be forked of it."""
         if self._process is not None:
             return self._process.poll() is None
-        with contextlib.suppress(BlockingIOError):
+        try:
             return bool(self._control.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
-        return True
+        except BlockingIOError:  # it has nothing to say
+            return True
+        except OSError:
+            return False
 
     def fork(self, *, environment: Mapping[str, str], control: int, output: int) -> Forked:
         """A child that gets its orders from the socket ``control`` and prints to ``output``, once all is imported.
@@ -182,13 +173,14 @@ class Warm:
         """It waits at ``path`` for other owners, if nobody waits there yet, and outlives this one."""
         if self._process is not None:
             with contextlib.suppress(OSError):
-                self._control.send(json.dumps({_STAY: os.fspath(path)}).encode())
+                asked = {"path": os.fspath(path), "idle_seconds": standby.idle_seconds()}
+                self._control.send(json.dumps(asked).encode())
                 self._stays = True
 
     def cancel(self) -> None:
         """End it if it still imports: none of the children that were asked for will be. Safe to call twice."""
         with contextlib.suppress(OSError):
-            self._ready = self._ready or self._control.recv(_MESSAGE_BYTES, socket.MSG_DONTWAIT) == standby.READY
+            self._ready = self._ready or self._control.recv(len(standby.READY), socket.MSG_DONTWAIT) == standby.READY
         if not self._ready and self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -225,9 +217,9 @@ def begin() -> None:
 
 
 def begun(modules: tuple[str, ...], seal: str) -> Warm | None:
-    """The process with these modules that was begun, once; who asks for it closes it. It then waits for the next run.
+    """The process with these modules that was begun, once; who asks for it closes it. With a ``seal`` it then waits.
 
-    None where it was made under another seal. Without a ``seal`` it was begun here, or None, and does not stay.
+    None where nothing was begun, or where it is one that waited and was made under another seal.
     """
     process = _BEGUN.pop(modules, None)
     if process is None:
@@ -241,7 +233,7 @@ def begun(modules: tuple[str, ...], seal: str) -> Warm | None:
 
 
 def _shared() -> str:
-    """What a warm process is made of, but for the contents of packages, which the seal covers."""
+    """What a warm process is made of. The contents of packages are not in it: they are in the seal."""
     judge = sources.loaded(boot.PACKAGE_ROOT).digest
     return repr((judge, sys.version, os.path.realpath(sys.executable), boot.packages(), boot.environment({})))
 
@@ -249,132 +241,3 @@ def _shared() -> str:
 def _forget() -> None:
     while _BEGUN:
         _BEGUN.popitem()[1].close()
-
-
-def main(control: int) -> None:
-    """The warm process: import, then fork a child for every request, until its owner and all later ones let go."""
-    owner = socket.socket(fileno=control)
-    asked = json.loads(owner.recv(_MESSAGE_BYTES))
-    sys.path += asked["packages"]
-    gc.disable()  # nothing that is imported goes again
-    for module in asked["modules"]:
-        importlib.import_module(module)
-        del sys.modules[module]  # a child runs it as its main program
-    for module in asked["beside"]:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module)
-    gc.freeze()  # pages of what is there stay shared
-    gc.enable()
-    gc.set_threshold(boot.OBJECTS)
-    with contextlib.suppress(OSError):
-        owner.send(standby.READY)
-    _Forking(owner).run()
-    os._exit(0)
-
-
-class _Forking:
-    """What a warm process does once it has imported: it serves its owners."""
-
-    def __init__(self, owner: socket.socket) -> None:
-        self._owners = [owner]
-        self._door: standby.Door | None = None
-        self._idle_since: float | None = None
-        """On the monotonic clock; None while there are owners or children."""
-        self._children: dict[int, int] = {}
-        """By number, the descriptor at which it is said how the child ended."""
-        ended, self._ended = os.pipe()
-        self._ending = ended
-        os.set_blocking(self._ended, False)
-        signal.set_wakeup_fd(self._ended)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-
-    def run(self) -> None:
-        """Serve until there is no owner and none may come."""
-        while True:
-            waiting: list[socket.socket | int] = [*self._owners, self._ending]
-            if self._door:
-                waiting.append(self._door.listener)
-            ready, _, _ = select.select(waiting, [], [], self._patience())
-            if self._ending in ready:
-                os.read(self._ending, 4096)
-                self._reap()
-            for owner in [owner for owner in self._owners if owner in ready]:
-                self._hear(owner)
-            if self._door and self._door.listener in ready and (new := self._door.accept()):
-                self._owners.append(new)
-            busy = bool(self._owners or self._children)
-            self._idle_since = None if busy else self._idle_since or time.monotonic()
-            if self._door and not self._door.seconds_left(self._idle_since):
-                self._leave()
-            if not self._owners and self._door is None:
-                return
-
-    def _patience(self) -> float | None:
-        """Seconds until something is due though nothing happens; None for never."""
-        return self._door.seconds_left(self._idle_since) if self._door else None
-
-    def _leave(self) -> None:
-        if self._door:
-            self._door.close()
-            self._door = None
-
-    def _hear(self, owner: socket.socket) -> None:
-        try:
-            message, descriptors, _, _ = socket.recv_fds(owner, _MESSAGE_BYTES, 5)
-        except OSError:
-            message, descriptors = b"", []
-        if not message or message == standby.LEAVE:
-            self._owners.remove(owner)
-            owner.close()
-            if message:
-                self._leave()
-            return
-        asked = json.loads(message)
-        if not descriptors:
-            self._stay(Path(asked[_STAY]))
-            return
-        *given, say = descriptors
-        number = os.fork()
-        if not number:
-            _become(asked, given)
-        os.write(say, f"{number},".encode())
-        self._children[number] = say
-        for descriptor in given:
-            os.close(descriptor)
-
-    def _stay(self, path: Path) -> None:
-        if self._door is None:
-            with contextlib.suppress(OSError):
-                self._door = standby.Door(path)
-
-    def _reap(self) -> None:
-        """Say of each child that ended how it did."""
-        for number, say in list(self._children.items()):
-            ended, status = os.waitpid(number, os.WNOHANG)
-            if ended:
-                with contextlib.suppress(BrokenPipeError):
-                    os.write(say, f"{status}".encode())
-                os.close(self._children.pop(number))
-
-
-def _become(environment: Mapping[str, str], given: Sequence[int]) -> NoReturn:
-    """Make this fork what ``subprocess`` would have started, the launcher of a child.
-
-    ``given``: its standard input, output and error, and its control socket.
-    """
-    try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()
-        above = [os.dup(descriptor) for descriptor in given]  # none of them is one that is overwritten
-        for place, descriptor in enumerate(above):
-            os.dup2(descriptor, place)
-        os.closerange(len(given), max(map(int, os.listdir("/proc/self/fd"))) + 1)
-        sys.stdin = os.fdopen(0, closefd=False)
-        os.environ.clear()
-        os.environ.update(environment)
-        launcher.main(len(given) - 1)
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-    os._exit(launcher.BROKEN)

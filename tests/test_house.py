@@ -207,7 +207,7 @@ def test_only_the_candidates_workers_execute_a_kernel_file():
         "ratchet.sources",  # compiles the judge's own modules
         "ratchet.served",  # runs them
         "ratchet.jail.launcher",  # runs a child's own module
-        "ratchet.warm",  # imports those of the judge's children
+        "ratchet.forking",  # imports those of the judge's children
         "ratchet.start",  # runs the three of them that serve the others
     }
     started = ("ratchet.candidate.worker", "ratchet.candidate.target_worker")

@@ -33,12 +33,13 @@ def folder(monkeypatch):
     for path in (place / "standby").glob("*.sock"):
         if (left := standby._connected(path)) is not None:
             left.send(standby.LEAVE)
-    shutil.rmtree(place)
+    shutil.rmtree(place, ignore_errors=True)  # a socket goes with the one that listened, perhaps just now
 
 
 def stayed(seal=SEAL, kind="judge"):
     """A process that waits, and where."""
     path = standby.place(kind, SHARED, seal)
+    path.unlink(missing_ok=True)
     one = Warm([])
     one.stay(path)
     until(path.exists)
@@ -102,6 +103,41 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert standby.waiting("judge", SHARED) is not None
 
 
+def test_a_child_lives_where_the_one_that_waited_has_ended(tmp_path):
+    """Also where it ended with something unread, which who asks next hears as an error."""
+    process, _ = stayed()
+    for name in ("idle", "asked"):
+        owner = Warm([], waiting=standby.waiting("judge", SHARED))
+        assert owner.alive
+        if name == "asked":
+            process.send_signal(signal.SIGSTOP)
+            owner.stay(tmp_path / "elsewhere")
+            owner._control.send(b"{}")
+        process.kill()
+        process.wait()
+        assert not owner.alive
+        with Child(MODULE, directory=tmp_path / name, walls=OPEN, warm=owner) as child:
+            assert child.ask(Path("variables "), LIMITS).how == "answered"
+        owner.close()
+        assert not owner.alive
+        process, _ = stayed()
+
+
+def test_an_owner_that_asks_and_goes_is_no_harm_to_the_others(tmp_path):
+    process, _ = stayed()
+    hasty, other = (Warm([], waiting=standby.waiting("judge", SHARED)) for _ in range(2))
+    process.send_signal(signal.SIGSTOP)
+    child = Child(MODULE, directory=tmp_path / "hasty", walls=OPEN, warm=hasty)
+    for descriptor in (child._process._said, child._control.detach()):
+        os.close(descriptor)
+    hasty.close()
+    process.send_signal(signal.SIGCONT)
+    with Child(MODULE, directory=tmp_path / "other", walls=OPEN, warm=other) as child:
+        assert child.ask(Path("variables "), LIMITS).how == "answered"
+    other.close()
+    assert process.poll() is None
+
+
 def test_it_goes_when_nobody_asks(monkeypatch):
     monkeypatch.setenv(standby.MINUTES, "0.01")
     process, path = stayed()
@@ -112,7 +148,7 @@ def test_it_goes_when_nobody_asks(monkeypatch):
 def test_it_takes_no_new_work_after_its_life(monkeypatch, folder):
     monkeypatch.setattr(standby, "LIFE_SECONDS", 0.0)
     path = standby.place("judge", SHARED, SEAL)
-    door = standby.Door(path)
+    door = standby.Door(path, 60.0)
     assert door.seconds_left(None) == 0
     door.close()
     assert not path.exists()
@@ -200,12 +236,12 @@ def test_a_few_of_a_kind_wait_and_the_first_go():
 def test_nobody_takes_the_place_of_one_that_waits_and_a_file_nobody_listens_at_is_no_obstacle():
     process, path = stayed()
     with pytest.raises(FileExistsError):
-        standby.Door(path)
+        standby.Door(path, 60.0)
     process.kill()
     process.wait()
     assert path.exists()
     assert standby.waiting("judge", SHARED) is None
-    door = standby.Door(path)
+    door = standby.Door(path, 60.0)
     os.unlink(path)
     path.write_text("another's")
     door.close()

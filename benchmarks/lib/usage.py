@@ -44,9 +44,10 @@ class Usage:
 
 def usage(arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> Usage:
     """Run a command to its end, whatever its exit code is."""
-    start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as made:
+        folder = os.path.realpath(made)
         own = {**environment, "TMPDIR": folder}
+        start = time.monotonic()
         process = subprocess.Popen(
             arguments, cwd=cwd, env=own, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
