@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ratchet.candidate.mesh import part
+from ratchet.judge.stripes import DOMINATING, STRIPES, Sizes, Structures, as_dtype, is_float, pieces
 from ratchet.values import ArraySpec, Mesh
 
 Axes = Sequence[Sequence[int]]
@@ -50,21 +50,10 @@ def is_own(kind: str) -> bool:
 SCALARS = 1024
 """An input of float32 or narrow integers with at most so many elements may be scalars, by which a kernel branches."""
 PROBED_ROWS = 4
-STRIPES = 64
 SPIKE = 24.0
-DOMINATING, TOWERING = 6.0, 40.0
-"""A row that dominates its stripe; among large ones by so much that an exponential of the input itself overflows."""
-LARGE = 5.0
-"""Large enough that exp overflows without its maximum (logits of 100 and more), small enough that one rounding of the
-inputs still leaves most of an answer: beyond that a reference decides nothing."""
-TINY = 2.0**-10
 NEAR_ZERO, FAR = 2.0, 64.0
 """Scales of stripes of one sign: products of two such add up to some -200 in attention, where an exponential that is
 taken without the maximum is zero or infinite; far ones are so without being multiplied."""
-APART = 2.0
-"""Standard deviations between zero and the nearest of one sign: so few that a variance keeps most of its digits."""
-_PIECE = 1 << 18
-"""Elements that are worked on at a time."""
 
 
 def steers(spec: ArraySpec) -> bool:
@@ -72,11 +61,6 @@ def steers(spec: ArraySpec) -> bool:
     if spec.dtype in ("int32", "uint32"):
         return True
     return spec.dtype.startswith(("float32", "int", "uint")) and math.prod(spec.shape) <= SCALARS
-
-
-def is_float(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array holds floats, the extended ones included."""
-    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
 
 
 def steering(inputs: Sequence[ArraySpec]) -> list[int]:
@@ -125,7 +109,7 @@ def probe(
         if is_float(array) and array.ndim and array.size > 1 and (is_split or not any(split)):
             view = np.moveaxis(new[own], spiked_axis(new[own].shape, along), 0)
             for row in probed_rows(len(view), generator):
-                view[row] = _as(np.asarray(view[row], np.float32) * SPIKE, new.dtype)
+                view[row] = as_dtype(np.asarray(view[row], np.float32) * SPIKE, new.dtype)
         changed.append(new)
     return changed
 
@@ -142,21 +126,11 @@ def mixed(
         new, along = np.array(array), axes[number] if axes else ()
         if is_float(array) and array.ndim and array.size > 1:
             stripes = striped_axis(new.shape, along)
-            view = np.moveaxis(new, stripes, 0)
-            edges = np.unique(np.linspace(0, len(view), STRIPES + 1).astype(int))
-            structures = generator.permutation(len(edges) - 1) % len(_STRUCTURES)
-            for structure, a, b in zip(structures, edges, edges[1:], strict=False):
-                block = np.asarray(view[a:b], np.float32)
-                dominating = generator.integers(0, b - a)
-                row = block[dominating] * (TOWERING if _STRUCTURES[structure] is _large else DOMINATING)
-                block = np.array(_STRUCTURES[structure](block))
-                if b - a > 1:
-                    block[dominating] = row
-                view[a:b] = _as(block, new.dtype)
+            Structures.drawn(new.shape[stripes], generator).write(array, new, stripes)
             if along and stripes not in along:
                 view = np.moveaxis(new, spiked_axis(new.shape, along), 0)
                 for place in probed_rows(len(view), generator):
-                    view[place] = _as(np.asarray(view[place], np.float32) * DOMINATING, new.dtype)
+                    view[place] = as_dtype(np.asarray(view[place], np.float32) * DOMINATING, new.dtype)
         changed.append(new)
     return changed
 
@@ -176,18 +150,20 @@ def signed(
     for turn, number in enumerate(chosen):
         new, along = changed[number], axes[number] if axes else ()
         sizes, stripes, spiked = (
-            _Sizes(inputs[number], new),
+            Sizes(inputs[number], new),
             striped_axis(new.shape, along),
             spiked_axis(new.shape, along),
         )
         if any(new.shape[axis] > 1 for axis in set(range(new.ndim)) - set(along)):
             edges = np.unique(np.linspace(0, new.shape[stripes], STRIPES + 1).astype(int))
+            scales, towers = np.zeros(new.shape[stripes], np.float32), []
             for place, (a, b) in zip(generator.permutation(len(edges) - 1), itertools.pairwise(edges), strict=True):
-                scale = _SCALES[place % len(_SCALES)]
-                if scale:
-                    sizes.write({stripes: slice(a, b)}, scale)
-                elif along:
-                    sizes.write({stripes: slice(a, b), spiked: _ENDS[place % 2]}, _TOWERS[place % 4 // 2])
+                scales[a:b] = _SCALES[place % len(_SCALES)]
+                if not scales[a] and along:
+                    towers.append((slice(a, b), _ENDS[place % 2], _TOWERS[place % 4 // 2]))
+            sizes.write_scaled(scales, stripes)
+            for stripe, end, scale in towers:
+                sizes.write({stripes: stripe, spiked: end}, scale)
         else:
             sign = 1 if turn % 2 else -1
             sizes.write({}, sign if len(chosen) > 1 else sign * FAR)
@@ -207,41 +183,10 @@ def is_of_both_signs(array: np.ndarray[Any, Any]) -> bool:
     What has one sign may have to (a variance, a probability), and so may an integer: an index, a flag, -1 for none.
     """
     if is_float(array) and array.size > 1:
-        ends = np.array([(piece.min(), piece.max()) for piece in _pieces(array)])
+        ends = np.array([(piece.min(), piece.max()) for piece in pieces(array)])
         return bool(np.isfinite(ends).all() and ends.min() < 0 < ends.max())
     narrow = array.ndim > 1 and array.dtype.name in ("int4", "int8", "int16")
     return narrow and 0 < int(array.max()) < -2 * int(array.min())
-
-
-def _pieces(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """All elements, as float32, some at a time: memory for a whole cache of keys costs more than what is computed."""
-    flat = array.reshape(-1)
-    for start in range(0, flat.size, _PIECE):
-        yield np.asarray(flat[start : start + _PIECE], np.float32)
-
-
-class _Sizes:
-    """How large the elements of an input are, further from zero than there; written into ``new`` with a scale."""
-
-    def __init__(self, array: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> None:
-        self._array, self._new, self._apart = array, new, np.float32(0)
-        if is_float(array):
-            self._high = float(ml_dtypes.finfo(array.dtype).max) / 2
-            self._low = -self._high
-            squares = sum(float(np.square(piece, dtype=np.float64).sum()) for piece in _pieces(array))
-            self._apart = np.float32(APART * math.sqrt(squares / array.size))
-        else:
-            self._low, self._high = float(array.min()), float(array.max())
-
-    def write(self, where: Mapping[int, slice], scale: float) -> None:
-        """Within what a number of the input may be: of floats half of their range, of integers what there is."""
-        place = tuple(where.get(axis, slice(None)) for axis in range(self._array.ndim))
-        array, new = self._array[place], self._new[place]
-        rows = max(1, _PIECE * len(array) // max(1, array.size))
-        for start in range(0, len(array), rows):
-            some = slice(start, start + rows)
-            sizes = np.abs(np.asarray(array[some], np.float32)) + self._apart
-            new[some] = np.clip(scale * sizes, self._low, self._high).astype(new.dtype)
 
 
 def tables(inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[Any, Any]]) -> list[int]:
@@ -252,29 +197,3 @@ def tables(inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[A
     floats = [number for number, array in enumerate(inputs) if is_float(array)]
     same = [number for number in floats if inputs[number].tobytes() == public[number].tobytes()]
     return same if len(same) < len(floats) else []
-
-
-def _as(values: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
-    """Floats in a dtype, where one of eight bits is too narrow for them as far as it goes."""
-    most = float(ml_dtypes.finfo(dtype).max)
-    if most < 1e3:
-        values = np.where(np.isfinite(values), np.clip(values, -most, most), values)
-    return values.astype(dtype)
-
-
-def _equal_rows(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.repeat(block[:1], len(block), axis=0)
-
-
-def _large(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return block * LARGE
-
-
-_STRUCTURES = (
-    lambda block: block,
-    _large,
-    lambda block: block * TINY,
-    _equal_rows,
-    lambda block: np.round(block * 2) + 0.0,  # exact small integers, none of them -0
-    np.zeros_like,
-)

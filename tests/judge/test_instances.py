@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.judge import instances
+from ratchet.judge import instances, stripes
 from ratchet.values import ArraySpec, Mesh
 
 BF16 = ml_dtypes.bfloat16
@@ -57,13 +57,13 @@ def test_mixed_holds_every_structure():
     (array,) = arrays(rows=4096)
     (mixed,) = instances.mixed([array], generator())
     wide = mixed.astype(np.float64)
-    stripes = wide.reshape(instances.STRIPES, -1, 128)
-    size = np.sqrt(np.median(np.square(stripes), axis=(1, 2)))
+    cut = wide.reshape(stripes.STRIPES, -1, 128)
+    size = np.sqrt(np.median(np.square(cut), axis=(1, 2)))
     assert (size == 0).any(), "a stripe of zeros"
-    assert (size > instances.LARGE / 3).any(), "a stripe of large values"
+    assert (size > stripes.LARGE / 3).any(), "a stripe of large values"
     assert ((size > 0) & (size < 0.01)).any(), "a stripe of tiny values"
-    assert any((stripe == np.round(stripe)).mean() > 0.9 and stripe.any() for stripe in stripes), "exact integers"
-    same = [np.median((stripe == stripe[0]).all(axis=1)) == 1 and stripe[0].any() for stripe in stripes]
+    assert any((stripe == np.round(stripe)).mean() > 0.9 and stripe.any() for stripe in cut), "exact integers"
+    same = [np.median((stripe == stripe[0]).all(axis=1)) == 1 and stripe[0].any() for stripe in cut]
     assert any(same), "equal rows"
 
 
@@ -80,7 +80,7 @@ def test_stripes_are_beside_what_is_mixed_and_a_few_columns_dominate():
     size = np.sqrt(np.median(np.square(mixed.astype(np.float64)), axis=1))
     assert (size == 0).any()
     assert ((size > 0) & (size < 0.01)).any(), "a row made of tiny values alone: where an epsilon shows"
-    assert (size > instances.LARGE / 3).any()
+    assert (size > stripes.LARGE / 3).any()
     columns = np.sqrt(np.mean(np.square(mixed[size > 0.1]), axis=0))
     assert np.sum(columns > 3 * np.median(columns)) >= instances.PROBED_ROWS - 1
 
