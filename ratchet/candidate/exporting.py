@@ -26,6 +26,11 @@ def exported(function: Callable[..., Any], avals: Sequence[Any], platform: str =
     Raises:
       ValueError: for a TPU, it returns no array.
     """
+    return traced(function, avals, platform)[0]
+
+
+def traced(function: Callable[..., Any], avals: Sequence[Any], platform: str = "tpu") -> tuple[export.Exported, Any]:
+    """As ``exported``, with the jaxpr that was exported, which is traced once for both."""
 
     def program(*args: Any) -> list[Any]:
         outputs = jax.tree.leaves(function(*args))
@@ -35,7 +40,9 @@ def exported(function: Callable[..., Any], avals: Sequence[Any], platform: str =
 
     # It is read by this very version of JAX, so promises about other versions are not needed.
     kernels = [export.DisabledSafetyCheck.custom_call(name) for name in GPU_KERNELS] if platform == "cuda" else []
-    return export.export(jax.jit(program), platforms=(platform,), disabled_checks=kernels)(*avals)
+    jitted = jax.jit(program)
+    made = export.export(jitted, platforms=(platform,), disabled_checks=kernels)(*avals)
+    return made, jitted.trace(*avals).jaxpr.jaxpr
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from ratchet.candidate import mesh as meshes
 from ratchet.candidate.answering import answer, blame
 from ratchet.candidate.axes import mixed_axes
 from ratchet.candidate.blocks import INLINED, inner
-from ratchet.candidate.exporting import exported, for_tpu, in_one_line
+from ratchet.candidate.exporting import exported, for_tpu, in_one_line, traced
 from ratchet.candidate.problem import specs, splits
 from ratchet.candidate.promote import with_losses
 from ratchet.candidate.traffic import link_bytes
@@ -129,13 +129,12 @@ def examine(
         mesh = meshes.read(meta, specs(_specs(avals)))
 
     if program is None:
-        kernel = exported_twice(module.kernel_fn, avals, path, mesh, platform, chip)
+        kernel, jaxpr = exported_twice(module.kernel_fn, avals, path, mesh, platform, chip)
     else:
-        kernel = checked(program, avals, platform)
+        kernel, jaxpr = checked(program, avals, platform), None
     left: list[Any] = [None] * len(kernel.out_avals)
-    if mesh.chips > 1:
-        with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"), for_tpu(mesh, chip) as ambient:
-            left = output_shardings(jax.make_jaxpr(module.kernel_fn)(*placed(avals, mesh, ambient)).jaxpr)
+    if mesh.chips > 1 and jaxpr is not None:
+        left = output_shardings(jaxpr)
     (out / "kernel.bin").write_bytes(kernel.serialize())
     found: dict[str, Any] = {}
     if freeze:
@@ -172,19 +171,19 @@ def examine(
 
 def exported_twice(
     kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh, platform: str, chip: Chip
-) -> export.Exported:
-    """The kernel's program.
+) -> tuple[export.Exported, Any]:
+    """The kernel's program, and its jaxpr.
 
     Raises:
       Refusal: ``NON_DETERMINISTIC`` where tracing again gives another.
     """
     # From one line: the programs carry source locations, those of the caller included.
-    kernel, again = (export_kernel(kernel_fn, avals, path, mesh, platform, chip) for _ in range(2))
+    (kernel, jaxpr), (again, _) = (traced_kernel(kernel_fn, avals, path, mesh, platform, chip) for _ in range(2))
     if digest(kernel) != digest(again):
         raise Refusal(
             Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
         )
-    return kernel
+    return kernel, jaxpr
 
 
 def checked(program: export.Exported, avals: Any, platform: str) -> export.Exported:
@@ -239,14 +238,26 @@ def export_kernel(
     chip: Chip = V5E,
 ) -> export.Exported:
     """The kernel's program; for a TPU with the declared mesh as the ambient one."""
+    return traced_kernel(kernel_fn, avals, path, mesh, platform, chip)[0]
+
+
+def traced_kernel(
+    kernel_fn: Callable[..., Any],
+    avals: Any,
+    path: Path,
+    mesh: Mesh | None = None,
+    platform: str = "tpu",
+    chip: Chip = V5E,
+) -> tuple[export.Exported, Any]:
+    """As ``export_kernel``, with the jaxpr."""
     if platform != "tpu":
         with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"):
-            return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)
+            return traced(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)
     mesh = mesh or Mesh()
     with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"), for_tpu(mesh, chip) as ambient:
         avals = placed(avals, mesh, ambient)
         # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
-        return exported(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals)
+        return traced(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals)
 
 
 def placed(avals: Any, mesh: Mesh, ambient: jax.sharding.AbstractMesh) -> Any:
