@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ratchet.compiler import environment
 from ratchet.compiler.environment import compiler_version
 from ratchet.compiler.errors import classify, died
 from ratchet.dump import overflow
-from ratchet.folder import read_file, take
+from ratchet.folder import read_file, remove, take
 from ratchet.values import Artefact, Copy, Mesh, Program, records
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
@@ -35,11 +36,15 @@ _KINDS = {
 """Fields of its record."""
 
 
-def start(workdir: Path, chip: Chip, warm: Warm | None = None) -> Child:
-    """Start a compiler process for one chip. It can answer several requests; each is a fresh compile."""
+def start(workdir: Path, chip: Chip, warm: Warm | None = None, *, lists: bool = True) -> Child:
+    """Start a compiler process for one chip. It can answer several requests; each is a fresh compile.
+
+    One that ``lists`` dumps what names the buffers of a kernel that does not fit: half of all text that it writes.
+    """
     from ratchet.dump.image import OFFSETS_PASS
 
-    return environment.start(WORKER, workdir, chip, extra_passes=(overflow.ALLOCATIONS_PASS, OFFSETS_PASS), warm=warm)
+    passes = (overflow.ALLOCATIONS_PASS, OFFSETS_PASS) if lists else (OFFSETS_PASS,)
+    return environment.start(WORKER, workdir, chip, extra_passes=passes, warm=warm)
 
 
 def identify(artefact: Artefact, child: Child, limits: Limits = LIMITS) -> tuple[str, TokenTable] | None:
@@ -61,8 +66,18 @@ def identify(artefact: Artefact, child: Child, limits: Limits = LIMITS) -> tuple
         return None
 
 
-def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits = LIMITS) -> Program:
+def compile_artefact(
+    artefact: Artefact,
+    chip: Chip,
+    folder: Path,
+    child: Child,
+    limits: Limits = LIMITS,
+    *,
+    lister: Callable[[], Child] | None = None,
+) -> Program:
     """Compile for ``chip``, or as many as the artefact's mesh has; texts and schedule dumps land in ``folder``.
+
+    What does not fit in VMEM is compiled again by ``lister()``, if it is given, where ``child`` does not list buffers.
 
     Raises:
       Refusal: ``CONTRACT`` for a mesh that is not the whole slice, ``PROBLEM_CHANGED`` for a program that takes or
@@ -71,6 +86,16 @@ def compile_artefact(artefact: Artefact, chip: Chip, folder: Path, child: Child,
         ``INFRASTRUCTURE``, or what :func:`ratchet.compiler.tokens.tokenise` refuses.
     """
     _check_mesh(artefact.mesh, chip)
+    try:
+        return _compiled(artefact, chip, folder, child, limits)
+    except Refusal as refusal:
+        if refusal.status is not Status.VMEM_OVERFLOW or lister is None:
+            raise
+    remove(folder)
+    return _compiled(artefact, chip, folder, lister(), limits)
+
+
+def _compiled(artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits) -> Program:
     folder.mkdir(parents=True, exist_ok=True)
     work = child.request()
     (work / PROGRAM).write_bytes(artefact.program)
@@ -144,9 +169,11 @@ def _no_record(why: str) -> Refusal:
     return Refusal(Status.COMPILER_CRASHED, f"the TPU compiler's process left no usable record: {why:.200}")
 
 
-def step(artefact: Artefact, chip: Chip, folder: Path, child: Child) -> tuple[Program, str]:
+def step(
+    artefact: Artefact, chip: Chip, folder: Path, child: Child, lister: Callable[[], Child]
+) -> tuple[Program, str]:
     """A step of a verdict: ``compile_artefact``, with a summary."""
-    program = compile_artefact(artefact, chip, folder, child)
+    program = compile_artefact(artefact, chip, folder, child, lister=lister)
     many = f"the {artefact.mesh.chips} chips of a {chip.topology} slice" if artefact.mesh.chips > 1 else chip.name
     return program, f"{program.compiler} for {many}"
 

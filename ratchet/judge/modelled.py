@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +46,8 @@ class Modelled:
 
     def compile(self, artefact: Artefact) -> tuple[Program, str]:
         """A step of a verdict: the program that the TPU compiler makes for this chip."""
-        return compiling.step(artefact, self.chip, self.work, self.workers.compiler_for(self.chip))
+        lister = functools.partial(self.workers.lister_for, self.chip)
+        return compiling.step(artefact, self.chip, self.work, self.workers.compiler_for(self.chip), lister)
 
     def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:
         """A step of a verdict: what the artefact's own Mosaic module computes, executed on the CPU."""

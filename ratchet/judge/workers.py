@@ -85,6 +85,7 @@ class Workers:
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()
         self._machine = self._start_machine() if compiles else None
+        self._lister: tuple[Chip, Child] | None = None
 
     def folder(self, name: str) -> Path:
         """A new folder for one piece of work.
@@ -100,7 +101,7 @@ class Workers:
         return room.start(self.folder("candidate"), warm=self._authors)
 
     def _start_compiler(self) -> Child:
-        return compiling.start(self.folder("compiler"), self._compiles_for, self._warm)
+        return compiling.start(self.folder("compiler"), self._compiles_for, self._warm, lists=False)
 
     def _start_values(self) -> Child:
         return asking.start(self.folder("values"), self._warm)
@@ -138,6 +139,14 @@ class Workers:
             self._compiler = self._start_compiler()
         return self._compiler
 
+    def lister_for(self, chip: Chip) -> Child:
+        """Another compiler, which also lists the buffers of a kernel that does not fit. One is kept."""
+        if self._lister is None or not self._lister[1].alive or chip != self._lister[0]:
+            if self._lister is not None:
+                self._lister[1].close()
+            self._lister = chip, compiling.start(self.folder("lister"), chip, self._warm)
+        return self._lister[1]
+
     @property
     def values(self) -> Child:
         if self._values is None or not self._values.alive:
@@ -165,7 +174,8 @@ class Workers:
         processes = [one for one in (self._authors, self._warm) if one is not None]
         for process in processes:
             process.cancel()
-        for child in (self._next, self._compiler, self._values, self._machine):
+        lister = self._lister[1] if self._lister is not None else None
+        for child in (self._next, self._compiler, lister, self._values, self._machine):
             if child is not None:
                 with contextlib.suppress(OSError):
                     child.close()

@@ -8,6 +8,8 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ratchet.chips import V5E
+from ratchet.compiler import compile as compiling
 from ratchet.compiler.environment import compiler_version
 from ratchet.compiler.errors import classify
 from ratchet.values.status import Refusal, Status
@@ -181,3 +183,27 @@ def test_a_platform_without_the_compiler_says_what_works(monkeypatch, missing):
     assert caught.value.status is Status.UNSUPPORTED_PLATFORM
     assert missing in caught.value.message
     assert all(word in caught.value.message for word in ("x86-64 Linux", "log", "show", "verify"))
+
+
+def test_only_what_does_not_fit_is_compiled_by_the_compiler_that_lists_buffers(workers):
+    asked = []
+
+    def lister():
+        asked.append(True)
+        return workers.lister_for(V5E)
+
+    def compile_it(program):
+        return compiling.compile_artefact(program, V5E, workers.folder("test"), workers.compiler, lister=lister)
+
+    compile_it(artefact(blocked(double), X))
+    with pytest.raises(Refusal) as caught:
+        compile_it(nested(25))
+    assert caught.value.status is Status.COMPILER_CRASHED
+    assert not asked
+    with pytest.raises(Refusal, match="scratch f32") as caught:
+        compile_it(kept_in_scratch(40960))
+    assert caught.value.status is Status.VMEM_OVERFLOW
+    assert asked == [True]
+    first = workers.lister_for(V5E)
+    first.close()
+    assert workers.lister_for(V5E) is not first
