@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.command import command
-from benchmarks.lib.sources import ROOT, edited
+from benchmarks.lib.sources import ROOT, edited, named
 from benchmarks.lib.table import show_all
 from benchmarks.lib.usage import Usage, usage
 
@@ -43,8 +43,12 @@ KERNELS = {
     "flash_backward": "pallas_flash/kernels/flash_backward.py",
 }
 LOSERS = {"naive": {"BQ": 64}}
-SWEEPS = {"naive": ("BQ=128,256,512,1024", "BKV=128,256,512,1024")}
-"""Of kernels whose blocks are constants of their own: those of ``pallas_flash`` are arguments of one."""
+SWEEPS = {
+    "naive": ("BQ=128,256,512,1024", "BKV=128,256,512,1024"),
+    "flash_forward": ("BLOCK_KV=512,1024,2048", "ROWS=256,512", "STRIP=128,256"),
+}
+ARGUMENTS = {"flash_forward": ("block_kv", "rows", "strip")}
+"""Of kernels whose blocks are arguments, those that become constants of the clone's file, for a sweep to change."""
 GROWING = ROOT / "benchmarks" / "lib" / "growing.py"
 GROWTH: dict[str, dict[str, int]] = {
     "nothing": {},
@@ -166,9 +170,10 @@ def loser(clone: Clone, name: str) -> float:
 def swept(clone: Clone, name: str) -> dict[str, Any]:
     """A sweep, and its first points one by one."""
     kernel = clone.root / KERNELS[name]
+    before, alone = named(kernel.read_text(), ARGUMENTS.get(name, ())), []
+    kernel.write_text(before)
     used = clone.run("./ratchet.sh", "sweep", KERNELS[name], *SWEEPS[name], "--fresh", "--json")
     points = json.loads(used.printed)["points"]
-    before, alone = kernel.read_text(), []
     for point in points[:ALONE]:
         kernel.write_text(edited(before, **point["point"]))
         alone.append(clone.verdict(KERNELS[name], "--fresh")[0].wall_s)
