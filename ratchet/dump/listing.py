@@ -81,7 +81,7 @@ def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: Token
         raise refuse(str(error)) from None
     allocations, expected = parse_outline(outline, file=file, compiler=compiler)
     reader = _Reader(comments, allocations, refuse, tokens)
-    bundles = _bundles(text, reader, refuse)
+    bundles = reader.bundles(text)
     if len(bundles) == expected + 1 and all(instruction.form.argument for instruction in bundles[-1]):
         expected += 1  # a bundle behind the last instruction, there to be fallen or branched to, is in no region
     if len(bundles) != expected:
@@ -91,19 +91,10 @@ def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: Token
     return Listing(file=file, bundles=bundles, allocations=allocations)
 
 
-def _bundles(text: str, reader: _Reader, refuse: _Refuse) -> list[Bundle]:
-    bundles: list[Bundle] = []
-    for line in text.split("\n"):  # only comments hold line breaks, and those are set aside: a bundle is one line
-        if not line.strip():
-            continue
-        match = _RECORD.match(line)
-        if match is None:
-            raise refuse(f"bundle {len(bundles):#x} does not read as a bundle: {line.strip()[:80]!r}")
-        address, inside, _ = match.groups()
-        if int(address, 16) != len(bundles):
-            raise refuse(f"bundle {address} where {len(bundles):#x} was due")
-        bundles.append(reader.bundle(inside, address) if inside else ())
-    return bundles
+def _parts(line: str) -> list[str]:
+    """The instructions of a bundle."""
+    match = _RECORD.match(line)
+    return match[2].split(" ;; ") if match else []
 
 
 class _Reader:
@@ -122,11 +113,61 @@ class _Reader:
         self._refuse = refuse
         self._forms: dict[tuple[str, ...], Form] = {}
         self._notes: dict[str, Notes] = {"": NO_NOTES}
+        self._shapes: dict[str, tuple[str, Form, int]] = {}
+        """By what is left of an instruction without its registers: its opcode, its form, how many registers it has."""
+        self._marks: dict[str, Notes] = {"": NO_NOTES}
+        """Notes by the marks of an instruction's comments."""
         self.farthest = 0
         """The largest target of a branch."""
 
-    def bundle(self, inside: str, address: str) -> Bundle:
-        return tuple([self.instruction(part, address) for part in inside.split(" ;; ")])
+    def bundles(self, text: str) -> list[Bundle]:
+        """All bundles of a text whose comments are set aside: they alone hold line breaks, so a bundle is one line."""
+        # Registers are taken out of the whole text at once. What is left of an instruction up to its first comment is
+        # its shape: hundreds of thousands of instructions have a few thousand, each of which is read once.
+        pieces = REGISTER.split(text)
+        values, registers = tuple(pieces[1::3]), tuple(pieces[2::3])
+        taken = "%".join(pieces[::3])
+        known = self._shapes if taken.count("%") == len(values) else {}  # a `%` of the text's own hides what is where
+        marks, make = self._marks, tuple.__new__  # an Instruction without the detour over its own __new__
+        originals = text.split("\n")
+        bundles: list[Bundle] = []
+        at = 0
+        for number, line in enumerate(taken.split("\n")):
+            if not line.strip():
+                continue
+            match = _RECORD.match(line)
+            if match is None:
+                raise self._refuse(
+                    f"bundle {len(bundles):#x} does not read as a bundle: {originals[number].strip()[:80]!r}"
+                )
+            address, inside, behind = match.groups()
+            if int(address, 16) != len(bundles):
+                raise self._refuse(f"bundle {address} where {len(bundles):#x} was due")
+            bundle = []
+            for place, part in enumerate(inside.split(" ;; ") if inside else ()):
+                shape, _, marked = part.partition(BEGIN)
+                found, notes = known.get(shape), marks.get(marked)
+                if found is None or notes is None:
+                    original = _parts(originals[number])[place]
+                    bundle.append(self._learn(original, address, shape, marked))
+                    at += part.count("%")
+                    continue
+                opcode, form, count = found
+                end = at + count
+                fields = (opcode, values[at], registers[at] or "", values[at + 1 : end], registers[at + 1 : end])
+                bundle.append(make(Instruction, (*fields, form, notes)))
+                at = end
+            at += behind.count("%")
+            bundles.append(tuple(bundle))
+        return bundles
+
+    def _learn(self, original: str, address: str, shape: str, marked: str) -> Instruction:
+        """Reads an instruction with a shape or with comments that were not met before."""
+        read = self.instruction(original, address)
+        if not any(piece.partition(END)[2].strip() for piece in marked.split(BEGIN)):  # no text behind a comment
+            self._shapes[shape] = read.opcode, read.form, shape.count("%")
+            self._marks[marked] = read.notes
+        return read
 
     def instruction(self, part: str, address: str) -> Instruction:
         text, *marked = part.split(BEGIN)
