@@ -8,15 +8,28 @@ the pipeline that the compiler puts around a kernel body.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ratchet.chips.units import is_vector_code
+import numpy as np
+
+from ratchet.account.columns import Columns, numbered
 from ratchet.dump.instruction import Source
-from ratchet.dump.listing import Bundle
 from ratchet.values.place import Code, Place, SourceLine
 
-Where = tuple[int, int]
-"""Bundle and place in the bundle of an instruction."""
+_NOWHERE = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """The place of every instruction."""
+
+    known: list[Place]
+    number: np.ndarray
+    """Per instruction, which of them."""
+
+    def of(self, instruction: int) -> Place:
+        """The place of an instruction, by its number in the columns."""
+        return self.known[self.number[instruction]]
 
 
 def line_of(source: Source) -> SourceLine:
@@ -24,73 +37,58 @@ def line_of(source: Source) -> SourceLine:
     return SourceLine(file=source.file.replace("\\", "/").rpartition("/")[2], line=source.line)
 
 
-def places(bundles: Sequence[Bundle], elsewhere: Place | None = None) -> list[list[Place]]:
-    """The place of every instruction, bundle by bundle. With ``elsewhere`` everything is there: an op of XLA's."""
+def places(columns: Columns, elsewhere: Place | None = None) -> Places:
+    """The place of every instruction. With ``elsewhere`` everything is there: an op of XLA's."""
     if elsewhere is not None:
-        return [[elsewhere] * len(bundle) for bundle in bundles]
-    line_at: dict[Source | None, SourceLine | None] = {None: None}
-    rows: list[list[Place | None]] = []
-    lost: dict[str, Where] = {}
-    for address, bundle in enumerate(bundles):
-        row: list[Place | None] = []
-        for number, instruction in enumerate(bundle):
-            source = instruction.notes.source
-            if source is not None and source not in line_at:
-                line_at[source] = line_of(source)
-            place = line_at[source]
-            row.append(place)
-            if place is None and is_vector_code(instruction.opcode):
-                lost[instruction.makes] = (address, number)
-        rows.append(row)
-    if lost:
-        _from_readers(bundles, rows, lost)
-        _from_makers(bundles, rows, lost)
-    default = Code.PIPELINE, Code.VECTOR
-    return [
-        [place or default[is_vector_code(instruction.opcode)] for place, instruction in zip(row, bundle, strict=True)]
-        for row, bundle in zip(rows, bundles, strict=True)
-    ]
+        return Places(known=[elsewhere], number=np.zeros(len(columns.instructions), np.int64))
+    named = [line_of(notes.source) if notes.source else None for notes in columns.every_notes]
+    number_of, lines = numbered(list(filter(None, named)))
+    of_notes = np.full(len(named), _NOWHERE)
+    of_notes[[line is not None for line in named]] = number_of
+    number = of_notes[columns.notes]
+    lost = np.flatnonzero((number == _NOWHERE) & columns.is_vector)
+    if len(lost):
+        number = _from_readers(columns, number, lost)
+        _from_makers(columns, number, lost)
+    nowhere = number == _NOWHERE
+    number[nowhere] = len(lines) + columns.is_vector[nowhere]
+    return Places(known=[*lines, Code.PIPELINE, Code.VECTOR], number=number)
 
 
-def _from_readers(
-    bundles: Sequence[Bundle],
-    rows: list[list[Place | None]],
-    lost: dict[str, Where],
-) -> None:
+def _from_readers(columns: Columns, number: np.ndarray, lost: np.ndarray) -> np.ndarray:
     """Backwards, so that a chain of instructions without a line gets that of its end; the first reader wins."""
-    reader: dict[str, Place] = {}
-    for address in range(len(bundles) - 1, -1, -1):
-        row = rows[address]
-        for number, instruction in enumerate(bundles[address]):
-            place = row[number]
-            if place is None:
-                value = instruction.makes
-                if value in reader and value in lost:
-                    place = row[number] = reader[value]
-            if isinstance(place, SourceLine):
-                for value in instruction.reads:
-                    if value in lost:
-                        reader[value] = place
+    wanted = np.zeros(len(number), bool)  # by value
+    wanted[columns.makes[lost]] = True
+    reads = np.flatnonzero((columns.reads >= 0) & wanted[columns.reads])
+    concerned = np.zeros(len(number), bool)
+    concerned[columns.reader[reads]] = True
+    concerned |= (number == _NOWHERE) & wanted[columns.makes]
+    # Bundle by bundle from the last one, within a bundle from the first instruction.
+    order = np.flatnonzero(concerned)
+    order = order[np.argsort(-columns.bundle[order], kind="stable")].tolist()
+    readers = columns.reader[reads]
+    begins, ends = (np.searchsorted(readers, order, side).tolist() for side in ("left", "right"))
+    values, makes, found = columns.reads[reads].tolist(), columns.makes.tolist(), number.tolist()
+    of_reader: dict[int, int] = {}
+    for instruction, begin, end in zip(order, begins, ends, strict=True):
+        place = found[instruction]
+        if place == _NOWHERE:
+            place = found[instruction] = of_reader.get(makes[instruction], _NOWHERE)
+        if place != _NOWHERE:
+            for value in values[begin:end]:
+                of_reader[value] = place
+    return np.array(found)
 
 
-def _from_makers(
-    bundles: Sequence[Bundle],
-    rows: list[list[Place | None]],
-    lost: dict[str, Where],
-) -> None:
-    """Forwards: stores, and results that nobody with a line reads."""
-    rest = sorted(where for where in lost.values() if rows[where[0]][where[1]] is None)
-    wanted = {value for address, number in rest for value in bundles[address][number].reads}
-    made = {
-        value: (address, number)
-        for address, bundle in enumerate(bundles)
-        for number, instruction in enumerate(bundle)
-        if (value := instruction.makes) in wanted
-    }
-    for address, number in rest:
-        for value in reversed(bundles[address][number].reads):  # the stored value comes last
-            where = made.get(value)
-            place = rows[where[0]][where[1]] if where else None
-            if place is not None and value[0] != "s":
-                rows[address][number] = place
+def _from_makers(columns: Columns, number: np.ndarray, lost: np.ndarray) -> None:
+    """Forwards: stores, and results that nobody with a line reads. Changes ``number``."""
+    last = dict(zip(columns.makes[lost].tolist(), lost.tolist(), strict=True))  # of several makers, the last one
+    for instruction in sorted(last.values()):
+        if number[instruction] != _NOWHERE:
+            continue
+        begin, end = columns.first_read[instruction], columns.first_read[instruction + 1]
+        makers, names = columns.reads[begin:end], columns.instructions[instruction].reads
+        for maker, name in zip(makers[::-1], names[::-1], strict=True):  # the stored value comes last
+            if maker >= 0 and number[maker] != _NOWHERE and name[0] != "s":
+                number[instruction] = number[maker]
                 break

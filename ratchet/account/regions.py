@@ -52,7 +52,7 @@ def _kernel_region(name: str, part: str, recorded: Part, shares: Shares, windows
     costs = _Costs()
     costs.add_listing(shares, recorded.counts)
     for (address, _), cycles in recorded.waits.items():
-        costs.cells[Cell(windows.place(address, shares.where[address]), Activity.WAIT)] += cycles
+        costs.cells[Cell(windows.place(address, shares.where(address)), Activity.WAIT)] += cycles
     costs.cells[Cell(Code.PIPELINE, Activity.DELAY)] += recorded.cycles - costs.cells.total()
     times = shares.times(recorded.counts)
     stalled, waited = int(times[shares.empty].sum()), sum(recorded.waits.values())
@@ -82,7 +82,7 @@ def _outside(record: Record, shares: Mapping[str, Shares], cycles: int) -> Regio
         costs.add_listing(shares[name], translated.counts)
         for (address, flag), waited in record.steps.waits.get(name, {}).items():
             op = record.op_of_flag(flag)
-            place = Op(name=op, opcode=record.opcodes[op]) if op else shares[name].where[address][0]
+            place = Op(name=op, opcode=record.opcodes[op]) if op else shares[name].where(address)[0]
             costs.cells[Cell(place, Activity.WAIT)] += waited
     costs.cells[Cell(Code.TOP_LEVEL, Activity.DELAY)] += cycles - costs.cells.total()
     lines = costs.lines()

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
 from fractions import Fraction
+from math import lcm
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from ratchet.account.columns import Columns, numbered, ranges
 from ratchet.account.lines import places
-from ratchet.account.stalls import stalls
+from ratchet.account.stalls import Stall, stalls
 from ratchet.chips.units import CAPACITY, SLOTS, is_vector_code, mxu_cycles, slots, unit_number, xlu_cycles
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Listing
@@ -48,6 +50,8 @@ ISSUE_SLOTS = sum(capacity for slot, capacity in CAPACITY.items() if slot not in
 """Slots of one bundle. Fills and spills are loads and stores, counted once more for themselves."""
 
 _COLUMN = {slot: i for i, slot in enumerate(SLOTS)}
+_UNITS = 8
+"""Units of a kind that an opcode may name, and more."""
 
 
 def whole(shares: Mapping[Key, Fraction], total: int) -> dict[Key, int]:
@@ -67,30 +71,56 @@ def whole(shares: Mapping[Key, Fraction], total: int) -> dict[Key, int]:
     return rounded
 
 
-_Use = tuple[str, tuple[int, ...], int, int, int]
-"""The part that an instruction is booked under, its slots as columns, cycles of a matrix unit and of a cross-lane unit,
-and which of those."""
+class _Use(NamedTuple):
+    """What an instruction occupies."""
+
+    unit: str
+    """The part that it is booked under."""
+    columns: tuple[int, ...]
+    """Its slots."""
+    products: int = 0
+    """Cycles of a matrix unit."""
+    crossing: int = 0
+    """Cycles of a cross-lane unit."""
+    which: int = 0
+    """Which of those units."""
+
+
+_NOTHING = _Use("", ())
+"""Of an instruction that takes no slot."""
 
 
 class _Uses:
-    """What instructions occupy, looked up once per opcode."""
+    """What the instructions of a listing occupy: the same for all of a form but pointers, which may be moves."""
 
-    def __init__(self, listing: Listing, compiler: str) -> None:
+    def __init__(self, listing: Listing, columns: Columns, compiler: str) -> None:
+        """Raises Refusal SCHEDULE_UNKNOWN for an opcode whose unit is not known."""
         self._listing = listing
         self._compiler = compiler
-        self._known: dict[tuple[str, bool], _Use | None] = {}
+        _, first = np.unique(columns.form, return_index=True)
+        pointer = columns.of_opcodes(opcode.startswith("int_to_ptr") for opcode in columns.opcodes).astype(bool)
+        of_form = [_NOTHING] * len(columns.forms)
+        known: dict[tuple[str, bool], _Use] = {}
+        uses: dict[int, _Use] = {}
+        for number in sorted({*first.tolist(), *np.flatnonzero(pointer).tolist()}):
+            instruction = columns.instructions[number]
+            key = instruction.opcode, instruction.form.spill
+            if pointer[number]:
+                uses[number] = self._find(instruction, int(columns.bundle[number]))
+                continue
+            if key not in known:
+                known[key] = self._find(instruction, int(columns.bundle[number]))
+            of_form[columns.form[number]] = known[key]
+        distinct, self.all = numbered([*of_form, *uses.values()])
+        self.number = distinct[columns.form]
+        """Per instruction, which of ``all``."""
+        self.number[list(uses)] = distinct[len(of_form) :]
 
-    def of(self, instruction: Instruction, address: int) -> _Use | None:
-        """None for an instruction that takes no slot. Raises Refusal for an opcode whose unit is not known."""
-        opcode = instruction.opcode
-        if opcode.startswith("int_to_ptr"):  # the only one whose slot its registers decide
-            return self._find(instruction, address)
-        key = (opcode, instruction.form.spill)
-        if key not in self._known:
-            self._known[key] = self._find(instruction, address)
-        return self._known[key]
+    def column(self, field: str) -> np.ndarray:
+        """A field of what each instruction occupies."""
+        return np.array([getattr(use, field) for use in self.all], np.int64)[self.number]
 
-    def _find(self, instruction: Instruction, address: int) -> _Use | None:
+    def _find(self, instruction: Instruction, address: int) -> _Use:
         opcode = instruction.opcode
         classes = slots(opcode, spill=instruction.form.spill, moves=instruction.moves)
         products = mxu_cycles(opcode)
@@ -102,10 +132,10 @@ class _Uses:
                 "The schedule machine does not guess: report it, or write the kernel without it.",
             )
         if not classes:
-            return None
-        crossing = xlu_cycles(opcode) if classes[0] == "XLU" else 0
+            return _NOTHING
+        crossing = xlu_cycles(opcode) if classes[0] == "XLU" and not products else 0
         unit = classes[-1] if is_vector_code(opcode) else "SALU"  # the last says most: EUP, FILL, SPILL
-        return unit, tuple(_COLUMN[slot] for slot in classes), products, crossing, unit_number(opcode)
+        return _Use(unit, tuple(_COLUMN[slot] for slot in classes), products, crossing, unit_number(opcode))
 
 
 class Shares:
@@ -132,56 +162,72 @@ class Shares:
         Raises:
             Refusal: SCHEDULE_UNKNOWN for an opcode whose unit is not known.
         """
-        bundles = listing.bundles
-        self._blocks = blocks
-        self.where = places(bundles, elsewhere)
-        """Place of every instruction, bundle by bundle."""
-        self.slots = np.zeros((len(bundles), len(SLOTS)), np.int64)
+        self._blocks = np.array(blocks, np.int64).reshape(-1, 2)
+        columns = Columns(listing.bundles)
+        self._columns = columns
+        self._own = places(columns, elsewhere)
+        size = len(listing.bundles)
+        self.empty = np.diff(columns.first) == 0
+        uses = _Uses(listing, columns, compiler)
+        self.mxu, self.xlu = (
+            _table(columns.bundle, uses.column("which"), uses.column(field), (size, _UNITS))
+            for field in ("products", "crossing")
+        )
+        """Cycles for which the instructions of a bundle keep each matrix unit and each cross-lane unit busy."""
+        self._places: list[Place] = []
+        self._issued = self._issue(uses)
+        """Bundle, place and slot of every instruction, once for each of its slots."""
+        self.slots = _table(self._issued[0], self._issued[2], None, (size, len(SLOTS)))
         """Instructions per bundle and slot class."""
-        self.mxu = np.zeros((len(bundles), 8), np.int64)
-        """Cycles for which the products of a bundle keep each matrix unit busy."""
-        self.xlu = np.zeros((len(bundles), 8), np.int64)
-        """The same for the cross-lane units."""
-        self.empty = np.array([not bundle for bundle in bundles], bool)
         self._cells: dict[Cell, int] = {}
-        self._places: dict[Place, int] = {}
-        shared: list[tuple[int, int, int]] = []  # address, cell, number of sharers
-        issued: list[tuple[int, int, int]] = []  # address, place, slot
-        uses = _Uses(listing, compiler)
-        for address, bundle in enumerate(bundles):
-            sharers = []
-            for instruction, place in zip(bundle, self.where[address], strict=True):
-                use = uses.of(instruction, address)
-                if use is None:
-                    continue
-                unit, columns, products, crossing, which = use
-                if products:
-                    self.mxu[address, which] += products
-                elif crossing:
-                    self.xlu[address, which] += crossing
-                sharers.append(self._cell(place, Activity.ISSUE, unit))
-                number = self._places.setdefault(place, len(self._places))
-                for column in columns:
-                    issued.append((address, number, column))
-            if bundle and not sharers:
-                sharers = [self._cell(place, Activity.ISSUE, "SALU") for place in self.where[address]]
-            shared += [(address, cell, len(sharers)) for cell in sharers]
-        for stall in stalls(bundles, blocks, self.where, delay_slots):
-            cells = [self._cell(place, Activity.STALL, unit) for place, unit in stall.blamed]
-            shared += [(a, cell, len(cells)) for a in range(stall.start, stall.end) for cell in cells]
-        self._shared = np.array(shared, np.int64).reshape(-1, 3)
-        self._issued = np.array(issued, np.int64).reshape(-1, 3)
-        np.add.at(self.slots, (self._issued[:, 0], self._issued[:, 2]), 1)
+        bundle, cell, sharers = self._share(uses, stalls(columns, blocks, self._own, delay_slots))
+        most = int(sharers.max(initial=0)) + 1
+        groups, self._group = np.unique(cell * most + sharers, return_inverse=True)
+        self._shared = bundle
+        """Bundle of every share, beside the number of its group: a cell, and among how many a bundle is shared."""
+        self._groups = [divmod(group, most) for group in groups.tolist()]
 
-    def _cell(self, place: Place, activity: Activity, unit: str) -> int:
-        return self._cells.setdefault(Cell(place, activity, unit), len(self._cells))
+    def where(self, address: int) -> list[Place]:
+        """The place of every instruction of a bundle."""
+        return [self._own.of(instruction) for instruction in self._columns.of_bundle(address)]
+
+    def _issue(self, uses: _Uses) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        counts = np.array([len(use.columns) for use in uses.all], np.int64)
+        columns = np.array([column for use in uses.all for column in use.columns], np.int64)
+        each = counts[uses.number]
+        issuing = np.flatnonzero(each)
+        found, numbers = numbered(self._own.number[issuing].tolist())
+        self._places = [self._own.known[number] for number in numbers]
+        sizes = each[issuing]
+        begins = (np.cumsum(counts) - counts)[uses.number[issuing]]
+        return np.repeat(self._columns.bundle[issuing], sizes), np.repeat(found, sizes), columns[ranges(begins, sizes)]
+
+    def _share(self, uses: _Uses, waits: Sequence[Stall]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Who shares in each bundle: the bundle, the cell, and with how many; fills ``_cells`` in this order."""
+        bundle = self._columns.bundle
+        units, names = numbered([use.unit or "SALU" for use in uses.all])
+        takes = np.array([use is not _NOTHING for use in uses.all], bool)[uses.number]
+        # Where no instruction of a bundle takes a slot, all share.
+        takes |= np.bincount(bundle, weights=takes, minlength=len(self.empty))[bundle] == 0
+        sharing = np.flatnonzero(takes)
+        cells, keys = numbered((self._own.number[sharing] * len(names) + units[uses.number[sharing]]).tolist())
+        for key in keys:
+            place, unit = divmod(key, len(names))
+            self._cells[Cell(self._own.known[place], Activity.ISSUE, names[unit])] = len(self._cells)
+        shared = np.bincount(bundle[sharing], minlength=len(self.empty))
+        rows = [(bundle[sharing], cells, shared[bundle[sharing]])]
+        for wait in waits:
+            own = [self._cells.setdefault(Cell(p, Activity.STALL, u), len(self._cells)) for p, u in wait.blamed]
+            empty = np.repeat(np.arange(wait.start, wait.end), len(own))
+            rows.append((empty, np.tile(own, wait.end - wait.start), np.full(len(empty), len(own))))
+        bundles, every, sharers = (np.concatenate(column) for column in zip(*rows, strict=True))
+        return bundles, every, sharers
 
     def times(self, counts: Sequence[int]) -> np.ndarray:
         """Executions per bundle, from executions per block."""
         steps = np.zeros(len(self.empty) + 1, np.int64)
-        for (start, end), count in zip(self._blocks, counts, strict=True):
-            steps[start] += count
-            steps[end] -= count
+        np.add.at(steps, self._blocks[:, 0], counts)
+        np.subtract.at(steps, self._blocks[:, 1], counts)
         return np.cumsum(steps[:-1])
 
     def slot_issues(self, times: np.ndarray) -> dict[str, int]:
@@ -195,24 +241,28 @@ class Shares:
 
     def cycles(self, times: np.ndarray) -> dict[Cell, Fraction]:
         """Cycles per cell, exact; they sum to ``times.sum()``."""
-        cycles = dict.fromkeys(self._cells, Fraction(0))
-        keys = list(self._cells)
-        for sharers in np.unique(self._shared[:, 2]):
-            rows = self._shared[self._shared[:, 2] == sharers]
-            # Sums of whole numbers far below 2**53: exact in doubles, which is what bincount adds in.
-            for cell, total in enumerate(np.bincount(rows[:, 1], weights=times[rows[:, 0]])):
-                if total:
-                    cycles[keys[cell]] += Fraction(int(total), int(sharers))
-        return {cell: share for cell, share in cycles.items() if share}
+        # Sums of whole numbers far below 2**53: exact in doubles, which is what bincount adds in.
+        totals = np.bincount(self._group, weights=times[self._shared], minlength=len(self._groups))
+        whole = lcm(*(sharers for _, sharers in self._groups))
+        parts = [0] * len(self._cells)
+        for (cell, sharers), total in zip(self._groups, totals.tolist(), strict=True):
+            parts[cell] += int(total) * (whole // sharers)
+        return {cell: Fraction(part, whole) for cell, part in zip(self._cells, parts, strict=True) if part}
 
     def issues(self, times: np.ndarray) -> dict[Place, dict[str, int]]:
         """Executed instructions per place and slot."""
         width = len(SLOTS)
-        rows = self._issued
-        totals = np.bincount(
-            rows[:, 1] * width + rows[:, 2], weights=times[rows[:, 0]], minlength=len(self._places) * width
-        ).reshape(-1, width)
+        bundle, number, slot = self._issued
+        totals = np.bincount(number * width + slot, weights=times[bundle], minlength=len(self._places) * width).reshape(
+            -1, width
+        )
         return {
-            place: {slot: int(n) for slot, n in zip(SLOTS, totals[number], strict=True) if n}
-            for place, number in self._places.items()
+            place: {slot: int(n) for slot, n in zip(SLOTS, own, strict=True) if n}
+            for place, own in zip(self._places, totals.tolist(), strict=True)
         }
+
+
+def _table(rows: np.ndarray, columns: np.ndarray, amounts: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
+    """Amounts, or how many there are of each, added up by row and column."""
+    sums = np.bincount(rows * shape[1] + columns, weights=amounts, minlength=shape[0] * shape[1])
+    return sums.astype(np.int64).reshape(shape)

@@ -74,7 +74,7 @@ def _by_pieces(body: str) -> tuple[str, list[str]] | None:
 
 
 def _mark(comment: str, notes: list[str]) -> str:
-    """What stands for a comment, or ``""`` where the text behind it may be part of it. Adds what it says to ``notes``."""
+    """What stands for a comment, or ``""`` where the text behind may be part of it. Adds what it says to ``notes``."""
     if any(piece.startswith(_LOCATED) and not _NAMED.match(piece) for piece in comment.split("/*")):
         return ""
     mark, said = _by_tokens(f"/*{comment}*/")

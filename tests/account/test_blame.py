@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ratchet.account.columns import Columns
 from ratchet.account.lines import places
 from ratchet.account.shares import ISSUE_SLOTS, Activity, Cell, Shares, whole
-from ratchet.account.stalls import BRANCH, UNKNOWN, stalls
+from ratchet.account.stalls import BRANCH, UNKNOWN, Stall, stalls
 from ratchet.chips.units import slots
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Listing, parse, read_instruction
@@ -186,8 +187,16 @@ def test_spills_belong_to_what_they_serve() -> None:
         (instruction("vpop.eup", 8, "v3_v1", "%10"),),
         (instruction("smov", 0, "s4_s4", "1"),),
     ]
-    found = [row[0] for row in places(bundles)]
-    assert found == [at(number) for number in (3, 3, 8, 8, 8)] + [Code.PIPELINE]
+    found = places(Columns(bundles))
+    assert [found.of(number) for number in range(len(bundles))] == [at(number) for number in (3, 3, 8, 8, 8)] + [
+        Code.PIPELINE
+    ]
+
+
+def stalls_of(bundles: list[tuple[Instruction, ...]]) -> list[Stall]:
+    """Stalls of bundles that are one basic block."""
+    columns = Columns(bundles)
+    return stalls(columns, [(0, len(bundles))], places(columns), 4)
 
 
 def reduction(gap: int, number: int) -> list[tuple[Instruction, ...]]:
@@ -199,20 +208,20 @@ def reduction(gap: int, number: int) -> list[tuple[Instruction, ...]]:
 
 def test_an_empty_bundle_waits_for_what_is_used_as_early_as_can_be() -> None:
     bundles = [bundle for number in range(10, 14) for bundle in reduction(8, number)]
-    found = stalls(bundles, [(0, len(bundles))], places(bundles), 4)
+    found = stalls_of(bundles)
     assert {stall.blamed for stall in found} == {((at(5), "XLU"),)}
 
 
 def test_a_distance_seen_once_proves_nothing() -> None:
     bundles = reduction(8, 10)
-    (stall,) = stalls(bundles, [(0, len(bundles))], places(bundles), 4)
+    (stall,) = stalls_of(bundles)
     assert stall.blamed == ((at(6), UNKNOWN),)
 
 
 def test_unfilled_delay_slots_are_the_branchs() -> None:
     branch = instruction("sbr.rel", 4, "9", "target bundleno = 0 (0x0)")
     bundles = [(branch,), (), (), (), ()]
-    (stall,) = stalls(bundles, [(0, 5)], places(bundles), 4)
+    (stall,) = stalls_of(bundles)
     assert (stall.start, stall.end, stall.blamed) == (1, 5, ((at(4), BRANCH),))
 
 
