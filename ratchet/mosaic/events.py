@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from ratchet.mosaic.memory import Array, Box, Buffer
-from ratchet.mosaic.underway import RANK, corners, words
+from ratchet.mosaic.underway import RANK, corners
 
 ROWS = 1 << 15
 """Events kept of one chip. Of a kernel with more, nothing is said: it is refused."""
@@ -67,19 +67,20 @@ class Event:
 def row(  # noqa: PLR0913 - the fields of an event
     did: Did, operation: int, step: Array, *, semaphore: Array = 0, amount: Array = 0, device: Array = 0,
     buffer: int = 0, box: Box = ((), ()),
-) -> Array:  # fmt: skip
-    """int32[WIDTH]: an event as the log holds it; as :class:`Event`, with a box in the buffer's own dimensions."""
-    return words([int(did), operation, step, semaphore, amount, device, buffer, *corners(box)])
+) -> list[Array]:  # fmt: skip
+    """The ``WIDTH`` numbers of an event in the log; as :class:`Event`, with a box in the buffer's own dimensions."""
+    return [int(did), operation, step, semaphore, amount, device, buffer, *corners(box)]
 
 
 def appended(log: Array, count: Array, new: Array, when: Array) -> tuple[Array, Array]:
     """Log and number of events with one more, if ``when``. What has no room is counted and dropped."""
-    at = jnp.minimum(count, ROWS - 1)
+    at = lax.min(count, np.int32(ROWS - 1))
     fits = when & (count < ROWS)
-    row = (at, jnp.int32(0))  # a slice and no scatter, of which XLA's CPU backend makes a loop
+    row = (at, np.int32(0))  # a slice and no scatter, of which XLA's CPU backend makes a loop
     old = lax.dynamic_slice(log, row, (1, WIDTH), allow_negative_indices=False)
-    kept = jnp.where(fits, new.reshape(1, WIDTH), old)
-    return lax.dynamic_update_slice(log, kept, row, allow_negative_indices=False), count + when.astype(jnp.int32)
+    kept = lax.select(lax.broadcast_in_dim(fits, old.shape, ()), lax.reshape(new, old.shape), old)
+    log = lax.dynamic_update_slice(log, kept, row, allow_negative_indices=False)
+    return log, count + lax.convert_element_type(when, np.int32)
 
 
 def merged(before: Array, now: Array, chips: int) -> Array:

@@ -6,6 +6,7 @@ While JAX traces, the executor walks the kernel's operations once; what it leave
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ratchet.mosaic import underway
+from ratchet.mosaic import journal
 from ratchet.mosaic.counting import counters
 from ratchet.mosaic.dtypes import jax_dtype
 from ratchet.mosaic.events import LOG, LOGGED
@@ -25,9 +26,12 @@ from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS
 from ratchet.mosaic.rolled import Rolled, rolled
 from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, refuse, root_of
 from ratchet.mosaic.state import BARRIER, State
-from ratchet.mosaic.underway import UNDER_WAY, End, words
+from ratchet.mosaic.underway import End
 from ratchet.mosaic.witness import digest, places
+from ratchet.mosaic.words import Number, computed, words
 
+_TOGETHER = 4
+"""Traced counters are counted so many at a time: the same kernel wherever they are."""
 _CONTROL = ("scf.if", "scf.for", "scf.while")
 
 
@@ -42,9 +46,9 @@ class Executor(State):
     """Grid bounds, for ``tpu.iteration_bound``."""
     outputs: int = 0
     """How many outputs the kernel has."""
-    _pending: list[tuple[int, Any, Any]] = field(default_factory=list)
+    _pending: list[tuple[int, Number, Any]] = field(default_factory=list)
     """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
-    _counted: list[tuple[Any, Any]] = field(default_factory=list)
+    _counted: list[tuple[Number, Any]] = field(default_factory=list)
     """Counters that were passed and are not in ``COUNTS`` yet, each with the device's part in it."""
     _bound: set[Op] = field(default_factory=set)
     """Constants that have a value in each turn of the loop under way."""
@@ -134,7 +138,7 @@ class Executor(State):
             return arrays, left
 
         numbers = jnp.arange(len(loop.turns), dtype=jnp.int32)
-        arrays, left = lax.scan(turn, [memory[buffer] for buffer in buffers], (numbers, given))
+        arrays, left = lax.scan(turn, self.contents(buffers), (numbers, given))
         memory.update(zip(buffers, arrays, strict=True))
         self.values.update(before)
         for values, of in zip(loop.left, left, strict=True):
@@ -203,7 +207,7 @@ class Executor(State):
         def skipped(arrays: list[Array]) -> Any:
             return [jnp.zeros(value.type.shape, jax_dtype(value.type.dtype)) for value in op.results], arrays
 
-        results, after = lax.cond(active, taken, skipped, [self.memory[buffer] for buffer in buffers])
+        results, after = lax.cond(active, taken, skipped, self.contents(buffers))
         self.values.update(zip(op.results, results, strict=True))
         self.memory.update(zip(buffers, after, strict=True))
 
@@ -220,14 +224,20 @@ class Executor(State):
         self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
     ) -> tuple[Any, list[Array]]:
         """Run ``body`` with other contents in ``buffers``; its result and their contents afterwards."""
-        outer, pending, counted = self.memory, self._pending, self._counted
-        self.memory, self._pending, self._counted = {**outer, **dict(zip(buffers, arrays, strict=True))}, [], []
+        outer = self.memory, self._pending, self._counted, self._notes
+        self.memory = {**self.memory, **dict(zip(buffers, arrays, strict=True))}
+        self._pending, self._counted, self._notes = [], [], []
         try:
             result = body()
             self.flush()
             return result, [self.memory[buffer] for buffer in buffers]
         finally:
-            self.memory, self._pending, self._counted = outer, pending, counted
+            self.memory, self._pending, self._counted, self._notes = outer
+
+    def contents(self, buffers: Sequence[Buffer]) -> list[Array]:
+        """What is in some buffers, before control flow in which they may change or be read."""
+        self._write_notes()
+        return [self.memory[buffer] for buffer in buffers]
 
     def written(self, op: Op) -> list[Buffer]:
         """The buffers from outside that an operation with regions may change, in a fixed order."""
@@ -275,6 +285,13 @@ class Executor(State):
         if isinstance(bad, (bool, np.bool_)) and not bad:
             return
 
+        if self.active is not None:
+            bad = jnp.asarray(bad) & self.active
+        self._pending.append((KINDS.index(kind), self._site(kind, op, message), bad))
+
+    def _site(self, kind: Kind, op: Op | None, message: str) -> Number:
+        """The number of what may be reported."""
+
         def number(op: Op | None) -> int:
             name, location = (op.name, op.location) if op is not None else ("", "")
             site = Site(kind=kind, operation=name, location=location, message=message)
@@ -283,9 +300,7 @@ class Executor(State):
                 self.sites.append(site)
             return self._site_numbers[site]
 
-        if self.active is not None:
-            bad = jnp.asarray(bad) & self.active
-        self._pending.append((KINDS.index(kind), number(None) if op is None else self.number_of(op, number), bad))
+        return number(None) if op is None else self.number_of(op, number)
 
     @functools.cached_property
     def _site_numbers(self) -> dict[Site, int]:
@@ -302,24 +317,41 @@ class Executor(State):
 
     def flush(self) -> None:
         """Write what was reported and counted since the last time, all at once: each write costs XLA a kernel."""
+        self._write_notes()
         if self._counted:
-            counts = self.memory[COUNTS]
-            certain = [number for number, active in self._counted if active is None and known(number)]
-            counts = counts + np.bincount(certain, minlength=counts.shape[0]).astype(np.int32)
-            for number, active in self._counted:
-                if active is not None or not known(number):
-                    mine = np.arange(counts.shape[0]) == number  # of a scatter XLA's CPU backend makes a loop
-                    counts = counts + (mine if active is None else mine & active).astype(jnp.int32)
-            self.memory[COUNTS] = counts
-            self._counted.clear()
+            self._flush_counts()
         if self._pending:
             self._flush_findings()
+
+    def _flush_counts(self) -> None:
+        counts = self.memory[COUNTS]
+        certain = [number for number, active in self._counted if active is None and known(number)]
+        others = [
+            number if active is None else lax.select(active, jnp.asarray(computed(number), jnp.int32), jnp.int32(-1))
+            for number, active in self._counted
+            if active is not None or not known(number)
+        ]
+        if certain:
+            counts = counts + np.bincount(certain, minlength=counts.shape[0]).astype(np.int32)
+        if others:  # of a scatter XLA's CPU backend makes a loop
+            others += [-1] * (-len(others) % _TOGETHER)
+            shape = (*counts.shape, len(others))
+            mine = lax.eq(lax.broadcasted_iota(np.int32, shape, 0), lax.broadcast_in_dim(words(others), shape, (1,)))
+            counts = counts + lax.reduce_sum(lax.convert_element_type(mine, np.int32), (1,))
+        self.memory[COUNTS] = counts
+        self._counted.clear()
+
+    def _write_notes(self) -> None:
+        for sites in journal.write(self.memory, self._notes):
+            for kind, site in zip((Kind.SOURCE_OVERWRITTEN, Kind.TARGET_OVERWRITTEN), sites, strict=True):
+                self._pending.append((KINDS.index(kind), site, site >= 0))
+        self._notes.clear()
 
     def _flush_findings(self) -> None:
         site_of: dict[int, Any] = {}
         for kind, number, bad in reversed(self._pending):
             none = site_of.get(kind, np.int32(-1))
-            site_of[kind] = lax.select(jnp.asarray(bad), jnp.asarray(number, jnp.int32), jnp.asarray(none))
+            site_of[kind] = lax.select(jnp.asarray(bad), jnp.asarray(computed(number), jnp.int32), jnp.asarray(none))
         self._pending.clear()
         flags = self.memory[FLAGS]
         shape = (len(KINDS), 2)
@@ -329,14 +361,17 @@ class Executor(State):
         is_first = lax.bitwise_and(lax.eq(flags, np.int32(-1)), lax.ge(lax.reshape(sites, flags.shape), np.int32(0)))
         self.memory[FLAGS] = lax.select(is_first, lax.reshape(new, flags.shape), flags)
 
-    def check_under_way(self, op: Op | None, buffer: Buffer, box: Box, what: str, when: Any = True) -> None:
+    def check_under_way(self, op: Op | None, buffer: Buffer, box: Box, what: str, when: Array | None = None) -> None:
         """With ``late_dma``, report a write into what a copy under way reads or writes."""
         if buffer not in self.ends:
             return
-        mine = End(buffer=self.number(buffer), box=box)
-        source, target = underway.touched(self.memory[UNDER_WAY], mine)
-        self.report(Kind.SOURCE_OVERWRITTEN, op, source & when, f"{what} {buffer.name}, which a DMA may still read")
-        self.report(Kind.TARGET_OVERWRITTEN, op, target & when, f"{what} {buffer.name}, where a DMA is yet to arrive")
+        sites = (
+            self._site(Kind.SOURCE_OVERWRITTEN, op, f"{what} {buffer.name}, which a DMA may still read"),
+            self._site(Kind.TARGET_OVERWRITTEN, op, f"{what} {buffer.name}, where a DMA is yet to arrive"),
+        )
+        taken = [condition for condition in (when, self.active) if condition is not None]
+        end = End(buffer=self.number(buffer), box=box)
+        self._notes.append(journal.touch(sites, end, functools.reduce(operator.and_, taken) if taken else None))
 
     def check_bounds(
         self, op: Op, starts: Sequence[Index], sizes: Sequence[int], shape: Sequence[int], what: str

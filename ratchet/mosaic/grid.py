@@ -311,6 +311,7 @@ class _Run:
             executor.witness(operand.index, executor.memory[window], step=last)
         executor.step = jnp.int32(-2)
         if UNDER_WAY in executor.memory:
+            executor.contents([])
             lost = underway.lost(executor.memory[UNDER_WAY])
             executor.report(Kind.TOO_MANY_COPIES, None, lost, f"more than {underway.SLOTS} copies are under way")
         outputs = []
@@ -340,7 +341,7 @@ class _Run:
             now, after = executor.within(carried, arrays, lambda: self._step(coordinates, last, before))
             return step + 1, now, after
 
-        start = (jnp.int32(0), never, [executor.memory[b] for b in carried])
+        start = (jnp.int32(0), never, executor.contents(carried))
         if known(steps) or not any(map(executor.has_remote, self.kernel.main.body.operations)):
             _, _, after = lax.while_loop(lambda state: state[0] < steps, turn, start)
         else:

@@ -53,6 +53,8 @@ class Ref:
     shape: tuple[int, ...]
     dtype: np.dtype
     buffer: Buffer
+    is_slice = False
+    """Whether it is a box of its buffer, seen as it is."""
 
     def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
         raise NotImplementedError
@@ -82,6 +84,8 @@ class Ref:
 class Whole(Ref):
     """All of a buffer."""
 
+    is_slice = True
+
     def __init__(self, buffer: Buffer) -> None:
         self.buffer, self.shape, self.dtype = buffer, buffer.shape, buffer.dtype
 
@@ -108,7 +112,7 @@ class Slice(Ref):
 
     def __init__(self, base: Ref, starts: Sequence[Index], shape: Sequence[int]) -> None:
         self.base, self.starts, self.shape = base, tuple(starts), tuple(shape)
-        self.buffer, self.dtype = base.buffer, base.dtype
+        self.buffer, self.dtype, self.is_slice = base.buffer, base.dtype, base.is_slice
 
     def _at(self, starts: Sequence[Index]) -> list[Index]:
         return [add(a, b) for a, b in zip(self.starts, starts, strict=True)]
@@ -135,7 +139,7 @@ class Squeeze(Ref):
     def __init__(self, base: Ref, kept: Sequence[int]) -> None:
         self.base, self.kept = base, tuple(kept)
         self.shape = tuple(base.shape[i] for i in kept)
-        self.buffer, self.dtype = base.buffer, base.dtype
+        self.buffer, self.dtype, self.is_slice = base.buffer, base.dtype, base.is_slice
 
     def _expand(self, items: Sequence[Any], filler: Any) -> list[Any]:
         full = [filler] * len(self.base.shape)
@@ -304,6 +308,16 @@ def add(a: Index, b: Index) -> Index:
     if known(b) and int(b) == 0:
         return a
     return int(a) + int(b) if known(a) and known(b) else lax.add(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32))
+
+
+def position(starts: Sequence[Index], shape: Sequence[int]) -> Index:
+    """The row-major number of the element of an array that is read at ``starts``: inside, wherever they point."""
+    number: Index = 0
+    for dim, (start, size) in enumerate(zip(starts, shape, strict=True)):
+        last = np.int32(size - 1)
+        inside = max(0, min(int(start), int(last))) if known(start) else lax.clamp(np.int32(0), start, last)
+        number = add(number, _times(inside, math.prod(shape[dim + 1 :])))
+    return number
 
 
 def take(array: Array, starts: Sequence[Index], sizes: Sequence[int]) -> Array:

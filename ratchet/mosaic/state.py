@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ratchet.mosaic import events, underway
+from ratchet.mosaic import events, journal
 from ratchet.mosaic.dtypes import is_float
 from ratchet.mosaic.events import LOG, LOGGED, Did
-from ratchet.mosaic.memory import Array, Box, Buffer, Memory, encode, known
+from ratchet.mosaic.memory import Array, Box, Buffer, Memory, encode
 from ratchet.mosaic.module import KernelModule, Op, Value
 from ratchet.mosaic.rules import RULES, is_remote, root_of
 from ratchet.mosaic.underway import NOWHERE, UNDER_WAY, End
+from ratchet.mosaic.words import Number, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,8 @@ class State:
     written."""
     same_array: dict[Value, Value] = field(default_factory=dict)
     """Operands that are aliased to an output -> that output."""
+    _notes: list[journal.Entry] = field(default_factory=list)
+    """What is to be noted of copies and events, and is not in memory yet."""
     _semaphores: dict[Buffer, int] = field(default_factory=dict)
     _numbers: dict[Buffer, int] = field(default_factory=dict)
 
@@ -97,11 +99,11 @@ class State:
         """int32 scalar that XLA does not know to be 0."""
         return lax.shift_right_logical(self.fill, np.int32(31))
 
-    def number_of(self, op: Op, number: Callable[[Op], int]) -> Any:
+    def number_of(self, op: Op, number: Callable[[Op], int]) -> Number:
         """A number of the operation under way: in an unrolled loop, of the one in the turn under way."""
         return self._number_in(op, number, len(self.turns))
 
-    def _number_in(self, op: Op, number: Callable[[Op], int], loops: int) -> Any:
+    def _number_in(self, op: Op, number: Callable[[Op], int], loops: int) -> Number:
         for depth in reversed(range(loops)):
             others, turn = self.turns[depth]
             if op in others:
@@ -166,8 +168,11 @@ class State:
     def mark_under_way(self, semaphore: Array, source: End, target: End) -> None:
         """With ``late_dma``, a copy reads and writes until ``semaphore`` is waited for."""
         if UNDER_WAY in self.memory and (source.buffer or target.buffer):
-            table = self.memory[UNDER_WAY]
-            self.memory[UNDER_WAY] = underway.started(table, semaphore, source, target, self.active)
+            self._notes.append(journal.start(semaphore, source, target, self.active))
+
+    def mark_landed(self, semaphore: Array, when: Array) -> None:
+        """With ``late_dma``, ``semaphore`` was waited for and nothing on it is outstanding, if ``when``."""
+        self._notes.append(journal.land(semaphore, when if self.active is None else when & self.active))
 
     # --- events, with ``late_dma`` in kernels that send to other chips ---
 
@@ -179,12 +184,9 @@ class State:
 
     def log(self, did: Did, op: Op | None, **fields: Any) -> None:
         """Log an event of this chip, if it takes the branch under way: see ``events.row``."""
-        if LOG not in self.memory:
-            return
-        place = self.number_of(op, self._places.__getitem__) if op is not None else 0
-        new = events.row(did, place, self.step, **fields)
-        when = jnp.asarray(True if self.active is None else self.active)
-        self.memory[LOG], self.memory[LOGGED] = events.appended(self.memory[LOG], self.memory[LOGGED], new, when)
+        if LOG in self.memory:
+            place = self.number_of(op, self._places.__getitem__) if op is not None else 0
+            self._notes.append(journal.event(events.row(did, place, self.step, **fields), self.active))
 
     def log_access(self, did: Did, op: Op, buffer: Buffer, box: Box, **fields: Any) -> None:
         """Log that memory is read or written which other chips write, too."""
@@ -208,16 +210,6 @@ class State:
     def semaphore_base(self, buffer: Buffer) -> int:
         """Number of the first semaphore of a buffer of them, unique in the kernel."""
         return self._semaphores.setdefault(buffer, sum(math.prod(b.shape) for b in self._semaphores))
-
-
-def one_of(numbers: Sequence[Any], which: Array) -> Any:
-    """One of some int32 numbers, of which constants that are evenly spaced need no table."""
-    if not all(map(known, numbers)):
-        return jnp.stack([jnp.asarray(number, jnp.int32) for number in numbers])[which]
-    first, *apart = numbers[0], *(b - a for a, b in itertools.pairwise(numbers))
-    if len(set(apart)) == 1:
-        return first + apart[0] * which if apart[0] else first
-    return jnp.asarray(np.array(numbers, np.int32))[which]
 
 
 def data_written(kernel: KernelModule) -> list[Value]:

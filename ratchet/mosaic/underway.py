@@ -1,13 +1,12 @@
 """The copies under way: which memory each reads and writes until it is waited for. Pure, on one int32 table.
 
 A row is a copy: its semaphore and, for its source and its target, the buffer and the box of elements. It is free again
-when its semaphore is back at zero: before that nobody can say which of the copies that share it are done. Written with
-few operations: kernels unroll hundreds of copies, and XLA compiles these beside each.
+when its semaphore is back at zero: before that nobody can say which of the copies that share it are done. ``journal``
+writes and reads it.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -20,12 +19,13 @@ SLOTS = 1024
 """Rows: how many copies are followed at a time. A copy takes any that is free: some are under way to a kernel's end."""
 RANK = 8
 _SEMAPHORE, _ENDS = 0, 1
-_END = 1 + 2 * RANK
-_WIDTH = _ENDS + 2 * _END
+END = 1 + 2 * RANK
+"""Words of an end of a copy: its buffer, first elements, those behind the last."""
+WIDTH = _ENDS + 2 * END
 _LOST = 0
 """In the last row: whether a row was needed and none was free."""
 
-UNDER_WAY = Buffer(name="copies under way", shape=(SLOTS + 1, _WIDTH), dtype=np.dtype(np.int32), space="judge")
+UNDER_WAY = Buffer(name="copies under way", shape=(SLOTS + 1, WIDTH), dtype=np.dtype(np.int32), space="judge")
 """The table. Semaphores and buffers are numbered from 1; 0 is none."""
 
 
@@ -46,20 +46,19 @@ def empty(zero: Array) -> Array:
     return lax.broadcast_in_dim(zero, UNDER_WAY.shape, ())
 
 
-def started(table: Array, semaphore: Array, source: End, target: End, when: Array | None) -> Array:
-    """The table with one copy more, if ``when`` (bool scalar; None for certain).
+def row(semaphore: Array, source: End, target: End) -> list[Array]:
+    """The numbers of a copy. ``semaphore``: the number of what it is waited for by."""
+    return [semaphore, *numbers(source), *numbers(target)]
 
-    Args:
-        semaphore: int32 scalar, the number of what the copy is waited for by.
-    """
-    one = 1 if when is None else lax.convert_element_type(when, np.int32)
+
+def started(table: Array, new: Array, when: Array) -> Array:
+    """The table with one copy more, if ``when`` (bool scalar). ``new``: int32[WIDTH], its ``row``."""
     at = lax.argmin(table[:SLOTS, _SEMAPHORE], 0, np.int32)
-    old = lax.dynamic_slice(table, (at, np.int32(0)), (1, _WIDTH))
-    lost = lax.convert_element_type(old[0, _SEMAPHORE] != 0, np.int32) * one
-    new = lax.reshape(words([semaphore, *_words(source), *_words(target)]), (1, _WIDTH))
-    row = new if when is None else lax.select(lax.broadcast_in_dim(when, new.shape, ()), new, old)
-    table = lax.dynamic_update_slice(table, row, (at, np.int32(0)))
-    kept = table[SLOTS, _LOST] | lost
+    old = lax.dynamic_slice(table, (at, np.int32(0)), (1, WIDTH))
+    is_lost = lax.convert_element_type((old[0, _SEMAPHORE] != 0) & when, np.int32)
+    written = lax.select(lax.broadcast_in_dim(when, old.shape, ()), lax.reshape(new, old.shape), old)
+    table = lax.dynamic_update_slice(table, written, (at, np.int32(0)))
+    kept = table[SLOTS, _LOST] | is_lost
     return lax.dynamic_update_slice(table, lax.reshape(kept, (1, 1)), (np.int32(SLOTS), np.int32(_LOST)))
 
 
@@ -70,13 +69,15 @@ def landed(table: Array, semaphore: Array, when: Array) -> Array:
     return lax.dynamic_update_slice(table, lax.reshape(left, (SLOTS, 1)), (np.int32(0), np.int32(0)))
 
 
-def touched(table: Array, end: End) -> Array:
+def touched(table: Array, mine: Array) -> Array:
     """bool[2]: whether a box of a buffer overlaps the source of a copy under way, and the target of one.
 
     A copy may have no elements: one of a page of which no row is needed. It overlaps nothing, wherever it is.
+
+    Args:
+        mine: int32[END], the ``numbers`` of the box.
     """
-    ends = lax.reshape(table[:SLOTS, _ENDS:], (SLOTS, 2, _END))
-    mine = words(_words(end))
+    ends = lax.reshape(table[:SLOTS, _ENDS:], (SLOTS, 2, END))
     first = lax.max(ends[:, :, 1 : 1 + RANK], jnp.broadcast_to(mine[1 : 1 + RANK], (SLOTS, 2, RANK)))
     behind = lax.min(ends[:, :, 1 + RANK :], jnp.broadcast_to(mine[1 + RANK :], (SLOTS, 2, RANK)))
     overlaps = first < behind
@@ -97,18 +98,8 @@ def corners(box: Box) -> list[Array]:
     return [*starts, *(_plus(start, size) for start, size in zip(starts, sizes, strict=True))]
 
 
-def words(numbers: list[Array]) -> Array:
-    """int32 vector of numbers, most of which are constants: those beside each other are one piece."""
-    pieces: list[Array] = []
-    for is_constant, group in itertools.groupby(numbers, known):
-        if is_constant:
-            pieces.append(np.array([int(number) for number in group], np.int32))
-        else:
-            pieces += [lax.reshape(lax.convert_element_type(number, np.int32), (1,)) for number in group]
-    return lax.concatenate(pieces, 0) if len(pieces) > 1 else jnp.asarray(pieces[0])
-
-
-def _words(end: End) -> list[Array]:
+def numbers(end: End) -> list[Array]:
+    """The words of an end of a copy."""
     return [end.buffer, *corners(end.box)]
 
 

@@ -151,10 +151,10 @@ def words(rows: Sequence[Event]) -> jnp.ndarray:
     log, count = jnp.zeros(events.LOG.shape, jnp.int32), jnp.int32(0)
     for event in rows:
         box = (event.low, tuple(b - a for a, b in zip(event.low, event.high, strict=True)))
-        row = events.row(
+        row = jnp.array(events.row(
             event.did, event.operation, event.step, semaphore=event.semaphore, amount=event.amount,
             device=event.device, buffer=event.buffer, box=box,
-        )  # fmt: skip
+        ))  # fmt: skip
         log, count = events.appended(log, count, row, jnp.asarray(True))
         log, count = events.appended(log, count, row + 1, jnp.asarray(False))
     return jnp.concatenate([count.reshape(1), log.reshape(-1)])

@@ -7,14 +7,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from ratchet.mosaic.memory import Array
-from ratchet.mosaic.underway import NOWHERE, SLOTS, End, empty, landed, lost, started, touched
+from ratchet.mosaic.underway import NOWHERE, SLOTS, End, empty, landed, lost, numbers, row, started, touched
+from ratchet.mosaic.words import words
 
 LONG, SHORT = jnp.int32(1), jnp.int32(2)
 
 
 @jax.jit
 def begun(table: Array, semaphore: Array) -> Array:
-    return started(table, semaphore, NOWHERE, NOWHERE, None)
+    return started(table, words(row(semaphore, NOWHERE, NOWHERE)), jnp.bool_(True))
 
 
 def test_one_that_lasts_keeps_no_other_from_its_row() -> None:
@@ -37,8 +38,9 @@ def test_copies_overlap_where_they_share_an_element() -> None:
 
     @jax.jit
     def both(start: Array, size: Array, other: Array, extent: Array) -> Array:
-        table = started(empty(jnp.int32(0)), SHORT, NOWHERE, end(start, size), None)
-        return touched(table, end(other, extent))
+        copy = words(row(SHORT, NOWHERE, end(start, size)))
+        table = started(empty(jnp.int32(0)), copy, jnp.bool_(True))
+        return touched(table, words(numbers(end(other, extent))))
 
     for (start, size), (other, extent) in itertools.product(boxes, boxes):
         shared = set(range(start, start + size)) & set(range(other, other + extent))

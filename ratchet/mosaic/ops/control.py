@@ -53,7 +53,7 @@ def _if(executor: Executor, op: Op) -> None:
 
         return run
 
-    out, after = lax.cond(condition, branch(THEN), branch(OTHERWISE), [executor.memory[b] for b in buffers])
+    out, after = lax.cond(condition, branch(THEN), branch(OTHERWISE), executor.contents(buffers))
     executor.values.update(zip(op.results, out, strict=True))
     executor.memory.update(zip(buffers, after, strict=True))
 
@@ -117,7 +117,7 @@ def _repeat(
     turns (``together``), none leaves the loop before the last: those that are done turn under a mask.
     """
     buffers, outer = executor.written(op), executor.active
-    memory = [executor.memory[buffer] for buffer in buffers]
+    memory = executor.contents(buffers)
     if not executor.has_remote(op) or (together and outer is None):
         values, memory = lax.while_loop(
             lambda state: going(state[0]),

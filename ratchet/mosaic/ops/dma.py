@@ -19,18 +19,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ratchet.mosaic import dynamic, underway
+from ratchet.mosaic import dynamic
 from ratchet.mosaic.dtypes import bits
 from ratchet.mosaic.dynamic import DynamicSlice
 from ratchet.mosaic.events import Did
 from ratchet.mosaic.executor import Executor
 from ratchet.mosaic.findings import Kind
-from ratchet.mosaic.memory import Array, Box, Memory, Ref, Whole, decode, encode, put_where
+from ratchet.mosaic.memory import Array, Box, Index, Memory, Ref, Whole, add, decode, encode, known, position, put_where
 from ratchet.mosaic.module import Op, Value
 from ratchet.mosaic.ops.memory import segments
 from ratchet.mosaic.rules import refuse, rule
 from ratchet.mosaic.state import BARRIER
-from ratchet.mosaic.underway import NOWHERE, UNDER_WAY
+from ratchet.mosaic.underway import NOWHERE
 
 
 def _amount(ref: Ref) -> int:
@@ -41,7 +41,14 @@ def _amount(ref: Ref) -> int:
 def _add(executor: Executor, semaphore: Ref, amount: Any) -> Array:
     """Change a semaphore; its count before."""
     before = semaphore.load_all(executor.memory)
-    semaphore.store_all(executor.memory, before + jnp.asarray(amount, jnp.int32))
+    starts, _ = semaphore.box((0,) * len(semaphore.shape), semaphore.shape)
+    if semaphore.is_slice and known(amount) and all(map(known, starts)) and starts:
+        buffer = semaphore.buffer
+        change = np.zeros(math.prod(buffer.shape), np.int32)  # a constant array is no part of XLA's kernel, numbers are
+        change[position(starts, buffer.shape)] = amount
+        executor.memory[buffer] = executor.memory[buffer] + change.reshape(buffer.shape)
+    else:
+        semaphore.store_all(executor.memory, before + jnp.asarray(amount, jnp.int32))
     return before.reshape(())
 
 
@@ -161,12 +168,15 @@ def _put(memory: Memory, ref: Ref, value: Array, where: Array | None) -> None:
         put_where(memory, ref, where, value)
 
 
-def _identity(executor: Executor, semaphore: Ref) -> Array:
+def _identity(executor: Executor, semaphore: Ref) -> Index:
     """A number for one semaphore: its position in its buffer, and which buffer, plus one."""
     buffer = semaphore.buffer
-    positions = jnp.arange(math.prod(buffer.shape), dtype=jnp.int32).reshape(buffer.shape)
-    at = semaphore.load_all({buffer: positions}).reshape(())
-    return at + executor.semaphore_base(buffer) + 1
+    first = executor.semaphore_base(buffer) + 1
+    if not semaphore.is_slice:
+        positions = jnp.arange(math.prod(buffer.shape), dtype=jnp.int32).reshape(buffer.shape)
+        return semaphore.load_all({buffer: positions}).reshape(()) + first
+    starts, _ = semaphore.box((0,) * len(semaphore.shape), semaphore.shape)
+    return add(position(starts, buffer.shape), first)
 
 
 def _send(executor: Executor, device: Value, active: Array, refs: Sequence[Ref], data: Array | None) -> None:
@@ -195,7 +205,7 @@ def _wait_dma(executor: Executor, op: Op) -> None:
 
 def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
     executor.log(Did.WAIT, op, semaphore=_identity(executor, semaphore), amount=amount)
-    before = _add(executor, semaphore, -jnp.asarray(amount, jnp.int32))
+    before = _add(executor, semaphore, -amount if known(amount) else -jnp.asarray(amount, jnp.int32))
     executor.report(Kind.WAIT_WITHOUT_START, op, before < amount, "a wait for more than was started or signalled")
     executor.report(Kind.NEGATIVE_AMOUNT, op, amount < 0, "a wait for less than nothing")
     if executor.options.late_dma:
@@ -207,7 +217,7 @@ def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
             mine = (executor.memory[owner] == number) & done
             executor.memory[buffer] = jnp.where(mine, executor.memory[arriving], executor.memory[buffer])
             executor.memory[owner] = jnp.where(mine, 0, executor.memory[owner])
-        executor.memory[UNDER_WAY] = underway.landed(executor.memory[UNDER_WAY], number, done)
+        executor.mark_landed(number, done)
 
 
 @rule("tpu.sem_signal", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
