@@ -74,9 +74,9 @@ class Values:
 
         The instances ``then`` will be asked for next: the program is executed on them beside this.
         """
-        _, loaded, tokens = self._load(program)
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
+        _, loaded, tokens = self._load(program, late_first=hazards)
         if hazards:
             loaded.begin_check()
         executed_beside = self._begin_beside(problem, then, secret, loaded, cache)
@@ -118,7 +118,7 @@ class Values:
         size = sum(math.prod(spec.shape) * jnp.dtype(spec.dtype).itemsize for spec in arrays)
         if size > BESIDE_BYTES:
             return False
-        loaded.executed.compile()
+        loaded.executed.compiled()
 
         def run(kind: str) -> tuple[mosaic.RunResult, Compared]:
             result = loaded.executed.run(self.given.inputs(problem, kind, secret), seed=_order(kind, loaded))
@@ -244,11 +244,11 @@ class Values:
         np.savez(path, **named)  # type: ignore[arg-type]
         return _answered(Status.PASS, "")
 
-    def _load(self, program: bytes) -> tuple[str, mosaic.Loaded, TokenTable]:
+    def _load(self, program: bytes, *, late_first: bool = False) -> tuple[str, mosaic.Loaded, TokenTable]:
         digest = hashlib.sha256(program).hexdigest()
         if self._candidate is None or self._candidate[0] != digest:
             self._meanwhile.forget()
-            self._candidate, self._random_outputs = (digest, *_loaded(program)), []
+            self._candidate, self._random_outputs = (digest, *_loaded(program, late_first)), []
         return self._candidate
 
     def weak(self, problem: Problem, secret: bytes, cache: Path) -> dict[str, Any]:
@@ -323,11 +323,11 @@ def _explained(tokens: TokenTable) -> Iterator[None]:
         raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
 
 
-def _loaded(program: bytes) -> tuple[mosaic.Loaded, TokenTable]:
+def _loaded(program: bytes, late_first: bool) -> tuple[mosaic.Loaded, TokenTable]:
     """The program with the tokens that the compiler gets, translated; what the tokens stand for."""
     exported, tokens = tokenise(program)
     with _explained(tokens):
-        return mosaic.translated(exported, mosaic.Options()), tokens
+        return mosaic.translated(exported, mosaic.Options(), late_first=late_first), tokens
 
 
 def _reference_flops(problem: Problem) -> float:

@@ -26,7 +26,7 @@ from ratchet.mosaic.report import COUNTS, FLAGS, WITNESS
 from ratchet.mosaic.rolled import Rolled, rolled
 from ratchet.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, refuse, root_of
 from ratchet.mosaic.state import BARRIER, State
-from ratchet.mosaic.underway import End
+from ratchet.mosaic.underway import UNDER_WAY, End
 from ratchet.mosaic.witness import digest, places
 from ratchet.mosaic.words import Number, computed, words
 
@@ -185,8 +185,9 @@ class Executor(State):
             return
         before = dict(self.memory)
         rule.run(self, op)
+        noted = LOG, LOGGED, UNDER_WAY  # with the notes of before, and a note says itself where it is made
         for buffer, array in self.memory.items():
-            if buffer in before and array is not before[buffer] and buffer not in (LOG, LOGGED):
+            if buffer in before and array is not before[buffer] and buffer not in noted:
                 self.memory[buffer] = jnp.where(self.active, array, before[buffer])
 
     def _run_taken(self, rule: Rule, op: Op) -> None:
