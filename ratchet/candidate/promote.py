@@ -15,9 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from ratchet.candidate.blocks import INLINED, in_blocks, inner
+from ratchet.candidate.blocks import in_blocks
+from ratchet.candidate.flat import INLINED, inner
 from ratchet.candidate.rounding.equation import apply
 from ratchet.candidate.rounding.value import EPS32, Value, eps_of, is_float, settled, wide
+from ratchet.candidate.tiled import Evaluator, run
+from ratchet.candidate.tiles import in_tiles
 
 _REFUSED = ("pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callback")
 
@@ -25,6 +28,11 @@ _REFUSED = ("pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callb
 def _widen(value: Any) -> Any:
     dtype = jnp.result_type(value)
     return jnp.asarray(value, wide(dtype)) if is_float(dtype) else value
+
+
+def _exact(value: Any) -> Value:
+    """An input or a constant."""
+    return Value(v=_widen(value), exact=True)
 
 
 def with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
@@ -42,8 +50,11 @@ def with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> C
 
     blocks = in_blocks(closed)
 
+    tiles = in_tiles(blocks.block if blocks else closed)
+
     def call(jaxpr: Any, args: Sequence[Any]) -> list[Any]:
-        outputs = _call(jaxpr, [Value(v=_widen(a), exact=True) for a in args])
+        values = [_exact(a) for a in args]
+        outputs = run(tiles, Evaluator(apply=_apply, lift=_exact), values) if tiles else _call(jaxpr, values)
         return [output.v for output in outputs] + [settled(output) for output in outputs]
 
     def widened(*args: Any) -> list[Any]:

@@ -21,7 +21,7 @@ import numpy as np
 from jax.extend import core
 
 from ratchet.candidate import mesh as meshes
-from ratchet.candidate.blocks import INLINED, inner
+from ratchet.candidate.flat import INLINED, inner
 from ratchet.values import Mesh
 
 Split = tuple[tuple[str, ...], ...]

@@ -26,8 +26,8 @@ from ratchet.candidate import contract, generated
 from ratchet.candidate import mesh as meshes
 from ratchet.candidate.answering import answer, blame
 from ratchet.candidate.axes import mixed_axes
-from ratchet.candidate.blocks import INLINED, inner
 from ratchet.candidate.exporting import exported, for_tpu, in_one_line, traced
+from ratchet.candidate.flat import INLINED, inner
 from ratchet.candidate.problem import specs, splits
 from ratchet.candidate.promote import with_losses
 from ratchet.candidate.traffic import link_bytes

@@ -21,6 +21,7 @@ from ratchet.candidate.rounding.value import (
     eps_of,
     finite,
     is_float,
+    losing,
     loss,
     no_nan,
     variance_of,
@@ -41,7 +42,7 @@ ELEMENTWISE = frozenset(
 )
 """Operations whose every element is of the elements at the same place."""
 
-_SMOOTH = frozenset(
+SMOOTH = frozenset(
     "log log1p expm1 tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh sqrt rsqrt cbrt logistic erf erfc "
     "erf_inv lgamma digamma pow atan2".split()
 )
@@ -63,17 +64,24 @@ def _convert(node: Node, inputs: list[Value]) -> Value:
 def _select(node: Node, inputs: list[Value]) -> Value:
     which, *cases = inputs
     out = node.bind(which.v, *(c.v for c in cases))
-    lost = None
-    if any(c.s is not None for c in cases):
+    lost = variance = None
+    if which.s is None and any(c.variance is not None for c in cases):
+        each = [with_more(c, 0.0) for c in cases]
+        variance = node.bind(which.v, *(jnp.broadcast_to(v, jnp.shape(out)) for v in each))
+    elif any(c.s is not None for c in cases):
         lost = node.bind(which.v, *(jnp.broadcast_to(earlier(c), jnp.shape(out)) for c in cases))
     if which.s is not None:
         filled = [jnp.where(jnp.isfinite(c.v), c.v, 0).astype(jnp.float64) for c in cases]
         apart = jnp.max(jnp.stack(filled), axis=0) - jnp.min(jnp.stack(filled), axis=0)
         lost = (0.0 if lost is None else lost) + jnp.where(which.s > 0, apart, 0.0)
-    early = next((c.early for c in cases if c.early is not None), None)
+    early = None
+    if any(c.early is not None for c in cases):  # what is put in place of a product was no operand's factor
+        each = [0.0 if c.early is None else c.early for c in cases]
+        early = node.bind(which.v, *(jnp.broadcast_to(jnp.asarray(e, jnp.float32), jnp.shape(out)) for e in each))
     return Value(
         v=out,
         s=lost,
+        variance=variance,
         eps=max(c.eps for c in cases),
         exact=all(x.exact for x in inputs),
         spread=all(c.spread for c in cases),
@@ -109,7 +117,7 @@ def _folded(x: Value, factor: Value) -> Value:
     """``x`` with the operand of its product rounded again, if the factor can be multiplied into that."""
     if x.early is None or not (factor.spread or factor.v.size < x.v.size):
         return x
-    return replace(x, s=with_more(x, x.early))
+    return losing(x, variance=with_more(x, x.early))
 
 
 @RULES.of("div")
@@ -136,7 +144,7 @@ def _power(node: Node, inputs: list[Value]) -> Value:
         return found
     between = max(abs(node.params["y"]).bit_length() + abs(node.params["y"]).bit_count() - 3, 0)
     own = between * jnp.square(RMS * found.eps * jnp.abs(found.v))
-    return replace(found, s=finite(found.v, with_more(found, own)))
+    return losing(found, variance=finite(found.v, with_more(found, own)))
 
 
 @RULES.of("exp", "exp2")
@@ -146,7 +154,7 @@ def _exponential(node: Node, inputs: list[Value]) -> Value:
     scale = 1.0 if node.name == "exp" else math.log(2)
     # exp(x) = 2^(x log2 e): the argument is rounded once more. A large loss of it is no longer linear.
     spread = jnp.minimum(jnp.sqrt(variance_of(x) * scale**2 + (RMS * EPS32 * FUNCTION) ** 2), 40.0)
-    wide = jnp.exp(spread) - 1  # of at least 2e-7: enough of it is left
+    wide = jnp.expm1(spread.astype(jnp.float32))
     return replace(rounded(node, out, jnp.square(no_nan(out * wide)), inputs), spread=x.spread)
 
 
@@ -160,7 +168,7 @@ def differences(node: Node, inputs: list[Value]) -> Value:
         return Value(v=out, exact=True)
     if not is_float(out.dtype):
         return _integer(node, inputs, out)
-    variance: Any = jnp.square(RMS * EPS32 * FUNCTION * jnp.abs(out)) if node.name in _SMOOTH else 0.0
+    variance: Any = jnp.square(RMS * EPS32 * FUNCTION * jnp.abs(out)) if node.name in SMOOTH else 0.0
     for place, x in enumerate(inputs):
         if not is_float(x.v.dtype):
             continue

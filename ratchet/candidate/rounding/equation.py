@@ -8,7 +8,7 @@ from typing import Any
 from jax import lax
 
 from ratchet.candidate.rounding import elementwise, order, places, sums
-from ratchet.candidate.rounding.rules import Node
+from ratchet.candidate.rounding.rules import Node, Parts
 from ratchet.candidate.rounding.unknown import anything
 from ratchet.candidate.rounding.value import Value, eps_of, is_float, wide
 
@@ -27,9 +27,27 @@ _SCATTERS: dict[str, Callable[..., Any]] = {
 }
 
 
+PARTS: dict[str, Callable[[Node, list[Value]], Parts]] = {
+    "reduce_sum": sums.total,
+    "reduce_max": order.extreme,
+    "reduce_min": order.extreme,
+    "dot_general": sums.product,
+}
+"""Operations that may be applied to some of their terms at a time. Sums only of floats."""
+
+
 def apply(equation: Any, inputs: list[Value]) -> list[Value]:
     """The results of one equation of a jaxpr that has no inner one."""
-    name = equation.primitive.name
+    node = node_of(equation)
+    rule = _RULES.get(node.name)
+    if rule is None and len(equation.outvars) == 1 and node.name in elementwise.ELEMENTWISE:
+        rule = elementwise.differences
+    found = (rule or anything)(node, inputs)
+    return found if isinstance(found, list) else [found]
+
+
+def node_of(equation: Any) -> Node:
+    """An equation in float64."""
     params = dict(equation.params)
     for key in ("new_dtype", "preferred_element_type", "dtype"):
         if params.get(key) is not None and is_float(params[key]):
@@ -42,8 +60,4 @@ def apply(equation: Any, inputs: list[Value]) -> list[Value]:
         return equation.primitive.bind(*arrays, **params)
 
     eps = max((eps_of(out.aval.dtype) for out in equation.outvars), default=0.0)
-    rule = _RULES.get(name)
-    if rule is None and len(equation.outvars) == 1 and name in elementwise.ELEMENTWISE:
-        rule = elementwise.differences
-    found = (rule or anything)(Node(bind=bind, name=name, eps=eps, equation=equation), inputs)
-    return found if isinstance(found, list) else [found]
+    return Node(bind=bind, name=equation.primitive.name, eps=eps, equation=equation)

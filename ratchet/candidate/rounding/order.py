@@ -8,22 +8,33 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ratchet.candidate.rounding.rules import Node, Rules
-from ratchet.candidate.rounding.value import NEAR, Value, certain, finite, is_float, loss
+from ratchet.candidate.rounding.rules import Node, Parts, Rules
+from ratchet.candidate.rounding.value import NEAR, Value, certain, finite, is_float, losing, loss
 
 RULES = Rules()
 
 
 @RULES.of("reduce_max", "reduce_min", "cummax", "cummin")
 def _extreme(node: Node, inputs: list[Value]) -> Value:
+    return extreme(node, inputs).whole
+
+
+def extreme(node: Node, inputs: list[Value]) -> Parts:
+    """The extreme, and that of all elements as far off as they may be."""
     (x,) = inputs
-    out = node.bind(x.v)
-    if x.s is None:
-        return replace(x, v=out, early=None)
-    sign = 1 if "max" in node.name else -1
-    moved = node.bind(x.v + sign * jnp.asarray(loss(x), x.v.dtype))
-    far = jnp.abs(moved - out).astype(jnp.float64)
-    return Value(v=out, s=finite(out, far), eps=x.eps)
+    up = "max" in node.name
+    arrays = [node.bind(x.v)]
+    if x.s is not None:
+        arrays.append(node.bind(x.v + (1 if up else -1) * jnp.asarray(loss(x), x.v.dtype)))
+
+    def finish(arrays: list[Any]) -> Value:
+        out, *moved = arrays
+        if not moved:
+            return replace(x, v=out, early=None)
+        far = jnp.abs(moved[0] - out).astype(jnp.float64)
+        return Value(v=out, s=finite(out, far), eps=x.eps)
+
+    return Parts(arrays=arrays, finish=finish, join=jnp.maximum if up else jnp.minimum)
 
 
 @RULES.of("reduce_and", "reduce_or")
@@ -57,7 +68,7 @@ def _top(node: Node, inputs: list[Value]) -> list[Value]:
         return [replace(x, v=values), Value(v=indices, exact=True)]
     lost = jnp.take_along_axis(loss(x), indices, axis=-1)
     ahead = jnp.take_along_axis(x.v, lax.top_k(x.v, min(values.shape[-1] + 1, x.v.shape[-1]))[1], axis=-1)
-    return [replace(x, v=values, s=lost), Value(v=indices, s=_tied(ahead, lost, x.v.shape[-1]))]
+    return [losing(replace(x, v=values), lost), Value(v=indices, s=_tied(ahead, lost, x.v.shape[-1]))]
 
 
 def _tied(values: Any, lost: Any, size: int) -> Any:
@@ -84,5 +95,5 @@ def _sort(node: Node, inputs: list[Value]) -> list[Value]:
     found = []
     for number, (x, out, s) in enumerate(zip(inputs, outs, lost, strict=True)):
         size = 0.0 if number < keys else jnp.max(jnp.abs(x.v)).astype(jnp.float64)
-        found.append(replace(x, v=out, s=s + size * unsure, exact=False))
+        found.append(losing(replace(x, v=out, exact=False), s + size * unsure))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,10 +20,29 @@ class Node:
     eps: float
     """Of the dtype that the reference gives its result."""
     equation: Any
+    parts: int = 1
+    """Of how many parts like this one a sum consists."""
+    paired: Callable[[Any, Any], tuple[Any, Any]] = field(default=lambda a, b: (a, b))
+    """What happens to the operands of a product before they meet: see ``tiled.py``."""
 
     @property
     def params(self) -> Any:
         return self.equation.params
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """A sum or an extreme that may be taken some terms at a time: what is kept of the terms, and what it comes to."""
+
+    arrays: list[Any]
+    finish: Callable[[list[Any]], Value]
+    """The result, of the arrays of all terms."""
+    join: Callable[[Any, Any], Any] = jnp.add
+    """The arrays of two parts as those of both."""
+
+    @property
+    def whole(self) -> Value:
+        return self.finish(self.arrays)
 
 
 class Rules(dict[str, Callable[[Node, list[Value]], Value | list[Value]]]):
@@ -42,4 +61,4 @@ class Rules(dict[str, Callable[[Node, list[Value]], Value | list[Value]]]):
 def rounded(node: Node, v: Any, variance: Any, inputs: Sequence[Value]) -> Value:
     """A result ``v`` that lost ``variance`` before it was rounded to its own dtype."""
     spread = all(x.spread for x in inputs)
-    return Value(v=v, s=finite(v, jnp.sqrt(variance)) + TINY, eps=max(node.eps, EPS32), spread=spread)
+    return Value(v=v, variance=finite(v, variance) + TINY**2, eps=max(node.eps, EPS32), spread=spread)

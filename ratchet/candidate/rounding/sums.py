@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ratchet.candidate.rounding.rules import Node, Rules, rounded
+from ratchet.candidate.rounding.rules import Node, Parts, Rules, rounded
 from ratchet.candidate.rounding.value import (
     EPS32,
     LEAST,
@@ -20,6 +20,7 @@ from ratchet.candidate.rounding.value import (
     earlier,
     eps_of,
     is_float,
+    losing,
     no_nan,
     variance_of,
     with_more,
@@ -37,50 +38,72 @@ _LARGEST = 2.0**48
 @RULES.of("reduce_sum", "cumsum", "reduce_window_sum")
 def _sum(node: Node, inputs: list[Value]) -> Value:
     (x,) = inputs
-    out = node.bind(x.v)
-    if not is_float(out.dtype):
+    if not is_float(x.v.dtype):
+        out = node.bind(x.v)
         return Value(v=out, exact=True) if certain(inputs) else Value(v=out, s=node.bind(earlier(x)))
-    count = _terms(node, x.v.shape)
-    each, beside = _accumulated(out, count, EPS32 if node.name == "reduce_sum" else node.eps)
-    squares = node.bind(jnp.where(jnp.isfinite(x.v), variance_of(x) + each * jnp.square(x.v), 0.0))
-    if (off := _alike(x)) is not None:
-        squares = _together(squares, jnp.square(node.bind(off)))
-    return rounded(node, out, squares + no_nan(beside), inputs)
+    return total(node, inputs).whole
+
+
+def total(node: Node, inputs: list[Value]) -> Parts:
+    """A sum of floats, the squares of what is lost in each term, and how far terms are off that are rounded alike."""
+    (x,) = inputs
+    count, eps = _terms(node, x.v.shape) * node.parts, EPS32 if node.name == "reduce_sum" else node.eps
+    lost = jnp.where(jnp.isfinite(x.v), variance_of(x) + _each(count, eps) * jnp.square(x.v), 0.0)
+    off = _alike(x)
+    arrays = [node.bind(x.v), node.bind(lost), *([] if off is None else [node.bind(off)])]
+
+    def finish(arrays: list[Any]) -> Value:
+        out, squares, *moved = arrays
+        for one in moved:
+            squares = _together(squares, jnp.square(one))
+        return rounded(node, out, squares + no_nan(_beside(out, count, eps)), inputs)
+
+    return Parts(arrays=arrays, finish=finish)
 
 
 @RULES.of("dot_general", "conv_general_dilated")
-def _product(node: Node, inputs: list[Value]) -> Value | list[Value]:
-    a, b = (_operand(node, x, n) for n, x in enumerate(inputs))
-    out = node.bind(a.v, b.v)
-    if not is_float(out.dtype):
+def _product(node: Node, inputs: list[Value]) -> Value:
+    if not is_float(node.equation.outvars[0].aval.dtype):
+        out = node.bind(*(x.v for x in inputs))
         return Value(v=out, exact=True) if certain(inputs) else _product_of_integers(node, inputs, out)
+    return product(node, inputs).whole
+
+
+def product(node: Node, inputs: list[Value]) -> Parts:
+    """A product of floats, as ``total`` of its terms."""
+    a, b = (_operand(node, x, n) for n, x in enumerate(inputs))
     if node.name == "dot_general":
         (contracted, _), _ = node.params["dimension_numbers"]
-        count = math.prod(a.v.shape[axis] for axis in contracted)
+        count = math.prod(a.v.shape[axis] for axis in contracted) * node.parts
     else:
         features = node.params["dimension_numbers"].rhs_spec[0]
         count = b.v.size // b.v.shape[features]
-    each, beside = _accumulated(out, count)
+    each, own = _each(count), (RMS * EPS32) ** 2
     a2, b2 = jnp.square(a.v), jnp.square(b.v)
     plain = [x.s is None and x.eps <= EPS32 for x in (a, b)]
-    own = (RMS * EPS32) ** 2
     if all(plain):
-        squares = (2 * own + each) * (terms := _in_float32(node, a2, b2))
+        squares = _in_float32(node, a2, b2)
     elif plain[1]:
         squares = _in_float32(node, variance_of(a) + (own + each) * a2, b2)
     elif plain[0]:
         squares = _in_float32(node, a2, variance_of(b) + (own + each) * b2)
     else:
         squares = _in_float32(node, variance_of(a) + each * a2, b2) + _in_float32(node, a2, variance_of(b))
-    for number, x in enumerate((a, b)):
-        if (off := _alike(x)) is not None:
-            moved = _in_float32(node, off, b.v) if number == 0 else _in_float32(node, a.v, off)
-            squares = _together(squares, jnp.square(moved))
-    found = rounded(node, out, squares + beside, inputs)
-    narrow = max(eps_of(v.aval.dtype) for v in node.equation.invars)
-    if all(plain) and narrow > EPS32:
-        return replace(found, early=2 * (RMS * narrow) ** 2 * terms, spread=False)
-    return replace(found, spread=False)
+    off_a, off_b = map(_alike, (a, b))
+    moved = [] if off_a is None else [_in_float32(node, off_a, b.v)]
+    moved += [] if off_b is None else [_in_float32(node, a.v, off_b)]
+
+    def finish(arrays: list[Any]) -> Value:
+        out, squares, *moved = arrays
+        terms, squares = squares, (2 * own + each if all(plain) else 1.0) * squares
+        for one in moved:
+            squares = _together(squares, jnp.square(one))
+        found = rounded(node, out, squares + _beside(out, count), inputs)
+        narrow = max(eps_of(v.aval.dtype) for v in node.equation.invars)
+        early = 2 * (RMS * narrow) ** 2 * terms if all(plain) and narrow > EPS32 else None
+        return replace(found, early=early, spread=False)
+
+    return Parts(arrays=[node.bind(*node.paired(a.v, b.v)), squares, *moved], finish=finish)
 
 
 def _in_float32(node: Node, a: Any, b: Any) -> Any:
@@ -91,6 +114,7 @@ def _in_float32(node: Node, a: Any, b: Any) -> Any:
     """
     if node.name != "dot_general" or jnp.iscomplexobj(a) or jnp.iscomplexobj(b):
         return node.bind(a, b)
+    a, b = node.paired(a, b)
     numbers = node.params["dimension_numbers"]
     (a, scale_a), (b, scale_b) = (_scaled(x, axes) for x, axes in zip((a, b), numbers[0], strict=True))
     return lax.dot_general(a, b, numbers, precision=lax.Precision.HIGHEST) * lax.dot_general(scale_a, scale_b, numbers)
@@ -130,12 +154,17 @@ def _operand(node: Node, x: Value, number: int) -> Value:
     kept = v.astype(jnp.bfloat16).astype(jnp.float64)
     kept = kept + (v - kept).astype(jnp.bfloat16) if eps < _PASSES["DEFAULT"] else kept
     lost = jnp.where(kept == v, 0.0, RMS * eps * jnp.abs(v))  # a narrow value in a wide dtype loses nothing
-    return replace(x, v=v, s=with_more(x, jnp.square(lost)))
+    return losing(replace(x, v=v), variance=with_more(x, jnp.square(lost)))
 
 
-def _accumulated(out: Any, count: int, eps: float = EPS32) -> tuple[float, Any]:
-    """Of a sum of ``count`` terms: the share of each term's square, and the variance beside, in the worst order."""
-    return eps**2 * max(count, 2) / 24, jnp.square(eps * out) * count / 36
+def _each(count: int, eps: float = EPS32) -> float:
+    """Of a sum of ``count`` terms in the worst order: the share of each term's square that is lost."""
+    return eps**2 * max(count, 2) / 24
+
+
+def _beside(out: Any, count: int, eps: float = EPS32) -> Any:
+    """The variance that is lost beside that."""
+    return jnp.square(eps * out) * count / 36
 
 
 def _alike(x: Value) -> Any:
@@ -184,9 +213,9 @@ def _scatter_add(node: Node, inputs: list[Value]) -> Value:
         return Value(v=out, exact=True)
     if is_float(out.dtype):
         count = max(2, updates.v.size // max(1, x.v.size // max(1, x.v.shape[0])))
-        each, beside = _accumulated(out, count, node.eps)
-        squares = node.bind(variance_of(x), where.v, variance_of(updates) + each * jnp.square(updates.v))
-        lost = jnp.sqrt(squares + beside)
+        each = _each(count, node.eps) * jnp.square(updates.v)
+        squares = node.bind(variance_of(x), where.v, variance_of(updates) + each)
+        lost = jnp.sqrt(squares + _beside(out, count, node.eps))
     else:
         lost = node.bind(earlier(x), where.v, earlier(updates))
     if where.s is not None:  # each of these may go elsewhere

@@ -40,8 +40,12 @@ class Value:
     """A scalar or a broadcast one: a factor that can be moved past a product."""
     early: Any = None
     """Variance of a product that is added where a factor follows it."""
+    variance: Any = None
+    """The square of ``s`` in float64, where it is at hand: what follows needs no root of it and no square again."""
 
     def __post_init__(self) -> None:
+        if self.variance is not None and self.s is None:
+            object.__setattr__(self, "s", jnp.sqrt(self.variance))
         for name in ("s", "early"):  # float32 takes half the memory, and a loss is no more exact
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, jnp.asarray(getattr(self, name), jnp.float32))
@@ -86,7 +90,7 @@ def variance_of(value: Value) -> Any:
     if not is_float(value.v.dtype):
         return jnp.square(loss(value))
     own = _own(value)
-    return finite(value.v, own if value.s is None else own + jnp.square(value.s.astype(jnp.float64)))
+    return finite(value.v, own if value.s is None else own + _earlier(value))
 
 
 def _own(value: Value) -> Any:
@@ -101,9 +105,18 @@ def earlier(value: Value) -> Any:
     return jnp.zeros(jnp.shape(value.v), jnp.float32) if value.s is None else value.s
 
 
+def losing(value: Value, s: Any = None, variance: Any = None) -> Value:
+    """A value that lost this instead, without its own rounding: either ``s`` or its square."""
+    return replace(value, s=s, variance=variance)
+
+
 def with_more(value: Value, variance: Any) -> Any:
-    """What ``earlier`` says, and beside that ``variance`` was lost."""
-    return jnp.sqrt(jnp.square(earlier(value).astype(jnp.float64)) + variance)
+    """The variance of what ``earlier`` says, and beside that ``variance`` was lost."""
+    return _earlier(value) + variance
+
+
+def _earlier(value: Value) -> Any:
+    return jnp.square(earlier(value).astype(jnp.float64)) if value.variance is None else value.variance
 
 
 def certain(inputs: Sequence[Value]) -> bool:
