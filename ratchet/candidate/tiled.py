@@ -42,9 +42,9 @@ def run(tiles: Tiles, evaluator: Evaluator, args: Sequence[Value]) -> list[Value
     for stage, plain in zip(tiles.stages, tiles.plain, strict=True):
         for place in plain:
             now.step(place, now.known)
-        if stage.sums or stage.keeps:
+        if stage.sums:
             now.stage(stage)
-    return [now.known[n] if n in now.known else now.joined(n) for n in tiles.flat.outputs]
+    return [now.known[n] for n in tiles.flat.outputs]
 
 
 def _arrays(value: Value) -> dict[str, Any]:
@@ -67,16 +67,6 @@ class _Run:
         """Of the values that a stage keeps, the arrays of all tiles, one after another."""
         self.traced: Here = {}
         """Values of a tile as they were traced last: of use is only what is known of them before they are computed."""
-
-    def joined(self, number: int) -> Value:
-        """What was kept, as one array."""
-        dim = self.tiles.dims[number]
-
-        def whole(stacked: Any) -> Any:
-            apart = jnp.moveaxis(stacked, 0, dim)
-            return apart.reshape(*apart.shape[:dim], self.tiles.size, *apart.shape[dim + 2 :])
-
-        return replace(self.traced[number], **{n: whole(a) for n, a in self.kept[number].items()})
 
     def read(self, x: Any, here: Here) -> Value:
         if isinstance(x, core.Literal):
@@ -197,12 +187,9 @@ class _Run:
         """One column repeated, beside others that are not."""
         if number not in self.tiles.dims:
             return value
-        return _mapped(value, lambda a: jnp.broadcast_to(a, self.shape(number, self.tiles.tile)))
-
-    def shape(self, number: int, width: int) -> tuple[int, ...]:
         shape = list(self.tiles.flat.avals[number].shape)
-        shape[self.tiles.dims[number]] = width
-        return tuple(shape)
+        shape[self.tiles.dims[number]] = self.tiles.tile
+        return _mapped(value, lambda a: jnp.broadcast_to(a, tuple(shape)))
 
     def picked(self, step: Step, case: int, here: Here) -> Here:
         """One column of the mask of a selection, and nothing in place of the cases that it does not pick."""

@@ -2,9 +2,9 @@
 
 A row of attention's scores is long: what is made of it in float64 leaves the processor's cache at every step, and half
 of it may be masked. Where all that mixes an axis are sums, extremes and products, these are added up tile after tile.
-What needs one of them waits for the next *stage*, which goes over all tiles again: a softmax has three. Products that a
-later stage needs are kept, all else is cheaper to compute again. A tile that is masked as a whole is found when it is
-met (``tiled.py``); here is found in which stages it can be left out.
+What needs one of them waits for the next *stage*, which goes over all tiles again: a softmax has three. Products and
+exponentials that a later stage needs are kept, all else is cheaper to compute again. A tile that is masked as a whole
+is found when it is met (``tiled.py``); here is found in which stages it can be left out.
 """
 
 from __future__ import annotations
@@ -151,15 +151,13 @@ def _planned(flat: Flat, dims: dict[int, int], size: int, tile: int) -> Tiles:
     stages, made, kept = [], dict[int, int](), set[int]()
     for level in range(last + 1):
         sums = [n for n, s in enumerate(steps) if n in alive and _sums(s, dims) and plan.level[s.outs[0]] == level + 1]
-        ends = [n for n in flat.outputs if n in dims and plan.level[n] == level and n in plan.maker]
-        roots = [x for n in sums for x in _along(steps[n], dims)] + ends
+        roots = [x for n in sums for x in _along(steps[n], dims)]
         places = plan.closure(roots, tuple(made))
         loads = sorted({x for x in [*roots, *(x for n in places for x in _along(steps[n], dims))] if x in made})
-        kept.update(loads, ends)
+        kept.update(loads)
         for n in places:
             if steps[n].equation.primitive.name in _KEPT:
                 made[steps[n].outs[0]] = level
-        made.update(dict.fromkeys(ends, level))
         stages.append(
             Stage(
                 steps=tuple(places),
@@ -236,7 +234,7 @@ def _is_mask(plan: _Plan, number: int) -> bool:
 
 def _skipping(plan: _Plan, stages: list[Stage], masks: dict[int, int], uniform: frozenset[int]) -> Iterable[Stage]:
     """The stages, the last first, with whether each can leave out tiles: what it keeps is then missing there."""
-    needed, found = set(plan.flat.outputs), list[Stage]()
+    needed, found = set[int](), list[Stage]()
     is_cheap = functools.partial(_is_cheap, plan, uniform)
     for stage in reversed(stages):
         skips = bool(masks and stage.sums) and not needed.intersection(stage.keeps) and all(map(is_cheap, stage.sums))
