@@ -107,6 +107,21 @@ def test_f32_products_round_to_bf16_unless_asked_otherwise() -> None:
     np.testing.assert_allclose(run[highest], exact, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("flags", "is_fast"),
+    [
+        ("GenuineIntel fma avx512f", False),
+        ("GenuineIntel avx512f avx512_bf16", False),
+        ("GenuineIntel avx512_bf16 amx_bf16 amx_tile", True),
+        ("AuthenticAMD avx512f avx512_bf16", True),
+        ("AuthenticAMD avx2 fma", False),
+        ("", False),
+    ],
+)
+def test_products_of_bfloat16_are_used_on_the_processors_that_are_fast_at_them(flags: str, is_fast: bool) -> None:
+    assert vector.has_fast_bfloat16(set(flags.split())) is is_fast
+
+
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("terms", [8, 128, 4096])
 def test_bf16_products_are_exact_and_added_in_f32_on_any_processor(monkeypatch, fast: bool, terms: int) -> None:

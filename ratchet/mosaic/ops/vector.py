@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
@@ -242,15 +242,21 @@ def _product(executor: Executor, lhs: Array, rhs: Array, dims: Any, precision: s
 
 @functools.cache
 def multiplies_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16 and adds in float32: faster than float32. XLA's CPU backend uses it.
+    """Whether XLA's products of bfloat16, added in float32, are faster on this processor than those of float32.
 
-    Others convert both operands to float32 in every product, which takes longer than products of float32.
+    AMD's with AVX-512 for bfloat16 are, and any that has matrices of bfloat16. Intel's with AVX-512 alone take 1.7
+    times as long, and others convert both operands in every product.
     """
     try:
-        words = Path("/proc/cpuinfo").read_text().split()
+        words = set(Path("/proc/cpuinfo").read_text().split())
     except OSError:
         return False
-    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(words)
+    return has_fast_bfloat16(words)
+
+
+def has_fast_bfloat16(words: Set[str]) -> bool:
+    """As ``multiplies_bfloat16``, of the processor that /proc/cpuinfo describes with these words."""
+    return "amx_bf16" in words or {"avx512_bf16", "AuthenticAMD"} <= words
 
 
 def _integer_product(lhs: Array, rhs: Array, dims: Any) -> Array:
