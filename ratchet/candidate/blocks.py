@@ -60,6 +60,19 @@ class Blocks:
         return apart.reshape(shape)
 
 
+def blockwise(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]] | None:
+    """``function`` as it is written, in blocks, as one that returns its outputs as a list; None as ``in_blocks``."""
+    blocks = in_blocks(jax.make_jaxpr(function)(*avals))
+    if blocks is None:
+        return None
+    evaluate = core.jaxpr_as_fun(blocks.block)
+
+    def some_at_a_time(*inputs: Any) -> list[Any]:
+        return blocks.run(lambda block: list(evaluate(*block)), inputs)
+
+    return some_at_a_time
+
+
 def in_blocks(closed: Any, elements: int = ELEMENTS) -> Blocks | None:
     """``closed`` in blocks with intermediates of at most ``elements`` each; None if it is small, or cannot be cut."""
     flat = Flat(closed)

@@ -25,7 +25,7 @@ from ratchet.values.status import Refusal, Status
 
 LOCK_VERSION = 2
 MAX_LOCK_BYTES = 1 << 29
-"""Three programs of the largest size that a kernel file may leave, as text."""
+"""Four programs of the largest size that a kernel file may leave, as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,8 @@ class Problem:
     """``inputs -> outputs`` in the problem's own dtypes."""
     reference64_program: bytes
     """``inputs -> outputs`` in float64, then what honest arithmetic may lose in each; needs x64 enabled."""
+    blocked_program: bytes = b""
+    """What ``reference_program`` computes, some rows at a time, where it is large (``blocks.py``); else nothing."""
     mixed_axes: tuple[tuple[int, ...], ...] = ()
     """For each input the axes along which the reference mixes its elements."""
     output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
@@ -106,6 +108,8 @@ def encode(problem: Problem) -> bytes:
         "reference_program": base64.b64encode(problem.reference_program).decode(),
         "reference64_program": base64.b64encode(problem.reference64_program).decode(),
     }
+    if problem.blocked_program:
+        document["blocked_program"] = base64.b64encode(problem.blocked_program).decode()
     return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
 
 
@@ -133,6 +137,7 @@ def decode(data: bytes, name: str) -> Problem:
             inputs_program=base64.b64decode(document["inputs_program"], validate=True),
             reference_program=base64.b64decode(document["reference_program"], validate=True),
             reference64_program=base64.b64decode(document["reference64_program"], validate=True),
+            blocked_program=base64.b64decode(document.get("blocked_program", ""), validate=True),
             mixed_axes=axes_of(document["mixed_axes"], inputs),
             output_splits=splits(document["output_shardings"]),
             work=dict(document["work"]),

@@ -267,6 +267,7 @@ def _frozen(record: Mapping[str, Any], folder: Folder, name: str) -> problem.Pro
             inputs_program=folder.read("inputs.bin", MAX_PROGRAM_BYTES),
             reference_program=folder.read("reference.bin", MAX_PROGRAM_BYTES),
             reference64_program=folder.read("reference64.bin", MAX_PROGRAM_BYTES),
+            blocked_program=folder.read("blocked.bin", MAX_PROGRAM_BYTES),
             mixed_axes=problem.axes_of(record["mixed_axes"], inputs),
             output_splits=problem.splits(record["output_shardings"]),
             work=_work(record["work"]),

@@ -26,6 +26,7 @@ from ratchet.candidate import contract, generated
 from ratchet.candidate import mesh as meshes
 from ratchet.candidate.answering import answer, blame
 from ratchet.candidate.axes import mixed_axes
+from ratchet.candidate.blocks import blockwise
 from ratchet.candidate.exporting import exported, for_tpu, in_one_line, traced
 from ratchet.candidate.flat import INLINED, inner
 from ratchet.candidate.problem import specs, splits
@@ -143,6 +144,9 @@ def examine(
         with blame(Status.CONTRACT, own, "reference_fn in float64"), without_locations(), jax.enable_x64(True):
             exact = exported(with_losses(module.reference_fn, *avals), avals, "cpu")
             (out / "reference64.bin").write_bytes(exact.serialize())
+        with blame(Status.CONTRACT, own, "reference_fn in blocks"), without_locations():
+            blocked = blockwise(module.reference_fn, *avals)
+            (out / "blocked.bin").write_bytes(exported(blocked, avals, "cpu").serialize() if blocked else b"")
         found = {
             "mixed_axes": mixed_axes(module.reference_fn, *avals),
             "work": {

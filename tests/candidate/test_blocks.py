@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ratchet.candidate.blocks import in_blocks
+from ratchet.candidate import blocks as module
+from ratchet.candidate.blocks import blockwise, in_blocks
 from ratchet.candidate.promote import with_losses
 
 
@@ -90,3 +91,24 @@ def test_what_every_block_takes_whole_does_not_make_blocks_smaller():
 
 def test_what_is_small_is_left_whole():
     assert in_blocks(jax.make_jaxpr(norm)(*_arrays((64, 32), (32,)))) is None
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("name", CUT)
+def test_a_function_as_it_is_written_gives_the_same_in_blocks(name, dtype, monkeypatch):
+    function, shapes, _ = CUT[name]
+    arrays = [array.astype(dtype) for array in _arrays(*shapes)]
+    assert blockwise(function, *arrays) is None
+    monkeypatch.setattr(module, "in_blocks", lambda closed: in_blocks(closed, 512))
+    some_at_a_time = blockwise(function, *arrays)
+    assert some_at_a_time is not None
+    wanted, got = jax.tree.leaves(jax.jit(function)(*arrays)), jax.jit(some_at_a_time)(*arrays)
+    assert [(x.shape, x.dtype) for x in got] == [(x.shape, x.dtype) for x in wanted]
+    for one, other in zip(got, wanted, strict=True):
+        unit = float(jnp.finfo(dtype).eps) if jnp.issubdtype(one.dtype, jnp.floating) else 0.0
+        np.testing.assert_allclose(*(np.asarray(x, np.float64) for x in (one, other)), rtol=4 * unit, atol=4 * unit)
+
+
+def test_what_cannot_be_cut_is_no_function_in_blocks(monkeypatch):
+    monkeypatch.setattr(module, "in_blocks", lambda closed: in_blocks(closed, 512))
+    assert blockwise(*(WHOLE["a sum of all"][0], *_arrays((64, 32)))) is None

@@ -1,5 +1,6 @@
 """What is made of a kernel file, and why it is refused: of files that do no harm, so they need no child."""
 
+import dataclasses
 import os
 
 import pytest
@@ -107,6 +108,15 @@ def test_a_wrong_output_dtype_is_refused(frozen):
     with pytest.raises(Refusal, match=r"float32\[1024,128\]") as caught:
         problem.check_outputs(artefact, frozen)
     assert caught.value.status is Status.WRONG_SHAPE
+
+
+@pytest.mark.parametrize("blocked", [b"", b"a program"])
+def test_a_lock_holds_the_reference_in_blocks_where_there_is_one(blocked):
+    _, frozen = of_source(ATTENTION, freeze=True)
+    frozen = dataclasses.replace(frozen, blocked_program=blocked)
+    data = problem.encode(frozen)
+    assert (b"blocked_program" in data) is bool(blocked)
+    assert problem.decode(data, "kernel.py.lock.json") == frozen
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b"not json", b'{"lock_version": 99}'])
