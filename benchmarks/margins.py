@@ -68,7 +68,7 @@ class Asked:
             for kind in instances.kinds(problem.mesh, problem.mixed_axes):
                 exact, losses = self._given.made(problem, kind, secret)
                 arrays = self._given.inputs(problem, kind, secret)
-                native = self._given.call(problem.reference_program, arrays)
+                native = self._given.native(problem, arrays)
                 made[kind] = (arrays, exact, losses, native)
                 derived = self._given.call(problem.reference64_program, arrays, wide=True)[len(exact) :]
                 unasked = [np.where(np.isinf(wide), np.inf, loss) for wide, loss in zip(losses, derived, strict=True)]

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,16 @@ TABLES, DRAWN = "tables", "drawn"
 """Files beside the references: which inputs are the same for every key, and the inputs of the judge's."""
 DRAWN_BYTES = 1 << 29
 """Inputs of a problem that are kept in a file, at most. Those of a cache of many keys take seconds to draw."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """Of each output of an instance."""
+
+    exact: Arrays
+    losses: Arrays
+    counts: Arrays
+    """As ``parity.counted`` says them."""
 
 
 class Given:
@@ -73,6 +84,10 @@ class Given:
 
                     self._programs[key] = jax.jit(some).lower(*avals).compile()
             return [np.asarray(leaf) for leaf in self._programs[key](*arguments)]
+
+    def native(self, problem: Problem, arrays: Arrays) -> Arrays:
+        """Outputs of the reference in its own dtypes, in blocks where the problem has them."""
+        return self.call(problem.blocked_program or problem.reference_program, arrays)
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
@@ -189,8 +204,8 @@ class Given:
             self._known = (problem.inputs_sha256, arrays)
         return self._known[1]
 
-    def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
-        """Exact outputs and losses of one instance, from the cache if they are there."""
+    def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> Reference:
+        """What the outputs of one instance are compared with, from the cache if it is there."""
         with contextlib.suppress(Exception):  # what failed is tried again
             self._meanwhile.take((problem.short, kind, secret))
         return self._referred(problem, kind, secret, cache)
@@ -205,14 +220,17 @@ class Given:
 
         self._meanwhile.begin({(problem.short, kind, secret): functools.partial(make, kind) for kind in kinds})
 
-    def _referred(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> tuple[Arrays, Arrays]:
-        path = kept.path_of(cache, kind)
+    def _referred(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> Reference:
+        path, outputs = kept.path_of(cache, kind), len(problem.outputs)
         stored = kept.read(path)
-        if len(stored) == 2 * len(problem.outputs):
-            return stored[: len(problem.outputs)], stored[len(problem.outputs) :]
+        if len(stored) == 3 * outputs:
+            exact, losses, counts = (stored[n * outputs : (n + 1) * outputs] for n in range(3))
+            return Reference(exact=exact, losses=losses, counts=counts)
         exact, losses = self.made(problem, kind, secret)
-        kept.write(path, [*exact, *losses])
-        return exact, losses
+        alike, dtypes = kind == instances.SIGNED, [jnp.dtype(spec.dtype) for spec in problem.outputs]
+        counts = [parity.counted(*three, alike=alike) for three in zip(exact, losses, dtypes, strict=True)]
+        kept.write(path, [*exact, *losses, *counts])
+        return Reference(exact=exact, losses=losses, counts=counts)
 
     def made(self, problem: Problem, kind: str, secret: bytes) -> tuple[Arrays, Arrays]:
         """Exact outputs and losses of one instance: the exact ones rounded once and the native ones have to pass.
@@ -228,7 +246,7 @@ class Given:
         # A rounding to float32 is an 8192th of one to float16, and a loss is no more exact: half the memory and disk.
         exact = [_single(a) if is_float(d) and d.itemsize <= 2 else a for a, d in zip(of_exact, dtypes, strict=True)]
         losses = [_single(s) if is_float(d) else s for s, d in zip(of_losses, dtypes, strict=True)]
-        native = self.call(problem.reference_program, arrays)
+        native = self.native(problem, arrays)
         alike = kind == instances.SIGNED
         fitted = []
         for index, three in enumerate(zip(native, exact, losses, strict=True)):

@@ -57,7 +57,7 @@ class Comparison:
     criterion: str = ""
 
 
-def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False) -> Comparison:
+def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False, counts: Array | None = None) -> Comparison:
     """Compare one output. Elements where the reference itself is not finite have only to be not finite as well.
 
     Args:
@@ -65,11 +65,29 @@ def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False) -> Co
       exact: The reference in float64 (integers and booleans as they are), or in float32 where the answer has 16 bits.
       loss: Per element, float64 or float32: see ``rounding.Value``. Infinite where nothing is asked.
       alike: Whether the inputs make all elements of a row be off by the same.
+      counts: What ``counted`` says of the reference, if somebody kept it.
     """
     if not exact.size:
         return Comparison(status=Status.PASS, worst=0.0, rms=0.0, floor_rms=0.0, message="it has no elements")
     all_of = _Output.of(got, exact, loss)
-    return _compared(all_of, all_of.share(alike=alike), alike=alike)
+    return _compared(all_of, all_of.share(counts, alike=alike), alike=alike)
+
+
+def counted(exact: Array, loss: Array, dtype: Any, *, alike: bool = False) -> Array:
+    """To how many elements of a reference each is equal, itself among them: uint32 of its shape.
+
+    It is one element where a sample holds none that are equal, and none where a common factor cannot be told from
+    chance. Of the loss it matters only where it is infinite. ``dtype`` is the answer's.
+    """
+    if not is_float(dtype) or alike or exact.size < ENOUGH:
+        return np.zeros(0, np.uint32)
+    every = slice(None, None, max(1, exact.size // ENOUGH))
+    flat, lost = exact.reshape(-1), loss.reshape(-1)
+    sample = np.where(np.isfinite(flat[every]) & np.isfinite(lost[every]), flat[every], 0.0)
+    if np.unique(sample).size == sample.size:
+        return np.ones(1, np.uint32)
+    asked = np.where(np.isfinite(flat) & np.isfinite(lost), flat, 0.0).astype(np.float64, copy=False)
+    return repeats(asked).astype(np.uint32).reshape(exact.shape)
 
 
 def passes(got: Array, exact: Array, loss: Array) -> bool:
@@ -157,20 +175,13 @@ class _Output:
                 first = first or self.place(rows.start + row, column)
         return (count, first) if first is not None else None
 
-    def share(self, *, alike: bool) -> Array | None:
-        """One over how many elements are equal to each one, where a sample of them holds any that are.
-
-        None where a common factor cannot be told from chance. Of the loss it matters only where it is infinite.
-        """
-        if not is_float(self.got.dtype) or alike or self.exact.size < ENOUGH:
-            return None
-        every = slice(None, None, max(1, self.exact.size // ENOUGH))
-        exact, loss = self.exact.reshape(-1), self.loss.reshape(-1)
-        sample = np.where(np.isfinite(exact[every]) & np.isfinite(loss[every]), exact[every], 0.0)
-        if np.unique(sample).size == sample.size:
-            return np.broadcast_to(1.0, self.exact.shape)
-        asked = np.where(np.isfinite(exact) & np.isfinite(loss), exact, 0.0).astype(np.float64, copy=False)
-        return 1 / repeats(asked).reshape(self.exact.shape)
+    def share(self, counts: Array | None = None, *, alike: bool) -> Array | None:
+        """One over how many elements are equal to each one; None where a common factor cannot be told from chance."""
+        if counts is None:
+            counts = counted(self.exact, self.loss, self.got.dtype, alike=alike)
+        if counts.size <= 1:
+            return np.broadcast_to(1.0, self.exact.shape) if counts.size else None
+        return 1 / counts.reshape(self.exact.shape).astype(np.float64)
 
 
 Place = Callable[[], tuple[int, int]]

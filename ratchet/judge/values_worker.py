@@ -29,7 +29,7 @@ from ratchet.compiler.tokens import tokenise
 from ratchet.jail import system
 from ratchet.judge import instances, kept, parity
 from ratchet.judge.floor import products
-from ratchet.judge.given import Arrays, Given
+from ratchet.judge.given import Arrays, Given, Reference
 from ratchet.mosaic import beside
 from ratchet.mosaic import run as mosaic
 from ratchet.mosaic.bindings import lapack_where_called
@@ -80,7 +80,7 @@ class Values:
         if hazards:
             loaded.begin_check()
         executed_beside = self._begin_beside(problem, then, secret, loaded, cache)
-        exact, losses = self.given.reference(problem, kind, secret, cache)
+        reference = self.given.reference(problem, kind, secret, cache)
         with _explained(tokens):
             done = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
             if done is None:
@@ -100,7 +100,7 @@ class Values:
             "code_sha256": loaded.sha256,
         }
         given: dict[str, Any] = {"cache": cache, "result": result, "compared": compared, "order": order}
-        answer = self._compare(problem, kind, secret, exact, losses, **given)
+        answer = self._compare(problem, kind, secret, reference, **given)
         if answer["status"] != Status.PASS.name and not order and _order(kind, loaded):
             with _explained(tokens):
                 cause = loaded.check(self.given.inputs(problem, kind, secret))
@@ -124,7 +124,7 @@ class Values:
             result = loaded.executed.run(self.given.inputs(problem, kind, secret), seed=_order(kind, loaded))
             if result.findings or not kept.path_of(cache, kind).exists():  # who asks for a reference makes it
                 return result, []
-            return result, _compared(result, kind, *self.given.reference(problem, kind, secret, cache))
+            return result, _compared(result, kind, self.given.reference(problem, kind, secret, cache))
 
         self._meanwhile.begin({(problem.short, kind, secret): functools.partial(run, kind) for kind in kinds})
         return True
@@ -134,8 +134,7 @@ class Values:
         problem: Problem,
         kind: str,
         secret: bytes,
-        exact: Arrays,
-        losses: Arrays,
+        reference: Reference,
         *,
         cache: Path,
         result: mosaic.RunResult,
@@ -150,7 +149,8 @@ class Values:
         if kind == "random":
             self._random_outputs = outputs
         if kind.startswith("probe") and self._random_outputs:
-            before, _ = self.given.reference(problem, "random", secret, cache)
+            exact, losses = reference.exact, reference.losses
+            before = self.given.reference(problem, "random", secret, cache).exact
             for index in range(len(outputs)):
                 still = parity.insensitive(
                     self._random_outputs[index], outputs[index], before[index], exact[index], losses[index]
@@ -162,7 +162,7 @@ class Values:
                         f"{still} of {rows} rows of output {index} stand still although "
                         "inputs that they depend on changed: is part of the work skipped?",
                     )
-        compared = compared or _compared(result, kind, exact, losses)
+        compared, losses = compared or _compared(result, kind, reference), reference.losses
         worst = max(compared, key=lambda c: c.worst)
         copy, index = divmod(compared.index(worst), len(outputs))
         which = f"output {index}" + (", as not all chips hold it" if copy else "")
@@ -172,13 +172,13 @@ class Values:
 
     def outputs(self, problem: Problem, kind: str, secret: bytes, cache: Path, *, folder: Path) -> dict[str, Any]:
         """Compare outputs that a device computed, one file of bytes each in ``folder``."""
-        exact, losses = self.given.reference(problem, kind, secret, cache)
+        reference = self.given.reference(problem, kind, secret, cache)
         outputs = [
             np.fromfile(folder / f"output{number}.bin", np.uint8).view(jnp.dtype(spec.dtype)).reshape(spec.shape)
             for number, spec in enumerate(problem.outputs)
         ]
         result = mosaic.RunResult(outputs=tuple(outputs), findings=(), seconds=0.0)
-        return self._compare(problem, kind, secret, exact, losses, cache=cache, result=result, compared=[])
+        return self._compare(problem, kind, secret, reference, cache=cache, result=result, compared=[])
 
     def write_inputs(self, problem: Problem, kind: str, secret: bytes, folder: Path) -> dict[str, Any]:
         """Write the arrays of one instance to ``folder``, one file of bytes each."""
@@ -253,7 +253,8 @@ class Values:
 
     def weak(self, problem: Problem, secret: bytes, cache: Path) -> dict[str, Any]:
         """Whether an answer that computes nothing would pass."""
-        exact, losses = self.given.reference(problem, "random", secret, cache)
+        reference = self.given.reference(problem, "random", secret, cache)
+        exact, losses = reference.exact, reference.losses
         arrays = self.given.inputs(problem, "random", secret)
         dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
 
@@ -295,12 +296,13 @@ def _found(findings: Sequence[Finding]) -> dict[str, Any]:
     return _answered(first.kind.status, str(first) + (f" (and {len(more)} more)" if more else ""))
 
 
-def _compared(result: mosaic.RunResult, kind: str, exact: Arrays, losses: Arrays) -> Compared:
+def _compared(result: mosaic.RunResult, kind: str, reference: Reference) -> Compared:
     """How outputs compare; of chips that ought to hold the same each has to be right."""
+    alike, three = kind == instances.SIGNED, (reference.exact, reference.losses, reference.counts)
     return [
-        parity.compare(np.asarray(got), *pair, alike=kind == instances.SIGNED)
+        parity.compare(np.asarray(got), exact, loss, alike=alike, counts=counts)
         for own in (result.outputs, *result.replicas)
-        for got, *pair in zip(own, exact, losses, strict=True)
+        for got, exact, loss, counts in zip(own, *three, strict=True)
     ]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ratchet.judge.deviations import half_unit, rounded, row_rms
-from ratchet.judge.parity import WIDEST, compare, fitted, insensitive, stable
+from ratchet.judge.parity import ENOUGH, WIDEST, compare, counted, fitted, insensitive, stable
 from ratchet.values.status import Status
 
 BF16 = ml_dtypes.bfloat16
@@ -620,8 +620,8 @@ def test_a_reference_is_fitted_in_four_steps_and_in_no_small_ones():
 
 def test_a_row_that_has_to_move_by_eighty_times_its_precision_and_does():
     before, loss = np.full((1, 8), 1000.0), np.ones((1, 8))
-    for move, follow, counted in ((79.5, 0.0, 0), (80.0, 0.0, 0), (80.5, 0.0, 1), (1000.0, 100.0, 0)):
-        assert insensitive(before, before + follow, before, before + move, loss) == counted
+    for move, follow, rows in ((79.5, 0.0, 0), (80.0, 0.0, 0), (80.5, 0.0, 1), (1000.0, 100.0, 0)):
+        assert insensitive(before, before + follow, before, before + move, loss) == rows
 
 
 UNSTABLE = np.random.default_rng(3).normal(size=(16, 256))
@@ -663,3 +663,23 @@ def test_a_small_element_may_lose_units_of_float32_of_its_row(off, passes):
     got = exact.astype(np.float32)
     got[2, 7] = 1 - off * 2.0**-24
     assert compare(got, exact, np.full(exact.shape, 1e-12)).worst > 1, "a large one may not"
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize(("distinct", "kept"), [(64, (ENOUGH,)), (0, (1,)), (ENOUGH - 7, (ENOUGH,))])
+def test_counts_that_were_kept_compare_as_ones_that_are_made(distinct, kept, alike):
+    rng = np.random.default_rng(distinct)
+    exact = rng.normal(size=ENOUGH) if not distinct else rng.normal(size=distinct)[rng.integers(0, distinct, ENOUGH)]
+    exact = exact.reshape(64, -1)
+    loss, got = np.full(exact.shape, 1e-4), rounded(exact * (1 + 1e-3), ml_dtypes.bfloat16)
+    counts = counted(exact, loss, got.dtype, alike=alike)
+    assert counts.size == (0 if alike else kept[0])
+    if counts.shape == exact.shape:
+        values, times = np.unique(exact, return_counts=True)
+        assert (counts == times[np.searchsorted(values, exact)]).all()
+    assert compare(got, exact, loss, alike=alike, counts=counts) == compare(got, exact, loss, alike=alike)
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(ENOUGH - 1, np.float32), (2 * ENOUGH, np.int32), (0, np.float32)])
+def test_what_says_nothing_of_a_common_factor_is_not_counted(size, dtype):
+    assert not counted(np.ones(size), np.zeros(size), np.dtype(dtype)).size

@@ -540,7 +540,7 @@ def test_references_that_are_made_beside_another_are_those_that_are_made_when_as
             given.reference(problem, kind, secret, tmp_path / name)
             for given, name in ((ahead, "ahead"), (alone, "alone"))
         )
-        for one, other in zip(*([*exact, *losses] for exact, losses in pair), strict=True):
+        for one, other in zip(*([*of.exact, *of.losses, *of.counts] for of in pair), strict=True):
             assert one.tobytes() == other.tobytes()
 
 
