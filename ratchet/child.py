@@ -292,10 +292,14 @@ class Child:
         data = os.pread(self._output.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
         return data.decode(errors="replace")
 
-    def end(self) -> None:
-        """End the child and everything that it started; its folder stays to be read. Safe to call twice."""
+    def let_go(self) -> None:
+        """Have it end by itself, with everything that it started, beside what is done before ``end`` waits for it."""
         self._cancelled = True
         self._control.close()  # the launcher's outer process ends the rest and waits for it
+
+    def end(self) -> None:
+        """End the child and everything that it started; its folder stays to be read. Safe to call twice."""
+        self.let_go()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
