@@ -102,21 +102,29 @@ class _Run:
 
         def skipped(number: Any) -> Any:
             here = self.tile(number, ())
-            kept = {n: {k: jnp.zeros(a.shape, a.dtype) for k, a in shapes[1][n].items()} for n in stage.keeps}
             for place in stage.masked:
                 self.masked_step(place, here, number)
-            return [self.parts(tiles.flat.steps[place], here).arrays for place in stage.sums], kept
+            return [self.parts(tiles.flat.steps[place], here).arrays for place in stage.sums]
 
-        shapes = jax.eval_shape(full, jnp.int32(0))
-        masked = self.masked if stage.skips and self.masks_are_certain() else None
+        shapes, of_a_tile = jax.eval_shape(full, jnp.int32(0))
+        first = [[_first(one.join, a) for a in arrays] for one, arrays in zip(parts, shapes, strict=True)]
+        nothing = jax.tree.map(lambda a: jnp.zeros((tiles.count, *a.shape), a.dtype), of_a_tile)
 
-        def body(before: Any, number: Any) -> Any:
-            sums, kept = full(number) if masked is None else lax.cond(masked[number], skipped, full, number)
-            pairs = zip(parts, before, sums, strict=True)
-            return [list(map(one.join, a, b)) for one, a, b in pairs], kept
+        def joined(before: Any, sums: Any) -> Any:
+            return [list(map(one.join, *pair)) for one, *pair in zip(parts, before, sums, strict=True)]
 
-        first = [[_first(one.join, a) for a in arrays] for one, arrays in zip(parts, shapes[0], strict=True)]
-        sums, kept = lax.scan(body, first, jnp.arange(tiles.count, dtype=jnp.int32))
+        def computed(place: Any, carry: Any) -> Any:
+            (before, kept), number = carry, order[place]
+            sums, new = full(number)
+            put = functools.partial(lax.dynamic_update_index_in_dim, index=number, axis=0)
+            return joined(before, sums), jax.tree.map(put, kept, new)
+
+        order, end = jnp.arange(tiles.count, dtype=jnp.int32), jnp.int32(tiles.count)
+        if skips := stage.skips and self.masks_are_certain():  # those that are masked come last, and keep nothing
+            order, end = jnp.argsort(self.masked, stable=True).astype(jnp.int32), jnp.sum(~self.masked, dtype=jnp.int32)
+        sums, kept = lax.fori_loop(0, end, computed, (first, nothing))
+        if skips:
+            sums = lax.fori_loop(end, tiles.count, lambda place, before: joined(before, skipped(order[place])), sums)
         self.kept |= kept
         for place, one, arrays in zip(stage.sums, parts, sums, strict=True):
             self.known[tiles.flat.steps[place].outs[0]] = one.finish(arrays)
