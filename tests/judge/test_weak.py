@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ratchet.candidate.problem import ArraySpec
+from ratchet.judge.given import Reference
 from ratchet.judge.values_worker import Values
 from ratchet.values.status import Status
 
@@ -31,7 +32,7 @@ class Given:
 
     def reference(self, problem, kind, secret, _cache):
         exact = self.inputs(problem, kind, secret)[0][:1, :1]
-        return [exact], [exact * ROUNDING]
+        return Reference(exact=[exact], losses=[exact * ROUNDING], counts=[])
 
 
 @pytest.mark.parametrize(
