@@ -1,4 +1,4 @@
-"""Cheat 17: all outputs too large by a fifth of a thousandth: no row shows it, only all of them together."""
+"""Cheat 17: all outputs too large by 0.022 %: no row shows it, only all of them together, with any secret."""
 # rejected as: WRONG_VALUES
 # kind: common factor
 # caught by: common factor
@@ -15,4 +15,4 @@ def _kernel(x, w, o, acc):
 
     @pl.when(pl.program_id(2) == K // BK - 1)
     def _():
-        o[...] = (acc[...] * 1.0002).astype(o.dtype)
+        o[...] = (acc[...] * 1.00022).astype(o.dtype)
