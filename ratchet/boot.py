@@ -23,10 +23,6 @@ OBJECTS = 50_000
 """That a process makes before Python looks for garbage among them: most are modules, or programs that are traced, and
 stay. By default it is 700."""
 
-_MALLOC = "glibc.malloc.tcache_count=65535"
-"""Freed pieces of each size that glibc keeps at hand, as many as it can count: compilers free many at once, and the TPU
-compiler takes 8 % less time with it. By default it is 7."""
-
 _NO_CHANGE = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 _READ = """
@@ -74,7 +70,6 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
         **kept,
         "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",
-        "GLIBC_TUNABLES": _MALLOC,
         "JAX_PLATFORMS": "cpu",
         **extra,
     }
