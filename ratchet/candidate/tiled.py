@@ -106,6 +106,8 @@ class _Run:
                 self.masked_step(place, here, number)
             return [self.parts(tiles.flat.steps[place], here).arrays for place in stage.sums]
 
+        skips = stage.skips and self.masks_are_certain()
+        order, end = self.order if skips else (jnp.arange(tiles.count, dtype=jnp.int32), jnp.int32(tiles.count))
         shapes, of_a_tile = jax.eval_shape(full, jnp.int32(0))
         first = [[_first(one.join, a) for a in arrays] for one, arrays in zip(parts, shapes, strict=True)]
         nothing = jax.tree.map(lambda a: jnp.zeros((tiles.count, *a.shape), a.dtype), of_a_tile)
@@ -119,11 +121,8 @@ class _Run:
             put = functools.partial(lax.dynamic_update_index_in_dim, index=number, axis=0)
             return joined(before, sums), jax.tree.map(put, kept, new)
 
-        order, end = jnp.arange(tiles.count, dtype=jnp.int32), jnp.int32(tiles.count)
-        if skips := stage.skips and self.masks_are_certain():  # those that are masked come last, and keep nothing
-            order, end = jnp.argsort(self.masked, stable=True).astype(jnp.int32), jnp.sum(~self.masked, dtype=jnp.int32)
         sums, kept = lax.fori_loop(0, end, computed, (first, nothing))
-        if skips:
+        if skips:  # they keep nothing
             sums = lax.fori_loop(end, tiles.count, lambda place, before: joined(before, skipped(order[place])), sums)
         self.kept |= kept
         for place, one, arrays in zip(stage.sums, parts, sums, strict=True):
@@ -170,13 +169,17 @@ class _Run:
         return [(self.read(self.tiles.flat.steps[n].ins[0], here), case) for n, case in self.tiles.masks.items()]
 
     @functools.cached_property
-    def masked(self) -> Any:
-        """bool per tile: whether every mask is one throughout."""
+    def order(self) -> tuple[Any, Any]:
+        """The numbers of the tiles, int32, and how many have something to compute: the others come last.
+
+        In those every mask is one throughout.
+        """
 
         def one(number: Any) -> Any:
             return jnp.all(jnp.stack([jnp.all(x.v == case) for x, case in self.masks(number)]))
 
-        return lax.map(one, jnp.arange(self.tiles.count, dtype=jnp.int32))
+        masked = lax.map(one, jnp.arange(self.tiles.count, dtype=jnp.int32))
+        return jnp.argsort(masked, stable=True).astype(jnp.int32), jnp.sum(~masked, dtype=jnp.int32)
 
     def masked_step(self, place: int, here: Here, number: Any) -> None:
         """As ``step``, where all is masked: one column of what is the same in all, and no product."""

@@ -3,8 +3,8 @@
 A row of attention's scores is long: what is made of it in float64 leaves the processor's cache at every step, and half
 of it may be masked. Where all that mixes an axis are sums, extremes and products, these are added up tile after tile.
 What needs one of them waits for the next *stage*, which goes over all tiles again: a softmax has three. Products and
-exponentials that a later stage needs are kept, all else is cheaper to compute again. A tile that is masked as a whole
-is found when it is met (``tiled.py``); here is found in which stages it can be left out.
+exponentials that a later stage needs are kept, all else is cheaper to compute again. Which tiles are
+masked as a whole is computed with the rest (``tiled.py``); here is found in which stages they can be left out.
 """
 
 from __future__ import annotations

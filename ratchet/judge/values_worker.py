@@ -143,13 +143,13 @@ class Values:
     ) -> dict[str, Any]:
         if result.findings:
             return _found(result.findings)
+        exact, losses = reference.exact, reference.losses
         outputs = [np.asarray(a) for a in result.outputs]
         if order and self._random_outputs and kind == "random":
             return self._repeat(outputs)
         if kind == "random":
             self._random_outputs = outputs
         if kind.startswith("probe") and self._random_outputs:
-            exact, losses = reference.exact, reference.losses
             before = self.given.reference(problem, "random", secret, cache).exact
             for index in range(len(outputs)):
                 still = parity.insensitive(
@@ -162,7 +162,7 @@ class Values:
                         f"{still} of {rows} rows of output {index} stand still although "
                         "inputs that they depend on changed: is part of the work skipped?",
                     )
-        compared, losses = compared or _compared(result, kind, reference), reference.losses
+        compared = compared or _compared(result, kind, reference)
         worst = max(compared, key=lambda c: c.worst)
         copy, index = divmod(compared.index(worst), len(outputs))
         which = f"output {index}" + (", as not all chips hold it" if copy else "")

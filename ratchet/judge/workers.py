@@ -178,7 +178,8 @@ class Workers:
         every = (self._next, self._compiler, lister, self._values, self._machine)
         children = [child for child in every if child is not None]
         for child in children:  # each frees much memory, all at a time
-            child.let_go()
+            with contextlib.suppress(OSError):
+                child.let_go()
         for child in children:
             with contextlib.suppress(OSError):
                 child.close()

@@ -244,8 +244,8 @@ def _product(executor: Executor, lhs: Array, rhs: Array, dims: Any, precision: s
 def multiplies_bfloat16() -> bool:
     """Whether XLA's products of bfloat16, added in float32, are faster on this processor than those of float32.
 
-    AMD's with AVX-512 for bfloat16 are, and any that has matrices of bfloat16. Intel's with AVX-512 alone take 1.7
-    times as long, and others convert both operands in every product.
+    AMD's with AVX-512 for bfloat16 are, and any that has matrices of bfloat16. Intel's with AVX-512 alone take longer,
+    and others convert both operands in every product.
     """
     try:
         words = set(Path("/proc/cpuinfo").read_text().split())

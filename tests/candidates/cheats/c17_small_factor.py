@@ -1,4 +1,4 @@
-"""Cheat 17: all outputs too large by 0.022 %: no row shows it, only all of them together, with any secret."""
+"""Cheat 17: all outputs too large by 0.022 %: no row shows it, only all of them together."""
 # rejected as: WRONG_VALUES
 # kind: common factor
 # caught by: common factor
