@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from ratchet import boot, bytecode, sources, standby
+from ratchet import allocator, boot, bytecode, sources, standby
 
 JUDGE = ("ratchet.judge.values_worker", "ratchet.compiler.worker", "ratchet.judge.schedule_worker")
 """What the judge's own children run. Named here: the modules that start them import more than may be waited for."""
@@ -128,7 +128,7 @@ class Warm:
             self._process = subprocess.Popen(
                 boot.command(theirs.fileno(), main="ratchet.forking"),
                 cwd="/",
-                env=boot.environment({}),
+                env=_variables(tuple(modules)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -232,10 +232,15 @@ def begun(modules: tuple[str, ...], seal: str) -> Warm | None:
     return process
 
 
+def _variables(modules: tuple[str, ...]) -> dict[str, str]:
+    """What a warm process is started with. Children that run an author's code keep the system's allocator."""
+    return boot.environment(allocator.preload(boot.packages()) if modules == JUDGE else {})
+
+
 def _shared() -> str:
     """What a warm process is made of. The contents of packages are not in it: they are in the seal."""
     judge = sources.loaded(boot.PACKAGE_ROOT).digest
-    return repr((judge, sys.version, os.path.realpath(sys.executable), boot.packages(), boot.environment({})))
+    return repr((judge, sys.version, os.path.realpath(sys.executable), boot.packages(), _variables(JUDGE)))
 
 
 def _forget() -> None:
