@@ -9,6 +9,7 @@ from pathlib import Path
 from ratchet.account.link_spans import link_spans
 from ratchet.account.timeline import Known, build
 from ratchet.chips import Chip
+from ratchet.dump.ahead import Ahead
 from ratchet.dump.hlo import HloModule
 from ratchet.machine.control import control_flow
 from ratchet.machine.inputs import ScalarInputs
@@ -22,6 +23,8 @@ from ratchet.values import Timeline
 class Reading:
     """What is read of a compiled program's listings once, for as many runs as there are."""
 
+    ahead: Ahead | None = None
+    """What was read while the program was compiled."""
     programs: Programs | None = None
     known: Known = field(default_factory=dict)
 
@@ -58,7 +61,7 @@ def model(  # noqa: PLR0913 - the dumps, what they are of, and what steers them
     reading = reading or Reading()
     with without_collections():
         if chip.schedules and reading.programs is None:
-            reading.programs = read(dump_dir, hlo=hlo, chip=chip, compiler=compiler)
+            reading.programs = read(dump_dir, hlo=hlo, chip=chip, compiler=compiler, ahead=reading.ahead)
         done = run(
             dump_dir,
             hlo=hlo,

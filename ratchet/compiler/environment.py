@@ -22,6 +22,10 @@ COMPILER = "RATCHET_COMPILER"
 """Environment variable of a compiler process: :func:`compiler_version`."""
 
 
+DUMPS = "dumps"
+"""The same folder, in that of the process."""
+
+
 def compiler_version() -> str:
     """What compiles here, e.g. ``libtpu 0.0.42.1, jax 0.10.2``.
 
@@ -79,7 +83,12 @@ def start(
     Raises:
       Refusal: ``UNSUPPORTED_PLATFORM`` where libtpu is not installed.
     """
-    dumps = workdir / "dumps"
+    dumps = workdir / DUMPS
     dumps.mkdir(parents=True, exist_ok=True)
     variables = environment(chip, dumps, extra_passes=extra_passes)
     return Child(worker, directory=workdir, environment=variables, walls=walls, warm=warm)
+
+
+def dumps_of(compiler: Child) -> Path:
+    """Where a compiler process has the dumps of the compile that is under way."""
+    return compiler.directory / DUMPS

@@ -26,6 +26,7 @@ from jax.sharding import Mesh
 
 from ratchet.child import serve
 from ratchet.compiler.donation import donate, donated
+from ratchet.compiler.environment import DUMP_FOLDER
 from ratchet.compiler.inside import clear_dumps, mesh_of, move_dumps, optimised, text_of
 from ratchet.compiler.tokens import tokenise
 from ratchet.dump import overflow
@@ -91,7 +92,7 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     schedule.mkdir()
     start = time.monotonic()
     program, table = tokenised((folder / "kernel.bin").read_bytes())
-    (schedule / TOKENS_FILE).write_text(encode(table))
+    (Path(os.environ[DUMP_FOLDER]) / TOKENS_FILE).write_text(encode(table))  # beside the dumps, which may be read ahead
     (folder / "stablehlo.mlir").write_text(str(program.mlir_module()))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]

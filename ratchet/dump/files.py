@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from ratchet.dump.ahead import Ahead, Texts
 from ratchet.dump.hlo import HloModule, read_hlo
-from ratchet.dump.listing import Listing, parse
+from ratchet.dump.listing import Listing
 from ratchet.dump.text import text_of
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
@@ -34,6 +37,10 @@ _OUTLINE = re.compile(r"(?P<stem>.*)-\d+-post-bundle-packing-post-ra\.txt$")
 TOP = "TLP"
 """Name under which the compiler dumps the top-level program."""
 
+
+LARGE = 16 << 20
+"""Bytes of a listing that is worth reading ahead. A smaller one takes less than a second, and when it is there, values
+may still be computed on the other core."""
 
 OPTIMIZED, LOWERED = "optimized.hlo.pb", "lowered.hlo.pb"
 """Serialised HLO modules beside the dumps: after the compiler's passes, and before them."""
@@ -63,10 +70,39 @@ def tokens_in(folder: Path) -> TokenTable:
         ) from None
 
 
-class Dumps:
-    """Finds and reads the listings of one program."""
+def _listings(directory: Path) -> Iterator[tuple[str, Path, Path | None]]:
+    """Name, listing and outline of every dump that is there."""
+    everything = sorted(directory.iterdir()) if directory.is_dir() else []
+    outlines = {match["stem"]: path for path in everything if (match := _OUTLINE.match(path.name))}
+    for path in everything:
+        match = _LISTING.match(path.name)
+        if match and "-schedule-analysis_" not in path.name:
+            yield match["name"], path, outlines.get(match["stem"])
 
-    def __init__(self, directory: Path, hlo: HloModule, compiler: str) -> None:
+
+def _texts(listing: Path, outline: Path, compiler: str, tokens: TokenTable) -> Texts:
+    return Texts(
+        listing=text_of(listing), outline=text_of(outline), file=listing.name, compiler=compiler, tokens=tokens
+    )
+
+
+def look(directory: Path, compiler: str, ahead: Ahead, least: int = LARGE) -> None:
+    """Read the listings of ``least`` bytes or more that a compile under way has written by now.
+
+    What does not read is no fault yet.
+    """
+    with contextlib.suppress(OSError):  # it moves its files when it is done
+        for _, listing, outline in _listings(directory):
+            large = outline is not None and listing.is_file() and listing.stat().st_size >= least
+            if outline is not None and large and ahead.is_due(outline):
+                with contextlib.suppress(Refusal):
+                    ahead.keep(_texts(listing, outline, compiler, tokens_in(directory)))
+
+
+class Dumps:
+    """Finds and reads the listings of one program, those that were not read ``ahead``."""
+
+    def __init__(self, directory: Path, hlo: HloModule, compiler: str, ahead: Ahead | None = None) -> None:
         self._compiler = compiler
         self._hlo = hlo
         self._directory = directory
@@ -74,13 +110,8 @@ class Dumps:
         """Listing and outline of each."""
         self._listings: dict[str, Listing] = {}
         self._tokens = tokens_in(directory)
-        everything = sorted(directory.iterdir()) if directory.is_dir() else []
-        outlines = {match["stem"]: path for path in everything if (match := _OUTLINE.match(path.name))}
-        for path in everything:
-            match = _LISTING.match(path.name)
-            if match is None or "-schedule-analysis_" in path.name:
-                continue
-            name, outline = match["name"], outlines.get(match["stem"])
+        self._ahead = ahead or Ahead()
+        for name, path, outline in _listings(directory):
             if name in self._files:
                 raise self._refuse(f"two dumps of {name!r}: give every program a dump directory of its own")
             if outline is None:
@@ -113,13 +144,7 @@ class Dumps:
         """The parsed listing of a dump; kept, because a program may have to be run more than once."""
         if name not in self._listings:
             listing, outline = self._files[name]
-            self._listings[name] = parse(
-                text_of(listing),
-                text_of(outline),
-                file=listing.name,
-                compiler=self._compiler,
-                tokens=self._tokens,
-            )
+            self._listings[name] = self._ahead.listing(_texts(listing, outline, self._compiler, self._tokens))
         return self._listings[name]
 
     def _refuse(self, what: str) -> Refusal:

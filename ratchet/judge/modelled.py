@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from ratchet.candidate.problem import Problem
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
+from ratchet.compiler.environment import dumps_of
 from ratchet.dump.beside import ComputedOperand, computed_operands
 from ratchet.dump.files import load_hlo, tokens_in
 from ratchet.judge import control, draws, roofline, schedule
@@ -47,7 +49,11 @@ class Modelled:
     def compile(self, artefact: Artefact) -> tuple[Program, str]:
         """A step of a verdict: the program that the TPU compiler makes for this chip."""
         lister = functools.partial(self.workers.lister_for, self.chip)
-        return compiling.step(artefact, self.chip, self.work, self.workers.compiler_for(self.chip), lister)
+        compiler = self.workers.compiler_for(self.chip)
+        reads = self.chip.schedules
+        ahead = schedule.reading_ahead(self.workers.machine, dumps_of(compiler)) if reads else contextlib.nullcontext()
+        with ahead:
+            return compiling.step(artefact, self.chip, self.work, compiler, lister)
 
     def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:
         """A step of a verdict: what the artefact's own Mosaic module computes, executed on the CPU."""

@@ -6,7 +6,9 @@ It answers with a timeline as plain data; the judge checks its types and believe
 from __future__ import annotations
 
 import json
+import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,21 @@ import numpy as np
 from ratchet.account.model import Reading
 from ratchet.child import serve
 from ratchet.chips import CHIPS
+from ratchet.dump.ahead import Ahead
+from ratchet.dump.files import look
 from ratchet.judge import latency
-from ratchet.judge.schedule import ARRAYS, REQUEST, TIMELINE, steered
+from ratchet.judge.schedule import AHEAD, ARRAYS, ENOUGH, REQUEST, TIMELINE, steered
+from ratchet.machine.run import without_collections
 from ratchet.values import Mesh, Program
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal
 
 _LAST: dict[str, Reading] = {}
 """What is read of the program that was asked about last: a verdict asks again for other inputs that steer it."""
+_AHEAD = Ahead()
+"""What was read of the program that was compiled last."""
+LOOK_SECONDS = 0.05
+"""How often the folder of a compile under way is looked at."""
 
 
 def _reading(program: Program, chip: str) -> Reading:
@@ -30,13 +39,21 @@ def _reading(program: Program, chip: str) -> Reading:
     key = f"{chip} {written} {program}"
     if key not in _LAST:
         _LAST.clear()
-        _LAST[key] = Reading()
+        _LAST[key] = Reading(ahead=_AHEAD)
     return _LAST[key]
 
 
-def answer(request: Path) -> dict[str, Any]:
+def read_ahead(request: Path, dumps: Path, compiler: str) -> None:
+    """Read what a compiler writes to ``dumps`` until the request says that it is enough."""
+    _AHEAD.clear()
+    with without_collections():
+        while not (request / ENOUGH).exists():
+            look(dumps, compiler, _AHEAD)
+            time.sleep(LOOK_SECONDS)
+
+
+def answer(request: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What the machine says of the request's program."""
-    asked = json.loads((request / REQUEST).read_text())
     with np.load(request / ARRAYS) as stored:
         steering, computed = steered({name: stored[name] for name in stored.files})
     try:
@@ -59,7 +76,11 @@ def answer(request: Path) -> dict[str, Any]:
 
 def handle(request: Path) -> str:
     """Answer one request."""
-    (request / TIMELINE).write_text(json.dumps(answer(request)))
+    asked = json.loads((request / REQUEST).read_text())
+    if AHEAD in asked:
+        read_ahead(request, Path(asked[AHEAD]), asked["compiler"])
+        return AHEAD
+    (request / TIMELINE).write_text(json.dumps(answer(request, asked)))
     return TIMELINE
 
 

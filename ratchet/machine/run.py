@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from ratchet.chips import CHIPS, Chip
+from ratchet.dump.ahead import Ahead
 from ratchet.dump.files import Dumps
 from ratchet.dump.hlo import HloModule
 from ratchet.dump.image import constant_offsets
@@ -92,9 +93,12 @@ def run(
     return replace(slow, undecided=UndecidedBranches(fast_cycles=cycles[0], slow_cycles=cycles[1]))
 
 
-def read(dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str) -> Programs:
-    """The listings of a compiled program, for one run or several; arguments as of :func:`run`."""
-    return Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler, chip)
+def read(dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, ahead: Ahead | None = None) -> Programs:
+    """The listings of a compiled program, for one run or several; arguments as of :func:`run`.
+
+    ``ahead``: what was read while it was compiled.
+    """
+    return Programs(Dumps(dump_dir, hlo, compiler, ahead), hlo, compiler, chip)
 
 
 def _run_alone(

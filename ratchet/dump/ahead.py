@@ -1,0 +1,64 @@
+"""Listings that are read while the compiler still works: that of a large kernel takes a second or two to read.
+
+What was read ahead counts only where its texts are what the program's dumps turn out to be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.dump.listing import Listing, parse
+from ratchet.values.tokens import TokenTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    """All that a listing is read of; see :func:`ratchet.dump.listing.parse`."""
+
+    listing: str
+    outline: str
+    file: str
+    compiler: str
+    tokens: TokenTable
+
+    def parse(self) -> Listing:
+        """Raises Refusal as :func:`ratchet.dump.listing.parse`."""
+        return parse(self.listing, self.outline, file=self.file, compiler=self.compiler, tokens=self.tokens)
+
+
+class Ahead:
+    """What was read ahead, by the name of the listing's file."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[Texts, Listing]] = {}
+        self._sizes: dict[str, int] = {}
+        self._tried: set[tuple[str, int]] = set()
+
+    def clear(self) -> None:
+        """Forget another program's."""
+        self._read.clear()
+        self._sizes.clear()
+        self._tried.clear()
+
+    def is_due(self, outline: Path) -> bool:
+        """Whether a listing can be tried: its outline, which is written after it, has grown no more since last time.
+
+        Once for a size: what does not read as it is will not the next time.
+        """
+        size = outline.stat().st_size
+        settled = size > 0 and self._sizes.get(outline.name) == size
+        self._sizes[outline.name] = size
+        if not settled or (outline.name, size) in self._tried:
+            return False
+        self._tried.add((outline.name, size))
+        return True
+
+    def keep(self, texts: Texts) -> None:
+        """Read a listing for later. Raises Refusal as it does."""
+        self._read[texts.file] = texts, texts.parse()
+
+    def listing(self, texts: Texts) -> Listing:
+        """The listing that was kept of the same texts, handed out once, or else one that is read now."""
+        kept, listing = self._read.pop(texts.file, (None, None))
+        return listing if listing is not None and kept == texts else texts.parse()
