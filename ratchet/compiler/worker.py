@@ -101,13 +101,13 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     avals = [
         jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(program.in_avals, shardings, strict=True)
     ]
-    lowered: Any = jax.jit(program.call).lower(*avals)
-    if mesh.size == 1:
-        donate(lowered.compiler_ir(dialect="stablehlo"), donated(stablehlo_of(program)))
-    lowered_seconds = time.monotonic() - start
     try:
+        lowered: Any = jax.jit(program.call).lower(*avals)
+        if mesh.size == 1:
+            donate(lowered.compiler_ir(dialect="stablehlo"), donated(stablehlo_of(program)))
+        lowered_seconds = time.monotonic() - start
         compiled: Any = lowered.compile()
-    finally:  # a failed compile leaves dumps too, and they say which buffer was too large
+    finally:  # what failed leaves the table of tokens, and dumps, which say which buffer was too large
         move_dumps(schedule)
         for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
             os.truncate(dump, min(dump.stat().st_size, overflow.HEADER_BYTES))  # more is never read

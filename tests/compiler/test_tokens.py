@@ -13,9 +13,11 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from ratchet.account.model import model
 from ratchet.chips import V5E
+from ratchet.compiler import worker
+from ratchet.compiler.environment import DUMP_FOLDER
 from ratchet.compiler.tokens import tokenise
 from ratchet.dump.comments import explained, read_notes
-from ratchet.dump.files import load_hlo
+from ratchet.dump.files import load_hlo, tokens_in
 from ratchet.dump.instruction import Source
 from ratchet.mosaic import kernel_config
 from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
@@ -136,6 +138,20 @@ def body(x_ref, o_ref):
     assert refusal.status is Status.COMPILE_FAILED
     assert "send(.py:3:" in refusal.message
     assert '"t":' not in refusal.message
+
+
+def test_what_fails_before_the_compiler_begins_leaves_the_table_too(tmp_path, monkeypatch):
+    program, dumps = built(), tmp_path / "dumps"
+    dumps.mkdir()
+    (tmp_path / "kernel.bin").write_bytes(program.program)
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:1]), ("chip",))
+    monkeypatch.setenv(DUMP_FOLDER, str(dumps))
+    monkeypatch.setattr(worker, "mesh_of", lambda chip, axes: mesh)
+    inputs, outputs = ([[list(s.shape), s.dtype] for s in specs] for specs in (program.inputs, program.outputs))
+    asked = {"chip": "v5e", "axes": [], "splits": [], "inputs": inputs, "outputs": outputs}
+    with pytest.raises(ValueError, match="cpu"):  # which such a kernel is not lowered for
+        worker.compile_program(tmp_path, asked)
+    assert tokens_in(tmp_path / "schedule").names
 
 
 # --- the rewriting itself ---
