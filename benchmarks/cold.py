@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.command import command
+from benchmarks.lib.command import IDENTITY, command
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
 
@@ -33,9 +33,8 @@ LEAST_S = 0.05
 
 def timed(*arguments: str, cwd: Path) -> tuple[float, str]:
     """Wall seconds of a command, and what it printed."""
-    identity = {f"GIT_{who}_{what}": "benchmark" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     start = time.monotonic()
-    done = subprocess.run(arguments, cwd=cwd, env=os.environ | identity, check=True, capture_output=True, text=True)
+    done = subprocess.run(arguments, cwd=cwd, env=os.environ | IDENTITY, check=True, capture_output=True, text=True)
     return time.monotonic() - start, done.stdout
 
 

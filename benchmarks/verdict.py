@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.command import command
+from benchmarks.lib.command import IDENTITY, command
 from benchmarks.lib.sources import ROOT, edited, named
 from benchmarks.lib.table import show_all
 from benchmarks.lib.usage import Usage, usage
@@ -81,9 +81,7 @@ class Clone:
 
     def run(self, *arguments: str) -> Usage:
         """What a command in it uses, and prints."""
-        identity = {"GIT_AUTHOR_NAME": "benchmark", "GIT_AUTHOR_EMAIL": "benchmark@example.invalid"}
-        identity |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in identity.items()}
-        return usage(arguments, cwd=self.root, environment=os.environ | identity)
+        return usage(arguments, cwd=self.root, environment=os.environ | IDENTITY)
 
     def verdict(self, kernel: str, *options: str) -> tuple[Usage, dict[str, Any]]:
         """``prepare.py`` on it: what it uses, and the JSON document."""

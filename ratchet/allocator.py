@@ -1,8 +1,7 @@
 """The memory allocator of the judge's own children: jemalloc, where an installed package brings it.
 
-The TPU compiler makes small objects by the million. With jemalloc they lie closer together than with the allocator of
-glibc, and it takes a sixth less time for a large kernel. Nothing else follows from which one it is. Standard library
-only.
+The TPU compiler makes small objects by the million, and takes less time for a large kernel with it than with the
+allocator of glibc. Nothing else follows from which one it is. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
-"""The options that every benchmark has."""
+"""The options that every benchmark has, and whose the commits are that one makes."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from pathlib import Path
+
+IDENTITY = {f"GIT_{who}_NAME": "benchmark" for who in ("AUTHOR", "COMMITTER")}
+IDENTITY |= {f"GIT_{who}_EMAIL": "benchmark@example.invalid" for who in ("AUTHOR", "COMMITTER")}
+"""Variables by which git has an author, whoever runs it."""
 
 
 def command(doc: str | None, *, quick: str = "") -> ArgumentParser:

@@ -21,9 +21,8 @@ DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
 COMPILER = "RATCHET_COMPILER"
 """Environment variable of a compiler process: :func:`compiler_version`."""
 
-
 DUMPS = "dumps"
-"""The same folder, in that of the process."""
+"""The folder of :data:`DUMP_FOLDER`, in that of a child."""
 
 
 def compiler_version() -> str:

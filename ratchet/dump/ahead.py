@@ -5,6 +5,7 @@ What was read ahead counts only where its texts are what the program's dumps tur
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,27 +33,22 @@ class Ahead:
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[Texts, Listing]] = {}
-        self._sizes: dict[str, int] = {}
-        self._tried: set[tuple[str, int]] = set()
+        self._looks: Counter[tuple[str, int]] = Counter()
+        """At each outline, while it had a size."""
 
     def clear(self) -> None:
         """Forget another program's."""
         self._read.clear()
-        self._sizes.clear()
-        self._tried.clear()
+        self._looks.clear()
 
     def is_due(self, outline: Path) -> bool:
-        """Whether a listing can be tried: its outline, which is written after it, has grown no more since last time.
+        """Whether a listing is to be tried: its outline, which is written after it, has grown no more since last time.
 
         Once for a size: what does not read as it is will not the next time.
         """
-        size = outline.stat().st_size
-        settled = size > 0 and self._sizes.get(outline.name) == size
-        self._sizes[outline.name] = size
-        if not settled or (outline.name, size) in self._tried:
-            return False
-        self._tried.add((outline.name, size))
-        return True
+        look = outline.name, outline.stat().st_size
+        self._looks[look] += 1
+        return look[1] > 0 and self._looks[look] == 2
 
     def keep(self, texts: Texts) -> None:
         """Read a listing for later. Raises Refusal as it does."""

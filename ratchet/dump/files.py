@@ -37,7 +37,6 @@ _OUTLINE = re.compile(r"(?P<stem>.*)-\d+-post-bundle-packing-post-ra\.txt$")
 TOP = "TLP"
 """Name under which the compiler dumps the top-level program."""
 
-
 LARGE = 16 << 20
 """Bytes of a listing that is worth reading ahead. A smaller one takes less than a second, and when it is there, values
 may still be computed on the other core."""
@@ -93,8 +92,9 @@ def look(directory: Path, compiler: str, ahead: Ahead, least: int = LARGE) -> No
     """
     with contextlib.suppress(OSError):  # it moves its files when it is done
         for _, listing, outline in _listings(directory):
-            large = outline is not None and listing.is_file() and listing.stat().st_size >= least
-            if outline is not None and large and ahead.is_due(outline):
+            if outline is None or not listing.is_file() or listing.stat().st_size < least:
+                continue
+            if ahead.is_due(outline):
                 with contextlib.suppress(Refusal):
                     ahead.keep(_texts(listing, outline, compiler, tokens_in(directory)))
 

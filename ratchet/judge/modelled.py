@@ -50,9 +50,9 @@ class Modelled:
         """A step of a verdict: the program that the TPU compiler makes for this chip."""
         lister = functools.partial(self.workers.lister_for, self.chip)
         compiler = self.workers.compiler_for(self.chip)
-        reads = self.chip.schedules
-        ahead = schedule.reading_ahead(self.workers.machine, dumps_of(compiler)) if reads else contextlib.nullcontext()
-        with ahead:
+        with contextlib.ExitStack() as meanwhile:
+            if self.chip.schedules:
+                meanwhile.enter_context(schedule.reading_ahead(self.workers.machine, dumps_of(compiler)))
             return compiling.step(artefact, self.chip, self.work, compiler, lister)
 
     def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:

@@ -50,7 +50,7 @@ def reading_ahead(child: Child, dumps: Path) -> Iterator[None]:
     """
     folder = child.request()
     (folder / REQUEST).write_text(json.dumps({AHEAD: os.fspath(dumps), "compiler": compiler_version()}))
-    reading = threading.Thread(target=child.ask, args=(folder, LIMITS))
+    reading = threading.Thread(target=_asked, args=(child, folder))
     reading.start()
     try:
         yield
@@ -58,6 +58,11 @@ def reading_ahead(child: Child, dumps: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):  # it is gone where these workers were closed
             (folder / ENOUGH).touch()
         reading.join()
+
+
+def _asked(child: Child, folder: Path) -> None:
+    with contextlib.suppress(OSError, ValueError):  # it is closed meanwhile, by another thread
+        child.ask(folder, LIMITS)
 
 
 def step(
