@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 _SCALARS = {
     "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13,
+    "sint64": 18,
 }  # fmt: skip
 _MESSAGE = 11
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from ratchet.dump.ahead import Ahead, Texts
 from ratchet.dump.hlo import HloModule, read_hlo
 from ratchet.dump.listing import Listing
+from ratchet.dump.scheduled import LAST_PASS, LISTING_PASS, OUTLINE_PASS, NotScheduled, statements
 from ratchet.dump.text import text_of
+from ratchet.dump.utilisation import SUFFIX
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
 
-_PASSES = ("packed-bundles-post-ra", "post-bundle-packing-post-ra", "final_hlo-static-per-bundle-utilization")
+_PASSES = (LISTING_PASS, OUTLINE_PASS, SUFFIX)
 
 
 def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> list[str]:
@@ -31,7 +33,20 @@ def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> 
     ]
 
 
+def profile_flags(directory: Path | str) -> list[str]:
+    """Flags that make the compiler write less, and hand the bundles of kernels to a profiler: see ``scheduled.py``."""
+    return [
+        f"--xla_jf_dump_to={directory}",
+        "--xla_jf_dump_llo_text=true",
+        "--xla_jf_dump_category_filter=basic,memory-report",
+        f"--xla_jf_dump_llo_pass_label_regex=({LAST_PASS})",
+        "--xla_mosaic_enable_llo_source_annotations=true",
+        "--xla_xprof_register_llo_debug_info=true",
+    ]
+
+
 _LISTING = re.compile(r"(?P<stem>\d+-(?P<name>.+))-\d+-packed-bundles-post-ra\.txt$")
+_DUMP = re.compile(rf"(?P<stem>\d+-.+)-\d+-(?:{LAST_PASS}|{LISTING_PASS})\.txt", re.DOTALL)
 _OUTLINE = re.compile(r"(?P<stem>.*)-\d+-post-bundle-packing-post-ra\.txt$")
 
 TOP = "TLP"
@@ -79,6 +94,12 @@ def _listings(directory: Path) -> Iterator[tuple[str, Path, Path | None]]:
             yield match["name"], path, outlines.get(match["stem"])
 
 
+def unit_of(dump: Path) -> str:
+    """The number and the name of the unit that a dump is of, as its name begins."""
+    match = _DUMP.fullmatch(dump.name)
+    return match["stem"] if match else ""
+
+
 def _texts(listing: Path, outline: Path, compiler: str, tokens: TokenTable) -> Texts:
     return Texts(
         listing=text_of(listing), outline=text_of(outline), file=listing.name, compiler=compiler, tokens=tokens
@@ -88,9 +109,15 @@ def _texts(listing: Path, outline: Path, compiler: str, tokens: TokenTable) -> T
 def look(directory: Path, compiler: str, ahead: Ahead, least: int = LARGE) -> None:
     """Read the listings of ``least`` bytes or more that a compile under way has written by now.
 
+    And the instructions of texts of the last pass, whose bundles are not known yet.
     What does not read is no fault yet.
     """
     with contextlib.suppress(OSError):  # it moves its files when it is done
+        for text in directory.glob(f"*-{LAST_PASS}.txt"):
+            if text.stat().st_size >= least and ahead.is_due(text):
+                with contextlib.suppress(Refusal, NotScheduled):
+                    read = [statement for number, _, statement in statements(text_of(text)) if number is not None]
+                    ahead.keep_statements(unit_of(text), read, compiler, tokens_in(directory))
         for _, listing, outline in _listings(directory):
             if outline is None or not listing.is_file() or listing.stat().st_size < least:
                 continue
@@ -144,7 +171,8 @@ class Dumps:
         """The parsed listing of a dump; kept, because a program may have to be run more than once."""
         if name not in self._listings:
             listing, outline = self._files[name]
-            self._listings[name] = self._ahead.listing(_texts(listing, outline, self._compiler, self._tokens))
+            texts = _texts(listing, outline, self._compiler, self._tokens)
+            self._listings[name] = self._ahead.listing(texts, unit_of(listing))
         return self._listings[name]
 
     def _refuse(self, what: str) -> Refusal:

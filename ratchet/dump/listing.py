@@ -9,6 +9,8 @@ counted, not executed.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +25,13 @@ from ratchet.values.tokens import NO_TOKENS, TokenTable
 
 Bundle = tuple[Instruction, ...]
 
+MOST_UNKNOWN = 1000
+"""Instructions that are read one by one, at most: as many take a tenth of a second."""
 MOST_DELAY = 1 << 20
 """Cycles that one ``vdelay`` may take: far above the few hundred of the runtime's own."""
 
 _RECORD = re.compile(r"^ *(0x[0-9a-f]+|0) [A-Z, ]*:(?: >+)?\s+\{(.*)\}([^{}]*)$")
+_BUNDLE = re.compile(r"(?m)^ *(0x[0-9a-f]{1,16}) : \{")
 _HEADER_END = "= control target key end"
 _INSTRUCTION = re.compile(r"%([a-z]*\d{1,18})(?:_([a-z]+\d{1,18}))? = ([a-z][\w.\-]*)(?:\[\d+\](\.[\w.\-]+))?(?: |$)")
 """A value, its register, and the opcode, within which there may be the place of a matrix unit's result (``mrb[3]``)."""
@@ -52,7 +57,15 @@ class Listing:
         return f"{self.file} bundle {self.origin[address] if self.origin else address:#x}"
 
 
-def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: TokenTable = NO_TOKENS) -> Listing:
+def parse(
+    listing: str,
+    outline: str,
+    *,
+    file: str,
+    compiler: str,
+    tokens: TokenTable = NO_TOKENS,
+    known: Mapping[str, Instruction] | None = None,
+) -> Listing:
     """Reads one program.
 
     Args:
@@ -61,6 +74,7 @@ def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: Token
         file: name of the listing, for messages.
         compiler: version of the compiler that wrote it, for messages.
         tokens: what the source places in the comments stand for, if the program was compiled with tokens.
+        known: instructions by their texts, as :func:`read_statements` read them with the same tokens.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN if the text is truncated, corrupted or in a form never seen.
@@ -75,13 +89,14 @@ def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: Token
     _, header, body = listing.partition(_HEADER_END)
     if not header:
         raise refuse(f"no line {_HEADER_END!r}: not a bundle listing, or cut off")
-    try:
-        text, comments = set_aside(body.replace(NO_SPACE, ARGUMENT))
-    except BadComment as error:
-        raise refuse(str(error)) from None
     allocations, expected = parse_outline(outline, file=file, compiler=compiler)
-    reader = _Reader(comments, allocations, refuse, tokens)
-    bundles = reader.bundles(text)
+    reader = _Reader([], allocations, refuse, tokens)
+    bundles = None
+    with contextlib.suppress(Refusal):  # what reads is read below, and what does not is refused there
+        bundles = reader.placed(body, known) if known else None
+    if bundles is None:
+        reader = _Reader([], allocations, refuse, tokens)
+        bundles = reader.bundles(reader.set_aside(body))
     if len(bundles) == expected + 1 and all(instruction.form.argument for instruction in bundles[-1]):
         expected += 1  # a bundle behind the last instruction, there to be fallen or branched to, is in no region
     if len(bundles) != expected:
@@ -89,6 +104,26 @@ def parse(listing: str, outline: str, *, file: str, compiler: str, tokens: Token
     if reader.farthest > len(bundles):
         raise refuse(f"a branch to bundle {reader.farthest:#x}, behind the end: the dump is cut off")
     return Listing(file=file, bundles=bundles, allocations=allocations)
+
+
+def read_statements(
+    statements: Sequence[str], *, file: str, compiler: str, tokens: TokenTable = NO_TOKENS
+) -> dict[str, Instruction]:
+    """Instructions by their texts, before it is known in which bundles they are. Branches are read with their targets.
+
+    Raises:
+        Refusal: SCHEDULE_UNKNOWN for a text that does not read.
+    """
+
+    def refuse(what: str) -> Refusal:
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} ({compiler}): {what}")
+
+    whole = [statement for statement in statements if "$region" not in statement]
+    reader = _Reader([], None, refuse, tokens)
+    some = [whole[start : start + 1024] for start in range(0, len(whole), 1024)]  # in no bundle yet: in any
+    text = "\n".join([f"{number:#x} : {{ {'  ;;  '.join(one)} }}" for number, one in enumerate(some)])
+    bundles = reader.bundles(reader.set_aside(text))
+    return dict(zip(whole, itertools.chain.from_iterable(bundles), strict=True))
 
 
 def _parts(line: str) -> list[str]:
@@ -119,6 +154,41 @@ class _Reader:
         """Notes by the marks of an instruction's comments."""
         self.farthest = 0
         """The largest target of a branch."""
+
+    def set_aside(self, text: str) -> str:
+        """``text`` without its comments, which are kept."""
+        try:
+            text, self._comments = set_aside(text.replace(NO_SPACE, ARGUMENT))
+        except BadComment as error:
+            raise self._refuse(str(error)) from None
+        return text
+
+    def placed(self, body: str, known: Mapping[str, Instruction]) -> list[Bundle] | None:
+        """All bundles of a text as ``scheduled.py`` writes it, most of whose instructions are ``known``.
+
+        None for a text in another form, or in which too many are not.
+        """
+        for form in {id(one.form): one.form for one in known.values()}.values():
+            if any(name not in (self._allocations or ()) for name in form.allocations):
+                return None
+        _, *pieces = _BUNDLE.split(body)
+        bundles: list[Bundle] = []
+        unknown = 0
+        for address, piece in zip(pieces[::2], pieces[1::2], strict=True):
+            inside = piece.rstrip()
+            if int(address, 16) != len(bundles) or not inside.endswith("}"):
+                return None
+            bundle = []
+            for statement in inside[:-1].strip().split("  ;;  ") if len(inside) > 1 else ():
+                one = known.get(statement)
+                if one is None:
+                    one, unknown = self.instruction(self.set_aside(statement), address), unknown + 1
+                    self._notes = {"": NO_NOTES}  # comments have other numbers in the next
+                bundle.append(one)
+            if unknown > MOST_UNKNOWN:
+                return None
+            bundles.append(tuple(bundle))
+        return bundles
 
     def bundles(self, text: str) -> list[Bundle]:
         """All bundles of a text whose comments are set aside: they alone hold line breaks, so a bundle is one line."""
