@@ -1,7 +1,8 @@
 """Compiles kernel files for a chip that is not there and keeps the schedule machine's input.
 
-    python -m benchmarks.compiled OUT FILE... [--json FILE]
+    python -m benchmarks.compiled OUT FILE... [--profiled] [--json FILE]
 
+``--profiled`` takes bundles from a profile, as a verdict does of a large program: without those of the top level.
 Writes ``OUT/<stem>/`` for every file: the dumps and ``optimized.hlo.pb``. A process of its own, because the compiler
 takes its flags once.
 """
@@ -22,12 +23,14 @@ def main() -> None:
     parser = command(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument("--profiled", action="store_true", help="take bundles from a profile, not from dumps")
     options = parser.parse_args()
-    environment.enter(V5E, options.out / "dumps")
+    environment.enter(V5E, options.out / "dumps", profiles=options.profiled)
     import jax
 
     from ratchet.candidate.lines import lines_apart
     from ratchet.compiler.inside import clear_dumps, lower, move_dumps, optimised
+    from ratchet.compiler.profile import profiled
     from ratchet.dump.files import OPTIMIZED
 
     rows = []
@@ -38,7 +41,7 @@ def main() -> None:
         clear_dumps()
         with lines_apart():
             lowered = lower(kernel["kernel_fn"], inputs, V5E.name)
-        compiled = lowered.compile()
+        compiled = profiled(lowered) if options.profiled else lowered.compile()
         move_dumps(folder)
         (folder / OPTIMIZED).write_bytes(optimised(compiled).as_serialized_hlo_module_proto())
         rows.append({"program": file.stem, "folder": str(folder), "seconds": time.monotonic() - start})

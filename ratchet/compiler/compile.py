@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from ratchet.child import Child, Limits
+from ratchet.child import Child, Ending, Limits
 from ratchet.chips import Chip
 from ratchet.compiler import environment
 from ratchet.compiler.environment import compiler_version
@@ -21,6 +22,10 @@ from ratchet.warm import Warm
 
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
 WORKER = "ratchet.compiler.worker"
+
+LARGE_BYTES = 64 << 10
+"""Of a program whose dumps of bundles take the compiler longer than it takes to start two more of it, by far:
+``kernel.py`` has 89 KB. ``python -m benchmarks.compiled OUT kernel.py`` prints seconds of both ways."""
 
 PROGRAM = "kernel.bin"
 """The artefact's program, beside what the compiler makes of it."""
@@ -36,15 +41,17 @@ _KINDS = {
 """Fields of its record."""
 
 
-def start(workdir: Path, chip: Chip, warm: Warm | None = None, *, lists: bool = True) -> Child:
+def start(workdir: Path, chip: Chip, warm: Warm | None = None, *, lists: bool = True, profiles: bool = False) -> Child:
     """Start a compiler process for one chip. It can answer several requests; each is a fresh compile.
 
-    One that ``lists`` dumps what names the buffers of a kernel that does not fit: half of all text that it writes.
+    One that ``lists`` dumps what names the buffers of a kernel that does not fit, and what ``around.py`` compares: half
+    of all text that it writes. One that ``profiles`` takes the bundles of kernels from a profile (``scheduled.py``).
     """
     from ratchet.dump.image import OFFSETS_PASS
+    from ratchet.dump.scheduled import LAST_PASS
 
-    passes = (overflow.ALLOCATIONS_PASS, OFFSETS_PASS) if lists else (OFFSETS_PASS,)
-    return environment.start(WORKER, workdir, chip, extra_passes=passes, warm=warm)
+    passes = (overflow.ALLOCATIONS_PASS, LAST_PASS, OFFSETS_PASS) if lists else (OFFSETS_PASS,)
+    return environment.start(WORKER, workdir, chip, extra_passes=passes, profiles=profiles, warm=warm)
 
 
 def identify(artefact: Artefact, child: Child, limits: Limits = LIMITS) -> tuple[str, TokenTable] | None:
@@ -74,10 +81,13 @@ def compile_artefact(
     limits: Limits = LIMITS,
     *,
     lister: Callable[[], Child] | None = None,
+    profiler: Callable[[], Child] | None = None,
 ) -> Program:
     """Compile for ``chip``, or as many as the artefact's mesh has; texts and schedule dumps land in ``folder``.
 
     What does not fit in VMEM is compiled again by ``lister()``, if it is given, where ``child`` does not list buffers.
+    A large program for one chip is compiled by ``profiler()``, and what is around its kernels by ``lister()``, if both
+    are given: the same texts, sooner. Where they do not fit together ``child`` compiles it as any other.
 
     Raises:
       Refusal: ``CONTRACT`` for a mesh that is not the whole slice, ``PROBLEM_CHANGED`` for a program that takes or
@@ -87,6 +97,11 @@ def compile_artefact(
     """
     _check_mesh(artefact.mesh, chip)
     try:
+        if lister and profiler and is_large(artefact):
+            program = _compiled_apart(artefact, chip, folder, (profiler(), lister()), limits)
+            if program is not None:
+                return program
+            remove(folder)
         return _compiled(artefact, chip, folder, child, limits)
     except Refusal as refusal:
         if refusal.status is not Status.VMEM_OVERFLOW or lister is None:
@@ -95,7 +110,49 @@ def compile_artefact(
     return _compiled(artefact, chip, folder, lister(), limits)
 
 
+def is_large(artefact: Artefact) -> bool:
+    """Whether it is compiled sooner by a child that ``profiles``. Not on several chips, which need other dumps, too."""
+    return len(artefact.program) >= LARGE_BYTES and artefact.mesh.chips == 1
+
+
 def _compiled(artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits) -> Program:
+    ending = _asked(artefact, chip, folder, child, limits)
+    if ending.how != "answered":
+        raise died(ending, limits)
+    return program_in(folder, chip, seconds=ending.seconds)
+
+
+def _compiled_apart(
+    artefact: Artefact, chip: Chip, folder: Path, children: tuple[Child, Child], limits: Limits
+) -> Program | None:
+    """The program as the first child makes it, with what the second makes around empty kernels.
+
+    None where the two do not fit together, and where the first dies: whether that is the program's fault is for a
+    compiler to say that has no other flags.
+    """
+    from ratchet.dump.around import add_around
+
+    profiler, lister = children
+    hollow = folder.with_name(f"{folder.name}-hollow")
+    try:
+        with ThreadPoolExecutor(1) as beside:
+            around = beside.submit(_asked, artefact, chip, hollow, lister, limits, hollow=True)
+            ending = _asked(artefact, chip, folder, profiler, limits)
+        if ending.how == "timeout":
+            raise died(ending, limits)
+        if ending.how != "answered":
+            return None
+        is_whole = around.result().how == "answered" and add_around(folder / "schedule", hollow / "schedule")
+        program = program_in(folder, chip, seconds=ending.seconds)
+        return program if is_whole else None
+    finally:
+        remove(hollow)
+
+
+def _asked(
+    artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits, *, hollow: bool = False
+) -> Ending:
+    """Ask ``child`` to compile; what it leaves lands in ``folder``. ``hollow``: with kernels that do nothing."""
     folder.mkdir(parents=True, exist_ok=True)
     work = child.request()
     (work / PROGRAM).write_bytes(artefact.program)
@@ -106,13 +163,12 @@ def _compiled(artefact: Artefact, chip: Chip, folder: Path, child: Child, limits
         "inputs": [(spec.shape, spec.dtype) for spec in artefact.inputs],
         "outputs": [(spec.shape, spec.dtype) for spec in artefact.outputs],
         "output_splits": artefact.output_splits,
+        "hollow": hollow,
     }
     (work / "request.json").write_text(json.dumps(request))
     ending = child.ask(work, limits)
     take(work, folder)
-    if ending.how != "answered":
-        raise died(ending, limits)
-    return program_in(folder, chip, seconds=ending.seconds)
+    return ending
 
 
 def program_in(folder: Path, chip: Chip, *, seconds: float) -> Program:
@@ -170,10 +226,16 @@ def _no_record(why: str) -> Refusal:
 
 
 def step(
-    artefact: Artefact, chip: Chip, folder: Path, child: Child, lister: Callable[[], Child]
+    artefact: Artefact,
+    chip: Chip,
+    folder: Path,
+    child: Child,
+    *,
+    lister: Callable[[], Child],
+    profiler: Callable[[], Child],
 ) -> tuple[Program, str]:
     """A step of a verdict: ``compile_artefact``, with a summary."""
-    program = compile_artefact(artefact, chip, folder, child, lister=lister)
+    program = compile_artefact(artefact, chip, folder, child, lister=lister, profiler=profiler)
     many = f"the {artefact.mesh.chips} chips of a {chip.topology} slice" if artefact.mesh.chips > 1 else chip.name
     return program, f"{program.compiler} for {many}"
 

@@ -18,6 +18,8 @@ from ratchet.warm import Warm
 
 DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
 """Environment variable of a compiler process: where the compiler writes its dumps."""
+PROFILES = "RATCHET_PROFILES"
+"""Environment variable of a compiler process: set where it takes the bundles of kernels from a profile."""
 COMPILER = "RATCHET_COMPILER"
 """Environment variable of a compiler process: :func:`compiler_version`."""
 
@@ -41,13 +43,17 @@ def compiler_version() -> str:
         ) from None
 
 
-def environment(chip: Chip, dumps: Path | None, *, extra_passes: tuple[str, ...] = ()) -> dict[str, str]:
+def environment(
+    chip: Chip, dumps: Path | None, *, extra_passes: tuple[str, ...] = (), profiles: bool = False
+) -> dict[str, str]:
     """Variables for a process that compiles for ``chip``; dumps of its programs land in ``dumps``, if there are any.
 
-    ``extra_passes`` names passes to dump besides those that the schedule machine reads.
+    ``extra_passes`` names passes to dump besides those that the schedule machine reads. One that ``profiles`` dumps
+    nothing of those, and takes the bundles of kernels from a profile.
     """
-    from ratchet.dump.files import dump_flags  # imports numpy, which `log` and a refusal need not wait for
+    from ratchet.dump.files import dump_flags, profile_flags  # import numpy: `log` and a refusal need not wait for it
 
+    flags = [] if dumps is None else profile_flags(dumps) if profiles else dump_flags(dumps, extra_passes=extra_passes)
     return {
         "JAX_PLATFORMS": "cpu",
         "TPU_SKIP_MDS_QUERY": "1",
@@ -56,16 +62,17 @@ def environment(chip: Chip, dumps: Path | None, *, extra_passes: tuple[str, ...]
         "TPU_WORKER_ID": "0",
         # Two processes collide on libtpu's lock file without it.
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-        "LIBTPU_INIT_ARGS": " ".join(dump_flags(dumps, extra_passes=extra_passes)) if dumps else "",
+        "LIBTPU_INIT_ARGS": " ".join(flags),
         DUMP_FOLDER: str(dumps or ""),
+        PROFILES: "1" if profiles else "",
         COMPILER: compiler_version(),
     }
 
 
-def enter(chip: Chip, dumps: Path, *, extra_passes: tuple[str, ...] = ()) -> None:
+def enter(chip: Chip, dumps: Path, *, extra_passes: tuple[str, ...] = (), profiles: bool = False) -> None:
     """Make this process one that compiles for ``chip``: before it imports JAX, and once."""
     dumps.mkdir(parents=True, exist_ok=True)
-    os.environ.update(environment(chip, dumps, extra_passes=extra_passes))
+    os.environ.update(environment(chip, dumps, extra_passes=extra_passes, profiles=profiles))
 
 
 def start(
@@ -74,6 +81,7 @@ def start(
     chip: Chip,
     *,
     extra_passes: tuple[str, ...] = (),
+    profiles: bool = False,
     walls: Walls = JAILED,
     warm: Warm | None = None,
 ) -> Child:
@@ -84,7 +92,7 @@ def start(
     """
     dumps = workdir / DUMPS
     dumps.mkdir(parents=True, exist_ok=True)
-    variables = environment(chip, dumps, extra_passes=extra_passes)
+    variables = environment(chip, dumps, extra_passes=extra_passes, profiles=profiles)
     return Child(worker, directory=workdir, environment=variables, walls=walls, warm=warm)
 
 

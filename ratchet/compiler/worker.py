@@ -26,8 +26,10 @@ from jax.sharding import Mesh
 
 from ratchet.child import serve
 from ratchet.compiler.donation import donate, donated
-from ratchet.compiler.environment import DUMP_FOLDER
+from ratchet.compiler.environment import DUMP_FOLDER, PROFILES
+from ratchet.compiler.hollow import hollowed
 from ratchet.compiler.inside import clear_dumps, mesh_of, move_dumps, optimised, text_of
+from ratchet.compiler.profile import profiled
 from ratchet.compiler.tokens import tokenise
 from ratchet.dump import overflow
 from ratchet.dump.files import LOWERED, OPTIMIZED
@@ -98,6 +100,8 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]
     if what := changed(program, shardings, mesh, asked):
         return {"changed": what}
+    if asked.get("hollow"):
+        program = hollowed(program)
     avals = [
         jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(program.in_avals, shardings, strict=True)
     ]
@@ -106,7 +110,7 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         if mesh.size == 1:
             donate(lowered.compiler_ir(dialect="stablehlo"), donated(stablehlo_of(program)))
         lowered_seconds = time.monotonic() - start
-        compiled: Any = lowered.compile()
+        compiled: Any = profiled(lowered) if os.environ.get(PROFILES) else lowered.compile()
     finally:  # what failed leaves the table of tokens, and dumps, which say which buffer was too large
         move_dumps(schedule)
         for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):

@@ -48,12 +48,16 @@ class Modelled:
 
     def compile(self, artefact: Artefact) -> tuple[Program, str]:
         """A step of a verdict: the program that the TPU compiler makes for this chip."""
-        lister = functools.partial(self.workers.lister_for, self.chip)
+        more = {
+            "lister": functools.partial(self.workers.lister_for, self.chip),
+            "profiler": functools.partial(self.workers.profiler_for, self.chip),
+        }
         compiler = self.workers.compiler_for(self.chip)
+        writes = more["profiler"]() if compiling.is_large(artefact) else compiler
         with contextlib.ExitStack() as meanwhile:
             if self.chip.schedules:
-                meanwhile.enter_context(schedule.reading_ahead(self.workers.machine, dumps_of(compiler)))
-            return compiling.step(artefact, self.chip, self.work, compiler, lister)
+                meanwhile.enter_context(schedule.reading_ahead(self.workers.machine, dumps_of(writes)))
+            return compiling.step(artefact, self.chip, self.work, compiler, **more)
 
     def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:
         """A step of a verdict: what the artefact's own Mosaic module computes, executed on the CPU."""

@@ -85,7 +85,8 @@ class Workers:
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()
         self._machine = self._start_machine() if compiles else None
-        self._lister: tuple[Chip, Child] | None = None
+        self._others: dict[str, tuple[Chip, Child]] = {}
+        """More compilers, by what they are for."""
 
     def folder(self, name: str) -> Path:
         """A new folder for one piece of work.
@@ -141,11 +142,21 @@ class Workers:
 
     def lister_for(self, chip: Chip) -> Child:
         """Another compiler, which also lists the buffers of a kernel that does not fit. One is kept."""
-        if self._lister is None or not self._lister[1].alive or chip != self._lister[0]:
-            if self._lister is not None:
-                self._lister[1].close()
-            self._lister = chip, compiling.start(self.folder("lister"), chip, self._warm)
-        return self._lister[1]
+        return self._other("lister", chip)
+
+    def profiler_for(self, chip: Chip) -> Child:
+        """Another compiler, which takes the bundles of kernels from a profile: for large ones. One is kept."""
+        return self._other("profiler", chip)
+
+    def _other(self, what: str, chip: Chip) -> Child:
+        kept_for, child = self._others.get(what, (None, None))
+        if child is not None and (not child.alive or chip != kept_for):
+            child.close()
+            child = None
+        if child is None:
+            child = compiling.start(self.folder(what), chip, self._warm, profiles=what == "profiler")
+            self._others[what] = chip, child
+        return child
 
     @property
     def values(self) -> Child:
@@ -174,8 +185,8 @@ class Workers:
         processes = [one for one in (self._authors, self._warm) if one is not None]
         for process in processes:
             process.cancel()
-        lister = self._lister[1] if self._lister is not None else None
-        every = (self._next, self._compiler, lister, self._values, self._machine)
+        others = [child for _, child in self._others.values()]
+        every = (self._next, self._compiler, *others, self._values, self._machine)
         children = [child for child in every if child is not None]
         for child in children:  # each frees much memory, all at a time
             with contextlib.suppress(OSError):
