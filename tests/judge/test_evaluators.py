@@ -80,7 +80,7 @@ def test_what_fails_as_modelled_is_not_timed(tmp_path, workers, monkeypatch):
         raise AssertionError("timed in vain")
 
     monkeypatch.setattr(Measured, "incumbent", refuses)
-    monkeypatch.setattr("ratchet.compiler.compile.step", lambda *_: _refuse())
+    monkeypatch.setattr("ratchet.compiler.compile.step", _refuse)
     against = Against(kernel=tmp_path / "kernel.py", test=1)
     verdict = judge(request(tmp_path, "tpu", against=against), workers=workers)
     assert verdict.status is Status.VMEM_OVERFLOW, verdict.reason
@@ -108,13 +108,13 @@ def test_the_values_of_what_is_too_slow_are_not_waited_for(tmp_path, workers):
 
 @pytest.mark.usefixtures("without_jail")
 def test_nor_are_those_of_what_failed_already(tmp_path, workers, monkeypatch):
-    monkeypatch.setattr("ratchet.compiler.compile.step", lambda *_: _refuse())
+    monkeypatch.setattr("ratchet.compiler.compile.step", _refuse)
     verdict = judge(request(tmp_path, "v5e-model", bar=lambda score: ""), workers=workers)
     assert verdict.status is Status.VMEM_OVERFLOW, verdict.reason
     assert [step.name for step in verdict.steps] == ["contract", "problem", "compile"]
 
 
-def _refuse():
+def _refuse(*_, **__):
     raise Refusal(Status.VMEM_OVERFLOW, "too much")
 
 
