@@ -6,7 +6,7 @@ What was read ahead counts only where its texts are what the program's dumps tur
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,9 @@ class Ahead:
         """Read a listing for later. Raises Refusal as it does."""
         self._read[texts.file] = texts, texts.parse()
 
-    def keep_statements(self, unit: str, statements: Sequence[str], compiler: str, tokens: TokenTable) -> None:
+    def keep_statements(self, unit: str, text: str, compiler: str, tokens: TokenTable) -> None:
         """Read the instructions of a unit whose bundles are not known yet. Raises Refusal as ``read_statements``."""
-        read = read_statements(statements, file=unit, compiler=compiler, tokens=tokens)
+        read = read_statements(text, file=unit, compiler=compiler, tokens=tokens)
         self._statements[unit] = (compiler, tokens), read
 
     def listing(self, texts: Texts, unit: str = "") -> Listing:

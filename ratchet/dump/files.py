@@ -10,7 +10,7 @@ from pathlib import Path
 from ratchet.dump.ahead import Ahead, Texts
 from ratchet.dump.hlo import HloModule, read_hlo
 from ratchet.dump.listing import Listing
-from ratchet.dump.scheduled import LAST_PASS, LISTING_PASS, OUTLINE_PASS, NotScheduled, statements
+from ratchet.dump.scheduled import LAST_PASS, LISTING_PASS, OUTLINE_PASS
 from ratchet.dump.text import text_of
 from ratchet.dump.utilisation import SUFFIX
 from ratchet.values.status import Refusal, Status
@@ -115,9 +115,8 @@ def look(directory: Path, compiler: str, ahead: Ahead, least: int = LARGE) -> No
     with contextlib.suppress(OSError):  # it moves its files when it is done
         for text in directory.glob(f"*-{LAST_PASS}.txt"):
             if text.stat().st_size >= least and ahead.is_due(text):
-                with contextlib.suppress(Refusal, NotScheduled):
-                    read = [statement for number, _, statement in statements(text_of(text)) if number is not None]
-                    ahead.keep_statements(unit_of(text), read, compiler, tokens_in(directory))
+                with contextlib.suppress(Refusal):
+                    ahead.keep_statements(unit_of(text), text_of(text), compiler, tokens_in(directory))
         for _, listing, outline in _listings(directory):
             if outline is None or not listing.is_file() or listing.stat().st_size < least:
                 continue

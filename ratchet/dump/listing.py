@@ -10,7 +10,6 @@ counted, not executed.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,24 +105,26 @@ def parse(
     return Listing(file=file, bundles=bundles, allocations=allocations)
 
 
-def read_statements(
-    statements: Sequence[str], *, file: str, compiler: str, tokens: TokenTable = NO_TOKENS
-) -> dict[str, Instruction]:
-    """Instructions by their texts, before it is known in which bundles they are. Branches are read with their targets.
+def read_statements(text: str, *, file: str, compiler: str, tokens: TokenTable = NO_TOKENS) -> dict[str, Instruction]:
+    """Instructions of a text of the last pass (``scheduled.py``) by what it says of them: bundles are not known yet.
+
+    Those that go to a region, or have a comment with line breaks, are left out: a listing has few of them. A line of
+    such a comment may look like one, and then stands for nothing that a listing has, or for the same.
 
     Raises:
-        Refusal: SCHEDULE_UNKNOWN for a text that does not read.
+        Refusal: SCHEDULE_UNKNOWN for an instruction that does not read.
     """
 
     def refuse(what: str) -> Refusal:
         return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} ({compiler}): {what}")
 
-    whole = [statement for statement in statements if "$region" not in statement]
     reader = _Reader([], None, refuse, tokens)
-    some = [whole[start : start + 1024] for start in range(0, len(whole), 1024)]  # in no bundle yet: in any
-    text = "\n".join([f"{number:#x} : {{ {'  ;;  '.join(one)} }}" for number, one in enumerate(some)])
-    bundles = reader.bundles(reader.set_aside(text))
-    return dict(zip(whole, itertools.chain.from_iterable(bundles), strict=True))
+    whole = [
+        line
+        for line in map(str.strip, text.split("\n"))
+        if line.startswith("%") and "$region" not in line and line.count("/*") == line.count("*/")
+    ]
+    return dict(zip(whole, reader.statements(reader.set_aside("\n".join(whole))), strict=True))
 
 
 def _parts(line: str) -> list[str]:
@@ -190,14 +191,42 @@ class _Reader:
             bundles.append(tuple(bundle))
         return bundles
 
-    def bundles(self, text: str) -> list[Bundle]:
-        """All bundles of a text whose comments are set aside: they alone hold line breaks, so a bundle is one line."""
-        # Registers are taken out of the whole text at once. What is left of an instruction up to its first comment is
-        # its shape: hundreds of thousands of instructions have a few thousand, each of which is read once.
+    def statements(self, text: str) -> list[Instruction]:
+        """The instructions of a text with one in each line, whose comments are set aside."""
+        taken, values, registers, known = self._taken(text)
+        marks, make = self._marks, tuple.__new__
+        originals = text.split("\n")
+        found: list[Instruction] = []
+        at = 0
+        for number, part in enumerate(taken.split("\n") if text else ()):
+            shape, _, marked = part.partition(BEGIN)
+            learnt, notes = known.get(shape), marks.get(marked)
+            if learnt is None or notes is None:
+                found.append(self._learn(originals[number], "?", shape, marked))
+                at += part.count("%")
+                continue
+            opcode, form, count = learnt
+            end = at + count
+            fields = (opcode, values[at], registers[at] or "", values[at + 1 : end], registers[at + 1 : end])
+            found.append(make(Instruction, (*fields, form, notes)))
+            at = end
+        return found
+
+    def _taken(self, text: str) -> tuple[str, tuple[str, ...], tuple[str, ...], dict[str, tuple[str, Form, int]]]:
+        """A text with ``%`` for each of its values, these, their registers, and the shapes that may be relied on.
+
+        What is left of an instruction up to its first comment is its shape: hundreds of thousands of instructions have
+        a few thousand, each of which is read once.
+        """
         pieces = REGISTER.split(text)
         values, registers = tuple(pieces[1::3]), tuple(pieces[2::3])
         taken = "%".join(pieces[::3])
         known = self._shapes if taken.count("%") == len(values) else {}  # a `%` of the text's own hides what is where
+        return taken, values, registers, known
+
+    def bundles(self, text: str) -> list[Bundle]:
+        """All bundles of a text whose comments are set aside: they alone hold line breaks, so a bundle is one line."""
+        taken, values, registers, known = self._taken(text)
         marks, make = self._marks, tuple.__new__  # an Instruction without the detour over its own __new__
         originals = text.split("\n")
         bundles: list[Bundle] = []

@@ -133,6 +133,9 @@ class Emitter:
                 self._pushed.update(instruction.reads)
         # If one of them is loaded and pushed as it is, then what overwrites it has to be followed too.
         self._peeks = any(i.opcode == "vld" and i.makes in self._pushed for bundle in bundles for i in bundle)
+        opcodes = {instruction.opcode for bundle in bundles for instruction in bundle}
+        self._inert = frozenset(opcode for opcode in opcodes if self._is_inert(opcode))
+        """Opcodes of which nothing is translated: nearly all of a large kernel's instructions."""
 
     def begin_block(self) -> None:
         """Forgets what registers hold: a block may be entered from several places."""
@@ -151,7 +154,10 @@ class Emitter:
         """
         self.address, self.offset = address, offset
         self._branches = False
-        placed = list(enumerate(bundle))
+        inert = self._inert
+        placed = [(index, instruction) for index, instruction in enumerate(bundle) if instruction.opcode not in inert]
+        if not placed:
+            return [], False
         # What the caller left in registers is there before the bundle, which may overwrite one that nobody reads.
         arguments = [(index, instruction) for index, instruction in placed if instruction.form.argument]
         others = [(index, instruction) for index, instruction in placed if not instruction.form.argument]
@@ -169,8 +175,6 @@ class Emitter:
             self._reads: set[str] = set()
             if is_vector_code(opcode):
                 self._vector(opcode)
-            elif opcode in NO_EFFECT:
-                continue
             elif opcode in ALIASES and self._is_alias():
                 aliases.append(self.instruction)
             else:
@@ -324,6 +328,12 @@ class Emitter:
                 f"a phi that would move between registers {sorted(sources)} and {register}", self.instruction
             )
         return False
+
+    def _is_inert(self, opcode: str) -> bool:
+        """Whether instructions of this opcode do nothing that is followed."""
+        if not is_vector_code(opcode):
+            return opcode in NO_EFFECT
+        return not ((opcode == "vld" and self._pushed) or (opcode.partition(".")[0] == "vst" and self._peeks))
 
     def _vector(self, opcode: str) -> None:
         if opcode == "vld" and self.instruction.makes in self._pushed:

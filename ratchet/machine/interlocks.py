@@ -7,7 +7,7 @@ operation on that unit waits, with all behind it. ``docs/model.md`` says which t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -34,6 +34,9 @@ def interlocked(listing: Listing, *, extra: int, delay_slots: int) -> Listing:
         extra: cycles for which a permutation holds its unit beyond the schedule's.
         delay_slots: bundles behind a branch that always execute.
     """
+    units = _crossing({instruction.opcode for bundle in listing.bundles for instruction in bundle})
+    if not units:
+        return listing
     branches = {
         a: i.form.target for a, bundle in enumerate(listing.bundles) for i in bundle if i.form.target is not None
     }
@@ -45,7 +48,7 @@ def interlocked(listing: Listing, *, extra: int, delay_slots: int) -> Listing:
     for address, bundle in enumerate(listing.bundles):
         if address in leaders:
             held = {}
-        used = list(_used(bundle))
+        used = [units[instruction.opcode] for instruction in bundle if instruction.opcode in units]
         if address not in delayed:
             free = max((_free(held[unit], address) for unit, _ in used if unit in held), default=0)
             origin += [address] * (free - len(origin))
@@ -66,13 +69,15 @@ def _free(held: _Held, address: int) -> int:
     return held.cycle + min(XLU_CYCLES, address - held.address) + held.extra
 
 
-def _used(bundle: Bundle) -> Iterator[tuple[str, bool]]:
-    """Cross-lane units that a bundle gives work to, and whether it is a permutation."""
-    for instruction in bundle:
-        head, _, _ = instruction.opcode.partition(".")
-        unit = named_unit(instruction.opcode)
+def _crossing(opcodes: Iterable[str]) -> dict[str, tuple[str, bool]]:
+    """Of the opcodes that give work to a cross-lane unit, that unit, and whether it is a permutation."""
+    units = {}
+    for opcode in opcodes:
+        head, _, _ = opcode.partition(".")
+        unit = named_unit(opcode)
         if unit.startswith("xlu") and head != "vpop":
-            yield unit, head in ("vperm", "vrot")
+            units[opcode] = unit, head in ("vperm", "vrot")
+    return units
 
 
 def _redirected(bundle: Bundle, moved: Sequence[int]) -> Bundle:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ratchet.dump.listing import parse, read_statements
 from ratchet.dump.llo import Schedule
-from ratchet.dump.scheduled import NotScheduled, scheduled, statements
+from ratchet.dump.scheduled import NotScheduled, scheduled
 from ratchet.dump.utilisation import capacities, spills
 from ratchet.values.status import Refusal
 
@@ -95,14 +95,21 @@ def test_any_text_reads_or_is_refused(piece, at):
 
 
 def known(text=TEXT):
-    return read_statements([one for number, _, one in statements(text) if number is not None], file="a", compiler="1")
+    return read_statements(text.replace("%99 = no instruction\n", ""), file="a", compiler="1")
+
+
+def test_a_line_of_a_comment_is_not_told_from_an_instruction():
+    with pytest.raises(Refusal, match="no instruction"):
+        read_statements(TEXT, file="a", compiler="1")
+    assert set(known(TEXT.replace("%99 = no instruction", "%v9_v1 = vadd.f32 %v8_v0, %v8_v0"))) == set(known())
 
 
 def test_instructions_that_were_read_before_are_those_of_the_listing():
     made, before = scheduled(TEXT, SCHEDULE), known()
     found = parse(made.listing, made.outline, file="a.txt", compiler="libtpu 1", known=before)
     assert found == read(made)
-    assert any(one is found.bundles[3][0] for one in before.values())
+    assert [one.makes for one in before.values()] == ["s1", "s2", "s3", "s4", "s5", "p7", "v9"]
+    assert found.bundles[1][0] is before["%s3_s1 = sshll.u32 %s2_s3, 4"]
 
 
 @pytest.mark.parametrize(
