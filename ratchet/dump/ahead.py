@@ -68,6 +68,10 @@ class Ahead:
         read = read_statements(text, file=unit, compiler=compiler, tokens=tokens)
         self._statements[unit] = (compiler, tokens), read
 
+    def knows(self, unit: str) -> bool:
+        """Whether a unit's instructions were read: its listing is soon read with them, once that is asked for."""
+        return unit in self._statements
+
     def listing(self, texts: Texts, unit: str = "") -> Listing:
         """The listing that was kept of the same texts, handed out once, or else one that is read now.
 

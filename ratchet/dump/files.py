@@ -120,7 +120,7 @@ def look(directory: Path, compiler: str, ahead: Ahead, least: int = LARGE) -> No
         for _, listing, outline in _listings(directory):
             if outline is None or not listing.is_file() or listing.stat().st_size < least:
                 continue
-            if ahead.is_due(outline):
+            if not ahead.knows(unit_of(listing)) and ahead.is_due(outline):
                 with contextlib.suppress(Refusal):
                     ahead.keep(_texts(listing, outline, compiler, tokens_in(directory)))
 

@@ -5,6 +5,7 @@ It answers with a timeline as plain data; the judge checks its types and believe
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 import traceback
@@ -21,7 +22,6 @@ from ratchet.dump.ahead import Ahead
 from ratchet.dump.files import look
 from ratchet.judge import latency
 from ratchet.judge.schedule import AHEAD, ARRAYS, ENOUGH, REQUEST, TIMELINE, steered
-from ratchet.machine.run import without_collections
 from ratchet.values import Mesh, Program
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal
@@ -30,6 +30,8 @@ _LAST: dict[str, Reading] = {}
 """What is read of the program that was asked about last: a verdict asks again for other inputs that steer it."""
 _AHEAD = Ahead()
 """What was read of the program that was compiled last."""
+MOST_OBJECTS = 1 << 22
+"""That may be made and not be freed before what is garbage is collected: ten times those of a large listing."""
 LOOK_SECONDS = 0.05
 """How often the folder of a compile under way is looked at."""
 
@@ -44,16 +46,23 @@ def _reading(program: Program, chip: str) -> Reading:
 
 
 def read_ahead(request: Path, dumps: Path, compiler: str) -> None:
-    """Read what a compiler writes to ``dumps`` until the request says that it is enough."""
+    """Read what a compiler writes to ``dumps`` until the request says that it is enough.
+
+    A compiler that begins is done with the program before. What that left is collected now: a collection takes a third
+    of a second where a large listing has been read, and later somebody waits for it.
+    """
     _AHEAD.clear()
-    with without_collections():
-        while not (request / ENOUGH).exists():
-            look(dumps, compiler, _AHEAD)
-            time.sleep(LOOK_SECONDS)
+    _LAST.clear()
+    gc.collect()
+    while not (request / ENOUGH).exists():
+        look(dumps, compiler, _AHEAD)
+        time.sleep(LOOK_SECONDS)
 
 
 def answer(request: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What the machine says of the request's program."""
+    if gc.get_count()[0] > MOST_OBJECTS:
+        gc.collect()
     with np.load(request / ARRAYS) as stored:
         steering, computed = steered({name: stored[name] for name in stored.files})
     try:
@@ -85,4 +94,5 @@ def handle(request: Path) -> str:
 
 
 if __name__ == "__main__":
+    gc.disable()
     serve(handle)
