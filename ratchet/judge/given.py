@@ -10,6 +10,7 @@ import functools
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,10 @@ class Given:
     """What checks compare with. Keeps what several requests share: the problem's compiled programs, and inputs."""
 
     def __init__(self) -> None:
-        self._programs: dict[object, Any] = {}
+        self._programs: dict[object, Future[Any]] = {}
         self._folders: dict[str, Path] = {}
         self._tables: dict[str, list[int]] = {}
-        self._compiling, self._making = threading.Lock(), threading.RLock()
+        self._finding, self._making = threading.Lock(), threading.RLock()
         self._meanwhile: Meanwhile[None] = Meanwhile()
         self._ahead: Meanwhile[Arrays] = Meanwhile()
         self._kept: tuple[object, dict[str, Arrays]] = (None, {})
@@ -71,23 +72,41 @@ class Given:
         self, program: bytes, arguments: Arrays, *, wide: bool = False, only: Sequence[int] | None = None
     ) -> Arrays:
         """What a frozen program makes of these; ``wide``: with 64 bits; ``only``: these of its results alone."""
+        avals = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arguments]
+        compiled = self._compiled(program, avals, wide=wide, only=only)
         with jax.enable_x64(wide):
-            key = (hashlib.sha256(program).digest(), wide, only and tuple(only))
-            with self._compiling:  # once, whichever thread comes first
-                if key not in self._programs:
-                    avals = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arguments]
-                    called = export.deserialize(bytearray(program)).call
+            return [np.asarray(leaf) for leaf in compiled(*arguments)]
 
-                    def some(*arrays: Any) -> list[Any]:
-                        made = jax.tree.leaves(called(*arrays))
-                        return made if only is None else [made[number] for number in only]
+    def _compiled(
+        self, program: bytes, avals: Sequence[Any], *, wide: bool = False, only: Sequence[int] | None = None
+    ) -> Any:
+        """A frozen program, compiled once by whichever thread comes first."""
+        key = (hashlib.sha256(program).digest(), wide, only and tuple(only))
+        with self._finding:
+            known = self._programs.get(key)
+            future = self._programs.setdefault(key, Future())
+        if known is None:
+            try:
+                future.set_result(_compile(program, avals, wide=wide, only=only))
+            except BaseException as error:
+                del self._programs[key]  # who comes next tries again
+                future.set_exception(error)
+        return future.result()
 
-                    self._programs[key] = jax.jit(some).lower(*avals).compile()
-            return [np.asarray(leaf) for leaf in self._programs[key](*arguments)]
+    def _begin_compiling(self, problem: Problem) -> None:
+        """Compile what references are made by beside what is done until they are."""
+        avals = [jax.ShapeDtypeStruct(spec.shape, jnp.dtype(spec.dtype)) for spec in problem.inputs]
+
+        def compile_both() -> None:
+            with contextlib.suppress(Exception):  # who needs them says it
+                self._compiled(problem.reference64_program, avals, wide=True)
+                self._compiled(_native(problem), avals)
+
+        threading.Thread(target=compile_both, name="references", daemon=True).start()
 
     def native(self, problem: Problem, arrays: Arrays) -> Arrays:
         """Outputs of the reference in its own dtypes, in blocks where the problem has them."""
-        return self.call(problem.blocked_program or problem.reference_program, arrays)
+        return self.call(_native(problem), arrays)
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
@@ -239,6 +258,7 @@ class Given:
           Refusal: ``INFRASTRUCTURE`` if the native reference is off by more than the judge can explain, on inputs of
             the problem's own. On others nothing is asked where it is.
         """
+        self._begin_compiling(problem)
         arrays = self.inputs(problem, kind, secret)
         both = self.call(problem.reference64_program, arrays, wide=True)
         dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
@@ -260,6 +280,22 @@ class Given:
                 )
             fitted.append(loss if times <= parity.WIDEST else parity.stable(*three, alike=alike))
         return exact, fitted
+
+
+def _compile(program: bytes, avals: Sequence[Any], *, wide: bool, only: Sequence[int] | None) -> Any:
+    with jax.enable_x64(wide):
+        called = export.deserialize(bytearray(program)).call
+
+        def some(*arrays: Any) -> list[Any]:
+            made = jax.tree.leaves(called(*arrays))
+            return made if only is None else [made[number] for number in only]
+
+        return jax.jit(some).lower(*avals).compile()
+
+
+def _native(problem: Problem) -> bytes:
+    """The program of the reference in its own dtypes."""
+    return problem.blocked_program or problem.reference_program
 
 
 def _single(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
