@@ -11,6 +11,7 @@ from jaxlib import _profiler  # type: ignore[attr-defined]
 
 from ratchet.compiler.environment import DUMP_FOLDER
 from ratchet.dump.llo import schedules
+from ratchet.dump.names import named
 from ratchet.dump.scheduled import LAST_PASS, scheduled
 
 
@@ -44,14 +45,8 @@ def write_schedules(space: bytes, dumps: Path) -> None:
     """
     found = schedules(space)
     for text in sorted(dumps.glob(f"*-{LAST_PASS}.txt")):
-        stem, name = _parts(text)
-        if name in found:
-            for label, written in scheduled(text.read_text(), found[name]).by_pass.items():
-                (dumps / f"{stem}-{name}-00-{label}.txt").write_text(written)
+        dump = named(text)
+        if dump and dump.name in found:
+            for label, written in scheduled(text.read_text(), found[dump.name]).by_pass.items():
+                (dumps / f"{dump.unit}-00-{label}.txt").write_text(written)
             text.unlink()
-
-
-def _parts(dump: Path) -> tuple[str, str]:
-    """Of a dump of the last pass: the number that it begins with, and the name of its unit."""
-    stem, _, rest = dump.name.removesuffix(f"-{LAST_PASS}.txt").partition("-")
-    return stem, rest.rpartition("-")[0]

@@ -6,15 +6,13 @@ kernels has the same text after the last pass in both.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from ratchet.dump.names import named
 from ratchet.dump.scheduled import LAST_PASS, LISTING_PASS, OUTLINE_PASS
 from ratchet.dump.utilisation import SUFFIX
 
-_DUMP = re.compile(
-    rf"\d+-(?P<name>.+)-\d+-(?P<label>{LAST_PASS}|{LISTING_PASS}|{OUTLINE_PASS}|{SUFFIX})\.txt", re.DOTALL
-)
+_LABELS = (LAST_PASS, LISTING_PASS, OUTLINE_PASS, SUFFIX)
 
 
 def add_around(schedule: Path, hollow: Path) -> bool:
@@ -46,7 +44,7 @@ def _dumps(folder: Path) -> dict[str, dict[str, Path]]:
     """Dumps by the name of their unit, then by their pass."""
     found: dict[str, dict[str, Path]] = {}
     for path in folder.iterdir() if folder.is_dir() else ():
-        match = _DUMP.fullmatch(path.name)
-        if match and "-schedule-analysis_" not in path.name:
-            found.setdefault(match["name"], {})[match["label"]] = path
+        dump = named(path)
+        if dump and dump.label in _LABELS:
+            found.setdefault(dump.name, {})[dump.label] = path
     return found

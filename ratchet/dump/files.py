@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from ratchet.dump.ahead import Ahead, Texts
 from ratchet.dump.hlo import HloModule, read_hlo
 from ratchet.dump.listing import Listing
+from ratchet.dump.names import named
 from ratchet.dump.scheduled import LAST_PASS, LISTING_PASS, OUTLINE_PASS
 from ratchet.dump.text import text_of
 from ratchet.dump.utilisation import SUFFIX
@@ -25,29 +25,26 @@ def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> 
     Only the passes that are read are asked for (about 1 % of a full dump), with source locations, which leave the
     schedule as it is. One directory holds the dumps of one program. ``extra_passes`` are asked for besides.
     """
-    return [
-        f"--xla_jf_dump_to={directory}",
-        "--xla_jf_dump_llo_text=true",
-        f"--xla_jf_dump_llo_pass_label_regex=({'|'.join((*_PASSES, *extra_passes))})",
-        "--xla_mosaic_enable_llo_source_annotations=true",
-    ]
+    return _flags(directory, (*_PASSES, *extra_passes))
 
 
 def profile_flags(directory: Path | str) -> list[str]:
     """Flags that make the compiler write less, and hand the bundles of kernels to a profiler: see ``scheduled.py``."""
     return [
-        f"--xla_jf_dump_to={directory}",
-        "--xla_jf_dump_llo_text=true",
+        *_flags(directory, (LAST_PASS,)),
         "--xla_jf_dump_category_filter=basic,memory-report",
-        f"--xla_jf_dump_llo_pass_label_regex=({LAST_PASS})",
-        "--xla_mosaic_enable_llo_source_annotations=true",
         "--xla_xprof_register_llo_debug_info=true",
     ]
 
 
-_LISTING = re.compile(r"(?P<stem>\d+-(?P<name>.+))-\d+-packed-bundles-post-ra\.txt$")
-_DUMP = re.compile(rf"(?P<stem>\d+-.+)-\d+-(?:{LAST_PASS}|{LISTING_PASS})\.txt", re.DOTALL)
-_OUTLINE = re.compile(r"(?P<stem>.*)-\d+-post-bundle-packing-post-ra\.txt$")
+def _flags(directory: Path | str, passes: tuple[str, ...]) -> list[str]:
+    return [
+        f"--xla_jf_dump_to={directory}",
+        "--xla_jf_dump_llo_text=true",
+        f"--xla_jf_dump_llo_pass_label_regex=({'|'.join(passes)})",
+        "--xla_mosaic_enable_llo_source_annotations=true",
+    ]
+
 
 TOP = "TLP"
 """Name under which the compiler dumps the top-level program."""
@@ -87,17 +84,17 @@ def tokens_in(folder: Path) -> TokenTable:
 def _listings(directory: Path) -> Iterator[tuple[str, Path, Path | None]]:
     """Name, listing and outline of every dump that is there."""
     everything = sorted(directory.iterdir()) if directory.is_dir() else []
-    outlines = {match["stem"]: path for path in everything if (match := _OUTLINE.match(path.name))}
-    for path in everything:
-        match = _LISTING.match(path.name)
-        if match and "-schedule-analysis_" not in path.name:
-            yield match["name"], path, outlines.get(match["stem"])
+    dumps = [(dump, path) for path in everything if (dump := named(path))]
+    outlines = {dump.unit: path for dump, path in dumps if dump.label == OUTLINE_PASS}
+    for dump, path in dumps:
+        if dump.label == LISTING_PASS:
+            yield dump.name, path, outlines.get(dump.unit)
 
 
 def unit_of(dump: Path) -> str:
-    """The number and the name of the unit that a dump is of, as its name begins."""
-    match = _DUMP.fullmatch(dump.name)
-    return match["stem"] if match else ""
+    """The unit that a dump is of; ``""`` for another file."""
+    found = named(dump)
+    return found.unit if found else ""
 
 
 def _texts(listing: Path, outline: Path, compiler: str, tokens: TokenTable) -> Texts:

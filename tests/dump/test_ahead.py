@@ -150,6 +150,14 @@ def test_instructions_are_read_before_their_bundles_are_known(tmp_path):
     assert ahead.listing(both, UNIT).bundles[0][0] is not early["%s2_s2 = smov 8"]  # handed out once
 
 
+def test_a_listing_whose_instructions_were_read_is_not_read_ahead(tmp_path):
+    last_pass(tmp_path)
+    dump(tmp_path, "unit", "other")
+    for path in list(tmp_path.glob("0-unit-*")):
+        path.rename(path.with_name(path.name.replace("0-unit", UNIT, 1)))
+    assert kept(looked(tmp_path)) == {"1-other-71-packed-bundles-post-ra.txt"}
+
+
 @pytest.mark.parametrize("changed", [{"compiler": "libtpu 2"}, {"tokens": TokenTable(names={"k_0": "mine"})}])
 def test_instructions_that_were_read_otherwise_do_not_count(tmp_path, changed):
     last_pass(tmp_path)
