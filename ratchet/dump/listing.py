@@ -153,6 +153,12 @@ class _Reader:
         """By what is left of an instruction without its registers: its opcode, its form, how many registers it has."""
         self._marks: dict[str, Notes] = {"": NO_NOTES}
         """Notes by the marks of an instruction's comments."""
+        self._values: tuple[str, ...] = ()
+        self._registers: tuple[str, ...] = ()
+        self._at = 0
+        """Values and registers that were taken out of a text, and how many of them are put back."""
+        self._reliable: dict[str, tuple[str, Form, int]] = {}
+        """Shapes, where they may be relied on in that text."""
         self.farthest = 0
         """The largest target of a branch."""
 
@@ -193,72 +199,52 @@ class _Reader:
 
     def statements(self, text: str) -> list[Instruction]:
         """The instructions of a text with one in each line, whose comments are set aside."""
-        taken, values, registers, known = self._taken(text)
-        marks, make = self._marks, tuple.__new__
-        originals = text.split("\n")
-        found: list[Instruction] = []
-        at = 0
-        for number, part in enumerate(taken.split("\n") if text else ()):
-            shape, _, marked = part.partition(BEGIN)
-            learnt, notes = known.get(shape), marks.get(marked)
-            if learnt is None or notes is None:
-                found.append(self._learn(originals[number], "?", shape, marked))
-                at += part.count("%")
-                continue
-            opcode, form, count = learnt
-            end = at + count
-            fields = (opcode, values[at], registers[at] or "", values[at + 1 : end], registers[at + 1 : end])
-            found.append(make(Instruction, (*fields, form, notes)))
-            at = end
-        return found
+        parts, originals = self._take(text).split("\n"), text.split("\n")
+        return [self._next(part, original, "?") for part, original in zip(parts, originals, strict=True) if part]
 
-    def _taken(self, text: str) -> tuple[str, tuple[str, ...], tuple[str, ...], dict[str, tuple[str, Form, int]]]:
-        """A text with ``%`` for each of its values, these, their registers, and the shapes that may be relied on.
+    def bundles(self, text: str) -> list[Bundle]:
+        """All bundles of a text whose comments are set aside: they alone hold line breaks, so a bundle is one line."""
+        bundles: list[Bundle] = []
+        for line, original in zip(self._take(text).split("\n"), text.split("\n"), strict=True):
+            if not line.strip():
+                continue
+            match = _RECORD.match(line)
+            if match is None:
+                raise self._refuse(f"bundle {len(bundles):#x} does not read as a bundle: {original.strip()[:80]!r}")
+            address, inside, behind = match.groups()
+            if int(address, 16) != len(bundles):
+                raise self._refuse(f"bundle {address} where {len(bundles):#x} was due")
+            parts = inside.split(" ;; ") if inside else ()
+            bundles.append(tuple([self._next(part, original, address, place) for place, part in enumerate(parts)]))
+            self._at += behind.count("%")
+        return bundles
+
+    def _take(self, text: str) -> str:
+        """A text with ``%`` for each of its values, which ``_next`` puts back in their order.
 
         What is left of an instruction up to its first comment is its shape: hundreds of thousands of instructions have
         a few thousand, each of which is read once.
         """
         pieces = REGISTER.split(text)
-        values, registers = tuple(pieces[1::3]), tuple(pieces[2::3])
+        self._values, self._registers, self._at = tuple(pieces[1::3]), tuple(pieces[2::3]), 0
         taken = "%".join(pieces[::3])
-        known = self._shapes if taken.count("%") == len(values) else {}  # a `%` of the text's own hides what is where
-        return taken, values, registers, known
+        # A `%` of the text's own hides what is where.
+        self._reliable = self._shapes if taken.count("%") == len(self._values) else {}
+        return taken
 
-    def bundles(self, text: str) -> list[Bundle]:
-        """All bundles of a text whose comments are set aside: they alone hold line breaks, so a bundle is one line."""
-        taken, values, registers, known = self._taken(text)
-        marks, make = self._marks, tuple.__new__  # an Instruction without the detour over its own __new__
-        originals = text.split("\n")
-        bundles: list[Bundle] = []
-        at = 0
-        for number, line in enumerate(taken.split("\n")):
-            if not line.strip():
-                continue
-            match = _RECORD.match(line)
-            if match is None:
-                raise self._refuse(
-                    f"bundle {len(bundles):#x} does not read as a bundle: {originals[number].strip()[:80]!r}"
-                )
-            address, inside, behind = match.groups()
-            if int(address, 16) != len(bundles):
-                raise self._refuse(f"bundle {address} where {len(bundles):#x} was due")
-            bundle = []
-            for place, part in enumerate(inside.split(" ;; ") if inside else ()):
-                shape, _, marked = part.partition(BEGIN)
-                found, notes = known.get(shape), marks.get(marked)
-                if found is None or notes is None:
-                    original = _parts(originals[number])[place]
-                    bundle.append(self._learn(original, address, shape, marked))
-                    at += part.count("%")
-                    continue
-                opcode, form, count = found
-                end = at + count
-                fields = (opcode, values[at], registers[at] or "", values[at + 1 : end], registers[at + 1 : end])
-                bundle.append(make(Instruction, (*fields, form, notes)))
-                at = end
-            at += behind.count("%")
-            bundles.append(tuple(bundle))
-        return bundles
+    def _next(self, part: str, original: str, address: str, place: int | None = None) -> Instruction:
+        """The instruction of what was taken next; ``original``: its text, or that of the bundle it has a place in."""
+        shape, _, marked = part.partition(BEGIN)
+        found, notes = self._reliable.get(shape), self._marks.get(marked)
+        at = self._at
+        if found is None or notes is None:
+            self._at = at + part.count("%")
+            return self._learn(original if place is None else _parts(original)[place], address, shape, marked)
+        opcode, form, count = found
+        self._at = end = at + count
+        values, registers = self._values, self._registers
+        fields = (opcode, values[at], registers[at] or "", values[at + 1 : end], registers[at + 1 : end])
+        return tuple.__new__(Instruction, (*fields, form, notes))  # without the detour over its own __new__
 
     def _learn(self, original: str, address: str, shape: str, marked: str) -> Instruction:
         """Reads an instruction with a shape or with comments that were not met before."""
