@@ -10,7 +10,7 @@ import functools
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ Arrays = list[np.ndarray[Any, Any]]
 
 PUBLIC = np.zeros(2, np.uint32)
 """The key of the public inputs."""
+COMPILERS = 3
+"""Programs that are compiled at a time: two references, and what draws their inputs."""
 TABLES, DRAWN = "tables", "drawn"
 """Files beside the references: which inputs are the same for every key, and the inputs of the judge's."""
 DRAWN_BYTES = 1 << 29
@@ -55,6 +57,7 @@ class Given:
 
     def __init__(self) -> None:
         self._programs: dict[object, Future[Any]] = {}
+        self._compilers = ThreadPoolExecutor(COMPILERS)
         self._folders: dict[str, Path] = {}
         self._tables: dict[str, list[int]] = {}
         self._finding, self._making = threading.Lock(), threading.RLock()
@@ -73,36 +76,20 @@ class Given:
     ) -> Arrays:
         """What a frozen program makes of these; ``wide``: with 64 bits; ``only``: these of its results alone."""
         avals = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arguments]
-        compiled = self._compiled(program, avals, wide=wide, only=only)
+        compiled = self._compiled(program, avals, wide=wide, only=only).result()
         with jax.enable_x64(wide):
             return [np.asarray(leaf) for leaf in compiled(*arguments)]
 
     def _compiled(
         self, program: bytes, avals: Sequence[Any], *, wide: bool = False, only: Sequence[int] | None = None
-    ) -> Any:
-        """A frozen program, compiled once by whichever thread comes first."""
+    ) -> Future[Any]:
+        """A frozen program, which is compiled once, whoever comes first; again where that failed."""
         key = (hashlib.sha256(program).digest(), wide, only and tuple(only))
         with self._finding:
             known = self._programs.get(key)
-            future = self._programs.setdefault(key, Future())
-        if known is None:
-            try:
-                future.set_result(_compile(program, avals, wide=wide, only=only))
-            except BaseException as error:
-                del self._programs[key]  # who comes next tries again
-                future.set_exception(error)
-        return future.result()
-
-    def _begin_compiling(self, problem: Problem) -> None:
-        """Compile what references are made by beside what is done until they are."""
-        avals = [jax.ShapeDtypeStruct(spec.shape, jnp.dtype(spec.dtype)) for spec in problem.inputs]
-
-        def compile_both() -> None:
-            with contextlib.suppress(Exception):  # who needs them says it
-                self._compiled(problem.reference64_program, avals, wide=True)
-                self._compiled(_native(problem), avals)
-
-        threading.Thread(target=compile_both, name="references", daemon=True).start()
+            if known is None or (known.done() and known.exception()):
+                known = self._programs[key] = self._compilers.submit(_compile, program, avals, wide=wide, only=only)
+        return known
 
     def native(self, problem: Problem, arrays: Arrays) -> Arrays:
         """Outputs of the reference in its own dtypes, in blocks where the problem has them."""
@@ -258,7 +245,9 @@ class Given:
           Refusal: ``INFRASTRUCTURE`` if the native reference is off by more than the judge can explain, on inputs of
             the problem's own. On others nothing is asked where it is.
         """
-        self._begin_compiling(problem)
+        avals = [jax.ShapeDtypeStruct(spec.shape, jnp.dtype(spec.dtype)) for spec in problem.inputs]
+        self._compiled(problem.reference64_program, avals, wide=True)  # beside what is done until they are called
+        self._compiled(_native(problem), avals)
         arrays = self.inputs(problem, kind, secret)
         both = self.call(problem.reference64_program, arrays, wide=True)
         dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
