@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 from jax import export
 
 from ratchet.mosaic import kernel_config
-from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
+from ratchet.mosaic.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.mosaic.calls import target, walk
 
 
@@ -35,6 +34,4 @@ def _emptied(body: bytes) -> bytes:
         operations = [view.operation for view in kernel.regions[0].blocks[0].operations]
         for operation in reversed(operations[:-1]):
             operation.erase()
-        written = io.BytesIO()
-        module.operation.write_bytecode(written, desired_version=0)
-    return written.getvalue()
+        return body_of(module)

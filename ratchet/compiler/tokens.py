@@ -10,14 +10,13 @@ be inexact by more than usual is refused: compiler and executor have to compute 
 
 from __future__ import annotations
 
-import io
 import re
 from typing import Any
 
 from jax import export
 
 from ratchet.mosaic import kernel_config
-from ratchet.mosaic.bindings import ir, mosaic_module, rebuilt, stablehlo_of
+from ratchet.mosaic.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.mosaic.calls import target, walk
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import SOURCE_FILE, Source, TokenTable
@@ -324,9 +323,7 @@ def _rewritten_body(body: bytes, tokens: _Tokens) -> bytes:
     module = mosaic_module(body)
     with module.context, ir.Location.unknown():
         _Kernel(tokens).rewrite(module.operation)
-        written = io.BytesIO()
-        module.operation.write_bytecode(written, desired_version=0)
-    return written.getvalue()
+        return body_of(module)
 
 
 def _frontend(attribute: ir.Attribute) -> ir.Attribute | None:

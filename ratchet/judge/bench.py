@@ -103,8 +103,7 @@ class Bench:
             return None
         if not (request.remember and request.conditions.seal):
             return None
-        compiler = self.workers.profiler_for if compiling.is_large(artefact) else self.workers.compiler_for
-        program = compiling.identify(artefact, compiler(request.chip))  # what will compile it has it at hand then
+        program = compiling.identify(artefact, self.model.compiler(artefact))  # which has it at hand then
         if program is None:
             return None
         conditions = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ratchet.candidate.problem import Problem
+from ratchet.child import Child
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
 from ratchet.compiler.environment import dumps_of
@@ -48,16 +49,24 @@ class Modelled:
 
     def compile(self, artefact: Artefact) -> tuple[Program, str]:
         """A step of a verdict: the program that the TPU compiler makes for this chip."""
-        more = {
-            "lister": functools.partial(self.workers.lister_for, self.chip),
-            "profiler": functools.partial(self.workers.profiler_for, self.chip),
-        }
         compiler = self.workers.compiler_for(self.chip)
-        writes = more["profiler"]() if compiling.is_large(artefact) else compiler
         with contextlib.ExitStack() as meanwhile:
             if self.chip.schedules:
-                meanwhile.enter_context(schedule.reading_ahead(self.workers.machine, dumps_of(writes)))
-            return compiling.step(artefact, self.chip, self.work, compiler, **more)
+                dumps = dumps_of(self.compiler(artefact))
+                meanwhile.enter_context(schedule.reading_ahead(self.workers.machine, dumps))
+            return compiling.step(
+                artefact,
+                self.chip,
+                self.work,
+                compiler,
+                lister=functools.partial(self.workers.lister_for, self.chip),
+                profiler=functools.partial(self.workers.profiler_for, self.chip),
+            )
+
+    def compiler(self, artefact: Artefact) -> Child:
+        """The child that ``compile`` asks first."""
+        large = compiling.is_large(artefact)
+        return self.workers.profiler_for(self.chip) if large else self.workers.compiler_for(self.chip)
 
     def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:
         """A step of a verdict: what the artefact's own Mosaic module computes, executed on the CPU."""

@@ -48,8 +48,8 @@ def _reading(program: Program, chip: str) -> Reading:
 def read_ahead(request: Path, dumps: Path, compiler: str) -> None:
     """Read what a compiler writes to ``dumps`` until the request says that it is enough.
 
-    A compiler that begins is done with the program before. What that left is collected now: a collection takes a third
-    of a second where a large listing has been read, and later somebody waits for it.
+    A compiler that begins is done with the program before. What that left is collected now: a collection takes a
+    quarter of a second where a large listing has been read, and later somebody waits for it.
     """
     _AHEAD.clear()
     _LAST.clear()

@@ -67,6 +67,13 @@ def mosaic_module(body: bytes) -> ir.Module:
             raise _unreadable(error) from None
 
 
+def body_of(module: ir.Module) -> bytes:
+    """A Mosaic module as a custom call has it: what ``mosaic_module`` reads."""
+    written = io.BytesIO()
+    module.operation.write_bytecode(written, desired_version=0)
+    return written.getvalue()
+
+
 def _unreadable(error: Exception) -> Refusal:
     return Refusal(
         Status.CANNOT_VERIFY,
