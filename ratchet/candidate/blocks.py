@@ -26,7 +26,10 @@ ELEMENTS = 1 << 22
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """A function in blocks: ``block`` is the jaxpr of ``(start, *inputs) -> outputs`` for one of them."""
+    """A function in blocks: ``block`` is the jaxpr of ``(rows, *inputs) -> outputs`` for one of them.
+
+    ``rows``, int32[size], are the numbers of its rows in the whole; the inputs are cut to them.
+    """
 
     block: Any
     count: int
@@ -41,23 +44,30 @@ class Blocks:
 
         ``call`` returns some multiple of the outputs, in order: values, then their losses.
         """
+        return self.some(call, self.count, jnp.arange(self.count * self.size, dtype=jnp.int32), inputs)
+
+    def some(self, call: Callable[[list[Any]], list[Any]], count: Any, rows: Any, inputs: Sequence[Any]) -> list[Any]:
+        """As ``run``, of the rows of these numbers, int32 of the length of the axis: ``count`` blocks of them.
+
+        The outputs have the shape of all rows; what is beyond ``count`` blocks is zero.
+        """
 
         def one(number: Any) -> list[Any]:
-            start = number * self.size
-            cut = [
-                x if d is None else lax.dynamic_slice_in_dim(x, start, self.size, d)
-                for x, d in zip(inputs, self.inputs, strict=True)
+            here = lax.dynamic_slice_in_dim(rows, number * self.size, self.size)
+            return call([here, *(_taken(x, here, d) for x, d in zip(inputs, self.inputs, strict=True))])
+
+        def put(number: Any, before: list[Any]) -> list[Any]:
+            pairs = zip(before, one(number), strict=True)
+            return [
+                lax.dynamic_update_slice_in_dim(whole, new, number * self.size, self.outputs[n % len(self.outputs)])
+                for n, (whole, new) in enumerate(pairs)
             ]
-            return call([start, *cut])
 
-        stacked = lax.map(one, jnp.arange(self.count, dtype=jnp.int32))
-        return [self._joined(x, self.outputs[n % len(self.outputs)]) for n, x in enumerate(stacked)]
-
-    def _joined(self, stacked: Any, dimension: int) -> Any:
-        apart = jnp.moveaxis(stacked, 0, dimension)
-        shape = list(apart.shape)
-        shape[dimension : dimension + 2] = [self.count * self.size]
-        return apart.reshape(shape)
+        parts = jax.eval_shape(one, jnp.int32(0))
+        length = self.count * self.size
+        shapes = [_shape(x, self.outputs[n % len(self.outputs)], length) for n, x in enumerate(parts)]
+        nothing = [jnp.zeros(shape, x.dtype) for shape, x in zip(shapes, parts, strict=True)]
+        return lax.fori_loop(0, count, put, nothing)
 
 
 def blockwise(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]] | None:
@@ -120,26 +130,29 @@ def _most(flat: Flat, values: Iterable[int], cut: dict[int, int], size: int) -> 
 def _traced(flat: Flat, cut: dict[int, int], size: int) -> Any:
     """The jaxpr of one block."""
 
-    def block(start: Any, *inputs: Any) -> list[Any]:
+    def block(rows: Any, *inputs: Any) -> list[Any]:
         known: dict[int, Any] = dict(zip(flat.inputs, inputs, strict=True))
-        for n, const in flat.consts:
-            known[n] = lax.dynamic_slice_in_dim(const, start, size, cut[n]) if n in cut else const
+        known |= {n: _taken(const, rows, cut.get(n)) for n, const in flat.consts}
         for step in flat.steps:
             args = [constant(x) if isinstance(x, core.Literal) else known[x] for x in step.ins]
-            outs = _bind(step, cut.get(step.outs[0]), size, start, args)
+            outs = _bind(step, cut.get(step.outs[0]), rows, args)
             known.update(zip(step.outs, outs, strict=True))
         return [known[n] for n in flat.outputs]
 
     avals = [jax.ShapeDtypeStruct(_shape(flat.avals[n], cut.get(n), size), flat.avals[n].dtype) for n in flat.inputs]
     with jax.enable_x64(False):
-        return jax.make_jaxpr(block)(jax.ShapeDtypeStruct((), jnp.int32), *avals)
+        return jax.make_jaxpr(block)(jax.ShapeDtypeStruct((size,), jnp.int32), *avals)
 
 
-def _bind(step: Step, dimension: int | None, size: int, start: Any, args: list[Any]) -> list[Any]:
-    """One equation for a block: its own, with the sizes of the block where it names some."""
-    equation, params = step.equation, resized(step.equation, dimension, size)
-    name = equation.primitive.name
+def _taken(array: Any, rows: Any, dimension: int | None) -> Any:
+    """The rows of these numbers; all where nothing is cut."""
+    return array if dimension is None else jnp.take(array, rows, axis=dimension, mode="clip")
+
+
+def _bind(step: Step, dimension: int | None, rows: Any, args: list[Any]) -> list[Any]:
+    """One equation for a block: its own, with the sizes of the block where it names some, and the rows' numbers."""
+    equation, params = step.equation, resized(step.equation, dimension, rows.size)
+    if equation.primitive.name == "iota" and dimension is not None and dimension == params["dimension"]:
+        return [lax.broadcast_in_dim(rows.astype(params["dtype"]), params["shape"], (dimension,))]
     outs = equation.primitive.bind(*args, **params)
-    if name == "iota" and dimension == params["dimension"]:
-        outs = outs + start.astype(outs.dtype)
     return list(outs) if equation.primitive.multiple_results else [outs]

@@ -8,6 +8,7 @@ casts to float64, and a product's accumulator likewise. Beside each value goes i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from ratchet.candidate.blocks import in_blocks
+from ratchet.candidate.blocks import Blocks, in_blocks
 from ratchet.candidate.flat import INLINED, inner
 from ratchet.candidate.rounding.equation import apply
 from ratchet.candidate.rounding.value import EPS32, Value, eps_of, is_float, settled, wide
@@ -45,24 +46,54 @@ def with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> C
     Raises:
       NotImplementedError: for an operation whose meaning depends on the width of a float.
     """
+    closed, blocks = _parted(function, avals)
+    call = _widening(blocks.block if blocks else closed)
+    return lambda *args: blocks.run(call, args) if blocks else call(args)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByRows:
+    """What ``with_losses`` makes of a function in blocks, of some of its rows."""
+
+    function: Callable[..., list[Any]]
+    """``(count, rows, *inputs)``: see ``Blocks.some``. ``rows`` is int32[length]."""
+    length: int
+    size: int
+    """Of a block, in rows."""
+    axes: tuple[int, ...]
+    """Of each output, along which its rows lie."""
+
+
+def rows_with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> ByRows | None:
+    """As ``with_losses``, of some of the rows; None for a function that is not evaluated in blocks."""
+    _, blocks = _parted(function, avals)
+    if blocks is None:
+        return None
+    call = _widening(blocks.block)
+
+    def some(count: Any, rows: Any, *args: Any) -> list[Any]:
+        return blocks.some(call, count, rows, args)
+
+    return ByRows(function=some, length=blocks.count * blocks.size, size=blocks.size, axes=blocks.outputs)
+
+
+def _parted(function: Callable[..., Any], avals: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, Blocks | None]:
+    """The jaxpr of a function, and in blocks if it is large."""
     with jax.enable_x64(False):  # as it is traced for the reference in its own dtypes
         closed = jax.make_jaxpr(function)(*avals)
+    return closed, in_blocks(closed)
 
-    blocks = in_blocks(closed)
 
-    tiles = in_tiles(blocks.block if blocks else closed)
+def _widening(jaxpr: Any) -> Callable[[Sequence[Any]], list[Any]]:
+    """Evaluates a jaxpr in float64: its outputs, then their losses."""
+    tiles = in_tiles(jaxpr)
 
-    def call(jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+    def call(args: Sequence[Any]) -> list[Any]:
         values = [_exact(a) for a in args]
         outputs = run(tiles, Evaluator(apply=_apply, lift=_exact), values) if tiles else _call(jaxpr, values)
         return [output.v for output in outputs] + [settled(output) for output in outputs]
 
-    def widened(*args: Any) -> list[Any]:
-        if blocks is None:
-            return call(closed, args)
-        return blocks.run(lambda block: call(blocks.block, block), args)
-
-    return widened
+    return call
 
 
 def in_float64(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:

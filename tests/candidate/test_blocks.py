@@ -7,7 +7,7 @@ import pytest
 
 from ratchet.candidate import blocks as module
 from ratchet.candidate.blocks import blockwise, in_blocks
-from ratchet.candidate.promote import with_losses
+from ratchet.candidate.promote import rows_with_losses, with_losses
 
 
 def _arrays(*shapes):
@@ -112,3 +112,27 @@ def test_a_function_as_it_is_written_gives_the_same_in_blocks(name, dtype, monke
 def test_what_cannot_be_cut_is_no_function_in_blocks(monkeypatch):
     monkeypatch.setattr(module, "in_blocks", lambda closed: in_blocks(closed, 512))
     assert blockwise(*(WHOLE["a sum of all"][0], *_arrays((64, 32)))) is None
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_some_rows_are_those_of_the_whole(name, monkeypatch):
+    """In any order, some of them twice; a block that is not asked for costs nothing and is zero."""
+    function, shapes, _ = CUT[name]
+    arrays = _arrays(*shapes)
+    monkeypatch.setattr("ratchet.candidate.promote.in_blocks", lambda closed: in_blocks(closed, 512))
+    rows = rows_with_losses(function, *arrays)
+    assert rows is not None
+    count = 2
+    numbers = np.random.default_rng(0).integers(0, rows.length, rows.length).astype(np.int32)
+    with jax.enable_x64(True):
+        whole = jax.jit(with_losses(function, *arrays))(*arrays)
+        some = jax.jit(rows.function)(jnp.int32(count), numbers, *arrays)
+    for one, other, axis in zip(some, whole, rows.axes * 2, strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        got, left = np.split(np.asarray(one), [count * rows.size], axis)
+        np.testing.assert_array_equal(got, np.take(np.asarray(other), numbers[: count * rows.size], axis))
+        assert not left.any()
+
+
+def test_what_is_left_whole_has_no_rows():
+    assert rows_with_losses(norm, *_arrays((64, 32), (32,))) is None
