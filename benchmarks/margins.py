@@ -15,6 +15,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -31,6 +32,7 @@ from benchmarks.lib.table import show
 from ratchet.candidate import problem as problems
 from ratchet.judge import deviations, instances, parity
 from ratchet.judge.given import Given
+from ratchet.judge.reference import Instance, References
 from ratchet.mosaic import run as mosaic
 from ratchet.values.status import Refusal
 
@@ -58,6 +60,7 @@ class Asked:
 
     def __init__(self, problem: problems.Problem, secrets: int) -> None:
         self.problem, self._given = problem, Given()
+        references = References(self._given)
         self.made: list[dict[str, tuple[Any, Any, Any, Any]]] = []
         self._natives: list[tuple[Any, Any, Any, bool]] = []
         """Per output of every instance: the native answer, the exact one, its loss as the analysis gives it, and
@@ -66,11 +69,11 @@ class Asked:
             secret = hashlib.sha256(b"margins" + bytes([number])).digest()
             made = {}
             for kind in instances.kinds(problem.mesh, problem.mixed_axes):
-                exact, losses = self._given.made(problem, kind, secret)
+                instance = Instance(problem=problem, kind=kind, secret=secret, cache=Path())
+                exact, losses, native = references.made(instance)
                 arrays = self._given.inputs(problem, kind, secret)
-                native = self._given.native(problem, arrays)
                 made[kind] = (arrays, exact, losses, native)
-                derived = self._given.call(problem.reference64_program, arrays, wide=True)[len(exact) :]
+                derived = self._given.exact(problem, arrays)[len(exact) :]
                 unasked = [np.where(np.isinf(wide), np.inf, loss) for wide, loss in zip(losses, derived, strict=True)]
                 alike = [kind == instances.SIGNED] * len(exact)
                 self._natives += zip(native, exact, unasked, alike, strict=True)

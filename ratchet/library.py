@@ -223,7 +223,7 @@ def judge_kernel(
         kernel: the kernel file, with its seven symbols.
         on: ``tpu``, ``gpu`` or ``cpu`` to measure, ``v5e-model``, ``v6e-model`` and so on to model; by default an
             attached TPU, else ``v5e-model``.
-        deep: execute in a third grid order as well.
+        deep: execute in a third grid order as well, and compare every row of every instance in float64.
         budget_s: measured: how long to time at most, in seconds.
 
     Returns:

@@ -516,7 +516,9 @@ def _judging(parser: argparse._ActionsContainer) -> None:
         help=f"measured: how long to time it beside the incumbent at most; default {BUDGET_SECONDS:.0f}",
     )
     parser.add_argument(
-        "--deep", action="store_true", help="also run in another grid order; keep every step of a window; print blame"
+        "--deep",
+        action="store_true",
+        help="compare every row in float64; run in another grid order, too; keep every step of a window; print blame",
     )
     parser.add_argument("--fresh", action="store_true", help=_FRESH)
     parser.add_argument("--json", action="store_true", help="print the whole verdict as one JSON document")

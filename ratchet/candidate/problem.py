@@ -29,6 +29,16 @@ MAX_LOCK_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows of the outputs that have nothing to do with each other: any of them can be evaluated without the others."""
+
+    block: int
+    """How many are evaluated at a time."""
+    axes: tuple[int, ...]
+    """The axis of each output that they lie along."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """One frozen problem. The programs are ``jax.export`` artefacts for platform ``cpu``."""
 
@@ -47,9 +57,15 @@ class Problem:
     reference_program: bytes
     """``inputs -> outputs`` in the problem's own dtypes."""
     reference64_program: bytes
-    """``inputs -> outputs`` in float64, then what honest arithmetic may lose in each; needs x64 enabled."""
+    """``inputs -> outputs`` in float64, then what honest arithmetic may lose in each; needs x64 enabled.
+
+    Where there are ``rows``, ``(count, rows, *inputs)``: the rows of these numbers, int32 for each row of an output, so
+    many blocks of them (``Blocks.some``).
+    """
     blocked_program: bytes = b""
     """What ``reference_program`` computes, some rows at a time, where it is large (``blocks.py``); else nothing."""
+    rows: Rows | None = None
+    """None where the reference is evaluated as a whole."""
     mixed_axes: tuple[tuple[int, ...], ...] = ()
     """For each input the axes along which the reference mixes its elements."""
     output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
@@ -110,6 +126,8 @@ def encode(problem: Problem) -> bytes:
     }
     if problem.blocked_program:
         document["blocked_program"] = base64.b64encode(problem.blocked_program).decode()
+    if problem.rows:
+        document["rows"] = {"block": problem.rows.block, "axes": list(problem.rows.axes)}
     return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
 
 
@@ -123,12 +141,12 @@ def decode(data: bytes, name: str) -> Problem:
         document = json.loads(data)
         if document["lock_version"] != LOCK_VERSION:
             raise ValueError(f"lock_version {document['lock_version']}, wanted {LOCK_VERSION}")
-        inputs = specs(document["inputs"])
+        inputs, outputs = specs(document["inputs"]), specs(document["outputs"])
         problem = Problem(
             kernel_name=str(document["kernel_name"]),
             description=str(document["description"]),
             inputs=inputs,
-            outputs=specs(document["outputs"]),
+            outputs=outputs,
             mesh=meshes.read(document, inputs),
             flops=int(document["flops"]),
             jax_version=str(document["jax_version"]),
@@ -138,6 +156,7 @@ def decode(data: bytes, name: str) -> Problem:
             reference_program=base64.b64decode(document["reference_program"], validate=True),
             reference64_program=base64.b64decode(document["reference64_program"], validate=True),
             blocked_program=base64.b64decode(document.get("blocked_program", ""), validate=True),
+            rows=rows_of(document.get("rows"), outputs),
             mixed_axes=axes_of(document["mixed_axes"], inputs),
             output_splits=splits(document["output_shardings"]),
             work=dict(document["work"]),
@@ -212,6 +231,24 @@ def axes_of(entries: object, inputs: Sequence[ArraySpec]) -> tuple[tuple[int, ..
         if not isinstance(axes, list) or not all(type(a) is int and 0 <= a < len(spec.shape) for a in axes):
             raise ValueError(f"mixed_axes: {axes!r:.80} are no axes of {spec}")
     return tuple(tuple(axes) for axes in entries)
+
+
+def rows_of(entry: object, outputs: Sequence[ArraySpec]) -> Rows | None:
+    """Rows from plain JSON.
+
+    Raises:
+      ValueError: unless there are none, or blocks of them that make up an axis of each output.
+    """
+    if entry is None:
+        return None
+    block, axes = (entry.get("block"), entry.get("axes")) if isinstance(entry, dict) else (None, None)
+    if type(block) is int and block > 0 and isinstance(axes, list) and len(axes) == len(outputs):
+        pairs = list(zip(axes, outputs, strict=True))
+        if all(type(axis) is int and 0 <= axis < len(spec.shape) for axis, spec in pairs):
+            length, *others = {spec.shape[axis] for axis, spec in pairs}
+            if length and not others and not length % block:
+                return Rows(block=block, axes=tuple(axes))
+    raise ValueError(f"rows are {entry!r:.80}, wanted blocks of them that make up an axis of each output")
 
 
 def splits(entries: object) -> tuple[tuple[tuple[str, ...], ...] | None, ...]:

@@ -253,12 +253,12 @@ def _work(given: object) -> dict[str, object]:
 
 def _frozen(record: Mapping[str, Any], folder: Folder, name: str) -> problem.Problem:
     try:
-        inputs = problem.specs(record["inputs"])
+        inputs, outputs = problem.specs(record["inputs"]), problem.specs(record["reference_outputs"])
         return problem.Problem(
             kernel_name=_text(record, "kernel_name"),
             description=_text(record, "problem_description"),
             inputs=inputs,
-            outputs=problem.specs(record["reference_outputs"]),
+            outputs=outputs,
             mesh=mesh.read(record["tiling_meta"], inputs),
             flops=record["flops"],
             jax_version=_text(record, "jax_version"),
@@ -268,6 +268,7 @@ def _frozen(record: Mapping[str, Any], folder: Folder, name: str) -> problem.Pro
             reference_program=folder.read("reference.bin", MAX_PROGRAM_BYTES),
             reference64_program=folder.read("reference64.bin", MAX_PROGRAM_BYTES),
             blocked_program=folder.read("blocked.bin", MAX_PROGRAM_BYTES),
+            rows=problem.rows_of(record["rows"], outputs),
             mixed_axes=problem.axes_of(record["mixed_axes"], inputs),
             output_splits=problem.splits(record["output_shardings"]),
             work=_work(record["work"]),

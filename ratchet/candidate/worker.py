@@ -30,7 +30,7 @@ from ratchet.candidate.blocks import blockwise
 from ratchet.candidate.exporting import exported, for_tpu, in_one_line, traced
 from ratchet.candidate.flat import INLINED, inner
 from ratchet.candidate.problem import specs, splits
-from ratchet.candidate.promote import with_losses
+from ratchet.candidate.promote import rows_with_losses, with_losses
 from ratchet.candidate.traffic import link_bytes
 from ratchet.candidate.tree import Tree
 from ratchet.candidate.work import work_of
@@ -142,12 +142,13 @@ def examine(
         (out / "inputs.bin").write_bytes(generator.serialize())
         (out / "reference.bin").write_bytes(reference.serialize())
         with blame(Status.CONTRACT, own, "reference_fn in float64"), without_locations(), jax.enable_x64(True):
-            exact = exported(with_losses(module.reference_fn, *avals), avals, "cpu")
+            rows, exact = exact_program(module.reference_fn, avals)
             (out / "reference64.bin").write_bytes(exact.serialize())
         with blame(Status.CONTRACT, own, "reference_fn in blocks"), without_locations():
             blocked = blockwise(module.reference_fn, *avals)
             (out / "blocked.bin").write_bytes(exported(blocked, avals, "cpu").serialize() if blocked else b"")
         found = {
+            "rows": rows,
             "mixed_axes": mixed_axes(module.reference_fn, *avals),
             "work": {
                 key: list(value) if isinstance(value, tuple) else value
@@ -171,6 +172,16 @@ def examine(
         "output_shardings": left,
         **found,
     }
+
+
+def exact_program(reference_fn: Callable[..., Any], avals: Any) -> tuple[dict[str, Any] | None, export.Exported]:
+    """A reference in float64 with its losses, and the rows that it is evaluated for, as plain JSON: see ``Problem``."""
+    rows = rows_with_losses(reference_fn, *avals)
+    if rows is None:
+        return None, exported(with_losses(reference_fn, *avals), avals, "cpu")
+    numbers = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((), (rows.length,))]
+    program = exported(rows.function, [*numbers, *avals], "cpu")
+    return {"block": rows.size, "axes": list(rows.axes)}, program
 
 
 def exported_twice(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ratchet.candidate.problem import Problem, encode
 from ratchet.child import Child, Ending, Limits, Walls
-from ratchet.judge import kept, references, secret
+from ratchet.judge import kept, references, rows, secret
 from ratchet.judge.answers import answer_in
 from ratchet.values.records import Record
 from ratchet.values.status import Refusal, Status
@@ -64,10 +64,11 @@ class Asking:
         """A new folder that the child can write."""
         return self.workers.values.request()
 
-    def has_reference(self, problem: Problem, kind: str) -> bool:
-        """Whether the reference of an instance is cached."""
+    def has_reference(self, problem: Problem, kind: str, *, whole: bool = False) -> bool:
+        """Whether the reference of an instance is cached; ``whole``: of all rows."""
+        name = rows.file_name(problem, kind, whole=whole)
         with self.workers.asking:
-            return kept.path_of(self._lend(problem), kind).exists()
+            return kept.path_of(self._lend(problem), name).exists()
 
     def ask(self, mode: str, problem: Problem, **more: Any) -> Record:
         """The child's answer, whatever its status. References that it made are kept.

@@ -104,7 +104,7 @@ class Examiner:
     ) -> tuple[Parity, str]:
         """A step of a verdict: every check, with a summary; a problem frozen now is checked first."""
         if freeze:
-            self.prepare(problem)
+            self.prepare(problem, whole=deep)
             self.check_problem(problem)
         parity = self._known_or_checked(problem, artefact, deep=deep, execute=execute)
         return parity, (
@@ -188,13 +188,13 @@ class Examiner:
             for number in range(len(seeds))
         ]
 
-    def prepare(self, problem: Problem, kinds: Sequence[str] = ()) -> None:
-        """Compute the references that are not cached yet, by default those of every check."""
+    def prepare(self, problem: Problem, kinds: Sequence[str] = (), *, whole: bool = False) -> None:
+        """Compute the references that are not cached yet, by default those of every check; ``whole``: of all rows."""
         wanted = kinds or instances.kinds(problem.mesh, problem.mixed_axes)
-        missing = [kind for kind in wanted if not self._asking.has_reference(problem, kind)]
+        missing = [kind for kind in wanted if not self._asking.has_reference(problem, kind, whole=whole)]
         for number, kind in enumerate(missing):
             self.progress(f"reference in float64, once per problem: {kind}")
-            passed(self._asking.ask("reference", problem, kind=kind, then=missing[number + 1 :]))
+            passed(self._asking.ask("reference", problem, kind=kind, then=missing[number + 1 :], whole=whole))
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse a problem that a constant would pass.
@@ -231,7 +231,7 @@ class Examiner:
           Refusal: ``WRONG_VALUES``, ``NOT_FINITE``, ``INSENSITIVE``, ``NON_DETERMINISTIC``, ``OUT_OF_BOUNDS``,
             ``MEMORY_HAZARD``, ``INPUTS_CHANGED``, ``DEADLOCK`` or ``CANNOT_VERIFY``.
         """
-        self.prepare(problem)
+        self.prepare(problem, whole=deep)
         program = self.workers.folder("candidate.bin")
         program.write_bytes(artefact.program)
         kinds = instances.kinds(problem.mesh, problem.mixed_axes)
@@ -241,13 +241,14 @@ class Examiner:
             for number, kind in enumerate(kinds):
                 self.progress(f"{kind}: {what(kind)}")
                 if outputs is not None:
-                    answers[kind] = self._asking.ask("outputs", problem, kind=kind, folder=str(outputs / kind))
+                    folder = str(outputs / kind)
+                    answers[kind] = self._asking.ask("outputs", problem, kind=kind, folder=folder, whole=deep)
                 else:
-                    then = kinds[number + 1 :]
-                    answers[kind] = self._asking.ask("check", problem, kind=kind, program=str(program), then=then)
+                    more: dict[str, Any] = {"program": str(program), "then": kinds[number + 1 :], "whole": deep}
+                    answers[kind] = self._asking.ask("check", problem, kind=kind, **more)
                 passed(answers[kind], prefix=f"{kind} inputs ({what(kind)}): ")
-                if unasked := _unasked(answers[kind].get("unasked", 0.0)):
-                    self.progress(f"{kind}{unasked}")
+                if left_out := _left_out(answers[kind]):
+                    self.progress(f"{kind}{left_out}")
             if deep:
                 self.progress("again, parallel grid dimensions in a third order")
                 answers["repeat"] = self._asking.ask("check", problem, kind="random", program=str(program), order=2)
@@ -262,7 +263,7 @@ class Examiner:
         """What was executed and found, with the versions of module and compiler, beside the compiler's texts."""
         if self.evidence is None:
             return
-        shown = ("status", "message", "worst", "rms", "floor_rms", "seconds")
+        shown = ("status", "message", "worst", "rms", "floor_rms", "rows", "of_rows", "seconds")
         first: Mapping[str, Any] = next(iter(answers.values()), {})
         document = {
             "program_sha256": hashlib.sha256(artefact.program).hexdigest(),
@@ -279,7 +280,7 @@ def _parity_of(kinds: Sequence[str], answers: Mapping[str, Record]) -> Parity:
     """The values of checks that passed; ``answers`` by kind, and ``repeat``."""
     checks = [
         f"{kind}: error {answers[kind]['worst']:.2f} of its allowance in {answers[kind]['seconds']:.1f} s"
-        + _unasked(answers[kind].get("unasked", 0.0))
+        + _left_out(answers[kind])
         for kind in kinds
     ]
     if "repeat" in answers:
@@ -294,9 +295,12 @@ def _parity_of(kinds: Sequence[str], answers: Mapping[str, Record]) -> Parity:
     )
 
 
-def _unasked(share: float) -> str:
-    """The reference overflows there, or has lost its digits."""
-    return f"; nothing is asked of {share:.2%} of the elements, where the reference itself is not stable" * (share > 0)
+def _left_out(answer: Record) -> str:
+    """What of an instance was not asked: where the reference overflows or has lost its digits; and which rows."""
+    share, count, of = answer.get("unasked", 0.0), answer.get("rows", 0), answer.get("of_rows", 0)
+    unasked = f"; nothing is asked of {share:.2%} of the elements, where the reference itself is not stable"
+    sampled = f"; {count} of {of} rows in float64, the others beside the reference in its own dtypes"
+    return unasked * (share > 0) + sampled * (count > 0)
 
 
 def _executed_of(parity: Parity, answer: Record) -> Executed:

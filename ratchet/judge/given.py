@@ -1,4 +1,4 @@
-"""Inputs, exact outputs and losses of a problem's instances. The latter two are kept in files.
+"""Inputs of a problem's instances, and what its reference makes of them.
 
 Nothing of a candidate is here: the reference is a frozen program.
 """
@@ -11,7 +11,6 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,8 @@ import numpy as np
 from jax import export
 
 from ratchet.candidate.problem import Problem, array_bytes
-from ratchet.judge import instances, kept, parity
-from ratchet.judge.deviations import is_float
+from ratchet.judge import instances, kept, rows
 from ratchet.mosaic.meanwhile import Meanwhile
-from ratchet.values.status import Refusal, Status
 
 KEPT_BYTES = 1 << 27
 """Inputs of all instances of a problem that are made ahead and kept, at most; and inputs and outputs of one whose
@@ -42,16 +39,6 @@ DRAWN_BYTES = 1 << 29
 """Inputs of a problem that are kept in a file, at most. Those of a cache of many keys take seconds to draw."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reference:
-    """Of each output of an instance."""
-
-    exact: Arrays
-    losses: Arrays
-    counts: Arrays
-    """As ``parity.counted`` says them."""
-
-
 class Given:
     """What checks compare with. Keeps what several requests share: the problem's compiled programs, and inputs."""
 
@@ -61,7 +48,6 @@ class Given:
         self._folders: dict[str, Path] = {}
         self._tables: dict[str, list[int]] = {}
         self._finding, self._making = threading.Lock(), threading.RLock()
-        self._meanwhile: Meanwhile[None] = Meanwhile()
         self._ahead: Meanwhile[Arrays] = Meanwhile()
         self._kept: tuple[object, dict[str, Arrays]] = (None, {})
         self._made: tuple[object, Arrays] = (None, [])
@@ -210,65 +196,20 @@ class Given:
             self._known = (problem.inputs_sha256, arrays)
         return self._known[1]
 
-    def reference(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> Reference:
-        """What the outputs of one instance are compared with, from the cache if it is there."""
-        with contextlib.suppress(Exception):  # what failed is tried again
-            self._meanwhile.take((problem.short, kind, secret))
-        return self._referred(problem, kind, secret, cache)
-
-    def begin_references(self, problem: Problem, kinds: Iterable[str], secret: bytes, cache: Path) -> None:
-        """Make these references beside what is asked next, which may be one of them, where two at a time are small."""
-        if sum(map(array_bytes, (*problem.inputs, *problem.outputs))) > KEPT_BYTES:
-            return
-
-        def make(kind: str) -> None:
-            self._referred(problem, kind, secret, cache)
-
-        self._meanwhile.begin({(problem.short, kind, secret): functools.partial(make, kind) for kind in kinds})
-
-    def _referred(self, problem: Problem, kind: str, secret: bytes, cache: Path) -> Reference:
-        path, outputs = kept.path_of(cache, kind), len(problem.outputs)
-        stored = kept.read(path)
-        if len(stored) == 3 * outputs:
-            exact, losses, counts = (stored[n * outputs : (n + 1) * outputs] for n in range(3))
-            return Reference(exact=exact, losses=losses, counts=counts)
-        exact, losses = self.made(problem, kind, secret)
-        alike, dtypes = kind == instances.SIGNED, [jnp.dtype(spec.dtype) for spec in problem.outputs]
-        counts = [parity.counted(*three, alike=alike) for three in zip(exact, losses, dtypes, strict=True)]
-        kept.write(path, [*exact, *losses, *counts])
-        return Reference(exact=exact, losses=losses, counts=counts)
-
-    def made(self, problem: Problem, kind: str, secret: bytes) -> tuple[Arrays, Arrays]:
-        """Exact outputs and losses of one instance: the exact ones rounded once and the native ones have to pass.
-
-        Raises:
-          Refusal: ``INFRASTRUCTURE`` if the native reference is off by more than the judge can explain, on inputs of
-            the problem's own. On others nothing is asked where it is.
-        """
+    def begin_programs(self, problem: Problem) -> None:
+        """Compile the reference, in float64 and in its own dtypes, beside what is done until it is called."""
         avals = [jax.ShapeDtypeStruct(spec.shape, jnp.dtype(spec.dtype)) for spec in problem.inputs]
-        self._compiled(problem.reference64_program, avals, wide=True)  # beside what is done until they are called
+        which = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in _which(problem, None)]
+        self._compiled(problem.reference64_program, [*which, *avals], wide=True)
         self._compiled(_native(problem), avals)
-        arrays = self.inputs(problem, kind, secret)
-        both = self.call(problem.reference64_program, arrays, wide=True)
-        dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
-        of_exact, of_losses = both[: len(dtypes)], both[len(dtypes) :]
-        # A rounding to float32 is an 8192th of one to float16, and a loss is no more exact: half the memory and disk.
-        exact = [_single(a) if is_float(d) and d.itemsize <= 2 else a for a, d in zip(of_exact, dtypes, strict=True)]
-        losses = [_single(s) if is_float(d) else s for s, d in zip(of_losses, dtypes, strict=True)]
-        native = self.native(problem, arrays)
-        alike = kind == instances.SIGNED
-        fitted = []
-        for index, three in enumerate(zip(native, exact, losses, strict=True)):
-            loss, times = parity.fitted(*three, alike=alike)
-            if times > parity.WIDEST and instances.is_own(kind):
-                raise Refusal(
-                    Status.INFRASTRUCTURE,
-                    f"{kind} inputs: output {index} of the reference in its own dtypes is {times:.3g} times as far off "
-                    "its float64 value as the judge can explain, which is no fault of the kernel's; wanted a "
-                    "reference that is stable in its dtypes (subtract a maximum, sum in float32)",
-                )
-            fitted.append(loss if times <= parity.WIDEST else parity.stable(*three, alike=alike))
-        return exact, fitted
+
+    def exact(self, problem: Problem, arrays: Arrays, numbers: np.ndarray[Any, Any] | None = None) -> Arrays:
+        """Outputs in float64, then what honest arithmetic may lose in each: all, or the rows of these numbers."""
+        found = self.call(problem.reference64_program, [*_which(problem, numbers), *arrays], wide=True)
+        if numbers is None:
+            return found
+        axes = rows.axes(problem) * 2
+        return [array[(*[slice(None)] * axis, slice(0, numbers.size))] for axis, array in zip(axes, found, strict=True)]
 
 
 def _compile(program: bytes, avals: Sequence[Any], *, wide: bool, only: Sequence[int] | None) -> Any:
@@ -282,15 +223,19 @@ def _compile(program: bytes, avals: Sequence[Any], *, wide: bool, only: Sequence
         return jax.jit(some).lower(*avals).compile()
 
 
+def _which(problem: Problem, numbers: np.ndarray[Any, Any] | None) -> Arrays:
+    """What a program of rows takes before its inputs: how many blocks, and their rows. The last block is filled up."""
+    if problem.rows is None:
+        return []
+    length = rows.length(problem)
+    asked = np.arange(length, dtype=np.int32) if numbers is None else numbers.astype(np.int32)
+    count = -(-asked.size // problem.rows.block)
+    return [np.array(count, np.int32), np.pad(asked, (0, length - asked.size), mode="edge")]
+
+
 def _native(problem: Problem) -> bytes:
     """The program of the reference in its own dtypes."""
     return problem.blocked_program or problem.reference_program
-
-
-def _single(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """In float32; infinite beyond its range, as an output of 16 bits is there."""
-    with np.errstate(over="ignore"):
-        return array.astype(np.float32)
 
 
 def _owner(problem: Problem, secret: bytes) -> object:

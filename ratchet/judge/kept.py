@@ -5,6 +5,7 @@ As ``numpy.save`` writes arrays, one after another, with no sum of their bytes: 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import threading
@@ -21,6 +22,16 @@ SUFFIX = ".npy"
 def path_of(folder: Path, name: str) -> Path:
     """The file of that name in a folder: an instance's references go by its kind."""
     return folder / f"{name}{SUFFIX}"
+
+
+def more_path(folder: Path, kind: str, what: bytes) -> Path:
+    """The file of ``what`` else is known of an instance: rows of its reference."""
+    return path_of(folder, f"{kind}.more-{hashlib.sha256(what).hexdigest()[:16]}")
+
+
+def more_of(folder: Path, kind: str) -> list[Path]:
+    """All such files of an instance, in the order of their names."""
+    return sorted(folder.glob(f"{kind}.more-*{SUFFIX}"))
 
 
 def read(path: Path) -> list[np.ndarray[Any, Any]]:

@@ -57,7 +57,26 @@ class Comparison:
     criterion: str = ""
 
 
-def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False, counts: Array | None = None) -> Comparison:
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Which rows of an output are compared, where these are not all."""
+
+    axis: int
+    rows: Array
+    """Their numbers along that axis."""
+    picked: bool = False
+    """Whether they were picked for what they are off by: then only elements and rows are asked, not what is common."""
+
+
+def compare(
+    got: Array,
+    exact: Array,
+    loss: Array,
+    *,
+    alike: bool = False,
+    counts: Array | None = None,
+    part: Part | None = None,
+) -> Comparison:
     """Compare one output. Elements where the reference itself is not finite have only to be not finite as well.
 
     Args:
@@ -66,10 +85,11 @@ def compare(got: Array, exact: Array, loss: Array, *, alike: bool = False, count
       loss: Per element, float64 or float32: see ``rounding.Value``. Infinite where nothing is asked.
       alike: Whether the inputs make all elements of a row be off by the same.
       counts: What ``counted`` says of the reference, if somebody kept it.
+      part: What the arrays are of a whole output.
     """
     if not exact.size:
         return Comparison(status=Status.PASS, worst=0.0, rms=0.0, floor_rms=0.0, message="it has no elements")
-    all_of = _Output.of(got, exact, loss)
+    all_of = replace(_Output.of(got, exact, loss), part=part)
     return _compared(all_of, all_of.share(counts, alike=alike), alike=alike)
 
 
@@ -111,11 +131,13 @@ def _compared(all_of: _Output, share: Array | None, *, alike: bool) -> Compariso
             rms=np.inf,
             floor_rms=0.0,
             message=f"{count} of {exact.size} elements are {float(got.reshape(all_of.shape)[where])} where the "
-            f"reference is finite, the first at {list(where)}",
+            f"reference is finite, the first at {all_of.named(where)}",
             criterion="finite",
         )
     rows, columns = deviations.measured(got, exact, all_of.loss, share)
     found = _floats(all_of, rows, columns, share, alike=alike) if is_float(got.dtype) else _integers(all_of, rows)
+    if all_of.part is not None and all_of.part.picked:
+        found = {name: one for name, one in found.items() if name in _LOCAL}
     worst = max(ratio for ratio, _ in found.values())
     # One element that is off is said before what it does to its row.
     local = "element" in found and found["element"][0] > 1
@@ -142,6 +164,7 @@ class _Output:
     got: Array
     exact: Array
     loss: Array
+    part: Part | None = None
 
     @classmethod
     def of(cls, *arrays: Array) -> _Output:
@@ -158,6 +181,11 @@ class _Output:
         """The index of an element."""
         where = np.unravel_index(row * self.exact.shape[1] + column, self.shape)
         return tuple(map(int, where))
+
+    def named(self, place: tuple[int, ...]) -> list[int]:
+        """The index of an element in the whole output."""
+        part = self.part
+        return [int(part.rows[at]) if part and axis == part.axis else at for axis, at in enumerate(place)]
 
     def elements(self, rows: Any, columns: Any = slice(None)) -> Elements:
         """Some of them."""
@@ -276,6 +304,8 @@ def _gains(of: _Output, rows: PerRow, columns: Array, share: Array) -> Found:
     return found
 
 
+_LOCAL = ("element", "side", "row", "integer")
+"""Criteria that look at one element or row alone."""
 _SAID = {
     "element": "one element is off",
     "side": "one element is rounded to the wrong side",
@@ -287,7 +317,7 @@ _SAID = {
 
 
 def _message(criterion: str, worst: float, row: int, column: int, of: _Output, costs: tuple[float, float]) -> str:
-    place, one = of.place(row, column), of.elements(slice(row, row + 1), slice(column, column + 1))
+    place, one = of.named(of.place(row, column)), of.elements(slice(row, row + 1), slice(column, column + 1))
     wide, exact = (float(array[row, column]) for array in (of.got, of.exact))
     s, h = one.s.item(), one.h.item()
     kind, _, axis = criterion.partition(" of axis ")
@@ -297,7 +327,7 @@ def _message(criterion: str, worst: float, row: int, column: int, of: _Output, c
     )
     times = f"{worst:.3g} times" if np.isfinite(worst) else "beyond all of"
     return (
-        f"{said}, {times} what is allowed; {list(place)}: got {_digits(wide, exact)}, wanted {_digits(exact, wide)}, "
+        f"{said}, {times} what is allowed; {place}: got {_digits(wide, exact)}, wanted {_digits(exact, wide)}, "
         f"where the loss is {s:.3g} and a rounding {h:.3g} (error {costs[0]:.2e} of the reference in root mean square, "
         f"its precision costs {costs[1]:.2e})"
     )

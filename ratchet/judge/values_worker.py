@@ -1,4 +1,4 @@
-"""The child process that computes values: the reference's (``given.py``), and the candidate program's.
+"""The child process that computes values: the reference's (``reference.py``), and the candidate program's.
 
 No candidate Python is here: the reference is a frozen program and the candidate's kernel is executed by
 ``ratchet.mosaic`` from the very program that is compiled for the TPU.
@@ -15,6 +15,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ from ratchet.candidate.problem import Problem, decode
 from ratchet.child import serve
 from ratchet.compiler.tokens import tokenise
 from ratchet.jail import system
-from ratchet.judge import instances, kept, parity
+from ratchet.judge import instances, parity, rows
 from ratchet.judge.floor import products
-from ratchet.judge.given import Arrays, Given, Reference
+from ratchet.judge.given import Arrays, Given
+from ratchet.judge.reference import Instance, Reference, References
 from ratchet.mosaic import beside
 from ratchet.mosaic import run as mosaic
 from ratchet.mosaic.bindings import lapack_where_called
@@ -55,34 +57,26 @@ class Values:
 
     def __init__(self) -> None:
         self.given = Given()
+        self.references = References(self.given)
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
         self._random_outputs: Arrays = []
         self._meanwhile: Meanwhile[tuple[mosaic.RunResult, Compared]] = Meanwhile()
 
-    def check(
-        self,
-        problem: Problem,
-        kind: str,
-        secret: bytes,
-        cache: Path,
-        *,
-        program: bytes,
-        order: int = 0,
-        then: Iterable[str] = (),
-    ) -> dict[str, Any]:
+    def check(self, instance: Instance, *, program: bytes, order: int = 0, then: Iterable[str] = ()) -> dict[str, Any]:
         """Run the candidate's program on one instance and compare. Returns the answer as plain JSON.
 
         The instances ``then`` will be asked for next: the program is executed on them beside this.
         """
+        problem, kind, secret = instance.problem, instance.kind, instance.secret
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
         _, loaded, tokens = self._load(program, late_first=hazards)
         if hazards:
             loaded.begin_check()
-        executed_beside = self._begin_beside(problem, then, secret, loaded, cache)
-        reference = self.given.reference(problem, kind, secret, cache)
+        executed_beside = self._begin_beside([instance.of_kind(other) for other in then], loaded)
+        reference = self.references.of(instance)
         with _explained(tokens):
-            done = None if hazards or order else self._meanwhile.take((problem.short, kind, secret))
+            done = None if hazards or order else self._meanwhile.take(instance.name)
             if done is None:
                 arrays = self.given.inputs(problem, kind, secret)
                 if not executed_beside:
@@ -99,50 +93,44 @@ class Values:
             "is_steered": loaded.is_steered,
             "code_sha256": loaded.sha256,
         }
-        given: dict[str, Any] = {"cache": cache, "result": result, "compared": compared, "order": order}
-        answer = self._compare(problem, kind, secret, reference, **given)
+        answer = self._compare(instance, reference, result, compared, order=order)
         if answer["status"] != Status.PASS.name and not order and _order(kind, loaded):
             with _explained(tokens):
                 cause = loaded.check(self.given.inputs(problem, kind, secret))
             answer |= _found(cause.findings) if cause.findings else {}
         return answer | about | {"message": tokens.explain(answer["message"])}
 
-    def _begin_beside(
-        self, problem: Problem, kinds: Iterable[str], secret: bytes, loaded: mosaic.Loaded, cache: Path
-    ) -> bool:
+    def _begin_beside(self, wanted: Sequence[Instance], loaded: mosaic.Loaded) -> bool:
         """Execute the program on these instances in another thread, and compare what comes of it; whether that is done.
 
         On several chips executions take turns; what comes before and after one runs beside what else there is to do.
         """
-        arrays = (*problem.inputs, *problem.outputs)
-        size = sum(math.prod(spec.shape) * jnp.dtype(spec.dtype).itemsize for spec in arrays)
-        if size > BESIDE_BYTES:
+        if any(_bytes(instance.problem) > BESIDE_BYTES for instance in wanted):
             return False
         loaded.executed.compiled()
 
-        def run(kind: str) -> tuple[mosaic.RunResult, Compared]:
-            result = loaded.executed.run(self.given.inputs(problem, kind, secret), seed=_order(kind, loaded))
-            if result.findings or not kept.path_of(cache, kind).exists():  # who asks for a reference makes it
+        def run(instance: Instance) -> tuple[mosaic.RunResult, Compared]:
+            arrays = self.given.inputs(instance.problem, instance.kind, instance.secret)
+            result = loaded.executed.run(arrays, seed=_order(instance.kind, loaded))
+            if result.findings or not instance.file.exists():  # who asks for a reference makes it
                 return result, []
-            return result, _compared(result, kind, self.given.reference(problem, kind, secret, cache))
+            return result, _compared(instance, result, self.references.of(instance))
 
-        self._meanwhile.begin({(problem.short, kind, secret): functools.partial(run, kind) for kind in kinds})
+        self._meanwhile.begin({instance.name: functools.partial(run, instance) for instance in wanted})
         return True
 
-    def _compare(  # noqa: PLR0913 - what one instance and one execution of it are
+    def _compare(
         self,
-        problem: Problem,
-        kind: str,
-        secret: bytes,
+        instance: Instance,
         reference: Reference,
-        *,
-        cache: Path,
         result: mosaic.RunResult,
         compared: Compared,
+        *,
         order: int = 0,
     ) -> dict[str, Any]:
         if result.findings:
             return _found(result.findings)
+        problem, kind = instance.problem, instance.kind
         exact, losses = reference.exact, reference.losses
         outputs = [np.asarray(a) for a in result.outputs]
         if order and self._random_outputs and kind == "random":
@@ -150,35 +138,51 @@ class Values:
         if kind == "random":
             self._random_outputs = outputs
         if kind.startswith("probe") and self._random_outputs:
-            before = self.given.reference(problem, "random", secret, cache).exact
-            for index in range(len(outputs)):
-                still = parity.insensitive(
-                    self._random_outputs[index], outputs[index], before[index], exact[index], losses[index]
-                )
-                if still:
-                    rows = exact[index].size // max(1, *exact[index].shape[-1:])
+            before = self.references.of(instance.of_kind("random")).exact
+            some = (rows.of(problem, three, reference.numbers) for three in (self._random_outputs, outputs, before))
+            for index, five in enumerate(zip(*some, exact, losses, strict=True)):
+                if still := parity.insensitive(*five):
+                    count = exact[index].size // max(1, *exact[index].shape[-1:])
                     return _answered(
                         Status.INSENSITIVE,
-                        f"{still} of {rows} rows of output {index} stand still although "
+                        f"{still} of {count} rows of output {index} stand still although "
                         "inputs that they depend on changed: is part of the work skipped?",
                     )
-        compared = compared or _compared(result, kind, reference)
-        worst = max(compared, key=lambda c: c.worst)
-        copy, index = divmod(compared.index(worst), len(outputs))
+        compared = compared or _compared(instance, result, reference)
+        count, more = 0, Compared()
+        if reference.numbers is not None and all(one.status is Status.PASS for one in compared):
+            count, more = self._standing_out(instance, result, reference)
+        worst = max((*compared, *more), key=lambda c: c.worst)
+        copy, index = divmod((more if worst in more else compared).index(worst), len(outputs))
         which = f"output {index}" + (", as not all chips hold it" if copy else "")
         answer = _answered(worst.status, f"{which}: {worst.message}")
         unasked = sum(int(np.isinf(loss).sum()) for loss in losses) / max(1, sum(loss.size for loss in losses))
-        return answer | {"worst": worst.worst, "rms": worst.rms, "floor_rms": worst.floor_rms, "unasked": unasked}
+        answer |= {"worst": worst.worst, "rms": worst.rms, "floor_rms": worst.floor_rms, "unasked": unasked}
+        if reference.numbers is not None:
+            answer |= {"rows": reference.numbers.size + count, "of_rows": rows.length(problem)}
+        return answer
 
-    def outputs(self, problem: Problem, kind: str, secret: bytes, cache: Path, *, folder: Path) -> dict[str, Any]:
+    def _standing_out(self, instance: Instance, result: mosaic.RunResult, reference: Reference) -> tuple[int, Compared]:
+        """How many rows that are not known in float64 stand out from the reference's own dtypes; they are compared."""
+        found = [
+            rows.standing_out(np.asarray(got), known)
+            for own in (result.outputs, *result.replicas)
+            for got, known in zip(own, reference.known(instance.problem), strict=True)
+        ]
+        picked = functools.reduce(np.union1d, found)
+        if not picked.size:
+            return 0, []
+        more = self.references.more(instance, picked, reference.native)
+        return picked.size, _compared(instance, result, more, picked=True)
+
+    def outputs(self, instance: Instance, *, folder: Path) -> dict[str, Any]:
         """Compare outputs that a device computed, one file of bytes each in ``folder``."""
-        reference = self.given.reference(problem, kind, secret, cache)
         outputs = [
             np.fromfile(folder / f"output{number}.bin", np.uint8).view(jnp.dtype(spec.dtype)).reshape(spec.shape)
-            for number, spec in enumerate(problem.outputs)
+            for number, spec in enumerate(instance.problem.outputs)
         ]
         result = mosaic.RunResult(outputs=tuple(outputs), findings=(), seconds=0.0)
-        return self._compare(problem, kind, secret, reference, cache=cache, result=result, compared=[])
+        return self._compare(instance, self.references.of(instance), result, [])
 
     def write_inputs(self, problem: Problem, kind: str, secret: bytes, folder: Path) -> dict[str, Any]:
         """Write the arrays of one instance to ``folder``, one file of bytes each."""
@@ -187,15 +191,16 @@ class Values:
             np.ascontiguousarray(array).view(np.uint8).tofile(folder / f"input{number}.bin")
         return _answered(Status.PASS, "")
 
-    def _check_again(self, problem: Problem, secret: bytes) -> None:
+    def _check_again(self, random: Instance) -> None:
         """The native reference passes on other secrets, too, for a problem small enough to ask: see ``made``."""
+        problem = random.problem
         elements = sum(math.prod(spec.shape) for spec in (*problem.inputs, *problem.outputs))
         if elements > SMALL_ELEMENTS or _reference_flops(problem) > SMALL_FLOPS:
             return
         for number in range(SECRETS):
-            other = hashlib.sha256(secret + b"another" + bytes([number])).digest()
+            other = hashlib.sha256(random.secret + b"another" + bytes([number])).digest()
             for kind in instances.kinds(problem.mesh, problem.mixed_axes):
-                self.given.made(problem, kind, other)
+                self.references.made(replace(random, kind=kind, secret=other))
 
     def _repeat(self, outputs: Arrays) -> dict[str, Any]:
         for index, (first, second) in enumerate(zip(self._random_outputs, outputs, strict=True)):
@@ -251,9 +256,9 @@ class Values:
             self._candidate, self._random_outputs = (digest, *_loaded(program, late_first)), []
         return self._candidate
 
-    def weak(self, problem: Problem, secret: bytes, cache: Path) -> dict[str, Any]:
-        """Whether an answer that computes nothing would pass."""
-        reference = self.given.reference(problem, "random", secret, cache)
+    def weak(self, random: Instance) -> dict[str, Any]:
+        """Whether an answer that computes nothing would pass, on the random instance."""
+        problem, secret, reference = random.problem, random.secret, self.references.of(random)
         exact, losses = reference.exact, reference.losses
         arrays = self.given.inputs(problem, "random", secret)
         dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
@@ -265,7 +270,7 @@ class Values:
         guesses = {"zeros": [0.0] * len(exact), "ones": [1.0] * len(exact)}
         if passes(map(np.mean, exact)):  # a single number is its own mean, but not that of other inputs
             draws = self.given.public(problem), self.given.inputs(problem, "fresh-mean", secret)
-            made = [self.given.call(problem.reference64_program, draw, wide=True)[: len(exact)] for draw in draws]
+            made = [self.given.exact(problem, draw)[: len(exact)] for draw in draws]
             means = [[float(np.mean(array)) for array in outputs] for outputs in made]
             if all(map(passes, means)):  # that of one other draw comes near by chance, now and then
                 guesses["the reference's mean"] = means[0]
@@ -279,7 +284,7 @@ class Values:
                 continue
             if parity.passes(array.astype(dtypes[0]), exact[0], losses[0]):
                 return _answered(Status.WEAK_PROBLEM, f"a copy of input {position} would pass this problem")
-        self._check_again(problem, secret)
+        self._check_again(random)
         return _answered(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")
 
 
@@ -296,14 +301,21 @@ def _found(findings: Sequence[Finding]) -> dict[str, Any]:
     return _answered(first.kind.status, str(first) + (f" (and {len(more)} more)" if more else ""))
 
 
-def _compared(result: mosaic.RunResult, kind: str, reference: Reference) -> Compared:
+def _compared(instance: Instance, result: mosaic.RunResult, reference: Reference, *, picked: bool = False) -> Compared:
     """How outputs compare; of chips that ought to hold the same each has to be right."""
-    alike, three = kind == instances.SIGNED, (reference.exact, reference.losses, reference.counts)
+    alike, three = instance.kind == instances.SIGNED, (reference.exact, reference.losses, reference.counts)
+    numbers, axes = reference.numbers, rows.axes(instance.problem)
+    parts = [None if numbers is None else parity.Part(axis=axis, rows=numbers, picked=picked) for axis in axes]
     return [
-        parity.compare(np.asarray(got), exact, loss, alike=alike, counts=counts)
+        parity.compare(got, exact, loss, alike=alike, counts=counts, part=part)
         for own in (result.outputs, *result.replicas)
-        for got, exact, loss, counts in zip(own, *three, strict=True)
+        for got, exact, loss, counts, part in zip(rows.of(instance.problem, own, numbers), *three, parts, strict=True)
     ]
+
+
+def _bytes(problem: Problem) -> int:
+    """Of inputs and outputs."""
+    return sum(math.prod(spec.shape) * jnp.dtype(spec.dtype).itemsize for spec in (*problem.inputs, *problem.outputs))
 
 
 def _elsewhere(problem: Problem, position: int) -> bool:
@@ -351,16 +363,18 @@ _VALUES = Values()
 def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     """What is asked for by ``mode``."""
     mode, secret, cache = asked["mode"], bytes.fromhex(asked["secret"]), Path(asked["cache"])
+    whole = asked.get("whole", False)
+    instance = Instance(problem=problem, kind=asked.get("kind", "random"), secret=secret, cache=cache, whole=whole)
     _VALUES.given.keep_in(problem, cache)
-    if mode in ("reference", "begin"):
+    if mode in ("begin", "reference"):
         if mode == "begin":
             _VALUES.given.begin(problem, secret)
         else:
-            _VALUES.given.begin_references(problem, asked.get("then", ()), secret, cache)
-            _VALUES.given.reference(problem, asked["kind"], secret, cache)
+            _VALUES.references.begin(instance.of_kind(kind) for kind in asked.get("then", ()))
+            _VALUES.references.of(instance)
         return _answered(Status.PASS, "")
     if mode == "outputs":
-        return _VALUES.outputs(problem, asked["kind"], secret, cache, folder=Path(asked["folder"]))
+        return _VALUES.outputs(instance, folder=Path(asked["folder"]))
     if mode == "inputs":
         return _VALUES.write_inputs(problem, asked["kind"], secret, Path(asked["folder"]))
     if mode == "draws":
@@ -369,13 +383,13 @@ def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     if mode == "flops":
         return _answered(Status.PASS, "") | {"flops": _reference_flops(problem)}
     if mode == "weak":
-        return _VALUES.weak(problem, secret, cache)
+        return _VALUES.weak(instance)
     program = Path(asked["program"]).read_bytes()
     if mode == "beside":
         path = Path(asked["path"])
         return _VALUES.beside(problem, secret, program=program, wanted=asked["wanted"], path=path)
     given = {name: asked[name] for name in ("order", "then") if name in asked}
-    return _VALUES.check(problem, asked["kind"], secret, cache, program=program, **given)
+    return _VALUES.check(instance, program=program, **given)
 
 
 def handle(request: Path) -> str:

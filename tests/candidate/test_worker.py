@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.lib.programs import of_source
 from ratchet.candidate import problem
+from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
 from tests.judge.programs import examined
 from tests.kernels import ATTENTION, edited
@@ -139,3 +140,29 @@ def test_a_lock_that_is_no_regular_file_is_not_read(tmp_path, make):
     with pytest.raises(Refusal, match=r"kernel\.py\.lock\.json cannot be read") as refused:
         problem.read(lock)
     assert refused.value.status is Status.PROBLEM_CHANGED
+
+
+OUTPUTS = (ArraySpec(shape=(64, 8), dtype="float32"), ArraySpec(shape=(2, 64), dtype="float32"))
+
+
+@pytest.mark.parametrize("rows", [None, problem.Rows(block=16, axes=(0, 1)), problem.Rows(block=64, axes=(0, 1))])
+def test_rows_survive_the_lock(frozen, rows):
+    changed = dataclasses.replace(frozen, outputs=OUTPUTS, rows=rows)
+    data = problem.encode(changed)
+    assert (b'"rows"' in data) is bool(rows)
+    assert problem.decode(data, "a lock") == changed
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        [], "rows", {}, {"block": 16}, {"axes": [0, 1]}, {"block": 16, "axes": [0]}, {"block": 16, "axes": [0, 2]},
+        {"block": 16, "axes": [0, -1]}, {"block": 16, "axes": [0, True]}, {"block": 16, "axes": [0, 0]},
+        {"block": 0, "axes": [0, 1]}, {"block": -16, "axes": [0, 1]}, {"block": 24, "axes": [0, 1]},
+        {"block": 128, "axes": [0, 1]}, {"block": 16.0, "axes": [0, 1]}, {"block": True, "axes": [0, 1]},
+        {"block": 16, "axes": {"0": 1}}, {"block": 16, "axes": None},
+    ],
+)  # fmt: skip
+def test_rows_that_do_not_make_up_an_axis_are_refused(entry):
+    with pytest.raises(ValueError, match="wanted blocks of them"):
+        problem.rows_of(entry, OUTPUTS)

@@ -158,5 +158,5 @@ def test_the_budget_is_the_users(kept: Path, tmp_path: Path, monkeypatch: pytest
 
 def test_what_makes_a_reference_is_known_by_its_code() -> None:
     """Or a reference that the code of before made would be used by the code of after."""
-    makers = {name for name in closure("ratchet.judge.given", without="") if name.startswith("ratchet.judge.")}
+    makers = {name for name in closure("ratchet.judge.reference", without="") if name.startswith("ratchet.judge.")}
     assert makers == {f"ratchet.judge.{name}" for name in references.MAKERS}

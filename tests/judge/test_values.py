@@ -13,6 +13,7 @@ from ratchet.judge import instances
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.floor import useful_flops
 from ratchet.judge.given import Given
+from ratchet.judge.reference import Instance, References
 from ratchet.judge.secret import SECRET_BYTES, secret_of
 from ratchet.judge.values_worker import Values
 from ratchet.values.status import Refusal, Status
@@ -533,13 +534,12 @@ def refusing_other_draws(drawn):
 @pytest.mark.slow
 def test_references_that_are_made_beside_another_are_those_that_are_made_when_asked_for(problems, tmp_path):
     problem, secret, kinds = problems["attention"], b"s" * 32, ("random", "probe", "mixed")
-    ahead, alone = Given(), Given()
-    ahead.begin_references(problem, kinds[1:], secret, tmp_path / "ahead")
+    random = Instance(problem=problem, kind="random", secret=secret, cache=tmp_path / "ahead")
+    ahead, alone = References(Given()), References(Given())
+    ahead.begin([random.of_kind(kind) for kind in kinds[1:]])
     for kind in kinds:
-        pair = (
-            given.reference(problem, kind, secret, tmp_path / name)
-            for given, name in ((ahead, "ahead"), (alone, "alone"))
-        )
+        beside = dataclasses.replace(random.of_kind(kind), cache=tmp_path / "alone")
+        pair = ahead.of(random.of_kind(kind)), alone.of(beside)
         for one, other in zip(*([*of.exact, *of.losses, *of.counts] for of in pair), strict=True):
             assert one.tobytes() == other.tobytes()
 
@@ -547,14 +547,14 @@ def test_references_that_are_made_beside_another_are_those_that_are_made_when_as
 def test_what_is_executed_beside_another_instance_answers_the_same(problems, tmp_path):
     problem, program = problems["rows"], examined(ROWS)[0].program
     kinds = instances.kinds(problem.mesh, problem.mixed_axes)
+    random = Instance(problem=problem, kind="random", secret=b"secret", cache=tmp_path)
     judge = Values()
     for kind in kinds:
-        judge.given.reference(problem, kind, b"secret", tmp_path)
+        judge.references.of(random.of_kind(kind))
 
     def answers(values, then):
         return [
-            values.check(problem, kind, b"secret", tmp_path, program=program, then=then(number))
-            for number, kind in enumerate(kinds)
+            values.check(random.of_kind(kind), program=program, then=then(number)) for number, kind in enumerate(kinds)
         ]
 
     assert answers(Values(), lambda number: kinds[number + 1 :]) == answers(Values(), lambda number: ())

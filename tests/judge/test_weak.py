@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ratchet.candidate.problem import ArraySpec
-from ratchet.judge.given import Reference
+from ratchet.judge.reference import Instance, Reference
 from ratchet.judge.values_worker import Values
 from ratchet.values.status import Status
 
@@ -15,7 +15,7 @@ ROUNDING = 1e-6
 
 
 class Given:
-    """A reference with one number for each draw of its inputs, in the place of ``ratchet.judge.given.Given``."""
+    """One number for each draw of the inputs, in the place of ``Given`` and of ``References``."""
 
     def __init__(self, numbers):
         self._numbers = numbers
@@ -26,12 +26,11 @@ class Given:
     def public(self, _problem):
         return self.inputs(None, "public", b"")
 
-    def call(self, _program, arrays, *, wide=False):
-        assert wide
+    def exact(self, _problem, arrays):
         return [arrays[0][:1, :1], np.zeros((1, 1))]
 
-    def reference(self, problem, kind, secret, _cache):
-        exact = self.inputs(problem, kind, secret)[0][:1, :1]
+    def of(self, instance):
+        exact = self.inputs(None, instance.kind, b"")[0][:1, :1]
         return Reference(exact=[exact], losses=[exact * ROUNDING], counts=[])
 
 
@@ -46,11 +45,9 @@ class Given:
 )
 def test_a_number_is_weak_where_it_is_the_same_in_every_draw(monkeypatch, public, other, status):
     values = Values()
-    values.given = Given({"random": 10.0, "public": public, "fresh-mean": other})
+    values.given = values.references = Given({"random": 10.0, "public": public, "fresh-mean": other})
     monkeypatch.setattr(values, "_check_again", lambda *_: None)
-    problem = SimpleNamespace(
-        outputs=(ArraySpec(shape=(1, 1), dtype="float32"),), output_splits=(), reference64_program=b""
-    )
-    answer = values.weak(problem, b"", Path())
+    problem = SimpleNamespace(outputs=(ArraySpec(shape=(1, 1), dtype="float32"),), output_splits=())
+    answer = values.weak(Instance(problem=problem, kind="random", secret=b"", cache=Path()))
     assert answer["status"] == status.name
     assert ("the reference's mean would pass" in answer["message"]) == (status is Status.WEAK_PROBLEM)
