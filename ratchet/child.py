@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -123,6 +124,7 @@ class Child:
         self._requests = 0
         self._missing: tuple[str, ...] | None = None
         self._folder: Folder | None = None
+        self._reporting = threading.Lock()
         self._cancelled = False
         self._weighed = self._watched = -math.inf
         self._output = self.directory.with_name(f"{directory.name}.output.txt").open("w+b")
@@ -202,8 +204,12 @@ class Child:
         return folder
 
     def _await_walls(self) -> None:
-        if self._folder is not None:
-            return
+        """Of several threads one takes the report: there is one, and the others would wait for another."""
+        with self._reporting:
+            if self._folder is None:
+                self._take_report()
+
+    def _take_report(self) -> None:
         self._control.settimeout(START_SECONDS)
         descriptors: list[int] = []
         report = b""

@@ -114,6 +114,27 @@ def actions():
     return known.read_text().split() if known.exists() else []
 
 
+def test_the_walls_are_reported_to_all_who_wait_for_them(start, monkeypatch):
+    """There is one report: who waits for another is held up by a minute."""
+    taken, take = [], socket.recv_fds
+
+    def slowly(*asked):
+        taken.append(asked)
+        time.sleep(0.2)
+        return take(*asked)
+
+    monkeypatch.setattr(socket, "recv_fds", slowly)
+    child, folders = start(), []
+    threads = [threading.Thread(target=lambda: folders.append(child.folder)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(taken) == 1
+    assert len(folders) == 4
+    assert len(set(map(id, folders))) == 1
+
+
 def test_a_child_without_walls_has_its_limits_left(start):
     child = start(OPEN)
     assert child.missing == ("namespaces", "landlock", "seccomp")
