@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -21,6 +23,10 @@ from jaxlib.mlir.passmanager import PassManager
 
 from ratchet.mosaic.module import Block, Function, KernelModule, Op, Type, Value
 from ratchet.values.status import Refusal, Status
+
+# jaxlib has no Python classes for this dialect's operations, and would look for a module of them at each one that is met:
+# most of what a walk over a large kernel takes.
+sys.modules.setdefault("jaxlib.mlir.dialects.stable_mosaic", ModuleType("jaxlib.mlir.dialects.stable_mosaic"))
 
 _LOCATION = re.compile(r'"([^"\n]+)":(\d+):\d+')
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -310,3 +311,23 @@ def test_what_may_be_inexact_is_refused(accuracy, is_fine):
     with pytest.raises(Refusal, match=r"stablehlo\.exponential may be off by") as caught:
         tokenise(program)
     assert caught.value.status is Status.CANNOT_VERIFY
+
+
+class Finder:
+    """Notes which modules are looked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def find_spec(self, name, path=None, target=None):
+        del path, target
+        self.asked.append(name)
+
+
+def test_python_is_not_asked_for_modules_at_every_operation(monkeypatch):
+    """A large kernel has thousands: looking took most of the time."""
+    program, finder = artefact(blocked(double), X).program, Finder()
+    tokenise(program)
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    tokenise(program)
+    assert not finder.asked
