@@ -24,8 +24,8 @@ from jaxlib.mlir.passmanager import PassManager
 from ratchet.mosaic.module import Block, Function, KernelModule, Op, Type, Value
 from ratchet.values.status import Refusal, Status
 
-# jaxlib has no Python classes for this dialect's operations, and would look for a module of them at each one that is met:
-# most of what a walk over a large kernel takes.
+# jaxlib has no Python classes for this dialect, and would look for a module of them at each operation that is met: most
+# of what a walk over a large kernel takes.
 sys.modules.setdefault("jaxlib.mlir.dialects.stable_mosaic", ModuleType("jaxlib.mlir.dialects.stable_mosaic"))
 
 _LOCATION = re.compile(r'"([^"\n]+)":(\d+):\d+')

@@ -33,7 +33,8 @@ _DEPENDS = {
 class Program(Protocol):
     """What is executed: see ``run.Loaded``."""
 
-    kernels: list[Kernel]
+    @property
+    def kernels(self) -> Sequence[Kernel]: ...
 
     @property
     def covered(self) -> tuple[str, ...]: ...

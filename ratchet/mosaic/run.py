@@ -71,6 +71,17 @@ class Placed:
     arrays: tuple[Any, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Translation:
+    """A program in which every kernel is what executes it on the CPU."""
+
+    exported: Any
+    """It takes a configuration besides, and gives a report."""
+    kernels: Sequence[Kernel]
+    sites: Sequence[list[Site]]
+    """Of each kernel what it may report."""
+
+
 class Loaded:
     """A TPU program, translated and compiled for the CPU. Run it as often as needed; it compiles once."""
 
@@ -80,17 +91,14 @@ class Loaded:
         _check_program(exported)
         self.inputs = tuple(_spec(aval) for aval in exported.in_avals)
         self.outputs = tuple(_spec(aval) for aval in exported.out_avals)
-        self.kernels: list[Kernel] = []
-        self._sites: list[list[Site]] = []
         self._options = options
         self._original = exported
-        module = stablehlo_of(exported)
-        self._has_branches = any(op.name in _BRANCHING for op in walk(module.operation))
-        self._modules = modules or {body: parse_kernel(body) for body in kernel_bodies(module)}
+        self._module = stablehlo_of(exported)
+        self._has_branches = any(op.name in _BRANCHING for op in walk(self._module.operation))
+        self._modules = modules or {body: parse_kernel(body) for body in kernel_bodies(self._module)}
         self._variants: dict[Options, Loaded] = {options: self}
         self._meanwhile: Meanwhile[Loaded] = Meanwhile()
-        if late_first:
-            self._begin_late()
+        self._late = self._begun_late() if late_first else None
         sends = any(is_remote(op) for kernel in self._modules.values() for op in kernel.operations())
         self._layout = Layout(
             counts=max(map(counting.width, self._modules.values()), default=0),
@@ -98,12 +106,45 @@ class Loaded:
             chips=exported.nr_devices if options.late_dma and sends else 0,
         )
         *_, self._width = self._layout.parts
-        merge = functools.partial(merge_reports, layout=self._layout)
-        count = splice.splice(module, self._translate, self._width, merge)
-        width = max(count, 1) * self._width
+        if self._late is None:
+            assert self._translation  # what cannot be translated is refused here
+
+    @functools.cached_property
+    def _translation(self) -> Translation:
+        """Made once, where it is needed: where only the late one is executed, no other is.
+
+        Raises:
+            Refusal: as :func:`load`.
+        """
+        kernels: list[Kernel] = []
+        sites: list[list[Site]] = []
+
+        def translate(number: int, call: splice.Call) -> Any:
+            del number
+            kernels.append(self.kernel(call))
+            sites.append([])
+            return self.function(kernels[-1], call, sites[-1])
+
+        given, merge = self._original, functools.partial(merge_reports, layout=self._layout)
+        try:
+            count = splice.splice(self._module, translate, self._width, merge)
+        except Refusal:
+            raise
+        except Exception as error:  # a damaged module can break any rule that sound ones keep
+            raise unreadable(error) from None
         config = jax.core.ShapedArray((splice.CONFIG_WIDTH,), jnp.int32)
-        report = jax.core.ShapedArray((width,), jnp.int32)
-        self._exported = repack(exported, module, [*exported.in_avals, config], [*exported.out_avals, report])
+        report = jax.core.ShapedArray((max(count, 1) * self._width,), jnp.int32)
+        exported = repack(given, self._module, [*given.in_avals, config], [*given.out_avals, report])
+        return Translation(exported=exported, kernels=kernels, sites=sites)
+
+    @property
+    def kernels(self) -> Sequence[Kernel]:
+        """The same in every translation."""
+        return (self._late or self)._translation.kernels
+
+    @property
+    def _exported(self) -> Any:
+        return self._translation.exported
 
     @property
     def covered(self) -> tuple[str, ...]:
@@ -140,13 +181,6 @@ class Loaded:
     def exported(self) -> Any:
         """The program as it was given, a ``jax.export`` artefact."""
         return self._original
-
-    def _translate(self, number: int, call: splice.Call) -> Any:
-        sites: list[Site] = []
-        self._sites.append(sites)
-        kernel = self.kernel(call)
-        self.kernels.append(kernel)
-        return self.function(kernel, call, sites)
 
     def kernel(self, call: splice.Call) -> Kernel:
         """What is called, one of this program's kernels."""
@@ -268,10 +302,10 @@ class Loaded:
         return [*placed.arrays, jax.device_put(config, everywhere)]
 
     def _shardings(self) -> list[Any]:
-        """Where each argument is; None for a program on one device."""
-        wanted = self._exported.nr_devices
+        """Where each argument is, the configuration last; None for a program on one device."""
+        wanted = self._original.nr_devices
         if wanted == 1:
-            return [None] * len(self._exported.in_avals)
+            return [None] * (len(self.inputs) + 1)
         devices = jax.devices("cpu")
         if len(devices) < wanted:
             raise Refusal(
@@ -302,7 +336,7 @@ class Loaded:
         """
         targets = {root_of(value) for kernel in self.kernels for value in data_written(kernel.module)}
         size = sum(math.prod(value.type.shape) for value in targets)
-        if not targets or size > _LATE_TARGETS or self._exported.nr_devices > 1:
+        if not targets or size > _LATE_TARGETS or self._original.nr_devices > 1:
             return self
         return self.variant(late_dma=True)
 
@@ -321,13 +355,17 @@ class Loaded:
     def _varied(self, *, late_dma: bool = False, late_windows: bool = False, witness: bool = False) -> Options:
         return replace(self._options, late_dma=late_dma, late_windows=late_windows, witness=CELLS if witness else 0)
 
-    def _begin_late(self) -> None:
-        """Translate it with late DMAs, and compile that beside its own translation: it takes the longest of all."""
+    def _begun_late(self) -> Loaded | None:
+        """Its translation with late DMAs, which is compiled beside what comes next: that takes the longest of all."""
         if not any(op.name in DMA_OPS for kernel in self._modules.values() for op in kernel.operations()):
-            return
+            return None
         options = self._varied(late_dma=True)
-        with contextlib.suppress(Exception):  # what fails is tried again where it is needed, and said there
-            self._meanwhile.begin({options: self._varying(options).compiled})
+        try:
+            late = self._varying(options)
+        except Exception:  # what fails is tried again where it is needed, and said there
+            return None
+        self._meanwhile.begin({options: late.compiled})
+        return late
 
     def _varying(self, options: Options) -> Loaded:
         return Loaded(self._original, options, modules=self._modules)
@@ -354,7 +392,7 @@ class Loaded:
 
     def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:
         findings = []
-        for kernel, sites, flags in zip(self.kernels, self._sites, report, strict=True):
+        for kernel, sites, flags in zip(self.kernels, self._translation.sites, report, strict=True):
             for i in range(len(KINDS)):
                 step, site = int(flags[2 * i]), int(flags[2 * i + 1])
                 if site < 0:

@@ -12,7 +12,10 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ratchet.compiler.tokens import tokenise
+from ratchet.mosaic import run
 from ratchet.mosaic.findings import Kind
+from tests.judge.programs import artefact
 from tests.mosaic.test_assumptions import X, findings, kinds
 
 ANY = pl.BlockSpec(memory_space=pl.ANY)
@@ -243,3 +246,42 @@ def written_by_hand(ahead: int) -> Kernel:
 @pytest.mark.parametrize(("ahead", "wanted"), [(0, []), (1, [Kind.WINDOW_RACE]), (2, [])])
 def test_a_copy_into_the_next_window_comes_too_late(ahead: int, wanted: list[Kind]) -> None:
     assert kinds(written_by_hand(ahead), X) == wanted
+
+
+# --- which translations that takes -----------------------------------------------------------------
+
+
+def moved(*, wait_first: bool) -> Kernel:
+    """Rows that a copy brings, doubled: before or after they are there."""
+
+    def kernel(x: Any, o: Any, buffer: Any, sem: Any) -> None:
+        copy = pltpu.make_async_copy(x, buffer, sem)
+        copy.start()
+        if wait_first:
+            copy.wait()
+        o[...] = buffer[...] * 2
+        if not wait_first:
+            copy.wait()
+
+    scratch = [pltpu.VMEM((64, 128), jnp.float32), pltpu.SemaphoreType.DMA]
+    return pl.pallas_call(kernel, in_specs=[ANY], out_shape=OUT, scratch_shapes=scratch)
+
+
+@pytest.mark.parametrize("wait_first", [True, False])
+def test_where_late_copies_change_nothing_a_program_is_translated_once(
+    wait_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, splice = [], run.splice.splice
+    monkeypatch.setattr(run.splice, "splice", lambda *given: made.append(given) or splice(*given))
+    x = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32)
+    exported = tokenise(artefact(moved(wait_first=wait_first), ((64, 128), jnp.float32)).program)[0]
+    loaded = run.translated(exported, run.Options(), late_first=True)
+    assert "tpu.enqueue_dma" in loaded.covered
+    result = loaded.check([x], at_once=True)
+    assert (len(made) == 1) is wait_first
+    plain = run.translated(exported, run.Options()).check([x])
+    assert [finding.kind for finding in result.findings] == [finding.kind for finding in plain.findings]
+    if wait_first:
+        assert result.outputs[0].tobytes() == plain.outputs[0].tobytes() == (x * 2).tobytes()
+    else:
+        assert result.findings[0].kind is Kind.READ_BEFORE_WAIT
