@@ -6,11 +6,11 @@ A throwaway clone of HEAD judges each kernel by ``prepare.py``: the first verdic
 later ones (``ratchet/standby.py``; ``RATCHET_STANDBY_MINUTES=0`` leaves that out). ``first`` also computes the
 problem's references in float64; ``second`` is what a fresh verdict costs from then on (the median of up to
 ``--rounds``; after half a minute of them no further one begins), and its steps are the second table. Steps that ran
-beside others add up to more than the whole. ``remembered`` is the same program once more. ``bare`` compiles the same
-program in the same run, without dumps, tokens and annotations, and with the system's allocator. ``loser`` is a whole
-experiment that cannot be kept. CPU seconds are those of all processes, by part in the third table, with the most memory
-that they held at a time. The sweep models every point by ``./ratchet.sh sweep``; ``one by one`` is the mean of
-``prepare.py`` on its first points.
+beside others add up to more than the whole. ``bare`` compiles the same program after each of those, without dumps,
+tokens and annotations, and with the system's allocator; ratios are medians of such pairs, for the host has slow
+minutes. ``remembered`` is the same program once more. ``loser`` is a whole experiment that cannot be kept. CPU seconds
+are those of all processes, by part in the third table, with the most memory that they held at a time. The sweep models
+every point by ``./ratchet.sh sweep``; ``one by one`` is the mean of ``prepare.py`` on its first points.
 The growth table has a small kernel grow tenfold, one constant at a time; an exponent of 1 is cost in proportion.
 ``--examples`` adds the first verdict of every file in ``examples/``, with their median. ``--only ""`` leaves out the
 kernels. Each verdict is said on standard error as it ends. Wall seconds need both cores quiet, CPU seconds hardly.
@@ -131,29 +131,35 @@ def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[s
     """First and later verdicts of one kernel; the seconds of each step of the last, and what it used."""
     kernel = KERNELS[name]
     first, document = clone.verdict(kernel)
-    later = []
+    later: list[Usage] = []
+    bare: list[tuple[float, float]] = []
     while len(later) < rounds and sum(one.wall_s for one in later) < ENOUGH_S:
         used, document = clone.verdict(kernel, "--fresh")
         later.append(used)
+        bare.append(compiled(clone.root / "hlo_dumps" / document["outcome"]["id"] / "kernel.bin"))
     again, _ = clone.verdict(kernel)
-    program = clone.root / "hlo_dumps" / document["outcome"]["id"] / "kernel.bin"
-    wall, cpu = json.loads(subprocess.check_output([sys.executable, "-m", "benchmarks.lib.bare", program], cwd=ROOT))
-    second = statistics.median(one.wall_s for one in later)
-    second_cpu = statistics.median(one.total_cpu_s for one in later)
+    pairs = list(zip(later, bare, strict=True))
     row = {
         "kernel": name,
         "status": document["outcome"]["status"],
         "first": first.wall_s,
-        "second": second,
+        "second": statistics.median(one.wall_s for one in later),
         "remembered": again.wall_s,
-        "bare compile": wall,
-        "second / bare": second / wall,
-        "second, CPU": second_cpu,
-        "bare, CPU": cpu,
-        "CPU / bare": second_cpu / cpu,
+        "bare compile": statistics.median(wall for wall, _ in bare),
+        "second / bare": statistics.median(one.wall_s / wall for one, (wall, _) in pairs),
+        "second, CPU": statistics.median(one.total_cpu_s for one in later),
+        "bare, CPU": statistics.median(cpu for _, cpu in bare),
+        "CPU / bare": statistics.median(one.total_cpu_s / cpu for one, (_, cpu) in pairs),
         "loser": loser(clone, name) if name in LOSERS else None,
     }
     return row, {step["name"]: step["seconds"] for step in document["verdict"]["steps"]}, later[-1]
+
+
+def compiled(program: Path) -> tuple[float, float]:
+    """Wall and CPU seconds of the bare compile."""
+    command = [sys.executable, "-m", "benchmarks.lib.bare", program]
+    wall, cpu = json.loads(subprocess.check_output(command, cwd=ROOT))
+    return wall, cpu
 
 
 def loser(clone: Clone, name: str) -> float:
