@@ -39,12 +39,17 @@ class Blocks:
     """The dimension of each input that is cut; None: every block takes the whole."""
     outputs: tuple[int, ...]
 
+    @property
+    def length(self) -> int:
+        """Of the axis that is cut: all rows."""
+        return self.count * self.size
+
     def run(self, call: Callable[[list[Any]], list[Any]], inputs: Sequence[Any]) -> list[Any]:
         """All blocks, one after another, by ``call``, which evaluates ``block`` and may give each output several times.
 
         ``call`` returns some multiple of the outputs, in order: values, then their losses.
         """
-        return self.some(call, self.count, jnp.arange(self.count * self.size, dtype=jnp.int32), inputs)
+        return self.some(call, self.count, jnp.arange(self.length, dtype=jnp.int32), inputs)
 
     def some(self, call: Callable[[list[Any]], list[Any]], count: Any, rows: Any, inputs: Sequence[Any]) -> list[Any]:
         """As ``run``, of the rows of these numbers, int32 of the length of the axis: ``count`` blocks of them.
@@ -64,8 +69,7 @@ class Blocks:
             ]
 
         parts = jax.eval_shape(one, jnp.int32(0))
-        length = self.count * self.size
-        shapes = [_shape(x, self.outputs[n % len(self.outputs)], length) for n, x in enumerate(parts)]
+        shapes = [_shape(x, self.outputs[n % len(self.outputs)], self.length) for n, x in enumerate(parts)]
         nothing = [jnp.zeros(shape, x.dtype) for shape, x in zip(shapes, parts, strict=True)]
         return lax.fori_loop(0, count, put, nothing)
 

@@ -8,7 +8,6 @@ casts to float64, and a product's accumulator likewise. Beside each value goes i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -46,42 +45,30 @@ def with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> C
     Raises:
       NotImplementedError: for an operation whose meaning depends on the width of a float.
     """
-    closed, blocks = _parted(function, avals)
-    call = _widening(blocks.block if blocks else closed)
-    return lambda *args: blocks.run(call, args) if blocks else call(args)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ByRows:
-    """What ``with_losses`` makes of a function in blocks, of some of its rows."""
-
-    function: Callable[..., list[Any]]
-    """``(count, rows, *inputs)``: see ``Blocks.some``. ``rows`` is int32[length]."""
-    length: int
-    size: int
-    """Of a block, in rows."""
-    axes: tuple[int, ...]
-    """Of each output, along which its rows lie."""
-
-
-def rows_with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> ByRows | None:
-    """As ``with_losses``, of some of the rows; None for a function that is not evaluated in blocks."""
-    _, blocks = _parted(function, avals)
+    some, blocks = by_rows(function, *avals)
     if blocks is None:
-        return None
-    call = _widening(blocks.block)
-
-    def some(count: Any, rows: Any, *args: Any) -> list[Any]:
-        return blocks.some(call, count, rows, args)
-
-    return ByRows(function=some, length=blocks.count * blocks.size, size=blocks.size, axes=blocks.outputs)
+        return some
+    every = np.arange(blocks.length, dtype=np.int32)
+    return lambda *args: some(blocks.count, every, *args)
 
 
-def _parted(function: Callable[..., Any], avals: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, Blocks | None]:
-    """The jaxpr of a function, and in blocks if it is large."""
+def by_rows(
+    function: Callable[..., Any], *avals: jax.ShapeDtypeStruct
+) -> tuple[Callable[..., list[Any]], Blocks | None]:
+    """As ``with_losses``, with the blocks that a large function is cut into: then it takes ``(count, rows, *inputs)``.
+
+    Those are its first arguments as of ``Blocks.some``.
+    """
     with jax.enable_x64(False):  # as it is traced for the reference in its own dtypes
         closed = jax.make_jaxpr(function)(*avals)
-    return closed, in_blocks(closed)
+    blocks = in_blocks(closed)
+    call = _widening(blocks.block if blocks else closed)
+
+    def some(count: Any, rows: Any, *args: Any) -> list[Any]:
+        assert blocks is not None
+        return blocks.some(call, count, rows, args)
+
+    return (some if blocks else lambda *args: call(args)), blocks
 
 
 def _widening(jaxpr: Any) -> Callable[[Sequence[Any]], list[Any]]:

@@ -30,7 +30,7 @@ from ratchet.candidate.blocks import blockwise
 from ratchet.candidate.exporting import exported, for_tpu, in_one_line, traced
 from ratchet.candidate.flat import INLINED, inner
 from ratchet.candidate.problem import specs, splits
-from ratchet.candidate.promote import rows_with_losses, with_losses
+from ratchet.candidate.promote import by_rows
 from ratchet.candidate.traffic import link_bytes
 from ratchet.candidate.tree import Tree
 from ratchet.candidate.work import work_of
@@ -176,12 +176,11 @@ def examine(
 
 def exact_program(reference_fn: Callable[..., Any], avals: Any) -> tuple[dict[str, Any] | None, export.Exported]:
     """A reference in float64 with its losses, and the rows that it is evaluated for, as plain JSON: see ``Problem``."""
-    rows = rows_with_losses(reference_fn, *avals)
-    if rows is None:
-        return None, exported(with_losses(reference_fn, *avals), avals, "cpu")
-    numbers = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((), (rows.length,))]
-    program = exported(rows.function, [*numbers, *avals], "cpu")
-    return {"block": rows.size, "axes": list(rows.axes)}, program
+    program, blocks = by_rows(reference_fn, *avals)
+    if blocks is None:
+        return None, exported(program, avals, "cpu")
+    which = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((), (blocks.length,))]
+    return {"block": blocks.size, "axes": list(blocks.outputs)}, exported(program, [*which, *avals], "cpu")
 
 
 def exported_twice(

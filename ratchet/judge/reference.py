@@ -16,7 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ratchet.candidate.problem import Problem, array_bytes
+from ratchet.candidate.problem import Problem
 from ratchet.judge import instances, kept, parity, rows
 from ratchet.judge.deviations import is_float
 from ratchet.judge.given import KEPT_BYTES, Arrays, Given
@@ -90,7 +90,7 @@ class References:
         def make(instance: Instance) -> None:
             self._kept_or_made(instance)
 
-        few = [one for one in wanted if _bytes(one.problem) <= KEPT_BYTES]
+        few = [one for one in wanted if one.problem.compulsory_bytes <= KEPT_BYTES]
         self._meanwhile.begin({one.name: functools.partial(make, one) for one in few})
 
     def _kept_or_made(self, instance: Instance) -> Reference:
@@ -122,7 +122,8 @@ class References:
             parts.append([missing, *exact, *losses])
             kept.write(kept.more_path(instance.cache, instance.kind, missing.tobytes()), parts[-1])
         held = np.concatenate([part[0] for part in parts])
-        first = np.array([int(np.argmax(held == number)) for number in numbers])
+        order = np.argsort(held)
+        first = order[np.searchsorted(held, numbers, sorter=order)]
         several = zip(*(part[1:] for part in parts), strict=True)
         axes = rows.axes(instance.problem)
         joined = [np.concatenate(some, axis) for axis, some in zip(axes * 2, several, strict=True)]
@@ -172,10 +173,6 @@ def _known_rows(instance: Instance) -> np.ndarray[Any, Any] | None:
         return None
     seed = hashlib.sha256(instance.secret + instance.kind.encode() + b"rows").digest()
     return rows.sampled(rows.length(instance.problem), np.random.default_rng(list(seed)))
-
-
-def _bytes(problem: Problem) -> int:
-    return sum(map(array_bytes, (*problem.inputs, *problem.outputs)))
 
 
 def _single(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -105,7 +105,7 @@ class Values:
 
         On several chips executions take turns; what comes before and after one runs beside what else there is to do.
         """
-        if any(_bytes(instance.problem) > BESIDE_BYTES for instance in wanted):
+        if any(instance.problem.compulsory_bytes > BESIDE_BYTES for instance in wanted):
             return False
         loaded.executed.compiled()
 
@@ -311,11 +311,6 @@ def _compared(instance: Instance, result: mosaic.RunResult, reference: Reference
         for own in (result.outputs, *result.replicas)
         for got, exact, loss, counts, part in zip(rows.of(instance.problem, own, numbers), *three, parts, strict=True)
     ]
-
-
-def _bytes(problem: Problem) -> int:
-    """Of inputs and outputs."""
-    return sum(math.prod(spec.shape) * jnp.dtype(spec.dtype).itemsize for spec in (*problem.inputs, *problem.outputs))
 
 
 def _elsewhere(problem: Problem, position: int) -> bool:

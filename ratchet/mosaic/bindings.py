@@ -10,6 +10,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -26,7 +27,9 @@ from ratchet.values.status import Refusal, Status
 
 # jaxlib has no Python classes for this dialect, and would look for a module of them at each operation that is met: most
 # of what a walk over a large kernel takes.
-sys.modules.setdefault("jaxlib.mlir.dialects.stable_mosaic", ModuleType("jaxlib.mlir.dialects.stable_mosaic"))
+_CLASSES = "jaxlib.mlir.dialects.stable_mosaic"
+if _CLASSES not in sys.modules and find_spec(_CLASSES) is None:
+    sys.modules[_CLASSES] = ModuleType(_CLASSES)
 
 _LOCATION = re.compile(r'"([^"\n]+)":(\d+):\d+')
 

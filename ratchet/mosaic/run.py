@@ -126,12 +126,8 @@ class Loaded:
             return self.function(kernels[-1], call, sites[-1])
 
         given, merge = self._original, functools.partial(merge_reports, layout=self._layout)
-        try:
+        with _readable():
             count = splice.splice(self._module, translate, self._width, merge)
-        except Refusal:
-            raise
-        except Exception as error:  # a damaged module can break any rule that sound ones keep
-            raise unreadable(error) from None
         config = jax.core.ShapedArray((splice.CONFIG_WIDTH,), jnp.int32)
         report = jax.core.ShapedArray((max(count, 1) * self._width,), jnp.int32)
         exported = repack(given, self._module, [*given.in_avals, config], [*given.out_avals, report])
@@ -436,11 +432,18 @@ def translated(exported: Any, options: Options, *, late_first: bool = False) -> 
     Raises:
         Refusal: as :func:`load`.
     """
-    try:
+    with _readable():
         return Loaded(exported, options, late_first=late_first)
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """A damaged module can break any rule that sound ones keep: what that raises is a refusal."""
+    try:
+        yield
     except Refusal:
         raise
-    except Exception as error:  # a damaged module can break any rule that sound ones keep
+    except Exception as error:
         raise unreadable(error) from None
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ratchet.candidate import blocks as module
 from ratchet.candidate.blocks import blockwise, in_blocks
-from ratchet.candidate.promote import rows_with_losses, with_losses
+from ratchet.candidate.promote import by_rows, with_losses
 
 
 def _arrays(*shapes):
@@ -120,19 +120,19 @@ def test_some_rows_are_those_of_the_whole(name, monkeypatch):
     function, shapes, _ = CUT[name]
     arrays = _arrays(*shapes)
     monkeypatch.setattr("ratchet.candidate.promote.in_blocks", lambda closed: in_blocks(closed, 512))
-    rows = rows_with_losses(function, *arrays)
-    assert rows is not None
+    evaluate, blocks = by_rows(function, *arrays)
+    assert blocks is not None
     count = 2
-    numbers = np.random.default_rng(0).integers(0, rows.length, rows.length).astype(np.int32)
+    numbers = np.random.default_rng(0).integers(0, blocks.length, blocks.length).astype(np.int32)
     with jax.enable_x64(True):
         whole = jax.jit(with_losses(function, *arrays))(*arrays)
-        some = jax.jit(rows.function)(jnp.int32(count), numbers, *arrays)
-    for one, other, axis in zip(some, whole, rows.axes * 2, strict=True):
+        some = jax.jit(evaluate)(jnp.int32(count), numbers, *arrays)
+    for one, other, axis in zip(some, whole, blocks.outputs * 2, strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        got, left = np.split(np.asarray(one), [count * rows.size], axis)
-        np.testing.assert_array_equal(got, np.take(np.asarray(other), numbers[: count * rows.size], axis))
+        got, left = np.split(np.asarray(one), [count * blocks.size], axis)
+        np.testing.assert_array_equal(got, np.take(np.asarray(other), numbers[: count * blocks.size], axis))
         assert not left.any()
 
 
 def test_what_is_left_whole_has_no_rows():
-    assert rows_with_losses(norm, *_arrays((64, 32), (32,))) is None
+    assert by_rows(norm, *_arrays((64, 32), (32,)))[1] is None

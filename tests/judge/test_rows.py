@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +14,13 @@ from hypothesis import strategies as st
 from ratchet.candidate import blocks, promote, worker
 from ratchet.candidate.problem import Rows
 from ratchet.judge import instances, parity, rows
+from ratchet.judge.correctness import Examiner
 from ratchet.judge.given import Given
 from ratchet.judge.reference import Instance, References
 from ratchet.judge.stripes import STRIPES
 from ratchet.judge.values_worker import Values
+from ratchet.values import control
+from ratchet.values.control import ControlFlow
 from ratchet.values.status import Status
 from tests.judge.programs import examined
 
@@ -152,6 +156,34 @@ def test_an_honest_kernel_passes_with_some_of_the_rows_and_with_all(in_rows, ran
             assert answer["status"] == Status.PASS.name, answer
             sampled = kind != "random" and not whole
             assert (answer.get("of_rows", 0), "rows" in answer) == (COUNT * sampled, sampled)
+
+
+class Asked:
+    """In the place of ``Asking``: what is asked of the child, which passes all."""
+
+    def __init__(self):
+        self.wholes = set()
+
+    def has_reference(self, problem, kind, *, whole):
+        del problem, kind
+        self.wholes.add(whole)
+        return False
+
+    def ask(self, mode, problem, **more):
+        del problem
+        if mode == "reference" or not more.get("order"):  # another order is compared with the first, bit by bit
+            self.wholes.add(more["whole"])
+        numbers = dict.fromkeys(("worst", "rms", "floor_rms", "seconds"), 0.0)
+        known = {"modules": [], "is_steered": False, "code_sha256": "", "control": control.encode(ControlFlow())}
+        return {"status": Status.PASS.name, "message": "", **numbers, **known}
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_deep_asks_for_all_rows(deep, in_rows, tmp_path):
+    exam = Examiner(workers=SimpleNamespace(folder=tmp_path.joinpath), root=tmp_path)
+    exam._asking = asked = Asked()
+    exam.check(in_rows[1], examined(SOFTMAX, "softmax_of_rows.py")[0], deep=deep)
+    assert asked.wholes == {deep}
 
 
 def answered(instance, outputs, folder):
