@@ -55,6 +55,11 @@ def edited(source: str, edits: Sequence[tuple[str, str]]) -> str:
     return source
 
 
+def wide(exact: Any) -> Any:
+    """Floats as float64: those of 16-bit outputs are kept in float32."""
+    return exact.astype(np.float64) if exact.dtype.kind == "f" else exact
+
+
 class Asked:
     """One problem on several secrets: its instances are made once and serve the honest kernel and the wrong ones."""
 
@@ -83,7 +88,7 @@ class Asked:
         """Of the exact answer rounded once: the largest."""
         dtypes = [np.dtype(spec.dtype) for spec in self.problem.outputs]
         return max(
-            parity.compare(deviations.rounded(e, d), e, s, alike=kind == instances.SIGNED).worst
+            parity.compare(deviations.rounded(wide(e), d), e, s, alike=kind == instances.SIGNED).worst
             for one in self.made
             for kind, (_, exact, losses, _) in one.items()
             for e, s, d in zip(exact, losses, dtypes, strict=True)
