@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ratchet.candidate.mesh import part
-from ratchet.judge.stripes import DOMINATING, STRIPES, Sizes, Structures, as_dtype, is_float, pieces
+from ratchet.judge.stripes import DOMINATING, Sizes, Structures, as_dtype, cut, is_float, pieces
 from ratchet.values import ArraySpec, Mesh
 
 Axes = Sequence[Sequence[int]]
@@ -117,7 +117,7 @@ def probe(
 def mixed(
     inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, axes: Axes = ()
 ) -> list[np.ndarray[Any, Any]]:
-    """Each float input cut into stripes of different structure, with one dominating row in every stripe.
+    """Each float input cut into stripes of different structure, with one dominating row in every short stripe.
 
     Where stripes are beside what is mixed, a few rows along that dominate as well.
     """
@@ -155,15 +155,14 @@ def signed(
             spiked_axis(new.shape, along),
         )
         if any(new.shape[axis] > 1 for axis in set(range(new.ndim)) - set(along)):
-            edges = np.unique(np.linspace(0, new.shape[stripes], STRIPES + 1).astype(int))
-            scales, towers = np.zeros(new.shape[stripes], np.float32), []
-            for place, (a, b) in zip(generator.permutation(len(edges) - 1), itertools.pairwise(edges), strict=True):
-                scales[a:b] = _SCALES[place % len(_SCALES)]
-                if not scales[a] and along:
-                    towers.append((slice(a, b), _ENDS[place % 2], _TOWERS[place % 4 // 2]))
+            found = cut(new.shape[stripes], generator, long=_NEAR, short=_OTHERS)
+            scales, towers = np.zeros(new.shape[stripes], np.float32), itertools.product(_TOWERS, _ENDS)
+            for stripe in found:
+                scales[stripe.first : stripe.end] = stripe.kind
             sizes.write_scaled(scales, stripes)
-            for stripe, end, scale in towers:
-                sizes.write({stripes: stripe, spiked: end}, scale)
+            plain = [stripe for stripe in found if not stripe.kind] if along else []
+            for stripe, (scale, end) in zip(plain, itertools.cycle(towers), strict=False):
+                sizes.write({stripes: slice(stripe.first, stripe.end), spiked: end}, scale)
         else:
             sign = 1 if turn % 2 else -1
             sizes.write({}, sign if len(chosen) > 1 else sign * FAR)
@@ -172,8 +171,8 @@ def signed(
     return changed
 
 
-_SCALES = (NEAR_ZERO, -NEAR_ZERO, FAR, -FAR, 0.0)
-"""Of stripes of one sign; 0: one that stays as it is, with one end that towers."""
+_NEAR, _OTHERS = (NEAR_ZERO, -NEAR_ZERO), (FAR, -FAR, 0.0)
+"""Scales of stripes of one sign; 0: one that stays as it is, with one end that towers."""
 _ENDS, _TOWERS = (slice(0, 1), slice(-1, None)), (FAR, -FAR)
 
 

@@ -20,14 +20,14 @@ import numpy as np
 
 from ratchet.candidate.problem import Problem
 from ratchet.judge import deviations, instances
-from ratchet.judge.stripes import STRIPES
+from ratchet.judge.stripes import edges
 
 Array = np.ndarray[Any, Any]
 
 SHARE, LEAST = 8, 8
 """Of a stripe one row in so many is known in float64, and so many rows at least."""
-FEWEST = 4 * LEAST
-"""Rows of a stripe from which on only some of them are."""
+FEWEST = 2048
+"""Rows from which on only some of them are: a stripe has 32 then at least."""
 BESIDE = 4
 """Known rows on either side whose allowance counts: where values are spiked, one row loses more than the next."""
 APART = 2.0
@@ -42,7 +42,7 @@ def length(problem: Problem) -> int:
 
 def are_sampled(problem: Problem, kind: str) -> bool:
     """Whether only some rows of an instance are compared in float64 in any case."""
-    return length(problem) >= STRIPES * FEWEST and not instances.is_own(kind)
+    return length(problem) >= FEWEST and not instances.is_own(kind)
 
 
 def file_name(problem: Problem, kind: str, *, whole: bool) -> str:
@@ -52,11 +52,13 @@ def file_name(problem: Problem, kind: str, *, whole: bool) -> str:
 
 def sampled(length: int, generator: np.random.Generator) -> Array:
     """Numbers of the rows of each stripe that are known in float64, its ends among them: int32, in order."""
-    edges = np.linspace(0, length, STRIPES + 1).astype(int)
-    found = []
-    for a, b in itertools.pairwise(edges):
-        inner = generator.choice(np.arange(a + 1, b - 1), max(-(-(b - a) // SHARE), LEAST) - 2, replace=False)
-        found += [a, *np.sort(inner), b - 1]
+    found: list[int] = []
+    for a, b in itertools.pairwise(edges(length).tolist()):
+        if b - a <= LEAST:  # the last one may be short
+            found += range(a, b)
+        else:
+            inner = generator.choice(np.arange(a + 1, b - 1), max(-(-(b - a) // SHARE), LEAST) - 2, replace=False)
+            found += [a, *np.sort(inner), b - 1]
     return np.array(found, np.int32)
 
 

@@ -1,5 +1,9 @@
 """Stripes of an array along one axis, each of another structure, and sizes that are far from zero. Pure numpy.
 
+A kernel works in blocks, and what it does with one may depend on its first row, or on all of it. So stripes begin where
+blocks do, at multiples of powers of two. Two are long, as blocks are, and the others short. What each becomes follows
+from the judge's secret, but those where blocks of any one size begin become all that there is, if they are as many.
+
 Arrays are worked on some elements at a time, all stripes of a piece at once: a stripe along the last axis is two
 elements of every row or so, and memory for a whole cache of keys costs more than what is computed.
 """
@@ -9,12 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-STRIPES = 64
+FEWEST = 8
+"""Places of an axis that has long stripes."""
+LONG, SHORT = 4, 16
+"""A long stripe is the largest power of two within this share of the axis, a short one this share of a long one."""
 DOMINATING, TOWERING = 6.0, 40.0
 """A row that dominates its stripe; among large ones by so much that an exponential of the input itself overflows."""
 LARGE = 5.0
@@ -32,8 +39,52 @@ def is_float(array: np.ndarray[Any, Any]) -> bool:
     return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
 
 
-_AS_IT_IS, _LARGE, _TINY, _EQUAL, _INTEGERS, _ZERO = STRUCTURES = range(6)
+_AS_IT_IS, _LARGE, _TINY, _EQUAL, _INTEGERS, _ZERO = range(6)
 """What a stripe becomes. Integers are small and exact, none of them -0."""
+_PADDING, _OTHERS = (_ZERO, _TINY), (_LARGE, _EQUAL, _INTEGERS, _AS_IT_IS)
+"""What a kernel may leave out where it finds a whole block of it, and the rest."""
+
+
+def edges(length: int) -> np.ndarray[Any, Any]:
+    """Where stripes begin along an axis, and its end. Of few places each is a short stripe."""
+    long, begins = _long(length)
+    every = np.append(np.arange(0, length, max(1, long // SHORT)), length)
+    inside = [(every > begin) & (every < begin + long) for begin in begins]
+    return every[~np.any(inside, axis=0)] if inside else every
+
+
+def _long(length: int) -> tuple[int, tuple[int, ...]]:
+    """How long the long stripes are, and where they begin: at the first place and in the middle."""
+    if length < FEWEST:
+        return 0, ()
+    long = 1 << (length // LONG).bit_length() - 1
+    return long, (0, length // 2 // long * long)
+
+
+class Stripe(NamedTuple):
+    """Places ``first`` to ``end`` along an axis, and what they become."""
+
+    first: int
+    end: int
+    is_long: bool
+    kind: Any
+
+
+def cut(length: int, generator: np.random.Generator, *, long: Sequence[Any], short: Sequence[Any]) -> list[Stripe]:
+    """The stripes of an axis: long ones are of the kinds ``long``, short ones of all kinds in turn.
+
+    Turns go by where larger and larger blocks begin, the largest first.
+    """
+    kinds = [some[place] for some in (long, short) for place in generator.permutation(len(some))]
+    begins, ends = (found := edges(length))[:-1], found[1:]
+    is_long = np.isin(begins, _long(length)[1])
+    if is_long.any():
+        aligned = np.where(begins == 0, length, begins & -begins)
+        turns = np.argsort(np.lexsort((generator.random(len(begins)), -aligned, ~is_long)))
+    else:
+        turns = generator.permutation(max(len(begins), len(kinds)))[: len(begins)]
+    chosen = (kinds[turn % len(kinds)] for turn in turns)
+    return [Stripe(*four) for four in zip(begins.tolist(), ends.tolist(), is_long.tolist(), chosen, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,17 +98,15 @@ class Structures:
 
     @classmethod
     def drawn(cls, length: int, generator: np.random.Generator) -> Structures:
-        """Stripes of all structures, with one dominating row in every stripe of several."""
+        """Stripes of all structures, with one dominating row in every short one of several, not its first."""
         source, factor, kind = np.arange(length), np.ones(length, np.float32), np.zeros(length, int)
-        edges = np.unique(np.linspace(0, length, STRIPES + 1).astype(int))
-        chosen = generator.permutation(len(edges) - 1) % len(STRUCTURES)
-        for structure, a, b in zip(chosen, edges, edges[1:], strict=False):
-            dominating = a + generator.integers(0, b - a)
-            kind[a:b] = structure
-            factor[a:b] = {_LARGE: LARGE, _TINY: TINY}.get(structure, 1.0)
+        for first, end, is_long, structure in cut(length, generator, long=_PADDING, short=_OTHERS):
+            kind[first:end] = structure
+            factor[first:end] = {_LARGE: LARGE, _TINY: TINY}.get(structure, 1.0)
             if structure == _EQUAL:
-                source[a:b] = a
-            if b - a > 1:
+                source[first:end] = first
+            if end - first > 1 and not is_long:
+                dominating = generator.integers(first + 1, end)
                 source[dominating], kind[dominating] = dominating, _AS_IT_IS
                 factor[dominating] = TOWERING if structure == _LARGE else DOMINATING
         return cls(source=source, factor=factor, is_integer=kind == _INTEGERS, is_zero=kind == _ZERO)

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ratchet.judge import stripes
@@ -53,16 +53,54 @@ def test_stripes_are_the_same_in_pieces_of_any_size(axis, piece, monkeypatch):
     assert new.tobytes() == one_by_one(array, how, axis).tobytes()
 
 
-def test_every_structure_is_there_and_one_row_of_each_stripe_dominates():
-    how = Structures.drawn(64 * 32, np.random.default_rng(5))
+def test_every_structure_is_there_and_one_row_of_each_short_stripe_dominates_not_its_first():
+    how = Structures.drawn(2048, np.random.default_rng(5))
     factors = set(how.factor.tolist())
     assert factors == {1.0, stripes.LARGE, stripes.TINY, stripes.DOMINATING, stripes.TOWERING}
-    assert (how.source != np.arange(64 * 32)).any()
+    assert (how.source != np.arange(2048)).any()
     assert how.is_integer.any()
     assert how.is_zero.any()
     dominating = np.isin(how.factor, [stripes.DOMINATING, stripes.TOWERING]).reshape(64, 32)
-    assert (dominating.sum(1) == 1).all()
+    is_long = np.isin(np.arange(64) // 16, [0, 2])
+    assert dominating.sum(1).tolist() == np.where(is_long, 0, 1).tolist()
+    assert not dominating[:, 0].any()
     assert (how.source[how.factor > stripes.LARGE] == np.flatnonzero(how.factor > stripes.LARGE)).all()
+
+
+@given(st.integers(1, 20_000))
+def test_stripes_make_up_an_axis_and_begin_where_blocks_do(length):
+    edges = stripes.edges(length)
+    assert (edges[0], edges[-1]) == (0, length)
+    widths = np.diff(edges)
+    assert (widths > 0).all()
+    assert length < stripes.FEWEST or 1 / 4 < widths[widths > length / 9].sum() / length <= 1 / 2 or length < 64
+    short = 1 << int(widths[1:-1].min(initial=1)).bit_length() - 1
+    assert (edges[:-1] % short == 0).all()
+    assert 64 <= length / short <= 128 or short == 1
+
+
+@given(st.integers(6, 13).map(lambda power: 1 << power), st.integers(0, 1 << 32))
+@settings(max_examples=50)
+def test_where_blocks_of_any_size_begin_there_is_all_that_can_be(length, seed):
+    kinds = range(6)
+    found = stripes.cut(length, np.random.default_rng(seed), long=kinds[:2], short=kinds[2:])
+    at = np.empty(length, int)
+    for first, end, _, kind in found:
+        at[first:end] = kind
+    for blocks in (2, 4, 8, 16, 32, 64):
+        first, *_ = whole = at.reshape(blocks, -1).T
+        assert len(set(first.tolist())) == min(blocks, len(kinds)), "the first place of a block is of every kind"
+        of_one = {block[0] for block in whole.T if (block == block[0]).all()}
+        assert of_one >= ({0, 1} if blocks > 2 else set()), "and a whole one of each of the long ones"
+    assert set(at.tolist()) == set(kinds)
+
+
+@given(st.integers(1, stripes.FEWEST - 1), st.integers(0, 1 << 32))
+def test_of_few_places_each_becomes_another(length, seed):
+    kinds = range(6)
+    found = stripes.cut(length, np.random.default_rng(seed), long=kinds[:2], short=kinds[2:])
+    assert len({stripe.kind for stripe in found}) == min(length, 6)
+    assert not any(stripe.is_long for stripe in found)
 
 
 @pytest.mark.parametrize("dtype", [BF16, np.float32, np.int8])
