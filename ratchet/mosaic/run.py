@@ -24,6 +24,7 @@ from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
 from ratchet.mosaic.meanwhile import Meanwhile
 from ratchet.mosaic.module import KernelModule
+from ratchet.mosaic.once import once
 from ratchet.mosaic.ops import arith, control, dma, memory, pack, vector
 from ratchet.mosaic.report import Layout, merge_reports
 from ratchet.mosaic.result import RunResult
@@ -109,7 +110,7 @@ class Loaded:
         if self._late is None:
             assert self._translation  # what cannot be translated is refused here
 
-    @functools.cached_property
+    @once
     def _translation(self) -> Translation:
         """Made once, where it is needed: where only the late one is executed, no other is.
 
@@ -270,7 +271,7 @@ class Loaded:
         assert self._compiled
         return self
 
-    @functools.cached_property
+    @once
     def _compiled(self) -> Any:
         avals = zip(self._exported.in_avals, self._shardings(), strict=True)
         arguments = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding) for aval, sharding in avals]
@@ -323,7 +324,7 @@ class Loaded:
         """Execute the program, and again with what must not matter changed (see ``hazards.check``)."""
         return hazards.check(self, inputs, seed=seed, at_once=at_once)
 
-    @functools.cached_property
+    @once
     def executed(self) -> Loaded:
         """What is executed where only values count: this program, or its translation in which DMAs arrive late.
 
