@@ -18,7 +18,7 @@ from jax import lax
 from ratchet.mosaic import splice
 from ratchet.mosaic.bindings import repack, stablehlo_of
 from ratchet.mosaic.calls import Call, read_call, target, walk
-from ratchet.mosaic.run import AS_WRITTEN, Loaded, taking_turns
+from ratchet.mosaic.run import AS_WRITTEN, Loaded, on_kept, taking_turns
 from ratchet.values.status import Refusal, Status
 
 Wanted = Mapping[str, Sequence[int]]
@@ -68,7 +68,7 @@ def operands(
     program = repack(loaded.exported, module, [*avals[0], config], [*avals[1], report])
     config_value = np.zeros(splice.CONFIG_WIDTH, np.int32)
     placed = [loaded.arguments(loaded.place(inputs), config_value) for inputs in instances]
-    run = jax.jit(lambda *arrays: program.call(*arrays)[-1]).lower(*placed[0]).compile(AS_WRITTEN)
+    run = jax.jit(lambda *arrays: on_kept(program)(*arrays)[-1]).lower(*placed[0]).compile(AS_WRITTEN)
     found = []
     for arrays in placed:
         with taking_turns(chips):

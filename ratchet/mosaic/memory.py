@@ -290,10 +290,15 @@ def put_where(memory: Memory, ref: Ref, condition: Array, value: Array) -> None:
     ref.store_all(memory, jnp.where(condition, value, ref.load_all(memory)))
 
 
+def kept_as(dtype: np.dtype) -> np.dtype:
+    """What memory keeps elements of a dtype as: floats of 8 and 16 bits as integers of the same bits."""
+    return unsigned(dtype) if is_float(dtype) and bits(dtype) in (8, 16) else dtype
+
+
 def encode(array: Array) -> Array:
     """An array as memory keeps it."""
-    narrow = is_float(np.dtype(array.dtype)) and array.dtype != jnp.float32
-    return lax.bitcast_convert_type(array, unsigned(np.dtype(array.dtype))) if narrow else array
+    dtype = np.dtype(array.dtype)
+    return decode(array, kept_as(dtype))
 
 
 def decode(array: Array, dtype: np.dtype) -> Array:

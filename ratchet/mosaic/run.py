@@ -8,7 +8,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +23,11 @@ from ratchet.mosaic.calls import kernel_bodies, walk
 from ratchet.mosaic.findings import KINDS, Finding, Site
 from ratchet.mosaic.grid import run_kernel
 from ratchet.mosaic.meanwhile import Meanwhile
+from ratchet.mosaic.memory import decode, encode, kept_as
 from ratchet.mosaic.module import KernelModule
 from ratchet.mosaic.once import once
-from ratchet.mosaic.ops import arith, control, dma, memory, pack, vector
+from ratchet.mosaic.ops import arith, control, dma, pack, vector
+from ratchet.mosaic.ops import memory as ops_memory
 from ratchet.mosaic.report import Layout, merge_reports
 from ratchet.mosaic.result import RunResult
 from ratchet.mosaic.rules import DMA_OPS, is_remote, root_of
@@ -36,7 +38,7 @@ from ratchet.values import ArraySpec
 from ratchet.values.control import ControlFlow
 from ratchet.values.status import Refusal, Status
 
-RULE_MODULES = (arith, control, dma, memory, pack, vector)
+RULE_MODULES = (arith, control, dma, ops_memory, pack, vector)
 """Importing them fills the table of operations."""
 
 AS_WRITTEN: dict[str, bool | str] = {"xla_allow_excess_precision": False, "xla_backend_optimization_level": "1"}
@@ -67,7 +69,7 @@ def taking_turns(devices: int) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """The inputs of a program on all devices that it is sharded over."""
+    """The inputs of a program on all devices that it is sharded over, as memory keeps them."""
 
     arrays: tuple[Any, ...]
 
@@ -252,7 +254,7 @@ class Loaded:
         compiled = self._compiled
         with taking_turns(self._original.nr_devices):
             *outputs, report = jax.block_until_ready(compiled(*arguments))
-        holders = [_as_held(output) for output in outputs]
+        holders = [_as_held(output, spec) for output, spec in zip(outputs, self.outputs, strict=True)]
         count = max(map(len, holders), default=1)
         first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in holders) for n in range(count)]
         _, digests, logs, _ = self._layout.parts
@@ -273,9 +275,9 @@ class Loaded:
 
     @once
     def _compiled(self) -> Any:
-        avals = zip(self._exported.in_avals, self._shardings(), strict=True)
-        arguments = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding) for aval, sharding in avals]
-        return jax.jit(self._exported.call).lower(*arguments).compile(AS_WRITTEN)
+        pairs = zip(self._exported.in_avals, self._shardings(), strict=True)
+        arguments = [jax.ShapeDtypeStruct(aval.shape, kept_as(aval.dtype), sharding=where) for aval, where in pairs]
+        return jax.jit(on_kept(self._exported)).lower(*arguments).compile(AS_WRITTEN)
 
     def place(self, inputs: Sequence[np.ndarray]) -> Placed:
         """Put inputs where the program is executed, once for several executions, also of its other translations.
@@ -291,7 +293,8 @@ class Loaded:
                 f"inputs {', '.join(map(str, got))} where the program takes {', '.join(map(str, self.inputs))}",
             )
         *where, _ = self._shardings()
-        return Placed(arrays=tuple(jax.device_put(*pair) for pair in zip(arrays, where, strict=True)))
+        kept = [array.view(kept_as(array.dtype)) for array in arrays]
+        return Placed(arrays=tuple(jax.device_put(*pair) for pair in zip(kept, where, strict=True)))
 
     def arguments(self, placed: Placed, config: np.ndarray) -> list[Any]:
         """What an execution takes: inputs, and its configuration on all devices."""
@@ -452,7 +455,20 @@ def unreadable(error: Exception) -> Refusal:
     return Refusal(Status.CANNOT_VERIFY, f"the artefact cannot be read: {type(error).__name__}: {error}")
 
 
-def _as_held(output: Any) -> list[np.ndarray]:
+def on_kept(program: Any) -> Callable[..., list[Any]]:
+    """An exported program that takes and gives narrow floats as memory keeps them.
+
+    XLA drops conversions that follow each other. One alone copies all of an array, in every execution.
+    """
+
+    def call(*kept: Any) -> list[Any]:
+        given = (decode(array, aval.dtype) for array, aval in zip(kept, program.in_avals, strict=True))
+        return [encode(output) for output in program.call(*given)]
+
+    return call
+
+
+def _as_held(output: Any, spec: ArraySpec) -> list[np.ndarray]:
     """An output as its devices hold it: one array, and one more for every replica that differs from the first."""
     shards: dict[str, list[Any]] = {}
     for shard in output.addressable_shards:
@@ -463,7 +479,7 @@ def _as_held(output: Any) -> list[np.ndarray]:
         for copies in shards.values():
             whole[copies[number].index] = np.asarray(copies[number].data)
         if not replicas or whole.tobytes() != replicas[0].tobytes():
-            replicas.append(whole)
+            replicas.append(whole.view(jnp.dtype(spec.dtype)))
     return replicas
 
 
