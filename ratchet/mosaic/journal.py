@@ -62,7 +62,7 @@ def touch(sites: Sequence[Number], end: End, when: Array | None) -> Entry:
 
 
 def start(semaphore: Array, source: End, target: End, when: Array | None) -> Entry:
-    return Entry(kind=Note.START, numbers=tuple(underway.row(semaphore, source, target)), when=when)
+    return Entry(kind=Note.START, numbers=tuple(underway.words_of(semaphore, source, target)), when=when)
 
 
 def land(semaphore: Array, when: Array | None) -> Entry:
@@ -110,6 +110,8 @@ def _made(memory: Memory, kind: Array, numbers: Array, found: Array, kinds: set[
     if Note.TOUCH in kinds:
         hit = underway.touched(memory[UNDER_WAY], numbers[2 : 2 + underway.END]) & (kind == Note.TOUCH)
         found = lax.select((found < 0) & hit, numbers[:2], found)
+        # It is no other kind where something is hit. XLA copies a table that is not surely read before it is written.
+        kind = lax.select(lax.reduce_or(hit, (0,)), np.int32(Note.TOUCH), kind)
     if Note.LAND in kinds:
         memory[UNDER_WAY] = underway.landed(memory[UNDER_WAY], numbers[0], kind == Note.LAND)
     if Note.START in kinds:

@@ -1,32 +1,28 @@
 """The copies under way: which memory each reads and writes until it is waited for. Pure, on one int32 table.
 
-A row is a copy: its semaphore and, for its source and its target, the buffer and the box of elements. It is free again
-when its semaphore is back at zero: before that nobody can say which of the copies that share it are done. ``journal``
-writes and reads it.
+A column is a copy: its semaphore and, for its source and its target, the buffer and the box of elements. It is free
+again when its semaphore is back at zero: before that nobody can say which of the copies that share it are done. Beside
+each other are the same words of all copies, which one instruction compares. ``journal`` writes and reads it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from ratchet.mosaic.memory import Array, Box, Buffer, known
 
 SLOTS = 1024
-"""Rows: how many copies are followed at a time. A copy takes any that is free: some are under way to a kernel's end."""
+"""How many copies are followed at a time. One takes any column that is free: some are under way to a kernel's end."""
 RANK = 8
 _SEMAPHORE, _ENDS = 0, 1
 END = 1 + 2 * RANK
 """Words of an end of a copy: its buffer, first elements, those behind the last."""
 WIDTH = _ENDS + 2 * END
-_LOST = 0
-"""In the last row: whether a row was needed and none was free."""
-
-UNDER_WAY = Buffer(name="copies under way", shape=(SLOTS + 1, WIDTH), dtype=np.dtype(np.int32), space="judge")
-"""The table. Semaphores and buffers are numbered from 1; 0 is none."""
+UNDER_WAY = Buffer(name="copies under way", shape=(WIDTH, SLOTS + 1), dtype=np.dtype(np.int32), space="judge")
+"""The table. Semaphores and buffers are numbered from 1; 0 is none. A copy in the last column found no other free."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,27 +42,24 @@ def empty(zero: Array) -> Array:
     return lax.broadcast_in_dim(zero, UNDER_WAY.shape, ())
 
 
-def row(semaphore: Array, source: End, target: End) -> list[Array]:
-    """The numbers of a copy. ``semaphore``: the number of what it is waited for by."""
+def words_of(semaphore: Array, source: End, target: End) -> list[Array]:
+    """The words of a copy. ``semaphore``: the number of what it is waited for by."""
     return [semaphore, *numbers(source), *numbers(target)]
 
 
 def started(table: Array, new: Array, when: Array) -> Array:
-    """The table with one copy more, if ``when`` (bool scalar). ``new``: int32[WIDTH], its ``row``."""
-    at = lax.argmin(table[:SLOTS, _SEMAPHORE], 0, np.int32)
-    old = lax.dynamic_slice(table, (at, np.int32(0)), (1, WIDTH))
-    is_lost = lax.convert_element_type((old[0, _SEMAPHORE] != 0) & when, np.int32)
+    """The table with one copy more, if ``when`` (bool scalar). ``new``: int32[WIDTH], its ``words_of``."""
+    at = lax.argmin(table[_SEMAPHORE], 0, np.int32)  # the first that is free
+    old = lax.dynamic_slice(table, (np.int32(0), at), (WIDTH, 1))
     written = lax.select(lax.broadcast_in_dim(when, old.shape, ()), lax.reshape(new, old.shape), old)
-    table = lax.dynamic_update_slice(table, written, (at, np.int32(0)))
-    kept = table[SLOTS, _LOST] | is_lost
-    return lax.dynamic_update_slice(table, lax.reshape(kept, (1, 1)), (np.int32(SLOTS), np.int32(_LOST)))
+    return lax.dynamic_update_slice(table, written, (np.int32(0), at))
 
 
 def landed(table: Array, semaphore: Array, when: Array) -> Array:
     """The table without the copies that ``semaphore`` was waited for, if ``when``."""
-    column = table[:SLOTS, _SEMAPHORE]
-    left = lax.select((column == semaphore) & when, lax.full_like(column, 0), column)
-    return lax.dynamic_update_slice(table, lax.reshape(left, (SLOTS, 1)), (np.int32(0), np.int32(0)))
+    own = table[_SEMAPHORE, :SLOTS]
+    left = lax.select((own == semaphore) & when, lax.full_like(own, 0), own)
+    return lax.dynamic_update_slice(table, lax.reshape(left, (1, SLOTS)), (np.int32(0), np.int32(0)))
 
 
 def touched(table: Array, mine: Array) -> Array:
@@ -77,17 +70,19 @@ def touched(table: Array, mine: Array) -> Array:
     Args:
         mine: int32[END], the ``numbers`` of the box.
     """
-    ends = lax.reshape(table[:SLOTS, _ENDS:], (SLOTS, 2, END))
-    first = lax.max(ends[:, :, 1 : 1 + RANK], jnp.broadcast_to(mine[1 : 1 + RANK], (SLOTS, 2, RANK)))
-    behind = lax.min(ends[:, :, 1 + RANK :], jnp.broadcast_to(mine[1 + RANK :], (SLOTS, 2, RANK)))
-    overlaps = first < behind
-    here = (ends[:, :, 0] == mine[0]) & (table[:SLOTS, _SEMAPHORE, None] != 0)
-    return lax.reduce_or(lax.reduce_and(overlaps, (2,)) & here, (0,))
+    shape = (2, RANK, SLOTS)
+    ends = lax.reshape(table[_ENDS:, :SLOTS], (2, END, SLOTS))
+    own_first, own_behind = (
+        lax.broadcast_in_dim(words, shape, (1,)) for words in (mine[1 : 1 + RANK], mine[1 + RANK :])
+    )
+    overlaps = lax.max(ends[:, 1 : 1 + RANK], own_first) < lax.min(ends[:, 1 + RANK :], own_behind)
+    here = (ends[:, 0] == mine[0]) & (table[_SEMAPHORE, :SLOTS] != 0)
+    return lax.reduce_or(lax.reduce_and(overlaps, (1,)) & here, (1,))
 
 
 def lost(table: Array) -> Array:
-    """Whether more copies were under way than there are rows."""
-    return table[SLOTS, _LOST] != 0
+    """Whether more copies were under way than there are columns."""
+    return table[_SEMAPHORE, SLOTS] != 0
 
 
 def corners(box: Box) -> list[Array]:

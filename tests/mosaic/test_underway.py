@@ -1,4 +1,4 @@
-"""The table of copies under way: a copy takes a row until it is waited for, and any row that is free."""
+"""The table of copies under way: a copy takes a column until it is waited for, and any that is free."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ratchet.mosaic.memory import Array
-from ratchet.mosaic.underway import NOWHERE, SLOTS, End, empty, landed, lost, numbers, row, started, touched
+from ratchet.mosaic.underway import NOWHERE, SLOTS, End, empty, landed, lost, numbers, started, touched, words_of
 from ratchet.mosaic.words import words
 
 LONG, SHORT = jnp.int32(1), jnp.int32(2)
@@ -15,10 +15,10 @@ LONG, SHORT = jnp.int32(1), jnp.int32(2)
 
 @jax.jit
 def begun(table: Array, semaphore: Array) -> Array:
-    return started(table, words(row(semaphore, NOWHERE, NOWHERE)), jnp.bool_(True))
+    return started(table, words(words_of(semaphore, NOWHERE, NOWHERE)), jnp.bool_(True))
 
 
-def test_one_that_lasts_keeps_no_other_from_its_row() -> None:
+def test_one_that_lasts_keeps_no_other_from_its_place() -> None:
     def turn(_: int, table: Array) -> Array:
         return landed(begun(table, SHORT), SHORT, jnp.bool_(True))
 
@@ -38,7 +38,7 @@ def test_copies_overlap_where_they_share_an_element() -> None:
 
     @jax.jit
     def both(start: Array, size: Array, other: Array, extent: Array) -> Array:
-        copy = words(row(SHORT, NOWHERE, end(start, size)))
+        copy = words(words_of(SHORT, NOWHERE, end(start, size)))
         table = started(empty(jnp.int32(0)), copy, jnp.bool_(True))
         return touched(table, words(numbers(end(other, extent))))
 
