@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -55,10 +56,12 @@ class Op:
 
     def walk(self) -> Iterator[Op]:
         """This operation and every operation nested in it, in order."""
-        yield self
-        for block in self.regions:
-            for inner in block.operations:
-                yield from inner.walk()
+        return iter(self._all)
+
+    @functools.cached_property
+    def _all(self) -> tuple[Op, ...]:
+        """Asked for again and again while a kernel is translated."""
+        return (self, *(one for block in self.regions for inner in block.operations for one in inner.walk()))
 
 
 @dataclass(frozen=True, kw_only=True)

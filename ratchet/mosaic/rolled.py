@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ratchet.mosaic.module import Block, Op, Value
 from ratchet.mosaic.rules import DMA_OPS, TERMINATORS, VIEW_OPS, is_remote
@@ -49,9 +50,18 @@ class Rolled:
         return len(self.turns) * len(self.turns[0])
 
 
+_ROLLED: WeakKeyDictionary[Block, dict[int, Rolled]] = WeakKeyDictionary()
+"""A block is translated more than once: see ``executor.Options``."""
+
+
 def rolled(block: Block) -> dict[int, Rolled]:
     """The loops of a block, by the position of their first operation."""
-    operations = block.operations
+    if block not in _ROLLED:
+        _ROLLED[block] = _rolled(block.operations)
+    return _ROLLED[block]
+
+
+def _rolled(operations: Sequence[Op]) -> dict[int, Rolled]:
     labels = _labels(operations)
     moving: dict[int, list[int]] = defaultdict(list)  # the places of what moves data, by label
     places = [place for place, label in enumerate(labels) if label != _NEVER and _moves(operations[place])]
