@@ -141,11 +141,12 @@ class Given:
 
     def steering(self, problem: Problem) -> dict[int, np.ndarray[Any, Any]]:
         """What of the public inputs may steer, by position."""
-        if self._steering[0] != problem.inputs_sha256:  # a draw waits for an execution that is under way
+        owner, made = self._steering  # at once: a thread may still make inputs of the problem before
+        if owner != problem.inputs_sha256:  # a draw waits for an execution that is under way
             some = instances.steering(problem.inputs)
             made = dict(zip(some, self.drawn(problem, PUBLIC, only=some), strict=True))
             self._steering = (problem.inputs_sha256, made)
-        return self._steering[1]
+        return made
 
     def drawn(self, problem: Problem, key: np.ndarray[Any, Any], *, only: Sequence[int] | None = None) -> Arrays:
         """The inputs of this key: all, or ``only`` those, of which the others are not made."""
@@ -193,12 +194,13 @@ class Given:
 
     def public(self, problem: Problem) -> Arrays:
         """The arrays of a key that everyone knows, for what steers a modelled run."""
-        if self._known[0] != problem.inputs_sha256:
+        owner, arrays = self._known
+        if owner != problem.inputs_sha256:
             arrays = self.drawn(problem, PUBLIC)
             for position, array in self.steering(problem).items():  # a float may be rounded otherwise beside others
                 arrays[position] = array
             self._known = (problem.inputs_sha256, arrays)
-        return self._known[1]
+        return arrays
 
     def begin_programs(self, problem: Problem) -> None:
         """Compile the reference, in float64 and in its own dtypes, beside what is done until it is called."""

@@ -297,12 +297,11 @@ def kept_as(dtype: np.dtype) -> np.dtype:
 
 def encode(array: Array) -> Array:
     """An array as memory keeps it."""
-    dtype = np.dtype(array.dtype)
-    return decode(array, kept_as(dtype))
+    return decode(array, kept_as(np.dtype(array.dtype)))
 
 
 def decode(array: Array, dtype: np.dtype) -> Array:
-    """The inverse of ``encode``."""
+    """The same bits as another dtype: the inverse of ``encode``."""
     return array if array.dtype == dtype else lax.bitcast_convert_type(array, dtype)
 
 
