@@ -71,6 +71,7 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",
         "JAX_PLATFORMS": "cpu",
+        "OPENBLAS_NUM_THREADS": "1",  # as in ``start.py``
         **extra,
     }
 

@@ -77,6 +77,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, before)
     # What a child left is read by Python's own code, not by protobuf's parser in C.
     os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
+    # The threads of NumPy's BLAS, which nothing here needs, spin for a tenth of a second once they are started.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if entry == "upgrade":
         from ratchet import upgrade_side
 

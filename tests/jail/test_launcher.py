@@ -223,10 +223,12 @@ def test_a_child_knows_what_the_judge_says_and_nothing_of_the_callers(start, mon
         ("HOME", "TMPDIR"), str(child.directory)
     )
     assert set(known) <= {
-        "HOME", "TMPDIR", "PATH", "LANG", "LC_CTYPE", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "JAX_PLATFORMS", "MORE",
+        "HOME", "TMPDIR", "PATH", "LANG", "LC_CTYPE", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "JAX_PLATFORMS",
+        "OPENBLAS_NUM_THREADS", "MORE",
     }  # fmt: skip
     assert (known["LANG"], known["JAX_PLATFORMS"], known["MORE"]) == ("C.UTF-8", "", "1")
     assert environment({})["JAX_PLATFORMS"] == "cpu"
+    assert environment({})["OPENBLAS_NUM_THREADS"] == "1"  # more spin for a tenth of a second
 
 
 def test_requests_have_folders_of_their_own(start):
