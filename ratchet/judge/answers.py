@@ -57,6 +57,8 @@ _KINDS = {
     "rms": records.is_real,
     "floor_rms": records.is_real,
     "unasked": records.is_real,
+    "rows": records.is_count,
+    "of_rows": records.is_count,
     "flops": records.is_real,
     "same": records.is_truth,
     "module_version": records.is_count,

@@ -61,6 +61,12 @@ class Reference:
     native: Arrays = field(default_factory=list)
     """Of all rows, in the problem's own dtypes, where the others are of some."""
 
+    def exact_of(self, problem: Problem, numbers: np.ndarray[Any, Any] | None) -> Arrays:
+        """The exact values of these rows, which are among those that are known; None: of all."""
+        if self.numbers is not None and numbers is not None:
+            numbers = np.searchsorted(self.numbers, numbers)
+        return rows.of(problem, self.exact, numbers)
+
     def known(self, problem: Problem) -> list[rows.Known]:
         """What is known of each output where that is some of its rows."""
         assert self.numbers is not None
@@ -168,11 +174,15 @@ class References:
 
 
 def _known_rows(instance: Instance) -> np.ndarray[Any, Any] | None:
-    """The rows that are known in float64 in any case; None: all."""
-    if not rows.are_sampled(instance.problem, instance.kind):
+    """The rows that are known in float64 in any case; None: all. Those of a probe are known of the random inputs, too:
+    what they move by is asked (``parity.insensitive``)."""
+    if not rows.are_sampled(instance.problem):
         return None
-    seed = hashlib.sha256(instance.secret + instance.kind.encode() + b"rows").digest()
-    return rows.sampled(rows.length(instance.problem), np.random.default_rng(list(seed)))
+    is_own, is_probe = instances.is_own(instance.kind), instance.kind.startswith("probe")
+    base = "random" if is_probe else instance.kind
+    seed = hashlib.sha256(instance.secret + base.encode() + b"rows").digest()
+    share = rows.OWN_SHARE if is_own else rows.SHARE
+    return rows.sampled(rows.length(instance.problem), np.random.default_rng(list(seed)), share)
 
 
 def _single(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -1,10 +1,10 @@
 """Which rows of an output are compared in float64, where there are many that have nothing to do with each other.
 
-Of the problem's own inputs it is all of them. Inputs with a structure on top show what a kernel does with values of a
-kind, and there are hundreds of rows of each: one in ``SHARE`` is compared in float64, and losses take most of the time
-of a first verdict. All others are compared with the reference in its own dtypes, and what stands out is compared in
-float64, too: where an element, or a row in root mean square, is further from it than what rows beside it are allowed,
-as shares of their size.
+Losses take most of the time of a first verdict, and there are hundreds of rows of each kind of values. Of the problem's
+own inputs one row in ``OWN_SHARE`` is compared in float64, for these show best what is off by little everywhere; of
+inputs with a structure on top one in ``SHARE``. All others are compared with the reference in its own dtypes, and what
+stands out is compared in float64, too: where an element, or a row in root mean square, is further from it than what
+rows beside it are allowed, as shares of their size.
 
 Pure numpy. The rows follow from the judge's secret.
 """
@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from ratchet.candidate.problem import Problem
-from ratchet.judge import deviations, instances
+from ratchet.judge import deviations
 from ratchet.judge.stripes import edges
 
 Array = np.ndarray[Any, Any]
 
-SHARE, LEAST = 8, 8
-"""Of a stripe one row in so many is known in float64, and so many rows at least."""
+SHARE, OWN_SHARE, LEAST = 8, 4, 8
+"""Of a stripe one row in so many is known in float64, or of the problem's own inputs; and so many rows at least."""
 FEWEST = 2048
 """Rows from which on only some of them are: a stripe has 32 then at least."""
 BESIDE = 4
@@ -40,24 +40,27 @@ def length(problem: Problem) -> int:
     return problem.outputs[0].shape[problem.rows.axes[0]] if problem.rows else 0
 
 
-def are_sampled(problem: Problem, kind: str) -> bool:
+def are_sampled(problem: Problem) -> bool:
     """Whether only some rows of an instance are compared in float64 in any case."""
-    return length(problem) >= FEWEST and not instances.is_own(kind)
+    return length(problem) >= FEWEST
 
 
 def file_name(problem: Problem, kind: str, *, whole: bool) -> str:
     """Of the references of an instance among those that are kept; ``whole``: of all rows."""
-    return f"{kind}.whole" if whole and are_sampled(problem, kind) else kind
+    return f"{kind}.whole" if whole and are_sampled(problem) else kind
 
 
-def sampled(length: int, generator: np.random.Generator) -> Array:
-    """Numbers of the rows of each stripe that are known in float64, its ends among them: int32, in order."""
+def sampled(length: int, generator: np.random.Generator, share: int = SHARE) -> Array:
+    """Numbers of the rows of each stripe that are known in float64, its ends among them: int32, in order.
+
+    From a generator in the same state those of a larger ``share`` are among those of a smaller one.
+    """
     found: list[int] = []
     for a, b in itertools.pairwise(edges(length).tolist()):
         if b - a <= LEAST:  # the last one may be short
             found += range(a, b)
         else:
-            inner = generator.choice(np.arange(a + 1, b - 1), max(-(-(b - a) // SHARE), LEAST) - 2, replace=False)
+            inner = generator.permutation(np.arange(a + 1, b - 1))[: max(-(-(b - a) // share), LEAST) - 2]
             found += [a, *np.sort(inner), b - 1]
     return np.array(found, np.int32)
 

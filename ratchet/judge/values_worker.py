@@ -138,9 +138,9 @@ class Values:
         if kind == "random":
             self._random_outputs = outputs
         if kind.startswith("probe") and self._random_outputs:
-            before = self.references.of(instance.of_kind("random")).exact
-            some = (rows.of(problem, three, reference.numbers) for three in (self._random_outputs, outputs, before))
-            for index, five in enumerate(zip(*some, exact, losses, strict=True)):
+            before = self.references.of(instance.of_kind("random")).exact_of(problem, reference.numbers)
+            some = (rows.of(problem, both, reference.numbers) for both in (self._random_outputs, outputs))
+            for index, five in enumerate(zip(*some, before, exact, losses, strict=True)):
                 if still := parity.insensitive(*five):
                     count = exact[index].size // max(1, *exact[index].shape[-1:])
                     return _answered(
@@ -181,6 +181,10 @@ class Values:
             np.fromfile(folder / f"output{number}.bin", np.uint8).view(jnp.dtype(spec.dtype)).reshape(spec.shape)
             for number, spec in enumerate(instance.problem.outputs)
         ]
+        return self.judged(instance, outputs)
+
+    def judged(self, instance: Instance, outputs: Arrays) -> dict[str, Any]:
+        """Compare outputs, as ``check`` does those of a program."""
         result = mosaic.RunResult(outputs=tuple(outputs), findings=(), seconds=0.0)
         return self._compare(instance, self.references.of(instance), result, [])
 
@@ -256,33 +260,46 @@ class Values:
             self._candidate, self._random_outputs = (digest, *_loaded(program, late_first)), []
         return self._candidate
 
+    def _would_pass(self, instance: Instance, reference: Reference, outputs: Iterable[Any]) -> bool:
+        """Whether these outputs, cast to the problem's dtypes, would pass."""
+        pairs = zip(outputs, instance.problem.outputs, strict=True)
+        answers = [array.astype(jnp.dtype(spec.dtype)) for array, spec in pairs]
+        known = rows.of(instance.problem, answers, reference.numbers), reference.exact, reference.losses
+        if not all(itertools.starmap(parity.passes, zip(*known, strict=True))):
+            return False
+        if reference.numbers is None:
+            return True
+        result = mosaic.RunResult(outputs=tuple(answers), findings=(), seconds=0.0)
+        return all(one.status is Status.PASS for one in self._standing_out(instance, result, reference)[1])
+
     def weak(self, random: Instance) -> dict[str, Any]:
         """Whether an answer that computes nothing would pass, on the random instance."""
         problem, secret, reference = random.problem, random.secret, self.references.of(random)
-        exact, losses = reference.exact, reference.losses
+        exact, numbers = reference.exact, reference.numbers
         arrays = self.given.inputs(problem, "random", secret)
-        dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
 
-        def passes(values: Iterable[Any]) -> bool:
-            filled = (np.full(e.shape, v).astype(d) for e, v, d in zip(exact, values, dtypes, strict=True))
-            return all(itertools.starmap(parity.passes, zip(filled, exact, losses, strict=True)))
+        def passes(outputs: Iterable[Any]) -> bool:
+            return self._would_pass(random, reference, outputs)
+
+        def constants(values: Iterable[Any]) -> Iterator[Any]:
+            return (np.full(spec.shape, value) for spec, value in zip(problem.outputs, values, strict=True))
 
         guesses = {"zeros": [0.0] * len(exact), "ones": [1.0] * len(exact)}
-        if passes(map(np.mean, exact)):  # a single number is its own mean, but not that of other inputs
+        if passes(constants(map(np.mean, exact))):  # a single number is its own mean, but not that of other inputs
             draws = self.given.public(problem), self.given.inputs(problem, "fresh-mean", secret)
-            made = [self.given.exact(problem, draw)[: len(exact)] for draw in draws]
+            made = [self.given.exact(problem, draw, numbers)[: len(exact)] for draw in draws]
             means = [[float(np.mean(array)) for array in outputs] for outputs in made]
-            if all(map(passes, means)):  # that of one other draw comes near by chance, now and then
+            if all(passes(constants(values)) for values in means):  # one other draw comes near by chance, now and then
                 guesses["the reference's mean"] = means[0]
         for name, values in guesses.items():
-            if passes(values):
+            if passes(constants(values)):
                 return _answered(
                     Status.WEAK_PROBLEM, f"{name} would pass this problem; wanted inputs that tell it apart"
                 )
         for position, array in enumerate(arrays):
-            if len(exact) != 1 or array.shape != exact[0].shape or _elsewhere(problem, position):
+            if len(exact) != 1 or array.shape != problem.outputs[0].shape or _elsewhere(problem, position):
                 continue
-            if parity.passes(array.astype(dtypes[0]), exact[0], losses[0]):
+            if passes([array]):
                 return _answered(Status.WEAK_PROBLEM, f"a copy of input {position} would pass this problem")
         self._check_again(random)
         return _answered(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 from types import SimpleNamespace
 
 import jax
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 from ratchet.candidate import blocks, promote, worker
 from ratchet.candidate.problem import Rows
-from ratchet.judge import instances, parity, rows
+from ratchet.judge import correctness, instances, parity, rows
+from ratchet.judge.answers import answer_in
 from ratchet.judge.correctness import Examiner
 from ratchet.judge.given import Given
-from ratchet.judge.reference import Instance, References
+from ratchet.judge.reference import Instance, Reference, References
 from ratchet.judge.stripes import edges
 from ratchet.judge.values_worker import Values
 from ratchet.values import control
@@ -85,8 +87,12 @@ def random(in_rows, tmp_path):
     return Instance(problem=in_rows[1], kind="random", secret=SECRET, cache=tmp_path)
 
 
-def structured(problem):
-    return [kind for kind in instances.kinds(problem.mesh, problem.mixed_axes) if not instances.is_own(kind)]
+def kinds_of(problem):
+    return instances.kinds(problem.mesh, problem.mixed_axes)
+
+
+def share_of(kind):
+    return rows.OWN_SHARE if instances.is_own(kind) else rows.SHARE
 
 
 @given(st.integers(rows.FEWEST, 1 << 15), st.integers(0, 1 << 32))
@@ -100,34 +106,46 @@ def test_every_stripe_has_its_ends_and_others_that_nobody_knows_among_the_rows(l
         assert (here[0], here[-1]) == (a, b - 1)
         assert len(here) >= max(min(b - a, rows.LEAST), (b - a) // rows.SHARE)
     assert found.tolist() != rows.sampled(length, np.random.default_rng(seed + 1)).tolist()
+    more = rows.sampled(length, np.random.default_rng(seed), rows.OWN_SHARE)
+    assert np.isin(found, more).all()
+    assert len(more) >= length / rows.OWN_SHARE
 
 
-def test_of_inputs_of_the_problems_own_and_of_few_rows_all_are_compared(in_rows):
+def test_of_few_rows_and_where_none_is_alone_all_are_compared(in_rows):
     problem = in_rows[1]
-    assert not rows.are_sampled(problem, "random")
-    assert rows.are_sampled(problem, "probe-3")
-    assert not rows.are_sampled(dataclasses.replace(problem, rows=None), "mixed")
+    assert rows.are_sampled(problem)
+    assert not rows.are_sampled(dataclasses.replace(problem, rows=None))
     spec = dataclasses.replace(problem.outputs[0], shape=(256, 1024))
-    assert not rows.are_sampled(dataclasses.replace(problem, outputs=(spec,)), "mixed")
+    assert not rows.are_sampled(dataclasses.replace(problem, outputs=(spec,)))
 
 
 def test_some_rows_are_those_of_all(random):
     references, whole = References(Given()), dataclasses.replace(random, whole=True)
-    for kind in structured(random.problem):
+    for kind in kinds_of(random.problem):
         some, every = references.of(random.of_kind(kind)), references.of(whole.of_kind(kind))
         assert every.numbers is None
-        assert COUNT / rows.SHARE <= some.numbers.size < COUNT / 2
+        assert COUNT / share_of(kind) <= some.numbers.size < COUNT / 2
         # Losses are fitted to what is compared: they are alike, not the same.
         np.testing.assert_allclose(some.exact[0], every.exact[0][:, some.numbers], rtol=1e-6, atol=1e-30)
         np.testing.assert_allclose(some.losses[0], every.losses[0][:, some.numbers], rtol=2e-1, atol=1e-30)
     again = References(Given())
     again.made = None  # all are in their files
     for instance in (random, whole):
-        for kind in structured(random.problem):
+        for kind in kinds_of(random.problem):
             one, other = again.of(instance.of_kind(kind)), references.of(instance.of_kind(kind))
             pairs = zip(*([*x.exact, *x.losses, *x.native] for x in (one, other)), strict=True)
             for a, b in pairs:
                 assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes())
+
+
+def test_what_is_known_of_a_probe_is_known_of_the_random_inputs(random):
+    references = References(Given())
+    known, probe = references.of(random), references.of(random.of_kind("probe"))
+    assert np.isin(probe.numbers, known.numbers).all()
+    (exact,) = known.exact_of(random.problem, probe.numbers)
+    places = [known.numbers.tolist().index(number) for number in probe.numbers]
+    assert exact.tobytes() == np.take(known.exact[0], places, 1).tobytes()
+    assert not np.array_equal(references.of(random.of_kind("mixed")).numbers, probe.numbers)
 
 
 def test_other_rows_are_computed_once(random, monkeypatch):
@@ -150,11 +168,47 @@ def test_an_honest_kernel_passes_with_some_of_the_rows_and_with_all(in_rows, ran
     program, _ = in_rows
     for whole in (False, True):
         values = Values()
-        for kind in instances.kinds(random.problem.mesh, random.problem.mixed_axes):
+        for kind in kinds_of(random.problem):
             answer = values.check(dataclasses.replace(random, kind=kind, whole=whole), program=program)
             assert answer["status"] == Status.PASS.name, answer
-            sampled = kind != "random" and not whole
-            assert (answer.get("of_rows", 0), "rows" in answer) == (COUNT * sampled, sampled)
+            assert (answer.get("of_rows", 0), "rows" in answer) == (COUNT * (not whole), not whole)
+
+
+def test_an_answer_says_of_how_many_rows_it_is(tmp_path):
+    """It comes from a process that executes a candidate's program, so each field of it has to be known."""
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps({"status": "PASS", "message": "", "rows": 300, "of_rows": COUNT}))
+    answer = answer_in(file)
+    assert (answer["rows"], answer["of_rows"]) == (300, COUNT)
+    assert f"300 of {COUNT} rows in float64" in correctness._left_out(answer)
+
+
+SPARSE = {
+    "a few rows of which are not zero": (lambda x: jnp.where(jnp.arange(COUNT)[:, None] == 77, x, 0.0), Status.PASS),
+    "all rows of which are next to nothing": (lambda x: x * 0.0, Status.WEAK_PROBLEM),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_of_a_problem_whose_known_rows_are_zero_the_others_are_looked_at(name, random):
+    """No row but those that a constant is wrong in says whether it would pass."""
+    reference, status = SPARSE[name]
+    problem = random.problem
+    shape = problem.outputs[0].shape[::-1]
+    values = Values()
+    known = rows.sampled(COUNT, np.random.default_rng(0))
+    assert 77 not in known
+    native = np.asarray(reference(jnp.ones(shape)), jnp.bfloat16).T
+    exact = native.astype(np.float32)
+
+    def of(numbers):
+        picked = np.take(exact, numbers, 1)
+        losses, counts = [picked * 1e-6], [np.zeros(0, np.uint32)]
+        return Reference(exact=[picked], losses=losses, counts=counts, numbers=numbers, native=[native])
+
+    values.references.of = lambda _: of(known)
+    values.references.more = lambda _instance, numbers, _native: of(numbers)
+    assert values.weak(random)["status"] == status.name
 
 
 class Asked:
@@ -226,7 +280,7 @@ def test_one_wrong_row_that_is_not_known_in_float64_is_found(name, random, tmp_p
 def test_a_kernel_that_is_wrong_where_values_are_large_is_found(edit, random):
     program = worker_program(SOFTMAX.replace(*edit))
     values, found = Values(), []
-    for kind in instances.kinds(random.problem.mesh, random.problem.mixed_axes):
+    for kind in kinds_of(random.problem):
         answer = values.check(random.of_kind(kind), program=program)
         found.append(answer["status"] if answer["status"] != Status.INSENSITIVE.name else "")
     assert found[0] == Status.PASS.name, "on the problem's own inputs it is right"

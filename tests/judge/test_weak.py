@@ -26,7 +26,7 @@ class Given:
     def public(self, _problem):
         return self.inputs(None, "public", b"")
 
-    def exact(self, _problem, arrays):
+    def exact(self, _problem, arrays, _numbers):
         return [arrays[0][:1, :1], np.zeros((1, 1))]
 
     def of(self, instance):
@@ -47,7 +47,7 @@ def test_a_number_is_weak_where_it_is_the_same_in_every_draw(monkeypatch, public
     values = Values()
     values.given = values.references = Given({"random": 10.0, "public": public, "fresh-mean": other})
     monkeypatch.setattr(values, "_check_again", lambda *_: None)
-    problem = SimpleNamespace(outputs=(ArraySpec(shape=(1, 1), dtype="float32"),), output_splits=())
+    problem = SimpleNamespace(outputs=(ArraySpec(shape=(1, 1), dtype="float32"),), output_splits=(), rows=None)
     answer = values.weak(Instance(problem=problem, kind="random", secret=b"", cache=Path()))
     assert answer["status"] == status.name
     assert ("the reference's mean would pass" in answer["message"]) == (status is Status.WEAK_PROBLEM)
