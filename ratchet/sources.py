@@ -12,8 +12,9 @@ import marshal
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
+from types import CodeType
 
 from ratchet.home import FILES, PACKAGE_ROOT
 from ratchet.private import private_folder
@@ -37,28 +38,39 @@ class Sources:
 
     @property
     def digest(self) -> str:
-        whole = hashlib.sha256(importlib.util.MAGIC_NUMBER + str(self.root).encode())
+        """Of the files, and of where they are."""
+        return hashlib.sha256(f"{self._of_files} {self.root}".encode()).hexdigest()
+
+    @cached_property
+    def _of_files(self) -> str:
+        whole = hashlib.sha256(importlib.util.MAGIC_NUMBER)
         for path, content in sorted(self.files.items()):
             whole.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
-        return whole.hexdigest()
+        return whole.hexdigest()[:32]
 
     def compiled(self) -> Compiled:
-        """The code of every module, out of the private folder where it is there."""
+        """The code of every module, out of the private folder where it is there, be it that of another clone."""
         folder = private_folder()
-        kept = folder / f"code-{self.digest}" if folder else None
-        if kept is not None:
-            with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
-                return marshal.loads(kept.read_bytes())  # type: ignore[no-any-return]
-        made = {
-            _module(path): (
-                path.endswith("__init__.py"),
-                str(self.root / path),
-                marshal.dumps(compile(content, str(self.root / path), "exec", dont_inherit=True)),
-            )
-            for path, content in self.files.items()
-        }
-        if kept is not None:
-            _keep(kept, marshal.dumps(made))
+        if folder is None:
+            return self._made({})
+        own = folder / f"code-{self._of_files}-{self.digest[:16]}"
+        if known := _known(own):
+            return known
+        others = filter(None, map(_known, folder.glob(f"code-{self._of_files}-*")))
+        made = self._made(next(others, {}))
+        _keep(own, marshal.dumps(made))
+        return made
+
+    def _made(self, elsewhere: Compiled) -> Compiled:
+        """The code of every module, of that of the same files elsewhere, if there is any."""
+        made: Compiled = {}
+        for path, content in self.files.items():
+            name, file = _module(path), str(self.root / path)
+            if name in elsewhere:
+                code = _at(marshal.loads(elsewhere[name][2]), file)
+            else:
+                code = compile(content, file, "exec", dont_inherit=True)
+            made[name] = path.endswith("__init__.py"), file, marshal.dumps(code)
         return made
 
     def plain(self) -> dict[str, tuple[bool, str, bytes]]:
@@ -89,6 +101,19 @@ def loaded(root: Path) -> Sources:
 def _module(path: str) -> str:
     parts = path.removesuffix(".py").split("/")
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _known(path: Path) -> Compiled | None:
+    """What a file of compiled code holds; None where it is not there, or damaged."""
+    with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
+        return marshal.loads(path.read_bytes())  # type: ignore[no-any-return]
+    return None
+
+
+def _at(code: CodeType, file: str) -> CodeType:
+    """The same code, of a file elsewhere."""
+    inner = tuple(_at(one, file) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=file, co_consts=inner)
 
 
 def _keep(path: Path, data: bytes) -> None:

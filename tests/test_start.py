@@ -6,6 +6,7 @@ import py_compile
 import shutil
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -279,6 +280,27 @@ def test_compiled_code_is_kept_and_a_damaged_file_is_made_again(tmp_path):
     assert sources.read(tmp_path).compiled() == made
     kept.write_bytes(b"")
     assert sources.read(tmp_path).compiled() == made
+
+
+def test_compiled_code_of_the_same_files_elsewhere_is_used(tmp_path, monkeypatch):
+    source = "def outer():\n    return [here() for here in (lambda: 1 / 0,)]\n"
+    for root in ("first", "second", "other"):
+        (tmp_path / root / "ratchet").mkdir(parents=True)
+        (tmp_path / root / "ratchet" / "one.py").write_text(source + "value = 1\n" * (root == "other"))
+    first = sources.read(tmp_path / "first").compiled()
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.compile", None)
+        second = sources.read(tmp_path / "second").compiled()
+        assert sources.read(tmp_path / "first").compiled() == first
+        with pytest.raises(TypeError):
+            sources.read(tmp_path / "other").compiled()
+    assert second["ratchet.one"][1] == str(tmp_path / "second" / "ratchet" / "one.py")
+    namespace = {}
+    exec(served.Server(second).get_code("ratchet.one"), namespace)
+    with pytest.raises(ZeroDivisionError) as raised:
+        namespace["outer"]()
+    places = {frame.filename for frame in traceback.extract_tb(raised.tb)[1:]}
+    assert places == {second["ratchet.one"][1]}, "every function says which file it is of"
 
 
 def test_start_runs_in_an_isolated_python_only(clean):
