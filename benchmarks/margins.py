@@ -120,7 +120,7 @@ class Asked:
                     reached = min(one_output.worst, REFUSED)
                     if reached > worst:
                         worst, where = reached, f"{kind} {index} {one_output.criterion}: {one_output.message}"
-                if kind.startswith("probe"):
+                if instances.is_probe(kind):
                     start = one["random"][1]
                     for index in range(len(outputs)):
                         if parity.insensitive(before[index], outputs[index], start[index], exact[index], losses[index]):

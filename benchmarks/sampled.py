@@ -81,12 +81,12 @@ def compared(some: Instance) -> list[dict[str, Any]]:
                 "change": name,
                 "all rows": at_all,
                 "some": at_some,
-                "some / all": at_some / at_all,
+                "some / all": at_some / at_all if at_some and at_all else None,
                 "rows": asked,
                 "of": rows.length(some.problem),
             }
         )
-        print(f"{some.kind} {name}: {at_all:.3g}, {at_some:.3g} with {asked} rows", file=sys.stderr, flush=True)
+        print(f"{some.kind} {name}: {at_all}, {at_some} with {asked} rows", file=sys.stderr, flush=True)
     return found
 
 
@@ -112,18 +112,19 @@ def changes(values: Values, whole: Instance) -> dict[str, tuple[str, Changed]]:
 
 def smallest(
     judged: Callable[[np.ndarray[Any, Any]], dict[str, Any]], changed: Changed, within: tuple[float, float]
-) -> tuple[float, int]:
-    """The smallest change that is refused, and of how many rows that was found; 0: of all."""
+) -> tuple[float | None, int]:
+    """The smallest change that is refused, None if none is, and of how many rows that was found; 0: of all."""
     low, high = within
-    asked = 0
+    refused, asked = None, 0
     for _ in range(STEPS):
         size = float(np.sqrt(low * high))
         answer = judged(changed(size))
         if answer["status"] == Status.PASS.name:
             low = size
         else:
-            high, asked = size, answer.get("rows", 0)
-    return high, asked
+            high = refused = size
+            asked = answer.get("rows", 0)
+    return refused, asked
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ class Sources:
 
     @cached_property
     def _of_files(self) -> str:
+        """Of the files alone: clones have the same."""
         whole = hashlib.sha256(importlib.util.MAGIC_NUMBER)
         for path, content in sorted(self.files.items()):
             whole.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())

@@ -47,6 +47,11 @@ def is_own(kind: str) -> bool:
     return kind in ("random", "fresh", "public")
 
 
+def is_probe(kind: str) -> bool:
+    """Whether an instance is a probe, of whichever chip."""
+    return kind.partition("-")[0] == "probe"
+
+
 SCALARS = 1024
 """An input of float32 or narrow integers with at most so many elements may be scalars, by which a kernel branches."""
 PROBED_ROWS = 4

@@ -174,14 +174,15 @@ class References:
 
 
 def _known_rows(instance: Instance) -> np.ndarray[Any, Any] | None:
-    """The rows that are known in float64 in any case; None: all. Those of a probe are known of the random inputs, too:
-    what they move by is asked (``parity.insensitive``)."""
+    """The rows that are known in float64 in any case; None: all.
+
+    Those of a probe are known of the random inputs, too: what they move by is asked (``parity.insensitive``).
+    """
     if not rows.are_sampled(instance.problem):
         return None
-    is_own, is_probe = instances.is_own(instance.kind), instance.kind.startswith("probe")
-    base = "random" if is_probe else instance.kind
+    base = "random" if instances.is_probe(instance.kind) else instance.kind
     seed = hashlib.sha256(instance.secret + base.encode() + b"rows").digest()
-    share = rows.OWN_SHARE if is_own else rows.SHARE
+    share = rows.OWN_SHARE if instances.is_own(instance.kind) else rows.SHARE
     return rows.sampled(rows.length(instance.problem), np.random.default_rng(list(seed)), share)
 
 

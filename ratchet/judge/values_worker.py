@@ -137,7 +137,7 @@ class Values:
             return self._repeat(outputs)
         if kind == "random":
             self._random_outputs = outputs
-        if kind.startswith("probe") and self._random_outputs:
+        if instances.is_probe(kind) and self._random_outputs:
             before = self.references.of(instance.of_kind("random")).exact_of(problem, reference.numbers)
             some = (rows.of(problem, both, reference.numbers) for both in (self._random_outputs, outputs))
             for index, five in enumerate(zip(*some, before, exact, losses, strict=True)):
@@ -185,8 +185,7 @@ class Values:
 
     def judged(self, instance: Instance, outputs: Arrays) -> dict[str, Any]:
         """Compare outputs, as ``check`` does those of a program."""
-        result = mosaic.RunResult(outputs=tuple(outputs), findings=(), seconds=0.0)
-        return self._compare(instance, self.references.of(instance), result, [])
+        return self._compare(instance, self.references.of(instance), _result_of(outputs), [])
 
     def write_inputs(self, problem: Problem, kind: str, secret: bytes, folder: Path) -> dict[str, Any]:
         """Write the arrays of one instance to ``folder``, one file of bytes each."""
@@ -269,8 +268,8 @@ class Values:
             return False
         if reference.numbers is None:
             return True
-        result = mosaic.RunResult(outputs=tuple(answers), findings=(), seconds=0.0)
-        return all(one.status is Status.PASS for one in self._standing_out(instance, result, reference)[1])
+        _, more = self._standing_out(instance, _result_of(answers), reference)
+        return all(one.status is Status.PASS for one in more)
 
     def weak(self, random: Instance) -> dict[str, Any]:
         """Whether an answer that computes nothing would pass, on the random instance."""
@@ -305,12 +304,17 @@ class Values:
         return _answered(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")
 
 
+def _result_of(outputs: Arrays) -> mosaic.RunResult:
+    """Outputs that no execution here made."""
+    return mosaic.RunResult(outputs=tuple(outputs), findings=(), seconds=0.0)
+
+
 def _order(kind: str, loaded: mosaic.Loaded) -> int:
     """The order in which the steps of parallel grid dimensions run on an instance: another one on the probes.
 
     What memory held is NaN there, which the other order on the random inputs is tried without (``hazards.check``).
     """
-    return mosaic.SCATTERED if kind.startswith("probe") and loaded.has_orders else 0
+    return mosaic.SCATTERED if instances.is_probe(kind) and loaded.has_orders else 0
 
 
 def _found(findings: Sequence[Finding]) -> dict[str, Any]:
