@@ -3,10 +3,10 @@
     python -m benchmarks.cold [--json FILE]
 
 In a throwaway clone of HEAD with an environment of its own. Packages come from where ``pip`` or ``uv`` finds them: from
-a cache of this machine if there is one, else they are downloaded first. The code of packages is compiled once for an
-environment, and all of it is read for the judge's seal; from then on only what changed. The verdict is that of the
-README's first command; its steps are the rows that begin with two spaces, and the longer ones go on side by side. Last
-comes that command alone in another fresh clone, where it does all of this.
+a cache of this machine if there is one, else they are downloaded first. Their code is then compiled, and all of it is
+read for the judge's seal; from then on only what changed is. The verdict is that of the README's first command; its
+steps are the rows that begin with two spaces, and the longer ones go on side by side. Last comes that command alone in
+another fresh clone, where it does all of this.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,8 +25,13 @@ from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
 
 KERNEL = "examples/first.py"
-FILL = "from ratchet import boot, bytecode; bytecode.fill(boot.packages())"
-SEAL = "from ratchet.home import PACKAGE_ROOT; from ratchet.judge.seal import seal; seal(PACKAGE_ROOT)"
+MAKE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "ratchet")
+import bootstrap
+sys.exit(bootstrap.main(Path(".venv").absolute(), Path("requirements.lock")))
+"""
 COMMAND_LINE = "ratchet.cli"
 LEAST_S = 0.05
 """Of a step that has a row."""
@@ -42,18 +48,17 @@ def measured(folder: Path) -> list[dict[str, Any]]:
     """The rows."""
     clone = folder / "clone"
     cloned, _ = timed("git", "clone", "-q", str(ROOT), str(clone), cwd=folder)
-    first, _ = timed("./ratchet.sh", "--help", cwd=clone)
-    again, _ = timed("./ratchet.sh", "--help", cwd=clone)
+    base = os.path.realpath(sys.executable)
+    made, _ = timed(base, "-I", "-c", MAKE, cwd=clone)
+    settled, _ = timed(base, "-I", "-S", "ratchet/start.py", "settle", cwd=clone)
     python = str(clone / ".venv" / "bin" / "python")
-    compiled, _ = timed(python, "-c", FILL, cwd=clone)
-    sealed, _ = timed(python, "-c", SEAL, cwd=clone)
     judged, printed = timed("./ratchet.sh", "--kernel", KERNEL, "baseline", "--json", cwd=clone)
     later, _ = timed(python, "prepare.py", "--kernel", KERNEL, "--fresh", cwd=clone)
     document = json.loads(printed)
     steps = {f"  {step['name']}": step["seconds"] for step in document["verdict"]["steps"]}
-    parts = {"git clone": cloned, "environment": first - again, "compiled code of packages": compiled, "seal": sealed}
+    parts = {"git clone": cloned, "environment": made, "code of packages compiled and read": settled}
     parts |= {"first verdict": judged} | {name: seconds for name, seconds in steps.items() if seconds >= LEAST_S}
-    parts |= {"all that, one after the other": cloned + first - again + compiled + sealed + judged}
+    parts |= {"all that, one after the other": cloned + made + settled + judged}
     other = folder / "other"
     timed("git", "clone", "-q", str(ROOT), str(other), cwd=folder)
     parts["the first command in a fresh clone"], _ = timed("./ratchet.sh", "--kernel", KERNEL, "baseline", cwd=other)

@@ -5,6 +5,7 @@ A copy of the lock file inside the environment says that it is complete; it is w
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import platform
@@ -59,6 +60,16 @@ def make(venv: Path, lock: Path) -> None:
     mark.rename(venv / "requirements.lock")
 
 
+def settle(venv: Path) -> None:
+    """Prepare the judge's own environment for its first verdict, which does without where that fails."""
+    say("compiling their code, and reading it for the judge's seal")
+    start, python = Path(__file__).with_name("start.py"), (venv / "bin" / "python").resolve()
+    kept = {name: os.environ[name] for name in ("HOME", "PATH", "RATCHET_ENVIRONMENT") if name in os.environ}
+    with contextlib.suppress(OSError):
+        command = [str(python), "-I", "-S", str(start), "settle"]
+        subprocess.run(command, env=kept, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def main(venv: Path, lock: Path) -> int:
     """Make the environment and say what keeps it from being made; returns the exit code."""
     if (platform.system(), platform.machine()) != WHEEL_PLATFORM:
@@ -95,4 +106,7 @@ def _make_alone(venv: Path, lock: Path) -> int:
 if __name__ == "__main__":
     os.umask(0o022)
     top = Path(sys.argv[1])
-    sys.exit(main(top / ".venv", top / "requirements.lock"))
+    code = main(top / ".venv", top / "requirements.lock")
+    if not code:
+        settle(top / ".venv")
+    sys.exit(code)

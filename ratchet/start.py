@@ -1,6 +1,7 @@
 """The first file of the judge's that runs: ``python -I -S ratchet/start.py ratchet|prepare ARGUMENTS``.
 
-``upgrade ENVIRONMENT FOLDER`` runs one side of a comparison of compilers with that environment; it judges nothing.
+``upgrade ENVIRONMENT FOLDER`` runs one side of a comparison of compilers with that environment, and ``settle`` prepares
+a new environment for its first verdict; they judge nothing.
 
 Python has then looked at no variable, no ``.pth`` file, no ``sitecustomize`` and no folder of the caller's. This file
 reads every source of the judge's once, and from then on only those are modules of the judge's. Packages come from
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
-ENTRIES = ("ratchet", "prepare", "upgrade")
+ENTRIES = ("ratchet", "prepare", "upgrade", "settle")
 _NO_ENVIRONMENT = 69
 
 
@@ -83,6 +84,10 @@ def main() -> int:
         from ratchet import upgrade_side
 
         return upgrade_side.main(Path(sys.argv[1]))
+    if entry == "settle":
+        from ratchet import settle
+
+        return settle.main()
     from ratchet import boot
 
     gc.set_threshold(boot.OBJECTS)

@@ -27,5 +27,6 @@ def command(options: argparse.Namespace) -> int:
         own.parent.mkdir(parents=True, exist_ok=True)
         if code := bootstrap.main(own, home.LOCK):
             return code
+        bootstrap.settle(own)
     print(f"the judge's environment is {own}")
     return Status.PASS.exit_code

@@ -50,6 +50,7 @@ NO_VERDICT = (
     "ratchet/options.py",
     "ratchet/pytest_plugin.py",
     "ratchet/savings.py",
+    "ratchet/settle.py",
     "ratchet/shortlist.py",
     "ratchet/sweep.py",
     "ratchet/tune.py",

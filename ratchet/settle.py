@@ -1,0 +1,22 @@
+"""What the first verdict of a new environment would wait for: the code of its packages compiled, and read for the seal.
+
+``start.py settle`` runs it, once the environment is made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ratchet import boot, bytecode
+from ratchet.judge import installed
+
+
+def main() -> int:
+    """Do both, one beside the other; what fails is done by whoever needs it."""
+    folders = boot.packages()
+    for folder in folders:
+        installed.begin(Path(folder))
+    bytecode.fill(folders)
+    for folder in folders:
+        installed.digest(Path(folder))
+    return 0

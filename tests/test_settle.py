@@ -1,0 +1,38 @@
+"""What is done for a new environment before its first verdict."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from ratchet import boot, bootstrap, bytecode, settle
+from ratchet.judge import installed
+from tests.workspaces import HERE
+
+
+def test_packages_are_compiled_while_a_fork_reads_them(monkeypatch):
+    done = []
+    monkeypatch.setattr(bytecode, "fill", lambda packages: done.append(("fill", packages)))
+    for name in ("begin", "digest"):
+        monkeypatch.setattr(installed, name, lambda folder, name=name: done.append((name, folder)))
+    assert settle.main() == 0
+    folders = boot.packages()
+    paths = [Path(folder) for folder in folders]
+    begun, ended = [("begin", path) for path in paths], [("digest", path) for path in paths]
+    assert done == [*begun, ("fill", folders), *ended]
+
+
+def test_set_up_runs_it_by_the_judges_start(monkeypatch):
+    ran = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
+    bootstrap.settle(HERE / ".venv")
+    ((python, *flags, start, entry),) = ran
+    assert Path(python) == (HERE / ".venv" / "bin" / "python").resolve()
+    assert (flags, start, entry) == (["-I", "-S"], str(HERE / "ratchet" / "start.py"), "settle")
+
+
+def test_the_start_knows_it():
+    python = Path(sys.executable).resolve()
+    start = HERE / "ratchet" / "start.py"
+    done = subprocess.run([python, "-I", "-S", start, "settle"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert bytecode.is_filled(boot.packages())
