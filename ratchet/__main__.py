@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from ratchet.starting import starting
 
 with starting():
-    from ratchet import options, warm
+    from pathlib import Path
+
+    from ratchet import boot, options, warm
+    from ratchet.judge import installed
 
 if TYPE_CHECKING:
     from ratchet.judge.request import Request
@@ -24,12 +27,19 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
     return judged(request, workers=workers, progress=progress)
 
 
+def _begin() -> None:
+    """What a verdict waits for, while what it takes to judge is imported."""
+    warm.begin()
+    for folder in boot.packages():
+        installed.begin(Path(folder))
+
+
 def run() -> int:
     """The console script ``ratchet``."""
     given = sys.argv[1:]
     with starting():
         if options.is_experiment(given):
-            warm.begin()
+            _begin()
         from ratchet.cli import main
     return main(given, judge)
 
@@ -37,7 +47,7 @@ def run() -> int:
 def run_prepare() -> int:
     """What ``python prepare.py`` calls."""
     with starting():
-        warm.begin()
+        _begin()
         from prepare import judge as judged
         from ratchet.cli import prepare_main
     return prepare_main(sys.argv[1:], judged)

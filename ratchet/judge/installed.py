@@ -16,10 +16,12 @@ import csv
 import hashlib
 import json
 import os
+import signal
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from ratchet.private import private_folder
 
@@ -29,12 +31,48 @@ _NOT_LIBRARY = ("site-packages", "dist-packages", "test", "tests", "idlelib", "t
 """Folders of the standard library that the judge imports nothing of; distributors ship them or do not."""
 _BUILD = ("_sysconfigdata", "config-")
 """How and where Python was built and installed: another text in every place, and no verdict follows from it."""
+_HEX = 2 * hashlib.sha256().digest_size
+_BEGUN: dict[Path, tuple[int, int]] = {}
+"""By folder the fork that looks at it, and what it writes the digest to."""
 _REMEMBERED = 8
 """Files of what earlier looks saw that stay in the private folder."""
 
 
+def begin(folder: Path) -> None:
+    """Have a fork of this process work out ``digest(folder)``, which then waits for it. It takes as long as imports do.
+
+    To be called while this process has one thread. What fails there is done again where it is asked for.
+    """
+    with contextlib.suppress(OSError):
+        told, tell = os.pipe()
+        child = os.fork()
+        if not child:
+            _tell(tell, folder)
+        os.close(tell)
+        _BEGUN[folder] = child, told
+
+
+def _tell(tell: int, folder: Path) -> NoReturn:
+    """All that the fork does: nothing of its owner's, not even at its end."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # its owner says that it was interrupted
+        os.write(tell, _digest(folder).encode())
+    finally:
+        os._exit(0)
+
+
 def digest(folder: Path) -> str:
     """SHA-256 over the code below a folder of installed packages; the same for the same wheels, wherever they are."""
+    child, told = _BEGUN.pop(folder, (0, -1))
+    said = b""
+    if child:
+        with os.fdopen(told, "rb") as heard:
+            said = heard.read()
+        os.waitpid(child, 0)
+    return said.decode() if len(said) == _HEX else _digest(folder)
+
+
+def _digest(folder: Path) -> str:
     recorded = _recorded(folder)
     whole = hashlib.sha256("".join(f"{path}\0{content}\n" for path, content in sorted(recorded.items())).encode())
     for path, content in sorted(_contents(folder, _code(str(folder), "")).items()):

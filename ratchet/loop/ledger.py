@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import re
@@ -88,6 +89,9 @@ def unescape(text: str) -> str:
         ValueError: ``text`` is not what ``escape`` writes.
     """
 
+    if not _SPECIAL.search(text):  # as nearly all
+        return text
+
     def one(match: re.Match[str]) -> str:
         byte, unit, letter = match.groups()
         return chr(int(byte or unit, 16)) if byte or unit else _LONG.get(letter, match[0])
@@ -125,8 +129,9 @@ def lines_of(data: bytes) -> list[str]:
     return data.decode().removesuffix("\n").split("\n")
 
 
+@functools.lru_cache(maxsize=2)
 def parse(data: bytes) -> tuple[Row, ...]:
-    """The rows of a whole ledger, chain verified.
+    """The rows of a whole ledger, chain verified. A run asks several times, before and after its own row.
 
     Raises:
         Refusal: LEDGER_BROKEN, naming the line and what is wrong with it.
