@@ -107,9 +107,10 @@ def main() -> None:
         clone = Clone.new(Path(folder))
         rows, columns, parts, sweeps = [], {}, [], []
         for name in filter(None, options.only.split(",")):
-            row, columns[name], used = judged(clone, name, options.rounds)
+            row, columns[name], first, used = judged(clone, name, options.rounds)
             rows.append(row)
-            parts.append({"kernel": name, **used.cpu_s, "all": used.total_cpu_s, "peak GB": used.peak_bytes / 1e9})
+            peaks = {"peak GB": used.peak_bytes / 1e9, "of the first": first.peak_bytes / 1e9}
+            parts.append({"kernel": name, **used.cpu_s, "all": used.total_cpu_s, **peaks})
             if name in SWEEPS:
                 sweeps.append(swept(clone, name))
         growth = [] if options.no_growth else grown(clone)
@@ -127,8 +128,8 @@ def main() -> None:
     show_all(tables, json_file=options.json)
 
 
-def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[str, float], Usage]:
-    """First and later verdicts of one kernel; the seconds of each step of the last, and what it used."""
+def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[str, float], Usage, Usage]:
+    """First and later verdicts of one kernel; the seconds of each step; what the first used, and the last."""
     kernel = KERNELS[name]
     first, document = clone.verdict(kernel)
     later: list[Usage] = []
@@ -152,7 +153,7 @@ def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[s
         "CPU / bare": statistics.median(one.total_cpu_s / cpu for one, (_, cpu) in pairs),
         "loser": loser(clone, name) if name in LOSERS else None,
     }
-    return row, {step["name"]: step["seconds"] for step in document["verdict"]["steps"]}, later[-1]
+    return row, {step["name"]: step["seconds"] for step in document["verdict"]["steps"]}, first, later[-1]
 
 
 def compiled(program: Path) -> tuple[float, float]:
@@ -201,10 +202,11 @@ def first_of_examples(clone: Clone) -> list[dict[str, Any]]:
             shutil.rmtree(references)  # another kernel of the same problem may have been judged before
         used, document = clone.verdict(f"examples/{path.name}", "--fresh")
         status = document["outcome"]["status"]
-        rows.append({"example": path.stem, "status": status, "first": used.wall_s, "CPU": used.total_cpu_s})
+        row = {"example": path.stem, "status": status, "first": used.wall_s, "CPU": used.total_cpu_s}
+        rows.append(row | {"peak GB": used.peak_bytes / 1e9})
     ranked = sorted(rows, key=lambda row: row["first"])
     median = statistics.median(row["first"] for row in rows)
-    return [*ranked, {"example": "median", "status": None, "first": median, "CPU": None}]
+    return [*ranked, {"example": "median", "first": median}]
 
 
 def grown(clone: Clone) -> list[dict[str, Any]]:

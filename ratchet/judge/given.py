@@ -21,6 +21,7 @@ from jax import export
 
 from ratchet.candidate.problem import Problem, array_bytes
 from ratchet.judge import instances, kept, rows
+from ratchet.judge.turns import Turns
 from ratchet.mosaic.meanwhile import Meanwhile
 
 KEPT_BYTES = 1 << 27
@@ -33,6 +34,8 @@ PUBLIC = np.zeros(2, np.uint32)
 """The key of the public inputs."""
 COMPILERS = 3
 """Programs that are compiled at a time: two references, and what draws their inputs."""
+TOGETHER_BYTES = 4_000_000_000
+"""What programs that run at a time may need besides their inputs, so that a verdict needs no more than 6 GB."""
 TABLES, DRAWN = "tables", "drawn"
 """Files beside the references: which inputs are the same for every key, and the inputs of the judge's."""
 DRAWN_BYTES = 1 << 29
@@ -45,6 +48,7 @@ class Given:
     def __init__(self) -> None:
         self._programs: dict[object, Future[Any]] = {}
         self._compilers = ThreadPoolExecutor(COMPILERS)
+        self._turns = Turns(TOGETHER_BYTES)
         self._folders: dict[str, Path] = {}
         self._tables: dict[str, list[int]] = {}
         self._finding, self._making = threading.Lock(), threading.RLock()
@@ -64,7 +68,8 @@ class Given:
         """What a frozen program makes of these; ``wide``: with 64 bits; ``only``: these of its results alone."""
         avals = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arguments]
         compiled = self._compiled(program, avals, wide=wide, only=only).result()
-        with jax.enable_x64(wide):
+        needed = compiled.memory_analysis()
+        with self._turns.taken(needed.temp_size_in_bytes + needed.output_size_in_bytes), jax.enable_x64(wide):
             return [np.asarray(leaf) for leaf in compiled(*arguments)]
 
     def _compiled(

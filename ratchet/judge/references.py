@@ -23,7 +23,7 @@ from ratchet.values.status import Refusal, Status
 
 MAC = ".mac"
 BUDGET, DEFAULT_GIB = "RATCHET_REFERENCES_GIB", 2.0
-MAKERS = ("given", "reference", "rows", "instances", "stripes", "kept", "deviations", "parity", "repeats")
+MAKERS = ("given", "reference", "rows", "instances", "stripes", "kept", "deviations", "parity", "repeats", "turns")
 """The modules beside this one that decide what a reference is."""
 _MAC_BYTES = 256
 _LEFT_OVER_S = 86400.0
