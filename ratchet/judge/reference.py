@@ -83,6 +83,8 @@ class References:
     def __init__(self, given: Given) -> None:
         self._given = given
         self._meanwhile: Meanwhile[None] = Meanwhile()
+        self.has_made = False
+        """Whether one was made here, not read."""
 
     def of(self, instance: Instance) -> Reference:
         """That of one instance, from its file if it is there."""
@@ -107,6 +109,7 @@ class References:
             pairs = zip(plain, outputs, strict=False)
             native = [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
             return Reference(exact=exact, losses=losses, counts=counts, numbers=known, native=native)
+        self.has_made = True
         exact, losses, native = self.made(instance, known)
         alike, dtypes = instance.kind == instances.SIGNED, [jnp.dtype(spec.dtype) for spec in outputs]
         counts = [parity.counted(*three, alike=alike) for three in zip(exact, losses, dtypes, strict=True)]

@@ -67,6 +67,8 @@ class Values:
 
         The instances ``then`` will be asked for next: the program is executed on them beside this.
         """
+        if not self.references.has_made:  # they take blocks of all sizes: all of that and a program's is too much
+            system.keep_memory()
         problem, kind, secret = instance.problem, instance.kind, instance.secret
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
