@@ -91,13 +91,14 @@ class Ending:
 
 def resident_bytes(group: int) -> int:
     """Resident memory of a process group, in bytes; 0 where /proc does not exist."""
-    total = 0
-    for entry in Path("/proc").glob("[0-9]*") if Path("/proc/self/stat").exists() else ():
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[2]) == group:
-                total += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-    return total
+    pages = 0
+    with contextlib.suppress(OSError):
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{entry}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+                if int(fields[2]) == group:
+                    pages += int(fields[21])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class Child:

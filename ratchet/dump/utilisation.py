@@ -10,6 +10,8 @@ import numpy as np
 from ratchet.values.status import Refusal, Status
 
 _COUNT = re.compile(r"[0-9]{1,18}")
+_COUNTS = re.compile(r"[0-9 \t\n]*")
+_TOO_LONG = re.compile(r"[0-9]{19}")
 SUFFIX = "final_hlo-static-per-bundle-utilization"
 """Name of the pass, and end of the file's name."""
 
@@ -25,10 +27,12 @@ def parse_utilisation(text: str, *, file: str) -> Mapping[str, np.ndarray]:
     if header is None or not marker:
         raise Refusal(Status.INFRASTRUCTURE, f"{file} has no VLOAD:FILL column; is this an unknown compiler?")
     columns = [column.strip().rpartition(":")[2] for column in header.split(",")]
-    rows, fields = [line for line in body.splitlines() if line.strip()], body.split()
-    if len(fields) != len(rows) * len(columns) or not all(map(_COUNT.fullmatch, fields)):
+    rows = sum(not line.isspace() for line in body.splitlines() if line)
+    is_counts = _COUNTS.fullmatch(body) and not _TOO_LONG.search(body)
+    flat = np.fromstring(body, np.int64, sep=" ") if is_counts and rows else np.zeros(0, np.int64)
+    if not is_counts or flat.size != rows * len(columns):
         raise Refusal(Status.INFRASTRUCTURE, f"{file} has rows that do not fit its VLOAD:FILL header; is it cut off?")
-    counts = np.array(fields, np.int64).reshape(-1, len(columns))
+    counts = flat.reshape(-1, len(columns))
     return {column: counts[:, number] for number, column in enumerate(columns)}
 
 
