@@ -18,7 +18,7 @@ from ratchet.compiler import compile as compiling
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.floor import floor_of
 from ratchet.judge.request import Request
-from ratchet.judge.seal import protected_paths, seal
+from ratchet.judge.seal import protected_paths, recent_seal, seal
 from ratchet.judge.steps import INTERNAL_ERROR, Progress, Silent, internal
 from ratchet.judge.workers import Workers
 from ratchet.loop import hindsight, log, recorded
@@ -94,7 +94,7 @@ class RepositoryJudge:
             evaluator=self.evaluator,
             chip=devices.device(self.evaluator) if measured else devices.MODELS[self.evaluator],
             compiler=devices.compiler(self.evaluator) if measured else compiling.compiler_version(),
-            seal=self.seal(),
+            seal=recent_seal(home.judge_root(self.root)),
             problem=problem.short if problem else "",
         )
 

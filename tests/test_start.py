@@ -317,3 +317,21 @@ def test_a_kernel_file_named_like_a_module_is_refused(space, name):
     assert done.returncode == Status.USAGE.exit_code
     assert f"{name} would shadow a module of that name" in done.stderr
     assert not space.ledger.exists()
+
+
+def test_a_digest_is_that_of_an_earlier_look_where_nothing_changed(tmp_path, monkeypatch):
+    folder = environment_of(tmp_path)
+    before, read = installed.digest(folder), installed._read
+    monkeypatch.setattr(installed, "_read", lambda *_: "0" * 64)
+    assert installed.digest(folder) == before
+    record = folder / "one-1.dist-info" / "RECORD"
+    record.write_text(record.read_text().replace("one/code.py,sha256=W", "one/code.py,sha256=V"))
+    assert installed.digest(folder) == "0" * 64
+    monkeypatch.setattr(installed, "_read", read)
+    (folder / "two.py").write_text("")
+    assert installed.digest(folder) not in (before, "0" * 64)
+    for file in (tmp_path / "private").glob("*.seen"):
+        file.write_text("no digest")
+    (folder / "two.py").unlink()
+    record.write_text(record.read_text().replace("one/code.py,sha256=V", "one/code.py,sha256=W"))
+    assert installed.digest(folder) == before

@@ -5,7 +5,7 @@ differs from its line or has none: what somebody edited or put there. The interp
 library and the code of the standard library count by their contents. Where any of it is does not count.
 
 Files whose size, times and inode are those of an earlier look are not read again; the change time (ctime) is the
-kernel's, and no program chooses it.
+kernel's, and no program chooses it. Where all of them are as they were, so is the digest.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ import contextlib
 import csv
 import hashlib
 import json
+import operator
 import os
 import signal
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
 from ratchet.private import private_folder
 
+_RECORDS = "*.dist-info/RECORD"
 _TOOL = "pip"
 """Some environments have it and some do not, and nothing imports it."""
 _NOT_LIBRARY = ("site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo", "ensurepip", "lib2to3")
@@ -73,9 +75,28 @@ def digest(folder: Path) -> str:
 
 
 def _digest(folder: Path) -> str:
+    code = sorted(_code(str(folder)), key=operator.itemgetter(0))
+    records = [(str(record), str(record), record.stat()) for record in sorted(folder.glob(_RECORDS))]
+    rule = Path(__file__).read_bytes()
+    state = hashlib.sha256(rule + repr([(name, *_seen(file)) for name, _, file in (*records, *code)]).encode())
+    memory, key = _memory(folder, "seen"), state.hexdigest()
+    if memory is not None:
+        with contextlib.suppress(OSError):
+            before, _, found = memory.read_text().partition(" ")
+            if before == key and len(found) == _HEX:
+                os.utime(memory.with_suffix(".json"))  # used now
+                return found
+    found = _read(folder, code)
+    if memory is not None:
+        _write(memory, f"{key} {found}")
+    return found
+
+
+def _read(folder: Path, code: Iterable[Entry]) -> str:
+    """The digest of a folder with these files of code, from what is in them."""
     recorded = _recorded(folder)
     whole = hashlib.sha256("".join(f"{path}\0{content}\n" for path, content in sorted(recorded.items())).encode())
-    for path, content in sorted(_contents(folder, _code(str(folder), "")).items()):
+    for path, content in sorted(_contents(folder, code).items()):
         if recorded.get(path) != content:
             whole.update(f"{path}\0{content}\n".encode())
     return whole.hexdigest()
@@ -84,7 +105,7 @@ def _digest(folder: Path) -> str:
 def interpreter() -> str:
     """SHA-256 over the Python that runs this: its program, its shared library, the code of the standard library."""
     library = Path(sysconfig.get_path("stdlib")).resolve()
-    files = [entry for entry in _code(str(library), "", _NOT_LIBRARY) if not entry[0].startswith(_BUILD)]
+    files = [entry for entry in _code(str(library), _NOT_LIBRARY) if not entry[0].startswith(_BUILD)]
     programs = (("program", os.path.realpath(sys.executable)), *(("library", path) for path in _shared_library()))
     contents = _contents(library, [*files, *((name, path, os.stat(path)) for name, path in programs)])
     return hashlib.sha256("".join(f"{n}\0{content}\n" for n, content in sorted(contents.items())).encode()).hexdigest()
@@ -101,7 +122,7 @@ def _shared_library() -> list[str]:
 def _recorded(folder: Path) -> dict[str, str]:
     """SHA-256 by path, of the files that packages say they have; what depends on the machine is left out."""
     files: dict[str, str] = {}
-    for record in folder.glob("*.dist-info/RECORD"):
+    for record in folder.glob(_RECORDS):
         if record.parent.name.startswith(f"{_TOOL}-"):
             continue
         with record.open(newline="", errors="surrogateescape") as lines:
@@ -120,7 +141,7 @@ def _contents(folder: Path, files: Iterable[Entry]) -> dict[str, str]:
     known = _known(folder)
     found: dict[str, list[object]] = {}
     for path, file_path, state in files:
-        seen = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
+        seen = _seen(state)
         before = known.get(path)
         if before is None or before[:-1] != seen:
             with contextlib.suppress(OSError), open(file_path, "rb") as file:
@@ -133,21 +154,34 @@ def _contents(folder: Path, files: Iterable[Entry]) -> dict[str, str]:
     return {path: str(entry[-1]) for path, entry in found.items()}
 
 
-def _code(folder: str, prefix: str, left_out: tuple[str, ...] = ()) -> Iterator[Entry]:
+def _code(folder: str, left_out: tuple[str, ...] = ()) -> list[Entry]:
     """Files of code below. Bytecode is never read from there. ``left_out`` are folders directly in it."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                if entry.name != "__pycache__" and not (not prefix and entry.name in (_TOOL, *left_out)):
-                    yield from _code(entry.path, f"{prefix}{entry.name}/")
-            elif entry.name.endswith((".py", ".so", ".pyc", ".pth")) or ".so." in entry.name:
-                with contextlib.suppress(OSError):
-                    yield prefix + entry.name, entry.path, entry.stat()
+    found: list[Entry] = []
+    folders = [(folder, "")]
+    while folders:
+        path, prefix = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                name = entry.name
+                if entry.is_dir():
+                    if name != "__pycache__" and (prefix or name not in (_TOOL, *left_out)):
+                        folders.append((entry.path, f"{prefix}{name}/"))
+                elif name.endswith((".py", ".so", ".pyc", ".pth")) or ".so." in name:
+                    try:
+                        found.append((prefix + name, entry.path, entry.stat()))
+                    except OSError:  # gone, or a link to nothing
+                        continue
+    return found
 
 
-def _memory(folder: Path) -> Path | None:
+def _seen(state: os.stat_result) -> list[int]:
+    """What no file has that was written since."""
+    return [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
+
+
+def _memory(folder: Path, kind: str = "json") -> Path | None:
     private = private_folder()
-    return private / f"installed-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}.json" if private else None
+    return private / f"installed-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}.{kind}" if private else None
 
 
 def _known(folder: Path) -> dict[str, list[object]]:
@@ -164,11 +198,17 @@ def _known(folder: Path) -> dict[str, list[object]]:
 def _remember(folder: Path, found: dict[str, list[object]]) -> None:
     memory = _memory(folder)
     if memory is not None:
-        beside = memory.with_name(f"new-{os.getpid()}")
+        _write(memory, json.dumps(found))
         with contextlib.suppress(OSError):
-            beside.write_text(json.dumps(found))
-            beside.replace(memory)
-            for old in sorted(memory.parent.glob("installed-*.json"), key=lambda file: file.stat().st_mtime)[
-                :-_REMEMBERED
-            ]:
+            every = sorted(memory.parent.glob("installed-*.json"), key=lambda file: file.stat().st_mtime)
+            for old in every[:-_REMEMBERED]:
                 old.unlink()
+                old.with_suffix(".seen").unlink(missing_ok=True)
+
+
+def _write(memory: Path, text: str) -> None:
+    """Whole or not at all; what fails is read again."""
+    beside = memory.with_name(f"new-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        beside.write_text(text)
+        beside.replace(memory)

@@ -17,7 +17,9 @@ change of theirs starts no series: scores stay comparable, and git shows who cha
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import time
 from pathlib import Path
 
 from ratchet import home, sources
@@ -66,8 +68,26 @@ SEALED_FILES = ("prepare.py", "requirements.lock", "environment.sh", "ratchet.sh
 PROTECTED_FILES = (*SEALED_FILES, "pyproject.toml")
 
 
+RECENT_S = 2.0
+"""Seconds for which ``recent_seal`` takes what was seen."""
+_SEEN: dict[Path, tuple[float, str]] = {}
+"""By root when it was looked at last, and its seal."""
+
+
+def recent_seal(root: Path) -> str:
+    """As ``seal``, or what it said a moment ago: an experiment asks three times before it is judged, and once after."""
+    when, seen = _SEEN.get(root, (-math.inf, ""))
+    return seen if time.monotonic() - when < RECENT_S else seal(root)
+
+
 def seal(root: Path) -> str:
     """SHA-256 over paths and contents of the sealed files, first 16 hex digits. Line ends do not count."""
+    when, seen = time.monotonic(), _seal(root)
+    _SEEN[root] = when, seen
+    return seen
+
+
+def _seal(root: Path) -> str:
     whole = hashlib.sha256()
     running = sources.loaded(root).files if root == PACKAGE_ROOT else {}
     for path in sealed_paths(root):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.judge import installed
-from ratchet.judge.seal import protected_paths, seal, sealed_paths
+from ratchet.judge import seal as room
+from ratchet.judge.seal import protected_paths, recent_seal, seal, sealed_paths
 from tests.imports import MODULES, closure
 
 HERE = Path(__file__).resolve().parents[2]
@@ -162,3 +163,15 @@ def test_the_interpreter_and_what_is_installed_change_the_seal(tree, monkeypatch
     before = seal(tree)
     monkeypatch.setattr(installed, what, lambda *_: "another")
     assert seal(tree) != before
+
+
+def test_what_was_seen_a_moment_ago_is_taken_once_more(tree, monkeypatch):
+    before = seal(tree)
+    edit(tree / "ratchet/judge/parity.py")
+    assert recent_seal(tree) == before
+    after = seal(tree)
+    assert after != before
+    assert recent_seal(tree) == after
+    edit(tree / "ratchet/judge/parity.py")
+    monkeypatch.setattr(room, "RECENT_S", 0.0)
+    assert recent_seal(tree) not in (before, after)
