@@ -67,13 +67,15 @@ class _Watch(threading.Thread):
     def __init__(self, top: int, folder: str) -> None:
         super().__init__(daemon=True)
         self.top, self.folder, self.ended, self.peak = top, folder, threading.Event(), 0
-        self.seen: dict[tuple[int, str], tuple[str, float]] = {}
+        self.seen: dict[tuple[int, bytes], tuple[str, float]] = {}
         """By number and start of a process: its part, and its CPU seconds so far."""
 
     def run(self) -> None:
         while not self.ended.wait(_SAMPLE_S):
             stats = _processes()
-            below = {self.top, *(pid for pid in stats if _place(pid).startswith(f"{self.folder}/"))}
+            start = int(stats[self.top][19]) if self.top in stats else 0
+            young = (pid for pid, fields in stats.items() if int(fields[19]) >= start)  # its processes are
+            below = {self.top, *(pid for pid in young if _place(pid).startswith(f"{self.folder}/"))}
             while more := {pid for pid, fields in stats.items() if int(fields[1]) in below} - below:
                 below |= more
             self.peak = max(self.peak, sum(int(stats[pid][21]) * _PAGE for pid in below if pid in stats))
@@ -97,11 +99,10 @@ def _place(pid: int) -> str:
     return ""
 
 
-def _processes() -> dict[int, list[str]]:
+def _processes() -> dict[int, list[bytes]]:
     """By number the fields of ``/proc/N/stat`` from the state on."""
     found = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                found[int(entry)] = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as file:
+            found[int(entry)] = file.read().rpartition(b")")[2].split()
     return found
