@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 from ratchet.starting import starting
 
 with starting():
-    from pathlib import Path
-
-    from ratchet import boot, options, warm
-    from ratchet.judge import installed
+    from ratchet import options, warm
 
 if TYPE_CHECKING:
     from ratchet.judge.request import Request
@@ -29,6 +26,11 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
 
 def _begin() -> None:
     """What a verdict waits for, while what it takes to judge is imported."""
+    from pathlib import Path
+
+    from ratchet import boot
+    from ratchet.judge import installed
+
     warm.begin()
     for folder in boot.packages():
         installed.begin(Path(folder))
