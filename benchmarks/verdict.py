@@ -6,11 +6,12 @@ A throwaway clone of HEAD judges each kernel by ``prepare.py``: the first verdic
 later ones (``ratchet/standby.py``; ``RATCHET_STANDBY_MINUTES=0`` leaves that out). ``first`` also computes the
 problem's references in float64; ``second`` is what a fresh verdict costs from then on (the median of up to
 ``--rounds``; after half a minute of them no further one begins), and its steps are the second table. Steps that ran
-beside others add up to more than the whole. ``bare`` compiles the same program after each of those, without dumps,
-tokens and annotations, and with the system's allocator; ratios are medians of such pairs, for the host has slow
-minutes. ``remembered`` is the same program once more. ``loser`` is a whole experiment that cannot be kept. CPU seconds
-are those of all processes, by part in the third table, with the most memory that they held at a time. The sweep models
-every point by ``./ratchet.sh sweep``; ``one by one`` is the mean of ``prepare.py`` on its first points.
+beside others add up to more than the whole. ``bare`` compiles the same program before and after each of those,
+without dumps, tokens and annotations, and with the system's allocator; ratios are medians of a verdict over the mean of
+both, for the host has slow minutes. ``remembered`` is the same program once more. ``loser`` is a whole experiment that
+cannot be kept. CPU seconds are those of all processes, by part in the third table, with the most memory that they held
+at a time. The sweep models every point by ``./ratchet.sh sweep``; ``one by one`` is the mean of ``prepare.py`` on its
+first points.
 The growth table has a small kernel grow tenfold, one constant at a time; an exponent of 1 is cost in proportion.
 ``--examples`` adds the first verdict of every file in ``examples/``, with their median. ``--only ""`` leaves out the
 kernels. Each verdict is said on standard error as it ends. Wall seconds need both cores quiet, CPU seconds hardly.
@@ -18,6 +19,7 @@ kernels. Each verdict is said on standard error as it ends. Wall seconds need bo
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -132,13 +134,15 @@ def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[s
     """First and later verdicts of one kernel; the seconds of each step; what the first used, and the last."""
     kernel = KERNELS[name]
     first, document = clone.verdict(kernel)
+    program = clone.root / "hlo_dumps" / document["outcome"]["id"] / "kernel.bin"
     later: list[Usage] = []
-    bare: list[tuple[float, float]] = []
+    around = [compiled(program)]
     while len(later) < rounds and sum(one.wall_s for one in later) < ENOUGH_S:
         used, document = clone.verdict(kernel, "--fresh")
         later.append(used)
-        bare.append(compiled(clone.root / "hlo_dumps" / document["outcome"]["id"] / "kernel.bin"))
+        around.append(compiled(program))
     again, _ = clone.verdict(kernel)
+    bare = [((one[0] + two[0]) / 2, (one[1] + two[1]) / 2) for one, two in itertools.pairwise(around)]
     pairs = list(zip(later, bare, strict=True))
     row = {
         "kernel": name,
