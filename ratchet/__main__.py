@@ -31,9 +31,9 @@ def _begin() -> None:
     from ratchet import boot
     from ratchet.judge import installed
 
-    warm.begin()
     for folder in boot.packages():
         installed.begin(Path(folder))
+    warm.begin()
 
 
 def run() -> int:

@@ -57,7 +57,8 @@ def begin(folder: Path) -> None:
 def _tell(tell: int, folder: Path) -> NoReturn:
     """All that the fork does: nothing of its owner's, not even at its end."""
     try:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # its owner says that it was interrupted
+        os.closerange(0, 3)  # whoever reads what its owner prints waits for its owner alone
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.write(tell, _digest(folder).encode())
     finally:
         os._exit(0)
