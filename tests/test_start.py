@@ -331,7 +331,7 @@ def test_a_digest_is_that_of_an_earlier_look_where_nothing_changed(tmp_path, mon
     (folder / "two.py").write_text("")
     assert installed.digest(folder) not in (before, "0" * 64)
     for file in (tmp_path / "private").glob("*.seen"):
-        file.write_text("no digest")
+        file.write_bytes(b"no digest \xff")
     (folder / "two.py").unlink()
     record.write_text(record.read_text().replace("one/code.py,sha256=V", "one/code.py,sha256=W"))
     assert installed.digest(folder) == before

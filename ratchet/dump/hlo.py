@@ -212,7 +212,7 @@ _DEEPEST = 4
 
 @functools.lru_cache(maxsize=2)
 def read_hlo(data: bytes, *, file: str) -> HloModule:
-    """Reads a serialised ``HloModuleProto``. Of one program five steps of a verdict do, and one of how it was lowered.
+    """Reads a serialised ``HloModuleProto``; the last two are kept, for several steps of a verdict read the same.
 
     Args:
         data: the bytes.

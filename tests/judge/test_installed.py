@@ -25,6 +25,8 @@ def here_or_in_the_fork(folder):
         os.kill(os.getpid(), signal.SIGKILL)
     return found(folder)
 
+if how == "late":
+    installed.RECENT_S = 0.0
 installed._digest = here_or_in_the_fork
 installed.begin(folder)
 forked = installed.digest(folder)
@@ -47,7 +49,7 @@ def packages(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(("how", "asked_here"), [("well", 0), ("wrong", 1), ("killed", 1)])
+@pytest.mark.parametrize(("how", "asked_here"), [("well", 0), ("wrong", 1), ("killed", 1), ("late", 1)])
 def test_a_fork_finds_the_same_and_what_it_cannot_say_is_found_here(packages, how, asked_here):
     command = [sys.executable, "-c", FORKED, packages, how]
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ratchet.judge import installed
-from ratchet.judge import seal as room
 from ratchet.judge.seal import protected_paths, recent_seal, seal, sealed_paths
 from tests.imports import MODULES, closure
 
@@ -173,5 +172,5 @@ def test_what_was_seen_a_moment_ago_is_taken_once_more(tree, monkeypatch):
     assert after != before
     assert recent_seal(tree) == after
     edit(tree / "ratchet/judge/parity.py")
-    monkeypatch.setattr(room, "RECENT_S", 0.0)
+    monkeypatch.setattr(installed, "RECENT_S", 0.0)
     assert recent_seal(tree) not in (before, after)

@@ -8,7 +8,7 @@ from ratchet.judge.turns import Turns
 
 
 class Worker:
-    """Work in a thread of its own, which ends when it is told to."""
+    """Work in its own thread, until ``done`` is called."""
 
     def __init__(self, turns, needed):
         self.begun, self.end = threading.Event(), threading.Event()
@@ -25,29 +25,20 @@ class Worker:
         self.thread.join()
 
 
-def test_what_fits_goes_on_side_by_side_and_what_does_not_waits():
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [([4, 6], 5), pytest.param([1000], 1, id="one that needs more than there is has a turn alone")],
+)
+def test_what_fits_goes_on_side_by_side_and_what_does_not_waits(held, wanted):
     turns = Turns(10)
-    one, other = Worker(turns, 6), Worker(turns, 4)
-    assert one.begun.wait(10)
-    assert other.begun.wait(10)
-    third = Worker(turns, 5)
-    assert not third.begun.wait(0.1)
-    other.done()
-    assert not third.begun.wait(0.1)
-    one.done()
-    assert third.begun.wait(10)
-    third.done()
-
-
-def test_what_is_larger_than_all_has_a_turn_alone():
-    turns = Turns(10)
-    large = Worker(turns, 1000)
-    assert large.begun.wait(10)
-    small = Worker(turns, 1)
-    assert not small.begun.wait(0.1)
-    large.done()
-    assert small.begun.wait(10)
-    small.done()
+    others = [Worker(turns, needed) for needed in held]
+    assert all(other.begun.wait(10) for other in others)
+    last = Worker(turns, wanted)
+    for other in others:
+        assert not last.begun.wait(0.1)
+        other.done()
+    assert last.begun.wait(10)
+    last.done()
 
 
 def test_work_that_fails_gives_its_memory_back():
