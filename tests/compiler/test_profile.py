@@ -1,6 +1,8 @@
 """A large program is compiled by a process that profiles, and what is around its kernels by one that lists."""
 
 import functools
+import time
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +11,14 @@ from jax.experimental import pallas as pl
 
 from ratchet.chips import V5E
 from ratchet.compiler import compile as compiling
+from ratchet.compiler import profile
 from ratchet.dump import around
 from ratchet.dump.files import Dumps, load_hlo
+from ratchet.dump.scheduled import LAST_PASS, LISTING_PASS, scheduled
+from ratchet.dump.utilisation import SUFFIX
 from ratchet.values.status import Refusal, Status
 from tests.compiler.test_compile import nested
+from tests.dump.test_scheduled import SCHEDULE, TEXT
 from tests.judge.programs import artefact, blocked, double
 
 X = ((1024, 128), jnp.float32)
@@ -111,3 +117,75 @@ def test_a_program_that_follows_one_that_was_refused_has_its_own_bundles(apart, 
         apart(too_large())
     program = artefact(blocked(walking), X)
     assert read(apart(program)) == read(compiled(program))
+
+
+LATE = f"17-kernel_0.3-00-{LAST_PASS}.txt"
+LISTING = f"17-kernel_0.3-00-{LISTING_PASS}.txt"
+MADE = scheduled(TEXT, SCHEDULE)
+
+
+@pytest.fixture
+def units(tmp_path, monkeypatch):
+    """The units of a folder; the compiler registers one that fits ``TEXT``, once."""
+    spaces = [b"space"]
+    monkeypatch.setattr(profile, "registered", lambda: spaces.pop() if spaces else b"")
+    monkeypatch.setattr(profile, "schedules", lambda space: {"kernel_0.3": SCHEDULE} if space else {})
+    return profile.Units(tmp_path)
+
+
+def until(condition):
+    """Waits for another thread: seconds are no matter here, but no test waits for ever."""
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def test_the_texts_of_a_large_unit_are_there_before_the_compiler_is_done(units, tmp_path):
+    with units.written_meanwhile(least=len(TEXT)):
+        (tmp_path / LATE).write_text(TEXT)
+        (tmp_path / LATE.replace("kernel_0.3", "TLP")).write_text(TEXT[:-1])
+        until((tmp_path / LISTING).exists)
+    units.write(b"")
+    assert (tmp_path / LISTING).read_text() == MADE.listing
+    left = [path.name for path in tmp_path.glob(f"*{LAST_PASS}*")]
+    assert left == [LATE.replace("kernel_0.3", "TLP")]  # it is no unit's: a plain compile has its bundles
+
+
+def test_a_small_unit_waits_for_the_end(units, tmp_path):
+    with units.written_meanwhile(least=len(TEXT) + 1):
+        (tmp_path / LATE).write_text(TEXT)
+        time.sleep(4 * profile.LOOK_SECONDS)
+    assert not (tmp_path / LISTING).exists()
+    units.write(b"")
+    assert (tmp_path / LISTING).read_text() == MADE.listing
+
+
+def test_a_text_that_was_cut_off_is_read_again(units, tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(profile, "scheduled", lambda *given: (tried.append(given[0]), scheduled(*given))[1])
+    with units.written_meanwhile(least=0):
+        (tmp_path / LATE).write_text(TEXT[:-50])
+        until(lambda: tried)
+        (tmp_path / LATE).write_text(TEXT)
+    units.write(b"")
+    assert {TEXT[:-50], TEXT} == set(tried)
+    assert (tmp_path / LISTING).read_text() == MADE.listing
+
+
+def test_a_text_that_has_grown_since_is_read_again(units, tmp_path):
+    with units.written_meanwhile(least=0):
+        (tmp_path / LATE).write_text(TEXT.replace("vadd", "vsub"))
+        until((tmp_path / f"17-kernel_0.3-00-{SUFFIX}.txt").exists)
+    (tmp_path / LATE).write_text(TEXT + "    _\n")
+    units.write(b"")
+    assert (tmp_path / LISTING).read_text() == MADE.listing
+
+
+def test_a_unit_that_is_registered_twice_has_to_be_the_same(units, monkeypatch):
+    units.write(b"space")
+    units.write(b"space")
+    monkeypatch.setattr(profile, "schedules", lambda _: {"kernel_0.3": replace(SCHEDULE, limit=7)})
+    with pytest.raises(ValueError, match="two modules"):
+        units.write(b"space")
