@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ratchet.account.columns import Columns, numbered, ranges
 from ratchet.chips.units import named_unit
+from ratchet.dump.columns import Columns, numbered, ranges
 
 
 class Executed:

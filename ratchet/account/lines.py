@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ratchet.account.columns import Columns, numbered
+from ratchet.dump.columns import Columns, numbered
 from ratchet.dump.instruction import Source
 from ratchet.values.place import Code, Place, SourceLine
 

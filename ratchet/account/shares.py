@@ -16,10 +16,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ratchet.account.columns import Columns, numbered, ranges
 from ratchet.account.lines import places
 from ratchet.account.stalls import Stall, stalls
 from ratchet.chips.units import CAPACITY, SLOTS, is_vector_code, mxu_cycles, slots, unit_number, xlu_cycles
+from ratchet.dump.columns import Columns, numbered, ranges
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Listing
 from ratchet.values.place import Place
@@ -163,7 +163,7 @@ class Shares:
             Refusal: SCHEDULE_UNKNOWN for an opcode whose unit is not known.
         """
         self._blocks = np.array(blocks, np.int64).reshape(-1, 2)
-        columns = Columns(listing.bundles)
+        columns = listing.columns
         self._columns = columns
         self._own = places(columns, elsewhere)
         size = len(listing.bundles)

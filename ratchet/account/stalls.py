@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ratchet.account.columns import Columns
 from ratchet.account.distances import Executed, distances
 from ratchet.account.lines import Places
 from ratchet.chips.units import slots
+from ratchet.dump.columns import Columns
 from ratchet.dump.instruction import Instruction
 from ratchet.values.place import Code, Place
 

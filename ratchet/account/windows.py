@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ratchet.dump.instruction import Address, Register, Value
+from ratchet.dump.instruction import Address, Instruction, Register, Value
 from ratchet.dump.listing import Listing
 from ratchet.values.place import Code, Place, SourceLine, Window, Windows
 
@@ -17,16 +17,14 @@ class WindowFlags:
 
     def __init__(self, listing: Listing) -> None:
         self._bundles = listing.bundles
-        self._made = {i.makes: i for bundle in listing.bundles for i in bundle if i.makes[0] == "s"}
+        self._columns = listing.columns
         by_flag: dict[str, set[Window]] = {}
-        for bundle in listing.bundles:
-            for instruction in bundle:
-                if not instruction.opcode.startswith("dma."):
-                    continue
-                flag = self._allocation(instruction.named("dst_syncflagno"))
-                buffer = listing.allocations.get(self._allocation(instruction.named("vmem")))
-                if flag and buffer is not None and buffer.window is not None:
-                    by_flag.setdefault(flag, set()).add(buffer.window)
+        for number in self._columns.with_opcode(lambda opcode: opcode.startswith("dma.")):
+            instruction = self._columns.instructions[number]
+            flag = self._allocation(instruction.named("dst_syncflagno"))
+            buffer = listing.allocations.get(self._allocation(instruction.named("vmem")))
+            if flag and buffer is not None and buffer.window is not None:
+                by_flag.setdefault(flag, set()).add(buffer.window)
         self._of_flag = {flag: Windows(windows=tuple(sorted(own))) for flag, own in by_flag.items()}
 
     def _allocation(self, operand: Value | None) -> str:
@@ -35,14 +33,18 @@ class WindowFlags:
             if operand.allocation:
                 return operand.allocation
             operand = operand.registers[0] if operand.registers else None
-        maker = self._made.get(operand.name) if isinstance(operand, Register) else None
+        maker = self._maker(operand.name) if isinstance(operand, Register) else None
         for _ in range(_ADDRESS_STEPS - 1):
             if maker is None:
                 break
             if maker.form.allocations:
                 return maker.form.allocations[0]
-            maker = self._made.get(next((value for value in maker.reads if value[0] == "s"), ""))
+            maker = self._maker(next((value for value in maker.reads if value[0] == "s"), ""))
         return ""
+
+    def _maker(self, value: str) -> Instruction | None:
+        number = self._columns.makers.get(value) if value.startswith("s") else None
+        return None if number is None else self._columns.instructions[number]
 
     def place(self, address: int, where: Sequence[Place]) -> Place:
         """The place of a wait: its line, else the windows that arrive on its flag, else the pipeline."""

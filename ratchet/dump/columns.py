@@ -6,14 +6,16 @@ instruction itself is looked at only where there are few of its kind, or where i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
 from itertools import chain, count, repeat
 
 import numpy as np
 
 from ratchet.chips.units import is_vector_code
-from ratchet.dump.instruction import Form, Instruction, Notes
-from ratchet.dump.listing import Bundle
+from ratchet.dump.instruction import Bundle, Form, Instruction, Notes
 
 
 class Columns:
@@ -34,20 +36,49 @@ class Columns:
         self.form, self.forms = _same(forms)
         self.notes, self.every_notes = _same(notes)
         self.is_vector = self.of_opcodes(map(is_vector_code, self.opcodes)).astype(bool)
-        makers = dict(zip(makes, range(size), strict=True))
-        self.makes = _array(map(makers.__getitem__, makes), size)
+        self.makers: dict[str, int] = dict(zip(makes, range(size), strict=True))
+        """The last instruction that makes a value, by its name."""
+        self.makes = _array(map(self.makers.__getitem__, makes), size)
         """Per instruction, the value that it makes."""
         read = _array(map(len, reads), size)
         self.first_read = _before(read)
         """Per instruction, where what it reads begins in ``reads``; behind the last one, how many there are."""
         self.reader = np.repeat(np.arange(size), read)
         values = chain.from_iterable(reads)
-        self.reads = _array(map(makers.get, values, repeat(-1)), len(self.reader))
+        self.reads = _array(map(self.makers.get, values, repeat(-1)), len(self.reader))
         """All values that are read, instruction by instruction; -1 for what nothing in the listing makes."""
 
     def of_opcodes(self, values: Iterable[int]) -> np.ndarray:
         """Per instruction, that of ``values``, one for each of ``opcodes``, which is its opcode's."""
         return _array(values, len(self.opcodes))[self.opcode]
+
+    def with_opcode(self, is_wanted: Callable[[str], bool]) -> list[int]:
+        """The instructions whose opcode is wanted."""
+        return np.flatnonzero(self.of_opcodes(map(is_wanted, self.opcodes))).tolist()
+
+    def with_form(self, is_wanted: Callable[[Form], bool]) -> list[int]:
+        """The instructions whose form is wanted."""
+        return np.flatnonzero(_array(map(is_wanted, self.forms), len(self.forms))[self.form]).tolist()
+
+    @cached_property
+    def branches(self) -> dict[int, int]:
+        """Instructions that go somewhere, and the bundle they go to."""
+        branches = self.with_form(lambda form: form.target is not None)
+        return {number: target for number in branches if (target := self.instructions[number].form.target) is not None}
+
+    def moved(self, to: np.ndarray) -> Columns:
+        """With each bundle, and what goes there, at ``to[address]``; ``to[-1]``: how many bundles there are then."""
+        changed = copy(self)
+        changed.bundle = to[self.bundle]
+        changed.first = _before(np.bincount(changed.bundle, minlength=int(to[-1])))
+        changed.branches = {number: int(to[target]) for number, target in self.branches.items()}
+        changed.instructions, changed.form, changed.forms = [*self.instructions], self.form.copy(), [*self.forms]
+        for number, target in changed.branches.items():
+            form = replace(self.instructions[number].form, target=target)
+            changed.instructions[number] = self.instructions[number]._replace(form=form)
+            changed.form[number] = len(changed.forms)
+            changed.forms.append(form)
+        return changed
 
     def of_bundle(self, address: int) -> range:
         """The instructions of a bundle."""

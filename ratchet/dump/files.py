@@ -106,18 +106,13 @@ def _texts(listing: Path, outline: Path, compiler: str, tokens: TokenTable) -> T
 def look(directory: Path, compiler: str, ahead: Ahead, least: int = LARGE) -> None:
     """Read the listings of ``least`` bytes or more that a compile under way has written by now.
 
-    And the instructions of texts of the last pass, whose bundles are not known yet.
     What does not read is no fault yet.
     """
     with contextlib.suppress(OSError):  # it moves its files when it is done
-        for text in directory.glob(f"*-{LAST_PASS}.txt"):
-            if text.stat().st_size >= least and ahead.is_due(text):
-                with contextlib.suppress(Refusal):
-                    ahead.keep_statements(unit_of(text), text_of(text), compiler, tokens_in(directory))
         for _, listing, outline in _listings(directory):
             if outline is None or not listing.is_file() or listing.stat().st_size < least:
                 continue
-            if not ahead.knows(unit_of(listing)) and ahead.is_due(outline):
+            if ahead.is_due(outline):
                 with contextlib.suppress(Refusal):
                     ahead.keep(_texts(listing, outline, compiler, tokens_in(directory)))
 
@@ -168,7 +163,7 @@ class Dumps:
         if name not in self._listings:
             listing, outline = self._files[name]
             texts = _texts(listing, outline, self._compiler, self._tokens)
-            self._listings[name] = self._ahead.listing(texts, unit_of(listing))
+            self._listings[name] = self._ahead.listing(texts)
         return self._listings[name]
 
     def _refuse(self, what: str) -> Refusal:

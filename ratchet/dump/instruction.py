@@ -245,6 +245,10 @@ class Instruction(NamedTuple):
         return Address(value.allocation, value.offset, tuple([self._register(hole) for hole in value.holes]))
 
 
+Bundle = tuple[Instruction, ...]
+"""Instructions that are issued together, in one cycle."""
+
+
 def register(name: str, physical: str | None) -> Register:
     """``("s12", "s0")`` as a register."""
     bank = name.rstrip("0123456789")

@@ -9,28 +9,26 @@ counted, not executed.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
 
 from ratchet.chips.units import is_vector_code
+from ratchet.dump.columns import Columns
 from ratchet.dump.comments import BEGIN, END, BadComment, explained, read_notes, set_aside
-from ratchet.dump.instruction import NO_NOTES, Form, Immediate, Instruction, Notes
+from ratchet.dump.instruction import NO_NOTES, Bundle, Form, Immediate, Instruction, Notes
 from ratchet.dump.operands import REGISTER, read_form
 from ratchet.dump.outline import Allocation, parse_outline
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TokenTable
 
-Bundle = tuple[Instruction, ...]
-
-MOST_UNKNOWN = 1000
-"""Instructions that are read one by one, at most: as many take a tenth of a second."""
 MOST_DELAY = 1 << 20
 """Cycles that one ``vdelay`` may take: far above the few hundred of the runtime's own."""
 
 _RECORD = re.compile(r"^ *(0x[0-9a-f]+|0) [A-Z, ]*:(?: >+)?\s+\{(.*)\}([^{}]*)$")
-_BUNDLE = re.compile(r"(?m)^ *(0x[0-9a-f]{1,16}) : \{")
 _HEADER_END = "= control target key end"
 _INSTRUCTION = re.compile(r"%([a-z]*\d{1,18})(?:_([a-z]+\d{1,18}))? = ([a-z][\w.\-]*)(?:\[\d+\](\.[\w.\-]+))?(?: |$)")
 """A value, its register, and the opcode, within which there may be the place of a matrix unit's result (``mrb[3]``)."""
@@ -51,6 +49,27 @@ class Listing:
     origin: Sequence[int] = ()
     """Per address, the bundle's number in the compiler's text, where empty bundles were put in; else none."""
 
+    @cached_property
+    def columns(self) -> Columns:
+        """Its instructions as columns; of a large listing that takes half a second."""
+        return Columns(self.bundles)
+
+    def later(self, empty: np.ndarray) -> Listing:
+        """With so many empty bundles in front of each bundle as ``empty[address]`` says; branches go where they did."""
+        numbers = np.arange(len(self.bundles) + 1)
+        moved = numbers + np.cumsum(np.append(empty, 0))
+        columns = self.columns.moved(moved)
+        bundles: list[Bundle] = [()] * int(moved[-1])
+        for address, bundle in zip(moved.tolist(), self.bundles, strict=False):
+            bundles[address] = bundle
+        for number in columns.branches:
+            address = int(columns.bundle[number])
+            own = columns.of_bundle(address)
+            bundles[address] = tuple(columns.instructions[own.start : own.stop])
+        changed = replace(self, bundles=bundles, origin=np.repeat(numbers[:-1], empty + 1).tolist())
+        vars(changed)["columns"] = columns
+        return changed
+
     def where(self, address: int) -> str:
         """``FILE bundle 0x1f``: the bundle at ``address`` by its number in the compiler's text, for messages."""
         return f"{self.file} bundle {self.origin[address] if self.origin else address:#x}"
@@ -63,7 +82,6 @@ def parse(
     file: str,
     compiler: str,
     tokens: TokenTable = NO_TOKENS,
-    known: Mapping[str, Instruction] | None = None,
 ) -> Listing:
     """Reads one program.
 
@@ -73,7 +91,6 @@ def parse(
         file: name of the listing, for messages.
         compiler: version of the compiler that wrote it, for messages.
         tokens: what the source places in the comments stand for, if the program was compiled with tokens.
-        known: instructions by their texts, as :func:`read_statements` read them with the same tokens.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN if the text is truncated, corrupted or in a form never seen.
@@ -90,12 +107,7 @@ def parse(
         raise refuse(f"no line {_HEADER_END!r}: not a bundle listing, or cut off")
     allocations, expected = parse_outline(outline, file=file, compiler=compiler)
     reader = _Reader([], allocations, refuse, tokens)
-    bundles = None
-    with contextlib.suppress(Refusal):  # what reads is read below, and what does not is refused there
-        bundles = reader.placed(body, known) if known else None
-    if bundles is None:
-        reader = _Reader([], allocations, refuse, tokens)
-        bundles = reader.bundles(reader.set_aside(body))
+    bundles = reader.bundles(reader.set_aside(body))
     if len(bundles) == expected + 1 and all(instruction.form.argument for instruction in bundles[-1]):
         expected += 1  # a bundle behind the last instruction, there to be fallen or branched to, is in no region
     if len(bundles) != expected:
@@ -103,28 +115,6 @@ def parse(
     if reader.farthest > len(bundles):
         raise refuse(f"a branch to bundle {reader.farthest:#x}, behind the end: the dump is cut off")
     return Listing(file=file, bundles=bundles, allocations=allocations)
-
-
-def read_statements(text: str, *, file: str, compiler: str, tokens: TokenTable = NO_TOKENS) -> dict[str, Instruction]:
-    """Instructions of a text of the last pass (``scheduled.py``) by what it says of them: bundles are not known yet.
-
-    Those that go to a region, or have a comment with line breaks, are left out: a listing has few of them. A line of
-    such a comment may look like one, and then stands for nothing that a listing has, or for the same.
-
-    Raises:
-        Refusal: SCHEDULE_UNKNOWN for an instruction that does not read.
-    """
-
-    def refuse(what: str) -> Refusal:
-        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} ({compiler}): {what}")
-
-    reader = _Reader([], None, refuse, tokens)
-    whole = [
-        line
-        for line in map(str.strip, text.split("\n"))
-        if line.startswith("%") and "$region" not in line and line.count("/*") == line.count("*/")
-    ]
-    return dict(zip(whole, reader.statements(reader.set_aside("\n".join(whole))), strict=True))
 
 
 def _parts(line: str) -> list[str]:
@@ -169,38 +159,6 @@ class _Reader:
         except BadComment as error:
             raise self._refuse(str(error)) from None
         return text
-
-    def placed(self, body: str, known: Mapping[str, Instruction]) -> list[Bundle] | None:
-        """All bundles of a text as ``scheduled.py`` writes it, most of whose instructions are ``known``.
-
-        None for a text in another form, or in which too many are not.
-        """
-        for form in {id(one.form): one.form for one in known.values()}.values():
-            if any(name not in (self._allocations or ()) for name in form.allocations):
-                return None
-        _, *pieces = _BUNDLE.split(body)
-        bundles: list[Bundle] = []
-        unknown = 0
-        for address, piece in zip(pieces[::2], pieces[1::2], strict=True):
-            inside = piece.rstrip()
-            if int(address, 16) != len(bundles) or not inside.endswith("}"):
-                return None
-            bundle = []
-            for statement in inside[:-1].strip().split("  ;;  ") if len(inside) > 1 else ():
-                one = known.get(statement)
-                if one is None:
-                    one, unknown = self.instruction(self.set_aside(statement), address), unknown + 1
-                    self._notes = {"": NO_NOTES}  # comments have other numbers in the next
-                bundle.append(one)
-            if unknown > MOST_UNKNOWN:
-                return None
-            bundles.append(tuple(bundle))
-        return bundles
-
-    def statements(self, text: str) -> list[Instruction]:
-        """The instructions of a text with one in each line, whose comments are set aside."""
-        parts, originals = self._take(text).split("\n"), text.split("\n")
-        return [self._next(part, original, "?") for part, original in zip(parts, originals, strict=True) if part]
 
     def bundles(self, text: str) -> list[Bundle]:
         """All bundles of a text whose comments are set aside: they alone hold line breaks, so a bundle is one line."""

@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ratchet.chips.units import is_vector_code
-from ratchet.dump.instruction import Access, Address, Immediate, Instruction, Register, Source, Value
-from ratchet.dump.listing import ARGUMENT, Bundle
+from ratchet.dump.columns import Columns
+from ratchet.dump.instruction import Access, Address, Bundle, Immediate, Instruction, Register, Source, Value
+from ratchet.dump.listing import ARGUMENT
 
 NO_EFFECT = frozenset({"compiler-scheduling-barrier", "vtrace", "vsettm", "sfence", "cfence"})
 """Fences, and marks for the hardware's trace unit."""
@@ -95,7 +98,7 @@ class Emitter:
 
     def __init__(
         self,
-        bundles: Sequence[Bundle],
+        columns: Columns,
         addresses: Mapping[str, int],
         spaces: Mapping[str, str],
         rules: Mapping[str, Callable[[Emitter], None]],
@@ -124,7 +127,8 @@ class Emitter:
         """Values that a physical register may hold, as far as the current block shows."""
         self._pushed: set[str] = set()
         """Vector values that are pushed to the scalar side."""
-        for instruction in (i for bundle in bundles for i in bundle):
+        for number in columns.with_opcode(lambda opcode: opcode in _POINTERS or opcode in ("smov", "vpush")):
+            instruction = columns.instructions[number]
             if instruction.opcode in _POINTERS:
                 self.pointers[instruction.makes] = _POINTERS[instruction.opcode]
             elif instruction.opcode == "smov" and len(instruction.form.allocations) == 1:
@@ -132,10 +136,13 @@ class Emitter:
             elif instruction.opcode == "vpush" and instruction.form.predicate is None:
                 self._pushed.update(instruction.reads)
         # If one of them is loaded and pushed as it is, then what overwrites it has to be followed too.
-        self._peeks = any(i.opcode == "vld" and i.makes in self._pushed for bundle in bundles for i in bundle)
-        opcodes = {instruction.opcode for bundle in bundles for instruction in bundle}
-        self._inert = frozenset(opcode for opcode in opcodes if self._is_inert(opcode))
+        loads = columns.with_opcode("vld".__eq__) if self._pushed else ()
+        self._peeks = any(columns.instructions[number].makes in self._pushed for number in loads)
+        self._inert = frozenset(opcode for opcode in columns.opcodes if self._is_inert(opcode))
         """Opcodes of which nothing is translated: nearly all of a large kernel's instructions."""
+        followed = columns.with_opcode(lambda opcode: opcode not in self._inert)
+        self.addresses: list[int] = np.unique(columns.bundle[followed]).tolist()
+        """Of the bundles that are not all inert, in order."""
 
     def begin_block(self) -> None:
         """Forgets what registers hold: a block may be entered from several places."""

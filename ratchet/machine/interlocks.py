@@ -7,13 +7,14 @@ operation on that unit waits, with all behind it. ``docs/model.md`` says which t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+
 from ratchet.chips.units import XLU_CYCLES, named_unit
-from ratchet.dump.instruction import Instruction
-from ratchet.dump.listing import Bundle, Listing
+from ratchet.dump.listing import Listing
 
 
 class _Held(NamedTuple):
@@ -34,34 +35,27 @@ def interlocked(listing: Listing, *, extra: int, delay_slots: int) -> Listing:
         extra: cycles for which a permutation holds its unit beyond the schedule's.
         delay_slots: bundles behind a branch that always execute.
     """
-    units = _crossing({instruction.opcode for bundle in listing.bundles for instruction in bundle})
-    if not units:
-        return listing
-    branches = {
-        a: i.form.target for a, bundle in enumerate(listing.bundles) for i in bundle if i.form.target is not None
-    }
+    columns = listing.columns
+    units = _crossing(columns.opcodes)
+    used: dict[int, list[tuple[str, bool]]] = defaultdict(list)
+    for number in columns.with_opcode(units.__contains__):
+        used[int(columns.bundle[number])].append(units[columns.instructions[number].opcode])
+    branches = {int(columns.bundle[number]): target for number, target in columns.branches.items()}
     leaders = {*branches.values(), *(address + delay_slots + 1 for address in branches)}
     delayed = {address + slot for address in branches for slot in range(1, delay_slots + 1)}
-    origin: list[int] = []
-    moved: list[int] = []
+    empty = np.zeros(len(listing.bundles), np.int64)
+    put_in = 0
     held: dict[str, _Held] = {}
-    for address, bundle in enumerate(listing.bundles):
+    for address in sorted(used.keys() | leaders):
         if address in leaders:
             held = {}
-        used = [units[instruction.opcode] for instruction in bundle if instruction.opcode in units]
-        if address not in delayed:
-            free = max((_free(held[unit], address) for unit, _ in used if unit in held), default=0)
-            origin += [address] * (free - len(origin))
-        moved.append(len(origin))
-        held |= {unit: _Held(address, len(origin), extra * permutes) for unit, permutes in used}
-        origin.append(address)
-    if len(origin) == len(listing.bundles):
-        return listing
-    moved.append(len(origin))
-    bundles: list[Bundle] = [()] * len(origin)
-    for address, bundle in enumerate(listing.bundles):
-        bundles[moved[address]] = _redirected(bundle, moved) if address in branches else bundle
-    return replace(listing, bundles=bundles, origin=origin)
+        own = used.get(address, ())
+        if own and address not in delayed:
+            free = max((_free(held[unit], address) for unit, _ in own if unit in held), default=0)
+            empty[address] = max(0, free - address - put_in)
+            put_in += int(empty[address])
+        held |= {unit: _Held(address, address + put_in, extra * permutes) for unit, permutes in own}
+    return listing.later(empty) if put_in else listing
 
 
 def _free(held: _Held, address: int) -> int:
@@ -78,15 +72,3 @@ def _crossing(opcodes: Iterable[str]) -> dict[str, tuple[str, bool]]:
         if unit.startswith("xlu") and head != "vpop":
             units[opcode] = unit, head in ("vperm", "vrot")
     return units
-
-
-def _redirected(bundle: Bundle, moved: Sequence[int]) -> Bundle:
-    """The bundle of a branch with its new target."""
-
-    def redirect(instruction: Instruction) -> Instruction:
-        target = instruction.form.target
-        if target is None:
-            return instruction
-        return instruction._replace(form=replace(instruction.form, target=moved[target]))
-
-    return tuple(redirect(instruction) for instruction in bundle)

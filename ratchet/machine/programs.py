@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -70,9 +69,10 @@ class Programs:
             delay_slots=delay_slots,
         )
         operands = {}
-        for instruction in itertools.chain.from_iterable(listing.bundles):
+        for number in listing.columns.with_form(lambda form: form.argument is not None):
+            instruction = listing.columns.instructions[number]
             argument = instruction.form.argument
-            if argument is not None:
-                operands[argument.number] = (instruction.space, argument.kind)
+            assert argument is not None
+            operands[argument.number] = (instruction.space, argument.kind)
         is_kernel = name in self.hlo.launches
         return Unit(name=name, translated=translated, operands=operands, is_kernel=is_kernel, addresses=addresses)

@@ -11,6 +11,7 @@ until then. A branch has delay slots that always execute; its predicate is latch
 from __future__ import annotations
 
 import traceback
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -103,15 +104,11 @@ class _Translator:
         self.address = 0
         self.loop_block: int | None = None
         spaces = {allocation.name: allocation.space for allocation in listing.allocations.values()}
-        self.emitter = Emitter(listing.bundles, addresses, spaces, RULES)
+        self.emitter = Emitter(listing.columns, addresses, spaces, RULES)
 
     def translate(self) -> Translated:
-        bundles = self.listing.bundles
-        branches: dict[int, int] = {}
-        for address, bundle in enumerate(bundles):
-            for instruction in bundle:
-                if instruction.form.target is not None:
-                    branches[address] = instruction.form.target
+        bundles, columns = self.listing.bundles, self.listing.columns
+        branches = {int(columns.bundle[number]): target for number, target in columns.branches.items()}
         blocks = self._find_blocks(branches)
         self.loop_block = self._pipeline_loop(blocks)
         index = {block.start: i for i, block in enumerate(blocks)}
@@ -190,10 +187,9 @@ class _Translator:
             self._emit(depth, "X.at_loop_head(T)")
         target: int | None = None
         conditional = False
-        for address in range(block.start, block.end):
+        followed = self.emitter.addresses
+        for address in followed[bisect_left(followed, block.start) : bisect_left(followed, block.end)]:
             bundle = self.listing.bundles[address]
-            if not bundle:
-                continue
             self.address = address
             if address in branches:
                 target = branches[address]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.account.columns import Columns
 from ratchet.account.lines import places
 from ratchet.account.shares import ISSUE_SLOTS, Activity, Cell, Shares, whole
 from ratchet.account.stalls import BRANCH, UNKNOWN, Stall, stalls
 from ratchet.chips.units import slots
+from ratchet.dump.columns import Columns
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Listing, parse, read_instruction
 from ratchet.values import Timeline

@@ -4,7 +4,6 @@ import pytest
 
 from ratchet.dump.ahead import Ahead, Texts
 from ratchet.dump.files import LARGE, Dumps, look
-from ratchet.dump.scheduled import LAST_PASS
 from ratchet.values.status import Refusal
 from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, encode
 from tests.dump.test_files import LISTING, OUTLINE, TWICE, dump
@@ -127,53 +126,3 @@ def test_a_listing_that_was_cut_off_is_refused_all_the_same(tmp_path):
     (tmp_path / "0-TLP-71-packed-bundles-post-ra.txt").write_text(LISTING[:40])
     with pytest.raises(Refusal):
         Dumps(tmp_path, hlo_of(TWICE), COMPILER, ahead).load("TLP")
-
-
-TEXT = "$region0: #{unit}\n  %s1_s1 = smov 7\n  %s2_s2 = smov 8\n"
-UNIT = "3-unit"
-
-
-def last_pass(folder, text=TEXT):
-    (folder / f"{UNIT}-00-{LAST_PASS}.txt").write_text(text)
-
-
-def test_instructions_are_read_before_their_bundles_are_known(tmp_path):
-    last_pass(tmp_path)
-    assert not looked(tmp_path, times=1)._statements
-    ahead = looked(tmp_path)
-    listing = "= control target key end\n   0x0 : { %s2_s2 = smov 8 }\n   0x1 : { %s1_s1 = smov 7 }\n"
-    both = texts(listing=listing, outline=OUTLINE.replace("1)", "2)"))
-    _, early = ahead._statements[UNIT]
-    late = ahead.listing(both, UNIT)
-    assert late == both.parse()
-    assert late.bundles[0][0] is early["%s2_s2 = smov 8"]
-    assert ahead.listing(both, UNIT).bundles[0][0] is not early["%s2_s2 = smov 8"]  # handed out once
-
-
-def test_a_listing_whose_instructions_were_read_is_not_read_ahead(tmp_path):
-    last_pass(tmp_path)
-    dump(tmp_path, "unit", "other")
-    for path in list(tmp_path.glob("0-unit-*")):
-        path.rename(path.with_name(path.name.replace("0-unit", UNIT, 1)))
-    assert kept(looked(tmp_path)) == {"1-other-71-packed-bundles-post-ra.txt"}
-
-
-@pytest.mark.parametrize("changed", [{"compiler": "libtpu 2"}, {"tokens": TokenTable(names={"k_0": "mine"})}])
-def test_instructions_that_were_read_otherwise_do_not_count(tmp_path, changed):
-    last_pass(tmp_path)
-    ahead, listing = looked(tmp_path), "= control target key end\n   0x0 : { %s1_s1 = smov 7 }\n"
-    _, early = ahead._statements[UNIT]
-    assert ahead.listing(texts(listing=listing, **changed), UNIT).bundles[0][0] is not early["%s1_s1 = smov 7"]
-
-
-@pytest.mark.parametrize("text", ["nonsense\n", "  %s1_s1 = smov 7 /* never ends\n", "  %s1_s1 = 7\n"])
-def test_a_text_that_does_not_read_is_no_fault_yet(tmp_path, text):
-    last_pass(tmp_path, text)
-    ahead = looked(tmp_path)
-    assert not any(read for _, read in ahead._statements.values())
-    assert ahead.listing(texts(), UNIT) == texts().parse()
-
-
-def test_a_small_text_is_not_read_ahead(tmp_path):
-    last_pass(tmp_path)
-    assert not looked(tmp_path, least=LARGE)._statements

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.account.columns import Columns, numbered, ranges
+from ratchet.dump.columns import Columns, numbered, ranges
 from tests.account.test_blame import instruction
 
 

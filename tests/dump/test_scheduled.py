@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.dump.listing import parse, read_statements
+from ratchet.dump.listing import parse
 from ratchet.dump.llo import Schedule
 from ratchet.dump.scheduled import NotScheduled, scheduled
 from ratchet.dump.utilisation import capacities, spills
-from ratchet.values.status import Refusal
 
 TEXT = """// [Enable stack traces via -xla_jf_collect_llo_stack_trace]
 $region0: #{kernel_0.3}
@@ -92,53 +91,3 @@ def test_any_text_reads_or_is_refused(piece, at):
     except NotScheduled:
         return
     assert made.listing.count(" : {") >= SCHEDULE.bundles
-
-
-def known(text=TEXT):
-    return read_statements(text.replace("%99 = no instruction\n", ""), file="a", compiler="1")
-
-
-def test_a_line_of_a_comment_is_not_told_from_an_instruction():
-    with pytest.raises(Refusal, match="no instruction"):
-        read_statements(TEXT, file="a", compiler="1")
-    assert set(known(TEXT.replace("%99 = no instruction", "%v9_v1 = vadd.f32 %v8_v0, %v8_v0"))) == set(known())
-
-
-def test_instructions_that_were_read_before_are_those_of_the_listing():
-    made, before = scheduled(TEXT, SCHEDULE), known()
-    found = parse(made.listing, made.outline, file="a.txt", compiler="libtpu 1", known=before)
-    assert found == read(made)
-    assert [one.makes for one in before.values()] == ["s1", "s2", "s3", "s4", "s5", "p7", "v9"]
-    assert found.bundles[1][0] is before["%s3_s1 = sshll.u32 %s2_s3, 4"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: text.replace("0x1 : {", "0x1   : > {"),
-        lambda text: text.replace(" }\n", " } /* End region 1 */\n"),
-        lambda text: text.replace("vadd.f32", "vmul.f32"),
-        lambda text: text.replace("1024", "2048"),
-    ],
-    ids=["as the compiler writes it", "with a remark", "another opcode", "another operand"],
-)
-def test_what_differs_from_what_was_read_before_is_read_as_it_is(change):
-    made = scheduled(TEXT, SCHEDULE)
-    listing = change(made.listing)
-    assert listing != made.listing
-    about = {"file": "a.txt", "compiler": "libtpu 1"}
-    assert parse(listing, made.outline, **about, known=known()) == parse(listing, made.outline, **about)
-
-
-def test_an_allocation_that_is_not_there_is_refused_whatever_was_read_before():
-    text = TEXT.replace("%v8_v0, %v8_v0", "[#allocation7], %v8_v0").replace("vadd.f32", "sadd.s32")
-    made = scheduled(text, SCHEDULE)
-    with pytest.raises(Refusal, match="#allocation7 is not among the allocations"):
-        parse(made.listing, made.outline, file="a.txt", compiler="libtpu 1", known=known(text))
-
-
-def test_a_bundle_that_is_missing_is_refused_whatever_was_read_before():
-    made = scheduled(TEXT, SCHEDULE)
-    for cut in ("   0x4 : {}\n", "   0x3 : {"):
-        with pytest.raises(Refusal):
-            parse(made.listing.replace(cut, ""), made.outline, file="a.txt", compiler="libtpu 1", known=known())

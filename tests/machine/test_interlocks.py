@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ratchet.dump.instruction import Form, Instruction
-from ratchet.dump.listing import Bundle, Listing
+from ratchet.dump.instruction import Bundle, Form, Instruction
+from ratchet.dump.listing import Listing
 from ratchet.machine.interlocks import interlocked
 
 PERMUTES = ("vperm.xlu0", "vrot.lane.b32.xlu0")
