@@ -40,7 +40,7 @@ def line_of(source: Source) -> SourceLine:
 def places(columns: Columns, elsewhere: Place | None = None) -> Places:
     """The place of every instruction. With ``elsewhere`` everything is there: an op of XLA's."""
     if elsewhere is not None:
-        return Places(known=[elsewhere], number=np.zeros(len(columns.instructions), np.int64))
+        return Places(known=[elsewhere], number=np.zeros(len(columns), np.int64))
     named = [line_of(notes.source) if notes.source else None for notes in columns.every_notes]
     number_of, lines = numbered(list(filter(None, named)))
     of_notes = np.full(len(named), _NOWHERE)
@@ -87,7 +87,7 @@ def _from_makers(columns: Columns, number: np.ndarray, lost: np.ndarray) -> None
         if number[instruction] != _NOWHERE:
             continue
         begin, end = columns.first_read[instruction], columns.first_read[instruction + 1]
-        makers, names = columns.reads[begin:end], columns.instructions[instruction].reads
+        makers, names = columns.reads[begin:end], columns.instruction(instruction).reads
         for maker, name in zip(makers[::-1], names[::-1], strict=True):  # the stored value comes last
             if maker >= 0 and number[maker] != _NOWHERE and name[0] != "s":
                 number[instruction] = number[maker]

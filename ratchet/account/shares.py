@@ -103,7 +103,7 @@ class _Uses:
         known: dict[tuple[str, bool], _Use] = {}
         uses: dict[int, _Use] = {}
         for number in sorted({*first.tolist(), *np.flatnonzero(pointer).tolist()}):
-            instruction = columns.instructions[number]
+            instruction = columns.instruction(number)
             key = instruction.opcode, instruction.form.spill
             if pointer[number]:
                 uses[number] = self._find(instruction, int(columns.bundle[number]))

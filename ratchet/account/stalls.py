@@ -85,7 +85,7 @@ def stalls(columns: Columns, blocks: Sequence[tuple[int, int]], places: Places, 
         elif bound:
             # Several may bind at once. The longest is named: the compiler may put short ones off until they just fit.
             _, _, earlier = max(bound)
-            blame = ((places.of(earlier), unit_of(columns.instructions[earlier]) or UNKNOWN),)
+            blame = ((places.of(earlier), unit_of(columns.instruction(earlier)) or UNKNOWN),)
         else:
             blame = tuple((places.of(i), UNKNOWN) for i in columns.of_bundle(follows))
         blamed.append(Stall(run.start, run.end, blame))

@@ -20,7 +20,7 @@ class WindowFlags:
         self._columns = listing.columns
         by_flag: dict[str, set[Window]] = {}
         for number in self._columns.with_opcode(lambda opcode: opcode.startswith("dma.")):
-            instruction = self._columns.instructions[number]
+            instruction = self._columns.instruction(number)
             flag = self._allocation(instruction.named("dst_syncflagno"))
             buffer = listing.allocations.get(self._allocation(instruction.named("vmem")))
             if flag and buffer is not None and buffer.window is not None:
@@ -43,8 +43,7 @@ class WindowFlags:
         return ""
 
     def _maker(self, value: str) -> Instruction | None:
-        number = self._columns.makers.get(value) if value.startswith("s") else None
-        return None if number is None else self._columns.instructions[number]
+        return self._columns.maker(value) if value.startswith("s") else None
 
     def place(self, address: int, where: Sequence[Place]) -> Place:
         """The place of a wait: its line, else the windows that arrive on its flag, else the pipeline."""

@@ -10,14 +10,14 @@ counted, not executed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from ratchet.chips.units import is_vector_code
-from ratchet.dump.columns import Columns
+from ratchet.dump.columns import Bundles, Columns, Flat, flat
 from ratchet.dump.comments import BEGIN, END, BadComment, explained, read_notes, set_aside
 from ratchet.dump.instruction import NO_NOTES, Bundle, Form, Immediate, Instruction, Notes
 from ratchet.dump.operands import REGISTER, read_form
@@ -51,24 +51,14 @@ class Listing:
 
     @cached_property
     def columns(self) -> Columns:
-        """Its instructions as columns; of a large listing that takes half a second."""
-        return Columns(self.bundles)
+        """Its instructions as columns."""
+        return self.bundles.columns if isinstance(self.bundles, Bundles) else Columns(flat(self.bundles))
 
     def later(self, empty: np.ndarray) -> Listing:
         """With so many empty bundles in front of each bundle as ``empty[address]`` says; branches go where they did."""
         numbers = np.arange(len(self.bundles) + 1)
-        moved = numbers + np.cumsum(np.append(empty, 0))
-        columns = self.columns.moved(moved)
-        bundles: list[Bundle] = [()] * int(moved[-1])
-        for address, bundle in zip(moved.tolist(), self.bundles, strict=False):
-            bundles[address] = bundle
-        for number in columns.branches:
-            address = int(columns.bundle[number])
-            own = columns.of_bundle(address)
-            bundles[address] = tuple(columns.instructions[own.start : own.stop])
-        changed = replace(self, bundles=bundles, origin=np.repeat(numbers[:-1], empty + 1).tolist())
-        vars(changed)["columns"] = columns
-        return changed
+        moved = self.columns.moved(numbers + np.cumsum(np.append(empty, 0)))
+        return replace(self, bundles=moved.bundles, origin=np.repeat(numbers[:-1], empty + 1).tolist())
 
     def where(self, address: int) -> str:
         """``FILE bundle 0x1f``: the bundle at ``address`` by its number in the compiler's text, for messages."""
@@ -107,7 +97,7 @@ def parse(
         raise refuse(f"no line {_HEADER_END!r}: not a bundle listing, or cut off")
     allocations, expected = parse_outline(outline, file=file, compiler=compiler)
     reader = _Reader([], allocations, refuse, tokens)
-    bundles = reader.bundles(reader.set_aside(body))
+    bundles = reader.columns(reader.set_aside(body)).bundles
     if len(bundles) == expected + 1 and all(instruction.form.argument for instruction in bundles[-1]):
         expected += 1  # a bundle behind the last instruction, there to be fallen or branched to, is in no region
     if len(bundles) != expected:
@@ -139,16 +129,13 @@ class _Reader:
         self._refuse = refuse
         self._forms: dict[tuple[str, ...], Form] = {}
         self._notes: dict[str, Notes] = {"": NO_NOTES}
-        self._shapes: dict[str, tuple[str, Form, int]] = {}
-        """By what is left of an instruction without its registers: its opcode, its form, how many registers it has."""
-        self._marks: dict[str, Notes] = {"": NO_NOTES}
+        self._known: list[tuple[str, Form, int]] = []
+        self._every_notes: list[Notes] = []
+        """As in ``Flat``."""
+        self._kinds: dict[str, int] = {}
+        """By what is left of an instruction without its registers and comments."""
+        self._marks: dict[str, int] = {}
         """Notes by the marks of an instruction's comments."""
-        self._values: tuple[str, ...] = ()
-        self._registers: tuple[str, ...] = ()
-        self._at = 0
-        """Values and registers that were taken out of a text, and how many of them are put back."""
-        self._reliable: dict[str, tuple[str, Form, int]] = {}
-        """Shapes, where they may be relied on in that text."""
         self.farthest = 0
         """The largest target of a branch."""
 
@@ -160,57 +147,82 @@ class _Reader:
             raise self._refuse(str(error)) from None
         return text
 
-    def bundles(self, text: str) -> list[Bundle]:
-        """All bundles of a text whose comments are set aside: they alone hold line breaks, so a bundle is one line."""
-        bundles: list[Bundle] = []
-        for line, original in zip(self._take(text).split("\n"), text.split("\n"), strict=True):
+    def columns(self, text: str) -> Columns:
+        """All instructions of a text whose comments are set aside.
+
+        What is left of an instruction without its registers is its shape: hundreds of thousands of instructions have
+        some thousand shapes, each of which is read once.
+        """
+        pieces = REGISTER.split(text)
+        taken = "%".join(pieces[::3])
+        if taken.count("%") != len(pieces) // 3:  # a `%` of the text's own hides what is where
+            every = [
+                tuple([self.instruction(part, address) for part in inside])
+                for address, inside, _, _ in self._records(text, text)
+            ]
+            return Columns(flat(every))
+        values, registers = pieces[1::3], pieces[2::3]
+        read: dict[str, tuple[int, int]] = {}
+        kinds, marks, lengths, behind = list[int](), list[int](), list[int](), list[tuple[int, int]]()
+        for address, inside, rest, original in self._records(taken, text):
+            for place, part in enumerate(inside):
+                numbers = read.get(part)
+                if numbers is None:
+                    numbers = read[part] = self._numbers(part, original, place, address)
+                kinds.append(numbers[0])
+                marks.append(numbers[1])
+            lengths.append(len(inside))
+            if "%" in rest:
+                behind.append((len(kinds), rest.count("%")))
+        for number, values_behind in reversed(behind):
+            begin = sum(self._known[kind][2] for kind in kinds[:number]) + sum(n for at, n in behind if at < number)
+            del values[begin : begin + values_behind], registers[begin : begin + values_behind]
+        return Columns(
+            Flat(
+                lengths=lengths,
+                kinds=kinds,
+                known=self._known,
+                marks=marks,
+                notes=self._every_notes,
+                values=values,
+                registers=registers,
+            )
+        )
+
+    def _records(self, text: str, original: str) -> Iterator[tuple[str, Sequence[str], str, str]]:
+        """Bundles: address, instructions, what is behind them, and the line of ``original``.
+
+        Comments alone hold line breaks, so a bundle is one line.
+        """
+        due = 0
+        for line, own in zip(text.split("\n"), original.split("\n"), strict=True):
             if not line.strip():
                 continue
             match = _RECORD.match(line)
             if match is None:
-                raise self._refuse(f"bundle {len(bundles):#x} does not read as a bundle: {original.strip()[:80]!r}")
+                raise self._refuse(f"bundle {due:#x} does not read as a bundle: {own.strip()[:80]!r}")
             address, inside, behind = match.groups()
-            if int(address, 16) != len(bundles):
-                raise self._refuse(f"bundle {address} where {len(bundles):#x} was due")
-            parts = inside.split(" ;; ") if inside else ()
-            bundles.append(tuple([self._next(part, original, address, place) for place, part in enumerate(parts)]))
-            self._at += behind.count("%")
-        return bundles
+            if int(address, 16) != due:
+                raise self._refuse(f"bundle {address} where {due:#x} was due")
+            yield address, inside.split(" ;; ") if inside else (), behind, own
+            due += 1
 
-    def _take(self, text: str) -> str:
-        """A text with ``%`` for each of its values, which ``_next`` puts back in their order.
-
-        What is left of an instruction up to its first comment is its shape: hundreds of thousands of instructions have
-        a few thousand, each of which is read once.
-        """
-        pieces = REGISTER.split(text)
-        self._values, self._registers, self._at = tuple(pieces[1::3]), tuple(pieces[2::3]), 0
-        taken = "%".join(pieces[::3])
-        # A `%` of the text's own hides what is where.
-        self._reliable = self._shapes if taken.count("%") == len(self._values) else {}
-        return taken
-
-    def _next(self, part: str, original: str, address: str, place: int | None = None) -> Instruction:
-        """The instruction of what was taken next; ``original``: its text, or that of the bundle it has a place in."""
+    def _numbers(self, part: str, original: str, place: int, address: str) -> tuple[int, int]:
+        """Of an instruction without its registers: which of all kinds and of all notes; it is read if need be."""
         shape, _, marked = part.partition(BEGIN)
-        found, notes = self._reliable.get(shape), self._marks.get(marked)
-        at = self._at
-        if found is None or notes is None:
-            self._at = at + part.count("%")
-            return self._learn(original if place is None else _parts(original)[place], address, shape, marked)
-        opcode, form, count = found
-        self._at = end = at + count
-        values, registers = self._values, self._registers
-        fields = (opcode, values[at], registers[at] or "", values[at + 1 : end], registers[at + 1 : end])
-        return tuple.__new__(Instruction, (*fields, form, notes))  # without the detour over its own __new__
-
-    def _learn(self, original: str, address: str, shape: str, marked: str) -> Instruction:
-        """Reads an instruction with a shape or with comments that were not met before."""
-        read = self.instruction(original, address)
+        kind, mark = self._kinds.get(shape), self._marks.get(marked)
+        if kind is not None and mark is not None:
+            return kind, mark
+        one = self.instruction(_parts(original)[place], address)
+        named = part.count("%")
+        if named != 1 + len(one.reads):
+            raise self._refuse(f"bundle {address}: {part[:80]!r} names {named} values, {len(one.reads) + 1} were read")
+        kind, mark = len(self._known), len(self._every_notes)
+        self._known.append((one.opcode, one.form, named))
+        self._every_notes.append(one.notes)
         if not any(piece.partition(END)[2].strip() for piece in marked.split(BEGIN)):  # no text behind a comment
-            self._shapes[shape] = read.opcode, read.form, shape.count("%")
-            self._marks[marked] = read.notes
-        return read
+            self._kinds[shape], self._marks[marked] = kind, mark
+        return kind, mark
 
     def instruction(self, part: str, address: str) -> Instruction:
         text, *marked = part.split(BEGIN)

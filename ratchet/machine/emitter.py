@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from ratchet.chips.units import is_vector_code
 from ratchet.dump.columns import Columns
 from ratchet.dump.instruction import Access, Address, Bundle, Immediate, Instruction, Register, Source, Value
@@ -128,7 +126,7 @@ class Emitter:
         self._pushed: set[str] = set()
         """Vector values that are pushed to the scalar side."""
         for number in columns.with_opcode(lambda opcode: opcode in _POINTERS or opcode in ("smov", "vpush")):
-            instruction = columns.instructions[number]
+            instruction = columns.instruction(number)
             if instruction.opcode in _POINTERS:
                 self.pointers[instruction.makes] = _POINTERS[instruction.opcode]
             elif instruction.opcode == "smov" and len(instruction.form.allocations) == 1:
@@ -137,11 +135,11 @@ class Emitter:
                 self._pushed.update(instruction.reads)
         # If one of them is loaded and pushed as it is, then what overwrites it has to be followed too.
         loads = columns.with_opcode("vld".__eq__) if self._pushed else ()
-        self._peeks = any(columns.instructions[number].makes in self._pushed for number in loads)
+        self._peeks = any(columns.instruction(number).makes in self._pushed for number in loads)
         self._inert = frozenset(opcode for opcode in columns.opcodes if self._is_inert(opcode))
         """Opcodes of which nothing is translated: nearly all of a large kernel's instructions."""
         followed = columns.with_opcode(lambda opcode: opcode not in self._inert)
-        self.addresses: list[int] = np.unique(columns.bundle[followed]).tolist()
+        self.addresses = sorted(columns.addresses(followed))
         """Of the bundles that are not all inert, in order."""
 
     def begin_block(self) -> None:

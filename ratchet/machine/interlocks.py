@@ -39,7 +39,7 @@ def interlocked(listing: Listing, *, extra: int, delay_slots: int) -> Listing:
     units = _crossing(columns.opcodes)
     used: dict[int, list[tuple[str, bool]]] = defaultdict(list)
     for number in columns.with_opcode(units.__contains__):
-        used[int(columns.bundle[number])].append(units[columns.instructions[number].opcode])
+        used[int(columns.bundle[number])].append(units[columns.opcodes[columns.opcode[number]]])
     branches = {int(columns.bundle[number]): target for number, target in columns.branches.items()}
     leaders = {*branches.values(), *(address + delay_slots + 1 for address in branches)}
     delayed = {address + slot for address in branches for slot in range(1, delay_slots + 1)}

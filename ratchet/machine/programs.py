@@ -70,7 +70,7 @@ class Programs:
         )
         operands = {}
         for number in listing.columns.with_form(lambda form: form.argument is not None):
-            instruction = listing.columns.instructions[number]
+            instruction = listing.columns.instruction(number)
             argument = instruction.form.argument
             assert argument is not None
             operands[argument.number] = (instruction.space, argument.kind)

@@ -94,11 +94,7 @@ class SliceMember:
         """HBM as the runtime leaves it: the compiler's constants and the records of the launch."""
         machine, translated, listing = self.machine, top.translated, top.translated.listing
         machine.known.write("hbm", _DEVICE_TABLE * GRANULES_PER_ADDRESS, _row(self._shared.chip_ids))
-        self._launch_waits = {
-            address
-            for address, bundle in enumerate(listing.bundles)
-            if any(instruction.notes.waits_for_launch for instruction in bundle)
-        }
+        self._launch_waits = listing.columns.addresses(listing.columns.with_notes(lambda one: one.waits_for_launch))
         self._launch_pushes = _pushes_of_launch_check(translated, self._launch_waits)
         for allocation in listing.allocations.values():
             where = top.addresses.get(allocation.name, 0) * GRANULES_PER_ADDRESS
@@ -228,11 +224,9 @@ def _row(words: Sequence[int | None]) -> list[object]:
 
 def _pushes_of_launch_check(translated: Translated, waits: set[int]) -> set[int]:
     """Addresses at which a loop that begins with such a wait moves what it compared to the scalar side."""
-    listing, addresses = translated.listing, set[int]()
-    for end, bundle in enumerate(listing.bundles):
-        for branch in bundle:
-            target = branch.form.target
-            if target in waits and target <= end:
-                loop = range(target, end + translated.delay_slots + 1)
-                addresses.update(a for a in loop if any(i.opcode == "vpush" for i in listing.bundles[a]))
-    return addresses
+    columns, found = translated.listing.columns, set[int]()
+    pushes = columns.addresses(columns.with_opcode("vpush".__eq__))
+    for branch, target in columns.branches.items():
+        if target in waits:
+            found.update(pushes.intersection(range(target, int(columns.bundle[branch]) + translated.delay_slots + 1)))
+    return found

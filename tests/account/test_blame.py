@@ -15,7 +15,7 @@ from ratchet.account.lines import places
 from ratchet.account.shares import ISSUE_SLOTS, Activity, Cell, Shares, whole
 from ratchet.account.stalls import BRANCH, UNKNOWN, Stall, stalls
 from ratchet.chips.units import slots
-from ratchet.dump.columns import Columns
+from ratchet.dump.columns import Columns, flat
 from ratchet.dump.instruction import Instruction
 from ratchet.dump.listing import Listing, parse, read_instruction
 from ratchet.values import Timeline
@@ -187,7 +187,7 @@ def test_spills_belong_to_what_they_serve() -> None:
         (instruction("vpop.eup", 8, "v3_v1", "%10"),),
         (instruction("smov", 0, "s4_s4", "1"),),
     ]
-    found = places(Columns(bundles))
+    found = places(Columns(flat(bundles)))
     assert [found.of(number) for number in range(len(bundles))] == [at(number) for number in (3, 3, 8, 8, 8)] + [
         Code.PIPELINE
     ]
@@ -195,7 +195,7 @@ def test_spills_belong_to_what_they_serve() -> None:
 
 def stalls_of(bundles: list[tuple[Instruction, ...]]) -> list[Stall]:
     """Stalls of bundles that are one basic block."""
-    columns = Columns(bundles)
+    columns = Columns(flat(bundles))
     return stalls(columns, [(0, len(bundles))], places(columns), 4)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.dump.columns import Columns, numbered, ranges
+from ratchet.dump.columns import Columns, flat, numbered, ranges
 from tests.account.test_blame import instruction
 
 
@@ -26,13 +26,12 @@ def test_numbers_stand_for_items(items: list[str]) -> None:
 
 
 def test_a_value_is_its_last_maker() -> None:
-    columns = Columns(
-        [
-            (instruction("vadd.f32", 3, "v1_v1"), instruction("vadd.f32", 3, "v2_v2", "%v1_v1")),
-            (),
-            (instruction("vsub.f32", 4, "v1_v1", "%v2_v2"),),
-        ]
-    )
+    bundles = [
+        (instruction("vadd.f32", 3, "v1_v1"), instruction("vadd.f32", 3, "v2_v2", "%v1_v1")),
+        (),
+        (instruction("vsub.f32", 4, "v1_v1", "%v2_v2"),),
+    ]
+    columns = Columns(flat(bundles))
     assert columns.first.tolist() == [0, 2, 2, 3]
     assert columns.bundle.tolist() == [0, 0, 2]
     assert [columns.opcodes[number] for number in columns.opcode] == ["vadd.f32", "vadd.f32", "vsub.f32"]
@@ -40,9 +39,14 @@ def test_a_value_is_its_last_maker() -> None:
     assert columns.reads.tolist() == [2, 1]
     assert columns.reader.tolist() == [1, 2]
     assert list(columns.of_bundle(0)) == [0, 1]
+    assert columns.maker("v1") == bundles[2][0]
+    assert columns.maker("v7") is None
+    assert columns.bundles == bundles
+    assert columns.bundles[-1:] == [bundles[2]]
+    assert columns.bundles != bundles[:2]
 
 
 def test_a_listing_may_be_empty() -> None:
-    columns = Columns([(), ()])
+    columns = Columns(flat([(), ()]))
     assert columns.first.tolist() == [0, 0, 0]
-    assert len(columns.instructions) == len(columns.reads) == 0
+    assert len(columns) == len(columns.reads) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.dump.columns import Columns
+from ratchet.dump.columns import Columns, flat
 from ratchet.dump.listing import read_instruction
 from ratchet.machine.emitter import Emitter
 from ratchet.machine.rules import RULES
@@ -17,7 +17,7 @@ READS = "%s41_s3 = sadd.s32 %s81_s0, 1"
 
 def left(*texts: str) -> dict[str, object]:
     """Registers behind one bundle of these instructions."""
-    lines, _ = Emitter(Columns([]), {}, {}, RULES).bundle(tuple(map(read_instruction, texts)), 0, 0)
+    lines, _ = Emitter(Columns(flat([])), {}, {}, RULES).bundle(tuple(map(read_instruction, texts)), 0, 0)
     scope: dict[str, object] = {"A": [100, 200, 300]}
     exec("\n".join(lines), scope)
     return scope
@@ -36,4 +36,4 @@ def test_an_argument_is_there_before_the_first_bundle(texts: tuple[str, ...]) ->
 
 def test_a_copy_may_begin_where_an_argument_points() -> None:
     argument = read_instruction(LIVE)
-    assert Emitter(Columns([(argument,)]), {}, {}, RULES).pointers == {argument.makes: "hbm"}
+    assert Emitter(Columns(flat([(argument,)])), {}, {}, RULES).pointers == {argument.makes: "hbm"}

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ratchet import scalar
-from ratchet.dump.columns import Columns
+from ratchet.dump.columns import Columns, flat
 from ratchet.dump.listing import read_instruction
 from ratchet.machine.arithmetic import Arithmetic
 from ratchet.machine.emitter import Emitter
@@ -59,7 +59,7 @@ def computed(opcode: str, operands: list[str], **registers: object) -> object:
     """What the generated code of one instruction leaves in register 9."""
     dest = "%p9_p9" if opcode.startswith(("scmp", "sc.")) else "%s9_s9"
     instruction = read_instruction(f"{dest} = {opcode} {', '.join(operands)}")
-    lines, _ = Emitter(Columns([]), {}, {}, RULES).bundle((instruction,), 0, 0)
+    lines, _ = Emitter(Columns(flat([])), {}, {}, RULES).bundle((instruction,), 0, 0)
     scope: dict[str, object] = {"X": Arithmetic, **registers}
     exec("\n".join(lines), scope)
     return scope[dest[-2:]]

@@ -21,7 +21,7 @@ from jax import lax
 from benchmarks.lib.fuzzing import reference
 from benchmarks.lib.fuzzing.outcome import Difference, Round
 from ratchet import scalar
-from ratchet.dump.columns import Columns
+from ratchet.dump.columns import Columns, flat
 from ratchet.dump.listing import read_instruction
 from ratchet.machine.arithmetic import Arithmetic
 from ratchet.machine.emitter import Emitter
@@ -177,7 +177,7 @@ def _generated(opcode: str, count: int) -> Callable[..., Any]:
     """The code that the machine generates of one instruction, as a function of its registers."""
     dest = "%p9_p9" if opcode.startswith(("scmp", "sc.")) else "%s9_s9"
     instruction = read_instruction(f"{dest} = {opcode} {', '.join(['%s1_s1', '%s2_s2'][:count])}")
-    lines, _ = Emitter(Columns([]), {}, {}, RULES).bundle((instruction,), 0, 0)
+    lines, _ = Emitter(Columns(flat([])), {}, {}, RULES).bundle((instruction,), 0, 0)
     code = compile("\n".join(lines), "<generated>", "exec")
 
     def run(*words: int) -> Any:
