@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ratchet.starting import starting
 
 with starting():
     from ratchet import options, warm
+    from ratchet.values.status import Refusal
 
 if TYPE_CHECKING:
     from ratchet.judge.request import Request
@@ -24,7 +28,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
     return judged(request, workers=workers, progress=progress)
 
 
-def _begin() -> None:
+def _begin(parse: Callable[[Sequence[str]], argparse.Namespace], given: Sequence[str]) -> None:
     """What a verdict waits for, while what it takes to judge is imported."""
     from pathlib import Path
 
@@ -34,6 +38,13 @@ def _begin() -> None:
     for folder in boot.packages():
         installed.begin(Path(folder))
     warm.begin()
+    if options.asks_for_help(given):
+        return
+    with contextlib.suppress(Refusal):  # it is said where the command line is read to be followed
+        asked = parse(given)
+        from ratchet.judge import early
+
+        early.begin(asked)
 
 
 def run() -> int:
@@ -41,7 +52,7 @@ def run() -> int:
     given = sys.argv[1:]
     with starting():
         if options.is_experiment(given):
-            _begin()
+            _begin(options.ratchet, given)
         from ratchet.cli import main
     return main(given, judge)
 
@@ -49,7 +60,7 @@ def run() -> int:
 def run_prepare() -> int:
     """What ``python prepare.py`` calls."""
     with starting():
-        _begin()
+        _begin(options.prepare, sys.argv[1:])
         from prepare import judge as judged
         from ratchet.cli import prepare_main
     return prepare_main(sys.argv[1:], judged)

@@ -32,8 +32,6 @@ from ratchet.view.text import clean
 from ratchet.wiring import BLAME, DUMPS, JudgeFunction, RepositoryJudge, evaluator, refuted
 
 Parse = Callable[[Sequence[str]], argparse.Namespace]
-KERNEL = "kernel.py"
-"""The kernel file that is judged where none is named."""
 
 
 def main(arguments: Sequence[str], judge: JudgeFunction) -> int:
@@ -105,8 +103,8 @@ def _kernel(given: Path | None) -> Path:
     Where none is named, the repository's own ``kernel.py``: the caller's folder may have another one.
     """
     if given is None:
-        here = Path.cwd() / KERNEL
-        return here if home.INSTALLED and here.is_file() else _root() / KERNEL
+        here = Path.cwd() / home.KERNEL
+        return here if home.INSTALLED and here.is_file() else _root() / home.KERNEL
     return given.resolve() if given.exists() else _root() / given
 
 
@@ -291,7 +289,7 @@ def _only(options: argparse.Namespace) -> Path | None:
 
 def _served(options: argparse.Namespace) -> Path:
     """A client starts a server in any folder: the repository's file comes first."""
-    here = _root() / (options.kernel or KERNEL)
+    here = _root() / (options.kernel or home.KERNEL)
     return here if here.is_file() else _kernel(options.kernel)
 
 

@@ -23,6 +23,8 @@ FILES = _SHIPPED if INSTALLED else PACKAGE_ROOT
 LOCK = FILES / "requirements.lock"
 PROGRAM = "ratchet" if INSTALLED else "./ratchet.sh"
 """What a user types."""
+KERNEL = "kernel.py"
+"""The kernel file that is judged where none is named."""
 ENVIRONMENT = "RATCHET_ENVIRONMENT"
 """The variable that names another environment than the shared one. A clone does not look at it."""
 

@@ -119,6 +119,11 @@ def is_experiment(given: Sequence[str]) -> bool:
     return bool(given) and given[0] not in (*(name for name in _COMMANDS if name != RUN), "-h", "--help")
 
 
+def asks_for_help(given: Sequence[str]) -> bool:
+    """Whether reading the command line would print help."""
+    return any(word in ("-h", "--help") for word in given)
+
+
 def asks_for_json(given: Sequence[str]) -> bool:
     """Whether JSON is wanted, also where the rest of the command line is wrong."""
     return "--json" in itertools.takewhile(lambda word: word != "--", given)

@@ -216,6 +216,11 @@ def begin() -> None:
             _BEGUN[modules] = Warm(modules, waiting=standby.waiting(kind, _shared()))
 
 
+def waiting(modules: tuple[str, ...]) -> Warm | None:
+    """The process with these modules that was begun, which somebody else will ask for; None where there is none."""
+    return _BEGUN.get(modules)
+
+
 def begun(modules: tuple[str, ...], seal: str) -> Warm | None:
     """The process with these modules that was begun, once; who asks for it closes it. With a ``seal`` it then waits.
 

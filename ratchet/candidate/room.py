@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,61 +63,117 @@ def start(workdir: Path, *, walls: Walls = WALLS, warm: Warm | None = None) -> C
     return Child(WORKER, directory=workdir, walls=walls, warm=warm)
 
 
-def examine(  # noqa: PLR0913 - the file, and by keyword what it is traced for
-    source: bytes,
-    name: str,
-    *,
-    child: Child,
-    freeze: bool = False,
-    platform: str = "tpu",
-    chip: Chip = V5E,
-    limits: Limits = LIMITS,
-    again: bool = False,
-    given: Given | None = None,
-) -> tuple[Artefact, problem.Problem | None]:
-    """Trace a kernel file in a jailed child, which is closed afterwards: it has run candidate code.
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a kernel file is traced for."""
+
+    source: bytes
+    """The file's bytes."""
+    name: str
+    """What to call it in messages, e.g. ``kernel.py``."""
+    freeze: bool = False
+    """Also return the problem that this file defines."""
+    platform: str = "tpu"
+    """What the kernel is exported for: ``tpu``, ``cpu`` or ``cuda``."""
+    chip: Chip = V5E
+    """The TPU that a kernel sees when it asks for one."""
+    limits: Limits = LIMITS
+    given: Given | None = None
+    """The problem and the exported kernel of a project, whose file ``name`` is: nothing of it is executed here."""
+
+    @property
+    def request(self) -> bytes:
+        """What the worker reads."""
+        asked = {
+            "kernel": self.name,
+            "freeze": self.freeze,
+            "platform": self.platform,
+            "chip": self.chip.name,
+            "memory_bytes": self.limits.memory_bytes,
+            "project": self.given.request(self.name) if self.given else None,
+        }
+        return json.dumps(asked).encode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A worker and what it traces."""
+
+    wanted: Wanted
+    child: Child
+    ending: Callable[[], Ending]
+    """Waits for its answer."""
+
+
+def ask(wanted: Wanted, child: Child) -> Asked:
+    """Have a worker from ``start`` trace a kernel file, once its answer is waited for."""
+    return Asked(wanted=wanted, child=child, ending=functools.partial(_sent, wanted, child))
+
+
+def ask_at_once(wanted: Wanted, child: Child) -> Asked:
+    """As ``ask``, beside what the caller does meanwhile."""
+    asked, ending = ask(wanted, child), Future[Ending]()
+
+    def wait() -> None:
+        try:
+            ending.set_result(asked.ending())
+        except BaseException as error:  # raised where the answer is waited for
+            ending.set_exception(error)
+
+    threading.Thread(target=wait, name="candidate", daemon=True).start()
+    return dataclasses.replace(asked, ending=ending.result)
+
+
+def _sent(wanted: Wanted, child: Child) -> Ending:
+    """Raises Refusal for a file that is none of a kernel."""
+    if wanted.given is None:
+        contract.check_source(wanted.source, wanted.name)
+    for left in (wanted.name, REQUEST, RECORD):  # by another version of the file
+        child.folder.unlink(left)
+    if wanted.given is None:
+        child.folder.write(wanted.name, wanted.source)
+    else:
+        child.folder.write(FILES, wanted.given.files.zipped())
+        child.folder.write(PROGRAM, wanted.given.program)
+    child.folder.write(REQUEST, wanted.request)
+    return child.ask(child.directory, wanted.limits)
+
+
+def answered(asked: Asked, *, again: bool = False) -> tuple[Artefact, problem.Problem | None]:
+    """What a worker makes of a kernel file. It is closed afterwards: it has run candidate code.
 
     Args:
-      source: The file's bytes.
-      name: What to call it in messages, e.g. ``kernel.py``.
-      child: A worker from ``start``; its folder is all that it can write to.
-      freeze: Also return the problem that this file defines.
-      platform: What the kernel is exported for: ``tpu``, ``cpu`` or ``cuda``.
-      chip: The TPU that a kernel sees when it asks for one.
-      again: Leave the child for other versions of the same file. Then one may know what another did, so that what
-        comes of it is good for a table and for no row.
-      given: The problem and the exported kernel of a project, whose file ``name`` is: nothing of it is executed here.
+        asked: The worker, which can write to its folder alone, and what it traces.
+        again: Leave the child for other versions of the same file. Then one may know what another did, so that what
+          comes of it is good for a table and for no row.
 
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
-    request = {
-        "kernel": name,
-        "freeze": freeze,
-        "platform": platform,
-        "chip": chip.name,
-        "memory_bytes": limits.memory_bytes,
-        "project": given.request(name) if given else None,
-    }
+    wanted, child = asked.wanted, asked.child
     with contextlib.nullcontext() if again else child:
-        if given is None:
-            contract.check_source(source, name)
-        jail = lost(child.missing)
-        for left in (name, REQUEST, RECORD):  # by another version of the file
-            child.folder.unlink(left)
-        if given is None:
-            child.folder.write(name, source)
-        else:
-            child.folder.write(FILES, given.files.zipped())
-            child.folder.write(PROGRAM, given.program)
-        child.folder.write(REQUEST, json.dumps(request).encode())
-        ending = child.ask(child.directory, limits)
+        jail, ending = lost(child.missing), asked.ending()
         if not again:
             child.end()  # from here on nothing can change what it left
         if ending.how != "answered":
-            raise ended(ending, name, limits)
-        artefact, frozen = read(child.folder, name, freeze=freeze, platform=platform, jail=jail, seconds=ending.seconds)
+            raise ended(ending, wanted.name, wanted.limits)
+        artefact, frozen = read(
+            child.folder,
+            wanted.name,
+            freeze=wanted.freeze,
+            platform=wanted.platform,
+            jail=jail,
+            seconds=ending.seconds,
+        )
+        given = wanted.given
         return (dataclasses.replace(artefact, program=given.program) if given else artefact), frozen
+
+
+def examine(
+    source: bytes, name: str, *, child: Child, again: bool = False, **others: Any
+) -> tuple[Artefact, problem.Problem | None]:
+    """Trace a kernel file by a worker from ``start``. ``others`` are fields of ``Wanted``. Raises as ``answered``."""
+    return answered(ask(Wanted(source=source, name=name, **others), child), again=again)
 
 
 def read(
@@ -161,11 +220,9 @@ def lost(missing: Sequence[str]) -> str:
     return f"the jail lacks {' and '.join(missing)} here: " + "; ".join(LOST[name] for name in missing)
 
 
-def step(
-    source: bytes, name: str, *, child: Child, freeze: bool, **others: Any
-) -> tuple[tuple[Artefact, problem.Problem | None], str]:
-    """The first step of a verdict: ``examine``, with a summary. ``others`` are as there."""
-    artefact, frozen = examine(source, name, child=child, freeze=freeze, **others)
+def step(ask: Callable[[], Asked], *, again: bool = False) -> tuple[tuple[Artefact, problem.Problem | None], str]:
+    """The first step of a verdict: ``answered``, with a summary."""
+    artefact, frozen = answered(ask(), again=again)
     inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
     return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 

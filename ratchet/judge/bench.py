@@ -71,17 +71,16 @@ class Bench:
     def trace(self) -> tuple[tuple[Artefact, Problem | None], str]:
         """The first step of a verdict: the kernel file, traced and exported in its jail."""
         threading.Thread(target=self._begin_values, name="inputs", daemon=True).start()
-        traced = room.step(
-            self.source,
-            self.request.kernel.name,
-            child=self.workers.candidate(),
+        wanted = room.Wanted(
+            source=self.source,
+            name=self.request.kernel.name,
             freeze=self.freeze,
             platform=self.evaluator.platform,
-            again=self.workers.one_file,
             chip=self.request.chip,
             limits=self.request.limits,
             given=self.request.given,
         )
+        traced = room.step(functools.partial(self.workers.asked, wanted), again=self.workers.one_file)
         self.workers.prepare_next()
         return traced
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
-import os
 import shutil
 import tempfile
 import threading
@@ -14,33 +12,18 @@ from types import TracebackType
 
 from ratchet import warm
 from ratchet.candidate import room
+from ratchet.candidate.room import Asked, Wanted
 from ratchet.child import Child
 from ratchet.chips import Chip
 from ratchet.compiler import compile as compiling
-from ratchet.folder import remove
-from ratchet.judge import asking, schedule
+from ratchet.judge import asking, early, schedule
 from ratchet.judge.correctness import Executed
+from ratchet.judge.place import Place, sweep
 from ratchet.values.status import Refusal, Status
 from ratchet.warm import Warm
 
 NEEDED_BYTES = 256 << 20
 """Free space wanted for programs, dumps and what a kernel file may write."""
-
-
-PREFIX, LEASE = "ratchet-", "lease"
-
-
-def sweep(folder: Path) -> None:
-    """Remove what judges that were killed left in ``folder``: their folders are this user's, and nobody holds them."""
-    for left in folder.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):
-            descriptor = os.open(left / LEASE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                if os.fstat(descriptor).st_uid == os.getuid() and not left.is_symlink():
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    remove(left)
-            finally:
-                os.close(descriptor)
 
 
 class Workers:
@@ -52,7 +35,8 @@ class Workers:
     being judged, and candidate children are always forks; without ``compiles``, the TPU compiler starts only when it is
     asked for. With ``one_file``, all kernel files are versions of one, which a sweep traces in the same child, and the
     values child starts once it is asked for. With a ``seal``, warm processes that wait for work are used if they were
-    made under it, and those that were begun wait for the next run.
+    made under it, and those that were begun wait for the next run. A kernel file that is traced already (``early``) is
+    not traced again.
     """
 
     def __init__(
@@ -71,16 +55,15 @@ class Workers:
         self.executed: dict[tuple[str, ...], Executed] = {}
         """Programs that the values child executed, and that passed: see ``correctness.Examiner``."""
         sweep(Path(tempfile.gettempdir()))
-        self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lease = (self.root / f".{LEASE}").open("w")  # held for as long as this process lives
-        fcntl.flock(self._lease, fcntl.LOCK_EX)
-        (self.root / f".{LEASE}").rename(self.root / LEASE)
+        self._places = [Place()]
+        self.root = self._places[0].root
         self._count = itertools.count()
         self._closed = False
         self.asking = threading.Lock()
         """Held by whoever asks the values child."""
         self._authors = warm.begun(warm.AUTHOR, seal) or (Warm(warm.AUTHOR) if keep else None)
-        self._next: Child | None = self._fresh()
+        self._early = None if keep or one_file else early.begun(self._authors)
+        self._next: Child | None = self._fresh() if self._early is None else None
         self._warm = warm.begun(warm.JUDGE, seal) or Warm(warm.JUDGE)
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()
@@ -120,6 +103,17 @@ class Workers:
             return self._next
         child, self._next = self._next or self._fresh(), None
         return child
+
+    def asked(self, wanted: Wanted) -> Asked:
+        """A candidate child that traces this, or will once its answer is waited for; it is the caller's to close."""
+        traced_early, self._early = self._early, None
+        if traced_early is None:
+            return room.ask(wanted, self.candidate())
+        self._places.append(traced_early.place)
+        if traced_early.asked.wanted == wanted:
+            return traced_early.asked
+        traced_early.close()
+        return room.ask(wanted, self.candidate())
 
     def prepare_next(self) -> None:
         """Start the next candidate child, if this set is kept."""
@@ -196,8 +190,10 @@ class Workers:
                 child.close()
         for process in processes:
             process.close()
-        self._lease.close()
-        remove(self.root)
+        if self._early is not None:
+            self._early.close()
+        for place in self._places:
+            place.close()
 
     def __enter__(self) -> Workers:
         return self

@@ -48,6 +48,8 @@ class Executor(State):
     """How many outputs the kernel has."""
     _pending: list[tuple[int, Number, Any]] = field(default_factory=list)
     """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
+    _compared: dict[tuple[int, int], tuple[Array, Any, int]] = field(default_factory=dict)
+    """By the identities of a start and of the device's part: both, and the number that some condition compares with."""
     _counted: list[tuple[Number, Any]] = field(default_factory=list)
     """Counters that were passed and are not in ``COUNTS`` yet, each with the device's part in it."""
     _bound: set[Op] = field(default_factory=set)
@@ -225,15 +227,15 @@ class Executor(State):
         self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
     ) -> tuple[Any, list[Array]]:
         """Run ``body`` with other contents in ``buffers``; its result and their contents afterwards."""
-        outer = self.memory, self._pending, self._counted, self._notes
+        outer = self.memory, self._pending, self._compared, self._counted, self._notes
         self.memory = {**self.memory, **dict(zip(buffers, arrays, strict=True))}
-        self._pending, self._counted, self._notes = [], [], []
+        self._pending, self._compared, self._counted, self._notes = [], {}, [], []
         try:
             result = body()
             self.flush()
             return result, [self.memory[buffer] for buffer in buffers]
         finally:
-            self.memory, self._pending, self._counted, self._notes = outer
+            self.memory, self._pending, self._compared, self._counted, self._notes = outer
 
     def contents(self, buffers: Sequence[Buffer]) -> list[Array]:
         """What is in some buffers, before control flow in which they may change or be read."""
@@ -354,6 +356,7 @@ class Executor(State):
             none = site_of.get(kind, np.int32(-1))
             site_of[kind] = lax.select(jnp.asarray(bad), jnp.asarray(computed(number), jnp.int32), jnp.asarray(none))
         self._pending.clear()
+        self._compared.clear()
         flags = self.memory[FLAGS]
         shape = (len(KINDS), 2)
         sites = lax.broadcast_in_dim(words([site_of.get(kind, -1) for kind in range(len(KINDS))]), shape, (0,))
@@ -374,15 +377,27 @@ class Executor(State):
         end = End(buffer=self.number(buffer), box=box)
         self._notes.append(journal.touch(sites, end, functools.reduce(operator.and_, taken) if taken else None))
 
+    def _is_news(self, start: Array, largest: int) -> bool:
+        """Whether nothing that is to be reported says already that a start is no larger than that."""
+        compared = self._compared.get((id(start), id(self.active)))
+        if compared is not None and compared[-1] <= largest:
+            return False
+        self._compared[id(start), id(self.active)] = start, self.active, largest
+        return True
+
     def check_bounds(
         self, op: Op, starts: Sequence[Index], sizes: Sequence[int], shape: Sequence[int], what: str
     ) -> None:
-        """Report a slice that leaves ``shape``."""
+        """Report a slice that leaves ``shape``.
+
+        Loads of one step begin in the same few places. Where a start was compared with as small a number since findings
+        were written, that comparison is the one to report: XLA need not compile another.
+        """
         bad: Any = False
         for start, size, dim in zip(starts, sizes, shape, strict=True):
             if known(start):
                 bad = True if not 0 <= int(start) <= dim - size else bad
-            elif bad is not True:
+            elif bad is not True and self._is_news(start, dim - size):
                 unsigned = lax.convert_element_type(start, np.uint32)  # of what is below zero, a large number
                 outside = lax.gt(unsigned, np.uint32(dim - size)) if dim >= size else True
                 bad = outside if bad is False else lax.bitwise_or(bad, outside)

@@ -77,12 +77,13 @@ def frozen(tmp_path_factory):
 def without_jail(monkeypatch):
     """Traces in this process what does no harm at import: a child's start is most of what a small verdict costs."""
 
-    def step(source, name, *, child, freeze, **_):
-        artefact, problem = examined(source.decode(), name)
-        return (artefact, problem if freeze else None), "traced without a jail"
+    def step(ask, **_):
+        wanted = ask()
+        artefact, problem = examined(wanted.source.decode(), wanted.name)
+        return (artefact, problem if wanted.freeze else None), "traced without a jail"
 
     monkeypatch.setattr(room, "step", step)
-    monkeypatch.setattr(Workers, "candidate", lambda self: None)
+    monkeypatch.setattr(Workers, "asked", lambda self, wanted: wanted)
     monkeypatch.setattr(Workers, "prepare_next", lambda self: None)
 
 

@@ -39,12 +39,13 @@ def request(root, evaluator, **options):
 
 @pytest.fixture
 def without_jail(monkeypatch):
-    def step(source, name, *, child, freeze, **_):
-        artefact, problem = examined(source.decode(), name)
-        return (artefact, problem if freeze else None), "traced without a jail"
+    def step(ask, **_):
+        wanted = ask()
+        artefact, problem = examined(wanted.source.decode(), wanted.name)
+        return (artefact, problem if wanted.freeze else None), "traced without a jail"
 
     monkeypatch.setattr(room, "step", step)
-    monkeypatch.setattr(Workers, "candidate", lambda self: None)
+    monkeypatch.setattr(Workers, "asked", lambda self, wanted: wanted)
     monkeypatch.setattr(Workers, "prepare_next", lambda self: None)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.chips import V5E
-from ratchet.judge.workers import LEASE, Workers, sweep
+from ratchet.judge.place import LEASE, sweep
+from ratchet.judge.workers import Workers
 from ratchet.values.status import Refusal, Status
 
 
