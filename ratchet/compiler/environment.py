@@ -20,6 +20,8 @@ DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
 """Environment variable of a compiler process: where the compiler writes its dumps."""
 PROFILES = "RATCHET_PROFILES"
 """Environment variable of a compiler process: set where it takes the bundles of kernels from a profile."""
+CHIP = "RATCHET_CHIP"
+"""Environment variable of a compiler process: the name of the chip that it compiles for."""
 COMPILER = "RATCHET_COMPILER"
 """Environment variable of a compiler process: :func:`compiler_version`."""
 
@@ -65,6 +67,7 @@ def environment(
         "LIBTPU_INIT_ARGS": " ".join(flags),
         DUMP_FOLDER: str(dumps or ""),
         PROFILES: "1" if profiles else "",
+        CHIP: chip.name,
         COMPILER: compiler_version(),
     }
 

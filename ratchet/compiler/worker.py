@@ -11,6 +11,7 @@ A request to identify a program leaves that table and a digest of what would be 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -26,9 +27,9 @@ from jax.sharding import Mesh
 
 from ratchet.child import serve
 from ratchet.compiler.donation import donate, donated
-from ratchet.compiler.environment import DUMP_FOLDER, PROFILES
+from ratchet.compiler.environment import CHIP, DUMP_FOLDER, PROFILES
 from ratchet.compiler.hollow import hollowed
-from ratchet.compiler.inside import clear_dumps, mesh_of, move_dumps, optimised, text_of
+from ratchet.compiler.inside import clear_dumps, devices_of, mesh_of, move_dumps, optimised, text_of
 from ratchet.compiler.profile import profiled
 from ratchet.compiler.tokens import tokenise
 from ratchet.dump import overflow
@@ -154,4 +155,6 @@ def handle(request: Path) -> str:
 
 
 if __name__ == "__main__":
+    with contextlib.suppress(Exception):  # whoever asks is told
+        devices_of(os.environ[CHIP])  # opens the compiler while the parent does other things
     serve(handle)
