@@ -335,3 +335,46 @@ def test_a_digest_is_that_of_an_earlier_look_where_nothing_changed(tmp_path, mon
     (folder / "two.py").unlink()
     record.write_text(record.read_text().replace("one/code.py,sha256=V", "one/code.py,sha256=W"))
     assert installed.digest(folder) == before
+
+
+LEAVES = """
+import atexit, sys, threading
+from ratchet import start
+atexit.register(print, "done at its end")
+print("said")
+{}
+start.leave(3)
+print("it went on")
+"""
+
+
+def left(before: str = "", **settings: object) -> subprocess.CompletedProcess[str]:
+    """A process that leaves, ``before`` which it does something."""
+    command = [sys.executable, "-c", LEAVES.format(before)]
+    return subprocess.run(command, cwd=Path(__file__).parent.parent, text=True, timeout=60, check=False, **settings)
+
+
+def test_a_process_leaves_with_everything_said_and_done():
+    done = left(capture_output=True)
+    assert (done.returncode, done.stdout) == (3, "said\ndone at its end\n")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "threading.Thread(target=lambda: threading.Event().wait(1)).start()",
+        "sys.stdout.close(); sys.stdout = sys.stderr",
+    ],
+    ids=["a thread", "output that is closed"],
+)
+def test_it_ends_as_any_other_where_something_is_left(before):
+    done = left(before, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert "said\n" in done.stdout
+    assert ("it went on" in done.stdout) == ("Thread" in before)
+
+
+def test_what_cannot_be_written_is_for_the_end_to_say():
+    with open("/dev/full", "w") as full:
+        done = left(stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode not in (0, 3)
+    assert "No space left" in done.stderr
