@@ -44,7 +44,7 @@ def _begin(parse: Callable[[Sequence[str]], argparse.Namespace], given: Sequence
         asked = parse(given)
         from ratchet.judge import early
 
-        early.begin(asked)
+        early.begin(asked.kernel, options.evaluator(asked), new_problem=getattr(asked, "new_problem", False))
 
 
 def run() -> int:

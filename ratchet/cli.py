@@ -98,21 +98,14 @@ def _root() -> Path:
 
 
 def _kernel(given: Path | None) -> Path:
-    """The kernel file: relative to the caller's folder if it is there, else to the repository.
-
-    Where none is named, the repository's own ``kernel.py``: the caller's folder may have another one.
-    """
-    if given is None:
-        here = Path.cwd() / home.KERNEL
-        return here if home.INSTALLED and here.is_file() else _root() / home.KERNEL
-    return given.resolve() if given.exists() else _root() / given
+    return home.kernel(_root(), given)
 
 
 def _judge(root: Path, options: argparse.Namespace, function: JudgeFunction, progress: Progress) -> RepositoryJudge:
     return RepositoryJudge(
         root=root,
         function=function,
-        evaluator=evaluator(f"{options.chip}-model" if options.chip else options.on),
+        evaluator=evaluator(options_of.evaluator(options)),
         budget_s=options.budget,
         deep=options.deep,
         new_problem=getattr(options, "new_problem", False),

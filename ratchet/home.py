@@ -63,6 +63,17 @@ def repository(start: Path) -> Path | None:
     return next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), None)
 
 
+def kernel(root: Path, given: Path | None) -> Path:
+    """The kernel file: relative to the caller's folder if it is there, else to the repository ``root``.
+
+    Where none is named, the repository's own ``kernel.py``: the caller's folder may have another one.
+    """
+    if given is None:
+        here = Path.cwd() / KERNEL
+        return here if INSTALLED and here.is_file() else root / KERNEL
+    return given.resolve() if given.exists() else root / given
+
+
 def judge_root(repository: Path) -> Path:
     """The folder whose judge judges in ``repository``: its own in a clone, the installed one elsewhere."""
     return PACKAGE_ROOT if INSTALLED else repository

@@ -13,7 +13,7 @@ from typing import Protocol
 from ratchet import home
 from ratchet.candidate import problem as problems
 from ratchet.candidate.problem import Problem
-from ratchet.chips import CHIPS, V5E, Chip
+from ratchet.chips import V5E, Chip
 from ratchet.compiler import compile as compiling
 from ratchet.judge import evidence as evidence_room
 from ratchet.judge.floor import floor_of
@@ -154,9 +154,7 @@ class RepositoryJudge:
     @property
     def chip(self) -> Chip:
         """The chip that is modelled: the attached one where a TPU is timed."""
-        if self.evaluator == "tpu":
-            return CHIPS[devices.device(self.evaluator)]
-        return CHIPS[devices.MODELS.get(self.evaluator, V5E.name)]
+        return devices.modelled(self.evaluator) or V5E
 
 
 def across(

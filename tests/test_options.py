@@ -123,3 +123,12 @@ def test_what_across_takes() -> None:
 )
 def test_an_experiment_is_told_from_a_command_before_the_rest_is_imported(given, asks):
     assert options.is_experiment(given) is asks
+
+
+@pytest.mark.parametrize(
+    ("given", "evaluator"),
+    [([], None), (["--on", "cpu"], "cpu"), (["--on", "v5e-model"], "v5e-model"), (["--chip", "v6e"], "v6e-model")],
+)
+def test_what_judges_is_a_device_or_a_chip_that_is_modelled(given: list[str], evaluator: str | None) -> None:
+    assert options.evaluator(options.prepare(given)) == evaluator
+    assert options.evaluator(options.ratchet(["a message", *given])) == evaluator

@@ -155,6 +155,6 @@ def handle(request: Path) -> str:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(Exception):  # whoever asks is told
+    with contextlib.suppress(Exception):  # the first request fails in the same way, and its answer says why
         devices_of(os.environ[CHIP])  # opens the compiler while the parent does other things
     serve(handle)

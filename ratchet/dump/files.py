@@ -91,12 +91,6 @@ def _listings(directory: Path) -> Iterator[tuple[str, Path, Path | None]]:
             yield dump.name, path, outlines.get(dump.unit)
 
 
-def unit_of(dump: Path) -> str:
-    """The unit that a dump is of; ``""`` for another file."""
-    found = named(dump)
-    return found.unit if found else ""
-
-
 def _texts(listing: Path, outline: Path, compiler: str, tokens: TokenTable) -> Texts:
     return Texts(
         listing=text_of(listing), outline=text_of(outline), file=listing.name, compiler=compiler, tokens=tokens

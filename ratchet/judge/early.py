@@ -6,7 +6,6 @@ where the verdict wants the same of the same bytes, from a child of the same pro
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import contextlib
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from pathlib import Path
 
 from ratchet import home, warm
 from ratchet.candidate import contract, problem, room
-from ratchet.chips import CHIPS, Chip
 from ratchet.judge.place import Place
 from ratchet.measure import devices
 from ratchet.values.status import Refusal
@@ -23,7 +21,7 @@ from ratchet.warm import Warm
 
 @dataclass(frozen=True, kw_only=True)
 class Early:
-    """A child that traces a kernel file already, and what it was forked of."""
+    """A child that traces a kernel file already, what it was forked of, and the folder that holds its own."""
 
     asked: room.Asked
     authors: Warm
@@ -39,26 +37,31 @@ class Early:
 _BEGUN: list[Early] = []
 
 
-def begin(options: argparse.Namespace) -> None:
+def begin(given: Path | None, evaluator: str | None, *, new_problem: bool) -> None:
     """Trace the file that a command line names, if it is to be judged by a model.
 
     What fails is tried again, and said, where it is needed.
+
+    Args:
+        given: the kernel file, as ``home.kernel`` takes it.
+        evaluator: None for the preferred one.
+        new_problem: freeze this file's own problem, where there is one already, too.
     """
     authors = warm.waiting(warm.AUTHOR)
     with contextlib.suppress(OSError, Refusal):
-        kernel, chip = _kernel(options), _chip(options.on)
+        kernel, chip = _kernel(given), devices.modelled(evaluator or devices.preferred())
         if authors is None or kernel is None or chip is None:
             return
         wanted = room.Wanted(
             source=kernel.read_bytes(),
             name=kernel.name,
-            freeze=getattr(options, "new_problem", False) or not problem.lock_path(kernel).exists(),
+            freeze=new_problem or not problem.lock_path(kernel).exists(),
             chip=chip,
         )
+        atexit.register(forget)
         place = Place()
         child = room.start(place.root / "candidate", warm=authors)
         _BEGUN.append(Early(asked=room.ask_at_once(wanted, child), authors=authors, place=place))
-        atexit.register(forget)
 
 
 def begun(authors: Warm | None) -> Early | None:
@@ -76,16 +79,8 @@ def forget() -> None:
         _BEGUN.pop().close()
 
 
-def _kernel(options: argparse.Namespace) -> Path | None:
+def _kernel(given: Path | None) -> Path | None:
     """As the command line finds it; None for what cannot be one."""
-    here, named = Path.cwd(), options.kernel or Path(home.KERNEL)
-    own = [here] if options.kernel or home.INSTALLED else []
-    found = next((at / named for at in (*own, home.repository(here) or here) if (at / named).is_file()), None)
-    return found.resolve() if found and found.stat().st_size <= contract.MAX_SOURCE_BYTES else None
-
-
-def _chip(asked: str | None) -> Chip | None:
-    """The chip that is modelled; None for what is traced for another platform."""
-    evaluator = asked or devices.preferred()
-    name = devices.device(evaluator) if evaluator == "tpu" else devices.MODELS.get(evaluator)
-    return CHIPS.get(name) if name else None
+    here = Path.cwd()
+    found = home.kernel(home.repository(here) or here, given)
+    return found if found.is_file() and found.stat().st_size <= contract.MAX_SOURCE_BYTES else None

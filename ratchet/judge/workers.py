@@ -55,14 +55,14 @@ class Workers:
         self.executed: dict[tuple[str, ...], Executed] = {}
         """Programs that the values child executed, and that passed: see ``correctness.Examiner``."""
         sweep(Path(tempfile.gettempdir()))
-        self._places = [Place()]
-        self.root = self._places[0].root
         self._count = itertools.count()
         self._closed = False
-        self.asking = threading.Lock()
-        """Held by whoever asks the values child."""
         self._authors = warm.begun(warm.AUTHOR, seal) or (Warm(warm.AUTHOR) if keep else None)
         self._early = None if keep or one_file else early.begun(self._authors)
+        self._place = self._early.place if self._early else Place()
+        self.root = self._place.root
+        self.asking = threading.Lock()
+        """Held by whoever asks the values child."""
         self._next: Child | None = self._fresh() if self._early is None else None
         self._warm = warm.begun(warm.JUDGE, seal) or Warm(warm.JUDGE)
         self._compiler = self._start_compiler() if compiles else None
@@ -106,13 +106,11 @@ class Workers:
 
     def asked(self, wanted: Wanted) -> Asked:
         """A candidate child that traces this, or will once its answer is waited for; it is the caller's to close."""
-        traced_early, self._early = self._early, None
-        if traced_early is None:
-            return room.ask(wanted, self.candidate())
-        self._places.append(traced_early.place)
-        if traced_early.asked.wanted == wanted:
-            return traced_early.asked
-        traced_early.close()
+        begun, self._early = self._early, None
+        if begun is not None and begun.asked.wanted == wanted:
+            return begun.asked
+        if begun is not None:
+            begun.asked.child.close()
         return room.ask(wanted, self.candidate())
 
     def prepare_next(self) -> None:
@@ -180,7 +178,8 @@ class Workers:
         for process in processes:
             process.cancel()
         others = [child for _, child in self._others.values()]
-        every = (self._next, self._compiler, *others, self._values, self._machine)
+        begun = self._early.asked.child if self._early else None
+        every = (begun, self._next, self._compiler, *others, self._values, self._machine)
         children = [child for child in every if child is not None]
         for child in children:  # each frees much memory, all at a time
             with contextlib.suppress(OSError):
@@ -190,10 +189,7 @@ class Workers:
                 child.close()
         for process in processes:
             process.close()
-        if self._early is not None:
-            self._early.close()
-        for place in self._places:
-            place.close()
+        self._place.close()
 
     def __enter__(self) -> Workers:
         return self

@@ -13,7 +13,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.chips import CHIPS, V5E
+from ratchet.chips import CHIPS, V5E, Chip
 from ratchet.values.status import Refusal, Status
 
 PCI = Path("/sys/bus/pci/devices")
@@ -102,6 +102,16 @@ def cpu() -> str:
 def preferred() -> str:
     """The evaluator where none is asked for: a TPU that is there, else the model."""
     return "tpu" if tpu() else MODEL
+
+
+def modelled(evaluator: str) -> Chip | None:
+    """The chip that is modelled: the attached one where a TPU is timed; None where none is.
+
+    Raises:
+      Refusal: as ``device``.
+    """
+    name = device(evaluator) if evaluator == "tpu" else MODELS.get(evaluator)
+    return CHIPS[name] if name else None
 
 
 def device(evaluator: str) -> str:

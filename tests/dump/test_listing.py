@@ -116,6 +116,25 @@ def one(text: str, allocations: str = "") -> object:
     return instruction
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("", ""),
+        (" %s7_s7 and %v8", " %s9_s9"),  # registers behind a bundle, and behind an empty one: nobody's operands
+        (" 50 %", ""),  # of which not even one is a register
+    ],
+)
+def test_what_is_behind_a_bundle_is_no_operand(first: str, second: str) -> None:
+    listing = (
+        f"{HEADER}     0   :  {{ %s1_s1 = smov 1 ;; %s2_s2 = sadd.s32 %s1_s1, %s5_s5 }}{first}\n"
+        f"   0x1   :  {{}}{second}\n"
+        "   0x2   :  { %s3_s3 = sadd.s32 %s2_s2, %s4_s4 }\n"
+    )
+    (one, two), nothing, (three,) = parse(listing, outline(3), file="f", compiler="c").bundles
+    assert [one.reads, two.reads, nothing, three.reads] == [(), ("s1", "s5"), (), ("s2", "s4")]
+    assert [one.register, two.register, three.makes, three.registers] == ["s1", "s2", "s3", ("s2", "s4")]
+
+
 R3, R4, P1, P2 = Register("s", 3, 0), Register("s", 4, 1), Register("p", 1, 5), Register("p", 2, 6)
 HERE = "  #allocation7 [shape = 'u32[]', space=smem, size = 0x4]\n"
 

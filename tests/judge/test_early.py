@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,8 +36,8 @@ def begun(authors: Warm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     early.forget()
 
 
-def options(kernel: str | None = "kernel.py", on: str | None = "v5e-model", **more: object) -> argparse.Namespace:
-    return argparse.Namespace(kernel=Path(kernel) if kernel else None, on=on, **more)
+def begin(kernel: str | None = "kernel.py", on: str | None = "v5e-model", *, new_problem: bool = False) -> None:
+    early.begin(Path(kernel) if kernel else None, on, new_problem=new_problem)
 
 
 def wanted(**changed: object) -> room.Wanted:
@@ -54,7 +53,7 @@ def of_one_process(authors: Warm, monkeypatch: pytest.MonkeyPatch) -> Workers:
 
 
 def test_what_was_traced_early_is_not_traced_again(begun: Path, authors: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
-    early.begin(options())
+    begin()
     (one,) = early._BEGUN
     with of_one_process(authors, monkeypatch) as workers:
         asked = workers.asked(wanted())
@@ -81,7 +80,7 @@ def test_what_was_traced_early_is_not_traced_again(begun: Path, authors: Warm, m
 def test_what_is_wanted_otherwise_is_traced_by_another_child(
     begun: Path, authors: Warm, monkeypatch: pytest.MonkeyPatch, changed: dict[str, object]
 ) -> None:
-    early.begin(options())
+    begin()
     (one,) = early._BEGUN
     with of_one_process(authors, monkeypatch) as workers:
         asked = workers.asked(wanted(**changed))
@@ -92,7 +91,7 @@ def test_what_is_wanted_otherwise_is_traced_by_another_child(
 
 
 def test_a_child_of_another_process_does_not_count(begun: Path, authors: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
-    early.begin(options())
+    begin()
     (one,) = early._BEGUN
     assert early.begun(None) is None
     assert not one.asked.child.alive
@@ -101,7 +100,7 @@ def test_a_child_of_another_process_does_not_count(begun: Path, authors: Warm, m
 
 
 def test_what_nobody_asks_for_is_ended(begun: Path) -> None:
-    early.begin(options())
+    begin()
     (one,) = early._BEGUN
     early.forget()
     assert not one.asked.child.alive
@@ -113,7 +112,7 @@ def test_a_file_that_is_no_kernel_is_refused_where_it_is_waited_for(
     begun: Path, authors: Warm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (begun / "kernel.py").write_text("def kernel_fn(:\n")
-    early.begin(options())
+    begin()
     with of_one_process(authors, monkeypatch) as workers:
         asked = workers.asked(wanted(source=b"def kernel_fn(:\n"))
         with pytest.raises(Refusal) as caught:
@@ -123,40 +122,40 @@ def test_a_file_that_is_no_kernel_is_refused_where_it_is_waited_for(
 
 
 def test_a_problem_is_frozen_where_there_is_none_and_where_another_is_wanted(begun: Path) -> None:
-    early.begin(options())
+    begin()
     problem.lock_path(begun / "kernel.py").write_text("{}")
-    early.begin(options())
-    early.begin(options(new_problem=True))
+    begin()
+    begin(new_problem=True)
     assert [one.asked.wanted.freeze for one in early._BEGUN] == [True, False, True]
 
 
 @pytest.mark.parametrize("on", ["v6e-model", None])
 def test_it_is_traced_for_the_chip_that_is_modelled(begun: Path, monkeypatch: pytest.MonkeyPatch, on: str) -> None:
     monkeypatch.setattr(early.devices, "preferred", lambda: "v5e-model")
-    early.begin(options(on=on))
+    begin(on=on)
     assert [one.asked.wanted.chip for one in early._BEGUN] == [CHIPS["v6e"] if on else V5E]
 
 
 @pytest.mark.parametrize(
     "given",
-    [options(on="cpu"), options(on="no device"), options(kernel="no file"), options(kernel=".")],
+    [{"on": "cpu"}, {"on": "no device"}, {"kernel": "no file"}, {"kernel": "."}],
     ids=["another platform", "no evaluator", "no file", "a folder"],
 )
-def test_nothing_is_begun_that_a_model_does_not_judge(begun: Path, given: argparse.Namespace) -> None:
-    early.begin(given)
+def test_nothing_is_begun_that_a_model_does_not_judge(begun: Path, given: dict[str, str]) -> None:
+    begin(**given)
     assert not early._BEGUN
 
 
 def test_a_file_too_large_for_a_kernel_is_not_even_read(begun: Path) -> None:
     with (begun / "kernel.py").open("wb") as file:
         file.truncate(1 << 40)
-    early.begin(options())
+    begin()
     assert not early._BEGUN
 
 
 def test_nothing_is_begun_where_no_process_was(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm, "_BEGUN", {})
-    early.begin(options())
+    begin()
     assert not early._BEGUN
 
 
@@ -167,10 +166,10 @@ def test_a_file_is_found_as_the_command_line_finds_it(begun: Path, monkeypatch: 
     monkeypatch.chdir(below)
     monkeypatch.setattr(home, "repository", lambda _: top)
     for kernel, found in (("mine.py", CHANGED), ("kernel.py", ATTENTION), (None, ATTENTION)):
-        early.begin(options(kernel=kernel))
+        begin(kernel)
         assert early._BEGUN.pop().asked.wanted.source == found.encode()
     (below / "kernel.py").write_text(CHANGED)  # only where one works in a folder of one's own
     for installed, found in ((False, ATTENTION), (True, CHANGED)):
         monkeypatch.setattr(home, "INSTALLED", installed)
-        early.begin(options(kernel=None))
+        begin(None)
         assert early._BEGUN.pop().asked.wanted.source == found.encode()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ratchet.chips import CHIPS
 from ratchet.measure import devices
 from ratchet.values.status import Refusal, Status
 
@@ -47,3 +48,11 @@ def test_a_cpu_has_a_limit_that_nothing_passes():
     peak = devices.peak("cpu", devices.cpu())
     assert peak.peak_bf16_flops >= devices.CPU_HZ * 32
     assert devices.compiler("cpu").startswith("jaxlib ")
+
+
+def test_the_chip_that_is_modelled_is_the_attached_one_where_a_tpu_is_timed(pci):
+    pci(("0x1ae0", "0x006f"))
+    assert devices.modelled("tpu") is CHIPS["v6e"]
+    assert devices.modelled("v5p-model") is CHIPS["v5p"]
+    assert devices.modelled("cpu") is None
+    assert devices.modelled("no evaluator") is None
