@@ -21,8 +21,8 @@ from benchmarks.lib.plots import Point, plot_roofline
 from benchmarks.lib.programs import compiled, modelled, of_function, of_source, struct
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show_all
-from ratchet.chips import V5E
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu.chips import V5E
 from ratchet.values.status import Refusal, Status
 
 import jax  # isort: skip (benchmarks.lib.programs decides for which platform)

@@ -21,7 +21,7 @@ if ! cmp -s -- "$root/requirements.lock" "$root/.venv/requirements.lock"; then
         echo "no Python 3.11 or newer found (tried ${tried[*]}); install one or set RATCHET_PYTHON" >&2
         exit 69
     fi
-    "$python" -I "$root/ratchet/bootstrap.py" "$root"
+    "$python" -I "$root/ratchet/process/boot/bootstrap.py" "$root"
 fi
 # Under its own name Python reads no pyvenv.cfg, and its standard library is the one beside it.
 python=$(readlink -f -- "$root/.venv/bin/python")

@@ -16,25 +16,31 @@ if __name__ == "__main__":  # go on in the private environment's Python, before 
     if python.startswith(f"{root}/") and os.path.exists(python):
         sys.exit(f"the interpreter of .venv is {python}, inside the repository: remove .venv, `./ratchet.sh` makes it")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "PYTHON"))}
-    command = [python if os.path.exists(python) else sys.executable, "-I", "-S", f"{root}/ratchet/start.py", "prepare"]
+    command = [
+        python if os.path.exists(python) else sys.executable,
+        "-I",
+        "-S",
+        f"{root}/ratchet/process/boot/start.py",
+        "prepare",
+    ]
     os.execve(command[0], [*command, *sys.argv[1:]], kept)
 
 import dataclasses
 import hashlib
 
-from ratchet.starting import starting
+from ratchet.process.boot.interrupts import starting
 
 with starting():  # NumPy is imported here, and takes an interrupt for an error of its own
-    from ratchet.candidate import problem as problems
-    from ratchet.compiler import compile
-    from ratchet.dump import memory
-    from ratchet.judge import audit
-    from ratchet.judge.bench import opened
-    from ratchet.judge.measured import Measured
-    from ratchet.judge.modelled import Modelled
-    from ratchet.judge.request import Request
-    from ratchet.judge.steps import Progress, Silent, Steps
-    from ratchet.judge.workers import Workers
+    from ratchet.exam.judge import audit
+    from ratchet.exam.judge.bench import opened
+    from ratchet.exam.judge.measured import Measured
+    from ratchet.exam.judge.modelled import Modelled
+    from ratchet.exam.judge.request import Request
+    from ratchet.exam.judge.steps import Progress, Silent, Steps
+    from ratchet.exam.judge.workers import Workers
+    from ratchet.exam.problem import problem as problems
+    from ratchet.tpu.compiler import compile
+    from ratchet.tpu.dump import memory
     from ratchet.values import SCORED, Verdict
 
 

@@ -3,4 +3,4 @@
 set -eu
 root=$(CDPATH= cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 . "$root/environment.sh"
-exec env -i "${kept[@]}" "$python" -I -S "$root/ratchet/start.py" ratchet "$@"
+exec env -i "${kept[@]}" "$python" -I -S "$root/ratchet/process/boot/start.py" ratchet "$@"

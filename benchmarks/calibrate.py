@@ -6,7 +6,7 @@ Reads what ``python -m benchmarks.fidelity`` compiled and recompiles nothing: a 
 left out, and counted. Prints the old and the new value of each constant with its spread (a jackknife over kernels,
 sources and widths of streaming blocks) and the kind of kernel that pins it down; errors without the row's own kernel
 and without its kind; the bands with their coverage; and how often pairs of one sweep are ranked right. ``--write``
-puts the constants and bands into ``ratchet/chips/constants.json`` and ``ratchet/account/bands.json``.
+puts the constants and bands into ``ratchet/tpu/chips/constants.json`` and ``ratchet/tpu/account/bands.json``.
 
 Timings of other chips than the fit is of, by ``--cases``, count for the bands and the pairs where a profiler timed
 them, each predicted by a fit of its chip without its sweep. ``--keep`` fits no constant of the v5e anew: the bands and
@@ -33,8 +33,8 @@ from benchmarks.lib.published.fit import MOST_EVENTS, PARAMETERS, STARTS, Chips,
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
 from benchmarks.lib.table import show_all
-from ratchet.account import band
-from ratchet.chips import CHIPS, constants
+from ratchet.tpu.account import band
+from ratchet.tpu.chips import CHIPS, constants
 from ratchet.values.status import Refusal
 
 AGREES = 1.1

@@ -28,10 +28,10 @@ from benchmarks.lib.command import command
 from benchmarks.lib.programs import of_source
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
-from ratchet.candidate.problem import Problem
-from ratchet.judge import instances
-from ratchet.judge.reference import Instance
-from ratchet.judge.values_worker import Values
+from ratchet.exam.judge.values_worker import Values
+from ratchet.exam.problem import instances
+from ratchet.exam.problem.problem import Problem
+from ratchet.exam.problem.reference import Instance
 from ratchet.selftest import corpus
 from ratchet.selftest.defences import DEFENCES
 from ratchet.values.status import Refusal, Status

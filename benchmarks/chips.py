@@ -6,9 +6,9 @@ Uses the programs that are compiled already, in ``.ratchet/fidelity``; ``--compi
 hours, and goes on where it was cut off. Each row is also predicted by values that were fitted without its sweep, one
 kernel at one shape. A row by a wall clock carries one constant, the dispatch, from the other rows of its source.
 ``--alternatives`` says how much better each chip would fit with another constant of
-its own. ``--write`` puts the values into ``ratchet/chips/constants.json`` and the errors of the rows held out into
+its own. ``--write`` puts the values into ``ratchet/tpu/chips/constants.json`` and the errors of the rows held out into
 ``checked.json``, which ``./ratchet.sh across`` prints. A clock and the SparseCores are only printed: they are in
-``ratchet/chips``. tokamax's kernels need the extra ``peers``.
+``ratchet/tpu/chips``. tokamax's kernels need the extra ``peers``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from benchmarks.lib.published.fit import MOST_EVENTS, Timed, modelled_ms
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
 from benchmarks.lib.table import show_all
-from ratchet.chips import CHIPS, checked, constants
+from ratchet.tpu.chips import CHIPS, checked, constants
 from ratchet.values.status import Refusal
 
 HOME = "v5e"
 CLOCK_STEP = 1e-3
-"""A fitted clock may be as far from the one in ``ratchet/chips``: constants in cycles follow from both."""
+"""A fitted clock may be as far from the one in ``ratchet/tpu/chips``: constants in cycles follow from both."""
 FILES = (DATA / "v5p_published_attention.csv", *sorted((DATA / "chips").glob("*.csv")))
 
 
@@ -75,7 +75,7 @@ def main() -> None:
         for name, fit in fits.items():
             clock = chip_fit.constants_with(name, fit.values)[0]
             if abs(clock / CHIPS[name].clock_hz - 1) > CLOCK_STEP:
-                print(f"set clock_hz of {name} in ratchet/chips to {clock:.4g}, and run this again")
+                print(f"set clock_hz of {name} in ratchet/tpu/chips to {clock:.4g}, and run this again")
 
 
 def compiled_rows(

@@ -39,18 +39,18 @@ from benchmarks.lib.command import command
 from benchmarks.lib.recorded import KERNEL, Recorded
 from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show_all
-from ratchet import key
-from ratchet.chips import V5E
-from ratchet.judge.request import Request
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.request import Request
+from ratchet.exam.judge.workers import Workers
 from ratchet.loop import ledger
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.history import History
 from ratchet.loop.origin import sign
 from ratchet.loop.refs import MACS, ROWS, tip_ref
+from ratchet.process import key
 from ratchet.search.asked import Asked, answer, answered, question
 from ratchet.search.candidates import known_rows
 from ratchet.search.settled import Settled
+from ratchet.tpu.chips import V5E
 from ratchet.values import Conditions, Row, Verdict
 from ratchet.wiring import RepositoryJudge
 

@@ -32,7 +32,7 @@ sys.path.insert(0, "ratchet")
 import bootstrap
 sys.exit(bootstrap.main(Path(".venv").absolute(), Path("requirements.lock")))
 """
-COMMAND_LINE = "ratchet.cli"
+COMMAND_LINE = "ratchet.commands.cli"
 LEAST_S = 0.05
 """Of a step that has a row."""
 
@@ -50,7 +50,7 @@ def measured(folder: Path) -> list[dict[str, Any]]:
     cloned, _ = timed("git", "clone", "-q", str(ROOT), str(clone), cwd=folder)
     base = os.path.realpath(sys.executable)
     made, _ = timed(base, "-I", "-c", MAKE, cwd=clone)
-    settled, _ = timed(base, "-I", "-S", "ratchet/start.py", "settle", cwd=clone)
+    settled, _ = timed(base, "-I", "-S", "ratchet/process/boot/start.py", "settle", cwd=clone)
     python = str(clone / ".venv" / "bin" / "python")
     judged, printed = timed("./ratchet.sh", "--kernel", KERNEL, "baseline", "--json", cwd=clone)
     later, _ = timed(python, "prepare.py", "--kernel", KERNEL, "--fresh", cwd=clone)
@@ -69,7 +69,7 @@ def measured(folder: Path) -> list[dict[str, Any]]:
 def imports(clone: Path) -> float:
     """Of the command line, as ``./ratchet.sh`` starts it, by Python's own account."""
     python = (clone / ".venv" / "bin" / "python").resolve()
-    arguments = [python, "-X", "importtime", "-I", "-S", "ratchet/start.py", "ratchet", "--help"]
+    arguments = [python, "-X", "importtime", "-I", "-S", "ratchet/process/boot/start.py", "ratchet", "--help"]
     said = subprocess.run(arguments, cwd=clone, check=True, capture_output=True, text=True).stderr
     lines = [line.split("|") for line in said.splitlines() if line.split("|")[-1].strip() == COMMAND_LINE]
     return float(lines[0][1]) / 1e6

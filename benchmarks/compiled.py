@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks.lib.command import command
 from benchmarks.lib.sources import names_of
 from benchmarks.lib.table import show
-from ratchet.chips import V5E
-from ratchet.compiler import environment
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler import environment
 
 
 def main() -> None:
@@ -28,10 +28,10 @@ def main() -> None:
     environment.enter(V5E, options.out / "dumps", profiles=options.profiled)
     import jax
 
-    from ratchet.candidate.lines import lines_apart
-    from ratchet.compiler.inside import clear_dumps, lower, move_dumps, optimised
-    from ratchet.compiler.profile import profiled
-    from ratchet.dump.files import OPTIMIZED
+    from ratchet.tpu.compiler.inside import clear_dumps, lower, move_dumps, optimised
+    from ratchet.tpu.compiler.profile import profiled
+    from ratchet.tpu.dump.files import OPTIMIZED
+    from ratchet.tpu.lines import lines_apart
 
     rows = []
     for file in options.files:

@@ -6,7 +6,8 @@ The recording (``benchmarks/data/cpu_launches.npz``, made by ``python -m benchma
 two copies of one program. A simulated experiment takes launches from it, as they were recorded, makes the
 candidate's times shorter by its true gain, and lets a rule decide:
 
-  ours        ``ratchet/measure/stats.py``: launch after launch until it is decided or the time budget is over, by the
+  ours        ``ratchet/exam/measure/stats.py``: launch after launch until it is decided or the time budget is over, by
+  the
               seconds that the recorded launches took; the level falls with every comparison of the history
   published   one launch, the median of 30 calls, kept if it is below the median in the last row of the ledger
 
@@ -28,8 +29,8 @@ import numpy as np
 from benchmarks.lib.command import command
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show_all
-from ratchet.measure import stats
-from ratchet.measure.session import BUDGET_SECONDS, FEWEST
+from ratchet.exam.measure import stats
+from ratchet.exam.measure.session import BUDGET_SECONDS, FEWEST
 
 RECORDING = ROOT / "benchmarks" / "data" / "cpu_launches.npz"
 EXPERIMENTS = 100

@@ -10,8 +10,8 @@ from __future__ import annotations
 from benchmarks.lib.command import command
 from benchmarks.lib.decoding import SHAPES, rows_of
 from benchmarks.lib.table import show
-from ratchet.chips import V5E
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu.chips import V5E
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ from benchmarks.lib.command import command
 from benchmarks.lib.programs import of_function
 from benchmarks.lib.sources import ROOT, edited, names_of
 from benchmarks.lib.table import show
-from ratchet.candidate import mesh as meshes
-from ratchet.mosaic import run as mosaic
+from ratchet.exam.problem import mesh as meshes
+from ratchet.tpu.mosaic import run as mosaic
 
 BF16 = ml_dtypes.bfloat16
 CONTEXT, PAGE = 512, 32

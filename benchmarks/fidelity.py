@@ -37,8 +37,8 @@ from benchmarks.lib.published.fit import PARAMETERS, Chips, Timed, with_values
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of, timeline_of
 from benchmarks.lib.table import show_all
-from ratchet.account import band
-from ratchet.chips import CHIPS, constants
+from ratchet.tpu.account import band
+from ratchet.tpu.chips import CHIPS, constants
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal, Status
 

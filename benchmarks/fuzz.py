@@ -20,14 +20,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"  # as ratchet/start.py does
+os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"  # as ratchet/process/boot/start.py does
 
 from benchmarks.lib.command import command
 from benchmarks.lib.fuzzing import control, kernels, parsers, programs, scalars
 from benchmarks.lib.fuzzing.outcome import Round, added
 from benchmarks.lib.table import show_all
-from ratchet.chips import V5E
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu.chips import V5E
 
 KINDS = ("programs", "scalars", "parsers")
 SEEDS = 1_000_000

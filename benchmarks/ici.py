@@ -17,11 +17,11 @@ from typing import Any
 
 from benchmarks.lib.command import command
 from benchmarks.lib.table import show
-from ratchet.account.model import model
-from ratchet.chips import V5E
-from ratchet.compiler import environment
-from ratchet.dump.files import OPTIMIZED, load_hlo
-from ratchet.dump.image import OFFSETS_PASS, constant_segment
+from ratchet.tpu.account.model import model
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler import environment
+from ratchet.tpu.dump.files import OPTIMIZED, load_hlo
+from ratchet.tpu.dump.image import OFFSETS_PASS, constant_segment
 from ratchet.values import Timeline
 
 ROWS = (8, 128, 2048, 32768)
@@ -41,8 +41,8 @@ def compiled(folder: Path, name: str, shape: tuple[int, int]) -> bytes:
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    from ratchet.compiler.inside import devices_of, move_dumps, optimised
-    from tests.machine.slice_programs import CHIP_IDS, PROGRAMS
+    from ratchet.tpu.compiler.inside import devices_of, move_dumps, optimised
+    from tests.tpu.machine.slice_programs import CHIP_IDS, PROGRAMS
 
     mesh = Mesh(np.array([devices_of(V5E.name)[i] for i in CHIP_IDS]), ("x",))
     spec = PartitionSpec("x")

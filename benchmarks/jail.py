@@ -3,9 +3,9 @@
     python -m benchmarks.jail [--rounds 20] [--json FILE]
 
 A child that imports nothing is started, asked once and ended: behind all walls, behind none, and as a plain Python
-that imports from files. The judge is started by ``ratchet/start.py`` and as a plain ``python -m ratchet``. The code
-of installed packages is digested. Ways take turns. Wall-clock and processor seconds are medians; a verdict starts
-four children, starts once and asks for the seal twice. Linux only.
+that imports from files. The judge is started by ``ratchet/process/boot/start.py`` and as a plain ``python -m ratchet``.
+The code of installed packages is digested. Ways take turns. Wall-clock and processor seconds are medians; a verdict
+starts four children, starts once and asks for the seal twice. Linux only.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ratchet.child import JAILED, OPEN, PACKAGE_ROOT, Child, Limits, packages
-from ratchet.judge import installed
+from ratchet.process.boot import installed
+from ratchet.process.sandbox.child import JAILED, OPEN, PACKAGE_ROOT, Child, Limits, packages
 
 CHILDREN = 4
 """Of a modelled verdict: for the kernel file, the compiler, the values and the schedule machine."""

@@ -18,7 +18,7 @@ from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command
 from benchmarks.lib.table import show
-from ratchet.chips import V5E
+from ratchet.tpu.chips import V5E
 
 STEP = 1024
 MOST = 1 << 20

@@ -29,11 +29,11 @@ from benchmarks.lib.command import command
 from benchmarks.lib.programs import of_source
 from benchmarks.lib.sources import ROOT, names_of
 from benchmarks.lib.table import show
-from ratchet.candidate import problem as problems
-from ratchet.judge import deviations, instances, parity
-from ratchet.judge.given import Given
-from ratchet.judge.reference import Instance, References
-from ratchet.mosaic import run as mosaic
+from ratchet.exam.problem import deviations, instances, parity
+from ratchet.exam.problem import problem as problems
+from ratchet.exam.problem.input_cache import Given
+from ratchet.exam.problem.reference import Instance, References
+from ratchet.tpu.mosaic import run as mosaic
 from ratchet.values.status import Refusal
 
 CANDIDATES = ROOT / "tests" / "candidates"

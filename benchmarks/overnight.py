@@ -28,12 +28,12 @@ from benchmarks.lib.command import command
 from benchmarks.lib.launches import timed
 from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show
-from ratchet.chips import V5E
-from ratchet.judge.correctness import Examiner
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.correctness import Examiner
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.measure import devices, stats
+from ratchet.exam.measure.session import difference
 from ratchet.loop import ledger
-from ratchet.measure import devices, stats
-from ratchet.measure.session import difference
+from ratchet.tpu.chips import V5E
 
 TREE = ("prepare.py", "ratchet", "ratchet.sh", "environment.sh", "pyproject.toml", "requirements.lock", ".gitignore")
 KNOBS: dict[str, tuple[Any, ...]] = {

@@ -24,11 +24,11 @@ from benchmarks.lib.command import command
 from benchmarks.lib.launches import timed
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
-from ratchet.chips import V5E
-from ratchet.judge.correctness import Examiner
-from ratchet.judge.workers import Workers
-from ratchet.measure import devices
-from ratchet.measure.session import LAUNCH_SECONDS
+from ratchet.exam.judge.correctness import Examiner
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.measure import devices
+from ratchet.exam.measure.session import LAUNCH_SECONDS
+from ratchet.tpu.chips import V5E
 from ratchet.values.samples import Launch
 
 KERNEL = ROOT / "examples" / "cpu_attention" / "kernel.py"

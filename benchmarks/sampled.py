@@ -28,9 +28,9 @@ from benchmarks.lib.command import command
 from benchmarks.lib.programs import of_source
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
-from ratchet.judge import rows
-from ratchet.judge.reference import Instance
-from ratchet.judge.values_worker import Values
+from ratchet.exam.judge.values_worker import Values
+from ratchet.exam.problem import rows
+from ratchet.exam.problem.reference import Instance
 from ratchet.values.status import Status
 
 FILES = ("examples/naive_attention.py",)

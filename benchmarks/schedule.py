@@ -19,13 +19,13 @@ from typing import Any
 from benchmarks.lib.command import command
 from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show
-from ratchet.account.timeline import build
-from ratchet.chips import V5E
-from ratchet.dump.files import TOP, Dumps, load_hlo
-from ratchet.machine.machine import Machine
-from ratchet.machine.peers import Alone
-from ratchet.machine.programs import Programs
-from ratchet.machine.run import without_collections
+from ratchet.tpu.account.timeline import build
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.dump.files import TOP, Dumps, load_hlo
+from ratchet.tpu.machine.machine import Machine
+from ratchet.tpu.machine.peers import Alone
+from ratchet.tpu.machine.programs import Programs
+from ratchet.tpu.machine.run import without_collections
 
 BLOCKS = ((128, 256), (512, 512), (1024, 1024), (2048, 2048), (4096, 2048))
 ROOM = ("dimension_semantics=", "vmem_limit_bytes=110 * 2**20, dimension_semantics=")

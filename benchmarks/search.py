@@ -177,8 +177,8 @@ def table(recorded: Recorded, *, seeds: int = SEEDS) -> list[Mapping[str, Any]]:
 def record(write: Callable[[str], object]) -> None:
     """Model every point, two at a time, and write the space."""
     from prepare import judge
-    from ratchet.chips import V5E
-    from ratchet.sweep import Sweep
+    from ratchet.search.sweep import Sweep
+    from ratchet.tpu.chips import V5E
     from ratchet.wiring import RepositoryJudge
 
     space = space_of(KERNEL.read_bytes(), KERNEL.name, [], [])

@@ -35,8 +35,8 @@ from benchmarks.lib.crossover import crossover_rows
 from benchmarks.lib.models import MODELS, PRICES, Model
 from benchmarks.lib.plots import Point, plot_crossover, plot_programs, plot_roofline
 from benchmarks.lib.table import show_all
-from ratchet.chips import V5E
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu.chips import V5E
 from ratchet.values.status import Refusal
 
 PAGE = 64

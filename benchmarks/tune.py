@@ -21,8 +21,8 @@ from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
-from ratchet.chips import CHIPS, V5E
-from ratchet.compiler.environment import compiler_version
+from ratchet.tpu.chips import CHIPS, V5E
+from ratchet.tpu.compiler.environment import compiler_version
 
 TABLE = ROOT / "pallas_flash" / "tuned.json"
 LENGTHS = (2048, 4096, 8192, 16384, 32768)

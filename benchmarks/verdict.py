@@ -3,18 +3,18 @@
     python -m benchmarks.verdict [--only NAME,NAME] [--rounds 3] [--no-growth] [--examples] [--json FILE]
 
 A throwaway clone of HEAD judges each kernel by ``prepare.py``: the first verdict of all starts what waits for the
-later ones (``ratchet/standby.py``; ``RATCHET_STANDBY_MINUTES=0`` leaves that out). ``first`` also computes the
-problem's references in float64; ``second`` is what a fresh verdict costs from then on (the median of up to
+later ones (``ratchet/process/sandbox/standby.py``; ``RATCHET_STANDBY_MINUTES=0`` leaves that out). ``first`` also
+computes the problem's references in float64; ``second`` is what a fresh verdict costs from then on (the median of up to
 ``--rounds``; after half a minute of them no further one begins), and its steps are the second table. Steps that ran
-beside others add up to more than the whole. ``bare`` compiles the same program before and after each of those,
-without dumps, tokens and annotations, and with the system's allocator; ratios are medians of a verdict over the mean of
-both, for the host has slow minutes. ``remembered`` is the same program once more. ``loser`` is a whole experiment that
-cannot be kept. CPU seconds are those of all processes, by part in the third table, with the most memory that they held
-at a time. The sweep models every point by ``./ratchet.sh sweep``; ``one by one`` is the mean of ``prepare.py`` on its
-first points.
-The growth table has a small kernel grow tenfold, one constant at a time; an exponent of 1 is cost in proportion.
-``--examples`` adds the first verdict of every file in ``examples/``, with their median. ``--only ""`` leaves out the
-kernels. Each verdict is said on standard error as it ends. Wall seconds need both cores quiet, CPU seconds hardly.
+beside others add up to more than the whole. ``bare`` compiles the same program before and after each of those, without
+dumps, tokens and annotations, and with the system's allocator; ratios are medians of a verdict over the mean of both,
+for the host has slow minutes. ``remembered`` is the same program once more. ``loser`` is a whole experiment that cannot
+be kept. CPU seconds are those of all processes, by part in the third table, with the most memory that they held at a
+time. The sweep models every point by ``./ratchet.sh sweep``; ``one by one`` is the mean of ``prepare.py`` on its first
+points. The growth table has a small kernel grow tenfold, one constant at a time; an exponent of 1 is cost in
+proportion. ``--examples`` adds the first verdict of every file in ``examples/``, with their median. ``--only ""``
+leaves out the kernels. Each verdict is said on standard error as it ends. Wall seconds need both cores quiet, CPU
+seconds hardly.
 """
 
 from __future__ import annotations

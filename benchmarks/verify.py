@@ -5,8 +5,9 @@
 ``judge`` is loading, compiling and running the program for the first time; ``interpret`` is tracing, compiling and
 running the interpreted twin for the first time; ``cpu`` is CPU seconds of that, ``again`` a second run, ``check`` a
 check for hazards as a verdict makes one: up to three runs, and another translation where there are DMAs. Products of
-f32 operands are exact in both (``ratchet.mosaic.executor.Options``). Where interpret mode itself cannot run a kernel, a
-reference without Pallas is used instead, which the table says. Measured here and now; other work on the machine shows.
+f32 operands are exact in both (``ratchet.tpu.mosaic.executor.Options``). Where interpret mode itself cannot run a
+kernel, a reference without Pallas is used instead, which the table says. Measured here and now; other work on the
+machine shows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from benchmarks.lib.command import command  # noqa: E402
 from benchmarks.lib.interpreted import interpreted, on_v5e  # noqa: E402
 from benchmarks.lib.table import show  # noqa: E402
 from benchmarks.lib.verify_cases import Case  # noqa: E402
-from ratchet.mosaic.run import Loaded, load  # noqa: E402
+from ratchet.tpu.mosaic.run import Loaded, load  # noqa: E402
 from ratchet.values.status import Refusal  # noqa: E402
 
 BUILDERS: dict[str, Callable[[], Case]] = {**verify_cases.BUILDERS, **verify_small.BUILDERS, **verify_peers.BUILDERS}

@@ -16,7 +16,7 @@ import numpy as np
 
 import ratchet
 from benchmarks.lib.command import command
-from ratchet import target
+from ratchet.exam.candidate import target
 
 KERNEL = """
 import jax

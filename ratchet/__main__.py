@@ -8,16 +8,17 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ratchet.starting import starting
+from ratchet.process.boot.interrupts import starting
 
 with starting():
-    from ratchet import options, warm
+    from ratchet.commands import options
+    from ratchet.process.sandbox import warm
     from ratchet.values.status import Refusal
 
 if TYPE_CHECKING:
-    from ratchet.judge.request import Request
-    from ratchet.judge.steps import Progress
-    from ratchet.judge.workers import Workers
+    from ratchet.exam.judge.request import Request
+    from ratchet.exam.judge.steps import Progress
+    from ratchet.exam.judge.workers import Workers
     from ratchet.values import Verdict
 
 
@@ -32,19 +33,18 @@ def _begin(parse: Callable[[Sequence[str]], argparse.Namespace], given: Sequence
     """What a verdict waits for, while what it takes to judge is imported."""
     from pathlib import Path
 
-    from ratchet import boot
-    from ratchet.judge import installed
+    from ratchet.process.boot import children, installed
 
-    for folder in boot.packages():
+    for folder in children.packages():
         installed.begin(Path(folder))
     warm.begin()
     if options.asks_for_help(given):
         return
     with contextlib.suppress(Refusal):  # it is said where the command line is read to be followed
         asked = parse(given)
-        from ratchet.judge import early
+        from ratchet.exam.judge import speculative
 
-        early.begin(asked.kernel, options.evaluator(asked), new_problem=getattr(asked, "new_problem", False))
+        speculative.begin(asked.kernel, options.evaluator(asked), new_problem=getattr(asked, "new_problem", False))
 
 
 def run() -> int:
@@ -53,7 +53,7 @@ def run() -> int:
     with starting():
         if options.is_experiment(given):
             _begin(options.ratchet, given)
-        from ratchet.cli import main
+        from ratchet.commands.cli import main
     return main(given, judge)
 
 
@@ -62,7 +62,7 @@ def run_prepare() -> int:
     with starting():
         _begin(options.prepare, sys.argv[1:])
         from prepare import judge as judged
-        from ratchet.cli import prepare_main
+        from ratchet.commands.cli import prepare_main
     return prepare_main(sys.argv[1:], judged)
 
 

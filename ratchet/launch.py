@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from ratchet import home
+from ratchet.process.boot import home
 
 KEPT = (
     "HOME USER LOGNAME PATH LANG LC_ALL LC_CTYPE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR EMAIL "
@@ -40,7 +40,7 @@ def main() -> int:
         what = f"the judge's interpreter is {python}, inside the repository, where an author of kernels can edit it"
         print(f"{what}: `{home.PROGRAM} setup` with another Python", file=sys.stderr)
         return NO_ENVIRONMENT
-    command = [python, "-I", "-S", str(home.PACKAGE_ROOT / "ratchet" / "start.py"), "ratchet", *sys.argv[1:]]
+    command = [python, "-I", "-S", str(home.START), "ratchet", *sys.argv[1:]]
     with contextlib.suppress(AttributeError):  # closed by the caller
         sys.stdout.flush()
     os.execve(python, command, judges_environment(os.environ, folder))
@@ -55,8 +55,7 @@ def judges_environment(given: os._Environ[str] | dict[str, str], folder: Path) -
 
 
 def _light() -> int:
-    from ratchet import options
-    from ratchet.commands import init, setup
+    from ratchet.commands import init, options, setup
     from ratchet.values.status import Refusal, Status
 
     try:

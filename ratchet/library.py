@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.captured import capture  # noqa: F401 - a name of the library's
-from ratchet.child import PACKAGE_ROOT
-from ratchet.chips import CHIPS, V5E, Chip
-from ratchet.compiler import compile as compiling
-from ratchet.explained import explain_artefact
-from ratchet.judge import latency
-from ratchet.judge.steps import Silent
-from ratchet.measure.session import BUDGET_SECONDS
-from ratchet.mosaic.result import RunResult
+from ratchet.exam.judge.steps import Silent
+from ratchet.exam.measure.session import BUDGET_SECONDS
+from ratchet.process.boot.home import PACKAGE_ROOT
+from ratchet.tpu import latency
+from ratchet.tpu.chips import CHIPS, V5E, Chip
+from ratchet.tpu.compiler import compile as compiling
+from ratchet.tpu.explain import explain_artefact
+from ratchet.tpu.mosaic.result import RunResult
+from ratchet.tune.captured import capture  # noqa: F401 - a name of the library's
 from ratchet.values import ArraySpec, Artefact, Explanation, Mesh, Program, Refusal, Status, Timeline, Verdict
 from ratchet.view import html
 from ratchet.wiring import RepositoryJudge, evaluator
@@ -49,7 +49,7 @@ def export(function: Function, *arrays: Any, chip: str = V5E.name) -> bytes:
     """
     import jax
 
-    from ratchet.candidate import exporting
+    from ratchet.tpu import exporting
 
     known = _chip(chip)
     try:
@@ -76,7 +76,7 @@ def compile(program: Function | bytes, *arrays: Any, chip: str = V5E.name, folde
 
     Raises:
         Refusal: as :func:`export`; ``USAGE`` for a folder that is in use or bytes with arrays; ``COMPILE_FAILED``,
-            ``VMEM_OVERFLOW`` and what else :func:`ratchet.compiler.compile.compile_artefact` refuses.
+            ``VMEM_OVERFLOW`` and what else :func:`ratchet.tpu.compiler.compile.compile_artefact` refuses.
     """
     known = _chip(chip)
     artefact = artefact_of(_exported(program, arrays, chip))
@@ -135,7 +135,7 @@ def steering(program: Program, exported: bytes, *arrays: Any) -> dict[int | str,
     """
     import jax
 
-    from ratchet import steered as steers
+    from ratchet.tpu import control_inputs as steers
 
     _check_kept(program)
     leaves = jax.tree.leaves(arrays)
@@ -204,7 +204,7 @@ def execute(program: Function | bytes, *arrays: Any) -> RunResult:
     import jax
     import numpy as np
 
-    from ratchet.mosaic import run
+    from ratchet.tpu.mosaic import run
 
     exported = program if isinstance(program, bytes) else export(program, *arrays)
     with jax.default_device(jax.devices("cpu")[0]):

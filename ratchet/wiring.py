@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ratchet import home
-from ratchet.candidate import problem as problems
-from ratchet.candidate.problem import Problem
-from ratchet.chips import V5E, Chip
-from ratchet.compiler import compile as compiling
-from ratchet.judge import evidence as evidence_room
-from ratchet.judge.floor import floor_of
-from ratchet.judge.request import Request
-from ratchet.judge.seal import protected_paths, recent_seal, seal
-from ratchet.judge.steps import INTERNAL_ERROR, Progress, Silent, internal
-from ratchet.judge.workers import Workers
-from ratchet.loop import hindsight, log, recorded
-from ratchet.measure import devices
-from ratchet.measure.session import BUDGET_SECONDS
+from ratchet.exam.judge import evidence as evidence_room
+from ratchet.exam.judge.request import Request
+from ratchet.exam.judge.seal import protected_paths, recent_seal, seal
+from ratchet.exam.judge.steps import INTERNAL_ERROR, Progress, Silent, internal
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.measure import devices
+from ratchet.exam.measure.session import BUDGET_SECONDS
+from ratchet.exam.problem import problem as problems
+from ratchet.exam.problem.floor import floor_of
+from ratchet.exam.problem.problem import Problem
+from ratchet.loop import log, recorded
+from ratchet.loop import refuted as hindsight
+from ratchet.process.boot import home
+from ratchet.tpu.chips import V5E, Chip
+from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Against, Bar, Conditions, Row, Verdict
 from ratchet.values.hindsight import Key, Refuted
 from ratchet.values.loss import Loss
@@ -253,8 +254,8 @@ def _useful(verdict: Verdict, problem: Problem) -> int:
 
 def hbm_buffers(data: bytes, hbm_bytes: int) -> tuple[HbmBuffer, ...]:
     """Arguments and results of a compiled module as serialised, and what is left of ``hbm_bytes``, of one chip."""
-    from ratchet.dump.hlo import read_hlo  # these import numpy
-    from ratchet.dump.proto import parse_module
+    from ratchet.tpu.dump.hlo import read_hlo  # these import numpy
+    from ratchet.tpu.dump.proto import parse_module
 
     module = read_hlo(data, file=HLO)
     numbers = {one.name: one.id for computation in parse_module(data).computations for one in computation.instructions}

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ratchet.child import Limits
-from ratchet.chips import V5E
-from ratchet.compiler import compile as compiling
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers
+from ratchet.process.sandbox.child import Limits
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import Artefact, Program
 from ratchet.values.status import Refusal
 

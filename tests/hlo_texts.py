@@ -6,9 +6,9 @@ from pathlib import Path
 
 from jaxlib import _hlo  # type: ignore[attr-defined]
 
-from ratchet.dump.files import OPTIMIZED
-from ratchet.dump.hlo import HloModule, read_hlo
-from ratchet.dump.layout import ArrayType
+from ratchet.tpu.dump.files import OPTIMIZED
+from ratchet.tpu.dump.hlo import HloModule, read_hlo
+from ratchet.tpu.dump.layout import ArrayType
 
 
 def proto_of(text: str) -> bytes:

@@ -15,15 +15,15 @@ import jsonschema
 import pytest
 from filelock import FileLock
 
-from ratchet.candidate.problem import lock_path
-from ratchet.judge.evidence import KEEP_NEWEST
+from ratchet.exam.judge.evidence import KEEP_NEWEST
+from ratchet.exam.problem.problem import lock_path
 from ratchet.values import Decision
 from ratchet.values.status import Status
 from tests.loop.stage import Stage
 from tests.tiers import slow
 from tests.workspaces import BETTER, HERE, WORSE, Workspace, last_line
 
-SCHEMA = json.loads((HERE / "ratchet" / "verdict.schema.json").read_text())
+SCHEMA = json.loads((HERE / "ratchet" / "view" / "verdict.schema.json").read_text())
 RESULT = re.compile(
     r"RESULT: score=(\d+\.?\d*) latency=(\d+\.\d+)ms util=(\d+\.\d+)% tflops=(\d+\.\d+)"
     r" decision=([a-z-]+)(?: status=([A-Z_]+))?"
@@ -175,7 +175,7 @@ def test_not_better_is_reverted_and_stays_resolvable(space):
     assert all(row.id in table.stdout for row in space.rows())
 
 
-@pytest.mark.slow  # tests/loop/test_turn.py has the turn, tests/judge/test_evaluators.py the verdict
+@pytest.mark.slow  # tests/loop/test_turn.py has the turn, tests/exam/judge/test_evaluators.py the verdict
 def test_what_is_modelled_as_slower_is_reverted_unchecked(space):
     honest = space.edit(WORSE)
     done = space.ratchet("experiment: BKV 128")
@@ -296,7 +296,7 @@ def test_other_files_that_changed_are_listed(space):
 
 def test_an_edited_judge_file_breaks_the_seal(space):
     space.edit(BETTER)
-    names = ("ratchet/judge/parity.py", "ratchet/loop/decide.py", "prepare.py", "ratchet.sh", "environment.sh")
+    names = ("ratchet/exam/problem/parity.py", "ratchet/loop/decide.py", "prepare.py", "ratchet.sh", "environment.sh")
     for name in names:
         with (space.root / name).open("a") as file:
             file.write("\n# easier\n")

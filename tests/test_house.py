@@ -7,105 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports import HERE, MODULES, circles, closure, importers
+from ratchet.exam.judge import seal
+from tests.imports import HERE, MODULES, circles, closure, importers, needs
 
-FOUNDATION = ("ratchet.values", "ratchet.chips", "ratchet.scalar", "ratchet.protos")
-ABOVE = (
-    "ratchet.loop",
-    "ratchet.view",
-    "ratchet.cli",
-    "ratchet.library",
-    "ratchet.pytest_plugin",
-    "ratchet.wiring",
-    "ratchet.options",
-    "ratchet.search",
-    "ratchet.agents",
-    "ratchet.report",
-    "prepare",
-)
-ROOMS = ("account", "candidate", "compiler", "dump", "judge", "machine", "measure", "mosaic")
-"""What judges, above the foundation."""
-COMMAND_LINE = {
-    "ratchet.agents.history",
-    "ratchet.agents.server",
-    "ratchet.commands.agent",
-    "ratchet.cli",
-    "ratchet.commands.across",
-    "ratchet.commands.ci",
-    "ratchet.commands.diff",
-    "ratchet.commands.doctor",
-    "ratchet.commands.explain",
-    "ratchet.commands.fit",
-    "ratchet.commands.history",
-    "ratchet.commands.judge",
-    "ratchet.commands.ablate",
-    "ratchet.commands.branches",
-    "ratchet.commands.merge",
-    "ratchet.commands.advise",
-    "ratchet.commands.brief",
-    "ratchet.commands.search",
-    "ratchet.commands.try_",
-    "ratchet.commands.plot",
-    "ratchet.commands.report",
-    "ratchet.commands.selftest",
-    "ratchet.commands.sweep",
-    "ratchet.commands.tune",
-    "ratchet.commands.upgrade_check",
-    "ratchet.library",
-    "ratchet.pytest_plugin",
-    "ratchet.report.charts",
-    "ratchet.report.document",
-    "ratchet.report.gallery",
-    "ratchet.report.page",
-    "ratchet.report.story",
-    "ratchet.report.tables",
-    "ratchet.report.trace",
-    "ratchet.report.words",
-    "ratchet.wiring",
-}
-PURE = (
-    "ratchet.advise.advice",
-    "ratchet.advise.advise",
-    "ratchet.advise.predict",
-    "ratchet.advise.syntax",
-    "ratchet.fit",
-    "ratchet.report.charts",
-    "ratchet.report.document",
-    "ratchet.report.files",
-    "ratchet.report.palette",
-    "ratchet.report.story",
-    "ratchet.report.words",
-    "ratchet.knobs",
-    "ratchet.mutation",
-    "ratchet.search.constraint",
-    "ratchet.search.overflow",
-    "ratchet.search.propose",
-    "ratchet.search.space",
-    "ratchet.search.stop",
-    "ratchet.search.tried",
-    "ratchet.loop.chain",
-    "ratchet.loop.decide",
-    "ratchet.loop.compare",
-    "ratchet.measure.stats",
-    "ratchet.scalar",
-    "ratchet.tune",
-    "ratchet.tune_tables",
-    "ratchet.judge.roofline",
-    "ratchet.judge.parity",
-    "ratchet.dump.listing",
-    "ratchet.dump.operands",
-    "ratchet.dump.comments",
-    "ratchet.dump.outline",
-    "ratchet.dump.hlo",
-    "ratchet.dump.copies",
-)
-NOT_PURE = ("os", "sys", "time", "datetime", "random", "secrets", "subprocess", "pathlib", "tempfile", "socket")
+STOREYS = ("values", "process", "tpu", "exam")
+"""From the ground up; whatever is in no folder of these is on top of them."""
+NOT_PURE = ("os", "sys", "time", "datetime", "random", "secrets", "subprocess", "tempfile", "socket")
+
+
+def storey(name: str) -> int:
+    room = name.split(".")[1:2]
+    return STOREYS.index(room[0]) if room and room[0] in STOREYS else len(STOREYS)
+
+
+def is_pure(name: str) -> bool:
+    """Whether a module says of itself that it is."""
+    return bool(re.search(r"\bPure\b(?!, except)", ast.get_docstring(MODULES[name].tree) or ""))
 
 
 def test_the_package_is_read():
     assert len(MODULES) > 40
-    assert "ratchet.judge.parity" in MODULES
-    assert "ratchet.judge.parity" in MODULES["ratchet.judge.values_worker"].imports
+    assert "ratchet.exam.problem.parity" in MODULES
+    assert "ratchet.exam.problem.parity" in MODULES["ratchet.exam.judge.values_worker"].imports
 
 
 def test_no_module_imports_what_imports_it():
@@ -113,44 +36,29 @@ def test_no_module_imports_what_imports_it():
     assert circles() == []
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith(FOUNDATION)])
-def test_the_foundation_imports_no_room(name):
-    ours = {one for one in MODULES[name].imports if one.split(".")[0] in ("ratchet", "prepare")}
-    assert all(one.startswith(FOUNDATION) for one in ours), ours
+def test_imports_go_down_only():
+    upward = [(name, one) for name in MODULES for one in needs(name) if storey(one) > storey(name)]
+    assert upward == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_what_judges_knows_nothing_of_the_loop(room):
-    inside = {name for name in MODULES if name.startswith(f"ratchet.{room}")}
-    assert not inside & importers(*ABOVE)
+def test_values_import_no_other_room():
+    beyond = [(name, one) for name in MODULES for one in needs(name) if storey(name) == 0 < storey(one)]
+    assert beyond == []
 
 
-def test_only_the_command_line_imports_the_view():
-    outside = {name for name in importers("ratchet.view") if not name.startswith("ratchet.view")}
-    assert outside == COMMAND_LINE
+def test_the_seal_is_the_storeys_below_the_top():
+    assert sorted(seal.ROOMS) == sorted(STOREYS)
 
 
-def test_the_view_imports_the_foundation_alone():
-    inside = {name for name in MODULES if name.startswith("ratchet.view")}
-    assert not inside & importers("prepare", *(f"ratchet.{room}" for room in (*ROOMS, "cli", "loop", "wiring")))
+def test_few_modules_are_in_no_room():
+    assert len([path for path in (HERE / "ratchet").glob("*.py")]) <= 8
 
 
-def test_the_loop_imports_no_room_that_judges_except_the_candidates():
-    inside = {name for name in MODULES if name.startswith("ratchet.loop")}
-    assert not inside & importers("ratchet.view", *(f"ratchet.{room}" for room in ROOMS if room != "candidate"))
-
-
-def test_nothing_imports_the_command_line():
-    assert importers("ratchet.cli") == {"ratchet.__main__"}
-
-
-def test_only_the_package_itself_imports_the_library():
-    assert importers("ratchet.library") == {"ratchet"}
-
-
-@pytest.mark.parametrize("name", PURE)
+@pytest.mark.parametrize("name", [name for name in MODULES if is_pure(name)])
 def test_what_is_pure_reads_no_clock_and_no_file(name):
-    assert not {one.split(".")[0] for one in MODULES[name].imports} & set(NOT_PURE)
+    imports = MODULES[name].imports
+    assert not {one.split(".")[0] for one in imports} & set(NOT_PURE)
+    assert "pathlib.Path" not in imports, "a path that is only a name is a PurePath"
     calls = {
         node.func.id
         for node in ast.walk(MODULES[name].tree)
@@ -163,11 +71,14 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
     ("awkward", "importer"),
     [
         ("git", {"ratchet.loop.plumbing"}),
-        ("jaxlib._hlo", {"ratchet.compiler.inside"}),
-        ("google.protobuf", {"ratchet.protos"}),
-        ("jaxlib.mlir", {"ratchet.mosaic.bindings", "ratchet.candidate.target_worker"}),
-        ("jax._src", {"ratchet.mosaic.bindings", "ratchet.candidate.lines"}),
-        ("ctypes", {"ratchet.jail.system", "ratchet.jail.landlock", "ratchet.jail.seccomp"}),
+        ("jaxlib._hlo", {"ratchet.tpu.compiler.inside"}),
+        ("google.protobuf", {"ratchet.tpu.protos"}),
+        ("jaxlib.mlir", {"ratchet.tpu.mlir.bindings", "ratchet.exam.candidate.target_worker"}),
+        ("jax._src", {"ratchet.tpu.mlir.bindings", "ratchet.tpu.lines"}),
+        (
+            "ctypes",
+            {"ratchet.process.sandbox.system", "ratchet.process.sandbox.landlock", "ratchet.process.sandbox.seccomp"},
+        ),
         ("filelock", {"ratchet.loop.workspace"}),
         ("mcp", {"ratchet.agents.server"}),
         ("pandas", {"ratchet.loop.table"}),
@@ -184,7 +95,7 @@ def test_an_awkward_dependency_has_one_importer(awkward, importer):
 def test_jax_is_only_in_processes_of_its_own():
     """The process that decides imports no JAX: it starts quickly, and nothing in it can be patched by a kernel."""
     reached = closure("ratchet.__main__", "prepare", without="")
-    assert "ratchet.judge.correctness" in reached
+    assert "ratchet.exam.judge.correctness" in reached
     assert not reached & importers("jax", "jaxlib")
 
 
@@ -198,19 +109,19 @@ def test_only_the_candidates_workers_execute_a_kernel_file():
 
     executing = {name for name, module in MODULES.items() if name.startswith("ratchet") and executes(module.tree)}
     assert executing == {
-        "ratchet.candidate.worker",
-        "ratchet.candidate.target_worker",  # imports a function of the user's
-        "ratchet.candidate.generated",  # imports the reference of one, in the candidate's worker
-        "ratchet.candidate.tree",  # compiles the files that it is in
-        "ratchet.machine.translate",  # makes Python of the programs that it translated itself
-        "ratchet.shortlist",  # imports a function of the user's, in the user's own process
-        "ratchet.sources",  # compiles the judge's own modules
-        "ratchet.served",  # runs them
-        "ratchet.jail.launcher",  # runs a child's own module
-        "ratchet.forking",  # imports those of the judge's children
-        "ratchet.start",  # runs the three of them that serve the others
+        "ratchet.exam.candidate.worker",
+        "ratchet.exam.candidate.target_worker",  # imports a function of the user's
+        "ratchet.exam.candidate.generated",  # imports the reference of one, in the candidate's worker
+        "ratchet.exam.candidate.tree",  # compiles the files that it is in
+        "ratchet.tpu.machine.translate",  # makes Python of the programs that it translated itself
+        "ratchet.tune.shortlist",  # imports a function of the user's, in the user's own process
+        "ratchet.process.boot.sources",  # compiles the judge's own modules
+        "ratchet.process.boot.served",  # runs them
+        "ratchet.process.sandbox.launcher",  # runs a child's own module
+        "ratchet.process.sandbox.forking",  # imports those of the judge's children
+        "ratchet.process.boot.start",  # runs the three of them that serve the others
     }
-    started = ("ratchet.candidate.worker", "ratchet.candidate.target_worker")
+    started = ("ratchet.exam.candidate.worker", "ratchet.exam.candidate.target_worker")
     assert importers(*started) == set(), "they are started as processes and never imported"
 
 
@@ -246,11 +157,4 @@ def test_one_place_says_what_a_compiler_process_has_around_it():
         for path in tracked()
         if path.suffix in (".py", ".sh") and sets.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"ratchet/compiler/environment.py"}
-
-
-def test_packaged_rooms_are_those_that_exist():
-    rooms = {".".join(path.parent.relative_to(HERE).parts) for path in (HERE / "ratchet").rglob("__init__.py")}
-    rooms |= {"pallas_flash", "pallas_flash.kernels"}
-    listed = set(re.search(r"^packages = \[(.*)\]", (HERE / "pyproject.toml").read_text(), re.MULTILINE)[1].split(", "))
-    assert {name.strip('"') for name in listed} == rooms
+    assert found == {"ratchet/tpu/compiler/environment.py"}

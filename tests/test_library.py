@@ -19,12 +19,12 @@ from jax.experimental.pallas import tpu as pltpu
 
 import ratchet
 from ratchet import library
-from ratchet.chips import V5E
-from ratchet.compiler import compile as compiling
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import SourceLine
+from tests.imports import HERE
 from tests.kernels import LAYERNORM
 
-HERE = Path(__file__).resolve().parent.parent
 X = jnp.ones((256, 128))
 UNALIGNED = pl.BlockSpec((128, 100), lambda i: (i, 0))
 

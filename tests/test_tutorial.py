@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from ratchet import target
+from ratchet.exam.candidate import target
 from tests.workspaces import HERE
 
 PAGE = HERE / "docs" / "your-repository.md"
@@ -56,7 +56,7 @@ def test_from_an_empty_folder_to_a_kept_experiment(tmp_path):
 def test_another_jax_exports_what_this_one_executes(python, tmp_path):
     import numpy as np
 
-    from ratchet.mosaic import run
+    from ratchet.tpu.mosaic import run
 
     file = tmp_path / "crossing.py"
     shutil.copy2(HERE / "examples" / "first.py", file)

@@ -9,12 +9,12 @@ from unittest.mock import create_autospec
 import pytest
 
 from prepare import judge
-from ratchet import cli
-from ratchet.chips import CHIPS
-from ratchet.judge import audit
-from ratchet.judge.request import Request
-from ratchet.judge.steps import Silent
+from ratchet.commands import cli
+from ratchet.exam.judge import audit
+from ratchet.exam.judge.request import Request
+from ratchet.exam.judge.steps import Silent
 from ratchet.loop import log
+from ratchet.tpu.chips import CHIPS
 from ratchet.values import Conditions, Decision
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
@@ -103,7 +103,7 @@ def test_folders_for_evidence_are_ignored_and_keep_their_page(tmp_path):
 
 
 def test_a_device_that_is_not_there_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr("ratchet.measure.devices.gpu", lambda: "")
+    monkeypatch.setattr("ratchet.exam.measure.devices.gpu", lambda: "")
     with pytest.raises(Refusal, match="no GPU is attached"):
         evaluator("gpu")
     assert evaluator("v5e-model") == "v5e-model"
@@ -140,7 +140,7 @@ def test_across_asks_for_each_chip_once_with_the_same_bytes_and_workers(tmp_path
         def __init__(self, *_, **__):
             super().__init__(self)
 
-    monkeypatch.setattr("ratchet.judge.workers.Workers", Children)
+    monkeypatch.setattr("ratchet.exam.judge.workers.Workers", Children)
     kernel, asked = tmp_path / "kernel.py", []
     kernel.write_text("first")
 

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.child import Child
+from ratchet.process.sandbox.child import Child
 
 
 @cache
 def missing() -> tuple[str, ...]:
     """The walls that a child here does without."""
-    with tempfile.TemporaryDirectory() as folder, Child("tests.jail.hostile", directory=Path(folder, "probe")) as child:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Child("tests.process.sandbox.hostile", directory=Path(folder, "probe")) as child,
+    ):
         return child.missing
 
 

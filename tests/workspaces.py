@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ratchet.loop import ledger
 from ratchet.values import Row
+from tests.imports import HERE
 from tests.kernels import ATTENTION
 
-HERE = Path(__file__).resolve().parent.parent
 KEPT = ("prepare.py", "ratchet", "ratchet.sh", "test.sh", "environment.sh", "pyproject.toml", "requirements.lock")
 """What a workspace needs of the tree."""
 BETTER = ("BQ = 128", "BQ = 256")

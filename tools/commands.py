@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ratchet import options
+from ratchet.commands import options
 from ratchet.values.status import Refusal
 from tools.documents import ROOT, Block, blocks, pages, read
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from ratchet import cli, options
+from ratchet.commands import cli, options
 from tools.documents import ROOT, links, read, with_links
 
 PAGES = {

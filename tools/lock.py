@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ratchet.bootstrap import find_uv
+from ratchet.process.boot.bootstrap import find_uv
 from tools.documents import ROOT
 
 LOCK = "requirements.lock"

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ratchet.bootstrap import find_uv
+from ratchet.process.boot.bootstrap import find_uv
 from tools.documents import ROOT
 
 NOT_THE_SAME = ("RECORD",)

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from ratchet.chips import CHIPS, V5E
-from ratchet.compiler import environment
+from ratchet.tpu.chips import CHIPS, V5E
+from ratchet.tpu.compiler import environment
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     import jax
     from jax import export
 
-    from ratchet.compiler.inside import mesh_of
+    from ratchet.tpu.compiler.inside import mesh_of
 
     program = export.deserialize(bytearray(Path(sys.argv[1]).read_bytes()))
     mesh = mesh_of(chip.name, [["chip", program.nr_devices]] if program.nr_devices > 1 else [])

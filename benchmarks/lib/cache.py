@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ratchet.child import OPEN, PACKAGE_ROOT, Child, Limits, serve
-from ratchet.chips import CHIPS, V5E
-from ratchet.compiler import environment
-from ratchet.dump.image import OFFSETS_PASS
+from ratchet.process.sandbox.child import OPEN, PACKAGE_ROOT, Child, Limits, serve
+from ratchet.tpu.chips import CHIPS, V5E
+from ratchet.tpu.compiler import environment
+from ratchet.tpu.dump.image import OFFSETS_PASS
 
 ROOT = PACKAGE_ROOT / ".ratchet"
 LIMITS = Limits(seconds=3600, memory_bytes=14 << 30)

@@ -1,10 +1,10 @@
 """Decoding, modelled: one chip and four, ours and JAX's kernels, at the same shapes.
 
-``floor us`` is the time of the cache's bytes at the bandwidth that DMAs reach (fitted, ``ratchet.chips.constants``) on
-the chips of the row; ``x floor`` the whole program over it, on four chips with their launch barrier before the program
-(``launch us``, of the chip that ends it last). ``kernel x floor`` is the kernel on that chip, which waits for the
-others least: its own part and the combining. ``best of`` says which block sizes of a peer were tried. All sequences are
-full; pages are permuted.
+``floor us`` is the time of the cache's bytes at the bandwidth that DMAs reach (fitted, ``ratchet.tpu.chips.constants``)
+on the chips of the row; ``x floor`` the whole program over it, on four chips with their launch barrier before the
+program (``launch us``, of the chip that ends it last). ``kernel x floor`` is the kernel on that chip, which waits for
+the others least: its own part and the combining. ``best of`` says which block sizes of a peer were tried. All sequences
+are full; pages are permuted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.lib.programs import modelled, of_function, of_source, struct
 from benchmarks.lib.sources import ROOT, edited
-from ratchet.chips import V5E
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu.chips import V5E
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ratchet.child import serve
+from ratchet.process.sandbox.child import serve
 
 
 def handle(request: Path) -> str:

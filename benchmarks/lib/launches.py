@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ratchet.candidate import room
-from ratchet.judge.correctness import Examiner
-from ratchet.judge.workers import Workers
-from ratchet.measure.session import CANDIDATE, INCUMBENT, KINDS, Device, Session
+from ratchet.exam.candidate import tracer
+from ratchet.exam.judge.correctness import Examiner
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.measure.session import CANDIDATE, INCUMBENT, KINDS, Device, Session
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def timed(candidate: str, incumbent: str, workers: Workers, exam: Examiner) -> I
     """A session that launches both kernels, given by their sources, at the problem of the first. Raises Refusal."""
     programs, problem = {}, None
     for name, source in ((CANDIDATE, candidate), (INCUMBENT, incumbent)):
-        artefact, frozen = room.examine(
+        artefact, frozen = tracer.examine(
             source.encode(), "kernel.py", child=workers.candidate(), freeze=problem is None, platform="cpu"
         )
         problem = problem or frozen

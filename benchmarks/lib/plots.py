@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.chips import Chip
+from ratchet.tpu.chips import Chip
 
 Rows = Sequence[dict[str, Any]]
 

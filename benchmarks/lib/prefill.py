@@ -19,9 +19,9 @@ from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.models import Model
 from benchmarks.lib.programs import modelled, of_function, struct
 from pallas_flash import attention
-from ratchet.candidate import mesh as meshes
-from ratchet.chips import V5E
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.problem import mesh as meshes
+from ratchet.tpu.chips import V5E
 from ratchet.values import ArraySpec, Mesh
 
 import jax  # isort: skip (benchmarks.lib.programs decides for which platform)

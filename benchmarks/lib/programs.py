@@ -17,13 +17,13 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
 import jax.numpy as jnp
 
-from ratchet.candidate import problem as problems
-from ratchet.candidate import room, worker
-from ratchet.chips import V5E
-from ratchet.compiler import compile as compiling
-from ratchet.dump.files import load_hlo
-from ratchet.judge import latency
-from ratchet.judge.workers import Workers
+from ratchet.exam.candidate import tracer, worker
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.problem import problem as problems
+from ratchet.tpu import latency
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler import compile as compiling
+from ratchet.tpu.dump.files import load_hlo
 from ratchet.values import ArraySpec, Artefact, Mesh, Program, Timeline
 
 
@@ -36,7 +36,7 @@ def of_source(source: str, name: str = "kernel.py", *, freeze: bool = True) -> t
             record = worker.examine(out / name, out, freeze=freeze) | {"jail": ""}
         finally:
             sys.modules.pop("kernel_under_judgement", None)
-        return room.made(record, out, name, freeze=freeze)
+        return tracer.made(record, out, name, freeze=freeze)
 
 
 def of_function(function: Callable[..., Any], avals: Sequence[Any], mesh: Mesh | None = None) -> Artefact:

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import text_of
-from ratchet.chips import V5E
+from ratchet.tpu.chips import V5E
 
 REPORT = ROOT / "docs" / "optimizing-for-the-v5e-memory-hierarchy.md"
 FIGURES = ROOT / "docs" / "figures"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ratchet.child import PACKAGE_ROOT
+from ratchet.process.sandbox.child import PACKAGE_ROOT
 
 ROOT = PACKAGE_ROOT
 

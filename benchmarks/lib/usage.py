@@ -1,9 +1,9 @@
 """What a command uses with all its processes: CPU seconds by part, and the most memory at a time. Read from /proc.
 
 Its processes are those below it, and those in its own folder for temporary files: what is forked of a process that
-waited (``ratchet/standby.py``) is below that one. A part is a child of the judge's, by the name of its folder
-(``0001-compiler`` is ``compiler``), or ``judge``: the command itself and the walls of its children. Sampled, so what a
-process does in its last moments may be missed. Pages that processes share are counted for each.
+waited (``ratchet/process/sandbox/standby.py``) is below that one. A part is a child of the judge's, by the name of its
+folder (``0001-compiler`` is ``compiler``), or ``judge``: the command itself and the walls of its children. Sampled, so
+what a process does in its last moments may be missed. Pages that processes share are counted for each.
 """
 
 from __future__ import annotations

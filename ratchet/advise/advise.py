@@ -10,8 +10,8 @@ from functools import cache
 
 from ratchet.advise import divide, hints, layout, mask, predict, resident, scale, strips, tiles
 from ratchet.advise.advice import Advice, Edit, Record, Rewrite
-from ratchet.advise.syntax import File
-from ratchet.knobs import in_words
+from ratchet.kernelfile.knobs import in_words
+from ratchet.kernelfile.syntax import File
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal, Status
 

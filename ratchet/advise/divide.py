@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.program import Kernel, kernels
-from ratchet.advise.shapes import Shapes, Unknown
-from ratchet.advise.syntax import Change, File, changed
+from ratchet.kernelfile.program import Kernel, kernels
+from ratchet.kernelfile.shapes import Shapes, Unknown
+from ratchet.kernelfile.syntax import Change, File, changed
 
 
 def rewrites(file: File) -> Iterator[Rewrite]:

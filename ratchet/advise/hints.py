@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.program import Kernel, is_call, kernels, keyword
-from ratchet.advise.shapes import tpu_of
-from ratchet.advise.syntax import Change, File, changed
+from ratchet.kernelfile.program import Kernel, is_call, kernels, keyword
+from ratchet.kernelfile.shapes import tpu_of
+from ratchet.kernelfile.syntax import Change, File, changed
 
 LIMIT = "100 << 20"
 """Bytes of VMEM: most of a v5e's 128 MiB, where the compiler gives 16 unless asked."""

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.program import Kernel, Ref, has_all_lanes, is_call, kernels, keyword
-from ratchet.advise.shapes import LANES, Shapes, Unknown, numpy_of
-from ratchet.advise.syntax import Change, File, changed
+from ratchet.kernelfile.program import Kernel, Ref, has_all_lanes, is_call, kernels, keyword
+from ratchet.kernelfile.shapes import LANES, Shapes, Unknown, numpy_of
+from ratchet.kernelfile.syntax import Change, File, changed
 
 
 def rewrites(file: File) -> Iterator[Rewrite]:

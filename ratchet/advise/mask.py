@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.blocks import first_line, free_name, indented, movable, runs_when
-from ratchet.advise.program import Kernel, is_call, kernels, num_programs, program_id
-from ratchet.advise.shapes import Shapes, Unknown, numpy_of, pallas_of
-from ratchet.advise.syntax import Change, File, changed
+from ratchet.kernelfile.blocks import first_line, free_name, indented, movable, runs_when
+from ratchet.kernelfile.program import Kernel, is_call, kernels, num_programs, program_id
+from ratchet.kernelfile.shapes import Shapes, Unknown, numpy_of, pallas_of
+from ratchet.kernelfile.syntax import Change, File, changed
 
 
 @dataclass(frozen=True, kw_only=True)

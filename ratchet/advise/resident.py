@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.blocks import deleted, free_name, indented, is_guard, movable, runs_when
 from ratchet.advise.hints import with_limit
-from ratchet.advise.program import Kernel, Ref, is_call, is_whole, kernels, keyword, num_programs, program_id, same
-from ratchet.advise.shapes import numpy_of, pallas_of
-from ratchet.advise.syntax import CLAIMS, Change, File, changed
+from ratchet.kernelfile.blocks import deleted, free_name, indented, is_guard, movable, runs_when
+from ratchet.kernelfile.program import Kernel, Ref, is_call, is_whole, kernels, keyword, num_programs, program_id, same
+from ratchet.kernelfile.shapes import numpy_of, pallas_of
+from ratchet.kernelfile.syntax import CLAIMS, Change, File, changed
 
 _MOST_BYTES = 64 << 20
 """Of whole operands, twice each, at two bytes an element or more: what is too large does not compile."""

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.mask import is_lowest
-from ratchet.advise.program import Kernel, has_all_lanes, is_call, kernels
-from ratchet.advise.shapes import numpy_of
-from ratchet.advise.syntax import Change, File, changed
+from ratchet.kernelfile.program import Kernel, has_all_lanes, is_call, kernels
+from ratchet.kernelfile.shapes import numpy_of
+from ratchet.kernelfile.syntax import Change, File, changed
 
 LOG2_E = math.log2(math.e)
 _PRODUCTS = ("dot", "dot_general", "matmul")

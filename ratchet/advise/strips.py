@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.blocks import first_line, free_name, indented, movable
-from ratchet.advise.program import Kernel, is_call, is_whole, kernels
-from ratchet.advise.shapes import Shapes, Unknown
-from ratchet.advise.syntax import Change, File, changed
+from ratchet.kernelfile.blocks import first_line, free_name, indented, movable
+from ratchet.kernelfile.program import Kernel, is_call, is_whole, kernels
+from ratchet.kernelfile.shapes import Shapes, Unknown
+from ratchet.kernelfile.syntax import Change, File, changed
 
 _LEAST_ROWS = 16
 _PRODUCTS = ("dot", "dot_general", "matmul")

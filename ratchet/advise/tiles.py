@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.program import Kernel, is_call, kernels, keyword
-from ratchet.advise.syntax import File, assigned_once, changed
+from ratchet.kernelfile.program import Kernel, is_call, kernels, keyword
+from ratchet.kernelfile.syntax import File, assigned_once, changed
 
 FACTORS = (2, 4)
 _LEAST = 1

@@ -22,9 +22,9 @@ from ratchet.agents import program, running, untouched
 from ratchet.agents.program import Answer
 from ratchet.agents.proposal import MOST_BYTES, Target, message_of
 from ratchet.agents.rules import stop
-from ratchet.folder import read_file
 from ratchet.loop import ledger, log
 from ratchet.loop.history import History
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values.agent import Ending, Rules, Stop, Turn
 from ratchet.values.status import Refusal, Status
 

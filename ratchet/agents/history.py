@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ratchet.folder import read_file
-from ratchet.judge.evidence import FOLDERS
+from ratchet.exam.judge.evidence import FOLDERS
 from ratchet.loop import log, recorded
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view.words import kind_of, number

@@ -7,12 +7,12 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet import home
+from ratchet.process.boot import home
 
 
 def command() -> tuple[str, ...]:
     """What starts the command line, as ``ratchet.sh`` and the installed ``ratchet`` do; arguments follow."""
-    return (sys.executable, "-I", "-S", str(home.PACKAGE_ROOT / "ratchet" / "start.py"), "ratchet")
+    return (sys.executable, "-I", "-S", str(home.START), "ratchet")
 
 
 def experiment(message: str, *, kernel: str, wait_s: float = 0) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.folder import read_file
 from ratchet.loop.history import History
 from ratchet.loop.objects import Entry
 from ratchet.loop.subject import Subject
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values.status import Refusal, Status
 
 MOST_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ratchet.jail import launcher, system, writes
+from ratchet.process.sandbox import launcher, system, writes
 from ratchet.values.status import Refusal, Status
 
 PRINTED_BYTES = 64 << 20

@@ -10,7 +10,7 @@ _OF_A_FOOTPRINT = ("vmem_bytes", "vmem_limit_bytes", "spill_stores", "spill_load
 
 
 def of_turn(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the document of one turn (``ratchet/verdict.schema.json``): the outcome, and the verdict without tables."""
+    """Of the document of one turn (``verdict.schema.json``): the outcome, and the verdict without tables."""
     verdict = document.get("verdict")
     short: dict[str, Any] = {"outcome": document.get("outcome")}
     if verdict is not None:

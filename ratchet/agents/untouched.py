@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ratchet.candidate.problem import lock_path
+from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.history import History
 

@@ -8,14 +8,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ratchet.chips import CHIPS
 from ratchet.commands.try_ import shown_of
+from ratchet.kernelfile.mutation import mutation, partly, subsets
 from ratchet.loop import log
 from ratchet.loop.history import History
 from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
-from ratchet.mutation import mutation, partly, subsets
 from ratchet.search.candidates import Candidate, baseline, bench
+from ratchet.tpu.chips import CHIPS
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from ratchet.advise.advice import Advice
 from ratchet.advise.advise import Attempt, advise
-from ratchet.advise.syntax import File
+from ratchet.commands.options import PROGRAM
+from ratchet.kernelfile.syntax import File
 from ratchet.loop import log, recorded
 from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.history import History
 from ratchet.loop.subject import Subject
-from ratchet.options import PROGRAM
 from ratchet.values import Decision, Row, Timeline
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json

@@ -7,12 +7,12 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from ratchet import options as options_of
 from ratchet.agents import program
 from ratchet.agents.agent import Agent
 from ratchet.agents.proposal import Target
-from ratchet.jail import landlock
+from ratchet.commands import options as options_of
 from ratchet.loop import log
+from ratchet.process.sandbox import landlock
 from ratchet.values import Decision
 from ratchet.values.agent import Rules
 from ratchet.values.status import Status

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ratchet.judge.seal import seal
-from ratchet.judge.secret import clone_folder
+from ratchet.exam.judge.seal import seal
+from ratchet.exam.judge.secret import clone_folder
 from ratchet.loop import branches, ledger
 from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.finalize import finalize

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ratchet import knobs
+from ratchet.kernelfile import knobs
+from ratchet.kernelfile.mutation import mutation
 from ratchet.loop import log, recorded
 from ratchet.loop.history import History
 from ratchet.loop.rows import newest
-from ratchet.mutation import mutation
 from ratchet.search.brief import RECENT, brief
 from ratchet.values import Decision, Row
 from ratchet.values.brief import Task

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet import target as targets
-from ratchet.chips import CHIPS
 from ratchet.commands.targets import Compilers, folder_for
-from ratchet.explained import explain_artefact
+from ratchet.exam.candidate import target as targets
+from ratchet.exam.candidate.target import Case, Exported
 from ratchet.loop.compare import TRADE_APART
 from ratchet.loop.plumbing import Git
-from ratchet.target import Case, Exported
+from ratchet.tpu.chips import CHIPS
+from ratchet.tpu.explain import explain_artefact
 from ratchet.values import Explanation
 from ratchet.values.change import Change, Costs, outcome
 from ratchet.values.status import Ended, Refusal, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ratchet import options
+from ratchet.commands import options
 from ratchet.values.status import Status
 
 _NAMES = ("ratchet", "ratchet.sh")

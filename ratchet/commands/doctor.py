@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ratchet import home, key
-from ratchet.child import NAMES, Child
 from ratchet.commands.history import coloured, terminal_width
-from ratchet.judge import evidence
+from ratchet.exam.judge import evidence
+from ratchet.exam.measure import devices
 from ratchet.loop import log
 from ratchet.loop.history import History
-from ratchet.measure import devices
+from ratchet.process import key
+from ratchet.process.boot import home
+from ratchet.process.sandbox.child import NAMES, Child
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
 from ratchet.view.doctor import Finding, Health, doctor_document, doctor_text, verdict_of
@@ -212,7 +213,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     history,
     browser,
 )
-_NOTHING = "ratchet.jail.system"
+_NOTHING = "ratchet.process.sandbox.system"
 """A module that does nothing: what is asked is which walls the launcher could build."""
 _WALLS = (
     "namespaces: `sysctl kernel.unprivileged_userns_clone=1`, or a container with them; Landlock: Linux 5.13 or newer, "

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet import bootstrap, home
+from ratchet.process.boot import bootstrap, home
 from ratchet.values.status import Refusal, Status
 
 LOCK = "environment.lock"

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from ratchet import target as targets
-from ratchet.chips import CHIPS
 from ratchet.commands.targets import Compilers, folder_for, numbered, sources_of, target_of, title_of
-from ratchet.dump.files import OPTIMIZED
-from ratchet.explained import explain_artefact
-from ratchet.knobs import Knob
-from ratchet.target import Case, Target
+from ratchet.exam.candidate import target as targets
+from ratchet.exam.candidate.target import Case, Target
+from ratchet.kernelfile.knobs import Knob
+from ratchet.tpu.chips import CHIPS
+from ratchet.tpu.dump.files import OPTIMIZED
+from ratchet.tpu.explain import explain_artefact
 from ratchet.values import Explanation
 from ratchet.values.status import Status
 from ratchet.view import verdict_json

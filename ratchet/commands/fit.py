@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ratchet import target as targets
-from ratchet.chips import CHIPS
 from ratchet.commands.targets import Compilers, Sources, sources_of, target_of
-from ratchet.explained import explain_artefact
-from ratchet.fit import search
-from ratchet.knobs import choices, in_words, points, turned
-from ratchet.target import Case, Target
+from ratchet.exam.candidate import target as targets
+from ratchet.exam.candidate.target import Case, Target
+from ratchet.kernelfile.knobs import choices, in_words, points, turned
+from ratchet.tpu.chips import CHIPS
+from ratchet.tpu.explain import explain_artefact
+from ratchet.tune.fit import search
 from ratchet.values import Explanation, Point
 from ratchet.values.fit import Fit
 from ratchet.values.status import Refusal, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ratchet import home
+from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
 
 PROTOCOL = "program.md"

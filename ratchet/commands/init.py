@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ratchet import home
 from ratchet.commands.guides import guides
+from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
 
 IGNORED = """\

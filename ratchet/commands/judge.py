@@ -7,16 +7,16 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
-from ratchet import target
-from ratchet.bundle import Read, below
-from ratchet.chips import V5E
-from ratchet.judge.steps import Progress
+from ratchet.exam.candidate import target
+from ratchet.exam.candidate.source_closure import Read, below
+from ratchet.exam.candidate.target import Case
+from ratchet.exam.judge.steps import Progress
+from ratchet.exam.measure.session import BUDGET_SECONDS
 from ratchet.loop.history import History
-from ratchet.measure.session import BUDGET_SECONDS
 from ratchet.project import table
 from ratchet.project.judging import ProjectJudge, together
 from ratchet.project.table import Project
-from ratchet.target import Case
+from ratchet.tpu.chips import V5E
 from ratchet.values import MEASURED
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ratchet import options as options_of
 from ratchet.agents.proposal import Target
+from ratchet.commands import options as options_of
 from ratchet.values.status import Refusal, Status
 
 

@@ -7,11 +7,11 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from ratchet.chips import CHIPS
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.judge import Judge
 from ratchet.loop.merge import Contender, Merged, merge
 from ratchet.loop.outcome import Outcome
+from ratchet.tpu.chips import CHIPS
 from ratchet.values.status import Status
 from ratchet.view import verdict_json
 from ratchet.view.branches import Winner, merge_document, merge_text

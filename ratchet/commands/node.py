@@ -14,16 +14,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from ratchet import home
-from ratchet.candidate.platforms import is_tpu
-from ratchet.chips import CHIPS
-from ratchet.compiler import compile as compiling
-from ratchet.judge.request import Request
-from ratchet.judge.workers import Workers
-from ratchet.measure import devices
+from ratchet.exam.judge.request import Request
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.measure import devices
+from ratchet.process.boot import home
 from ratchet.search import cluster
 from ratchet.search.asked import Asked, Device, Unfit, Which, answer, asked_of
+from ratchet.tpu.chips import CHIPS
+from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Against, Verdict
+from ratchet.values.platforms import is_tpu
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
@@ -79,7 +79,7 @@ def lanes_of(cpus: int, memory_bytes: int) -> int:
 
 def _own_judge() -> dict[str, str]:
     """How a lane starts this clone's judge."""
-    start = [sys.executable, "-I", "-S", str(home.PACKAGE_ROOT / "ratchet" / "start.py"), "ratchet", "worker"]
+    start = [sys.executable, "-I", "-S", str(home.START), "ratchet", "worker"]
     return {"RATCHET_NODE": json.dumps(start)}
 
 

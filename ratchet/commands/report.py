@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ratchet import home
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME, writing
+from ratchet.process.boot import home
 from ratchet.report import gallery
 from ratchet.report.document import document
 from ratchet.report.gather import kernels, material

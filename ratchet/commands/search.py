@@ -8,9 +8,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ratchet.chips import CHIPS
 from ratchet.commands.branches import on_line
-from ratchet.knobs import in_words
+from ratchet.kernelfile.knobs import in_words
 from ratchet.loop import log
 from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
@@ -21,6 +20,7 @@ from ratchet.search.space import space_of
 from ratchet.search.stop import PATIENCE_BY_KNOB, Limits
 from ratchet.search.study import opened, study_id
 from ratchet.search.tried import Tried
+from ratchet.tpu.chips import CHIPS
 from ratchet.values import MEASURED
 from ratchet.values.status import Status
 from ratchet.view import verdict_json

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from ratchet import bootstrap, home
 from ratchet.commands import environments
+from ratchet.process.boot import bootstrap, home
 from ratchet.values.status import Refusal, Status
 
 
@@ -27,6 +27,6 @@ def command(options: argparse.Namespace) -> int:
         own.parent.mkdir(parents=True, exist_ok=True)
         if code := bootstrap.main(own, home.LOCK):
             return code
-        bootstrap.settle(own)
+        bootstrap.prewarm(own)
     print(f"the judge's environment is {own}")
     return Status.PASS.exit_code

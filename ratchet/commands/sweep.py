@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ratchet.candidate import problem as problems
-from ratchet.chips import CHIPS
-from ratchet.knobs import choices, in_words, points, turned
-from ratchet.options import PROGRAM
-from ratchet.sweep import Sweep
+from ratchet.commands.options import PROGRAM
+from ratchet.exam.problem import problem as problems
+from ratchet.kernelfile.knobs import choices, in_words, points, turned
+from ratchet.search.sweep import Sweep
+from ratchet.tpu.chips import CHIPS
 from ratchet.values import Point, SweepResult
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json

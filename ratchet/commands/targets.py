@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ratchet import target as targets
-from ratchet.bundle import Bundle
-from ratchet.child import Child
-from ratchet.chips import CHIPS
-from ratchet.compiler import compile as compiling
-from ratchet.knobs import Knob, knobs
-from ratchet.target import GENERATOR, Case, Target
+from ratchet.exam.candidate import target as targets
+from ratchet.exam.candidate.source_closure import Bundle
+from ratchet.exam.candidate.target import GENERATOR, Case, Target
+from ratchet.kernelfile.knobs import Knob, knobs
+from ratchet.process.sandbox.child import Child
+from ratchet.tpu.chips import CHIPS
+from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import Explanation
 from ratchet.values.status import Refusal, Status
 

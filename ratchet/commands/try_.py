@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ratchet.commands.branches import on_line
 from ratchet.commands.search import asked_for
+from ratchet.kernelfile.mutation import mutation
 from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
-from ratchet.mutation import mutation
 from ratchet.search.candidates import Candidate, baseline, bench
 from ratchet.search.remote import judges
 from ratchet.search.run import result_of

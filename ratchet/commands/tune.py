@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ratchet import captured
-from ratchet import target as targets
 from ratchet.commands.fit import Version
 from ratchet.commands.targets import Compilers, folder_for, target_of
-from ratchet.compiler.environment import compiler_version
-from ratchet.knobs import choices, points
+from ratchet.exam.candidate import target as targets
+from ratchet.exam.candidate.target import Case, Target
+from ratchet.exam.measure import devices
+from ratchet.kernelfile.knobs import choices, points
 from ratchet.loop.compare import ModelledLatency, compare
-from ratchet.measure import devices
-from ratchet.target import Case, Target
-from ratchet.tune import ranked, run, shortlist
-from ratchet.tune_tables import python_module, tokamax, tpu_inference
+from ratchet.tpu.compiler.environment import compiler_version
+from ratchet.tune import captured
+from ratchet.tune.tables import python_module, tokamax, tpu_inference
+from ratchet.tune.tune import ranked, run, shortlist
 from ratchet.values import Explanation, Point
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tuned import Trial, Tuned

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet import home, launch
+from ratchet import launch
 from ratchet.commands.environments import environment_of
 from ratchet.commands.targets import target_of
-from ratchet.upgrade import upgraded
-from ratchet.upgrade_plain import FAILED, REQUEST, request_of, side_name
+from ratchet.process.boot import home
+from ratchet.upgrade.plain import FAILED, REQUEST, request_of, side_name
+from ratchet.upgrade.upgrade import upgraded
 from ratchet.values.change import Costs
 from ratchet.values.status import KILLED, Refusal, Status
 from ratchet.values.upgrade import Output, Side
@@ -109,10 +110,9 @@ def _run(folder: Path, environment: Path, waiting: Sequence[int], deadline: floa
       Refusal: what it refused.
     """
     python = os.path.realpath(environment / "bin" / "python")
-    start = home.PACKAGE_ROOT / "ratchet" / "start.py"
     with (folder / "output.txt").open("w+") as output:
         process = subprocess.Popen(
-            [python, "-I", "-S", str(start), "upgrade", str(environment), str(folder)],
+            [python, "-I", "-S", str(home.START), "upgrade", str(environment), str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.kernelfile.mutation import Mutation, mutation
 from ratchet.loop import journal, ledger, log, placed
 from ratchet.loop.checks import Head
 from ratchet.loop.decide import Ruling, bar, decide, scored, speaks_of_the_kernel
@@ -28,7 +29,6 @@ from ratchet.loop.rows import baseline_reason, newest, no_change_reason
 from ratchet.loop.subject import Subject
 from ratchet.loop.trial import Standing, Tools, trial
 from ratchet.loop.workspace import Interrupts, locked
-from ratchet.mutation import Mutation, mutation
 from ratchet.values import Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
 

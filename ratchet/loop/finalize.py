@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.candidate.problem import lock_path
+from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History

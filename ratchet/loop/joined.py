@@ -12,12 +12,12 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ratchet import home
-from ratchet.folder import read_file
 from ratchet.loop import ledger
 from ratchet.loop.history import History
 from ratchet.loop.ledger import writing
 from ratchet.loop.refs import MACS, ROWS, tip_ref
+from ratchet.process.boot import home
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values.status import Refusal, Status
 
 _MARK_BYTES = 64 << 20

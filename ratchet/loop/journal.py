@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratchet import home, key
-from ratchet.folder import read_file
 from ratchet.loop import joined, ledger
 from ratchet.loop.history import History
 from ratchet.loop.ledger import Addition, writing
 from ratchet.loop.origin import origin, sign
 from ratchet.loop.refs import MACS, ROWS, tip_ref
+from ratchet.process import key
+from ratchet.process.boot import home
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Decision, Row
 from ratchet.values.origin import Origin
 from ratchet.values.status import Refusal, Status

@@ -24,9 +24,9 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ratchet import home
-from ratchet.folder import read_file
 from ratchet.loop.chain import Link, ordered
+from ratchet.process.boot import home
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ratchet import home, key
 from ratchet.loop import joined, journal, ledger
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History
@@ -17,6 +16,8 @@ from ratchet.loop.lineage import following
 from ratchet.loop.origin import origins
 from ratchet.loop.refs import EXPERIMENTS, MACS, REPLACED, ROWS, tip_ref
 from ratchet.loop.workspace import locked
+from ratchet.process import key
+from ratchet.process.boot import home
 from ratchet.values import Row
 from ratchet.values.origin import Origin, Origins
 from ratchet.values.status import Refusal, Status

@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
-from ratchet import key
-from ratchet.candidate.problem import lock_path
+from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import joined, journal, ledger, log, other, placed
 from ratchet.loop.checks import Head
 from ratchet.loop.decide import conditions_of, scored
@@ -27,6 +26,7 @@ from ratchet.loop.origin import sign
 from ratchet.loop.other import Other
 from ratchet.loop.rows import newest
 from ratchet.loop.workspace import Interrupts, locked
+from ratchet.process import key
 from ratchet.values import Conditions, Row
 from ratchet.values.status import Refusal, Status
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ratchet.key import Key
+from ratchet.process.key import Key
 from ratchet.values.origin import Origin
 
 _PURPOSE = "row"

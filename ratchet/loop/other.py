@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet import key
 from ratchet.loop import ledger
 from ratchet.loop.history import History
 from ratchet.loop.lineage import following
 from ratchet.loop.origin import origin
 from ratchet.loop.refs import EXPERIMENTS, MACS, ROWS, tip_ref
 from ratchet.loop.remotes import FETCHED, Fetched
+from ratchet.process import key
 from ratchet.values import Row
 from ratchet.values.origin import Origin
 from ratchet.values.status import Refusal, Status

@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ratchet.folder import read_file
 from ratchet.loop import journal
 from ratchet.loop.history import History
 from ratchet.loop.ledger import sync_folder, writing
 from ratchet.loop.subject import Subject
 from ratchet.loop.workspace import Interrupts, locked
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values.status import Refusal, Status
 
 _MARK_BYTES = 1 << 16

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from ratchet import home
-from ratchet.folder import read_file
 from ratchet.loop import log
 from ratchet.loop.history import History
+from ratchet.process.boot import home
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Row, Timeline
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal, Status

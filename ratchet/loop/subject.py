@@ -7,14 +7,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.candidate.contract import check_name
-from ratchet.candidate.problem import lock_path
-from ratchet.child import packages
+from ratchet.exam.candidate.contract import check_name
+from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History
 from ratchet.loop.objects import Entry
 from ratchet.loop.refs import EXPERIMENTS
+from ratchet.process.sandbox.child import packages
 from ratchet.values.status import Refusal, Status
 
 NEEDED_BYTES = 1 << 20

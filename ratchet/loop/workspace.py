@@ -14,10 +14,10 @@ from types import FrameType
 
 from filelock import FileLock, Timeout
 
-from ratchet.folder import read_file
 from ratchet.loop import leftovers
 from ratchet.loop.history import History
 from ratchet.loop.ledger import writing
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values.status import Refusal, Status
 
 _HOLDER_BYTES = 1 << 16

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from ratchet.folder import read_file
 from ratchet.loop.ledger import NAME as LEDGER
 from ratchet.loop.ledger import sync_folder, writing
 from ratchet.loop.objects import Entry, Objects, index_info
 from ratchet.loop.plumbing import Git, first_line
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values.status import Refusal, Status
 
 _INDEX_PATIENCE_S = 2.0

@@ -19,16 +19,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet import target
-from ratchet.bundle import Bundle, Read, check_tops, gather, way
-from ratchet.candidate.problem import lock_path
-from ratchet.candidate.room import Given
-from ratchet.child import packages
-from ratchet.chips import CHIPS
-from ratchet.judge.request import Request
+from ratchet.exam.candidate import target
+from ratchet.exam.candidate.source_closure import Bundle, Read, check_tops, gather, way
+from ratchet.exam.candidate.target import Case, Target
+from ratchet.exam.candidate.tracer import Given
+from ratchet.exam.judge.request import Request
+from ratchet.exam.problem.problem import lock_path
+from ratchet.process.sandbox.child import packages
 from ratchet.project import locks
 from ratchet.project.table import Project, described
-from ratchet.target import Case, Target
+from ratchet.tpu.chips import CHIPS
 from ratchet.values import Against, Band, Bar, Conditions, Score, Step, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, trace_of, write_views
@@ -56,7 +56,7 @@ class ProjectJudge:
         """What the project would be judged under now: its table and all files but the editable one are part of it.
 
         Raises:
-          Refusal: as ``ratchet.bundle.gather``.
+          Refusal: as ``ratchet.exam.candidate.source_closure.gather``.
         """
         lock = lock_path(self.project.root / kernel_rel)
         frozen = lock.read_bytes() if lock.is_file() else b""
@@ -141,7 +141,7 @@ class ProjectJudge:
         return Named(case=case, verdict=verdict)
 
     def _given(self, case: Case, source: bytes) -> Given:
-        """A problem with its kernel exported. Raises Refusal as ``ratchet.target.export``, and ``FORBIDDEN``."""
+        """A problem with its kernel exported. Raises Refusal as ``target.export``, and ``FORBIDDEN``."""
         project = self.project
         kernel, reference = self._bundles(source, case)
         if self._edited in reference.files:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from ratchet.candidate.problem import MAX_LOCK_BYTES, decode, lock_path
-from ratchet.folder import read_file
+from ratchet.exam.problem.problem import MAX_LOCK_BYTES, decode, lock_path
+from ratchet.process.sandbox.folder import read_file
 from ratchet.values.status import Refusal, Status
 
 
@@ -54,5 +54,5 @@ def _document(locks: Mapping[str, bytes]) -> bytes:
 
 
 def _encoded(document: object) -> bytes:
-    """As ``ratchet.candidate.problem.encode`` writes it."""
+    """As ``ratchet.exam.problem.problem.encode`` writes it."""
     return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()

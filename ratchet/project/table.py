@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet import target
-from ratchet.target import Case, Target
+from ratchet.exam.candidate import target
+from ratchet.exam.candidate.target import Case, Target
 from ratchet.values.status import Refusal, Status
 
 FILE = target.CONFIGURATION

@@ -11,10 +11,10 @@ from typing import Any
 
 import altair as alt
 
-from ratchet.chips import CHIPS
 from ratchet.report import words
 from ratchet.report.material import GridStep
 from ratchet.report.story import Experiment, Outcome, Story, Track
+from ratchet.tpu.chips import CHIPS
 from ratchet.values import Timeline, Vmem, VmemAllocation
 from ratchet.values.vmem import VmemUse
 from ratchet.view.explain import allocation_in_words

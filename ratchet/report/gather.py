@@ -10,16 +10,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ratchet.candidate import problem as problems
-from ratchet.chips import CHIPS
-from ratchet.dump import memory
-from ratchet.dump.files import load_hlo, tokens_in
-from ratchet.folder import read_file
+from ratchet.exam.problem import problem as problems
 from ratchet.loop import log, recorded
 from ratchet.loop.history import History
 from ratchet.loop.workspace import under_way
+from ratchet.process.sandbox.folder import read_file
 from ratchet.report.material import Evidence, Instance, Material, Problem
 from ratchet.report.trace import grid_step
+from ratchet.tpu.chips import CHIPS
+from ratchet.tpu.dump import memory
+from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.values import Decision, Row, Vmem
 from ratchet.values.origin import Origin
 from ratchet.values.status import Refusal

@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from ratchet import home
+from ratchet.process.boot import home
 from ratchet.report import charts, words
 from ratchet.report.bundle import charts_library, inside_script
 from ratchet.report.glossary import WORDS

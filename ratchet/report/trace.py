@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.folder import read_file
+from ratchet.process.sandbox.folder import read_file
 from ratchet.report.material import GridStep, StepBar
 from ratchet.view.xplane import new_message
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import assert_never
 
-from ratchet import home
-from ratchet.account.band import regime, stored
+from ratchet.process.boot import home
 from ratchet.report.material import Evidence, Material
 from ratchet.report.story import Experiment, Outcome, Story, Track
+from ratchet.tpu.account.band import regime, stored
 from ratchet.values import Status, Timeline
 from ratchet.values.loss import (
     CrowdedUnit,

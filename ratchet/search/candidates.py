@@ -22,13 +22,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ratchet.candidate.platforms import is_tpu
-from ratchet.candidate.problem import lock_path
-from ratchet.judge import evidence
-from ratchet.judge.lanes import Lanes
-from ratchet.judge.request import Request
-from ratchet.judge.steps import Progress
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge import evidence
+from ratchet.exam.judge.lanes import Lanes
+from ratchet.exam.judge.request import Request
+from ratchet.exam.judge.steps import Progress
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.measure.stats import FASTER
+from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import log
 from ratchet.loop.decide import bar, conditions_of, speaks_of_the_kernel
 from ratchet.loop.experiment import Idea, run_experiment
@@ -36,12 +36,12 @@ from ratchet.loop.history import History
 from ratchet.loop.judge import Judge
 from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons
-from ratchet.measure.stats import FASTER
 from ratchet.search.asked import Asked, Beside
 from ratchet.search.cluster import Cluster
 from ratchet.search.remote import Remote, Timed
 from ratchet.search.settled import Settled
 from ratchet.values import MEASURED, Conditions, Decision, Row, Verdict
+from ratchet.values.platforms import is_tpu
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import RepositoryJudge
 

@@ -21,8 +21,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratchet import key
-from ratchet.home import PROGRAM
+from ratchet.process import key
+from ratchet.process.boot.home import PROGRAM
 from ratchet.search import lane
 from ratchet.search.asked import Asked, Device, Unfit, Which, answered, question
 from ratchet.values import Verdict

@@ -1,6 +1,6 @@
 """Points that need not be compiled, because they need no less VMEM than one that overflowed. Pure.
 
-The assumption is that of ``ratchet/fit.py``: every knob that is a number has one direction in which a kernel never
+The assumption is that of ``ratchet/tune/fit.py``: every knob that is a number has one direction in which a kernel never
 needs less. The directions are fitted to the VMEM of the points that were tried, and a knob loses its direction where
 one pair contradicts it. A knob without a direction is compared by equality.
 """
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ratchet.fit import Directions, needs_at_most
 from ratchet.search.space import Space
 from ratchet.search.tried import Tried
+from ratchet.tune.fit import Directions, needs_at_most
 from ratchet.values import Point
 from ratchet.values.status import Status
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ratchet.fit import Directions
 from ratchet.search import tpe
 from ratchet.search.overflow import directions, settled_by
 from ratchet.search.space import Key, Space
 from ratchet.search.tried import Tried, best
+from ratchet.tune.fit import Directions
 from ratchet.values import Literal, Point
 
 

@@ -10,12 +10,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.candidate import problem as problems
-from ratchet.chips import CHIPS, V5E, Chip
-from ratchet.judge.measured import TIMINGS
-from ratchet.measure.session import conclusion
+from ratchet.exam.judge.measured import TIMINGS
+from ratchet.exam.measure.session import conclusion
+from ratchet.exam.problem import problem as problems
 from ratchet.search.asked import Asked, Beside, Device
 from ratchet.search.cluster import Cluster, connected
+from ratchet.tpu.chips import CHIPS, V5E, Chip
 from ratchet.values import MEASURED, Against, Bar, Conditions, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import DUMPS, RepositoryJudge, evaluator, make_folders

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ratchet.knobs import in_words, turned
+from ratchet.kernelfile.knobs import in_words, turned
 from ratchet.search.candidates import Candidate
 from ratchet.search.propose import Known, propose
 from ratchet.search.space import Space

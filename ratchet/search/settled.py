@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.judge.remembered import KEPT
-from ratchet.judge.request import Request
+from ratchet.exam.judge.request import Request
+from ratchet.exam.judge.verdict_cache import KEPT
 from ratchet.values import Against, Bar, Conditions, Verdict
 from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, trace_of, write_views
 

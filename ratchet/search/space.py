@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ratchet.knobs import asked, choices, knobs, values
+from ratchet.kernelfile.knobs import asked, choices, knobs, values
 from ratchet.search.constraint import Constraint
 from ratchet.values import Literal, Point
 from ratchet.values.status import Refusal, Status

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.judge.secret import clone_folder
-from ratchet.knobs import turned
+from ratchet.exam.judge.secret import clone_folder
+from ratchet.kernelfile.knobs import turned
 from ratchet.search import tpe
 from ratchet.search.space import Space
 from ratchet.search.tried import Tried

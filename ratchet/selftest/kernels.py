@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from ratchet.child import Limits
-from ratchet.chips import V5E
-from ratchet.judge.request import Request
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.request import Request
+from ratchet.exam.judge.workers import Workers
+from ratchet.process.sandbox.child import Limits
 from ratchet.selftest.corpus import MODEL, Cheat, Honest
 from ratchet.selftest.defences import caught_by
+from ratchet.tpu.chips import V5E
 from ratchet.values import Conditions, Verdict
 from ratchet.values.status import Status
 from ratchet.values.trial import NO_GAIN, Trial

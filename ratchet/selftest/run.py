@@ -12,15 +12,15 @@ from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
-from ratchet.candidate import room
-from ratchet.chips import V5E
-from ratchet.folder import remove
-from ratchet.judge.lanes import Lanes
-from ratchet.judge.steps import internal
-from ratchet.judge.workers import Workers
+from ratchet.exam.candidate import tracer
+from ratchet.exam.judge.lanes import Lanes
+from ratchet.exam.judge.steps import internal
+from ratchet.exam.judge.workers import Workers
+from ratchet.process.sandbox.folder import remove
 from ratchet.selftest import trees
 from ratchet.selftest.corpus import MODEL, Cheat, Corpus, Honest, Planted
 from ratchet.selftest.kernels import Bases, Judge, judge_cheat, judge_honest
+from ratchet.tpu.chips import V5E
 from ratchet.values.status import Refusal, Status
 from ratchet.values.trial import Trial
 
@@ -161,5 +161,5 @@ def _failed(entry: Entry, status: Status, reason: str) -> Trial:
 
 def _missing(folder: Path) -> tuple[str, ...]:
     """The walls of the jail that this machine has no means for."""
-    with room.start(folder / "walls") as child:
+    with tracer.start(folder / "walls") as child:
         return child.missing

@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ratchet import standby
-from ratchet.judge import kept
+from ratchet.exam.problem import array_file
+from ratchet.process.sandbox import standby
 from ratchet.selftest.corpus import Planted
 from ratchet.values.status import Refusal, Status
 from ratchet.values.trial import NO_EFFECT, Trial
@@ -143,7 +143,7 @@ def _zero(tree: Path, pattern: str) -> None:
     import numpy as np
 
     for path in tree.glob(pattern):
-        kept.write(path, [np.zeros_like(array) for array in kept.read(path)])
+        array_file.write(path, [np.zeros_like(array) for array in array_file.read(path)])
 
 
 def _plant_bytecode(source: Path, text: str) -> None:

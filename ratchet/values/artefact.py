@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -30,6 +30,21 @@ class Mesh:
     @property
     def chips(self) -> int:
         return math.prod(size for _, size in self.axes)
+
+    def part(self, number: int, shape: Sequence[int], place: int) -> tuple[slice, ...]:
+        """The part of input ``number`` on the chip at ``place`` of the mesh (row-major): one slice per dimension."""
+        at: dict[str, int] = {}
+        for name, size in reversed(self.axes):
+            place, at[name] = divmod(place, size)
+        sizes = dict(self.axes)
+        split = self.inputs[number] if number < len(self.inputs) else ()
+        slices = []
+        for dimension, size in enumerate(shape):
+            count, index = 1, 0
+            for name in split[dimension] if dimension < len(split) else ():
+                count, index = count * sizes[name], index * sizes[name] + at[name]
+            slices.append(slice(index * size // count, (index + 1) * size // count))
+        return tuple(slices)
 
 
 @dataclass(frozen=True, kw_only=True)

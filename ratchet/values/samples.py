@@ -56,7 +56,7 @@ class Samples:
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """What the launches that timed candidate and incumbent side by side say (``ratchet/measure/stats.py``)."""
+    """What the launches that timed candidate and incumbent side by side say (``ratchet/exam/measure/stats.py``)."""
 
     answer: str
     """``faster``, ``not faster`` or ``cannot tell``."""

@@ -14,7 +14,7 @@ from ratchet.values.status import Status
 from ratchet.values.timeline import Timeline
 
 SCHEMA_VERSION = 2
-"""Version of the JSON document that ``--json`` prints (``ratchet/verdict.schema.json``)."""
+"""Version of the JSON document that ``--json`` prints (``ratchet/view/verdict.schema.json``)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ratchet.chips.checked import Checked, checked
+from ratchet.tpu.chips.checked import Checked, checked
 from ratchet.values import Footprint, Score, Verdict
 from ratchet.values.status import Status
 from ratchet.view.columns import columns

@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any
 
 from ratchet.advise.advice import FIELDS, Advice, Edit, Evidence
-from ratchet.knobs import in_words
-from ratchet.mutation import mutation
+from ratchet.kernelfile.knobs import in_words
+from ratchet.kernelfile.mutation import mutation
 from ratchet.values import Row
 from ratchet.values.loss import LossKind
 from ratchet.view.text import clean

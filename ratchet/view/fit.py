@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ratchet.fit import broken, largest
-from ratchet.knobs import in_words
+from ratchet.kernelfile.knobs import in_words
+from ratchet.tune.fit import broken, largest
 from ratchet.values.fit import Fit
 from ratchet.values.status import Status
 from ratchet.view.text import clean, clean_lines

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet import home
+from ratchet.process.boot import home
 from ratchet.values import Point
 from ratchet.view.columns import columns
 from ratchet.view.text import clean, clean_lines

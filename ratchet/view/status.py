@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet import home
+from ratchet.process.boot import home
 from ratchet.values import Row
 from ratchet.values.status import Status
 from ratchet.view.columns import columns

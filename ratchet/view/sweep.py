@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from ratchet import home
-from ratchet.knobs import in_words
+from ratchet.kernelfile.knobs import in_words
+from ratchet.process.boot import home
 from ratchet.values import SweepResult
 from ratchet.values.status import Status
 from ratchet.view.columns import columns

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ratchet.chips import CHIPS
-from ratchet.knobs import in_words
+from ratchet.kernelfile.knobs import in_words
+from ratchet.tpu.chips import CHIPS
 from ratchet.values.status import Status
 from ratchet.values.tuned import Trial, Tuned
 from ratchet.view.columns import columns
@@ -80,7 +80,7 @@ def _outcome(trial: Trial) -> str:
 def shortlist_text(rows: Sequence[Tuned], *, attached: str, path: Path) -> str:
     """How many points are worth measuring, where they are, and what measures them."""
     count = sum(len(row.shortlist) for row in rows)
-    todo = f"python -m ratchet.shortlist {shlex.quote(str(path))}"
+    todo = f"python -m ratchet.tune.shortlist {shlex.quote(str(path))}"
     where = f"a TPU {attached} is attached" if attached else "no TPU is attached here, so nothing was measured"
     return f"\n{count} points to measure are in {path}; {where}: run `{todo}` in the Python that has your JAX, on a TPU"
 
@@ -91,7 +91,7 @@ def tune_document(rows: Sequence[Tuned], *, target: str) -> dict[str, Any]:
 
 
 def shortlist_document(rows: Sequence[Tuned], *, target: str) -> dict[str, Any]:
-    """What ``python -m ratchet.shortlist`` measures; ``target`` as the user wrote it."""
+    """What ``python -m ratchet.tune.shortlist`` measures; ``target`` as the user wrote it."""
     return {
         "format": 1,
         "target": target,

@@ -1,4 +1,4 @@
-"""The verdict as one JSON document: what ``--json`` prints, described by ``ratchet/verdict.schema.json``.
+"""The verdict as one JSON document: what ``--json`` prints, described by ``ratchet/view/verdict.schema.json``.
 
 A document says how one turn ended. ``verdict`` is null where nothing was judged. Every number about
 the kernel's speed is beside its ``evaluator`` and ``kind``: ``modelled`` or ``measured``.
@@ -26,7 +26,7 @@ from ratchet.view.losses import losses_in_words, notes
 from ratchet.view.places import where
 from ratchet.view.words import kind_of, number, reason_beyond, summary_beyond
 
-SCHEMA_PATH = Path(__file__).parents[1] / "verdict.schema.json"
+SCHEMA_PATH = Path(__file__).with_name("verdict.schema.json")
 
 
 def verdict_document(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to it

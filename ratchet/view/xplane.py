@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from ratchet.protos import Protos
+from ratchet.tpu.protos import Protos
 
 _SIGNED = 1 << 63
 

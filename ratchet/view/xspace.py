@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.chips import CHIPS, Chip
+from ratchet.tpu.chips import CHIPS, Chip
 from ratchet.values import Span, Timeline
 from ratchet.view.losses import losses_in_words, omissions_in_words
 from ratchet.view.spans import label

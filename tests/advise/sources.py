@@ -6,7 +6,7 @@ import difflib
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.advise import rewrites
-from ratchet.advise.syntax import File
+from ratchet.kernelfile.syntax import File
 
 HEAD = """import jax
 from jax import numpy as np

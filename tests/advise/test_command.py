@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import options
 from ratchet.advise.advice import Edit
 from ratchet.commands import advise as commands
+from ratchet.commands import options
 from ratchet.loop.recorded import to_bytes
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import DUMPS, TIMELINE

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
 from ratchet.advise.advice import Edit
 from ratchet.advise.advise import rewrites
-from ratchet.advise.syntax import File
-from ratchet.mutation import mutation
+from ratchet.kernelfile.mutation import mutation
+from ratchet.kernelfile.syntax import File
 from tests.advise.sources import ATTENTION, PRODUCT, ROWS, changed, edits, file_of, once
+from tests.imports import HERE
 
-HERE = Path(__file__).parents[2]
 FILES = (*sorted((HERE / "examples").glob("*.py")), HERE / "kernel.py", HERE / "decode_kernel.py")
 FROZEN = ("reference_fn", "generate_inputs", "compute_flops", "KERNEL_NAME", "PROBLEM_DESCRIPTION")
 

@@ -15,8 +15,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve()
 sys.path.insert(0, str(HERE.parents[2]))
 
-from ratchet import cli, home  # noqa: E402
 from ratchet.agents import program  # noqa: E402
+from ratchet.commands import cli  # noqa: E402
+from ratchet.process.boot import home  # noqa: E402
 from tests.loop.stage import Stage, StageJudge  # noqa: E402
 
 

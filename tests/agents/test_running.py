@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agents import untouched
-from ratchet.jail import landlock
+from ratchet.process.sandbox import landlock
 
 CALL = """
 import json, os, sys

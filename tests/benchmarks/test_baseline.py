@@ -4,7 +4,7 @@ import pytest
 
 from baseline_mha import STEP, attention, largest
 from benchmarks.lib.plots import Point, plot_roofline
-from ratchet.chips import V5E
+from ratchet.tpu.chips import V5E
 
 
 def test_the_largest_that_fits_is_found_to_the_step():

@@ -12,7 +12,7 @@ from benchmarks.lib.published import batch
 from benchmarks.lib.published.cases import Case
 from benchmarks.lib.published.fit import PARAMETERS, TIED, Fit, Timed, central, fit, modelled_ms, with_values
 from benchmarks.lib.published.tape import ADD, SET, START, VALUE, WAIT, Tape
-from ratchet.chips import CHIPS, V5E
+from ratchet.tpu.chips import CHIPS, V5E
 
 HBM_TO_VMEM, VMEM_TO_HBM, VMEM_TO_VMEM = 1, 4, 5
 STORED = {V5E.name: CHIPS[V5E.name].constants}

@@ -11,7 +11,7 @@ from benchmarks.lib.published import chip_fit
 from benchmarks.lib.published.cases import Array, Case
 from benchmarks.lib.published.fit import Timed
 from benchmarks.lib.published.tape import OFFLOAD, START, WAIT, Tape
-from ratchet.chips import CHIPS, V5E
+from ratchet.tpu.chips import CHIPS, V5E
 
 HBM_TO_VMEM = 1
 

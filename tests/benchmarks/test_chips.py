@@ -10,7 +10,7 @@ import pytest
 from benchmarks.lib.published.cases import Case, read
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
-from ratchet.chips import CHIPS
+from ratchet.tpu.chips import CHIPS
 from ratchet.values.status import Refusal, Status
 
 pytestmark = pytest.mark.slow

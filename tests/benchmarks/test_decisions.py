@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.decisions import BUDGET_SECONDS, RECORDING, Recording, equal_kernels, gains
-from ratchet.measure import stats
+from ratchet.exam.measure import stats
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.lib.decoding import SHAPES, Shape, best, row, table_of
 from benchmarks.lib.sources import edited
-from ratchet.chips import V5E
+from ratchet.tpu.chips import V5E
 from ratchet.values import OpCost
 from ratchet.values.status import Refusal, Status
 from tests.view.timelines import timeline

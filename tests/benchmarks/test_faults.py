@@ -11,9 +11,9 @@ from benchmarks.lib.faults import states, tracer
 from benchmarks.lib.faults.scene import KEPT, SCENES, State, Tally, aftermath, degrade
 from benchmarks.lib.faults.strikes import WAYS, Point, Striker, plan, strike_all
 from benchmarks.lib.faults.tracer import Call
-from ratchet import key
 from ratchet.loop import journal, leftovers
 from ratchet.loop.worktree import WorkTree
+from ratchet.process import key
 
 pytestmark = pytest.mark.skipif(not tracer.available(), reason="processes cannot be traced here")
 

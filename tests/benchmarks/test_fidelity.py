@@ -10,7 +10,7 @@ from benchmarks.lib.published.cases import read
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import scalar_inputs, tape_of
 from benchmarks.lib.published.recorder import record
-from ratchet.chips import CHIPS
+from ratchet.tpu.chips import CHIPS
 
 HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"
 ROWS = (

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.lib.fuzzing import damage, expressions, kernels, parsers, programs, scalars
 from benchmarks.lib.fuzzing.corpus import Corpus, made
 from benchmarks.lib.fuzzing.outcome import Difference, Round, added
-from ratchet import scalar
-from ratchet.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu import scalar
 from ratchet.values.status import Refusal, Status
 
 ROUNDS = 40

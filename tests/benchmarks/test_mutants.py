@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
-import benchmarks
 from benchmarks.lib.mutation.mutator import Mutant, is_python, mutants, sampled, written
 from benchmarks.lib.mutation.reach import Ran, choice, lines_of
 from benchmarks.lib.mutation.rooms import KNOWN, ROOMS
 from benchmarks.mutants import change, equivalents
+from tests.imports import HERE
 
-TREE = Path(benchmarks.__file__).resolve().parent.parent
 SOURCE = '''
 def act(values: tuple[int, 2], most: int = 3) -> None:
     """Text 5."""
@@ -77,8 +75,8 @@ def test_decorators_are_left_alone() -> None:
 
 @pytest.mark.slow
 def test_every_fault_is_python_and_a_change() -> None:
-    for file in ("ratchet/judge/parity.py", "ratchet/scalar.py"):
-        source = (TREE / file).read_text()
+    for file in ("ratchet/exam/problem/parity.py", "ratchet/tpu/scalar.py"):
+        source = (HERE / file).read_text()
         made = mutants(source, file)
         assert len(made) > 100
         for mutant in made[::10]:
@@ -98,7 +96,7 @@ def test_a_sample_repeats() -> None:
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.name)
 def test_a_known_fault_is_still_possible(known) -> None:  # type: ignore[no-untyped-def]
-    source = (TREE / known.file).read_text()
+    source = (HERE / known.file).read_text()
     mutant = known.mutant(source)
     assert isinstance(mutant, Mutant)
     ast.parse(mutant.applied(source))
@@ -156,9 +154,9 @@ def test_a_fault_meets_the_tests_that_run_its_line_and_those_of_its_own_file_fir
 
 def test_rooms_have_sources_and_tests() -> None:
     for name, room in ROOMS.items():
-        assert room.files(TREE) or not room.sources, name
-        for test in room.test_files(TREE):
-            assert (TREE / test.partition("::")[0]).is_file(), test
+        assert room.files(HERE) or not room.sources, name
+        for test in room.test_files(HERE):
+            assert (HERE / test.partition("::")[0]).is_file(), test
 
 
 def test_equivalent_faults_have_a_reason_and_are_still_possible() -> None:
@@ -167,6 +165,6 @@ def test_equivalent_faults_have_a_reason_and_are_still_possible() -> None:
         assert len(reason) > 20
         by_file.setdefault(file, set()).add(lines)
     for file, wanted in by_file.items():
-        source = (TREE / file).read_text()
+        source = (HERE / file).read_text()
         listed = [mutant for mutant in written(source, file) if change(mutant, source) in wanted]
         assert wanted == {change(mutant, source) for mutant in listed if is_python(mutant.applied(source))}, file

@@ -14,8 +14,8 @@ from benchmarks.lib.published.cases import Array, Case
 from benchmarks.lib.published.evaluate import WALL_JITTER_MS, Fold, Prediction, fold_of
 from benchmarks.lib.published.fit import Timed
 from benchmarks.lib.published.tape import Tape
-from ratchet.account import band
-from ratchet.chips import CHIPS
+from ratchet.tpu.account import band
+from ratchet.tpu.chips import CHIPS
 
 STREAM, MATMUL, GROUPED = "tpu-kernels scale (x*2)", "tpu-kernels matmul, pallas", "tokamax pallas_mosaic_tpu gmm"
 _NUMBERS = itertools.count()

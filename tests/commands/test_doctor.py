@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 from rich.text import Text
 
-from ratchet import home, key, options
-from ratchet.commands import doctor
+from ratchet.commands import doctor, options
+from ratchet.process import key
+from ratchet.process.boot import home
 from ratchet.values.status import Status
 from ratchet.view.doctor import Finding, Health, doctor_document, doctor_text
 from tests.loop.stage import Stage

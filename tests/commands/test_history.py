@@ -11,8 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from ratchet import options
-from ratchet.commands import history
+from ratchet.commands import history, options
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME
 from ratchet.loop.workspace import locked

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import key
+from ratchet.process import key
 from tests.loop.stage import Stage
 
 

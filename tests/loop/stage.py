@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ratchet.candidate.problem import lock_path
+from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.outcome import Outcome

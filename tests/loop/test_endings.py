@@ -320,8 +320,8 @@ def test_a_killed_judge_leaves_no_child(stage: Stage, tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from ratchet.child import JAILED, Child, Limits\n"
-        "child = Child('tests.jail.hostile', directory=Path(sys.argv[1]), walls=JAILED)\n"
+        "from ratchet.process.sandbox.child import JAILED, Child, Limits\n"
+        "child = Child('tests.process.sandbox.hostile', directory=Path(sys.argv[1]), walls=JAILED)\n"
         "print(child._process.pid, child.missing, flush=True)\n"
         "sys.stdin.read()\n"
     )

@@ -13,10 +13,9 @@ import pytest
 from ratchet.loop import log
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
+from tests.imports import HERE
 from tests.loop.stage import Stage, kernel_text
 from tests.tiers import slow
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +32,7 @@ REPOSITORY = Path(__file__).parents[2]
 )
 def test_struck_at_every_change(tmp_path: Path, scenario: str, sent: str) -> None:
     command = [sys.executable, "-m", "tests.loop.killer", scenario, sent, str(tmp_path)]
-    done = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=HERE, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 12, "the sweep saw every change there is"
 
@@ -58,7 +57,7 @@ def slow_run(stage: Stage, started: Path) -> subprocess.Popen[str]:
         "    sys.exit(refusal.status.exit_code)\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(stage.root), str(started)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(stage.root), str(started)], cwd=HERE, stdout=subprocess.PIPE, text=True
     )
     while not started.exists():
         assert process.poll() is None
@@ -116,7 +115,7 @@ def test_two_at_once_both_come_through(stage: Stage) -> None:
         "    judge_only(root=stage.root, kernel=Path('kernel.py'), judge=StageJudge(stage))\n"
     )
     command = [sys.executable, "-c", code, str(stage.root)]
-    processes = [subprocess.Popen(command, cwd=REPOSITORY) for _ in range(2)]
+    processes = [subprocess.Popen(command, cwd=HERE) for _ in range(2)]
     assert [process.wait() for process in processes] == [0, 0]
     assert len(stage.rows()) == 7
     assert log.verify(stage.root) == ()

@@ -5,10 +5,10 @@ import math
 
 import pytest
 
+from ratchet.exam.measure import stats
 from ratchet.loop.decide import decide
 from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons
-from ratchet.measure import stats
 from ratchet.values import Against, Conditions, Decision, Launch, Paired, Samples, Verdict
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import CONDITIONS, Stage, StageJudge, kernel_text, verdict_of

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import key
 from ratchet.commands.merge import merged
 from ratchet.loop import ledger, log
 from ratchet.loop.merge import Merged
 from ratchet.loop.outcome import Outcome
+from ratchet.process import key
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import CONDITIONS, Stage, StageJudge, kernel_text

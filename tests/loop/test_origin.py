@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import key
 from ratchet.loop import ledger, log
 from ratchet.loop.refs import MACS, ROWS
+from ratchet.process import key
 from ratchet.values import Decision
 from ratchet.values.origin import Origin
 from ratchet.values.status import Status

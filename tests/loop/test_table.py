@@ -1,7 +1,6 @@
 """The ledger as a DataFrame."""
 
 import dataclasses
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,8 +10,8 @@ from hypothesis import strategies as st
 from ratchet.loop import ledger, table
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
+from tests.imports import HERE
 
-HERE = Path(__file__).resolve().parent.parent.parent
 EMPTY = Row(**dict.fromkeys(ledger.COLUMNS, ""))
 
 

@@ -13,7 +13,7 @@ from jax import export
 from jax.sharding import PartitionSpec as P
 
 from pallas_flash import attention
-from ratchet.mosaic.run import load
+from ratchet.tpu.mosaic.run import load
 from tests.pallas_flash.cases import SMALL
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.lib.attention.kept import attention_programs
 from benchmarks.longest import CONFIGS
-from ratchet.child import PACKAGE_ROOT
+from ratchet.process.sandbox.child import PACKAGE_ROOT
 
 
 @pytest.mark.slow

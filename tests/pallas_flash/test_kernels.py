@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pallas_flash import BackwardBlocks, Config, ForwardBlocks
 from pallas_flash.config import Shape, fit_backward, fit_forward, one_pass, round_up, table_tile
-from ratchet.candidate.contract import SYMBOLS, check_source, check_symbols
-from ratchet.candidate.problem import decode, lock_path
-from ratchet.child import PACKAGE_ROOT
+from ratchet.exam.candidate.contract import SYMBOLS, check_source, check_symbols
+from ratchet.exam.problem.problem import decode, lock_path
+from ratchet.process.sandbox.child import PACKAGE_ROOT
 
 LINE = "\n# ---- the problem that the ratchet judges ----\n"
 KERNELS = sorted(p for p in (PACKAGE_ROOT / "pallas_flash" / "kernels").glob("*.py") if p.stem != "__init__")

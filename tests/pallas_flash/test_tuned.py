@@ -10,7 +10,7 @@ from pallas_flash.config import Shape, fit_backward, fit_forward
 from pallas_flash.kernels.flash_backward import BackwardBlocks
 from pallas_flash.kernels.flash_forward import ForwardBlocks
 from pallas_flash.target import Target, target
-from ratchet.chips import CHIPS
+from ratchet.tpu.chips import CHIPS
 
 
 def entry(direction, seq, dim, causal):

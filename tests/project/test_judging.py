@@ -10,15 +10,15 @@ import re
 
 import pytest
 
-from ratchet import target
-from ratchet.bundle import below
-from ratchet.candidate.problem import Problem, encode
 from ratchet.commands.judge import from_head
-from ratchet.judge.steps import Silent
+from ratchet.exam.candidate import target
+from ratchet.exam.candidate.source_closure import below
+from ratchet.exam.candidate.target import Exported
+from ratchet.exam.judge.steps import Silent
+from ratchet.exam.problem.problem import Problem, encode
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.project import locks, table
 from ratchet.project.judging import ProjectJudge, mean
-from ratchet.target import Exported
 from ratchet.values import ArraySpec, Band, Conditions, Decision, Mesh, Score, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import RepositoryJudge

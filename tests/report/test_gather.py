@@ -42,7 +42,7 @@ def worked(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_GLOBAL", str(template.parent / "gitconfig"))
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-        patch.setattr("ratchet.key.path", lambda: root.parent / "key")
+        patch.setattr("ratchet.process.key.path", lambda: root.parent / "key")
         shutil.copytree(template, root, symlinks=True)
         stage = Stage(root=root)
         for text, note in (
@@ -69,7 +69,7 @@ def repository(worked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     root = tmp_path / worked.name
     shutil.copytree(worked, root, symlinks=True)
     monkeypatch.chdir(root)
-    monkeypatch.setattr("ratchet.key.path", lambda: worked.parent / "key")
+    monkeypatch.setattr("ratchet.process.key.path", lambda: worked.parent / "key")
     return root
 
 

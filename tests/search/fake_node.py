@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from ratchet.commands.node import serve
-from ratchet.judge.request import Request
+from ratchet.exam.judge.request import Request
 from ratchet.search.asked import Asked, Unfit, Which
 from ratchet.values import Verdict
 from tests.loop.stage import CONDITIONS

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.judge.lanes import Lanes
-from ratchet.judge.request import Request
-from ratchet.knobs import values
+from ratchet.exam.judge.lanes import Lanes
+from ratchet.exam.judge.request import Request
+from ratchet.exam.measure.session import conclusion
+from ratchet.kernelfile.knobs import values
 from ratchet.loop.placed import committed
-from ratchet.measure.session import conclusion
 from ratchet.search.asked import Asked
 from ratchet.search.candidates import Bench
 from ratchet.search.cluster import Cluster

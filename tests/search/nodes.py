@@ -15,8 +15,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ratchet import key, options
+from ratchet.commands import options
 from ratchet.commands.node import START, words
+from ratchet.process import key
 from ratchet.search import cluster
 
 REPOSITORY = Path(__file__).parents[2]
@@ -86,7 +87,7 @@ def driver(root: Path, address: str, folder: Path, *, lanes: int, budget: int = 
     """A search of ``fakes`` that begins once there are so many lanes."""
     code = (
         "import os, pathlib, sys, time\n"
-        f"from ratchet import key; key.path = lambda: pathlib.Path({str(key.path())!r})\n"
+        f"from ratchet.process import key; key.path = lambda: pathlib.Path({str(key.path())!r})\n"
         "from ratchet.search import cluster\n"
         f"token = {str(folder / 'token')!r}\n"
         "real = cluster.environment\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import options
 from ratchet.commands import brief as commands
+from ratchet.commands import options
 from ratchet.loop.experiment import Idea
 from ratchet.loop.recorded import from_file, to_bytes
 from ratchet.values.status import Refusal, Status

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from ratchet import options
+from ratchet.commands import options
 from ratchet.commands.node import NodeJudge, lanes_of, words
-from ratchet.judge.request import Request
-from ratchet.knobs import values
+from ratchet.exam.judge.request import Request
+from ratchet.kernelfile.knobs import values
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea
 from ratchet.search.asked import Asked, Beside, Device, Unfit, Which, answer, answered, asked_of, question

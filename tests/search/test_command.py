@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ratchet import options
+from ratchet.commands import options
 from ratchet.commands import search as commands
 from ratchet.loop.experiment import Idea
 from ratchet.values.status import Refusal, Status

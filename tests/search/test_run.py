@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import key
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea
+from ratchet.process import key
 from ratchet.search.stop import Ending
 from ratchet.search.tried import best
 from ratchet.values.status import Refusal, Status
 from tests.extras import needs
+from tests.imports import HERE
 from tests.loop.stage import Stage
 from tests.search import fakes
 from tests.tiers import slow_but
 
 pytestmark = needs("optuna")  # the study of every search is Optuna's
 
-REPOSITORY = Path(__file__).parents[2]
 BEST = {"BQ": 256, "BKV": 128, "SKIP": True}
 
 
@@ -72,11 +72,12 @@ def test_killed_twice_it_ends_with_the_same_trials_and_one_row_each(
     expected = fakes.search(whole.root)
     for number in strikes:
         code = (
-            f"import pathlib, signal; from ratchet import key; key.path = lambda: pathlib.Path({str(key.path())!r})\n"
+            "import pathlib, signal; from ratchet.process import key\n"
+            f"key.path = lambda: pathlib.Path({str(key.path())!r})\n"
             f"from tests.search import fakes; fakes.arm({number}, signal.SIGKILL)\n"
             f"fakes.search(pathlib.Path({str(stage.root)!r}))"
         )
-        done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", code], cwd=HERE, check=False, capture_output=True, text=True)
         assert done.returncode == -signal.SIGKILL, done.stderr
     stage.run(idea=Idea(message="baseline"), judge=fakes.judge(stage.root))
     result = fakes.search(stage.root)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import options
-from ratchet.commands import ablate, try_
+from ratchet.commands import ablate, options, try_
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea
 from ratchet.values.status import Refusal, Status

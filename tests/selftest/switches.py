@@ -24,7 +24,7 @@ class Switch:
 def _wall(name: str) -> tuple[tuple[str, str, str], ...]:
     walls = f'[name for name in self.walls.names if name != "{name}"]'
     return (
-        ("ratchet/child.py", '"walls": self.walls.names', f'"walls": {walls}'),
+        ("ratchet/process/sandbox/child.py", '"walls": self.walls.names', f'"walls": {walls}'),
         ("ratchet/selftest/run.py", "return child.missing", "return ()"),  # or the cheat is skipped
     )
 
@@ -37,20 +37,20 @@ def _finding(*labels: str) -> tuple[tuple[str, str, str], ...]:
     )
     cause = "answer |= _found(cause.findings) if cause.findings else {}"  # of a probe that fails
     return (
-        ("ratchet/judge/values_worker.py", old, new),
-        ("ratchet/judge/values_worker.py", cause, "answer |= {}"),
+        ("ratchet/exam/judge/values_worker.py", old, new),
+        ("ratchet/exam/judge/values_worker.py", cause, "answer |= {}"),
     )
 
 
 def _no_instance(name: str) -> tuple[tuple[str, str, str], ...]:
     kept = ", ".join(f'"{one}"' for one in ("random", "probe", "mixed", "signed") if one != name)
-    return (("ratchet/judge/instances.py", 'KINDS = ("random", "probe", "mixed", SIGNED)', f"KINDS = ({kept})"),)
+    return (("ratchet/exam/problem/instances.py", 'KINDS = ("random", "probe", "mixed", SIGNED)', f"KINDS = ({kept})"),)
 
 
 SWITCHES = {
     "static check": Switch(
         cheat="c09_patched_comparison",
-        edits=(("ratchet/candidate/contract.py", "    if findings:\n", "    if False:\n"),),
+        edits=(("ratchet/exam/candidate/contract.py", "    if findings:\n", "    if False:\n"),),
         then=("PASS",),
     ),
     "landlock": Switch(cheat="c28_forged_evidence", edits=_wall("landlock"), then=("PASS",)),
@@ -60,26 +60,32 @@ SWITCHES = {
     ),
     "limits": Switch(
         cheat="c29_takes_its_time",
-        edits=(("ratchet/child.py", "if now - start > limits.seconds:", "if now - start > 600:"),),
+        edits=(("ratchet/process/sandbox/child.py", "if now - start > limits.seconds:", "if now - start > 600:"),),
         then=("PASS",),
     ),
     "file size": Switch(
         cheat="c29_fills_the_disk",
         edits=(
-            ("ratchet/jail/launcher.py", "resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))", "pass"),
+            (
+                "ratchet/process/sandbox/launcher.py",
+                "resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))",
+                "pass",
+            ),
         ),
         then=("PASS", "IMPORT_FAILED"),
     ),
     "contained exceptions": Switch(
         cheat="c12_system_exit",
-        edits=(("ratchet/candidate/answering.py", "except BaseException as error:", "except Exception as error:"),),
+        edits=(
+            ("ratchet/exam/candidate/answering.py", "except BaseException as error:", "except Exception as error:"),
+        ),
         then=("IMPORT_FAILED",),
     ),
     "complete record": Switch(
         cheat="c41_record_of_a_status",
         edits=(
             (
-                "ratchet/candidate/room.py",
+                "ratchet/exam/candidate/tracer.py",
                 "if status is None or not 10 <= status.exit_code < 40:",
                 "if status is None:",
             ),
@@ -90,7 +96,7 @@ SWITCHES = {
         cheat="c44_claims_not_a_number",
         edits=(
             (
-                "ratchet/candidate/contract.py",
+                "ratchet/exam/candidate/contract.py",
                 '    if wrong:\n        raise Refusal(Status.CONTRACT, "get_t',
                 '    if False:\n        raise Refusal(Status.CONTRACT, "get_t',
             ),
@@ -99,42 +105,42 @@ SWITCHES = {
     ),
     "two traces": Switch(
         cheat="c02_every_other_call",
-        edits=(("ratchet/candidate/worker.py", "if digest(kernel) != digest(again):", "if False:"),),
+        edits=(("ratchet/exam/candidate/worker.py", "if digest(kernel) != digest(again):", "if False:"),),
         then=("PASS",),
     ),
     "frozen problem": Switch(
         cheat="c24_chosen_seed",
-        edits=(("ratchet/candidate/problem.py", "    if not changed:\n", "    if True:\n"),),
+        edits=(("ratchet/exam/problem/problem.py", "    if not changed:\n", "    if True:\n"),),
         then=("PASS",),
     ),
     "output types": Switch(
         cheat="c07_wider_output",
-        edits=(("ratchet/candidate/problem.py", "if artefact.outputs != problem.outputs:", "if False:"),),
+        edits=(("ratchet/exam/problem/problem.py", "if artefact.outputs != problem.outputs:", "if False:"),),
         then=("PASS",),
     ),
     "tokens": Switch(
         cheat="c42_unknown_setting",
-        edits=(("ratchet/mosaic/kernel_config.py", "    if unknown:\n", "    if False:\n"),),
+        edits=(("ratchet/tpu/mosaic/kernel_config.py", "    if unknown:\n", "    if False:\n"),),
         then=("PASS", "COMPILE_FAILED"),
     ),
     "declared program": Switch(
         cheat="c41_another_program",
-        edits=(("ratchet/compiler/compile.py", 'if "changed" in record:', "if False:"),),
+        edits=(("ratchet/tpu/compiler/compile.py", 'if "changed" in record:', "if False:"),),
         then=("SCHEDULE_UNKNOWN",),
     ),
     "live kernel": Switch(
         cheat="c21_calls_the_reference",
-        edits=(("ratchet/judge/audit.py", "if not compiled.kernels:", "if False:"),),
+        edits=(("ratchet/exam/judge/audit.py", "if not compiled.kernels:", "if False:"),),
         then=("PASS", "SCHEDULE_UNKNOWN"),
     ),
     "finite": Switch(
         cheat="c06_no_maximum",
-        edits=(("ratchet/judge/parity.py", "    if bad.any():\n", "    if False:\n"),),
+        edits=(("ratchet/exam/problem/parity.py", "    if bad.any():\n", "    if False:\n"),),
         then=("WRONG_VALUES", "PASS"),
     ),
     "weak problems": Switch(
         cheat="c15_weak_problem",
-        edits=(("ratchet/judge/correctness.py", "            self.check_problem(problem)\n", ""),),
+        edits=(("ratchet/exam/judge/correctness.py", "            self.check_problem(problem)\n", ""),),
         then=("PASS",),
     ),
     "mixed inputs": Switch(cheat="c06_special_zeros", edits=_no_instance("mixed"), then=("PASS",)),
@@ -144,7 +150,7 @@ SWITCHES = {
         cheat="c17_factor_behind_gelu",
         edits=(
             (
-                "ratchet/judge/parity.py",
+                "ratchet/exam/problem/parity.py",
                 '    found["side"] = (float(rows.side.max()), worst("side", everywhere))\n',
                 "",
             ),
@@ -155,7 +161,7 @@ SWITCHES = {
         cheat="c17_small_factor",
         edits=(
             (
-                "ratchet/judge/parity.py",
+                "ratchet/exam/problem/parity.py",
                 "    return found if share is None else found | _gains(of, rows, columns, share)\n",
                 "    return found\n",
             ),
@@ -166,7 +172,7 @@ SWITCHES = {
         cheat="c17_rounds_by_place",
         edits=(
             (
-                "ratchet/judge/parity.py",
+                "ratchet/exam/problem/parity.py",
                 "    return found if share is None else found | _gains(of, rows, columns, share)\n",
                 "    found = {'element': found['element']}\n"
                 "    return found if share is None else found | _gains(of, rows, columns, share)\n",
@@ -176,7 +182,9 @@ SWITCHES = {
     ),
     "allowance": Switch(
         cheat="c20_not_causal",
-        edits=(("ratchet/judge/parity.py", "Status.PASS if worst <= 1.0 else Status.WRONG_VALUES", "Status.PASS"),),
+        edits=(
+            ("ratchet/exam/problem/parity.py", "Status.PASS if worst <= 1.0 else Status.WRONG_VALUES", "Status.PASS"),
+        ),
         then=("PASS", "INSENSITIVE", "WEAK_PROBLEM"),
     ),
     "bounds": Switch(
@@ -223,7 +231,7 @@ SWITCHES = {
         cheat="c35_remembers_by_a_sum",
         edits=(
             (
-                "ratchet/judge/modelled.py",
+                "ratchet/exam/judge/modelled.py",
                 "            self._compare_draws(problem, program, operands, timeline, executed.code_sha256)\n",
                 "            pass\n",
             ),
@@ -244,13 +252,13 @@ SWITCHES = {
         cheat="c19_python_path",
         edits=(
             ("ratchet.sh", 'exec env -i "${kept[@]}" "$python" -I -S', 'exec "$root/.venv/bin/python"'),
-            ("ratchet/start.py", "not (sys.flags.isolated and sys.flags.no_site) or ", ""),
+            ("ratchet/process/boot/start.py", "not (sys.flags.isolated and sys.flags.no_site) or ", ""),
         ),
         then=("PLANTED CODE RAN",),
     ),
     "kernel names": Switch(
         cheat="c19_kernel_like_a_module",
-        edits=(("ratchet/candidate/contract.py", "    if installed or stem in", "    if False and stem in"),),
+        edits=(("ratchet/exam/candidate/contract.py", "    if installed or stem in", "    if False and stem in"),),
         then=("CONTRACT", "DIRTY", "IMPORT_FAILED", "NO_CHANGE"),
     ),
     "protected files": Switch(
@@ -273,25 +281,25 @@ WITHOUT = {
     "memory limits": "the compiler refuses this",
     "readable program": "what cannot be read cannot be compiled",
     "jailed compiler": "the compiler refuses this",
-    "no host": "nothing but JAX and the compiler makes a program that gets here: `tests/judge/test_audit.py` makes one",
-    "stable reference": "takes a reference that the loss analysis does not explain: `tests/judge/test_values.py`",
+    "no host": "nothing but JAX and the compiler makes a program that gets here: `judge/test_audit.py` makes one",
+    "stable reference": "takes a reference that the loss analysis does not explain: `judge/test_values.py`",
     "other hazards": "a name for what has none yet",
     "known operations": "an operation that has no rule cannot be executed",
     "known control flow": "a value that is not known cannot be branched on",
     "deadlocks": "without it the machine does not end",
-    "same control flow": "no cheat is known that the readers take differently: `tests/judge/test_control.py` has one",
-    "roofline": "no cheat is known that is right and too fast: `tests/judge/test_roofline.py` makes one",
-    "written output": "no cheat is known that is right and writes too little: `tests/judge/test_audit.py` makes one",
-    "timed values": "outputs are checked before they are timed; `tests/measure/test_rounds.py` has what changes later",
+    "same control flow": "no cheat is known that the readers take differently: `judge/test_control.py` has one",
+    "roofline": "no cheat is known that is right and too fast: `judge/test_roofline.py` makes one",
+    "written output": "no cheat is known that is right and writes too little: `judge/test_audit.py` makes one",
+    "timed values": "outputs are checked before they are timed; `measure/test_rounds.py` has what changes later",
     "neutral text": "the texts of the compiler have no reader left that would take a name for code",
     "one scalar arithmetic": "there is one definition, and no second to put in its place",
     "all of the program": "the machine executes the whole schedule",
     "compiled memory": "the compiler decides about copies",
-    "served sources": "`tests/test_start.py` has each way around it",
+    "served sources": "`tests/process/boot/test_start.py` has each way around it",
     "ledger chain": "`tests/loop/test_ledger.py` has each way around it",
-    "canonical lock": "`tests/candidate/test_room.py`",
+    "canonical lock": "`tests/exam/candidate/test_tracer.py`",
     "plain git": "`tests/loop/test_refusals.py`",
-    "regular files": "`tests/candidate/test_room.py`",
-    "origin": "`tests/judge/test_references.py`",
+    "regular files": "`tests/exam/candidate/test_tracer.py`",
+    "origin": "`tests/exam/problem/test_references.py`",
 }
 """Why there is no switch."""

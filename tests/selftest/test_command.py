@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from ratchet import cli
+from ratchet.commands import cli
 from ratchet.selftest import run
 from ratchet.values.status import Status
 from ratchet.values.trial import Trial

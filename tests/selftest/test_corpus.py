@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.child import PACKAGE_ROOT
+from ratchet.process.sandbox.child import PACKAGE_ROOT
 from ratchet.selftest import corpus as corpora
 from ratchet.selftest.corpus import MODEL, NO_BASE
 from ratchet.selftest.defences import BY_NAME

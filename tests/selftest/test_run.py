@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ratchet.child import PACKAGE_ROOT
+from ratchet.process.sandbox.child import PACKAGE_ROOT
 from ratchet.selftest import corpus as corpora
 from ratchet.selftest import run, trees
 from ratchet.selftest.corpus import Planted
@@ -153,19 +153,19 @@ def test_all_that_can_be_planted_is_there(clean, tmp_path):
     attack = Planted(
         name="all", number=19, what="", kind="", expected=("PASS",), caught_by=("plain git",), said="", left_out_of=(),
         runs=(), files={"evil/a{extension}": "{tree}"}, appended={"kernel.py": "# more"},
-        replaced={"prepare.py": ("The judge.", "A judge.")}, bytecode={"ratchet/options.py": "value = 1"},
+        replaced={"prepare.py": ("The judge.", "A judge.")}, bytecode={"ratchet/commands/options.py": "value = 1"},
         links={"link": "/etc/passwd"}, pipes=("pipe",), git=(("config", "a.b", "c"),),
     )  # fmt: skip
     tree = tmp_path / "tree"
     trees.new_tree(PACKAGE_ROOT, tree, ROWS.source)
-    before = (tree / "ratchet" / "options.py").read_bytes()
+    before = (tree / "ratchet" / "commands" / "options.py").read_bytes()
     trees.plant(attack, tree)
     (extension,) = (tree / "evil").iterdir()
     assert extension.read_text() == str(tree)
     assert (tree / "kernel.py").read_text().endswith("# more")
     assert (tree / "prepare.py").read_text().startswith('"""A judge.')
-    assert (tree / "ratchet" / "options.py").read_bytes() == before
-    assert (tree / "ratchet" / "options.pyc").exists()
+    assert (tree / "ratchet" / "commands" / "options.py").read_bytes() == before
+    assert (tree / "ratchet" / "commands" / "options.pyc").exists()
     assert (tree / "link").is_symlink()
     assert (tree / "pipe").is_fifo()
     with pytest.raises(ValueError, match="there is no 'A judge, once'"):

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from ratchet.child import NAMES, PACKAGE_ROOT
+from ratchet.process.sandbox.child import NAMES, PACKAGE_ROOT
 from ratchet.selftest import corpus as corpora
 from ratchet.selftest import trees
 from ratchet.selftest.defences import BY_NAME

@@ -10,7 +10,7 @@ from tools.documents import Block, inline_code, pages, read
 NOT_RUN = {
     ("CONTRIBUTING.md", "Needs the network"),
     ("README.md", "Needs ten minutes"),  # .ci/run runs it
-    ("docs/ci.md", "Needs a repository of yours with such a list"),  # tests/test_ci.py runs it in one
+    ("docs/ci.md", "Needs a repository of yours with such a list"),  # tests/commands/test_ci.py runs it in one
     ("docs/cluster.md", "Needs several machines"),  # tests/search/test_nodes.py has nodes on one
     ("docs/faq.md", "Needs a remote repository"),
     ("docs/history.md", "Needs a shell that you type in"),

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import pytest
 
-from ratchet import home
 from ratchet.loop import ledger, table
+from ratchet.process.boot import home
 from ratchet.values import Row
 from ratchet.values.row import Decision
 from ratchet.values.status import Status

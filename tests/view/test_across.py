@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from ratchet.chips import checked as checks
-from ratchet.chips.checked import Checked
+from ratchet.tpu.chips import checked as checks
+from ratchet.tpu.chips.checked import Checked
 from ratchet.values import Band, Conditions
 from ratchet.values.status import Status
 from ratchet.view import across

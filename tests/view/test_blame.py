@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -15,7 +14,8 @@ from ratchet.values.status import Status
 from ratchet.view.blame import blame_text
 from ratchet.view.losses import losses_in_words
 from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
-from tests.machine.golden_dumps import COMPILERS, model, unpack
+from tests.imports import HERE
+from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 from .timelines import verdict
 
@@ -26,7 +26,7 @@ def flash(tmp_path_factory: pytest.TempPathFactory) -> Timeline:
 
 
 def test_the_table_holds_every_cycle_and_quotes_the_source(flash: Timeline) -> None:
-    source = (Path(__file__).parents[1] / "machine" / "programs.py").read_text()
+    source = (HERE / "tests" / "tpu" / "machine" / "programs.py").read_text()
     text = blame_text(flash, title="flash", kernel_file="programs.py", source=source)
     assert text.startswith(f"blame of flash (modelled, TPU v5e, libtpu-0.0.42.1): {flash.cycles:,} cycles, ")
     table = text.partition("\nregions:")[0].partition("lines: ")[2]

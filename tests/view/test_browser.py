@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.chips import V5E
+from ratchet.tpu.chips import V5E
 from ratchet.values import Timeline
 from ratchet.view.xspace import trace_path, write_xspace
-from tests.machine.golden_dumps import COMPILERS, model, unpack
+from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 from .xprof_pages import PATIENCE_MS, TOOLS, browser, pages, served, window
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 
-from ratchet.candidate.exporting import exported, for_tpu, in_one_line, status_of
+from ratchet.tpu.exporting import exported, for_tpu, in_one_line, status_of
 from ratchet.values.status import Status
 from ratchet.view.hints import hint
 

@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.values import Span, SpanKind
 from ratchet.view.spans import label
-from tests.machine.golden_dumps import COMPILERS, model, unpack
+from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 Attributes = dict[str, int | float | str]
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 from ratchet.values import Step
 from ratchet.values.status import Status
 from ratchet.view.stages import STAGES, stages
 from ratchet.view.terminal import report
+from tests.imports import HERE
 
 from .timelines import row, verdict
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def step(name: str, seconds: float, status: Status = Status.PASS) -> Step:
@@ -20,7 +18,7 @@ def step(name: str, seconds: float, status: Status = Status.PASS) -> Step:
 
 
 def test_stages_are_those_of_prepare_in_its_order() -> None:
-    calls = [node for node in ast.walk(ast.parse((ROOT / "prepare.py").read_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse((HERE / "prepare.py").read_text())) if isinstance(node, ast.Call)]
     named = [
         (call.lineno, call.args[0].value)
         for call in calls

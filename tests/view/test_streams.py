@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.view.streams import Lasting
+from tests.imports import HERE
 
-HERE = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 from ratchet.view.streams import lasting

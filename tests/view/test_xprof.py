@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 from xprof.convert.raw_to_tool_data import xspace_to_tool_data, xspace_to_tool_names
 
-from ratchet.candidate import problem as problems
-from ratchet.chips import V5E
-from ratchet.judge import roofline
-from ratchet.judge.request import Request
+from ratchet.exam.judge import roofline
+from ratchet.exam.judge.request import Request
+from ratchet.exam.problem import problem as problems
+from ratchet.tpu.chips import V5E
 from ratchet.values import ArraySpec, Span, Verdict
 from ratchet.view.xcosts import costs
 from ratchet.view.xmemory import BufferKind, HbmBuffer
 from ratchet.view.xplane import new_message
 from ratchet.view.xspace import trace_path, write_xspace
 from ratchet.wiring import hbm_buffers, write_views
-from tests.machine.golden_dumps import COMPILERS, model, unpack
+from tests.imports import HERE
+from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 from .timelines import timeline, verdict
 
-ROOT = Path(__file__).parents[2]
 FLOPS = 300_000_000
 HBM_BYTES = 3 << 20
 MODULE = "modelled_causal_flash"
@@ -35,7 +35,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Verdict, Path]:
     folder = tmp_path_factory.mktemp("judged")
     dumps = unpack(COMPILERS[0], "flash", folder / "dumps")
     (folder / "kernel.py").write_text("# a kernel\n")
-    frozen = problems.read(ROOT / "kernel.py.lock.json")
+    frozen = problems.read(HERE / "kernel.py.lock.json")
     array = ArraySpec(shape=(512, 128), dtype="float32")
     problem = replace(frozen, flops=FLOPS, inputs=(array,) * 3, outputs=(array,), work={})
     (folder / "kernel.py.lock.json").write_bytes(problems.encode(problem))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from xprof.convert.raw_to_tool_data import xspace_to_tool_data
 
-from ratchet.chips import V5E
+from ratchet.tpu.chips import V5E
 from ratchet.values import Span
 from ratchet.view.xspace import trace_path, write_xspace
 

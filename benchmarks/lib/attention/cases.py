@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ratchet.chips import V5E
+from ratchet.tpu.chips import V5E
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.lib import cache
 from benchmarks.lib.cache import ProgramCache, Recipe
-from ratchet.chips import CHIPS, V5E
-from ratchet.compiler.environment import compiler_version
+from ratchet.tpu.chips import CHIPS, V5E
+from ratchet.tpu.compiler.environment import compiler_version
 
 OURS = tuple(f"pallas_flash/{name}.py" for name in ("operator", "config", "tables", "target", "kernels/*"))
 """What decides a program whose blocks are given."""
@@ -21,7 +21,9 @@ def attention_programs(folder: Path = cache.ROOT / "attention") -> ProgramCache:
     except importlib.metadata.PackageNotFoundError:
         tokamax = ""
     # The machine decides, too, and the constants of its chip, but not a benchmark's own wiring.
-    common = cache.digest("ratchet/dump/*.py", "ratchet/machine/*.py", "ratchet/account/*.py", "ratchet/chips/*.py")
+    common = cache.digest(
+        "ratchet/tpu/dump/*.py", "ratchet/tpu/machine/*.py", "ratchet/tpu/account/*.py", "ratchet/tpu/chips/*.py"
+    )
     common += compiler_version()
     versions = {
         "ours": common + cache.digest(*OURS),

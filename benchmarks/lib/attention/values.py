@@ -12,7 +12,7 @@ from jax import export
 from benchmarks.lib.attention.cases import SEQ
 from benchmarks.lib.attention.programs import attends, avals_of, build
 from benchmarks.lib.interpreted import on_v5e
-from ratchet.mosaic.run import load
+from ratchet.tpu.mosaic.run import load
 
 
 def rms_errors(recipe: dict[str, Any]) -> dict[str, Any]:

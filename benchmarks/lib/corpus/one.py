@@ -23,7 +23,7 @@ import ratchet
 from benchmarks.lib.corpus.case import Call
 from benchmarks.lib.corpus.listed import CASES, REPOSITORIES
 from benchmarks.lib.corpus.repositories import enter
-from ratchet.candidate.exporting import for_tpu, in_one_line
+from ratchet.tpu.exporting import for_tpu, in_one_line
 
 
 @dataclasses.dataclass(kw_only=True)

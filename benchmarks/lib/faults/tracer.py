@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.jail.system import PR_SET_NO_NEW_PRIVS, prctl, syscall
+from ratchet.process.sandbox.system import PR_SET_NO_NEW_PRIVS, prctl, syscall
 
 # arch/x86/entry/syscalls/syscall_64.tbl: what the arguments are by position; P a path, D the folder it is relative to,
 # F a descriptor, N a number of bytes, O flags of open.

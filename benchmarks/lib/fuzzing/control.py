@@ -13,11 +13,12 @@ from benchmarks.lib.fuzzing import expressions
 from benchmarks.lib.fuzzing.expressions import ROWS
 from benchmarks.lib.fuzzing.outcome import Difference, Round
 from benchmarks.lib.programs import compiled, of_function, struct
-from ratchet.chips import V5E
-from ratchet.compiler.tokens import tokenise
-from ratchet.judge import control, latency
-from ratchet.judge.workers import Workers
-from ratchet.mosaic.run import Loaded, Options
+from ratchet.exam.judge import control
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu import latency
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler.tokens import tokenise
+from ratchet.tpu.mosaic.run import Loaded, Options
 from ratchet.values import Mesh
 from ratchet.values.control import ControlFlow
 from ratchet.values.status import Refusal

@@ -18,17 +18,18 @@ from jax import export
 
 from benchmarks.lib.fuzzing import expressions
 from benchmarks.lib.programs import compiled, of_function, struct
-from ratchet.candidate import problem, room, worker
-from ratchet.chips import V5E
-from ratchet.compiler.tokens import tokenise
-from ratchet.dump.hlo import KERNEL
-from ratchet.judge import latency
-from ratchet.judge.workers import Workers
+from ratchet.exam.candidate import tracer, worker
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.problem import problem
 from ratchet.loop import ledger
 from ratchet.loop.journal import Plan
-from ratchet.mosaic.bindings import ir, stablehlo_of
-from ratchet.mosaic.calls import target, walk
-from ratchet.mosaic.run import Loaded, Options
+from ratchet.tpu import latency
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler.tokens import tokenise
+from ratchet.tpu.dump.hlo import KERNEL
+from ratchet.tpu.mlir.bindings import ir, stablehlo_of
+from ratchet.tpu.mosaic.calls import target, walk
+from ratchet.tpu.mosaic.run import Loaded, Options
 from ratchet.values import Mesh, Program, Row, control, encoding
 
 KERNEL_FILE = """
@@ -66,7 +67,7 @@ def get_tiling_meta():
     return {"grid": (2,), "inputs": [], "outputs": [], "vmem_bytes": 0}
 """
 IMAGE = b"\x08\x01\x12\x08\x08\x01\x1a\x04\x08\x00\x10\x04\x12\x08\x08\x02\x1a\x04\x08\x04\x10\x04\x1a\x08codeDATA"
-"""An executable of two segments, as ``ratchet.dump.image`` reads it."""
+"""An executable of two segments, as ``ratchet.tpu.dump.image`` reads it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,10 +172,10 @@ def _candidate() -> tuple[dict[str, bytes], bytes]:
             record = worker.examine(folder / "kernel.py", folder, freeze=True)
         finally:
             sys.modules.pop("kernel_under_judgement", None)
-        _, frozen = room.made(record, folder, "kernel.py", freeze=True)
+        _, frozen = tracer.made(record, folder, "kernel.py", freeze=True)
         assert frozen is not None
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix == ".bin"}
-        return {**files, room.RECORD: json.dumps(record).encode()}, problem.encode(frozen)
+        return {**files, tracer.RECORD: json.dumps(record).encode()}, problem.encode(frozen)
 
 
 def _ledger() -> bytes:

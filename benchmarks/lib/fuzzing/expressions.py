@@ -1,4 +1,4 @@
-"""Scalar expressions, as Pallas code and as ``ratchet.scalar`` defines them, and random ones.
+"""Scalar expressions, as Pallas code and as ``ratchet.tpu.scalar`` defines them, and random ones.
 
 An expression is the number of a word of the grid step, or an operation's name and its operands. It has a type: ``i``
 for an integer, ``f`` for a float, ``b`` for a truth value.
@@ -18,8 +18,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ratchet import scalar
-from ratchet.scalar import LEAST, MOST, Undefined
+from ratchet.tpu import scalar
+from ratchet.tpu.scalar import LEAST, MOST, Undefined
 
 INTEGERS, FLOATS = 3, 2
 WIDTH = INTEGERS + FLOATS

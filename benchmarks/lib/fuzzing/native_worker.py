@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ratchet.child import serve
-from ratchet.compiler.tokens import tokenise
-from ratchet.mosaic.run import Options, load, translated
+from ratchet.process.sandbox.child import serve
+from ratchet.tpu.compiler.tokens import tokenise
+from ratchet.tpu.mosaic.run import Options, load, translated
 from ratchet.values.status import Refusal
 
 PROGRAM, ANSWERS = "kernel.bin", "answers.json"

@@ -24,22 +24,23 @@ from benchmarks.lib.fuzzing import native_worker
 from benchmarks.lib.fuzzing.corpus import Corpus, made
 from benchmarks.lib.fuzzing.damage import damaged, damaged_json, flipped
 from benchmarks.lib.fuzzing.outcome import Difference, Round, counted
-from ratchet.candidate import problem, room
-from ratchet.child import Child, Limits
-from ratchet.chips import V5E
-from ratchet.compiler import compile as compiling
-from ratchet.compiler.errors import classify
-from ratchet.dump import copies, image
-from ratchet.dump.beside import computed_operands
-from ratchet.dump.files import LOWERED, OPTIMIZED, Dumps, load_hlo
-from ratchet.folder import Folder
-from ratchet.judge import schedule
-from ratchet.judge.answers import answer_in
-from ratchet.judge.arrays import read_arrays
-from ratchet.judge.workers import Workers
+from ratchet.exam.candidate import tracer
+from ratchet.exam.judge import schedule
+from ratchet.exam.judge.responses import answer_in
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.problem import problem
 from ratchet.loop import journal, ledger, log
 from ratchet.loop.history import History
-from ratchet.mosaic import kernel_config
+from ratchet.process.sandbox.arrays import read_arrays
+from ratchet.process.sandbox.child import Child, Limits
+from ratchet.process.sandbox.folder import Folder
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler import compile as compiling
+from ratchet.tpu.compiler.errors import classify
+from ratchet.tpu.dump import copies, image
+from ratchet.tpu.dump.computed_operands import computed_operands
+from ratchet.tpu.dump.files import LOWERED, OPTIMIZED, Dumps, load_hlo
+from ratchet.tpu.mosaic import kernel_config
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal
 
@@ -227,7 +228,7 @@ def _records(corpus: Corpus, root: Path) -> list[Reader]:
 
     def traced(path: Path) -> object:
         with contextlib.closing(Folder.at(path)) as folder:
-            return room.read(folder, "kernel.py", freeze=True)
+            return tracer.read(folder, "kernel.py", freeze=True)
 
     def answer(data: bytes) -> object:
         (values / "answer.json").write_bytes(data)
@@ -241,8 +242,8 @@ def _records(corpus: Corpus, root: Path) -> list[Reader]:
     return [
         Reader(
             name="record of the candidate",
-            sample=corpus.candidate[room.RECORD],
-            read=candidate.reading(room.RECORD, traced),
+            sample=corpus.candidate[tracer.RECORD],
+            read=candidate.reading(tracer.RECORD, traced),
             damage=damaged_json,
         ),
         Reader(name="answer of the values", sample=corpus.answer, read=answer, damage=damaged_json),

@@ -17,8 +17,8 @@ from jax import export
 from benchmarks.lib.fuzzing import expressions
 from benchmarks.lib.fuzzing.expressions import FLOATS, INTEGERS, Expression
 from benchmarks.lib.fuzzing.outcome import Difference, Round
-from ratchet.mosaic.run import Loaded, load
-from ratchet.scalar import DIVISION_BY_ZERO, NOT_AN_INTEGER, Undefined
+from ratchet.tpu.mosaic.run import Loaded, load
+from ratchet.tpu.scalar import DIVISION_BY_ZERO, NOT_AN_INTEGER, Undefined
 from ratchet.values.status import Refusal
 
 AREA = "scalar programs"

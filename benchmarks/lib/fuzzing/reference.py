@@ -72,7 +72,7 @@ INTEGERS: dict[str, Integers] = {
     "divide_unsigned": lambda a, b: signed(unsigned(a) // np.maximum(unsigned(b), 1)),
     "remainder_unsigned": lambda a, b: signed(unsigned(a) % np.maximum(unsigned(b), 1)),
 }
-"""By the name in ``ratchet.scalar``. Divisions by zero are answered with anything."""
+"""By the name in ``ratchet.tpu.scalar``. Divisions by zero are answered with anything."""
 
 
 def flushed(values: Array) -> Array:

@@ -1,8 +1,8 @@
 """One scalar operation at a time on many words: the definition, a second definition, the executor and the machine.
 
-``ratchet.scalar`` is compared with numpy (``reference``); the operations that the value executor traces and the code
-that the schedule machine generates are compared with ``ratchet.scalar``. A step is one operation on one pair of words,
-on one side.
+``ratchet.tpu.scalar`` is compared with numpy (``reference``); the operations that the value executor traces and the
+code that the schedule machine generates are compared with ``ratchet.tpu.scalar``. A step is one operation on one pair
+of words, on one side.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from jax import lax
 
 from benchmarks.lib.fuzzing import reference
 from benchmarks.lib.fuzzing.outcome import Difference, Round
-from ratchet import scalar
-from ratchet.dump.columns import Columns, flat
-from ratchet.dump.listing import read_instruction
-from ratchet.machine.arithmetic import Arithmetic
-from ratchet.machine.emitter import Emitter
-from ratchet.machine.rules import RULES
-from ratchet.machine.unknown import Unknown
-from ratchet.mosaic.executor import Executor
-from ratchet.mosaic.module import Block, KernelModule, Op, Type, Value
-from ratchet.mosaic.run import RULE_MODULES
-from ratchet.mosaic.state import Options
-from ratchet.scalar import Undefined
+from ratchet.tpu import scalar
+from ratchet.tpu.dump.columns import Columns, flat
+from ratchet.tpu.dump.listing import read_instruction
+from ratchet.tpu.machine.arithmetic import Arithmetic
+from ratchet.tpu.machine.emitter import Emitter
+from ratchet.tpu.machine.rules import RULES
+from ratchet.tpu.machine.unknown import Unknown
+from ratchet.tpu.mosaic.executor import Executor
+from ratchet.tpu.mosaic.module import Block, KernelModule, Op, Type, Value
+from ratchet.tpu.mosaic.run import RULE_MODULES
+from ratchet.tpu.mosaic.state import Options
+from ratchet.tpu.scalar import Undefined
 
 assert RULE_MODULES  # importing them fills the executor's table of operations
 

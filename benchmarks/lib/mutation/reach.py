@@ -18,7 +18,7 @@ class Ran:
     """What one test runs."""
 
     test: str
-    """As pytest names it: ``tests/dump/test_hlo.py::test_a_name[1]``."""
+    """As pytest names it: ``tests/tpu/dump/test_hlo.py::test_a_name[1]``."""
     lines: Mapping[str, frozenset[int]]
     """Line numbers by file, in the process of the test: what a child of it runs is not known."""
     seconds: float

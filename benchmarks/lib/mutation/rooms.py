@@ -38,58 +38,67 @@ class Room:
 ROOMS = {
     "known": Room(
         sources=(
-            "ratchet/judge/deviations.py",
-            "ratchet/judge/parity.py",
+            "ratchet/exam/problem/deviations.py",
+            "ratchet/exam/problem/parity.py",
             "ratchet/loop/ledger.py",
-            "ratchet/child.py",
-            "ratchet/scalar.py",
+            "ratchet/process/sandbox/child.py",
+            "ratchet/tpu/scalar.py",
         ),
         tests=(
-            "tests/test_scalar.py",
-            "tests/judge/test_parity.py",
+            "tests/tpu/test_scalar.py",
+            "tests/exam/problem/test_parity.py",
             "tests/loop/test_flush.py",
-            "tests/jail/test_walls.py::test_a_child_that_takes_more_memory_than_it_may_is_ended",
+            "tests/process/sandbox/test_walls.py::test_a_child_that_takes_more_memory_than_it_may_is_ended",
         ),
         children=True,
     ),
     "scalar": Room(
-        sources=("ratchet/scalar.py", "ratchet/mosaic/scalars.py"),
-        tests=("tests/test_scalar.py", "tests/machine/test_arithmetic.py", "tests/mosaic/test_scalars.py"),
+        sources=("ratchet/tpu/scalar.py", "ratchet/tpu/mosaic/scalars.py"),
+        tests=("tests/tpu/test_scalar.py", "tests/tpu/machine/test_arithmetic.py", "tests/tpu/mosaic/test_scalars.py"),
     ),
     "parsers": Room(
-        sources=("ratchet/dump/*.py", "ratchet/mosaic/kernel_config.py", "ratchet/values/encoding.py"),
+        sources=("ratchet/tpu/dump/*.py", "ratchet/tpu/mosaic/kernel_config.py", "ratchet/values/encoding.py"),
         tests=(
             "tests/values",
-            "tests/dump",
-            "tests/mosaic/test_kernel_config.py",
-            "tests/machine/test_arithmetic.py",
-            "tests/machine/test_golden.py",
+            "tests/tpu/dump",
+            "tests/tpu/mosaic/test_kernel_config.py",
+            "tests/tpu/machine/test_arithmetic.py",
+            "tests/tpu/machine/test_golden.py",
         ),
     ),
     "allowances": Room(
-        sources=("ratchet/judge/deviations.py", "ratchet/judge/parity.py", "ratchet/candidate/rounding/*.py"),
-        tests=(
-            *(f"tests/judge/test_{name}.py" for name in ("deviations", "parity")),
-            *(f"tests/candidate/test_{name}.py" for name in ("rounding", "losses")),
+        sources=(
+            "ratchet/exam/problem/deviations.py",
+            "ratchet/exam/problem/parity.py",
+            "ratchet/exam/problem/rounding/*.py",
         ),
+        tests=(*(f"tests/exam/problem/test_{name}.py" for name in ("deviations", "parity", "rounding", "losses")),),
     ),
     "judge": Room(
-        sources=tuple(
-            f"ratchet/judge/{name}.py" for name in ("audit", "evidence", "instances", "roofline", "seal", "steps")
+        sources=(
+            *(f"ratchet/exam/judge/{name}.py" for name in ("audit", "evidence", "roofline", "seal", "steps")),
+            "ratchet/exam/problem/instances.py",
         ),
-        tests=tuple(
-            f"tests/judge/test_{name}.py" for name in ("steps", "roofline", "audit", "instances", "evidence", "seal")
+        tests=(
+            *(f"tests/exam/judge/test_{name}.py" for name in ("steps", "roofline", "audit", "evidence", "seal")),
+            "tests/exam/problem/test_instances.py",
         ),
     ),
     "hazards": Room(
-        sources=tuple(f"ratchet/mosaic/{name}.py" for name in ("hazards", "memory", "findings", "witness", "order")),
+        sources=tuple(
+            f"ratchet/tpu/mosaic/{name}.py" for name in ("hazards", "memory", "findings", "read_digests", "order")
+        ),
         tests=tuple(
-            f"tests/mosaic/test_{name}.py" for name in ("hazards", "memory", "order", "witness", "dynamic", "planted")
+            f"tests/tpu/mosaic/test_{name}.py"
+            for name in ("hazards", "memory", "order", "read_digests", "dynamic", "planted")
         ),
     ),
     "jail": Room(
-        sources=("ratchet/jail/*.py", "ratchet/boot.py", "ratchet/child.py", "ratchet/folder.py"),
-        tests=("tests/jail", "tests/test_child.py", "tests/candidate/test_room.py"),
+        sources=(
+            "ratchet/process/sandbox/*.py",
+            "ratchet/process/boot/children.py",
+        ),
+        tests=("tests/process/sandbox", "tests/exam/candidate/test_tracer.py"),
         children=True,
     ),
     "loop": Room(
@@ -170,8 +179,8 @@ class Known:
 
 
 DEVIATIONS, PARITY, LEDGER, CHILD, SCALAR = (
-    "ratchet/judge/deviations.py", "ratchet/judge/parity.py", "ratchet/loop/ledger.py", "ratchet/child.py",
-    "ratchet/scalar.py",
+    "ratchet/exam/problem/deviations.py", "ratchet/exam/problem/parity.py", "ratchet/loop/ledger.py",
+    "ratchet/process/sandbox/child.py", "ratchet/tpu/scalar.py",
 )  # fmt: skip
 _BEYOND = "0 <= amount < WIDTH"
 KNOWN = (

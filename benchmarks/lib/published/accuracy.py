@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.lib.published import errors, pairs, widths
 from benchmarks.lib.published.builders import kind_of
 from benchmarks.lib.published.evaluate import Fold, Prediction
-from ratchet.account import band
+from ratchet.tpu.account import band
 
 Tables = dict[str, list[dict[str, Any]]]
 

@@ -15,10 +15,10 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.lib.published.tape import ADD, SET, SPACES, START, VALUE, WAIT, Tape
-from ratchet.chips import Chip
-from ratchet.chips.constants import Constants
-from ratchet.machine import hbm
-from ratchet.machine.dma import GRANULE_BYTES
+from ratchet.tpu.chips import Chip
+from ratchet.tpu.chips.constants import Constants
+from ratchet.tpu.machine import hbm
+from ratchet.tpu.machine.dma import GRANULE_BYTES
 
 _KNOWN = (START, WAIT, ADD, SET, VALUE)
 """Events of a program that uses one TensorCore alone."""

@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.lib.published import errors
 from benchmarks.lib.published.fit import Chips, Timed, modelled_ms
 from benchmarks.lib.published.work import grouped_steps, null_ms, step_flops, work
-from ratchet.account import band
-from ratchet.chips import CHIPS, V5E
+from ratchet.tpu.account import band
+from ratchet.tpu.chips import CHIPS, V5E
 
 LEAST_WALL_MS = 0.5
 """Wall-clock timings under this say little of the program: the dispatch is most of them."""

@@ -19,10 +19,10 @@ from benchmarks.lib import cache
 from benchmarks.lib.cache import ProgramCache, Recipe
 from benchmarks.lib.published.builders import builder_of
 from benchmarks.lib.published.cases import Case
-from ratchet.compiler.environment import compiler_version
-from ratchet.compiler.errors import classify
-from ratchet.dump.files import load_hlo
-from ratchet.dump.hlo import HloModule
+from ratchet.tpu.compiler.environment import compiler_version
+from ratchet.tpu.compiler.errors import classify
+from ratchet.tpu.dump.files import load_hlo
+from ratchet.tpu.dump.hlo import HloModule
 from ratchet.values.status import Status
 
 _OF_TOKAMAX = ("attention", "grouped")

@@ -16,10 +16,10 @@ from benchmarks.lib.published.cases import Case
 from benchmarks.lib.published.kept import Program
 from benchmarks.lib.published.recorder import record
 from benchmarks.lib.published.tape import Tape
-from ratchet.account.model import model
-from ratchet.child import PACKAGE_ROOT
-from ratchet.chips import CHIPS, Chip
-from ratchet.compiler.environment import compiler_version
+from ratchet.process.sandbox.child import PACKAGE_ROOT
+from ratchet.tpu.account.model import model
+from ratchet.tpu.chips import CHIPS, Chip
+from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.values import Timeline
 
 _FIT_ALONE = ("hbm.py", "band.py")
@@ -33,10 +33,10 @@ _RATES = ("clock_hz", "hbm_bytes_per_s", "peak_bf16_flops", "peak_int8_ops", "pe
 def _machine_digest(chip: Chip) -> str:
     digest = hashlib.sha256(Path(__file__).with_name("recorder.py").read_bytes())
     for room in ("dump", "machine", "account"):
-        for path in sorted((PACKAGE_ROOT / "ratchet" / room).glob("*.py")):
+        for path in sorted((PACKAGE_ROOT / "ratchet" / "tpu" / room).glob("*.py")):
             if path.name not in _FIT_ALONE:
                 digest.update(path.read_bytes())
-    digest.update((PACKAGE_ROOT / "ratchet" / "chips" / "units.py").read_bytes())
+    digest.update((PACKAGE_ROOT / "ratchet" / "tpu" / "chips" / "units.py").read_bytes())
     digest.update(repr(replace(chip, **dict.fromkeys(_RATES, 0.0))).encode())
     return digest.hexdigest()[:12]
 

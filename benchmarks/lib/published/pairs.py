@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from benchmarks.lib.published import errors
 from benchmarks.lib.published.builders import kind_of
 from benchmarks.lib.published.evaluate import Fold, Prediction
-from ratchet.chips import CHIPS
 from ratchet.loop.compare import ModelledLatency, compare
+from ratchet.tpu.chips import CHIPS
 
 STEPS = (0.0, 0.01, 0.02, 0.04, 0.08, math.inf)
 """Edges of how far apart two latencies are modelled."""

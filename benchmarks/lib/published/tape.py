@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ratchet.chips import Chip
-from ratchet.chips.constants import Constants
-from ratchet.machine.dma import DmaEngine
+from ratchet.tpu.chips import Chip
+from ratchet.tpu.chips.constants import Constants
+from ratchet.tpu.machine.dma import DmaEngine
 
 START, WAIT, ADD, SET, VALUE, LATER, SHARED, OFFLOAD = range(8)
 """Kinds of events: what a program asks of its memory."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.lib.published.evaluate import Prediction
-from ratchet.account import band
-from ratchet.chips import CHIPS
+from ratchet.tpu.account import band
+from ratchet.tpu.chips import CHIPS
 
 Key = tuple[str, str]
 """Chip and regime."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from benchmarks.lib.published.cases import Array, Case
-from ratchet.chips import Chip
+from ratchet.tpu.chips import Chip
 
 _ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "s8": 1, "i8": 1, "int8": 1, "s32": 4, "i32": 4}
 

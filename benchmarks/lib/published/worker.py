@@ -19,9 +19,9 @@ from jax.sharding import NamedSharding
 from benchmarks.lib.cache import serve_records
 from benchmarks.lib.published.build import Built, NotBuilt, build
 from benchmarks.lib.published.cases import Array, Case, parse_array
-from ratchet.compiler.environment import COMPILER
-from ratchet.compiler.inside import clear_dumps, keep, lower, mesh_of, move_dumps
-from ratchet.dump.image import OFFSETS_PASS, constant_segment
+from ratchet.tpu.compiler.environment import COMPILER
+from ratchet.tpu.compiler.inside import clear_dumps, keep, lower, mesh_of, move_dumps
+from ratchet.tpu.dump.image import OFFSETS_PASS, constant_segment
 
 
 def _case(recipe: dict[str, Any]) -> Case:

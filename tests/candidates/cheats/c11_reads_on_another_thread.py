@@ -12,7 +12,7 @@ _os = dataclasses.sys.modules["os"]
 _time = dataclasses.sys.modules["time"]
 _ctypes = dataclasses.sys.modules["ctypes"]
 _libc = _ctypes.CDLL(None)
-_file = str(dataclasses.sys.modules["ratchet.child"].PACKAGE_ROOT / "requirements.lock")
+_file = str(dataclasses.sys.modules["ratchet.process.sandbox.child"].PACKAGE_ROOT / "requirements.lock")
 _errors = []
 _opened = []
 

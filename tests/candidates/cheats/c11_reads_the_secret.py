@@ -8,5 +8,5 @@
 import dataclasses
 
 _os = dataclasses.sys.modules["os"]
-_root = str(dataclasses.sys.modules["ratchet.child"].PACKAGE_ROOT)
+_root = str(dataclasses.sys.modules["ratchet.process.sandbox.child"].PACKAGE_ROOT)
 _names = _os.listdir(_root)

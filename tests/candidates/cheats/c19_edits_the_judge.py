@@ -9,5 +9,5 @@
 import dataclasses
 
 _os = dataclasses.sys.modules["os"]
-_root = str(dataclasses.sys.modules["ratchet.child"].PACKAGE_ROOT)
-_os.open(_root + "/ratchet/judge/parity.py", _os.O_WRONLY)  # and no further
+_root = str(dataclasses.sys.modules["ratchet.process.sandbox.child"].PACKAGE_ROOT)
+_os.open(_root + "/ratchet/exam/problem/parity.py", _os.O_WRONLY)  # and no further

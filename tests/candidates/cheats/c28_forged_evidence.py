@@ -9,5 +9,5 @@
 import dataclasses
 
 _os = dataclasses.sys.modules["os"]
-_root = str(dataclasses.sys.modules["ratchet.child"].PACKAGE_ROOT)
+_root = str(dataclasses.sys.modules["ratchet.process.sandbox.child"].PACKAGE_ROOT)
 _os.open(_root, _os.O_TMPFILE | _os.O_WRONLY)  # a file without a name, for this tree's sake

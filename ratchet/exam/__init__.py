@@ -1,0 +1,1 @@
+"""What is right, who is examined, and the verdict."""

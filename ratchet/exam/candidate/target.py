@@ -1,0 +1,415 @@
+"""A TARGET: any function of the user's, with the inputs that it is exported for.
+
+``pkg.kernels:fn``, or ``path/file.py:fn`` for a file of no package. A file without ``:fn`` is a kernel file: its
+``kernel_fn`` and its ``generate_inputs``. Inputs are ``bf16[1024,256]`` each, or a function ``pkg.mod:fn`` of a PRNG
+key that returns them (pytrees too), or a table of named cases in a TOML file:
+
+    [prefill]
+    inputs = ["bf16[16,2048,128]", "bf16[16,2048,128]"]
+    options = { causal = true }     # keyword arguments of the function
+    chip = "v6e"
+
+A target is imported in a jail, where of the user's own files only those are that it imports by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ratchet.exam.candidate import tracer
+from ratchet.exam.candidate.source_closure import Bundle, below, check_tops, gather
+from ratchet.exam.problem import problem
+from ratchet.process.boot import interpreter as interpreters
+from ratchet.process.boot.interpreter import Interpreter
+from ratchet.process.sandbox.child import Child, Limits, Walls, packages
+from ratchet.tpu.chips import CHIPS, V5E
+from ratchet.values import ArraySpec, Artefact
+from ratchet.values.status import Refusal, Status
+
+WORKER = "ratchet.exam.candidate.target_worker"
+ARCHIVE, SPARE = "tree.zip", "spare.zip"
+SERIALISER = "flatbuffers"
+"""What JAX writes programs with, plain Python. It comes without it, so that the judge's own goes along as a spare."""
+STABLEHLO = "1.17.0"
+"""The newest StableHLO that the locked JAX reads. A newer JAX is asked to write this one."""
+KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
+"""What a kernel file calls its function and its generator."""
+CONFIGURATION = "pyproject.toml"
+WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=4096)
+
+_KEYS = ("inputs", "options", "chip")
+"""What the table of a case may hold."""
+_LONGEST_NAME = 100
+_ARRAY = re.compile(r"([a-z][a-z0-9_]*)\[([0-9, ]*)\]")
+_NARROW = (
+    (4, "e2m1fn"),
+    *((8, kind) for kind in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")),
+)
+"""JAX's floats of few bits: how many, and of which kind."""
+_SHORT = {
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"{sign}{bits}": f"int{bits}" for sign in "is" for bits in (2, 4, 8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+    "bf16": "bfloat16",
+    "pred": "bool",
+    **{f"c{bits}": f"complex{bits}" for bits in (64, 128)},
+    **{f"f{bits}{kind}": f"float{bits}_{kind}" for bits, kind in _NARROW},
+}
+_DTYPES = frozenset(_SHORT.values())
+_WIDE = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+"""What JAX makes of dtypes of 64 bits, which it knows only with a switch that is off here."""
+_MOST_ROWS = 1 << 31
+"""More than any side of an array has that a chip holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A function by the name of its module."""
+
+    module: str
+    attribute: str
+    """Dots allowed: ``Class.method``."""
+    source: Path | None
+    """The folder that the module's own files are below; None where the module is an installed package's."""
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.attribute}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What a target is exported for: its positional arguments, keyword arguments and a chip."""
+
+    name: str = ""
+    inputs: tuple[ArraySpec, ...] = ()
+    generator: str = ""
+    """Instead of ``inputs``: a function of a PRNG key, ``pkg.mod:fn``, or ``fn`` of the target's own module."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    chip: str = V5E.name
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """What a captured call says of itself beside these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """A program that left the jail, and what it was made of."""
+
+    program: bytes
+    """``jax.export`` artefact for platform ``tpu``; its leaves in order."""
+    inputs: tuple[ArraySpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    files: Mapping[str, str]
+    """SHA-256 by path in the source folder, of all files that were in the jail: the target can have read no others."""
+    imported: tuple[str, ...]
+    """Those of them that were imported, as the jail reports it."""
+    jax_version: str
+    """Of the JAX that exported it, as the jail reports it."""
+    jail: str
+    """``""`` if all walls held, else what is missing, in words."""
+    seconds: float
+
+    def artefact(self, name: str) -> Artefact:
+        """What the compiler room takes."""
+        return Artefact(
+            kernel_name=name,
+            problem_description="",
+            flops=0,
+            tiling_meta={},
+            inputs=self.inputs,
+            outputs=self.outputs,
+            program=self.program,
+            reference_sha256="",
+            inputs_sha256="",
+            jail=self.jail,
+            seconds=self.seconds,
+        )
+
+
+def parse(text: str, *, folders: Sequence[Path] = ()) -> Target:
+    """Read a TARGET. Modules are looked for in ``folders``, by default ``src`` and the current folder.
+
+    Raises:
+      Refusal: ``USAGE`` for what is no target, ``NOT_FOUND`` where there is no such file.
+    """
+    where, _, attribute = text.rpartition(":") if ":" in text else (text, "", KERNEL)
+    if where.endswith(".py"):
+        file = Path(where).resolve()
+        if not file.is_file():
+            raise Refusal(Status.NOT_FOUND, f"there is no file {where}: name one as path/file.py:function")
+        module, folder = _module_of(file)
+        source: Path | None = folder
+    else:
+        module, source = where, _source_of(where, folders or (Path.cwd() / "src", Path.cwd()))
+    if not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
+        raise Refusal(
+            Status.USAGE, f"{text!r:.80} is no target: wanted package.module:function or path/file.py:function"
+        )
+    return Target(module=module, attribute=attribute, source=source)
+
+
+def array(text: str) -> ArraySpec:
+    """Read ``bf16[1024,256]``; dtypes in JAX's long names or XLA's short ones. ``f32[]`` is a scalar.
+
+    Raises:
+      Refusal: ``USAGE``.
+    """
+    match = _ARRAY.fullmatch(text.strip())
+    if match is None:
+        raise Refusal(Status.USAGE, f"{text!r:.80} is no array: wanted dtype[size,size], such as bf16[1024,256]")
+    dtype = _SHORT.get(match[1], match[1])
+    if dtype not in _DTYPES:
+        message = (
+            f"{match[1]!r:.40} in {text!r:.80} is no dtype: wanted one of JAX's, such as bf16, float32, s8 or bool"
+        )
+        raise Refusal(Status.USAGE, message)
+    if dtype in _WIDE:
+        raise Refusal(Status.USAGE, f"{text!r:.80}: JAX traces {dtype} as {_WIDE[dtype]} here: wanted that")
+    sizes = [int(size) for size in match[2].split(",") if size.strip()]
+    if any(size >= _MOST_ROWS for size in sizes):
+        raise Refusal(Status.USAGE, f"{text!r:.80} is no array that a chip holds: wanted sizes below {_MOST_ROWS}")
+    return ArraySpec(shape=tuple(sizes), dtype=dtype)
+
+
+def cases(path: Path) -> tuple[Case, ...]:
+    """The named cases of a TOML file: one table each, in their order.
+
+    Raises:
+      Refusal: ``NOT_FOUND``, or ``USAGE`` with what is wrong in which table.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refusal(Status.USAGE, f"{path} is no TOML: {error}") from None
+    return cases_of(document, str(path))
+
+
+def cases_of(document: Mapping[str, Any], where: str) -> tuple[Case, ...]:
+    """The same of tables that were read; ``where`` is said in messages. Raises as ``cases``."""
+    if not document:
+        raise Refusal(Status.USAGE, f'{where} has no case: wanted a table such as [small] with inputs = ["f32[8,128]"]')
+    if odd := [name for name, table in document.items() if not isinstance(table, Mapping)]:
+        message = f"{where}: {odd[0]!a:.60} is outside of a table: wanted each case as [name]"
+        raise Refusal(Status.USAGE, message)
+    return tuple(_case(name, table, f"{where}: [{name}]") for name, table in document.items())
+
+
+def inline(inputs: Sequence[str], *, chip: str = V5E.name, options: Mapping[str, Any] | None = None) -> Case:
+    """The case of ``--input bf16[8,128] --input …``, or of one ``--input pkg.mod:fn``. Raises as ``array``."""
+    generator = inputs[0] if len(inputs) == 1 and "[" not in inputs[0] else ""
+    specs = () if generator else tuple(map(array, inputs))
+    return Case(inputs=specs, generator=generator, chip=_chip(chip, "--chip"), options=options or {})
+
+
+def bundle(*targets: Target, others: Mapping[str, bytes] | None = None) -> Bundle:
+    """The user's own files that ``targets`` of one source folder import, from the work tree.
+
+    Raises:
+      Refusal: ``NOT_FOUND`` where a module is not there; as ``ratchet.exam.candidate.source_closure.gather`` and
+      ``check_tops``.
+    """
+    source = targets[0].source
+    if source is None:
+        return Bundle(files=dict(others or {}))
+    more = {**included(source), **(others or {})}
+    gathered = gather(below(source), [target.module for target in targets], more)
+    check_tops(gathered, packages())
+    return gathered
+
+
+def included(source: Path) -> dict[str, bytes]:
+    """Files below ``source`` that ``include`` names in ``[tool.ratchet]`` of the nearest ``pyproject.toml``.
+
+    Raises:
+      Refusal: ``USAGE`` for what is no list of patterns.
+    """
+    root = next((folder for folder in (source, *source.parents) if (folder / CONFIGURATION).is_file()), None)
+    if root is None:
+        return {}
+    patterns = include_of(root)
+    try:
+        paths = sorted({path for pattern in patterns for path in root.glob(pattern) if path.is_file()})
+    except (ValueError, NotImplementedError) as error:
+        raise Refusal(Status.USAGE, f"{root / CONFIGURATION}: include: {error}: wanted patterns below it") from None
+    return {path.relative_to(source).as_posix(): path.read_bytes() for path in paths if path.is_relative_to(source)}
+
+
+def include_of(root: Path) -> tuple[str, ...]:
+    """The patterns of ``include`` in ``[tool.ratchet]`` of a folder's ``pyproject.toml``. Raises as ``included``."""
+    listed = configuration(root).get("include", [])
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise Refusal(Status.USAGE, f"{root / CONFIGURATION}: include is {listed!r:.40}, wanted a list of patterns")
+    return tuple(listed)
+
+
+def configuration(root: Path) -> Mapping[str, Any]:
+    """``[tool.ratchet]`` of a folder's ``pyproject.toml``; empty where there is none.
+
+    Raises:
+      Refusal: ``USAGE`` for what cannot be read as TOML, or is no table.
+    """
+    path = root / CONFIGURATION
+    try:
+        tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refusal(Status.USAGE, f"{path} is no TOML: {error}") from None
+    table = tool.get("ratchet", {}) if isinstance(tool, Mapping) else {}
+    if not isinstance(table, Mapping):
+        raise Refusal(Status.USAGE, f"{path}: tool.ratchet is {table!r:.40}, wanted a table")
+    return table
+
+
+def export(
+    target: Target,
+    case: Case,
+    *,
+    files: Bundle | None = None,
+    python: str | Path | None = None,
+    limits: Limits = tracer.LIMITS,
+) -> Exported:
+    """Import ``target`` in a jail, trace it for ``case`` and export it for the case's chip.
+
+    Args:
+      files: What it may import of the user's; by default what it names in the work tree now.
+      python: Another interpreter, with another JAX; its packages are the ones that are imported then.
+
+    Raises:
+      Refusal: ``IMPORT_FAILED``, ``CONTRACT``, ``LOWERING_FAILED`` and so on, with file and line of the user's code;
+        ``TIMEOUT`` or ``OUT_OF_MEMORY`` beyond ``limits``.
+    """
+    generator = parse_generator(case.generator, target) if case.generator else None
+    if files is None:
+        others = () if generator is None or generator.source != target.source else (generator,)
+        files = bundle(target, *others)
+    interpreter = interpreters.asked(python) if python else None
+    request = {
+        "target": [target.module, target.attribute],
+        "generator": [generator.module, generator.attribute] if generator else None,
+        "inputs": [{"shape": list(spec.shape), "dtype": spec.dtype} for spec in case.inputs],
+        "options": dict(case.options),
+        "chip": case.chip,
+        "stablehlo": STABLEHLO,
+        "archive": ARCHIVE,
+        "spare": SPARE,
+        "memory_bytes": limits.memory_bytes,
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="ratchet-") as folder,
+        start(Path(folder, "target"), interpreter) as child,
+    ):
+        return ask(child, request, files, name=str(target), limits=limits)
+
+
+def start(folder: Path, interpreter: Interpreter | None = None) -> Child:
+    """A child that exports one target."""
+    return Child(WORKER, directory=folder, walls=WALLS, interpreter=interpreter)
+
+
+def ask(child: Child, request: Mapping[str, Any], files: Bundle, *, name: str, limits: Limits) -> Exported:
+    """Have ``child`` answer one request, and read what it left. Raises as ``export``."""
+    jail = tracer.lost(child.missing)
+    child.folder.write(ARCHIVE, files.zipped())
+    child.folder.write(SPARE, _serialiser().zipped())
+    child.folder.write(tracer.REQUEST, json.dumps(request).encode())
+    ending = child.ask(child.directory, limits)
+    child.end()  # from here on nothing can change what it left
+    if ending.how != "answered":
+        raise tracer.ended(ending, name, limits)
+    record = tracer.read_record(child.folder, name)
+    if "status" in record:
+        raise tracer.refusal_of(record, name)
+    try:
+        return Exported(
+            program=child.folder.read("kernel.bin", tracer.MAX_PROGRAM_BYTES),
+            inputs=problem.specs(record["inputs"]),
+            outputs=problem.specs(record["outputs"]),
+            files=files.sha256,
+            imported=tuple(path for path in files.files if path in record["imported"]),
+            jax_version=f"{record['jax_version']:.40}",
+            jail=jail,
+            seconds=ending.seconds,
+        )
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        message = f"{name} left an incomplete record ({error}); wanted a complete one"
+        raise Refusal(Status.IMPORT_FAILED, message) from None
+
+
+def parse_generator(text: str, target: Target) -> Target:
+    """The generator that a case names: of the target's own module where it names none. Raises as ``parse``."""
+    if ":" not in text and not text.endswith(".py"):
+        text = f"{target.module}:{text}"
+    return parse(text, folders=(target.source,) if target.source else ())
+
+
+def _serialiser() -> Bundle:
+    folder = next((Path(one) for one in packages() if Path(one, SERIALISER).is_dir()), None)
+    files = sorted((folder / SERIALISER).glob("*.py")) if folder else []
+    return Bundle(files={f"{SERIALISER}/{file.name}": file.read_bytes() for file in files})
+
+
+def _case(name: str, table: Mapping[str, Any], where: str) -> Case:
+    if not name or "/" in name or not name.isprintable() or name in (".", "..") or len(name.encode()) > _LONGEST_NAME:
+        message = f"{where[:120]!a} is no name of a case: wanted one that a folder can have"
+        raise Refusal(Status.USAGE, message)
+    if unknown := sorted(set(table) - set(_KEYS)):
+        raise Refusal(Status.USAGE, f"{where} has {unknown[0]!r:.40}; a case knows {', '.join(_KEYS)}")
+    inputs = table.get("inputs")
+    generator = inputs if isinstance(inputs, str) else ""
+    if not generator and not (isinstance(inputs, list) and all(isinstance(one, str) for one in inputs)):
+        message = (
+            f'{where}: inputs is {inputs!r:.60}, wanted a list such as ["bf16[1024,256]"] or "package.module:function"'
+        )
+        raise Refusal(Status.USAGE, message)
+    options = table.get("options", {})
+    if not isinstance(options, Mapping):
+        raise Refusal(Status.USAGE, f"{where}: options is {options!r:.60}, wanted keyword arguments as a table")
+    if odd := [key for key, value in options.items() if not _is_plain(value)]:
+        message = f"{where}: options: {odd[0]} is {options[odd[0]]!r:.60}, wanted numbers, texts, truth values or lists"
+        raise Refusal(Status.USAGE, message)
+    return Case(
+        name=name,
+        inputs=() if generator else tuple(map(array, inputs or [])),
+        generator=generator,
+        options=dict(options),
+        chip=_chip(table.get("chip", V5E.name), where),
+    )
+
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON can carry it into the jail: of what TOML knows, dates and times cannot be."""
+    if isinstance(value, Mapping):
+        return all(map(_is_plain, value.values()))
+    return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, bool | int | float | str)
+
+
+def _chip(name: Any, where: str) -> str:
+    if not isinstance(name, str) or name not in CHIPS:
+        raise Refusal(Status.USAGE, f"{where}: {name!r:.40} is no chip that is known, wanted one of {', '.join(CHIPS)}")
+    return str(name)
+
+
+def _module_of(file: Path) -> tuple[str, Path]:
+    """The module that a file is, and the folder above its outermost package."""
+    folder, parts = file.parent, [] if file.stem == "__init__" else [file.stem]
+    while (folder / "__init__.py").is_file():
+        folder, parts = folder.parent, [folder.name, *parts]
+    return ".".join(parts), folder
+
+
+def _source_of(module: str, folders: Sequence[Path]) -> Path | None:
+    """The first folder that holds a module's file; None where none does."""
+    stem = module.replace(".", "/")
+    for folder in folders:
+        if any((folder / path).is_file() for path in (f"{stem}.py", f"{stem}/__init__.py")):
+            return folder.resolve()
+    return None

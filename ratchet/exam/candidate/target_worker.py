@@ -1,0 +1,103 @@
+"""Imports a function of the user's and exports it for one TPU. Runs as a jailed child, in any Python that has JAX.
+
+Other versions of JAX than the judge's run this file: what is newer than 0.7 is asked for before it is used. Nothing in
+the record is believed: the judge reads the program itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import export
+from jaxlib.mlir.dialects import stablehlo
+
+from ratchet.exam.candidate.answering import answer, blame
+from ratchet.exam.candidate.tree import Tree
+from ratchet.process.sandbox.child import serve
+from ratchet.tpu.chips import CHIPS, Chip
+from ratchet.tpu.exporting import exported, for_tpu
+from ratchet.values.status import Status
+
+
+def attribute(named: Sequence[str], files: Tree) -> Any:
+    """What is ``named``: a module, which is imported here, and a name in it, dots allowed."""
+    module, name = named
+    with blame(Status.IMPORT_FAILED, files, f"import of {module}"):
+        found = importlib.import_module(module)
+    with blame(Status.CONTRACT, files, f"{module}:{name}"):
+        return functools.reduce(getattr, name.split("."), found)
+
+
+def arguments(asked: Mapping[str, Any], files: Tree) -> Any:
+    """The positional arguments as a tuple of ``jax.ShapeDtypeStruct``s, or of pytrees of them."""
+    if not asked["generator"]:
+        return tuple(jax.ShapeDtypeStruct(tuple(one["shape"]), jnp.dtype(one["dtype"])) for one in asked["inputs"])
+    generate = attribute(asked["generator"], files)
+    with blame(Status.IMPORT_FAILED, files, f"{asked['generator'][1]}(key)"):
+        made = jax.eval_shape(generate, jax.ShapeDtypeStruct((), jax.random.key(0).dtype))
+        return made if isinstance(made, tuple) else (made,)
+
+
+@contextlib.contextmanager
+def lowering(chip: Chip) -> Iterator[None]:
+    """While the block runs, kernels see ``chip``, in a JAX that can say so."""
+    if hasattr(jax.sharding, "AbstractDevice"):
+        with for_tpu(chip=chip):
+            yield
+    else:
+        yield
+
+
+def in_stablehlo(program: export.Exported, newest: str) -> export.Exported:
+    """``program`` written in StableHLO ``newest``, such as ``1.17.0``, where this JAX writes a newer one.
+
+    Raises:
+      ValueError: an operation has no form in that version. Nothing of a program is left out.
+    """
+    own = stablehlo.get_version_from_compatibility_requirement(stablehlo.StablehloCompatibilityRequirement.WEEK_4)
+    if stablehlo.get_smaller_version(own, newest) == own:
+        return program
+    written = stablehlo.serialize_portable_artifact_str(str(program.mlir_module()), newest)
+    return dataclasses.replace(program, mlir_module_serialized=written)
+
+
+def specs(avals: Any) -> list[dict[str, Any]]:
+    return [{"shape": list(a.shape), "dtype": jnp.dtype(a.dtype).name} for a in avals]
+
+
+def examine(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Export one function; the program goes to ``kernel.bin``."""
+    sys.path.append(str(folder / asked["spare"]))
+    files = Tree.unpacked(folder / asked["archive"], folder / "tree")
+    files.install()
+    function: Callable[..., Any] = attribute(asked["target"], files)
+    leaves, tree = jax.tree.flatten(arguments(asked, files))
+    options = asked["options"]
+    with blame(Status.LOWERING_FAILED, files, asked["target"][1]), lowering(CHIPS[asked["chip"]]):
+        program = exported(lambda *given: function(*jax.tree.unflatten(tree, given), **options), leaves)
+        program = in_stablehlo(program, asked["stablehlo"])
+    (folder / "kernel.bin").write_bytes(program.serialize())
+    return {
+        "inputs": specs(program.in_avals),
+        "outputs": specs(program.out_avals),
+        "imported": files.imported(),
+        "jax_version": jax.__version__,
+    }
+
+
+def handle(request: Path) -> str:
+    """Answer one request: ``request/request.json`` says what is exported."""
+    return answer(request, examine)
+
+
+if __name__ == "__main__":
+    serve(handle)

@@ -1,0 +1,337 @@
+"""Turns an untrusted kernel file into an ``Artefact``, through a jailed child process."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ratchet.exam.candidate import contract
+from ratchet.exam.candidate.source_closure import Bundle
+from ratchet.exam.problem import mesh, problem
+from ratchet.process.sandbox.child import Child, Ending, Limits, Walls
+from ratchet.process.sandbox.folder import Folder
+from ratchet.process.sandbox.warm import Warm
+from ratchet.tpu.chips import V5E, Chip
+from ratchet.values import Artefact
+from ratchet.values.status import KILLED, Ended, Refusal, Status
+
+LIMITS = Limits(seconds=120, memory_bytes=8 << 30)
+MAX_PROGRAM_BYTES = 64 << 20
+MAX_RECORD_BYTES = 1 << 20
+
+WORKER = "ratchet.exam.candidate.worker"
+REQUEST = "request.json"
+RECORD = "record.json"
+"""What a worker leaves, beside its programs."""
+FILES, PROGRAM = "tree.zip", "given.bin"
+"""What a project's problem comes with."""
+WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=4096)
+
+LOST = {
+    "namespaces": "the kernel file shares processes and the network's names with the system",
+    "landlock": "the kernel file can read the user's files, and write them",
+    "seccomp": "the kernel file can start processes",
+}
+"""What a wall that is missing would have kept, by its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """A problem that a project names, with its kernel for it, exported by a process of its own."""
+
+    program: bytes
+    """The kernel: a ``jax.export`` artefact, of any JAX."""
+    problem: Mapping[str, Any]
+    """The problem as plain JSON: see ``ratchet.exam.candidate.generated``."""
+    files: Bundle
+    """What the reference imports of the author's files."""
+
+    def request(self, name: str) -> dict[str, Any]:
+        """What the worker is asked."""
+        return {"problem": {**self.problem, "file": name}, "files": FILES, "program": PROGRAM}
+
+
+def start(workdir: Path, *, walls: Walls = WALLS, warm: Warm | None = None) -> Child:
+    """Start a worker, of ``warm`` if there is one; else it imports JAX while the caller does other things."""
+    return Child(WORKER, directory=workdir, walls=walls, warm=warm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a kernel file is traced for."""
+
+    source: bytes
+    """The file's bytes."""
+    name: str
+    """What to call it in messages, e.g. ``kernel.py``."""
+    freeze: bool = False
+    """Also return the problem that this file defines."""
+    platform: str = "tpu"
+    """What the kernel is exported for: ``tpu``, ``cpu`` or ``cuda``."""
+    chip: Chip = V5E
+    """The TPU that a kernel sees when it asks for one."""
+    limits: Limits = LIMITS
+    given: Given | None = None
+    """The problem and the exported kernel of a project, whose file ``name`` is: nothing of it is executed here."""
+
+    @property
+    def request(self) -> bytes:
+        """What the worker reads."""
+        asked = {
+            "kernel": self.name,
+            "freeze": self.freeze,
+            "platform": self.platform,
+            "chip": self.chip.name,
+            "memory_bytes": self.limits.memory_bytes,
+            "project": self.given.request(self.name) if self.given else None,
+        }
+        return json.dumps(asked).encode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A worker and what it traces."""
+
+    wanted: Wanted
+    child: Child
+    ending: Callable[[], Ending]
+    """Waits for its answer."""
+
+
+def ask(wanted: Wanted, child: Child) -> Asked:
+    """Have a worker from ``start`` trace a kernel file, once its answer is waited for."""
+    return Asked(wanted=wanted, child=child, ending=functools.partial(_sent, wanted, child))
+
+
+def ask_at_once(wanted: Wanted, child: Child) -> Asked:
+    """As ``ask``, beside what the caller does meanwhile."""
+    asked, ending = ask(wanted, child), Future[Ending]()
+
+    def wait() -> None:
+        try:
+            ending.set_result(asked.ending())
+        except BaseException as error:  # raised where the answer is waited for
+            ending.set_exception(error)
+
+    threading.Thread(target=wait, name="candidate", daemon=True).start()
+    return dataclasses.replace(asked, ending=ending.result)
+
+
+def _sent(wanted: Wanted, child: Child) -> Ending:
+    """Raises Refusal for a file that is none of a kernel."""
+    if wanted.given is None:
+        contract.check_source(wanted.source, wanted.name)
+    for left in (wanted.name, REQUEST, RECORD):  # by another version of the file
+        child.folder.unlink(left)
+    if wanted.given is None:
+        child.folder.write(wanted.name, wanted.source)
+    else:
+        child.folder.write(FILES, wanted.given.files.zipped())
+        child.folder.write(PROGRAM, wanted.given.program)
+    child.folder.write(REQUEST, wanted.request)
+    return child.ask(child.directory, wanted.limits)
+
+
+def answered(asked: Asked, *, again: bool = False) -> tuple[Artefact, problem.Problem | None]:
+    """What a worker makes of a kernel file. It is closed afterwards: it has run candidate code.
+
+    Args:
+        asked: The worker, which can write to its folder alone, and what it traces.
+        again: Leave the child for other versions of the same file. Then one may know what another did, so that what
+          comes of it is good for a table and for no row.
+
+    Raises:
+      Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
+    """
+    wanted, child = asked.wanted, asked.child
+    with contextlib.nullcontext() if again else child:
+        jail, ending = lost(child.missing), asked.ending()
+        if not again:
+            child.end()  # from here on nothing can change what it left
+        if ending.how != "answered":
+            raise ended(ending, wanted.name, wanted.limits)
+        artefact, frozen = read(
+            child.folder,
+            wanted.name,
+            freeze=wanted.freeze,
+            platform=wanted.platform,
+            jail=jail,
+            seconds=ending.seconds,
+        )
+        given = wanted.given
+        return (dataclasses.replace(artefact, program=given.program) if given else artefact), frozen
+
+
+def examine(
+    source: bytes, name: str, *, child: Child, again: bool = False, **others: Any
+) -> tuple[Artefact, problem.Problem | None]:
+    """Trace a kernel file by a worker from ``start``. ``others`` are fields of ``Wanted``. Raises as ``answered``."""
+    return answered(ask(Wanted(source=source, name=name, **others), child), again=again)
+
+
+def read(
+    folder: Folder, name: str, *, freeze: bool, platform: str = "tpu", jail: str = "", seconds: float = 0.0
+) -> tuple[Artefact, problem.Problem | None]:
+    """What a worker left in ``folder``, every field checked.
+
+    Raises:
+      Refusal: with the status that it recorded; ``IMPORT_FAILED`` where there is no usable record.
+    """
+    record = read_record(folder, name)
+    if "status" in record:
+        raise refusal_of(record, name)
+    if record.get("platform") != platform:
+        raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
+    return _made(record, folder, name, freeze=freeze, jail=jail, seconds=seconds)
+
+
+def made(
+    record: Mapping[str, Any], workdir: Path, name: str, *, freeze: bool
+) -> tuple[Artefact, problem.Problem | None]:
+    """What a worker's record and the programs beside it in ``workdir`` are, after every field was checked.
+
+    Raises:
+      Refusal: ``IMPORT_FAILED`` where the record is incomplete.
+    """
+    folder = Folder.at(workdir)
+    try:
+        return _made(record, folder, name, freeze=freeze)
+    finally:
+        folder.close()
+
+
+def _made(
+    record: Mapping[str, Any], folder: Folder, name: str, *, freeze: bool, jail: str = "", seconds: float = 0.0
+) -> tuple[Artefact, problem.Problem | None]:
+    return _artefact(record, folder, name, jail, seconds), _frozen(record, folder, name) if freeze else None
+
+
+def lost(missing: Sequence[str]) -> str:
+    """What the walls that are missing would have kept, in words; ``""`` where none is."""
+    if not missing:
+        return ""
+    return f"the jail lacks {' and '.join(missing)} here: " + "; ".join(LOST[name] for name in missing)
+
+
+def step(ask: Callable[[], Asked], *, again: bool = False) -> tuple[tuple[Artefact, problem.Problem | None], str]:
+    """The first step of a verdict: ``answered``, with a summary."""
+    artefact, frozen = answered(ask(), again=again)
+    inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
+    return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
+
+
+def ended(ending: Ending, name: str, limits: Limits) -> Refusal:
+    """Why a worker did not answer."""
+    last = next((line.strip() for line in reversed(ending.tail.splitlines()) if line.strip()), "")
+    said = f"; it last printed: {last:.200}" if last else ""
+    if ending.how == "timeout":
+        return Ended(Status.TIMEOUT, f"{name} did not finish importing and tracing in {limits.seconds:.0f} s{said}")
+    if ending.how == "disk":
+        return Ended(Status.OUT_OF_MEMORY, f"{name} wrote more than a kernel file may{said}")
+    if ending.how == "memory":
+        return Ended(Status.OUT_OF_MEMORY, f"{name} used more than {limits.memory_bytes >> 20} MiB{said}")
+    code = ending.returncode
+    how = f"was ended by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
+    kind = Ended if code in KILLED else Refusal
+    return kind(Status.IMPORT_FAILED, f"the process that ran {name} {how} before it was done{said}")
+
+
+def read_record(folder: Folder, name: str) -> dict[str, Any]:
+    """What a worker wrote down. Raises Refusal ``IMPORT_FAILED`` where it cannot be used."""
+    try:
+        record = json.loads(folder.read(RECORD, MAX_RECORD_BYTES))
+        if not isinstance(record, dict):
+            raise ValueError(f"the record is {type(record).__name__}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refusal(Status.IMPORT_FAILED, f"{name} left no usable record ({error}); wanted a complete one") from None
+    return record
+
+
+def refusal_of(record: Mapping[str, Any], name: str) -> Refusal:
+    """The refusal that a record with a ``status`` is."""
+    status = Status.__members__.get(str(record.get("status")))
+    if status is None or not 10 <= status.exit_code < 40:
+        return Refusal(Status.IMPORT_FAILED, f"{name} left a record with the status {record.get('status')!r:.60}")
+    return Refusal(status, str(record.get("message", ""))[:2000])
+
+
+def _text(record: Mapping[str, Any], key: str) -> str:
+    if not isinstance(record[key], str):
+        raise ValueError(f"{key} is {type(record[key]).__name__}, wanted text")
+    return record[key]
+
+
+def _artefact(record: Mapping[str, Any], folder: Folder, name: str, jail: str, seconds: float) -> Artefact:
+    try:
+        contract.check_flops(record["flops"])
+        meta, inputs = contract.check_tiling_meta(record["tiling_meta"]), problem.specs(record["inputs"])
+        return Artefact(
+            kernel_name=_text(record, "kernel_name"),
+            problem_description=_text(record, "problem_description"),
+            flops=record["flops"],
+            tiling_meta=meta,
+            inputs=inputs,
+            outputs=problem.specs(record["outputs"]),
+            mesh=mesh.read(meta, inputs),
+            program=folder.read("kernel.bin", MAX_PROGRAM_BYTES),
+            platform=_text(record, "platform"),
+            reference_sha256=_text(record, "reference_sha256"),
+            inputs_sha256=_text(record, "inputs_sha256"),
+            jail=jail,
+            seconds=seconds,
+            output_splits=problem.splits(record["output_shardings"]),
+        )
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise Refusal(
+            Status.IMPORT_FAILED, f"{name} left an incomplete record ({error}); wanted a complete one"
+        ) from None
+
+
+def _work(given: object) -> dict[str, object]:
+    """Counts alone: kinds of products with FLOPs, and bytes; those between chips where there are several."""
+    wanted = {"products": dict, "input_bytes": list, "output_bytes": list}
+    if not isinstance(given, dict) or set(given) - {"link_bytes"} != set(wanted):
+        raise ValueError(f"work is {given!r:.80}")
+    if any(not isinstance(given[key], kind) for key, kind in wanted.items()):
+        raise ValueError(f"work is {given!r:.80}")
+    between = given.get("link_bytes", 0)
+    numbers = [*given["products"].values(), *given["input_bytes"], *given["output_bytes"], between]
+    if not all(type(n) is int and n >= 0 for n in numbers) or not all(isinstance(k, str) for k in given["products"]):
+        raise ValueError(f"work holds {numbers!r:.80}")
+    return given
+
+
+def _frozen(record: Mapping[str, Any], folder: Folder, name: str) -> problem.Problem:
+    try:
+        inputs, outputs = problem.specs(record["inputs"]), problem.specs(record["reference_outputs"])
+        return problem.Problem(
+            kernel_name=_text(record, "kernel_name"),
+            description=_text(record, "problem_description"),
+            inputs=inputs,
+            outputs=outputs,
+            mesh=mesh.read(record["tiling_meta"], inputs),
+            flops=record["flops"],
+            jax_version=_text(record, "jax_version"),
+            reference_sha256=_text(record, "reference_sha256"),
+            inputs_sha256=_text(record, "inputs_sha256"),
+            inputs_program=folder.read("inputs.bin", MAX_PROGRAM_BYTES),
+            reference_program=folder.read("reference.bin", MAX_PROGRAM_BYTES),
+            reference64_program=folder.read("reference64.bin", MAX_PROGRAM_BYTES),
+            blocked_program=folder.read("blocked.bin", MAX_PROGRAM_BYTES),
+            rows=problem.rows_of(record["rows"], outputs),
+            mixed_axes=problem.axes_of(record["mixed_axes"], inputs),
+            output_splits=problem.splits(record["output_shardings"]),
+            work=_work(record["work"]),
+        )
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise Refusal(
+            Status.IMPORT_FAILED, f"{name} left an incomplete problem ({error}); wanted a complete one"
+        ) from None

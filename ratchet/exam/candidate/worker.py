@@ -1,0 +1,302 @@
+"""The only code that ever imports a kernel file. Runs as a jailed child process, once per kernel file.
+
+The jail is built before this module is imported (``ratchet/process/sandbox/launcher.py``).
+
+It answers with the name of a record written last; a process that ends before has not answered. Nothing in
+the record is believed: the judge checks its form, compiles its program and executes that program's values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from jax import export
+from jax.extend import core
+
+from ratchet.exam.candidate import contract, generated
+from ratchet.exam.candidate.answering import answer, blame
+from ratchet.exam.candidate.tree import Tree
+from ratchet.exam.problem import mesh as meshes
+from ratchet.exam.problem.axes import mixed_axes
+from ratchet.exam.problem.blocks import blockwise
+from ratchet.exam.problem.flat import INLINED, inner
+from ratchet.exam.problem.problem import specs, splits
+from ratchet.exam.problem.promote import by_rows
+from ratchet.exam.problem.traffic import link_bytes
+from ratchet.exam.problem.work import work_of
+from ratchet.process.sandbox.child import serve
+from ratchet.tpu.chips import CHIPS, V5E, Chip
+from ratchet.tpu.exporting import exported, for_tpu, in_one_line, traced
+from ratchet.values import Mesh
+from ratchet.values.status import Refusal, Status
+
+
+def load(path: Path) -> ModuleType:
+    """Execute the kernel file as a fresh module and check its seven symbols."""
+    source = path.read_bytes()
+    contract.check_source(source, path.name)
+    module = ModuleType("kernel_under_judgement")
+    module.__file__ = path.name
+    sys.modules[module.__name__] = module
+    with blame(Status.IMPORT_FAILED, (path.name,), "at import"):
+        exec(compile(source, path.name, "exec"), module.__dict__)
+    contract.check_symbols(module.__dict__)
+    return module
+
+
+def _arrays(tree: Any, what: str) -> list[Any]:
+    leaves = jax.tree.leaves(tree)
+    if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves):
+        raise Refusal(Status.CONTRACT, f"{what} must return arrays, got {type(tree).__name__}")
+    return leaves
+
+
+def _specs(avals: Any) -> list[dict[str, Any]]:
+    return [{"shape": list(a.shape), "dtype": jnp.dtype(a.dtype).name} for a in avals]
+
+
+@contextlib.contextmanager
+def without_locations() -> Iterator[None]:
+    """Trace without source locations: the lock's bytes must not depend on where the kernel file lay."""
+    limit = jax.config.values["jax_traceback_in_locations_limit"]
+    jax.config.update("jax_traceback_in_locations_limit", 0)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_in_locations_limit", limit)
+
+
+def digest(program: export.Exported) -> str:
+    """SHA-256 of a program's text, which holds no source locations."""
+    return hashlib.sha256(str(program.mlir_module()).encode()).hexdigest()
+
+
+def given(folder: Path, asked: Mapping[str, Any]) -> tuple[ModuleType, export.Exported, Tree]:
+    """A problem that a project names, and the kernel that another process exported for it.
+
+    Raises:
+      Refusal: ``IMPORT_FAILED`` with the line of the author's, ``LOWERING_FAILED`` for a program that cannot be read.
+    """
+    files = Tree.unpacked(folder / asked["files"], folder / "tree")
+    files.install()
+    with blame(Status.IMPORT_FAILED, files, "the reference and its inputs"):
+        module = generated.module(asked["problem"])
+    try:
+        program = export.deserialize(bytearray((folder / asked["program"]).read_bytes()))
+    except Exception as error:  # flatbuffers raises nearly anything
+        message = f"the program of JAX {asked['problem']['jax_version']} cannot be read by {jax.__version__}"
+        raise Refusal(Status.LOWERING_FAILED, f"{message}: {in_one_line(error)}") from None
+    return module, program, files
+
+
+def examine(
+    path: Path,
+    out: Path,
+    *,
+    freeze: bool,
+    platform: str = "tpu",
+    chip: Chip = V5E,
+    project: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Trace a kernel file for a platform and write its programs to ``out``; returns the record.
+
+    With a ``project`` the problem is the one that it names, and the program one that was exported elsewhere.
+    """
+    module, program, own = given(out, project) if project else (load(path), None, (path.name,))
+    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+
+    def inputs_of(data: Any) -> list[Any]:
+        return _arrays(module.generate_inputs(jax.random.wrap_key_data(data)), "generate_inputs")
+
+    with blame(Status.IMPORT_FAILED, own, "generate_inputs(key)"), without_locations():
+        generator = exported(inputs_of, [key], "cpu")
+    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in generator.out_avals]
+    with blame(Status.IMPORT_FAILED, own, "reference_fn"), without_locations():
+        reference = exported(lambda *args: _arrays(module.reference_fn(*args), "reference_fn"), avals, "cpu")
+    with blame(Status.IMPORT_FAILED, own, "compute_flops()"):
+        flops = module.compute_flops()
+    contract.check_flops(flops)
+    with blame(Status.IMPORT_FAILED, own, "get_tiling_meta()"):
+        meta = contract.check_tiling_meta(getattr(module, contract.OPTIONAL, dict)())
+        mesh = meshes.read(meta, specs(_specs(avals)))
+
+    if program is None:
+        kernel, jaxpr = exported_twice(module.kernel_fn, avals, path, mesh, platform, chip)
+    else:
+        kernel, jaxpr = checked(program, avals, platform), None
+    left: list[Any] = [None] * len(kernel.out_avals)
+    if mesh.chips > 1 and jaxpr is not None:
+        left = output_shardings(jaxpr)
+    (out / "kernel.bin").write_bytes(kernel.serialize())
+    found: dict[str, Any] = {}
+    if freeze:
+        (out / "inputs.bin").write_bytes(generator.serialize())
+        (out / "reference.bin").write_bytes(reference.serialize())
+        with blame(Status.CONTRACT, own, "reference_fn in float64"), without_locations(), jax.enable_x64(True):
+            rows, exact = exact_program(module.reference_fn, avals)
+            (out / "reference64.bin").write_bytes(exact.serialize())
+        with blame(Status.CONTRACT, own, "reference_fn in blocks"), without_locations():
+            blocked = blockwise(module.reference_fn, *avals)
+            (out / "blocked.bin").write_bytes(exported(blocked, avals, "cpu").serialize() if blocked else b"")
+        found = {
+            "rows": rows,
+            "mixed_axes": mixed_axes(module.reference_fn, *avals),
+            "work": {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in asdict(work_of(module.reference_fn, *avals)).items()
+            },
+        }
+        if mesh.chips > 1:
+            found["work"]["link_bytes"] = link_bytes(module.reference_fn, avals, mesh, splits(left))
+    return {
+        "kernel_name": module.KERNEL_NAME,
+        "problem_description": module.PROBLEM_DESCRIPTION,
+        "flops": flops,
+        "tiling_meta": meta,
+        "inputs": _specs(avals),
+        "outputs": _specs(kernel.out_avals),
+        "platform": platform,
+        "reference_outputs": _specs(reference.out_avals),
+        "reference_sha256": digest(reference),
+        "inputs_sha256": digest(generator),
+        "jax_version": jax.__version__,
+        "output_shardings": left,
+        **found,
+    }
+
+
+def exact_program(reference_fn: Callable[..., Any], avals: Any) -> tuple[dict[str, Any] | None, export.Exported]:
+    """A reference in float64 with its losses, and the rows that it is evaluated for, as plain JSON: see ``Problem``."""
+    program, blocks = by_rows(reference_fn, *avals)
+    if blocks is None:
+        return None, exported(program, avals, "cpu")
+    which = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((), (blocks.length,))]
+    return {"block": blocks.size, "axes": list(blocks.outputs)}, exported(program, [*which, *avals], "cpu")
+
+
+def exported_twice(
+    kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh, platform: str, chip: Chip
+) -> tuple[export.Exported, Any]:
+    """The kernel's program, and its jaxpr.
+
+    Raises:
+      Refusal: ``NON_DETERMINISTIC`` where tracing again gives another.
+    """
+    # From one line: the programs carry source locations, those of the caller included.
+    (kernel, jaxpr), (again, _) = (traced_kernel(kernel_fn, avals, path, mesh, platform, chip) for _ in range(2))
+    if digest(kernel) != digest(again):
+        raise Refusal(
+            Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
+        )
+    return kernel, jaxpr
+
+
+def checked(program: export.Exported, avals: Any, platform: str) -> export.Exported:
+    """A program that was exported elsewhere, if it is for the inputs of this problem.
+
+    Raises:
+      Refusal: ``WRONG_SHAPE``, ``CONTRACT``.
+    """
+    if _specs(program.in_avals) != _specs(avals):
+        got, wanted = (" ".join(map(str, specs(_specs(one)))) for one in (program.in_avals, avals))
+        raise Refusal(Status.WRONG_SHAPE, f"the kernel was exported for {got}, the problem has {wanted}")
+    if program.nr_devices != 1 or tuple(program.platforms) != (platform,):
+        what = f"{program.nr_devices} devices of {', '.join(program.platforms)}"
+        raise Refusal(Status.CONTRACT, f"the kernel was exported for {what}, wanted one of {platform}")
+    return program
+
+
+def output_shardings(jaxpr: Any) -> list[Any]:
+    """How a program on several chips leaves its outputs: for each dimension the axes of the mesh that split it.
+
+    ``jaxpr`` is the program's. None where it does not say: an output that no ``shard_map`` and no constraint gives.
+    """
+    makers = {var: (equation, n) for equation in jaxpr.eqns for n, var in enumerate(equation.outvars)}
+    return [
+        None if isinstance(var, core.Literal) or var not in makers else _left(*makers[var], len(var.aval.shape))
+        for var in jaxpr.outvars
+    ]
+
+
+def _left(equation: Any, number: int, rank: int) -> list[Any] | None:
+    """How result ``number`` of an equation is split."""
+    name = equation.primitive.name
+    if name in INLINED:
+        closed = inner(equation)
+        return cast(list[Any] | None, output_shardings(getattr(closed, "jaxpr", closed))[number])
+    if name == "shard_map":
+        spec = equation.params["out_specs"][number]
+    elif name == "sharding_constraint":
+        spec = getattr(equation.params["sharding"], "spec", None)
+    else:
+        return None
+    entries = [] if spec is None else [[n] if isinstance(n, str) else list(n or []) for n in spec]
+    return None if spec is None else [names or None for names in entries] + [None] * (rank - len(entries))
+
+
+def export_kernel(
+    kernel_fn: Callable[..., Any],
+    avals: Any,
+    path: Path,
+    mesh: Mesh | None = None,
+    platform: str = "tpu",
+    chip: Chip = V5E,
+) -> export.Exported:
+    """The kernel's program; for a TPU with the declared mesh as the ambient one."""
+    return traced_kernel(kernel_fn, avals, path, mesh, platform, chip)[0]
+
+
+def traced_kernel(
+    kernel_fn: Callable[..., Any],
+    avals: Any,
+    path: Path,
+    mesh: Mesh | None = None,
+    platform: str = "tpu",
+    chip: Chip = V5E,
+) -> tuple[export.Exported, Any]:
+    """As ``export_kernel``, with the jaxpr."""
+    if platform != "tpu":
+        with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"):
+            return traced(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)
+    mesh = mesh or Mesh()
+    with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"), for_tpu(mesh, chip) as ambient:
+        avals = placed(avals, mesh, ambient)
+        # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
+        return traced(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals)
+
+
+def placed(avals: Any, mesh: Mesh, ambient: jax.sharding.AbstractMesh) -> Any:
+    """``avals`` as they lie on the chips; unchanged for a single one."""
+    if mesh.chips == 1:
+        return avals
+    shardings = [jax.sharding.NamedSharding(ambient, jax.sharding.PartitionSpec(*split)) for split in mesh.inputs]
+    return [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(avals, shardings, strict=True)]
+
+
+def handle(request: Path) -> str:
+    """Answer one request: ``request/request.json`` names the mode and the limits."""
+
+    def examined(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        return examine(
+            folder / asked["kernel"],
+            folder,
+            freeze=asked["freeze"],
+            platform=asked["platform"],
+            chip=CHIPS[asked["chip"]],
+            project=asked["project"],
+        )
+
+    return answer(request, examined)
+
+
+if __name__ == "__main__":
+    serve(handle)

@@ -1,0 +1,145 @@
+"""The modelled latency of a compiled program, asked of the schedule machine's jailed child."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ratchet.process.sandbox.child import Child, Ending, Limits, Walls
+from ratchet.process.sandbox.folder import read_file
+from ratchet.process.sandbox.warm import Warm
+from ratchet.tpu.chips import Chip
+from ratchet.tpu.compiler.environment import compiler_version
+from ratchet.tpu.computed_operands import Steering
+from ratchet.values import Mesh, Program, Timeline, records
+from ratchet.values.encoding import decode, encode
+from ratchet.values.status import KILLED, Ended, Refusal, Status
+
+WORKER = "ratchet.exam.judge.schedule_worker"
+LIMITS = Limits(seconds=900, memory_bytes=12 << 30)
+TIMELINE_BYTES = 1 << 30
+REQUEST, ARRAYS, TIMELINE = "request.json", "arrays.npz", "timeline.json"
+AHEAD, ENOUGH = "ahead", "enough"
+"""Of a request to read listings ahead: the field with the compiler's folder, and the file that ends it."""
+
+_KINDS = {
+    "refused": records.is_refused,
+    "internal": records.is_text,
+    "traceback": records.is_text,
+    "timeline": lambda value: isinstance(value, list),
+    "summary": records.is_text,
+}
+"""Fields of an answer."""
+
+
+def start(workdir: Path, warm: Warm | None = None) -> Child:
+    """Start the machine's child; it answers any number of requests and reads what other children left."""
+    return Child(WORKER, directory=workdir, walls=Walls(readable=(workdir.parent.resolve(),)), warm=warm)
+
+
+@contextlib.contextmanager
+def reading_ahead(child: Child, dumps: Path) -> Iterator[None]:
+    """Meanwhile ``child`` reads the listings that a compiler writes to ``dumps``.
+
+    Nothing is said of what goes wrong with that: the child is asked about the program later, and reads what it lacks.
+    """
+    folder = child.request()
+    (folder / REQUEST).write_text(json.dumps({AHEAD: os.fspath(dumps), "compiler": compiler_version()}))
+    reading = threading.Thread(target=_asked, args=(child, folder))
+    reading.start()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # it is gone where these workers were closed
+            (folder / ENOUGH).touch()
+        reading.join()
+
+
+def _asked(child: Child, folder: Path) -> None:
+    with contextlib.suppress(OSError, ValueError):  # it is closed meanwhile, by another thread
+        child.ask(folder, LIMITS)
+
+
+def step(
+    child: Child,
+    program: Program,
+    chip: Chip,
+    mesh: Mesh,
+    steering: Steering,
+    *,
+    computed: Sequence[Steering] = (),
+    detail: bool = False,
+) -> tuple[Timeline, str]:
+    """As ``latency.step``, by ``child``.
+
+    Raises:
+      Refusal: as ``latency.step``; ``SCHEDULE_UNKNOWN`` where the machine does not end, ``INTERNAL`` where it fails.
+    """
+    import numpy as np
+
+    folder = child.request()
+    asked = {"program": encode(program), "chip": chip.name, "mesh": encode(mesh), "detail": detail}
+    (folder / REQUEST).write_text(json.dumps(asked))
+    named = {f"-1:{key!r}": value for key, value in steering.items()}
+    for place, one in enumerate(computed):
+        named |= {f"{place}:{key!r}": value for key, value in one.items()}
+    np.savez(folder / ARRAYS, **named)
+    ending = child.ask(folder, LIMITS)
+    if ending.how != "answered":
+        raise _ended(ending)
+    try:
+        data = read_file(folder / TIMELINE, TIMELINE_BYTES)
+    except (OSError, ValueError) as error:
+        raise _no_timeline(str(error)) from None
+    return timeline_in(data)
+
+
+def timeline_in(data: bytes) -> tuple[Timeline, str]:
+    """The machine's answer: a timeline and its summary.
+
+    Raises:
+      Refusal: what the machine refused; ``INTERNAL`` where the answer is none.
+      RuntimeError: what failed in the machine.
+    """
+    answer = records.read(data, _KINDS, _no_timeline)
+    if "refused" in answer:
+        status, message = answer["refused"]
+        raise Refusal(Status[status], message)
+    if "internal" in answer:
+        raise RuntimeError(f"the schedule machine: {answer['internal']}\n{answer['traceback']}")
+    try:
+        return decode(Timeline, answer["timeline"]), answer["summary"]
+    except (ValueError, TypeError) as error:
+        raise _no_timeline(str(error)) from None
+
+
+def steered(arrays: Mapping[str, Any]) -> tuple[dict[int | str, Any], list[dict[int | str, Any]]]:
+    """The machine's side of a request's arrays: what steers, and what XLA computes, per mesh index."""
+    steering: dict[int | str, Any] = {}
+    computed: dict[int, dict[int | str, Any]] = {}
+    for name, array in arrays.items():
+        place, _, key = name.partition(":")
+        own: int | str = key[1:-1] if key.startswith(("'", '"')) else int(key)
+        (steering if int(place) < 0 else computed.setdefault(int(place), {}))[own] = array
+    return steering, [computed[place] for place in sorted(computed)]
+
+
+def _no_timeline(why: str) -> Refusal:
+    return Refusal(Status.INTERNAL, f"the schedule machine left no timeline: {why:.300}")
+
+
+def _ended(ending: Ending) -> Refusal:
+    how = ending.how
+    if how == "timeout":
+        return Ended(Status.SCHEDULE_UNKNOWN, f"the schedule machine did not end in {LIMITS.seconds:.0f} s")
+    if how == "memory":
+        return Ended(Status.SCHEDULE_UNKNOWN, f"the schedule machine took more than {LIMITS.memory_bytes >> 30} GiB")
+    if ending.returncode in KILLED:
+        return Ended(Status.INFRASTRUCTURE, "the system ended the schedule machine: free some memory and run again")
+    last = (ending.tail.strip().splitlines() or ["it printed nothing"])[-1]
+    return Refusal(Status.INTERNAL, f"the schedule machine {how}: {last:.300}")

@@ -1,0 +1,1 @@
+"""The frozen problem: its reference, its inputs, what honest arithmetic may lose, and the work it cannot avoid."""

@@ -1,0 +1,202 @@
+"""The inputs that a kernel is checked on: random, probed, mixed and signed. Pure numpy, given the random ones.
+
+A problem is any function of arrays, so the structure is put on top of its own inputs in a way that needs no
+knowledge of it: rows are scaled, repeated, rounded, spiked or of one sign. All that is known of the problem are the
+axes along which it mixes elements: a spike belongs there, where a sum or a lookup has to notice it, and stripes beside
+them, where each answer is made of one structure. Integer inputs (lengths, page tables) and booleans stay as generated,
+except matrices of narrow integers of both signs, which are numbers. Every choice
+follows from the judge's secret, except for what steers a modelled run: that anyone may know, so a kernel is checked on
+it too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ratchet.exam.problem.input_regions import DOMINATING, Sizes, Structures, as_dtype, cut, is_float, pieces
+from ratchet.values import ArraySpec, Mesh
+
+Axes = Sequence[Sequence[int]]
+"""For each input the axes along which the problem mixes its elements."""
+
+SIGNED = "signed"
+"""The kind whose inputs make all elements of a row be off by the same: see ``parity``."""
+KINDS = ("random", "probe", "mixed", SIGNED)
+"""``random``: as generated, with what steers the modelled run. ``probe``: the same with a few spiked rows.
+``mixed``: all structures at once, steered by secret ones. ``signed``: stripes of one sign, far from zero."""
+
+
+def kinds(mesh: Mesh, axes: Axes = ()) -> tuple[str, ...]:
+    """The instances of a problem. On several chips every chip has a probe of its own: ``probe-0``, ``probe-1``, …
+
+    Where nothing is mixed no answer is a sum or an extreme, and there is none of one sign.
+    """
+    places = [""] if mesh.chips == 1 else [f"-{place}" for place in range(mesh.chips)]
+    asked = [kind for kind in KINDS if kind != SIGNED or any(axes)]
+    return tuple(kind + place for kind in asked for place in (places if kind == "probe" else [""]))
+
+
+def is_own(kind: str) -> bool:
+    """Whether an instance holds the problem's own inputs, with no structure put on top."""
+    return kind in ("random", "fresh", "public")
+
+
+def is_probe(kind: str) -> bool:
+    """Whether an instance is a probe, of whichever chip."""
+    return kind.partition("-")[0] == "probe"
+
+
+SCALARS = 1024
+"""An input of float32 or narrow integers with at most so many elements may be scalars, by which a kernel branches."""
+PROBED_ROWS = 4
+SPIKE = 24.0
+NEAR_ZERO, FAR = 2.0, 64.0
+"""Scales of stripes of one sign: products of two such add up to some -200 in attention, where an exponential that is
+taken without the maximum is zero or infinite; far ones are so without being multiplied."""
+
+
+def steers(spec: ArraySpec) -> bool:
+    """Whether an input may decide what a program does: lengths, page tables, group sizes, a few scalars."""
+    if spec.dtype in ("int32", "uint32"):
+        return True
+    return spec.dtype.startswith(("float32", "int", "uint")) and math.prod(spec.shape) <= SCALARS
+
+
+def steering(inputs: Sequence[ArraySpec]) -> list[int]:
+    """Positions of the inputs that may steer. Where all could, none does: a kernel could know all of the modelled run's
+    inputs, and with them the answer.
+    """
+    found = [number for number, spec in enumerate(inputs) if steers(spec)]
+    return found if len(found) < len(inputs) else []
+
+
+def spiked_axis(shape: Sequence[int], mixed: Sequence[int] = ()) -> int:
+    """The axis to spike rows of: the longest of those that are mixed, else the longest."""
+    return max(mixed or range(len(shape)), key=lambda axis: shape[axis])
+
+
+def striped_axis(shape: Sequence[int], mixed: Sequence[int] = ()) -> int:
+    """The axis to cut into stripes: the longest that is not mixed, where there is one, else the longest."""
+    beside = [axis for axis in range(len(shape)) if axis not in mixed and shape[axis] > 1]
+    return max(beside or range(len(shape)), key=lambda axis: shape[axis])
+
+
+def probed_rows(length: int, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Rows to spike: one in each quarter, so that the far and the near end are both among them."""
+    edges = np.linspace(0, length, PROBED_ROWS + 1).astype(int)
+    return np.array([generator.integers(a, b) for a, b in itertools.pairwise(edges) if b > a])
+
+
+def probe(
+    inputs: Sequence[np.ndarray[Any, Any]],
+    generator: np.random.Generator,
+    mesh: Mesh | None = None,
+    place: int = 0,
+    axes: Axes = (),
+) -> list[np.ndarray[Any, Any]]:
+    """Each float input with ``PROBED_ROWS`` rows made large: whatever depends on them has to move.
+
+    On several chips only what lies on the chip at ``place`` changes; arrays that all chips hold stay as they are,
+    unless there are no others.
+    """
+    mesh = mesh or Mesh()
+    parts = [mesh.part(number, array.shape, place) for number, array in enumerate(inputs)]
+    split = [array[own].size < array.size for array, own in zip(inputs, parts, strict=True)]
+    changed = []
+    for number, (array, own, is_split) in enumerate(zip(inputs, parts, split, strict=True)):
+        new, along = np.array(array), axes[number] if axes else ()
+        if is_float(array) and array.ndim and array.size > 1 and (is_split or not any(split)):
+            view = np.moveaxis(new[own], spiked_axis(new[own].shape, along), 0)
+            for row in probed_rows(len(view), generator):
+                view[row] = as_dtype(np.asarray(view[row], np.float32) * SPIKE, new.dtype)
+        changed.append(new)
+    return changed
+
+
+def mixed(
+    inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, axes: Axes = ()
+) -> list[np.ndarray[Any, Any]]:
+    """Each float input cut into stripes of different structure, with one dominating row in every short stripe.
+
+    Where stripes are beside what is mixed, a few rows along that dominate as well.
+    """
+    changed = []
+    for number, array in enumerate(inputs):
+        new, along = np.array(array), axes[number] if axes else ()
+        if is_float(array) and array.ndim and array.size > 1:
+            stripes = striped_axis(new.shape, along)
+            Structures.drawn(new.shape[stripes], generator).write(array, new, stripes)
+            if along and stripes not in along:
+                view = np.moveaxis(new, spiked_axis(new.shape, along), 0)
+                for place in probed_rows(len(view), generator):
+                    view[place] = as_dtype(np.asarray(view[place], np.float32) * DOMINATING, new.dtype)
+        changed.append(new)
+    return changed
+
+
+def signed(
+    inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, axes: Axes = ()
+) -> list[np.ndarray[Any, Any]]:
+    """Each input that holds numbers of both signs cut into stripes of one sign, near or far from zero, and a plain one.
+
+    What is summed or compared is then all negative or all positive, and so are products of two inputs: an extreme that
+    starts at zero shows, and a sum that is narrower than it has to be. An input without stripes, because the problem
+    mixes it along all axes, is of one sign as a whole: far if it is the only one, else the next one's is the opposite.
+    The ends along what is mixed tower over the rest where they can: an extreme that leaves them out shows.
+    """
+    changed = [np.array(array) for array in inputs]
+    chosen = [number for number, array in enumerate(changed) if is_of_both_signs(array)]
+    for turn, number in enumerate(chosen):
+        new, along = changed[number], axes[number] if axes else ()
+        sizes, stripes, spiked = (
+            Sizes(inputs[number], new),
+            striped_axis(new.shape, along),
+            spiked_axis(new.shape, along),
+        )
+        if any(new.shape[axis] > 1 for axis in set(range(new.ndim)) - set(along)):
+            found = cut(new.shape[stripes], generator, long=_NEAR, short=_OTHERS)
+            scales, towers = np.zeros(new.shape[stripes], np.float32), itertools.product(_TOWERS, _ENDS)
+            for stripe in found:
+                scales[stripe.first : stripe.end] = stripe.kind
+            sizes.write_scaled(scales, stripes)
+            plain = [stripe for stripe in found if not stripe.kind] if along else []
+            for stripe, (scale, end) in zip(plain, itertools.cycle(towers), strict=False):
+                sizes.write({stripes: slice(stripe.first, stripe.end), spiked: end}, scale)
+        else:
+            sign = 1 if turn % 2 else -1
+            sizes.write({}, sign if len(chosen) > 1 else sign * FAR)
+            for end in _ENDS if len(chosen) > 1 else ():
+                sizes.write({spiked: end}, sign * NEAR_ZERO)
+    return changed
+
+
+_NEAR, _OTHERS = (NEAR_ZERO, -NEAR_ZERO), (FAR, -FAR, 0.0)
+"""Scales of stripes of one sign; 0: one that stays as it is, with one end that towers."""
+_ENDS, _TOWERS = (slice(0, 1), slice(-1, None)), (FAR, -FAR)
+
+
+def is_of_both_signs(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an input holds numbers that may have any sign: floats, or matrices of narrow integers.
+
+    What has one sign may have to (a variance, a probability), and so may an integer: an index, a flag, -1 for none.
+    """
+    if is_float(array) and array.size > 1:
+        ends = np.array([(piece.min(), piece.max()) for piece in pieces(array)])
+        return bool(np.isfinite(ends).all() and ends.min() < 0 < ends.max())
+    narrow = array.ndim > 1 and array.dtype.name in ("int4", "int8", "int16")
+    return narrow and 0 < int(array.max()) < -2 * int(array.min())
+
+
+def tables(inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[Any, Any]]) -> list[int]:
+    """Positions of the float inputs that are the same for every key: tables, not data, and left as they are.
+
+    A kernel may rely on how they are made (both halves of a rotary table are equal, say). Where all are, none is.
+    """
+    floats = [number for number, array in enumerate(inputs) if is_float(array)]
+    same = [number for number in floats if inputs[number].tobytes() == public[number].tobytes()]
+    return same if len(same) < len(floats) else []

@@ -1,0 +1,213 @@
+"""Evaluate a JAX function in float64, together with what honest arithmetic may lose in it.
+
+The reference of a problem is written in the problem's own dtypes. Judging needs the exact answer, so the
+traced function is evaluated again with every floating-point value widened: casts to a narrower float become
+casts to float64, and a product's accumulator likewise. Beside each value goes its loss (``rounding/value.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from ratchet.exam.problem.blocks import Blocks, in_blocks
+from ratchet.exam.problem.flat import INLINED, inner
+from ratchet.exam.problem.rounding.equation import apply
+from ratchet.exam.problem.rounding.value import EPS32, Value, eps_of, is_float, settled, wide
+from ratchet.exam.problem.tiled import Evaluator, run
+from ratchet.exam.problem.tiles import in_tiles
+
+_REFUSED = ("pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callback")
+
+
+def _widen(value: Any) -> Any:
+    dtype = jnp.result_type(value)
+    return jnp.asarray(value, wide(dtype)) if is_float(dtype) else value
+
+
+def _exact(value: Any) -> Value:
+    """An input or a constant."""
+    return Value(v=_widen(value), exact=True)
+
+
+def with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
+    """``function`` traced at ``avals``, as a function of the same inputs that computes in float64.
+
+    Call the result with x64 enabled. It returns the flat list of outputs, floats as float64, then for each of them
+    its loss: float64 of the output's shape, the standard deviation of what honest arithmetic loses before the output
+    itself is rounded. For integers and booleans it is by how much they may legitimately differ.
+
+    Raises:
+      NotImplementedError: for an operation whose meaning depends on the width of a float.
+    """
+    some, blocks = by_rows(function, *avals)
+    if blocks is None:
+        return some
+    every = np.arange(blocks.length, dtype=np.int32)
+    return lambda *args: some(blocks.count, every, *args)
+
+
+def by_rows(
+    function: Callable[..., Any], *avals: jax.ShapeDtypeStruct
+) -> tuple[Callable[..., list[Any]], Blocks | None]:
+    """As ``with_losses``, with the blocks that a large function is cut into: then it takes ``(count, rows, *inputs)``.
+
+    Those are its first arguments as of ``Blocks.some``.
+    """
+    with jax.enable_x64(False):  # as it is traced for the reference in its own dtypes
+        closed = jax.make_jaxpr(function)(*avals)
+    blocks = in_blocks(closed)
+    call = _widening(blocks.block if blocks else closed)
+
+    def some(count: Any, rows: Any, *args: Any) -> list[Any]:
+        assert blocks is not None
+        return blocks.some(call, count, rows, args)
+
+    return (some if blocks else lambda *args: call(args)), blocks
+
+
+def _widening(jaxpr: Any) -> Callable[[Sequence[Any]], list[Any]]:
+    """Evaluates a jaxpr in float64: its outputs, then their losses."""
+    tiles = in_tiles(jaxpr)
+
+    def call(args: Sequence[Any]) -> list[Any]:
+        values = [_exact(a) for a in args]
+        outputs = run(tiles, Evaluator(apply=_apply, lift=_exact), values) if tiles else _call(jaxpr, values)
+        return [output.v for output in outputs] + [settled(output) for output in outputs]
+
+    return call
+
+
+def in_float64(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
+    """As ``with_losses``, the outputs alone."""
+    both = with_losses(function, *avals)
+
+    def widened(*args: Any) -> list[Any]:
+        found = both(*args)
+        return found[: len(found) // 2]
+
+    return widened
+
+
+def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:
+    values: dict[Any, Value] = {}
+
+    def read(atom: Any) -> Value:
+        if isinstance(atom, core.Literal):
+            return Value(v=_widen(np.asarray(atom.val, getattr(atom.aval, "dtype", None))), exact=True, spread=True)
+        return values[atom]
+
+    values.update(zip(jaxpr.constvars, (Value(v=_widen(c), exact=True) for c in consts), strict=True))
+    values.update(zip(jaxpr.invars, args, strict=True))
+    for equation in jaxpr.eqns:
+        outputs = _apply(equation, [read(atom) for atom in equation.invars])
+        values.update(zip(equation.outvars, outputs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _apply(equation: Any, inputs: list[Value]) -> list[Value]:
+    name, params = equation.primitive.name, equation.params
+    if name in _REFUSED:
+        raise NotImplementedError(f"the reference uses {name}, which has no meaning in float64")
+    if name in INLINED:
+        return _call(inner(equation), inputs)
+    if name == "scan":
+        return _scan(params, inputs)
+    if name == "while":
+        return _while(params, inputs)
+    if name == "cond":
+        return _cond(params, inputs)
+    if name == "custom_linear_solve":
+        lengths = params["const_lengths"]
+        before = lengths.matvec + lengths.vecmat
+        rest = inputs[before + lengths.solve + lengths.transpose_solve :]
+        return _call(params["jaxprs"].solve, [*inputs[before : before + lengths.solve], *rest])
+    if name == "bitcast_convert_type":
+        return [_bits(equation, *inputs)]
+    return apply(equation, inputs)
+
+
+def _bits(equation: Any, x: Value) -> Value:
+    """The bits of a value: exact where they are those of an input, or of an integer about which there is no doubt."""
+    before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
+    if not x.exact and (is_float(before) or x.s is not None):
+        raise NotImplementedError(f"the reference takes the bits of a computed {before}, which float64 does not have")
+    out = equation.primitive.bind(x.v.astype(before), **equation.params)
+    return Value(v=_widen(out), exact=True, eps=max(eps_of(after), EPS32))
+
+
+def _call(closed: Any, inputs: Sequence[Value]) -> list[Value]:
+    return _evaluate(getattr(closed, "jaxpr", closed), getattr(closed, "consts", ()), list(inputs))
+
+
+class _Static:
+    """What of the values that leave a loop's body is known while it is traced: all but the arrays."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[float, bool]] = []
+
+    def arrays(self, values: Sequence[Value]) -> list[tuple[Any, Any]]:
+        """The arrays to carry. Of several traces the least exact counts."""
+        now = [(value.eps, value.exact) for value in values]
+        before = self.known or now
+        self.known = [(max(a, c), b and d) for (a, b), (c, d) in zip(before, now, strict=True)]
+        return [(value.v, settled(value, own=False)) for value in values]
+
+    def values(self, arrays: Sequence[tuple[Any, Any]]) -> list[Value]:
+        return [
+            Value(v=v, s=None if exact else s, eps=eps, exact=exact)
+            for (v, s), (eps, exact) in zip(arrays, self.known, strict=True)
+        ]
+
+
+def _carried(avals: Sequence[Any], state: Sequence[tuple[Any, Any]]) -> list[Value]:
+    """What a loop carries is rounded to its own dtype in every turn."""
+    return [Value(v=v, s=s, eps=eps_of(aval.dtype)) for aval, (v, s) in zip(avals, state, strict=True)]
+
+
+def _pairs(values: Sequence[Value]) -> list[tuple[Any, Any]]:
+    return [(value.v, settled(value, own=False)) for value in values]
+
+
+def _scan(params: Any, inputs: list[Value]) -> list[Value]:
+    n_consts, n_carry = params["num_consts"], params["num_carry"]
+    consts, carry, xs = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
+    avals, ys_known = params["jaxpr"].in_avals[n_consts : n_consts + n_carry], _Static()
+    lost = [x.s for x in xs if x.s is not None]
+
+    def body(state: Any, sliced: Any) -> Any:
+        parts, losses = list(sliced[0]), iter(sliced[1])
+        here = [
+            Value(v=v, s=None if x.s is None else next(losses), eps=x.eps, exact=x.exact)
+            for v, x in zip(parts, xs, strict=True)
+        ]
+        outputs = _call(params["jaxpr"], [*consts, *_carried(avals, state), *here])
+        return _pairs(outputs[:n_carry]), ys_known.arrays(outputs[n_carry:])
+
+    options = {"length": params["length"], "reverse": params["reverse"]}
+    final, ys = jax.lax.scan(body, _pairs(carry), ([x.v for x in xs], lost), **options)
+    return [*_carried(avals, final), *ys_known.values(ys)]
+
+
+def _while(params: Any, inputs: list[Value]) -> list[Value]:
+    n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
+    cond_consts, body_consts, state = inputs[:n_cond], inputs[n_cond : n_cond + n_body], inputs[n_cond + n_body :]
+    avals = params["body_jaxpr"].in_avals[n_body:]
+    final = jax.lax.while_loop(
+        lambda s: _call(params["cond_jaxpr"], [*cond_consts, *_carried(avals, s)])[0].v,
+        lambda s: _pairs(_call(params["body_jaxpr"], [*body_consts, *_carried(avals, s)])),
+        _pairs(state),
+    )
+    return _carried(avals, final)
+
+
+def _cond(params: Any, inputs: list[Value]) -> list[Value]:
+    which, *operands = inputs
+    known = _Static()
+    branches = [lambda b=branch: known.arrays(_call(b, operands)) for branch in params["branches"]]
+    return known.values(jax.lax.switch(which.v, branches))

@@ -1,0 +1,99 @@
+"""Extremes, arguments and sorting: near values may change places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from ratchet.exam.problem.rounding.rules import Node, Parts, Rules
+from ratchet.exam.problem.rounding.value import NEAR, Value, certain, finite, is_float, losing, loss
+
+RULES = Rules()
+
+
+@RULES.of("reduce_max", "reduce_min", "cummax", "cummin")
+def _extreme(node: Node, inputs: list[Value]) -> Value:
+    return extreme(node, inputs).whole
+
+
+def extreme(node: Node, inputs: list[Value]) -> Parts:
+    """The extreme, and that of all elements as far off as they may be."""
+    (x,) = inputs
+    up = "max" in node.name
+    arrays = [node.bind(x.v)]
+    if x.s is not None:
+        arrays.append(node.bind(x.v + (1 if up else -1) * jnp.asarray(loss(x), x.v.dtype)))
+
+    def finish(arrays: list[Any]) -> Value:
+        out, *moved = arrays
+        if not moved:
+            return replace(x, v=out, early=None)
+        far = jnp.abs(moved[0] - out).astype(jnp.float64)
+        return Value(v=out, s=finite(out, far), eps=x.eps)
+
+    return Parts(arrays=arrays, finish=finish, join=jnp.maximum if up else jnp.minimum)
+
+
+@RULES.of("reduce_and", "reduce_or")
+def _reduce_logic(node: Node, inputs: list[Value]) -> Value:
+    (x,) = inputs
+    out = node.bind(x.v)
+    return Value(v=out, exact=True) if x.s is None else Value(v=out, s=jnp.max(x.s, axis=node.params["axes"]))
+
+
+@RULES.of("argmax", "argmin")
+def _argument(node: Node, inputs: list[Value]) -> Value:
+    (x,) = inputs
+    out = node.bind(x.v)
+    if x.exact or not is_float(x.v.dtype):
+        return Value(v=out, exact=True)
+    (axis,) = node.params["axes"]
+    sign = 1 if node.name == "argmax" else -1
+    near, place = NEAR * loss(x), lax.broadcasted_iota(jnp.int32, x.v.shape, axis)
+    top = jnp.max(sign * x.v - near, axis=axis, keepdims=True)
+    tied = sign * x.v + near >= top
+    last = jnp.max(jnp.where(tied, place, -1), axis=axis)
+    first = jnp.min(jnp.where(tied, place, x.v.shape[axis]), axis=axis)
+    return Value(v=out, s=(last - first).astype(jnp.float64))
+
+
+@RULES.of("top_k")
+def _top(node: Node, inputs: list[Value]) -> list[Value]:
+    (x,) = inputs
+    values, indices = node.bind(x.v)
+    if x.exact or not is_float(x.v.dtype):
+        return [replace(x, v=values), Value(v=indices, exact=True)]
+    lost = jnp.take_along_axis(loss(x), indices, axis=-1)
+    ahead = jnp.take_along_axis(x.v, lax.top_k(x.v, min(values.shape[-1] + 1, x.v.shape[-1]))[1], axis=-1)
+    return [losing(replace(x, v=values), lost), Value(v=indices, s=_tied(ahead, lost, x.v.shape[-1]))]
+
+
+def _tied(values: Any, lost: Any, size: int) -> Any:
+    """By how much an index may differ: by anything where the next value is as large, along the last axis."""
+    count = lost.shape[-1]
+    wide = jnp.concatenate([lost, lost[..., -1:]], axis=-1)[..., : values.shape[-1]]
+    close = jnp.abs(values[..., 1:] - values[..., :-1]) <= NEAR * (wide[..., 1:] + wide[..., :-1])
+    edge = jnp.zeros((*close.shape[:-1], 1), bool)
+    either = jnp.concatenate([edge, close], axis=-1) | jnp.concatenate([close, edge], axis=-1)
+    return jnp.where(either[..., :count], float(size), 0.0)
+
+
+@RULES.of("sort")
+def _sort(node: Node, inputs: list[Value]) -> list[Value]:
+    axis, keys = node.params["dimension"], node.params["num_keys"]
+    outs = node.bind(*(x.v for x in inputs))
+    if certain(inputs[:keys]) and all(x.s is None for x in inputs):
+        return [replace(x, v=out) for x, out in zip(inputs, outs, strict=True)]
+    place = lax.broadcasted_iota(jnp.int32, inputs[0].v.shape, axis)
+    *_, order = lax.sort((*(x.v for x in inputs), place), dimension=axis, num_keys=keys, is_stable=True)
+    lost = [jnp.take_along_axis(loss(x), order, axis=axis) for x in inputs]
+    first = jnp.moveaxis(outs[0].astype(jnp.float64), axis, -1)
+    unsure = jnp.moveaxis(_tied(first, jnp.moveaxis(lost[0], axis, -1), 1), -1, axis)
+    found = []
+    for number, (x, out, s) in enumerate(zip(inputs, outs, lost, strict=True)):
+        size = 0.0 if number < keys else jnp.max(jnp.abs(x.v)).astype(jnp.float64)
+        found.append(losing(replace(x, v=out, exact=False), s + size * unsure))
+    return found

@@ -1,0 +1,242 @@
+"""A kernel file as bytes with its syntax tree: where nodes are, what constants are worth, spans changed. Pure."""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ratchet.kernelfile.knobs import parsed_utf8
+
+PROBLEM = ("reference_fn", "generate_inputs", "compute_flops")
+"""What of a kernel file is frozen. What they need is no constant to tune."""
+CLAIMS = "get_tiling_meta"
+Number = int | float
+Value = int | float | tuple["Value", ...]
+_MOST_BITS = 256
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Div: lambda a, b: a / b,
+    ast.Mod: lambda a, b: a % b,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Bytes ``start`` to ``end`` of a file replaced."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A kernel file that is Python, in UTF-8."""
+
+    name: str
+    source: bytes
+    tree: ast.Module
+
+    @classmethod
+    def of(cls, source: bytes, name: str) -> File:
+        """Raises:
+        Refusal: as ``knobs.parsed_utf8``.
+        """
+        return cls(name=name, source=source, tree=parsed_utf8(source, name))
+
+    @cached_property
+    def _starts(self) -> Sequence[int]:
+        starts = list(itertools.accumulate(map(len, self.source.splitlines(keepends=True)), initial=0))
+        starts[0] = len(codecs.BOM_UTF8) if self.source.startswith(codecs.BOM_UTF8) else 0
+        return starts
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Where a node is, in bytes. A function begins with its first decorator."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        first: ast.expr | ast.stmt = node
+        start = self._starts[first.lineno - 1] + first.col_offset
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            start = self._starts[node.decorator_list[0].lineno - 1] + node.col_offset
+        return start, self._starts[node.end_lineno - 1] + node.end_col_offset
+
+    def line_start(self, line: int) -> int:
+        """Where a line begins, in bytes; lines count from 1."""
+        return self._starts[line - 1]
+
+    def text(self, node: ast.expr | ast.stmt, inside: Iterable[Change] = ()) -> str:
+        """A node as it is written, with changes inside of it made."""
+        start, end = self.span(node)
+        moved = [
+            Change(start=one.start - start, end=one.end - start, text=one.text)
+            for one in inside
+            if start <= one.start and one.end <= end
+        ]
+        return changed(self.source[start:end], moved).decode()
+
+    def replaced(self, node: ast.expr | ast.stmt, text: str) -> Change:
+        """The change that puts ``text`` where ``node`` is."""
+        start, end = self.span(node)
+        return Change(start=start, end=end, text=text)
+
+    @cached_property
+    def functions(self) -> Mapping[str, ast.FunctionDef]:
+        """Of the top level."""
+        return {node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)}
+
+    @cached_property
+    def assigned(self) -> Mapping[str, ast.expr]:
+        """Names that the top level assigns once, and nothing else sets, with what is assigned."""
+        return assigned_once(self.tree.body)
+
+    @cached_property
+    def frozen(self) -> frozenset[str]:
+        """Names of the top level that the problem needs: to change them would change it."""
+        return self.needed_by(PROBLEM)
+
+    def needed_by(self, names: Iterable[str]) -> frozenset[str]:
+        """Names of the top level that these need, themselves among them."""
+        defined: dict[str, list[ast.stmt]] = {}
+        for node in self.tree.body:
+            for name in _defined(node):
+                defined.setdefault(name, []).append(node)
+        needed: set[str] = set()
+        todo = [name for name in names if name in defined]
+        while todo:
+            name = todo.pop()
+            if name in needed:
+                continue
+            needed.add(name)
+            used = {one.id for node in defined[name] for one in ast.walk(_value_of(node, name)) if _is_read(one)}  # type: ignore[attr-defined]
+            todo += [one for one in used if one in defined]
+        return frozenset(needed)
+
+    def value(self, node: ast.expr) -> Value | None:
+        """What an expression of constants of the top level is worth; None where that is not known."""
+        try:
+            return _value(node, self.assigned, 0)
+        except (ArithmeticError, TypeError, ValueError, LookupError, RecursionError):
+            return None
+
+    def number(self, node: ast.expr) -> int | None:
+        """The same, of an integer."""
+        value = self.value(node)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def changed(source: bytes, changes: Iterable[Change]) -> bytes:
+    """The bytes with spans replaced.
+
+    Raises:
+      ValueError: two of them overlap.
+    """
+    end = len(source) + 1
+    for one in sorted(changes, key=lambda one: (one.start, one.end), reverse=True):
+        if one.end > end:
+            raise ValueError("two changes overlap")
+        source = source[: one.start] + one.text.encode() + source[one.end :]
+        end = one.start
+    return source
+
+
+def assigned_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+    """Names that these statements assign once, at their own level, with what is assigned."""
+    seen: dict[str, list[ast.expr]] = {}
+    for node in body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                for name, value in _pairs(target, node.value):
+                    seen.setdefault(name, []).append(value)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            seen.setdefault(node.target.id, []).append(node.value)
+    stores: dict[str, int] = {}
+    for node in body:
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                stores[one.id] = stores.get(one.id, 0) + 1
+    return {name: values[0] for name, values in seen.items() if len(values) == 1 and stores.get(name) == 1}
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif (
+        isinstance(target, ast.Tuple)
+        and isinstance(value, ast.Tuple)
+        and len(target.elts) == len(value.elts)
+        and not any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts))
+    ):
+        for one, its in zip(target.elts, value.elts, strict=True):
+            yield from _pairs(one, its)
+
+
+def _defined(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name))
+
+
+def _value_of(node: ast.stmt, name: str) -> ast.AST:
+    """What a statement gives one of the names that it sets."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            for one, value in _pairs(target, node.value):
+                if one == name:
+                    return value
+    return node
+
+
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+
+
+def _value(node: ast.expr, names: Mapping[str, ast.expr], depth: int) -> Value:
+    if depth > 40:
+        raise ValueError("too deep")
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return number
+        case ast.Name():
+            return _value(names[node.id], names, depth + 1)
+        case ast.Tuple() | ast.List():
+            return tuple(_value(one, names, depth + 1) for one in node.elts)
+        case ast.UnaryOp(op=ast.USub()):
+            return -_number(node.operand, names, depth)
+        case ast.Subscript():
+            values, at = _value(node.value, names, depth + 1), _number(node.slice, names, depth)
+            if isinstance(values, tuple) and isinstance(at, int):
+                return values[at]
+        case ast.BinOp():
+            return _binary(node.op, _number(node.left, names, depth), _number(node.right, names, depth))
+        case ast.Call(func=ast.Attribute(attr="cdiv"), args=[left, right], keywords=[]):
+            return -(-_number(left, names, depth) // _number(right, names, depth))
+    raise TypeError("no constant")
+
+
+def _number(node: ast.expr, names: Mapping[str, ast.expr], depth: int) -> Number:
+    value = _value(node, names, depth + 1)
+    if isinstance(value, tuple):
+        raise TypeError("a tuple")
+    return value
+
+
+def _binary(op: ast.operator, left: Number, right: Number) -> Number:
+    if isinstance(op, ast.LShift) and isinstance(left, int) and isinstance(right, int) and 0 <= right < _MOST_BITS:
+        value: Number = left << right
+    elif isinstance(op, ast.Pow) and abs(right) * max(1, int(left).bit_length()) < _MOST_BITS:
+        value = left**right
+    else:
+        value = _ARITHMETIC[type(op)](left, right)
+    if isinstance(value, complex) or (isinstance(value, int) and value.bit_length() > _MOST_BITS):
+        raise ValueError("too large")
+    return value

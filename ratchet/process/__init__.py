@@ -1,0 +1,1 @@
+"""Ground: how a Python of ours starts and is walled in. Knows no TPU."""

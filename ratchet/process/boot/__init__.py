@@ -1,0 +1,1 @@
+"""How a process of the judge's starts: from sources that were read once, in the judge's own environment."""

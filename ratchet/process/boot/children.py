@@ -1,0 +1,115 @@
+"""How a child's Python starts: with the judge's modules from sources that were read once, and few variables."""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping
+from functools import cache
+
+from ratchet.process.boot import bytecode, sources
+from ratchet.process.boot.home import PACKAGE_ROOT
+from ratchet.process.boot.interpreter import Interpreter
+
+LAUNCHER = "ratchet.process.sandbox.launcher"
+"""Whose ``main`` a new Python runs."""
+
+OBJECTS = 50_000
+"""That a process makes before Python looks for garbage among them: most are modules, or programs that are traced, and
+stay. By default it is 700."""
+
+_NO_CHANGE = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+_READ = """
+import importlib, marshal, os, sys
+code, control = map(int, sys.argv[1:3])
+compiled = marshal.loads(os.pread(code, os.fstat(code).st_size, 0))
+os.close(code)
+"""
+_COMPILE = """
+for name, (package, origin, source) in compiled.items():
+    compiled[name] = package, origin, marshal.dumps(compile(source, origin, "exec", dont_inherit=True))
+"""
+_SERVE = """
+served = {"__name__": "ratchet.process.boot.served"}
+exec(marshal.loads(compiled["ratchet.process.boot.served"][2]), served)
+served["Server"](compiled).install()
+importlib.import_module(sys.argv[3]).main(control)
+"""
+_BOOT = _READ + _SERVE
+"""What Python is started with: no file of the tree is read again."""
+_FOREIGN_BOOT = _READ + _COMPILE + _SERVE
+"""The same for another Python, which is given sources."""
+FOREIGN = (
+    "ratchet.exam.candidate", "ratchet.process", "ratchet.tpu.chips", "ratchet.tpu.exporting", "ratchet.tpu.lines",
+    "ratchet.values",
+)  # fmt: skip
+"""The packages and modules that another Python is given."""
+_PORTABLE = 2
+"""A version of marshal's format that every Python reads."""
+
+
+def command(control: int, interpreter: Interpreter | None = None, *, main: str = LAUNCHER) -> list[str]:
+    """Starts a module's ``main``, which takes its orders from the descriptor ``control``. It inherits that of ``code``.
+
+    ``interpreter``: another Python than this one.
+    """
+    arguments = [str(code(interpreter)), str(control), main]
+    # Not -I, which would leave out PYTHONHASHSEED: every variable is the judge's.
+    if interpreter:
+        return [interpreter.executable, "-s", "-S", "-P", "-B", "-c", _FOREIGN_BOOT, *arguments]
+    return [sys.executable, "-s", "-S", "-P", "-B", *bytecode.flags(), "-c", _BOOT, *arguments]
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The few variables a child gets: nothing of the caller's but where programs are, and the language."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    return {
+        **kept,
+        "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "1",
+        "JAX_PLATFORMS": "cpu",
+        "OPENBLAS_NUM_THREADS": "1",  # as in ``start.py``
+        **extra,
+    }
+
+
+def code(interpreter: Interpreter | None = None) -> int:
+    """A descriptor of the judge's modules, which nobody can change: compiled, or as sources for another Python."""
+    return _sources() if interpreter else _compiled()
+
+
+@cache
+def _compiled() -> int:
+    return _unchanging(marshal.dumps(sources.loaded(PACKAGE_ROOT).compiled()))
+
+
+@cache
+def _sources() -> int:
+    """Those that another Python runs."""
+    plain = sources.loaded(PACKAGE_ROOT).plain()
+    chosen = {
+        name: entry
+        for name, entry in plain.items()
+        if any(f"{name}.".startswith(f"{part}.") or part.startswith(f"{name}.") for part in FOREIGN)
+    }
+    return _unchanging(marshal.dumps(chosen, _PORTABLE))
+
+
+def _unchanging(data: bytes) -> int:
+    """A descriptor of ``data`` in memory."""
+    descriptor = os.memfd_create("ratchet", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(data)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _NO_CHANGE)
+    return descriptor
+
+
+def packages() -> tuple[str, ...]:
+    """The folders of installed packages: this Python's own, and no other entry of its path."""
+    own = sysconfig.get_paths()
+    listed = [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
+    return tuple(dict.fromkeys(map(os.path.realpath, [own["purelib"], own["platlib"], *listed])))

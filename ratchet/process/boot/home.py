@@ -1,0 +1,81 @@
+"""Where the judge is, and where the repository is that it judges in. Standard library only: it is read at the start.
+
+In a clone the judge's files are those of the repository, and so is its environment, ``.venv``. Installed from a wheel,
+its modules are among other packages, its other files beside them in ``pallas_ratchet/``, its environment is one for
+all workspaces, and the repository is that of the working directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from ratchet.process.private import private_folder
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+"""The folder that holds the package ``ratchet``: the top of a clone, or a folder of installed packages."""
+_SHIPPED = PACKAGE_ROOT / "pallas_ratchet"
+START = Path(__file__).with_name("start.py")
+"""The first file of the judge's that runs."""
+INSTALLED = _SHIPPED.is_dir()
+"""Whether this is a wheel's copy."""
+FILES = _SHIPPED if INSTALLED else PACKAGE_ROOT
+"""Where ``prepare.py``, ``requirements.lock``, ``program.md`` and the examples are."""
+LOCK = FILES / "requirements.lock"
+PROGRAM = "ratchet" if INSTALLED else "./ratchet.sh"
+"""What a user types."""
+KERNEL = "kernel.py"
+"""The kernel file that is judged where none is named."""
+ENVIRONMENT = "RATCHET_ENVIRONMENT"
+"""The variable that names another environment than the shared one. A clone does not look at it."""
+
+
+def environment() -> Path | None:
+    """The folder of the judge's own packages, made or not; None where there is no private folder for it.
+
+    An environment is named by its lock file, so that two versions of the tool with the same packages share one.
+    """
+    if not INSTALLED:
+        return PACKAGE_ROOT / ".venv"
+    if os.environ.get(ENVIRONMENT):
+        return Path(os.environ[ENVIRONMENT]).absolute()
+    private = private_folder()
+    name = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
+    return private / "environments" / name if private else None
+
+
+def environment_of_jax(version: str) -> Path | None:
+    """The folder of the packages of another JAX, made or not; None where there is no private folder for it."""
+    private = private_folder()
+    return private / "environments" / f"jax-{version}" if private else None
+
+
+def ready(folder: Path) -> bool:
+    """Whether an environment is complete: its copy of the lock file is written last."""
+    mark = folder / LOCK.name
+    return mark.is_file() and mark.read_bytes() == LOCK.read_bytes()
+
+
+def repository(start: Path) -> Path | None:
+    """The top of the repository: the clone's, or, installed, the nearest above ``start``; None where there is none."""
+    if not INSTALLED:
+        return PACKAGE_ROOT
+    here = start.resolve()
+    return next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), None)
+
+
+def kernel(root: Path, given: Path | None) -> Path:
+    """The kernel file: relative to the caller's folder if it is there, else to the repository ``root``.
+
+    Where none is named, the repository's own ``kernel.py``: the caller's folder may have another one.
+    """
+    if given is None:
+        here = Path.cwd() / KERNEL
+        return here if INSTALLED and here.is_file() else root / KERNEL
+    return given.resolve() if given.exists() else root / given
+
+
+def judge_root(repository: Path) -> Path:
+    """The folder whose judge judges in ``repository``: its own in a clone, the installed one elsewhere."""
+    return PACKAGE_ROOT if INSTALLED else repository

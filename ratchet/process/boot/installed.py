@@ -1,0 +1,224 @@
+"""What is installed beside the judge: a digest of all code in the environment's packages, another of the interpreter.
+
+A package's RECORD names the SHA-256 of each of its files. The digest is of those lines, and of every file of code that
+differs from its line or has none: what somebody edited or put there. The interpreter has no such list: its program, its
+library and the code of the standard library count by their contents. Where any of it is does not count.
+
+Files whose size, times and inode are those of an earlier look are not read again; the change time (ctime) is the
+kernel's, and no program chooses it. Where all of them are as they were, so is the digest.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import hashlib
+import json
+import operator
+import os
+import signal
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+from ratchet.process.private import private_folder
+
+_RECORDS = "*.dist-info/RECORD"
+_TOOL = "pip"
+"""Some environments have it and some do not, and nothing imports it."""
+_NOT_LIBRARY = ("site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo", "ensurepip", "lib2to3")
+"""Folders of the standard library that the judge imports nothing of; distributors ship them or do not."""
+_BUILD = ("_sysconfigdata", "config-")
+"""How and where Python was built and installed: another text in every place, and no verdict follows from it."""
+RECENT_S = 2.0
+"""Seconds for which what was seen is taken for what is there."""
+_HEX = 2 * hashlib.sha256().digest_size
+_BEGUN: dict[Path, tuple[int, int]] = {}
+"""By folder the fork that looks at it, and what it writes the digest to, with when that was."""
+_REMEMBERED = 8
+"""Files of what earlier looks saw that stay in the private folder."""
+
+
+def begin(folder: Path) -> None:
+    """Have a fork of this process work out ``digest(folder)``, which then waits for it. It takes as long as imports do.
+
+    To be called while this process has one thread. What fails there, or was seen too long ago when it is asked for, is
+    done again.
+    """
+    with contextlib.suppress(OSError):
+        told, tell = os.pipe()
+        child = os.fork()
+        if not child:
+            _tell(tell, folder)
+        os.close(tell)
+        _BEGUN[folder] = child, told
+
+
+def _tell(tell: int, folder: Path) -> NoReturn:
+    """All that the fork does: nothing of its owner's, not even at its end."""
+    try:
+        os.closerange(0, 3)  # whoever reads what its owner prints waits for its owner alone
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.write(tell, f"{_digest(folder)} {time.monotonic()}".encode())
+    finally:
+        os._exit(0)
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 over the code below a folder of installed packages; the same for the same wheels, wherever they are."""
+    begun = _BEGUN.pop(folder, None)
+    return (begun and _said(*begun)) or _digest(folder)
+
+
+def _said(child: int, told: int) -> str:
+    """What a fork found a moment ago; ``""`` where it failed, or that is longer ago."""
+    with os.fdopen(told) as heard:
+        found, _, when = heard.read().partition(" ")
+    os.waitpid(child, 0)
+    return found if when and time.monotonic() - float(when) < RECENT_S else ""
+
+
+def _digest(folder: Path) -> str:
+    """That of an earlier look by the same rule, if it saw what is there now."""
+    code = sorted(_code(str(folder)), key=operator.itemgetter(0))
+    records = [(str(record), str(record), record.stat()) for record in sorted(folder.glob(_RECORDS))]
+    rule = Path(__file__).read_bytes()
+    state = hashlib.sha256(rule + repr([(name, *_seen(file)) for name, _, file in (*records, *code)]).encode())
+    memory, key = _memory(folder, "seen"), state.hexdigest()
+    if memory is not None:
+        with contextlib.suppress(OSError, ValueError):
+            before, _, found = memory.read_text().partition(" ")
+            if before == key and len(found) == _HEX:
+                with contextlib.suppress(OSError):
+                    os.utime(memory.with_suffix(".json"))  # used now
+                return found
+    found = _read(folder, code)
+    if memory is not None:
+        _write(memory, f"{key} {found}")
+    return found
+
+
+def _read(folder: Path, code: Iterable[Entry]) -> str:
+    """The digest of a folder with these files of code, from what is in them."""
+    recorded = _recorded(folder)
+    whole = hashlib.sha256("".join(f"{path}\0{content}\n" for path, content in sorted(recorded.items())).encode())
+    for path, content in sorted(_contents(folder, code).items()):
+        if recorded.get(path) != content:
+            whole.update(f"{path}\0{content}\n".encode())
+    return whole.hexdigest()
+
+
+def interpreter() -> str:
+    """SHA-256 over the Python that runs this: its program, its shared library, the code of the standard library."""
+    library = Path(sysconfig.get_path("stdlib")).resolve()
+    files = [entry for entry in _code(str(library), _NOT_LIBRARY) if not entry[0].startswith(_BUILD)]
+    programs = (("program", os.path.realpath(sys.executable)), *(("library", path) for path in _shared_library()))
+    contents = _contents(library, [*files, *((name, path, os.stat(path)) for name, path in programs)])
+    return hashlib.sha256("".join(f"{n}\0{content}\n" for n, content in sorted(contents.items())).encode()).hexdigest()
+
+
+def _shared_library() -> list[str]:
+    """The file of libpython that this process runs; none where it is part of the program."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "/libpython" in line}
+        return sorted(path for path in paths if os.path.isfile(path))
+    return []
+
+
+def _recorded(folder: Path) -> dict[str, str]:
+    """SHA-256 by path, of the files that packages say they have; what depends on the machine is left out."""
+    files: dict[str, str] = {}
+    for record in folder.glob(_RECORDS):
+        if record.parent.name.startswith(f"{_TOOL}-"):
+            continue
+        with record.open(newline="", errors="surrogateescape") as lines:
+            for path, content, *_ in csv.reader(lines):
+                if content.startswith("sha256=") and not path.startswith((".", "/")) and ".dist-info/" not in path:
+                    files[path] = content.removeprefix("sha256=")
+    return files
+
+
+Entry = tuple[str, str, os.stat_result]
+"""A file of code: its name in a digest, its path, and what the system says of it."""
+
+
+def _contents(folder: Path, files: Iterable[Entry]) -> dict[str, str]:
+    """SHA-256 by name, as RECORD writes it; what was seen is remembered for ``folder``."""
+    known = _known(folder)
+    found: dict[str, list[object]] = {}
+    for path, file_path, state in files:
+        seen = _seen(state)
+        before = known.get(path)
+        if before is None or before[:-1] != seen:
+            with contextlib.suppress(OSError), open(file_path, "rb") as file:
+                raw = hashlib.file_digest(file, "sha256").digest()
+                found[path] = [*seen, base64.urlsafe_b64encode(raw).decode().rstrip("=")]
+        else:
+            found[path] = before
+    if found != known:
+        _remember(folder, found)
+    return {path: str(entry[-1]) for path, entry in found.items()}
+
+
+def _code(folder: str, left_out: tuple[str, ...] = ()) -> list[Entry]:
+    """Files of code below. Bytecode is never read from there. ``left_out`` are folders directly in it."""
+    found: list[Entry] = []
+    folders = [(folder, "")]
+    while folders:
+        path, prefix = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                name = entry.name
+                if entry.is_dir():
+                    if name != "__pycache__" and (prefix or name not in (_TOOL, *left_out)):
+                        folders.append((entry.path, f"{prefix}{name}/"))
+                elif name.endswith((".py", ".so", ".pyc", ".pth")) or ".so." in name:
+                    try:
+                        found.append((prefix + name, entry.path, entry.stat()))
+                    except OSError:  # gone, or a link to nothing
+                        continue
+    return found
+
+
+def _seen(state: os.stat_result) -> list[int]:
+    """What no file has that was written since."""
+    return [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
+
+
+def _memory(folder: Path, kind: str = "json") -> Path | None:
+    private = private_folder()
+    return private / f"installed-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}.{kind}" if private else None
+
+
+def _known(folder: Path) -> dict[str, list[object]]:
+    """What an earlier look saw, by path."""
+    memory = _memory(folder)
+    if memory is not None:
+        with contextlib.suppress(OSError, ValueError):
+            known: dict[str, list[object]] = json.loads(memory.read_bytes())
+            os.utime(memory)  # used now
+            return known
+    return {}
+
+
+def _remember(folder: Path, found: dict[str, list[object]]) -> None:
+    memory = _memory(folder)
+    if memory is not None:
+        _write(memory, json.dumps(found))
+        with contextlib.suppress(OSError):
+            every = sorted(memory.parent.glob("installed-*.json"), key=lambda file: file.stat().st_mtime)
+            for old in every[:-_REMEMBERED]:
+                old.unlink()
+                old.with_suffix(".seen").unlink(missing_ok=True)
+
+
+def _write(memory: Path, text: str) -> None:
+    """Whole or not at all; what fails is read again."""
+    beside = memory.with_name(f"new-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        beside.write_text(text)
+        beside.replace(memory)

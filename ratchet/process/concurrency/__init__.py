@@ -1,0 +1,1 @@
+"""Work side by side: in threads, and as far as memory is enough."""

@@ -1,0 +1,96 @@
+"""Landlock: which files this process may read and write from now on. include/uapi/linux/landlock.h"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable
+from stat import S_ISDIR
+
+from ratchet.process.sandbox.system import syscall
+
+# The same numbers on every architecture: include/uapi/asm-generic/unistd.h
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_RULE_PATH_BENEATH = 1
+_CREATE_RULESET_VERSION = 1
+
+_WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
+_REMOVE_DIR, _REMOVE_FILE = 1 << 4, 1 << 5
+_MAKE_DIR, _MAKE_REG = 1 << 7, 1 << 8
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_OF_VERSION = ((1, (1 << 13) - 1), (2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
+"""Rights that are denied unless granted, by the version that brought them."""
+_READ = _READ_FILE | _READ_DIR
+_WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE
+"""Regular files and folders: no links, pipes, sockets or devices, and nothing is executed."""
+_OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
+_EXECUTE = 1 << 0
+_NO_WRITE = _EXECUTE | _READ_FILE | _READ_DIR | _IOCTL_DEV
+"""Rights that change no file."""
+_NO_TCP, _TCP_VERSION = 0b11, 4
+_SCOPED, _SCOPE_VERSION = 0b11, 6
+"""No abstract Unix sockets, and no signals, to processes outside."""
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def version() -> int:
+    """The version of Landlock that this kernel has; 0 where it has none or refuses it."""
+    try:
+        return syscall(_CREATE_RULESET, 0, 0, _CREATE_RULESET_VERSION)
+    except OSError:
+        return 0
+
+
+def restrict(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
+    """Confine the calling thread, and what it starts, to these files and folders; False where there is no Landlock.
+
+    Paths that do not exist are left out. The thread has to have given up new privileges.
+    """
+    have = version()
+    if not have:
+        return False
+    handled = sum(rights for since, rights in _OF_VERSION if have >= since)
+    attributes = _Ruleset(handled, _NO_TCP if have >= _TCP_VERSION else 0, _SCOPED if have >= _SCOPE_VERSION else 0)
+    size = 24 if have >= _SCOPE_VERSION else 16 if have >= _TCP_VERSION else 8
+    ruleset = syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
+    for paths, rights in ((readable, _READ), (writable, _WRITE)):
+        for path in paths:
+            _allow(ruleset, path, rights & handled)
+    syscall(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+    return True
+
+
+def restrict_writes(writable: Iterable[str]) -> bool:
+    """Confine what the calling thread, and what it starts, may change to these files and folders; False where there is
+    no Landlock. Everything can be read and executed. As ``restrict`` otherwise.
+    """
+    have = version()
+    if not have:
+        return False
+    handled = sum(rights for since, rights in _OF_VERSION if have >= since) & ~_NO_WRITE
+    ruleset = syscall(_CREATE_RULESET, ctypes.byref(_Ruleset(handled, 0, 0)), 8, 0)
+    for path in writable:
+        _allow(ruleset, path, handled)
+    syscall(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+    return True
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    if not S_ISDIR(os.fstat(parent).st_mode):
+        rights &= _OF_FILES
+    syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(_PathBeneath(rights, parent)), 0)
+    os.close(parent)

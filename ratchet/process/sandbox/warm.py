@@ -1,0 +1,254 @@
+"""A process that has imported JAX, of which children are forked: each import takes a second or two.
+
+Here is what its owners do with it; what it does itself is in ``forking.py``. Those that run an author's code are forked
+of another one than the judge's own: children of one have their libraries at the same addresses. It may outlive its
+owner and serve the next (``standby.py``).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from ratchet.process.boot import bytecode, children, home, sources
+from ratchet.process.sandbox import allocator, standby
+
+JUDGE = ("ratchet.exam.judge.values_worker", "ratchet.tpu.compiler.worker", "ratchet.exam.judge.schedule_worker")
+"""What the judge's own children run. Named here: the modules that start them import more than may be waited for."""
+AUTHOR = ("ratchet.exam.candidate.worker",)
+"""What children run that run an author's code."""
+
+_DIALECTS = tuple(f"jaxlib.mlir.dialects.{name}" for name in ("arith", "builtin", "math", "mhlo", "scf", "vector"))
+_BESIDE = {
+    JUDGE: _DIALECTS,
+    AUTHOR: (
+        *_DIALECTS,
+        "jax.experimental.pallas",
+        "jax.experimental.pallas.tpu",
+        "jax._src.pallas.mosaic.pallas_call_registration",
+    ),
+}
+"""What those import once they are asked, which is quicker here; what another version of JAX lacks is left out."""
+
+
+class Forked:
+    """A child of the warm process: what is used of ``subprocess.Popen``. The descriptors are its own from now on.
+
+    One thread may ask for its end (``poll``) while another waits for it (``wait``).
+    """
+
+    def __init__(self, stdin: int, stdout: int, said: int) -> None:
+        self.stdin: IO[bytes] | None = os.fdopen(stdin, "wb")
+        self.stdout: IO[bytes] | None = os.fdopen(stdout, "rb")
+        self.returncode: int | None = None
+        os.set_blocking(said, False)
+        self._said, self._heard, self._hearing = said, b"", threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        """The number of its outer process, once it is forked.
+
+        Raises:
+          ProcessLookupError: where it never was.
+        """
+        while b"," not in self._heard and self._listened(None) is None:
+            pass
+        number, comma, _ = self._heard.partition(b",")
+        if not comma:
+            raise ProcessLookupError("it was never forked")
+        return int(number)
+
+    def poll(self) -> int | None:
+        """As of ``subprocess.Popen``. The end of the warm process is the end of what is not forked yet."""
+        return self._listened(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """As of ``subprocess.Popen``.
+
+        Raises:
+          subprocess.TimeoutExpired: if it lives.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while (code := self._listened(None if end is None else max(0.0, end - time.monotonic()))) is None:
+            if end is not None and time.monotonic() >= end:
+                raise subprocess.TimeoutExpired("a forked child", timeout or 0.0)
+        with self._hearing:
+            if self._said >= 0:
+                os.close(self._said)
+                self._said = -1
+        return code
+
+    def _listened(self, seconds: float | None) -> int | None:
+        """Hear what the warm process says within that time: first the number of the child, then how it ended."""
+        with contextlib.suppress(OSError, ValueError):  # another thread has waited for its end, and closed it
+            while self.returncode is None and select.select([self._said], [], [], seconds)[0]:
+                with self._hearing:
+                    self._hear()
+                seconds = 0.0
+        return self.returncode
+
+    def _hear(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # another thread heard it
+            said = os.read(self._said, 64)
+            self._heard += said
+            if not said:
+                ending = self._heard.partition(b",")[2]
+                self.returncode = os.waitstatus_to_exitcode(int(ending)) if ending else -signal.SIGKILL
+
+
+class Warm:
+    """A warm process with ``modules``; it imports them while its owner does other things.
+
+    One that was ``waiting`` has imported them.
+    """
+
+    def __init__(self, modules: Sequence[str], *, waiting: tuple[socket.socket, str] | None = None) -> None:
+        self._ready = waiting is not None
+        self._stays = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self.seal = ""
+        """Under which it was made, where that was before."""
+        if waiting is not None:
+            self._control, self.seal = waiting
+            return
+        bytecode.fill(children.packages())
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                children.command(theirs.fileno(), main="ratchet.process.sandbox.forking"),
+                cwd="/",
+                env=_variables(tuple(modules)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(children.code(), theirs.fileno()),
+            )
+        with contextlib.suppress(OSError):
+            asked = {"packages": children.packages(), "modules": modules, "beside": _BESIDE.get(tuple(modules), ())}
+            self._control.send(json.dumps(asked).encode())
+
+    @property
+    def alive(self) -> bool:
+        """Whether children can be forked of it."""
+        if self._process is not None:
+            return self._process.poll() is None
+        try:
+            return bool(self._control.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
+        except BlockingIOError:  # it has nothing to say
+            return True
+        except OSError:
+            return False
+
+    def fork(self, *, environment: Mapping[str, str], control: int, output: int) -> Forked:
+        """A child that gets its orders from the socket ``control`` and prints to ``output``, once all is imported.
+
+        ``environment`` holds all its variables.
+
+        Raises:
+          OSError: if the process ended.
+        """
+        (theirs_in, stdin), (stdout, theirs_out), (said, say) = os.pipe(), os.pipe(), os.pipe()
+        forked = Forked(stdin, stdout, said)
+        try:
+            given = [theirs_in, theirs_out, output, control, say]
+            socket.send_fds(self._control, [json.dumps(dict(environment)).encode()], given)
+        finally:
+            for descriptor in (theirs_in, theirs_out, say):
+                os.close(descriptor)
+        return forked
+
+    def stay(self, path: Path) -> None:
+        """It waits at ``path`` for other owners, if nobody waits there yet, and outlives this one."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                asked = {"path": os.fspath(path), "idle_seconds": standby.idle_seconds()}
+                self._control.send(json.dumps(asked).encode())
+                self._stays = True
+
+    def cancel(self) -> None:
+        """End it if it still imports: none of the children that were asked for will be. Safe to call twice."""
+        with contextlib.suppress(OSError):
+            self._ready = self._ready or self._control.recv(len(standby.READY), socket.MSG_DONTWAIT) == standby.READY
+        if not self._ready and self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def leave(self) -> None:
+        """Close it, and let it go if it waited."""
+        with contextlib.suppress(OSError):
+            self._control.send(standby.LEAVE)
+        self.close()
+
+    def close(self) -> None:
+        """End it, after its children, unless it stays or waited. Safe to call twice."""
+        self._control.close()
+        if self._process is None or (self._stays and self._ready):
+            return
+        self._process.kill()
+        self._process.wait()
+
+
+_BEGUN: dict[tuple[str, ...], Warm] = {}
+_KINDS = {JUDGE: "judge", AUTHOR: "author"}
+
+
+def begin() -> None:
+    """Start what a verdict forks its children of, while this process still imports what it takes to ask for one.
+
+    Processes that wait for work are used. Where packages were never compiled here, that comes first, and whoever needs
+    children waits for it. What fails is tried again, and said, where it is needed.
+    """
+    atexit.register(_forget)
+    with contextlib.suppress(OSError):
+        for modules, kind in _KINDS.items() if bytecode.is_filled(children.packages()) else ():
+            _BEGUN[modules] = Warm(modules, waiting=standby.waiting(kind, _shared()))
+
+
+def waiting(modules: tuple[str, ...]) -> Warm | None:
+    """The process with these modules that was begun, which somebody else will ask for; None where there is none."""
+    return _BEGUN.get(modules)
+
+
+def begun(modules: tuple[str, ...], seal: str) -> Warm | None:
+    """The process with these modules that was begun, once; who asks for it closes it. With a ``seal`` it then waits.
+
+    None where nothing was begun, or where it is one that waited and was made under another seal.
+    """
+    process = _BEGUN.pop(modules, None)
+    if process is None:
+        return None
+    if process.seal and process.seal != seal:
+        process.leave()
+        return None
+    if seal and (path := standby.place(_KINDS[modules], _shared(), seal)):
+        process.stay(path)
+    return process
+
+
+def _variables(modules: tuple[str, ...]) -> dict[str, str]:
+    """What a warm process is started with. Children that run an author's code keep the system's allocator."""
+    return children.environment(allocator.preload(children.packages()) if modules == JUDGE else {})
+
+
+def _shared() -> str:
+    """What a warm process is made of. The contents of packages are not in it: they are in the seal."""
+    judge = sources.loaded(home.PACKAGE_ROOT).digest
+    return repr((judge, sys.version, os.path.realpath(sys.executable), children.packages(), _variables(JUDGE)))
+
+
+def _forget() -> None:
+    while _BEGUN:
+        _BEGUN.popitem()[1].close()

@@ -1,0 +1,1 @@
+"""Kernels in tests of their own repository."""

@@ -1,0 +1,1 @@
+"""What a program does and costs on a TPU. Knows no kernel file and no git."""

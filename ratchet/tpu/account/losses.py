@@ -1,0 +1,301 @@
+"""Losses: what costs time, most of it first, and what the run would take at best without it. Pure.
+
+One rule gives every ceiling: the cycles that are blamed on the loss vanish, but no region gets shorter than what its
+other resources need (its matrix products, its stores, its transfers…), waits included, and the run no shorter than what
+HBM, the links, the matrix units and the store slot need for all of it. What is left is optimistic: it takes the rest to
+fit together as well as before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ratchet.tpu.account.stalls import UNKNOWN
+from ratchet.tpu.chips.units import CAPACITY
+from ratchet.values.blame import LineCost, RegionCost, StepKind
+from ratchet.values.loss import (
+    CrowdedUnit,
+    IdleSteps,
+    LinkWaits,
+    Loss,
+    MatrixBound,
+    NothingLeft,
+    Outside,
+    Spills,
+    Stalls,
+    UnitStall,
+    WaitCause,
+    Waits,
+)
+from ratchet.values.place import Place
+
+LEAST_SHARE = 0.005
+"""Losses below this share of the run are left out."""
+CROWDED = 0.4
+"""From this share of a kernel's cycles on, a unit that is no matrix unit counts as a loss of its own."""
+NEAR = 0.05
+"""A run that takes at most this share of its time longer than one resource needs has nothing left to gain."""
+SATURATED = 0.8
+"""From this share of its time busy on, HBM or a link is waited for because of its bandwidth."""
+RARE = 0.01
+"""Kinds of steps below this share of the iterations are the filling and draining of the pipeline."""
+
+_SPILL_OF = {"VSTORE": "SPILL", "VLOAD": "FILL"}
+"""The part of a slot's instructions that spills and loads of spilled values make."""
+
+
+def losses(
+    regions: Sequence[RegionCost],
+    kinds: Sequence[StepKind],
+    *,
+    cycles: int,
+    executions: Mapping[Place, int],
+    hbm_cycles: int = 0,
+    link_wait_cycles: int = 0,
+    link_busy_cycles: int = 0,
+) -> tuple[Loss, ...]:
+    """Everything that costs at least half a percent, largest first; what bounds the kernels comes last.
+
+    Where nothing is left to gain, ``NothingLeft`` comes before all of them.
+
+    Args:
+        regions: of :func:`ratchet.tpu.account.regions.regions`.
+        kinds: of :func:`ratchet.tpu.account.blame.step_kinds`.
+        cycles: of the whole run.
+        executions: how often each op outside kernels ran, by its place.
+        hbm_cycles: for which HBM carried bytes, kernels and all else.
+        link_wait_cycles: of the run, in which traffic between chips was waited for.
+        link_busy_cycles: for which the busiest link between chips carried bytes.
+    """
+    run = _Run(regions=regions, cycles=cycles, hbm_cycles=hbm_cycles, link_cycles=link_busy_cycles)
+    every: list[Loss] = [loss for loss in run.kernel_losses(kinds) if loss is not None]
+    every += [_outside(line, cycles, executions.get(line.place, 1)) for line in run.outside]
+    if link_wait_cycles:
+        every.append(_link_waits(link_wait_cycles, link_busy_cycles / cycles, cycles))
+    every = [run.reachable(loss) for loss in every]
+    every = sorted((loss for loss in every if loss.cycles >= LEAST_SHARE * cycles), key=lambda loss: -loss.cycles)
+    ends = (run.nothing_left(every[0].cycles if every else 0), run.bound())
+    first, last = ((loss,) if loss else () for loss in ends)
+    return (*first, *every, *last)
+
+
+def _outside(line: LineCost, cycles: int, executions: int) -> Outside:
+    return Outside(
+        cycles=line.cycles,
+        ceiling_cycles=cycles - line.cycles,
+        place=line.place,
+        executions=executions,
+        waiting=line.wait_cycles == line.cycles,
+    )
+
+
+def _link_waits(waited: int, busy: float, cycles: int) -> LinkWaits:
+    return LinkWaits(
+        cycles=waited,
+        ceiling_cycles=cycles - waited,
+        wait_cycles=waited,
+        busiest_link_share=busy,
+        cause=WaitCause.BANDWIDTH if busy > SATURATED else WaitCause.LATENCY,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """A run seen as its kernels' regions and the rest."""
+
+    regions: Sequence[RegionCost]
+    cycles: int
+    hbm_cycles: int
+    link_cycles: int
+
+    @cached_property
+    def kernels(self) -> Sequence[RegionCost]:
+        return [region for region in self.regions if region.kernel]
+
+    @property
+    def outside(self) -> Iterator[LineCost]:
+        return (line for region in self.regions if not region.kernel for line in region.lines)
+
+    @cached_property
+    def kernel_cycles(self) -> int:
+        """At least 1: shares are of it."""
+        return max(1, sum(region.cycles for region in self.kernels))
+
+    @cached_property
+    def needs(self) -> Mapping[str, int]:
+        """Cycles for which each resource is needed that no other order of the same work relieves."""
+        needed = {unit: sum(r.busy_cycles[unit] for r in self.kernels) for unit in ("HBM", "MXU", "VSTORE")}
+        needed["HBM"] = max(needed["HBM"], self.hbm_cycles)
+        needed["links"] = self.link_cycles
+        return {unit: min(cycles, self.cycles) for unit, cycles in needed.items()}
+
+    def reachable(self, loss: Loss) -> Loss:
+        """The loss with a ceiling that is no lower than ``needs``, less what would go with the loss itself."""
+        needs = dict(self.needs)
+        if isinstance(loss, Spills):
+            needs["VSTORE"] -= self._issues("SPILL")
+        if isinstance(loss, Outside):
+            needs["HBM"] = sum(region.busy_cycles["HBM"] for region in self.kernels)
+        ceiling = max(loss.ceiling_cycles, *needs.values())
+        return replace(loss, cycles=self.cycles - ceiling, ceiling_cycles=ceiling)
+
+    def nothing_left(self, largest: int) -> NothingLeft | None:
+        """``largest``: what the largest loss costs; 0 where none is worth a line."""
+        unit, needed = max(self.needs.items(), key=lambda item: item[1])
+        saturated = max(largest, self.cycles - needed) <= NEAR * self.cycles
+        if not self.kernels or (largest and not saturated):
+            return None
+        return NothingLeft(cycles=self.cycles - needed, ceiling_cycles=needed, unit=unit, saturated=saturated)
+
+    def kernel_losses(self, kinds: Sequence[StepKind]) -> Iterator[Loss | None]:
+        yield self.waits()
+        yield self.stalls()
+        yield self.spills()
+        yield self.idle_steps(kinds)
+        for unit in CAPACITY:
+            if unit not in ("MXU", "FILL", "SPILL"):
+                yield self.crowded(unit)
+
+    def _ceiling(self, least: Iterable[int]) -> dict[str, int]:
+        """Fields of a loss, by the least cycles that each kernel region would then take."""
+        saved = sum(region.cycles for region in self.kernels) - sum(least)
+        return {"cycles": saved, "ceiling_cycles": self.cycles - saved}
+
+    def waits(self) -> Waits | None:
+        waited = sum(region.wait_cycles for region in self.kernels)
+        if not waited:
+            return None
+        busy = sum(region.busy_cycles["HBM"] for region in self.kernels) / self.kernel_cycles
+        least = [max(r.cycles - r.wait_cycles, *r.busy_cycles.values()) for r in self.kernels]
+        return Waits(
+            **self._ceiling(least),
+            wait_cycles=waited,
+            place=_costliest((line.place, line.wait_cycles) for region in self.kernels for line in region.lines),
+            hbm_busy_share=busy,
+            cause=WaitCause.BANDWIDTH if busy > SATURATED else WaitCause.LATENCY,
+        )
+
+    def stalls(self) -> Stalls | None:
+        empty = sum(region.stall_cycles for region in self.kernels)
+        if not empty:
+            return None
+        by_unit: Counter[str] = Counter()
+        for region in self.kernels:
+            for line in region.lines:
+                by_unit.update(line.stall_cycles)
+        named = [(unit, cycles) for unit, cycles in by_unit.most_common() if unit != UNKNOWN]
+        least = [
+            max(r.cycles - r.stall_cycles, r.wait_cycles + max(_units(r.busy_cycles).values())) for r in self.kernels
+        ]
+        return Stalls(
+            **self._ceiling(least),
+            stall_cycles=empty,
+            units=tuple(
+                UnitStall(
+                    unit=unit,
+                    cycles=cycles,
+                    place=_costliest(
+                        (line.place, line.stall_cycles.get(unit, 0)) for r in self.kernels for line in r.lines
+                    ),
+                )
+                for unit, cycles in named[:2]
+            ),
+        )
+
+    def spills(self) -> Spills | None:
+        stores, loads = self._issues("SPILL"), self._issues("FILL")
+        if not stores and not loads:
+            return None
+        busy: Counter[str] = Counter()
+        least = []
+        for region in self.kernels:
+            slots = _issues(region)
+            spent = sum(
+                line.issue_cycles.get("SPILL", 0) + line.issue_cycles.get("FILL", 0) + line.stall_cycles.get("FILL", 0)
+                for line in region.lines
+            )
+            without = {
+                **region.busy_cycles,
+                "VSTORE": slots["VSTORE"] - slots["SPILL"],
+                "VLOAD": -(-(slots["VLOAD"] - slots["FILL"]) // CAPACITY["VLOAD"]),
+            }
+            busy.update(without)
+            least.append(max(region.cycles - spent, region.wait_cycles + max(_units(without).values())))
+        ((next_unit, next_cycles),) = busy.most_common(1)
+        stored = self._issues("VSTORE")
+        return Spills(
+            **self._ceiling(least),
+            stores=stores,
+            loads=loads,
+            store_slot_share=stored / self.kernel_cycles,
+            store_slot_share_without=(stored - stores) / self.kernel_cycles,
+            next_unit=next_unit,
+            next_unit_share=next_cycles / self.kernel_cycles,
+        )
+
+    def idle_steps(self, kinds: Sequence[StepKind]) -> IdleSteps | None:
+        working = {kind.kernel for kind in kinds if kind.mxu_cycles}
+        every = sum(kind.steps for kind in kinds)
+        idle = [k for k in kinds if k.kernel in working and not k.mxu_cycles and k.steps >= max(2, RARE * every)]
+        if not idle:
+            return None
+        spent = sum(kind.cycles for kind in idle)
+        return IdleSteps(
+            cycles=spent,
+            ceiling_cycles=self.cycles - spent,
+            steps=sum(kind.steps for kind in idle),
+            of_steps=every,
+            wait_share=sum(kind.wait_cycles for kind in idle) / max(1, spent),
+        )
+
+    def crowded(self, unit: str) -> CrowdedUnit | None:
+        """A unit that is no matrix unit and busy much of the time, spills left out."""
+        spilled = _SPILL_OF.get(unit)
+        busy = sum(region.busy_cycles[unit] for region in self.kernels)
+        if spilled:
+            busy -= self._issues(spilled) // CAPACITY[unit]
+        if not self.kernels or busy < CROWDED * self.kernel_cycles:
+            return None
+        least = []
+        for region in self.kernels:
+            spent = sum(line.issue_cycles.get(unit, 0) for line in region.lines)
+            others = [needed for name, needed in _units(region.busy_cycles).items() if name != unit]
+            least.append(max(region.cycles - spent, region.wait_cycles + max(others)))
+        return CrowdedUnit(
+            **self._ceiling(least),
+            unit=unit,
+            busy_share=busy / self.kernel_cycles,
+            place=_costliest((line.place, line.issue_cycles.get(unit, 0)) for r in self.kernels for line in r.lines),
+            without_spills=bool(spilled),
+        )
+
+    def bound(self) -> MatrixBound | None:
+        needed = sum(region.busy_cycles["MXU"] for region in self.kernels)
+        return MatrixBound(cycles=0, ceiling_cycles=needed) if needed else None
+
+    def _issues(self, slot: str) -> int:
+        return sum(_issues(region)[slot] for region in self.kernels)
+
+
+def _issues(region: RegionCost) -> Counter[str]:
+    """Executed instructions of a region by slot."""
+    issued: Counter[str] = Counter()
+    for line in region.lines:
+        issued.update(line.issues)
+    return issued
+
+
+def _units(busy: Mapping[str, int]) -> dict[str, int]:
+    """Without HBM, whose transfers go on while the program waits."""
+    return {unit: needed for unit, needed in busy.items() if unit != "HBM"}
+
+
+def _costliest(costs: Iterable[tuple[Place, int]]) -> Place:
+    """The place with the largest sum, the first of equal ones."""
+    sums: Counter[Place] = Counter()
+    for place, cycles in costs:
+        sums[place] += cycles
+    return max(sums, key=lambda place: sums[place])

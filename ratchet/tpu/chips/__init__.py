@@ -1,0 +1,203 @@
+"""What is known of each TPU, every number with its source.
+
+Sources: [cloud] Google Cloud TPU documentation, v5e system architecture; [book] "How to Scale Your
+Model" (the Scaling Book), TPU chapter; [tpu_info] ``jax.experimental.pallas.tpu`` device
+information; [compiler] the error texts and dump headers of libtpu; [fit] fitted by this project on
+published device timings (see ``docs/architecture.md``). How far each chip's modelled latencies were checked is said
+in ``ratchet/tpu/chips/constants.json``.
+"""
+
+from dataclasses import dataclass
+
+from ratchet.tpu.chips.constants import Constants, constants_named
+from ratchet.tpu.chips.links import Ici, ici_of
+from ratchet.tpu.chips.sparse import SparseCores, sparse_cores_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chip:
+    """One TPU as a program has it (JAX's device), as far as the judge and the schedule machine need to know it."""
+
+    name: str
+    topology: str
+    """Topology name for ahead-of-time compilation: the smallest slice that is offered."""
+    device_kind: str
+    """What JAX calls the device: a kernel that asks which chip it is lowered for gets this name."""
+    accelerator_type: str
+    """Value of ``TPU_ACCELERATOR_TYPE`` while compiling for it."""
+    clock_hz: float
+    peak_bf16_flops: float
+    peak_int8_ops: float
+    peak_int4_ops: float
+    peak_fp8_flops: float
+    """That of bf16 where the chip has no fp8 units: such operands are converted."""
+    hbm_bytes: int
+    hbm_bytes_per_s: float
+    vmem_bytes: int
+    default_scoped_vmem_bytes: int
+    cores: int
+    """TensorCores that one program runs on; they share bandwidth and peak."""
+    mxu_per_core: int
+    mxu_size: int
+    schedules: bool = True
+    """Whether the schedule machine knows what its programs mean."""
+    hbm_address_bytes: int = 32
+    """Programs count addresses in HBM in steps of so many bytes [compiler]."""
+    branch_delay_slots: int = 4
+    """Bundles behind a branch that always execute."""
+    permute_extra_cycles: int = 0
+    """For how much longer a permutation of lanes holds its cross-lane unit than the compiler's schedule has it."""
+
+    def peak_flops(self, kind: str) -> float:
+        """FLOPs per second of products of ``kind``, as ``ratchet.exam.problem.work.Work`` names them.
+
+        A product of float32 takes as many passes of bf16 as its kind says; a kind that is not known here is bounded by
+        the fastest of all.
+        """
+        passes = _PASSES.get(kind)
+        if passes is not None:
+            return self.peak_bf16_flops / passes
+        known = {"int8": self.peak_int8_ops, "int4": self.peak_int4_ops, "f8": self.peak_fp8_flops}
+        return max(self.peak_bf16_flops, known.get(kind, max(known.values())))
+
+    @property
+    def ridge_flops_per_byte(self) -> float:
+        """Arithmetic intensity at which compute and HBM bandwidth bound alike."""
+        return self.peak_bf16_flops / self.hbm_bytes_per_s
+
+    @property
+    def constants(self) -> Constants:
+        """What was fitted, with its source and spread. Raises Refusal USAGE for a chip that nothing is known of."""
+        return constants_named(self.name)
+
+    @property
+    def achievable_hbm_bytes_per_s(self) -> float:
+        """What DMAs reach of the nominal bandwidth, as fitted."""
+        return self.constants.hbm_efficiency * self.hbm_bytes_per_s
+
+    @property
+    def ici(self) -> Ici:
+        """The links of the smallest slice. Raises Refusal USAGE for a chip whose links are not described."""
+        return ici_of(self.name)
+
+    @property
+    def sparse_cores(self) -> SparseCores:
+        """Those beside its TensorCore. Raises Refusal SCHEDULE_UNKNOWN for a chip whose own are not described."""
+        return sparse_cores_of(self.name)
+
+
+_PASSES = {  # of the bf16 unit; float32 at HIGH and HIGHEST is three products of two parts, six of three
+    "bf16": 1,
+    "f16": 1,
+    "f32x1": 1,
+    "f32x2": 2,
+    "f32x3": 3,
+    "f32x6": 6,
+}
+
+MiB = 1 << 20
+
+V5E = Chip(
+    name="v5e",
+    topology="v5e:2x2",
+    device_kind="TPU v5 lite",  # [tpu_info]
+    accelerator_type="v5litepod-4",
+    clock_hz=1.5e9,  # [book]; 197e12 / (4 * 128 * 128 * 2) = 1.503e9
+    peak_bf16_flops=197e12,  # [cloud]
+    peak_int8_ops=394e12,  # [cloud]
+    peak_int4_ops=788e12,  # [tpu_info]
+    peak_fp8_flops=197e12,  # [tpu_info] has no fp8 units
+    hbm_bytes=int(15.75 * (1 << 30)),  # [compiler] usable by a program, of 16 GB [cloud]
+    hbm_bytes_per_s=819e9,  # [cloud]
+    vmem_bytes=128 * MiB,  # [tpu_info]
+    default_scoped_vmem_bytes=16 * MiB,  # [compiler]
+    cores=1,  # [cloud]
+    mxu_per_core=4,  # [cloud]
+    mxu_size=128,  # [cloud]
+    hbm_address_bytes=512,  # [compiler]
+    permute_extra_cycles=1,  # [fit] two segmented cumsums, and two attention kernels that differ in their permutations
+)
+
+V5P = Chip(
+    name="v5p",
+    topology="v5p:2x2x1",
+    device_kind="TPU v5",  # [tpu_info]
+    accelerator_type="v5p-8",
+    clock_hz=1.75e9,  # [book]; 459e12 / (2 * 4 * 128 * 128 * 2) = 1.751e9
+    peak_bf16_flops=459e12,  # [cloud]
+    peak_int8_ops=918e12,  # [cloud]
+    peak_int4_ops=1840e12,  # [tpu_info]
+    peak_fp8_flops=459e12,  # [tpu_info] has no fp8 units
+    hbm_bytes=95 * (1 << 30),  # [cloud]
+    hbm_bytes_per_s=2765e9,  # [cloud]
+    vmem_bytes=64 * MiB,  # [tpu_info], per core
+    default_scoped_vmem_bytes=16 * MiB,  # [compiler]
+    cores=2,  # [tpu_info]: one device, whose program runs on both
+    mxu_per_core=4,  # [tpu_info]
+    mxu_size=128,  # [tpu_info]
+    permute_extra_cycles=1,  # assumed: the compiler spaces its cross-lane operations as on v5e
+)
+
+# Chips without published timings here. v4 and v7x offer each of their two cores as a device of its own: the numbers
+# are those of one core, with half of what the chip's memory gives.
+V4 = Chip(
+    name="v4",
+    topology="v4:2x2x1",
+    device_kind="TPU v4",  # [tpu_info]
+    accelerator_type="v4-8",
+    clock_hz=1.05e9,  # [book]; 275e12 / (2 * 4 * 128 * 128 * 2) = 1.049e9
+    peak_bf16_flops=137.5e12,  # [cloud] 275e12 per chip
+    peak_int8_ops=137.5e12,  # [cloud] 275e12 per chip: no faster than bf16
+    peak_int4_ops=137.5e12,  # [tpu_info] has no int4 units
+    peak_fp8_flops=137.5e12,  # nor fp8 units
+    hbm_bytes=16 * (1 << 30),  # [cloud] 32 GiB per chip
+    hbm_bytes_per_s=614e9,  # [cloud] 1228 GB/s per chip
+    vmem_bytes=16 * MiB,  # [tpu_info]
+    default_scoped_vmem_bytes=16 * MiB,  # [compiler] all of it
+    cores=1,  # [tpu_info] of the device
+    mxu_per_core=4,  # [cloud]
+    mxu_size=128,  # [cloud]
+    schedules=False,  # its DMAs and sync flags count granules of 512 bytes [compiler]
+    hbm_address_bytes=512,  # [compiler]
+)
+
+V6E = Chip(
+    name="v6e",
+    topology="v6e:2x2",
+    device_kind="TPU v6 lite",  # [tpu_info]
+    accelerator_type="v6e-4",
+    clock_hz=1.75e9,  # 918e12 / (2 * 16 * 256 * 256 * 2 / 8): a product of 16 rows every 8 cycles [compiler]
+    peak_bf16_flops=918e12,  # [cloud]
+    peak_int8_ops=1836e12,  # [cloud]
+    peak_int4_ops=3680e12,  # [tpu_info]
+    peak_fp8_flops=920e12,  # [tpu_info]
+    hbm_bytes=32 * (1 << 30),  # [cloud]
+    hbm_bytes_per_s=1640e9,  # [cloud]
+    vmem_bytes=128 * MiB,  # [tpu_info]
+    default_scoped_vmem_bytes=32 * MiB,  # [compiler]
+    cores=1,  # [tpu_info]
+    mxu_per_core=2,  # [cloud]
+    mxu_size=256,  # [cloud]
+)
+
+TPU7X = Chip(
+    name="tpu7x",
+    topology="tpu7x:2x2x1",
+    device_kind="TPU7x",  # [tpu_info]
+    accelerator_type="tpu7x-8",
+    clock_hz=1.784e9,  # [fit] ± 0.008, by `python -m benchmarks.chips`; the peak, counted as for v6e, wants 2.2e9
+    peak_bf16_flops=1153.5e12,  # [cloud] 2307e12 per chip
+    peak_int8_ops=1153.5e12,  # [tpu_info] has no int8 units: taken as bf16
+    peak_int4_ops=1153.5e12,  # likewise
+    peak_fp8_flops=2300e12,  # [tpu_info] 4600e12 per chip
+    hbm_bytes=96 * (1 << 30),  # [cloud] 192 GiB per chip
+    hbm_bytes_per_s=3690e9,  # [cloud] 7380 GB/s per chip
+    vmem_bytes=64 * MiB,  # [tpu_info]
+    default_scoped_vmem_bytes=64 * MiB,  # [compiler] all of it
+    cores=1,  # [tpu_info] of the device
+    mxu_per_core=2,  # [tpu_info]
+    mxu_size=256,  # [tpu_info]
+    branch_delay_slots=6,  # [compiler] as far as it fills them with code of the way that falls through; v6e: 4
+)
+
+CHIPS: dict[str, Chip] = {chip.name: chip for chip in (V5E, V5P, V4, V6E, TPU7X)}

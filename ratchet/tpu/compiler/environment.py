@@ -1,0 +1,107 @@
+"""What a process needs around it to hold the TPU compiler: versions, environment, flags, and the child it runs in.
+
+The only place that knows. The compiler takes its flags once, when it is opened, so one process compiles for one chip.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+from ratchet.process.boot.home import PROGRAM
+from ratchet.process.sandbox.child import JAILED, Child, Walls
+from ratchet.process.sandbox.warm import Warm
+from ratchet.tpu.chips import Chip
+from ratchet.values.status import Refusal, Status
+
+DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
+"""Environment variable of a compiler process: where the compiler writes its dumps."""
+PROFILES = "RATCHET_PROFILES"
+"""Environment variable of a compiler process: set where it takes the bundles of kernels from a profile."""
+CHIP = "RATCHET_CHIP"
+"""Environment variable of a compiler process: the name of the chip that it compiles for."""
+COMPILER = "RATCHET_COMPILER"
+"""Environment variable of a compiler process: :func:`compiler_version`."""
+
+DUMPS = "dumps"
+"""The folder of :data:`DUMP_FOLDER`, in that of a child."""
+
+
+def compiler_version() -> str:
+    """What compiles here, e.g. ``libtpu 0.0.42.1, jax 0.10.2``.
+
+    Raises:
+      Refusal: ``UNSUPPORTED_PLATFORM`` where libtpu is not installed.
+    """
+    try:
+        return f"libtpu {importlib.metadata.version('libtpu')}, jax {importlib.metadata.version('jax')}"
+    except importlib.metadata.PackageNotFoundError as error:
+        raise Refusal(
+            Status.UNSUPPORTED_PLATFORM,
+            f"{error.name} is not installed: the TPU compiler has builds for x86-64 Linux only, this is "
+            f"{platform.system()} {platform.machine()}. `{PROGRAM} log`, `show` and `verify` still work here.",
+        ) from None
+
+
+def environment(
+    chip: Chip, dumps: Path | None, *, extra_passes: tuple[str, ...] = (), profiles: bool = False
+) -> dict[str, str]:
+    """Variables for a process that compiles for ``chip``; dumps of its programs land in ``dumps``, if there are any.
+
+    ``extra_passes`` names passes to dump besides those that the schedule machine reads. One that ``profiles`` dumps
+    nothing of those, and takes the bundles of kernels from a profile.
+    """
+    from ratchet.tpu.dump.files import (  # import numpy: `log` and a refusal need not wait for it
+        dump_flags,
+        profile_flags,
+    )
+
+    flags = [] if dumps is None else profile_flags(dumps) if profiles else dump_flags(dumps, extra_passes=extra_passes)
+    return {
+        "JAX_PLATFORMS": "cpu",
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_ACCELERATOR_TYPE": chip.accelerator_type,
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_WORKER_ID": "0",
+        # Two processes collide on libtpu's lock file without it.
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "LIBTPU_INIT_ARGS": " ".join(flags),
+        DUMP_FOLDER: str(dumps or ""),
+        PROFILES: "1" if profiles else "",
+        CHIP: chip.name,
+        COMPILER: compiler_version(),
+    }
+
+
+def enter(chip: Chip, dumps: Path, *, extra_passes: tuple[str, ...] = (), profiles: bool = False) -> None:
+    """Make this process one that compiles for ``chip``: before it imports JAX, and once."""
+    dumps.mkdir(parents=True, exist_ok=True)
+    os.environ.update(environment(chip, dumps, extra_passes=extra_passes, profiles=profiles))
+
+
+def start(
+    worker: str,
+    workdir: Path,
+    chip: Chip,
+    *,
+    extra_passes: tuple[str, ...] = (),
+    profiles: bool = False,
+    walls: Walls = JAILED,
+    warm: Warm | None = None,
+) -> Child:
+    """Start module ``worker`` as a compiler process for one chip. It can answer several requests.
+
+    Raises:
+      Refusal: ``UNSUPPORTED_PLATFORM`` where libtpu is not installed.
+    """
+    dumps = workdir / DUMPS
+    dumps.mkdir(parents=True, exist_ok=True)
+    variables = environment(chip, dumps, extra_passes=extra_passes, profiles=profiles)
+    return Child(worker, directory=workdir, environment=variables, walls=walls, warm=warm)
+
+
+def dumps_of(compiler: Child) -> Path:
+    """Where a compiler process has the dumps of the compile that is under way."""
+    return compiler.directory / DUMPS

@@ -1,0 +1,88 @@
+"""What a process that holds the TPU compiler does with it: the chip's devices, the optimised HLO, the dumps."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import mesh_utils, topologies
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxlib import _hlo  # type: ignore[attr-defined]
+
+from ratchet.tpu.chips import CHIPS
+from ratchet.tpu.compiler.environment import DUMP_FOLDER
+from ratchet.tpu.dump.files import OPTIMIZED
+
+_DEVICES: dict[str, Sequence[Any]] = {}
+
+
+def devices_of(chip: str) -> Sequence[Any]:
+    """The devices of the chip's topology by number. Opens the TPU compiler on first use."""
+    if chip not in _DEVICES:
+        _DEVICES[chip] = topologies.get_topology_desc(platform="tpu", topology_name=CHIPS[chip].topology).devices
+    return _DEVICES[chip]
+
+
+def mesh_of(chip: str, axes: Sequence[tuple[str, int]] = ()) -> Mesh:
+    """The first devices of the chip's topology, in the order of ``jax.make_mesh``; without axes one device."""
+    names, sizes = [name for name, _ in axes] or ["chip"], [size for _, size in axes] or [1]
+    devices = devices_of(chip)[: int(np.prod(sizes))]
+    arranged = mesh_utils.create_device_mesh(sizes, devices) if len(devices) > 1 else np.array(devices).reshape(sizes)
+    return Mesh(arranged, names)
+
+
+def lower(function: Callable[..., Any], avals: Sequence[Any], chip: str) -> Any:
+    """``jax.jit(function)`` lowered for one device of ``chip``; ``avals`` have ``shape`` and ``dtype``."""
+    mesh = mesh_of(chip)
+    whole = NamedSharding(mesh, PartitionSpec())
+    placed = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole) for a in avals]
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):  # some kernels ask which chip they are lowered for
+        return jax.jit(function).lower(*placed)
+
+
+def optimised(compiled: Any) -> Any:
+    """The HLO module that the compiler made of a program."""
+    return compiled.runtime_executable().hlo_modules()[0]
+
+
+def text_of(module: Any) -> str:
+    """An HLO module as text, with all constants, for people."""
+    printing = _hlo.HloPrintOptions()
+    printing.print_large_constants = True
+    return str(module.to_string(printing))
+
+
+def keep(compiled: Any, folder: Path) -> None:
+    """Write what the schedule machine reads of the latest compile to ``folder``: the HLO and ``schedule/``."""
+    (folder / OPTIMIZED).write_bytes(optimised(compiled).as_serialized_hlo_module_proto())
+    move_dumps(folder / "schedule", machine_reads)
+
+
+def clear_dumps() -> None:
+    """Remove what earlier compiles left, before the next: one folder holds the dumps of one program."""
+    for old in Path(os.environ[DUMP_FOLDER]).glob("*"):
+        old.unlink()
+
+
+def move_dumps(schedule: Path, wanted: Callable[[str], bool] = lambda name: True) -> None:
+    """Move the dumps of the latest compile to ``schedule``; those whose name is not ``wanted`` stay."""
+    schedule.mkdir(parents=True, exist_ok=True)
+    for dump in Path(os.environ[DUMP_FOLDER]).iterdir():
+        if wanted(dump.name):
+            shutil.move(dump, schedule / dump.name)
+
+
+_READ = re.compile(
+    r"-(packed-bundles-post-ra|post-bundle-packing-post-ra|final_hlo-static-per-bundle-utilization)\.txt$"
+)
+
+
+def machine_reads(name: str) -> bool:
+    """Whether the schedule machine reads a dump of that name, rather than a person or the memory report."""
+    return _READ.search(name) is not None and "schedule-analysis_" not in name

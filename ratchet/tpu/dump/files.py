@@ -1,0 +1,164 @@
+"""The compiler's dump files: which flags make it write them, and which file belongs to which HLO instruction."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from ratchet.tpu.dump.hlo import HloModule, read_hlo
+from ratchet.tpu.dump.listing import Listing
+from ratchet.tpu.dump.names import named
+from ratchet.tpu.dump.prefetch import Ahead, Texts
+from ratchet.tpu.dump.scheduled import LAST_PASS, LISTING_PASS, OUTLINE_PASS
+from ratchet.tpu.dump.text import text_of
+from ratchet.tpu.dump.utilisation import SUFFIX
+from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
+
+_PASSES = (LISTING_PASS, OUTLINE_PASS, SUFFIX)
+
+
+def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> list[str]:
+    """Flags for ``LIBTPU_INIT_ARGS`` that make the compiler write what :func:`ratchet.tpu.machine.run` reads.
+
+    Only the passes that are read are asked for (about 1 % of a full dump), with source locations, which leave the
+    schedule as it is. One directory holds the dumps of one program. ``extra_passes`` are asked for besides.
+    """
+    return _flags(directory, (*_PASSES, *extra_passes))
+
+
+def profile_flags(directory: Path | str) -> list[str]:
+    """Flags that make the compiler write less, and hand the bundles of kernels to a profiler: see ``scheduled.py``."""
+    return [
+        *_flags(directory, (LAST_PASS,)),
+        "--xla_jf_dump_category_filter=basic,memory-report",
+        "--xla_xprof_register_llo_debug_info=true",
+    ]
+
+
+def _flags(directory: Path | str, passes: tuple[str, ...]) -> list[str]:
+    return [
+        f"--xla_jf_dump_to={directory}",
+        "--xla_jf_dump_llo_text=true",
+        f"--xla_jf_dump_llo_pass_label_regex=({'|'.join(passes)})",
+        "--xla_mosaic_enable_llo_source_annotations=true",
+    ]
+
+
+TOP = "TLP"
+"""Name under which the compiler dumps the top-level program."""
+
+LARGE = 16 << 20
+"""Bytes of a listing that is worth reading ahead. A smaller one takes less than a second, and when it is there, values
+may still be computed on the other core."""
+
+OPTIMIZED, LOWERED = "optimized.hlo.pb", "lowered.hlo.pb"
+"""Serialised HLO modules beside the dumps: after the compiler's passes, and before them."""
+
+
+def load_hlo(folder: Path, name: str = OPTIMIZED) -> HloModule:
+    """The HLO of a compiled program. Raises Refusal SCHEDULE_UNKNOWN if it cannot be read."""
+    path = folder / name
+    if not path.is_file():
+        raise Refusal(Status.SCHEDULE_UNKNOWN, f"there is no {name} in {folder.name}. Compile again.")
+    return read_hlo(path.read_bytes(), file=name)
+
+
+def tokens_in(folder: Path) -> TokenTable:
+    """What the tokens in the dumps of a program stand for; no tokens where it was compiled as its author wrote it.
+
+    Raises Refusal SCHEDULE_UNKNOWN for a table that cannot be.
+    """
+    table = folder / TOKENS_FILE
+    if not table.is_file():
+        return NO_TOKENS
+    try:
+        return decode(text_of(table))
+    except ValueError as error:
+        raise Refusal(
+            Status.SCHEDULE_UNKNOWN, f"{table.name} is no table of tokens ({error}). Compile again."
+        ) from None
+
+
+def _listings(directory: Path) -> Iterator[tuple[str, Path, Path | None]]:
+    """Name, listing and outline of every dump that is there."""
+    everything = sorted(directory.iterdir()) if directory.is_dir() else []
+    dumps = [(dump, path) for path in everything if (dump := named(path))]
+    outlines = {dump.unit: path for dump, path in dumps if dump.label == OUTLINE_PASS}
+    for dump, path in dumps:
+        if dump.label == LISTING_PASS:
+            yield dump.name, path, outlines.get(dump.unit)
+
+
+def _texts(listing: Path, outline: Path, compiler: str, tokens: TokenTable) -> Texts:
+    return Texts(
+        listing=text_of(listing), outline=text_of(outline), file=listing.name, compiler=compiler, tokens=tokens
+    )
+
+
+def look(directory: Path, compiler: str, ahead: Ahead, least: int = LARGE) -> None:
+    """Read the listings of ``least`` bytes or more that a compile under way has written by now.
+
+    What does not read is no fault yet.
+    """
+    with contextlib.suppress(OSError):  # it moves its files when it is done
+        for _, listing, outline in _listings(directory):
+            if outline is None or not listing.is_file() or listing.stat().st_size < least:
+                continue
+            if ahead.is_due(outline):
+                with contextlib.suppress(Refusal):
+                    ahead.keep(_texts(listing, outline, compiler, tokens_in(directory)))
+
+
+class Dumps:
+    """Finds and reads the listings of one program, those that were not read ``ahead``."""
+
+    def __init__(self, directory: Path, hlo: HloModule, compiler: str, ahead: Ahead | None = None) -> None:
+        self._compiler = compiler
+        self._hlo = hlo
+        self._directory = directory
+        self._files: dict[str, tuple[Path, Path]] = {}
+        """Listing and outline of each."""
+        self._listings: dict[str, Listing] = {}
+        self._tokens = tokens_in(directory)
+        self._ahead = ahead or Ahead()
+        for name, path, outline in _listings(directory):
+            if name in self._files:
+                raise self._refuse(f"two dumps of {name!r}: give every program a dump directory of its own")
+            if outline is None:
+                raise self._refuse(f"{path.name} lacks its *-post-bundle-packing-post-ra.txt: dump that pass too")
+            self._files[name] = path, outline
+        if TOP not in self._files:
+            raise self._refuse(
+                f"no *-{TOP}-*-packed-bundles-post-ra.txt. Compile with the flags of ratchet.tpu.dump.files.dump_flags"
+            )
+        self._by_fingerprint: dict[str, str] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def resolve(self, name: str) -> str:
+        """The dump that holds ``name``: its own, or that of an identical instruction."""
+        if name in self._files:
+            return name
+        if name in self._hlo.ops:
+            if self._by_fingerprint is None:
+                known = [n for n in self._files if n in self._hlo.ops]
+                self._by_fingerprint = {self._hlo.fingerprint(n): n for n in reversed(known)}
+            unit = self._by_fingerprint.get(self._hlo.fingerprint(name))
+            if unit is not None:
+                return unit
+        raise self._refuse(f"the program calls {name!r}, but neither it nor an identical instruction was dumped")
+
+    def load(self, name: str) -> Listing:
+        """The parsed listing of a dump; kept, because a program may have to be run more than once."""
+        if name not in self._listings:
+            listing, outline = self._files[name]
+            texts = _texts(listing, outline, self._compiler, self._tokens)
+            self._listings[name] = self._ahead.listing(texts)
+        return self._listings[name]
+
+    def _refuse(self, what: str) -> Refusal:
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"schedule dumps in {self._directory.name} ({self._compiler}): {what}.")

@@ -1,0 +1,317 @@
+"""A compiled program's HLO as values, read from its serialised proto: nothing in a name or a string can add to it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ratchet.tpu.dump.layout import STEERING, ArrayType
+from ratchet.tpu.dump.proto import parse_module
+from ratchet.values.status import Refusal, Status
+
+KERNEL = "tpu_custom_call"
+"""Target of the custom call that is a Mosaic kernel."""
+
+HOST_OPCODES = frozenset({"infeed", "outfeed", "send", "send-done", "recv", "recv-done"})
+_HOST_TARGETS = ("callback", "Callback", "host_compute", "xla_ffi")
+
+_DTYPES = {
+    1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16", 11: "f32",
+    12: "f64", 14: "opaque", 15: "c64", 16: "bf16", 17: "token", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn", 21: "s4",
+    22: "u4", 23: "f8e4m3b11fnuz", 24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4",
+    30: "s1", 31: "u1", 32: "f4e2m1fn", 33: "f8e8m0fnu", 34: "buffer",
+}  # fmt: skip
+"""Numbers of OpenXLA's ``PrimitiveType``."""
+_TUPLE = 13
+
+_LITERALS = {"pred": "preds", "s8": "s8s", "u8": "u8s", "s16": "s16s", "u16": "u16s", "s32": "s32s", "u32": "u32s",
+             "f32": "f32s"}  # fmt: skip
+"""Field of a literal by dtype."""
+
+_NOT_COMPUTED = ("name", "metadata", "id", "operand_ids", "control_predecessor_ids", "called_computation_ids",
+                 "sharding", "frontend_attributes", "literal")  # fmt: skip
+"""Fields of an instruction that do not change what it computes, or are compared in another way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HloOp:
+    """One instruction."""
+
+    name: str
+    opcode: str
+    """``fusion``, ``custom-call``, ``copy-start``…"""
+    types: tuple[ArrayType, ...]
+    """One for an array, one per leaf for a tuple."""
+    is_tuple: bool
+    operands: tuple[str, ...]
+    """Names."""
+    computation: str
+    is_root: bool
+    called: tuple[str, ...] = ()
+    """Computations: the body of a fusion, of a loop…"""
+    parameter: int | None = None
+    """Of a parameter: its number."""
+    target: str = ""
+    """Of a custom call: what is called."""
+    backend_config: bytes = b""
+    """JSON; ``b""`` where the compiler wrote none."""
+    op_name: str = ""
+    """What JAX calls the operation that it comes from; for messages only."""
+    literal: np.ndarray | None = field(default=None, compare=False)
+    """Of a constant: its values if they may steer, else None."""
+    identity: bytes = field(default=b"", repr=False)
+    """All else that it computes by, serialised."""
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether this is a Mosaic kernel."""
+        return self.opcode == "custom-call" and self.target == KERNEL
+
+    @property
+    def calls_host(self) -> bool:
+        """Whether it exchanges data with the host or runs code there."""
+        return self.opcode in HOST_OPCODES or any(part in self.target for part in _HOST_TARGETS)
+
+    @functools.cached_property
+    def config(self) -> Mapping[str, Any]:
+        """``backend_config``, decoded. Raises ValueError for one that is no JSON object."""
+        config = json.loads(self.backend_config or b"{}")
+        if not isinstance(config, dict):
+            raise ValueError(f"the backend_config of {self.name} is no JSON object")
+        return config
+
+    @property
+    def module_sha256(self) -> str:
+        """Of a kernel: the digest of its serialised Mosaic module. Raises ValueError where there is none."""
+        try:
+            body = base64.b64decode(self.config["custom_call_config"]["body"], validate=True)
+        except (KeyError, TypeError, binascii.Error):
+            raise ValueError(f"the kernel {self.name} holds no Mosaic module") from None
+        return hashlib.sha256(body).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HloModule:
+    """Instructions of all computations by name."""
+
+    ops: Mapping[str, HloOp]
+    entry: str
+    """Name of the entry computation."""
+    device_ids: tuple[int, ...] = (0,)
+    """The device at each place of the mesh that it was compiled for."""
+    aliases: tuple[tuple[tuple[int, ...], int], ...] = ()
+    """Results that share memory with a parameter: index of the result in the output tuple, number of the parameter."""
+
+    @functools.cached_property
+    def by_computation(self) -> Mapping[str, Sequence[HloOp]]:
+        """Instructions of each computation, in order."""
+        members: dict[str, list[HloOp]] = {}
+        for op in self.ops.values():
+            members.setdefault(op.computation, []).append(op)
+        return members
+
+    @functools.cached_property
+    def _users(self) -> Mapping[str, Sequence[HloOp]]:
+        users: dict[str, list[HloOp]] = {}
+        for op in self.ops.values():
+            for operand in dict.fromkeys(op.operands):
+                users.setdefault(operand, []).append(op)
+        return users
+
+    def users(self, op: HloOp) -> Sequence[HloOp]:
+        """Instructions that read ``op``."""
+        return self._users.get(op.name, ())
+
+    def operands(self, op: HloOp) -> list[HloOp]:
+        """Instructions that ``op`` reads."""
+        return [self.ops[name] for name in op.operands]
+
+    def entry_ops(self) -> Sequence[HloOp]:
+        """Instructions of the entry computation."""
+        return self.by_computation.get(self.entry, ())
+
+    @functools.cached_property
+    def launches(self) -> Mapping[str, HloOp]:
+        """Live kernels by the instruction that launches each: itself, or the fusion of it with what makes its operands.
+
+        The compiler removed whatever does not reach an output.
+        """
+        around = {
+            computation: op.name for op in self.ops.values() if op.opcode == "fusion" for computation in op.called
+        }
+        return {around.get(op.computation, op.name): op for op in self.ops.values() if op.is_kernel}
+
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the instructions that launch a kernel."""
+        return tuple(self.launches)
+
+    def launched_operand(self, launch: str, number: int) -> int | None:
+        """Which operand of the instruction ``launch`` is operand ``number`` of its kernel; None if it is fused."""
+        kernel = self.launches[launch]
+        if kernel.name == launch:
+            return number
+        return self.ops[kernel.operands[number]].parameter
+
+    def parameters(self) -> list[HloOp]:
+        """Parameters of the entry computation in order of their number."""
+        return sorted((op for op in self.entry_ops() if op.parameter is not None), key=lambda op: op.parameter or 0)
+
+    def origin(self, name: str) -> HloOp:
+        """The op that ``name`` is an unchanged copy of: itself, a parameter, a constant or what computed it."""
+        op = self.ops[name]
+        while op.opcode in ("copy", "copy-start", "copy-done", "bitcast"):
+            op = self.ops[op.operands[0]]
+        return op
+
+    def bitcasts(self, name: str) -> list[tuple[ArrayType, ArrayType]]:
+        """The bitcasts between ``origin(name)`` and ``name`` in order of execution: from which type to which."""
+        changes, op = [], self.ops[name]
+        while op is not self.origin(name):
+            before = self.ops[op.operands[0]]
+            if op.opcode == "bitcast":
+                changes.append((before.types[0], op.types[0]))
+            op = before
+        return changes[::-1]
+
+    @property
+    def result(self) -> HloOp:
+        """The root of the entry computation."""
+        return next(op for op in self.entry_ops() if op.is_root)
+
+    def fingerprint(self, name: str) -> str:
+        """Equal for ops that compute the same on operands of the same types; the compiler dumps such ops once."""
+        return hashlib.sha256(self._identity(name, depth=0)).hexdigest()
+
+    def _identity(self, name: str, depth: int) -> bytes:
+        op = self.ops[name]
+        parts = [op.identity, repr(op.types).encode(), *(repr(operand.types).encode() for operand in self.operands(op))]
+        if op.literal is not None:
+            parts.append(op.literal.tobytes())
+        if depth < _DEEPEST:
+            for computation in op.called:
+                local: dict[str, int] = {}
+                for inner in self.by_computation.get(computation, ()):
+                    local[inner.name] = len(local)
+                    places = [local.get(operand, -1) for operand in inner.operands]
+                    parts.append(self._identity(inner.name, depth + 1) + repr(places).encode())
+        return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).digest()
+
+
+_DEEPEST = 4
+"""Computations within computations that are compared."""
+
+
+@functools.lru_cache(maxsize=2)
+def read_hlo(data: bytes, *, file: str) -> HloModule:
+    """Reads a serialised ``HloModuleProto``; the last two are kept, for several steps of a verdict read the same.
+
+    Args:
+        data: the bytes.
+        file: where they are from, for messages.
+
+    Raises:
+        Refusal: SCHEDULE_UNKNOWN for bytes that are no such proto, or one that contradicts itself.
+    """
+
+    def refuse(why: str) -> Refusal:
+        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} does not read as an HLO module: {why}. Compile again.")
+
+    try:
+        module = parse_module(data)
+    except ValueError as error:
+        raise refuse(str(error)) from None
+    computations = {computation.id: computation.name for computation in module.computations}
+    ops: dict[str, HloOp] = {}
+    for computation in module.computations:
+        names = {instruction.id: instruction.name for instruction in computation.instructions}
+        for instruction in computation.instructions:
+            if instruction.name in ops:
+                raise refuse(f"two instructions are called {instruction.name!r}")
+            try:
+                ops[instruction.name] = _op(instruction, computation, names, computations, refuse)
+            except KeyError as error:
+                raise refuse(f"{instruction.name} refers to number {error}, which there is not") from None
+    entry = computations.get(module.entry_computation_id)
+    if entry is None:
+        raise refuse("it has no entry computation")
+    devices = [devices.ids[0] for devices in module.device_assignment.computations if devices.ids]
+    return HloModule(
+        ops=ops,
+        entry=entry,
+        device_ids=tuple(devices) or (0,),
+        aliases=tuple((tuple(e.output_index), e.parameter_number) for e in module.input_output_alias.entries),
+    )
+
+
+def _op(
+    message: Any,
+    computation: Any,
+    names: Mapping[int, str],
+    computations: Mapping[int, str],
+    refuse: Callable[[str], Refusal],
+) -> HloOp:
+    opcode = message.opcode
+    types = tuple(_types(message.shape, message.name, refuse))
+    identity = type(message)()
+    identity.CopyFrom(message)
+    for name in _NOT_COMPUTED:
+        identity.ClearField(name)
+    if opcode != "custom-call":  # there it holds the kernel; elsewhere the compiler's own choices
+        identity.ClearField("backend_config")
+    literal = _literal(message.literal, types[0], refuse) if opcode == "constant" and types else None
+    if opcode == "constant" and literal is None:
+        identity.literal.CopyFrom(message.literal)
+    return HloOp(
+        name=message.name,
+        opcode=opcode,
+        types=types,
+        is_tuple=message.shape.element_type == _TUPLE,
+        operands=tuple([names[number] for number in message.operand_ids]),
+        computation=computation.name,
+        is_root=message.id == computation.root_id,
+        called=tuple([computations[number] for number in message.called_computation_ids]),
+        parameter=message.parameter_number if opcode == "parameter" else None,
+        target=message.custom_call_target,
+        backend_config=bytes(message.backend_config),
+        op_name=message.metadata.op_name,
+        literal=literal,
+        identity=identity.SerializeToString(deterministic=True),
+    )
+
+
+def _types(shape: Any, name: str, refuse: Callable[[str], Refusal]) -> list[ArrayType]:
+    if shape.element_type == _TUPLE:
+        return [leaf for part in shape.tuple_shapes for leaf in _types(part, name, refuse)]
+    dtype = _DTYPES.get(shape.element_type)
+    dimensions, layout = tuple(shape.dimensions), shape.layout
+    minor_to_major = tuple(layout.minor_to_major) or tuple(reversed(range(len(dimensions))))
+    if dtype is None or any(d < 0 for d in dimensions) or sorted(minor_to_major) != list(range(len(dimensions))):
+        raise refuse(f"{name} has an impossible type")
+    # A tile dimension that says "combine" is negative there.
+    tiles = tuple(tuple(1 if d < 0 else d for d in tile.dimensions) for tile in layout.tiles)
+    if any(d == 0 for tile in tiles for d in tile):
+        raise refuse(f"{name} has a tile of size 0")
+    return [
+        ArrayType(dtype=dtype, shape=dimensions, minor_to_major=minor_to_major, tiles=tiles, space=layout.memory_space)
+    ]
+
+
+def _literal(literal: Any, array: ArrayType, refuse: Callable[[str], Refusal]) -> np.ndarray | None:
+    """Values of a constant; None for a dtype that cannot steer."""
+    dtype = STEERING.get(array.dtype)
+    if dtype is None:
+        return None
+    raw = getattr(literal, _LITERALS[array.dtype])
+    values = np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")) if isinstance(raw, bytes) else np.array(raw, dtype)
+    if values.size != math.prod(array.shape):
+        return None
+    return values.astype(dtype).reshape(array.shape)

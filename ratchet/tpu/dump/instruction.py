@@ -1,0 +1,256 @@
+"""One instruction of a compiled program as a value: registers, immediates, addresses, predicate, annotations.
+
+What an operand text says apart from its registers is a :class:`Form`. A program has hundreds of thousands of
+instructions and a few thousand forms, so each form is read and checked once, and typed operands are made on demand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Register(NamedTuple):
+    """A value of the program and the register that holds it: ``%s12_s0`` is value 12 in scalar register 0."""
+
+    bank: str
+    """``s`` scalar, ``p`` predicate, ``v`` vector, ``vm`` vector mask; ``""`` for an entry of a queue."""
+    value: int
+    number: int | None
+    """Physical register of the bank; None for an entry of a queue."""
+
+    @property
+    def name(self) -> str:
+        """Name of the value: ``s12``."""
+        return f"{self.bank}{self.value}"
+
+
+class Immediate(NamedTuple):
+    """A number in the instruction: a signed 32-bit word, for a float the word that holds its float32 bits."""
+
+    word: int
+
+
+class Address(NamedTuple):
+    """An allocation, an offset in the units of its memory and registers, added up."""
+
+    allocation: str
+    """``#allocation7``, or ``""``."""
+    offset: int
+    registers: tuple[Register, ...]
+
+
+class Access(NamedTuple):
+    """Memory that a load or store reaches."""
+
+    space: str
+    """``smem`` or ``vmem``."""
+    address: Address
+    whole_rows: bool
+    """False if a stride or a pattern picks rows; True for rows side by side and for scalar memory."""
+
+
+class Unread(NamedTuple):
+    """An operand of vector code in a form that nothing here needs to understand."""
+
+    text: str
+
+
+Value = Register | Immediate | Address | Access | Unread
+
+
+class Operand(NamedTuple):
+    """One operand."""
+
+    name: str
+    """``dst_syncflagno``, or ``""`` for an operand known by its place."""
+    value: Value
+
+
+class Predicate(NamedTuple):
+    """The instruction happens only if this holds."""
+
+    holds: Register | bool
+    """A predicate register, or True or False where the compiler wrote a constant."""
+    negated: bool
+    otherwise: Register | None
+    """Of a move: where the result comes from if the predicate does not hold."""
+
+
+class Argument(NamedTuple):
+    """What an ``inlined_call_operand`` brings into a listing: an operand or a result of the HLO instruction."""
+
+    number: int
+    kind: str
+    """``input``, ``output`` or ``const``."""
+
+
+class Hole(NamedTuple):
+    """The place of a register in a form."""
+
+    place: int
+
+
+class HoledAddress(NamedTuple):
+    """An :class:`Address` with holes for registers."""
+
+    allocation: str
+    offset: int
+    holes: tuple[int, ...]
+
+
+class HoledAccess(NamedTuple):
+    """An :class:`Access` with holes for registers."""
+
+    space: str
+    address: HoledAddress
+    whole_rows: bool
+
+
+Holed = Hole | HoledAddress | HoledAccess | Immediate | Unread
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Form:
+    """An operand text without its registers. Made by :func:`ratchet.tpu.dump.operands.read_form`."""
+
+    text: str
+    """With ``%`` for each register; for messages only."""
+    operands: tuple[tuple[str, Holed], ...]
+    """Name and value."""
+    predicate: tuple[Hole | bool, bool, Hole | None] | None
+    allocations: tuple[str, ...]
+    """Allocations named anywhere, in order."""
+    spill: bool
+    """Whether one of them is a spill slot."""
+    target: int | None
+    """Bundle that a branch goes to."""
+    argument: Argument | None
+
+    @property
+    def unread(self) -> str:
+        """The first operand that could not be read, or ``""``."""
+        return next((value.text for _, value in self.operands if isinstance(value, Unread)), "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A place in a source file, as the compiler annotates it."""
+
+    file: str
+    line: int
+    column: int
+    operation: int | None = None
+    """Number of the tokenised program's operation; None where it was compiled as its author wrote it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notes:
+    """What the comments beside an instruction say."""
+
+    source: Source | None = None
+    """Where the instruction comes from, if the compiler says so."""
+    called: str = ""
+    """Of a call: the HLO instruction or the runtime's program (``<late-initialization>``) that is called."""
+    assertion: str = ""
+    """Of an assertion: ``bounds``, ``semaphore`` or ``unknown``."""
+    text: str = ""
+    """All comments together; for messages only."""
+    heads_pipeline: bool = False
+    """Whether this is the counter of the loop that the compiler puts around a kernel body."""
+    results: str = ""
+    """Of a division: ``quotient``, ``remainder`` or ``both``, as many as it gives."""
+    waits_for_launch: bool = False
+    """Whether this is a wait of the chips for each other before the program proper."""
+
+
+NO_NOTES = Notes()
+
+
+class Instruction(NamedTuple):
+    """One instruction. Values are known by name (``s12``, ``p3``, ``v7``; ``10`` for an entry of a queue)."""
+
+    opcode: str
+    makes: str
+    """Name of the value that it makes."""
+    register: str
+    """Physical register of that value, ``s0``; ``""`` for none."""
+    reads: tuple[str, ...]
+    """Names of the values that it reads, in order."""
+    registers: tuple[str | None, ...]
+    """Physical register of each of them."""
+    form: Form
+    notes: Notes = NO_NOTES
+
+    @property
+    def dest(self) -> Register:
+        """The value that it makes and where."""
+        return register(self.makes, self.register)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All operands but the predicate, in order."""
+        return tuple([Operand(name, self._filled(value)) for name, value in self.form.operands])
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """What decides whether it happens; None if it always does."""
+        form = self.form.predicate
+        if form is None:
+            return None
+        holds, negated, otherwise = form
+        return Predicate(
+            self._register(holds.place) if isinstance(holds, Hole) else holds,
+            negated,
+            self._register(otherwise.place) if otherwise else None,
+        )
+
+    @property
+    def space(self) -> str:
+        """Of an ``inlined_call_operand``: its memory, ``""`` for a scalar passed by value."""
+        return self.opcode.partition(".")[2]
+
+    @property
+    def moves(self) -> bool:
+        """Whether the result is in another register than the last operand."""
+        return not self.registers or self.registers[-1] != self.register
+
+    def named(self, name: str) -> Value | None:
+        """The operand of that name, the last one if there are several; None if there is none."""
+        last = None
+        for own, value in self.form.operands:
+            if own == name:
+                last = value
+        return None if last is None else self._filled(last)
+
+    def __str__(self) -> str:
+        pieces = self.form.text.split("%")
+        names = [f"%{value}_{at}" if at else f"%{value}" for value, at in zip(self.reads, self.registers, strict=True)]
+        text = "".join([piece + name for piece, name in zip(pieces, [*names, ""], strict=True)])
+        return f"{self.opcode} {text}".strip()
+
+    def _register(self, place: int) -> Register:
+        return register(self.reads[place], self.registers[place])
+
+    def _filled(self, value: Holed) -> Value:
+        if isinstance(value, Hole):
+            return self._register(value.place)
+        if isinstance(value, HoledAddress):
+            return self._address(value)
+        if isinstance(value, HoledAccess):
+            return Access(value.space, self._address(value.address), value.whole_rows)
+        return value
+
+    def _address(self, value: HoledAddress) -> Address:
+        return Address(value.allocation, value.offset, tuple([self._register(hole) for hole in value.holes]))
+
+
+Bundle = tuple[Instruction, ...]
+"""Instructions that are issued together, in one cycle."""
+
+
+def register(name: str, physical: str | None) -> Register:
+    """``("s12", "s0")`` as a register."""
+    bank = name.rstrip("0123456789")
+    number = int(physical.lstrip("abcdefghijklmnopqrstuvwxyz")) if physical else None
+    return Register(bank, int(name[len(bank) :]), number)

@@ -1,0 +1,280 @@
+"""A program and a chip -> :class:`ratchet.values.Explanation`: compiled, modelled, and every part named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ratchet.process.sandbox.child import Child
+from ratchet.tpu import latency
+from ratchet.tpu.account.band import band
+from ratchet.tpu.chips import Chip
+from ratchet.tpu.chips.units import CAPACITY
+from ratchet.tpu.compiler import compile as compiling
+from ratchet.tpu.dump import memory, overflow, utilisation
+from ratchet.tpu.dump.files import OPTIMIZED, load_hlo, tokens_in
+from ratchet.tpu.dump.hlo import HloModule
+from ratchet.tpu.dump.origins import Origin, origins
+from ratchet.tpu.dump.text import text_of
+from ratchet.tpu.savings import savings
+from ratchet.values import (
+    Artefact,
+    Explanation,
+    Limit,
+    Mesh,
+    OpCost,
+    OpKind,
+    OpShare,
+    Program,
+    RegionCost,
+    SpanKind,
+    Timeline,
+    Vmem,
+)
+from ratchet.values.blame import STALLS, WAITS
+from ratchet.values.place import Op
+from ratchet.values.status import Ended, Refusal, Status
+from ratchet.values.tokens import TokenTable
+
+Steered = Callable[[Program], Mapping[int | str, Any]]
+"""Values that loops and branches of a program depend on: inputs by position, operands by ``"launch:place"``."""
+MATRIX_UNITS = frozenset({"MXU"})
+SCALAR_UNITS = frozenset({"SALU", "branch"})
+MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done", "transpose"})
+"""Opcodes that move bytes and compute nothing."""
+
+
+def explain_artefact(
+    artefact: Artefact,
+    chip: Chip,
+    folder: Path,
+    child: Child,
+    *,
+    title: str = "",
+    steering: Steered | None = None,
+    modelled: bool = True,
+) -> Explanation:
+    """Compile ``artefact`` for ``chip`` in ``child`` and say what it costs and why.
+
+    Args:
+        artefact: an exported program for one chip.
+        chip: what ``child`` compiles for.
+        folder: empty; keeps the compiler's output.
+        child: a compiler process.
+        title: what the program is called in reports.
+        steering: gives of the compiled program the values that its loops and branches depend on.
+        modelled: run the schedule machine; without, there is VMEM and copies only.
+
+    Raises:
+        Refusal: as ``compile_artefact``, except ``VMEM_OVERFLOW``, which is explained.
+    """
+    try:
+        program = compiling.compile_artefact(artefact, chip, folder, child)
+    except Refusal as refusal:
+        if refusal.status is not Status.VMEM_OVERFLOW:
+            raise
+        return _overflown(refusal, chip, folder, title)
+    return explain_program(program, chip, title=title, steering=steering, modelled=modelled)
+
+
+def explain_program(
+    program: Program,
+    chip: Chip,
+    *,
+    title: str = "",
+    steering: Steered | None = None,
+    modelled: bool = True,
+) -> Explanation:
+    """The same of a program that compiled. What the machine cannot model is the explanation's ``reason``."""
+    schedule = program.dump_dir / "schedule"
+    hlo, tokens = load_hlo(program.dump_dir), tokens_in(schedule)
+    vmem = tuple(_named(one, tokens) for one in memory.vmem_by_op(hlo, schedule, chip))
+    known: dict[str, Any] = {
+        "title": title,
+        "chip": chip.name,
+        "compiler": program.compiler,
+        "footprint": program.footprint,
+        "copies": program.copies,
+        "vmem": vmem,
+        "kept_bytes": memory.kept_bytes(schedule),
+        "savings": savings(vmem[0]) if vmem and vmem[0].is_kernel else (),
+    }
+    if not modelled:
+        return Explanation(status=Status.PASS, reason="", **known)
+    try:
+        timeline = latency.step(program, chip, Mesh(), steering(program) if steering is not None else {})[0]
+    except Refusal as refusal:
+        ended = isinstance(refusal, Ended)
+        return Explanation(status=refusal.status, reason=refusal.message, ended=ended, **known)
+    places = origins((program.dump_dir / OPTIMIZED).read_bytes(), tokens, file=OPTIMIZED)
+    ops = _Ops(timeline=timeline, hlo=hlo, tokens=tokens, origins=places, slots=_slots(schedule)).all()
+    return Explanation(
+        status=Status.PASS,
+        reason="",
+        timeline=timeline,
+        band=band(timeline),
+        ops=ops,
+        limits=_limits(ops),
+        edge_cycles=sum(r.cycles for r in timeline.blame.regions if r.name in ("first", "last")),
+        **known,
+    )
+
+
+def _overflown(refusal: Refusal, chip: Chip, folder: Path, title: str) -> Explanation:
+    """The explanation of a program that does not fit: what its kernel wanted."""
+    tokens = tokens_in(folder / "schedule")
+    vmem = overflow.overflowing(compiling.error_in(folder), folder / "schedule", chip)
+    return Explanation(
+        title=title,
+        chip=chip.name,
+        compiler=compiling.compiler_version(),
+        status=refusal.status,
+        reason=refusal.message,
+        vmem=(_named(vmem, tokens),) if vmem else (),
+        savings=savings(vmem) if vmem else (),
+    )
+
+
+def _named(vmem: Vmem, tokens: TokenTable) -> Vmem:
+    return replace(vmem, op=tokens.name(vmem.op))
+
+
+def _slots(schedule: Path) -> Mapping[str, int]:
+    """Slots per bundle of the chip, by the compiler's own word; those of the account where it says nothing."""
+    for path in sorted(schedule.glob(f"*{utilisation.SUFFIX}.txt")):
+        return utilisation.capacities(text_of(path, Status.INFRASTRUCTURE), file=path.name)
+    return CAPACITY
+
+
+def _limits(ops: Iterable[OpShare]) -> Mapping[Limit, int]:
+    spent: dict[Limit, int] = {}
+    for op in ops:
+        spent[op.limit] = spent.get(op.limit, 0) + op.cycles
+    return dict(sorted(spent.items(), key=lambda item: -item[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ops:
+    """The operations of a modelled run, each with what limits it."""
+
+    timeline: Timeline
+    hlo: HloModule
+    tokens: TokenTable
+    origins: Mapping[str, Origin]
+    slots: Mapping[str, int]
+    """Slots per bundle of this chip; the timeline's shares are of v5e's."""
+
+    def all(self) -> tuple[OpShare, ...]:
+        """Costliest first."""
+        return tuple(self._share(cost) for cost in sorted(self.timeline.ops, key=lambda cost: -cost.cycles))
+
+    def _share(self, cost: OpCost) -> OpShare:
+        kind, busy = self._kind(cost), self._busy(cost)
+        origin = self.origins.get(cost.name)
+        return OpShare(
+            name=self.tokens.name(cost.name),
+            opcode=cost.opcode,
+            kind=kind,
+            origin=origin.name if origin else "",
+            source=origin.source if origin else None,
+            executions=cost.executions,
+            cycles=cost.cycles,
+            limit=_limit(kind, busy),
+            busy=busy,
+        )
+
+    def _kind(self, cost: OpCost) -> OpKind:
+        if not cost.name or cost.opcode == "runtime":
+            return OpKind.LAUNCH
+        if cost.name in self.hlo.launches:
+            return OpKind.KERNEL
+        op = self.hlo.ops.get(cost.name)
+        return OpKind.COPY if op is not None and (op.opcode in MOVES or self._moves(op.called)) else OpKind.XLA
+
+    def _moves(self, called: Sequence[str]) -> bool:
+        """Whether a fusion only moves bytes."""
+        inside = {inner.opcode for name in called for inner in self.hlo.by_computation.get(name, ())}
+        return bool(inside & MOVES) and inside <= MOVES | {"parameter", "bitcast", "reshape", "tuple"}
+
+    def _busy(self, cost: OpCost) -> Mapping[str, float]:
+        regions = self._regions.get(self._code(cost.name), ())
+        busy = (
+            self._of_chip(_of_regions(regions), {"XLU"}) if regions else self._of_chip(self._spans.get(cost.name, {}))
+        )
+        if not busy and cost.opcode.endswith("-done"):  # nothing runs: it is waited for
+            busy = {WAITS: 1.0}
+        elif not regions and cost.cycles:
+            waited = self._waits.get(self._code(cost.name), 0.0)
+            busy = {**busy, WAITS: waited} if waited else busy
+        return dict(sorted(busy.items(), key=lambda item: -item[1]))
+
+    def _of_chip(self, busy: Mapping[str, float], exact: Collection[str] = ()) -> dict[str, float]:
+        """Shares of the chip's own slots; matrix units, and those of ``exact``, are counted one by one already."""
+        kept = {"MXU", *exact}
+        return {
+            unit: share if unit in kept or unit not in CAPACITY else share * CAPACITY[unit] / self.slots.get(unit, 1)
+            for unit, share in busy.items()
+        }
+
+    def _code(self, name: str) -> str:
+        """What is equal for operations that run the same compiled code."""
+        return self.hlo.fingerprint(name) if name in self.hlo.ops else name
+
+    @cached_property
+    def _regions(self) -> Mapping[str, Sequence[RegionCost]]:
+        """Regions of kernels, by their code."""
+        regions: dict[str, list[RegionCost]] = {}
+        for region in self.timeline.blame.regions:
+            if region.kernel:
+                regions.setdefault(self._code(region.kernel), []).append(region)
+        return regions
+
+    @cached_property
+    def _spans(self) -> Mapping[str, Mapping[str, float]]:
+        """Shares of units of what has no grid steps, by name: the mean over the executions in the timeline."""
+        seen: dict[str, dict[str, list[float]]] = {}
+        for span in self.timeline.spans:
+            if span.kind is SpanKind.BUSY and span.name:
+                share = float(span.attributes["busy_share"])
+                seen.setdefault(span.name, {}).setdefault(span.lane, []).append(share)
+        return {
+            name: {lane: sum(shares) / len(shares) for lane, shares in lanes.items()} for name, lanes in seen.items()
+        }
+
+    @cached_property
+    def _waits(self) -> Mapping[str, float]:
+        """Share of waiting of what has no grid steps, by its code."""
+        return {
+            self._code(line.place.name): line.wait_cycles / max(1, line.cycles)
+            for line in self.timeline.blame.lines
+            if isinstance(line.place, Op)
+        }
+
+
+def _of_regions(regions: Sequence[RegionCost]) -> dict[str, float]:
+    cycles = max(1, sum(region.cycles for region in regions))
+    needed: dict[str, int] = {}
+    for region in regions:
+        for unit, busy in (*region.busy_cycles.items(), (STALLS, region.stall_cycles), (WAITS, region.wait_cycles)):
+            needed[unit] = needed.get(unit, 0) + busy
+    return {unit: busy / cycles for unit, busy in needed.items() if busy}
+
+
+def _limit(kind: OpKind, busy: Mapping[str, float]) -> Limit:
+    """What takes longest; HBM only where it is busy for more than half of the time, as it goes on beside all else."""
+    if kind is OpKind.LAUNCH:
+        return Limit.LAUNCH
+    if kind is OpKind.COPY:
+        return Limit.COPIES
+    bound = {unit: share for unit, share in busy.items() if unit != "HBM" or share > 0.5}
+    unit = max(bound, key=lambda unit: bound[unit], default=STALLS)
+    if unit in ("HBM", WAITS):
+        return Limit.HBM
+    if unit == STALLS:
+        return Limit.DEPENDENCIES
+    if unit in MATRIX_UNITS:
+        return Limit.MATRIX
+    return Limit.SCALAR if unit in SCALAR_UNITS else Limit.VECTOR

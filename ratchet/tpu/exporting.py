@@ -1,0 +1,79 @@
+"""A function, traced and exported for a TPU that is not there, and what its errors are to a user."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+from jax import export
+
+from ratchet.tpu.chips import V5E, Chip
+from ratchet.tpu.lines import lines_apart
+from ratchet.values import Mesh
+from ratchet.values.platforms import GPU_KERNELS
+from ratchet.values.status import Status
+
+_CALLS_BACK = "the platform for the specified backend"
+"""Of what JAX says when a callback is lowered for a TPU where there is none."""
+
+
+def exported(function: Callable[..., Any], avals: Sequence[Any], platform: str = "tpu") -> export.Exported:
+    """``function``, outputs flattened to a list, exported for one platform.
+
+    Raises:
+      ValueError: for a TPU, it returns no array.
+    """
+    return traced(function, avals, platform)[0]
+
+
+def traced(function: Callable[..., Any], avals: Sequence[Any], platform: str = "tpu") -> tuple[export.Exported, Any]:
+    """As ``exported``, with the jaxpr that was exported, which is traced once for both."""
+
+    def program(*args: Any) -> list[Any]:
+        outputs = jax.tree.leaves(function(*args))
+        if not outputs and platform == "tpu":
+            raise ValueError("it returns no array: wanted one or more")
+        return outputs
+
+    # It is read by this very version of JAX, so promises about other versions are not needed.
+    kernels = [export.DisabledSafetyCheck.custom_call(name) for name in GPU_KERNELS] if platform == "cuda" else []
+    jitted = jax.jit(program)
+    made = export.export(jitted, platforms=(platform,), disabled_checks=kernels)(*avals)
+    return made, jitted.trace(*avals).jaxpr.jaxpr
+
+
+@contextlib.contextmanager
+def for_tpu(mesh: Mesh | None = None, chip: Chip = V5E) -> Iterator[jax.sharding.AbstractMesh]:
+    """While the block runs, ``mesh`` of ``chip`` is JAX's ambient one, and kernels keep their source lines apart."""
+    axes = (mesh or Mesh()).axes
+    known: dict[str, Any] = {"device_kind": chip.device_kind, "num_cores": chip.cores, "platform": "tpu"}
+    fields = [one.name for one in dataclasses.fields(jax.sharding.AbstractDevice)]  # before JAX 0.10 no platform
+    device = jax.sharding.AbstractDevice(**{name: known[name] for name in fields if name in known})
+    sizes, names = tuple(size for _, size in axes), tuple(name for name, _ in axes)
+    ambient = jax.sharding.AbstractMesh(sizes, names, abstract_device=device)
+    with lines_apart(), jax.sharding.use_abstract_mesh(ambient):
+        yield ambient
+
+
+def status_of(error: BaseException) -> Status:
+    """The status of what JAX or Pallas raised while lowering."""
+    text = str(error)
+    if "last two dimensions" in text and "block" in text.lower():
+        return Status.UNALIGNED_BLOCK
+    if "Unimplemented primitive in Pallas TPU lowering" in text:
+        return Status.UNSUPPORTED_PRIMITIVE
+    if _CALLS_BACK in text:
+        return Status.HOST_CALLBACK
+    return Status.LOWERING_FAILED
+
+
+def in_one_line(error: BaseException) -> str:
+    """What was raised, on one line of at most some 600 characters."""
+    if _CALLS_BACK in str(error):
+        return "it calls the host (pure_callback, io_callback, debug.print or debug.callback), which a kernel may not"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    detail = " ".join(lines)[:600]
+    return f"{type(error).__name__}: {detail}" if detail else type(error).__name__

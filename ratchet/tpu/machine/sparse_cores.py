@@ -1,0 +1,123 @@
+"""The SparseCores as the program of a TensorCore sees them: it hands them descriptors, starts them, waits for them.
+
+The protocol (libtpu 0.0.42.1, tpu7x and v5p): the TensorCore copies a descriptor into a queue in HBM. It adds 1 to the
+go flag of each SparseCore, which then runs the program of its next descriptor and adds 1 to its completion flag on the
+TensorCore. The descriptor of an operation of the HLO is copied with a flag that the operation waits for; those of
+start-up and of the end are copied with a flag of the TensorCore's own and announced on the flag ``AVAILABLE``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil
+from typing import NamedTuple
+
+from ratchet.tpu.chips import Chip
+from ratchet.tpu.dump.hlo import HloModule
+from ratchet.tpu.machine.dma import DmaEngine
+from ratchet.tpu.machine.peers import GeneralDma
+
+AVAILABLE = 7163
+"""Flag of a SparseCore that says that a descriptor is in its queue."""
+HEAD = 7162
+"""Flag of a SparseCore that says how far its queue has been read; only reset here."""
+
+_UNIT = 14
+_FLAG = (1 << _UNIT) - 1
+_FIRST_UNIT = 4
+"""Of a signal's word, the bits from 14 on: 2 and 3 are TensorCores, 4 and above the SparseCores."""
+_UNITS = 7
+
+_DUMMY = 0
+"""A flag that nobody waits for."""
+_PREPARED = "prepare_start_"
+_PREPARE = "PrepareAsyncCallStart"
+"""Target of the custom call that copies descriptors; its name is :data:`_PREPARED` and that of the operation."""
+
+
+class SparseCoreError(Exception):
+    """Something of the protocol that is not known; the text says what."""
+
+
+class _Handing(NamedTuple):
+    """The operation whose descriptors are being handed over from one bundle, one to each SparseCore in it."""
+
+    op: str
+    address: int
+    cores: set[int]
+
+
+def _prepared(hlo: HloModule) -> list[str]:
+    """Operations of the entry computation that the SparseCores run, in the order in which they are prepared."""
+    ops = hlo.by_computation.get(hlo.entry, ())
+    return [op.name.removeprefix(_PREPARED) for op in ops if op.target == _PREPARE]
+
+
+class SparseCoreUnits:
+    """The SparseCores of one device during one run."""
+
+    def __init__(self, chip: Chip, hlo: HloModule, engine: DmaEngine) -> None:
+        self._chip = chip
+        self._hlo = hlo
+        self._engine = engine
+        self._queues: dict[int, deque[str]] = {}
+        """Per SparseCore, the operations whose descriptors wait; ``""`` for start-up and end."""
+        self._prepared = iter(_prepared(hlo))
+        self._handing = _Handing("", -1, set())
+        self.done_flags: dict[int, int] = {}
+        """Per SparseCore, the TensorCore's flag that says that a program is over."""
+
+    @staticmethod
+    def named(word: int) -> bool:
+        """Whether a signal's word names a SparseCore of this chip."""
+        return word >> _UNIT + 3 == 0 and (word >> _UNIT & _UNITS) >= _FIRST_UNIT
+
+    @staticmethod
+    def named_by_copy(flag: int) -> bool:
+        """Whether the flag of a copy is one of a SparseCore's."""
+        return (flag >> _UNIT - 1 & _UNITS) >= _FIRST_UNIT
+
+    def reset(self, word: int, value: int) -> None:
+        """A flag of a SparseCore is set. Raises SparseCoreError unless it is a known one set to 0."""
+        if value or word & _FLAG not in (self._chip.sparse_cores.go_flag, AVAILABLE, HEAD):
+            raise SparseCoreError(f"flag {word:#x} of a SparseCore set to {value}")
+
+    def hand_over(self, copy: GeneralDma, named: str) -> None:
+        """A descriptor is copied into a SparseCore's queue.
+
+        Args:
+            copy: its flag has 13 bits of flag, 3 of unit, and above them the flag that counts descriptors handed over;
+                its source's flag counts descriptors read.
+            named: the operation that the counting flag is named after.
+
+        Raises:
+            SparseCoreError: for an operation that the HLO does not have.
+        """
+        core = (copy.flag >> _UNIT - 1 & _UNITS) - _FIRST_UNIT
+        queue = self._queues.setdefault(core, deque())
+        if copy.address != self._handing.address or core in self._handing.cores:
+            self._handing = _Handing(next(self._prepared, named), copy.address, set())
+        self._handing.cores.add(core)
+        if self._handing.op not in self._hlo.ops:
+            raise SparseCoreError(f"a descriptor for {self._handing.op!r}, which is no operation of the program")
+        queue.append(self._handing.op)
+        done = self._engine.start(copy.now, copy.source, copy.target, copy.granules, _DUMMY)
+        for counter in (copy.flag >> 16, copy.source_flag & _FLAG):
+            self._engine.later(copy.now, ceil(done) - copy.now, counter, 1)
+
+    def signal(self, now: int, word: int, amount: int) -> None:
+        """A flag of a SparseCore is raised. Raises SparseCoreError for an unknown one, or one with nothing to start."""
+        core, flag = (word >> _UNIT & _UNITS) - _FIRST_UNIT, word & _FLAG
+        queue = self._queues.setdefault(core, deque())
+        if amount != 1 or flag not in (self._chip.sparse_cores.go_flag, AVAILABLE) or core not in self.done_flags:
+            raise SparseCoreError(f"a signal of {amount} to flag {flag} of SparseCore {core}")
+        if flag == AVAILABLE:
+            queue.append("")
+            return
+        if not queue:
+            raise SparseCoreError(f"SparseCore {core} is started without a descriptor")
+        self._engine.offload(now, core, self._moved(queue.popleft()), self.done_flags[core])
+
+    def _moved(self, op: str) -> int:
+        """Bytes that an operation of the HLO has as its results; 0 for start-up and end."""
+        return sum(array.padded_bytes for array in self._hlo.ops[op].types if array.dtype != "token") if op else 0

@@ -1,0 +1,1 @@
+"""Exported programs and Mosaic modules, read by jaxlib's MLIR bindings."""

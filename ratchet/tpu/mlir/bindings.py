@@ -1,0 +1,326 @@
+"""The one importer of jaxlib's private MLIR bindings: bytes in, plain values out.
+
+The body of a ``tpu_custom_call`` is a versioned ``stable_mosaic`` module. jaxlib's own ``mosaic-serde`` pass, the
+one libtpu runs, turns it into the current ``tpu``/``vector``/``arith`` dialects, upgrading older versions.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src.export import _export as jax_export
+from jax._src.interpreters import mlir as jax_mlir
+from jax._src.lib import tpu
+from jaxlib.mlir import ir
+from jaxlib.mlir.passmanager import PassManager
+
+from ratchet.tpu.mosaic.module import Block, Function, KernelModule, Op, Type, Value
+from ratchet.values.status import Refusal, Status
+
+# jaxlib has no Python classes for this dialect, and would look for a module of them at each operation that is met: most
+# of what a walk over a large kernel takes.
+_CLASSES = "jaxlib.mlir.dialects.stable_mosaic"
+if _CLASSES not in sys.modules and find_spec(_CLASSES) is None:
+    sys.modules[_CLASSES] = ModuleType(_CLASSES)
+
+_LOCATION = re.compile(r'"([^"\n]+)":(\d+):\d+')
+
+
+def parse_kernel(body: bytes) -> KernelModule:
+    """Parse the ``body`` of one custom call.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` if it is no module, or one of a version or type that these bindings do not know.
+    """
+    module = mosaic_module(body)
+    with module.context, ir.Location.unknown():
+        try:
+            attributes = module.operation.attributes
+            version = int(ir.IntegerAttr(attributes["stable_mosaic.version"]).value)
+            PassManager.parse("builtin.module(mosaic-serde{serialize=false})").run(module.operation)
+        except (ir.MLIRError, ValueError, KeyError) as error:
+            raise _unreadable(error) from None
+        functions = {}
+        for op in module.body:
+            if op.operation.name != "func.func":
+                raise Refusal(
+                    Status.CANNOT_VERIFY, f"top-level operation {op.operation.name} in a Mosaic module v{version}"
+                )
+            attrs = {name: _attribute(op.attributes[name]) for name in op.attributes}
+            name = str(attrs["sym_name"])
+            functions[name] = Function(name=name, body=_block(op.regions[0], {}), attributes=attrs)
+    return KernelModule(version=version, functions=functions)
+
+
+def mosaic_module(body: bytes) -> ir.Module:
+    """The serialised module of a custom call as it is, in a context of its own.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` if it is no module.
+    """
+    context = jax_mlir.make_ir_context()
+    tpu.register_dialect(context)
+    context.allow_unregistered_dialects = True
+    with context, ir.Location.unknown():
+        try:
+            return ir.Module.parse(body)
+        except (ir.MLIRError, ValueError) as error:
+            raise _unreadable(error) from None
+
+
+def body_of(module: ir.Module) -> bytes:
+    """A Mosaic module as a custom call has it: what ``mosaic_module`` reads."""
+    written = io.BytesIO()
+    module.operation.write_bytecode(written, desired_version=0)
+    return written.getvalue()
+
+
+def _unreadable(error: Exception) -> Refusal:
+    return Refusal(
+        Status.CANNOT_VERIFY,
+        f"the kernel's Mosaic module cannot be parsed: {str(error)[:300]}; export it with the locked jax",
+    )
+
+
+def _block(region: ir.Region, env: dict[ir.Value, Value], around: str = "") -> Block:
+    if len(region.blocks) == 0:
+        return Block(arguments=(), operations=())
+    if len(region.blocks) != 1:
+        raise Refusal(
+            Status.CANNOT_VERIFY, "a Mosaic region with branches between blocks; wanted structured control flow"
+        )
+    block = region.blocks[0]
+    arguments = []
+    for argument in block.arguments:
+        env[argument] = Value(_type(argument.type))
+        arguments.append(env[argument])
+    operations = tuple(_op(view.operation, env, around) for view in block.operations)
+    return Block(arguments=tuple(arguments), operations=operations)
+
+
+def _op(op: ir.Operation, env: dict[ir.Value, Value], around: str) -> Op:
+    location = _location(op.location) or around
+    operands = tuple(env[value] for value in op.operands)
+    results = tuple(Value(_type(value.type)) for value in op.results)
+    for mlir_value, value in zip(op.results, results, strict=True):
+        env[mlir_value] = value
+    plain = Op(
+        name=op.name,
+        operands=operands,
+        results=results,
+        attributes={name: _attribute(op.attributes[name]) for name in op.attributes},
+        regions=tuple(_block(region, env, location) for region in op.regions),
+        location=location,
+    )
+    for value in results:
+        value.owner = plain
+    return plain
+
+
+def _location(location: ir.Location) -> str:
+    match = _LOCATION.search(str(location))
+    return f"{match[1]}:{match[2]}" if match else ""
+
+
+def _element(type_: ir.Type) -> str:
+    text = str(type_)
+    return text.removeprefix("!tpu.")
+
+
+def _type(type_: ir.Type) -> Type:
+    if isinstance(type_, ir.VectorType):
+        return Type(kind="vector", shape=tuple(type_.shape), dtype=_element(type_.element_type))
+    if isinstance(type_, ir.MemRefType):
+        if type_.affine_map != ir.AffineMap.get_identity(type_.rank):
+            raise Refusal(
+                Status.CANNOT_VERIFY,
+                f"a memref with the layout {type_.layout!s:.100}: the compiler reads it, and Pallas writes none",
+            )
+        space = str(type_.memory_space)
+        space = space.removeprefix("#tpu.memory_space<").removesuffix(">") if type_.memory_space is not None else ""
+        return Type(kind="memref", shape=tuple(type_.shape), dtype=_element(type_.element_type), space=space)
+    return Type(kind="scalar", dtype=_element(type_))
+
+
+def _attribute(attribute: ir.Attribute) -> object:
+    """The plain counterpart of an attribute; its text where it has none."""
+    match attribute:
+        case ir.BoolAttr() | ir.IntegerAttr() | ir.FloatAttr() | ir.StringAttr():
+            return attribute.value
+        case ir.FlatSymbolRefAttr():
+            return str(attribute.value)
+        case ir.DenseI32ArrayAttr() | ir.DenseI64ArrayAttr() | ir.DenseBoolArrayAttr():
+            return tuple(attribute)
+        case ir.ArrayAttr():
+            return tuple(_attribute(item) for item in attribute)
+        case ir.DictAttr():
+            return {item.name: _attribute(item.attr) for item in attribute}  # type: ignore[attr-defined]
+        case ir.DenseElementsAttr():
+            if attribute.is_splat:
+                value = _attribute(attribute.get_splat_value())
+                return np.broadcast_to(np.asarray(value), tuple(ir.ShapedType(attribute.type).shape))
+            return np.array(attribute)
+        case _:
+            return str(attribute)
+
+
+def lapack_where_called() -> None:
+    """From now on this process opens LAPACK for exported programs that call it: that imports SciPy, half a second."""
+    opening, lowering = jax_export._ensure_backends_initialized, jax_export._call_exported_lowering
+
+    def nothing(platforms: tuple[str, ...]) -> Any:
+        return None
+
+    def lowered(context: Any, *arguments: Any, exported: Any) -> Any:
+        is_called = b"lapack" in exported.mlir_module_serialized
+        jax_export._ensure_backends_initialized = opening if is_called else nothing
+        return lowering(context, *arguments, exported=exported)
+
+    jax_mlir.register_lowering(jax_export.call_exported_p, lowered)
+
+
+# --- the program around the kernels -------------------------------------------------------------
+
+
+def stablehlo_of(exported: Any) -> ir.Module:
+    """The StableHLO module of a ``jax.export`` artefact, in a context of its own."""
+    context = jax_mlir.make_ir_context()
+    with context:
+        module = exported.mlir_module(serialized=False)
+        # Sharding annotations may be stored in attributes; the passes jax.export itself runs make operations of them.
+        if jax_export.has_sdy_meshes_in_frontend_attributes(module):
+            PassManager.parse("builtin.module(xla-sdy-round-trip-import-shardy-attrs)").run(module.operation)
+        PassManager.parse("builtin.module(sdy-lift-inlined-meshes)").run(module.operation)
+    return module  # type: ignore[no-any-return]
+
+
+def lowered_module(function: Callable[..., Any], avals: Sequence[Any], context: ir.Context) -> ir.Module:
+    """StableHLO of a JAX function for the CPU, parsed into ``context``; its entry is ``@main``."""
+    return _moved(jax.jit(function, keep_unused=True).lower(*avals), context)
+
+
+def _moved(lowered: Any, context: ir.Context) -> ir.Module:
+    buffer = io.BytesIO()
+    lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)
+    with context:
+        return ir.Module.parse(buffer.getvalue())
+
+
+def lowered_per_device(
+    function: Callable[..., Any],
+    avals: Sequence[Any],
+    mesh: Sequence[tuple[str, int]],
+    context: ir.Context,
+    channel: int,
+) -> ir.Module:
+    """Like ``lowered_module``, for a function that one device of ``mesh`` runs and that may use its axes by name.
+
+    What is inside ``shard_map`` becomes the entry. ``channel`` numbers its collectives apart from others.
+    """
+    names, sizes = [name for name, _ in mesh], [size for _, size in mesh]
+    nowhere = jax.sharding.PartitionSpec()
+    sharded = jax.shard_map(
+        function,
+        mesh=jax.sharding.AbstractMesh(tuple(sizes), tuple(names)),
+        in_specs=nowhere,
+        out_specs=nowhere,
+        check_vma=False,
+    )
+    lowered = jax.jit(sharded, keep_unused=True).trace(*avals).lower(lowering_platforms=("cpu",))
+    with context, ir.Location.unknown():
+        module = _moved(lowered, context)
+        (main,) = (op.operation for op in module.body if _symbol(op.operation) == "main")
+        (manual,) = (op.operation for op in main.regions[0].blocks[0] if op.operation.name == "sdy.manual_computation")
+        block = manual.regions[0].blocks[0]
+        # The inner block may lack unused arguments and have constants for arguments: give it the outer signature.
+        outer, inner = list(main.regions[0].blocks[0].arguments), list(block.arguments)
+        for value in outer:
+            block.add_argument(value.type, ir.Location.unknown())
+        for value, operand in zip(inner, manual.operands, strict=True):
+            if operand in outer:
+                value.replace_all_uses_with(block.arguments[len(inner) + outer.index(operand)])
+            else:
+                with ir.InsertionPoint.at_block_begin(block):
+                    value.replace_all_uses_with(operand.owner.clone().results[0])
+        for _ in inner:
+            block.erase_argument(0)
+        end = block.operations[len(block.operations) - 1].operation
+        types = ([argument.type for argument in block.arguments], [value.type for value in end.operands])
+        with ir.InsertionPoint(end):
+            ir.Operation.create("func.return", [], list(end.operands))
+        end.erase()
+        with ir.InsertionPoint(module.body):
+            entry = ir.Operation.create(
+                "func.func",
+                attributes={
+                    "sym_name": ir.StringAttr.get("main"),
+                    "sym_visibility": ir.StringAttr.get("public"),
+                    "function_type": ir.TypeAttr.get(ir.FunctionType.get(*types)),
+                },
+                regions=1,
+            )
+        block.append_to(entry.regions[0])
+        main.erase()
+        for op in list(module.body):
+            if op.operation.name == "sdy.mesh":
+                op.operation.erase()
+        _renumber(module.operation, channel)
+    return module
+
+
+def _symbol(op: ir.Operation) -> str:
+    return str(ir.StringAttr(op.attributes["sym_name"]).value) if "sym_name" in op.attributes else ""
+
+
+def _renumber(operation: ir.Operation, channel: int) -> None:
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        nonlocal channel
+        if "channel_handle" in op.attributes:
+            op.attributes["channel_handle"] = ir.Attribute.parse(
+                f"#stablehlo.channel_handle<handle = {channel}, type = 1>"
+            )
+            channel += 1
+        return ir.WalkResult.ADVANCE
+
+    operation.walk(visit)
+
+
+def repack(exported: Any, module: ir.Module, in_avals: Sequence[Any], out_avals: Sequence[Any]) -> Any:
+    """The artefact with another module in it, for the CPU, with flat inputs and outputs."""
+    extra_in, extra_out = len(in_avals) - len(exported.in_avals), len(out_avals) - len(exported.out_avals)
+    kept = (*exported.module_kept_var_idx, *range(len(exported.in_avals), len(in_avals)))
+    return jax_export.dataclasses.replace(
+        exported,
+        in_tree=jax.tree.structure(((0,) * len(in_avals), {})),
+        out_tree=jax.tree.structure((0,) * len(out_avals)),
+        in_avals=tuple(in_avals),
+        out_avals=tuple(out_avals),
+        _in_named_shardings=(*exported._in_named_shardings, *(None,) * extra_in),
+        _out_named_shardings=(*exported._out_named_shardings, *(None,) * extra_out),
+        in_shardings_hlo=(*exported.in_shardings_hlo, *(None,) * extra_in),
+        out_shardings_hlo=(*exported.out_shardings_hlo, *(None,) * extra_out),
+        platforms=("cpu",),
+        mlir_module_serialized=jax_export._module_to_bytecode(module),
+        module_kept_var_idx=kept,
+        _get_vjp=None,
+    )
+
+
+def rebuilt(exported: Any, module: ir.Module) -> Any:
+    """The artefact with another module in it that has the same inputs and outputs, both flat, and no name."""
+    return jax_export.dataclasses.replace(
+        exported,
+        fun_name="program",
+        in_tree=jax.tree.structure(((0,) * len(exported.in_avals), {})),
+        out_tree=jax.tree.structure((0,) * len(exported.out_avals)),
+        mlir_module_serialized=jax_export._module_to_bytecode(module),
+        _get_vjp=None,
+    )

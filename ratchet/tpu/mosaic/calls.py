@@ -1,0 +1,126 @@
+"""What an exported program calls: the kernels, read as ``tpu_custom_call``s, and what it may not call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ratchet.tpu.mlir.bindings import ir
+from ratchet.tpu.mosaic import kernel_config
+from ratchet.values.status import Refusal, Status
+
+_HARMLESS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
+"""Custom calls of the partitioner, which the CPU compiler knows too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One ``tpu_custom_call`` as it is in the program."""
+
+    name: str
+    body: bytes
+    """The serialised Mosaic module."""
+    inputs: tuple[jax.ShapeDtypeStruct, ...]
+    outputs: tuple[jax.ShapeDtypeStruct, ...]
+    aliases: dict[int, int]
+    """Operand number to result number."""
+    has_communication: bool
+    skips_barrier: bool
+    """Whether the kernel asked the compiler for no barrier of the devices before it."""
+    site: str
+    """The call's own name in the compiled program, as ``compiler.tokens`` gave it."""
+    mesh: tuple[tuple[str, int], ...]
+    """Axes of the mesh the call is sharded over by hand, and their sizes."""
+
+
+def read_call(op: ir.Operation, mesh: Any) -> Call:
+    """One kernel call; its configuration is read by the one reader that the compiler's input goes through, too.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` where it is not as the locked jax writes it.
+    """
+    if "backend_config" not in op.attributes:
+        raise Refusal(Status.CANNOT_VERIFY, "a tpu_custom_call without a configuration; export it with the locked jax")
+    body, configuration = kernel_config.read(str(ir.StringAttr(op.attributes["backend_config"]).value))
+    config = configuration["custom_call_config"]
+    name = str(ir.StringAttr(op.attributes["kernel_name"]).value) if "kernel_name" in op.attributes else "kernel"
+    aliases = {}
+    if "output_operand_aliases" in op.attributes:
+        for i, alias in enumerate(ir.ArrayAttr(op.attributes["output_operand_aliases"])):
+            text = str(alias)
+            operand = int(text.split("operand_index =", 1)[1].split(",", 1)[0])
+            output = text.split("output_tuple_indices = [", 1)[1].split("]", 1)[0].strip()
+            aliases[operand] = int(output) if output else 0
+            del i
+    return Call(
+        name=name,
+        body=body,
+        inputs=tuple(_aval(value.type) for value in op.operands),
+        outputs=tuple(_aval(value.type) for value in op.results),
+        aliases=aliases,
+        has_communication=bool(config.get("has_communication", False)),
+        skips_barrier=bool(config.get("skip_device_barrier", False)),
+        site=str(op.location.name_str) if isinstance(op.location, ir.NameLoc) else "",
+        mesh=tuple(mesh),
+    )
+
+
+_ELEMENTS = {
+    "i1": "bool", "i4": "int4", "i8": "int8", "i16": "int16", "i32": "int32", "ui4": "uint4", "ui8": "uint8",
+    "ui16": "uint16", "ui32": "uint32", "f32": "float32", "bf16": "bfloat16", "f16": "float16",
+    "f8E5M2": "float8_e5m2", "f8E4M3FN": "float8_e4m3fn", "f8E4M3B11FNUZ": "float8_e4m3b11fnuz",
+}  # fmt: skip
+
+
+def _aval(type_: ir.Type) -> jax.ShapeDtypeStruct:
+    shaped = ir.RankedTensorType(type_)
+    element = str(shaped.element_type)
+    if element not in _ELEMENTS or any(shaped.is_dynamic_dim(i) for i in range(shaped.rank)):
+        raise Refusal(Status.CANNOT_VERIFY, f"a kernel operand of type {type_}")
+    return jax.ShapeDtypeStruct(tuple(shaped.shape), jnp.dtype(_ELEMENTS[element]))
+
+
+def walk(op: ir.Operation) -> Iterator[ir.Operation]:
+    """Every operation nested in ``op``, in order."""
+    for region in op.regions:
+        for block in region.blocks:
+            for view in block.operations:
+                yield view.operation
+                yield from walk(view.operation)
+
+
+def target(op: ir.Operation) -> str:
+    """Whom a custom call calls; ``""`` for any other operation."""
+    if op.name != "stablehlo.custom_call":
+        return ""
+    return str(ir.StringAttr(op.attributes["call_target_name"]).value)
+
+
+def kernel_bodies(module: ir.Module) -> tuple[bytes, ...]:
+    """The serialised Mosaic modules of a program, each once.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` for a call that cannot be read.
+    """
+    calls = (op for op in walk(module.operation) if target(op) == "tpu_custom_call")
+    return tuple(dict.fromkeys(read_call(op, ()).body for op in calls))
+
+
+def check_allowed(op: ir.Operation) -> None:
+    """Refuse an operation of the program around the kernels that calls the host or that no CPU executes.
+
+    Raises:
+        Refusal: ``HOST_CALLBACK`` or ``CANNOT_VERIFY``.
+    """
+    if op.name in ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"):
+        raise Refusal(Status.HOST_CALLBACK, f"the program calls the host ({op.name}); a kernel may not")
+    name = target(op)
+    if not name or name == "tpu_custom_call" or name in _HARMLESS:
+        return
+    if "callback" in name or "host" in name.lower():
+        raise Refusal(Status.HOST_CALLBACK, f"the program calls back to the host ({name}); a kernel may not")
+    raise Refusal(Status.CANNOT_VERIFY, f"custom call {name} beside the kernel is not something this judge can execute")

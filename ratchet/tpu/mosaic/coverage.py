@@ -1,0 +1,45 @@
+"""The table of what can be executed, written from the table of operations itself.
+
+python -m ratchet.tpu.mosaic.coverage > docs/mosaic_coverage.md
+"""
+
+from __future__ import annotations
+
+from ratchet.tpu.mosaic.dtypes import ELEMENT_TYPES
+from ratchet.tpu.mosaic.findings import Kind
+from ratchet.tpu.mosaic.rules import RULES
+from ratchet.tpu.mosaic.run import RULE_MODULES
+
+_REFUSED = (
+    "Random numbers of the hardware (`tpu.prng_*`), SparseCore kernels, slices of dynamic size but in a local",
+    "DMA, transfers to another core of the same chip, sorting and scans, assertions, and remote transfers in a loop",
+    "inside a conditional. The count of a semaphore (`tpu.sem_read`): it depends on when copies and signals arrive,",
+    "and here they arrive at once.",
+)
+
+
+def markdown() -> str:
+    """The whole page."""
+    lines = [
+        "# What the judge can execute of a compiled kernel",
+        "",
+        "Written by `python -m ratchet.tpu.mosaic.coverage`. An operation, attribute or element type that is not",
+        "here is refused by name with `CANNOT_VERIFY`; nothing is skipped or guessed. The shapes and memory",
+        "spaces an operation takes are those that Mosaic's own verifier lets through.",
+        "",
+        "| operation | attributes understood | executed by |",
+        "|---|---|---|",
+    ]
+    for name in sorted(RULES):
+        rule = RULES[name]
+        attributes = ", ".join(f"`{a}`" for a in sorted(rule.attributes))
+        lines.append(f"| `{name}` | {attributes} | `{rule.run.__module__.rsplit('.', 1)[-1]}` |")
+    lines += ["", "Element types: " + ", ".join(f"`{name}`" for name in ELEMENT_TYPES) + ".", ""]
+    lines += ["Known and refused:", *_REFUSED, "", "| finding | status | meaning |", "|---|---|---|"]
+    lines += [f"| `{kind.label}` | `{kind.status.name}` | {kind.meaning} |" for kind in Kind]
+    lines += ["", f"{len(RULES)} operations in {len(RULE_MODULES)} modules.", ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

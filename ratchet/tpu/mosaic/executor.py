@@ -1,0 +1,404 @@
+"""What a kernel's operations act on.
+
+While JAX traces, the executor walks the kernel's operations once; what it leaves behind is a JAX program.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.tpu.mosaic import journal
+from ratchet.tpu.mosaic.counting import counters
+from ratchet.tpu.mosaic.dtypes import jax_dtype
+from ratchet.tpu.mosaic.events import LOG, LOGGED
+from ratchet.tpu.mosaic.findings import KINDS, Kind, Site
+from ratchet.tpu.mosaic.in_flight import UNDER_WAY, End
+from ratchet.tpu.mosaic.memory import Array, Box, Buffer, Index, Ref, known
+from ratchet.tpu.mosaic.module import Block, Op, Value
+from ratchet.tpu.mosaic.read_digests import digest, places
+from ratchet.tpu.mosaic.report import COUNTS, FLAGS, WITNESS
+from ratchet.tpu.mosaic.rerolled import Rolled, rolled
+from ratchet.tpu.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, refuse, root_of
+from ratchet.tpu.mosaic.state import BARRIER, State
+from ratchet.tpu.mosaic.words import Number, computed, words
+
+_TOGETHER = 4
+"""Traced counters are counted so many at a time: the same kernel wherever they are."""
+_CONTROL = ("scf.if", "scf.for", "scf.while")
+
+
+@dataclass(kw_only=True)
+class Executor(State):
+    """State of one kernel while it is translated."""
+
+    values: dict[Value, Any] = field(default_factory=dict)
+    """What each SSA value is: a JAX array, a numpy scalar (constant) or a ``Ref``."""
+    sites: list[Site] = field(default_factory=list)
+    bounds: tuple[Index, ...] = ()
+    """Grid bounds, for ``tpu.iteration_bound``."""
+    outputs: int = 0
+    """How many outputs the kernel has."""
+    _pending: list[tuple[int, Number, Any]] = field(default_factory=list)
+    """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
+    _compared: dict[tuple[int, int], tuple[Array, Any, int]] = field(default_factory=dict)
+    """By the identities of a start and of the device's part: both, and the number that some condition compares with."""
+    _counted: list[tuple[Number, Any]] = field(default_factory=list)
+    """Counters that were passed and are not in ``COUNTS`` yet, each with the device's part in it."""
+    _bound: set[Op] = field(default_factory=set)
+    """Constants that have a value in each turn of the loop under way."""
+
+    # --- values ---
+
+    def __getitem__(self, value: Value) -> Any:
+        return self.values[value]
+
+    def ref(self, value: Value) -> Ref:
+        ref = self.values[value]
+        assert isinstance(ref, Ref), ref
+        return ref
+
+    def result(self, op: Op, value: Any) -> None:
+        """Bind the single result of an operation, checking that shape and dtype are the declared ones."""
+        (out,) = op.results
+        if not isinstance(value, Ref):
+            want = (out.type.shape, jax_dtype(out.type.dtype))
+            got = (tuple(np.shape(value)), value.dtype)
+            if got != want:
+                raise refuse(f"{op.name}: result {got} where the module says {want}", self.kernel, op)
+        self.values[out] = value
+
+    # --- execution ---
+
+    def run_block(self, block: Block, arguments: Sequence[Any] = ()) -> list[Any]:
+        """Execute a block; what its terminator passes on. Memory allocated in it is given back at its end."""
+        self.values.update(zip(block.arguments, arguments, strict=True))
+        loops = {} if self.options.witness else rolled(block)  # each operation of an unrolled loop has its own digests
+        at = 0
+        while at < len(block.operations):
+            op = block.operations[at]
+            if op.name in TERMINATORS:
+                self._give_back(block)
+                return [self.values[value] for value in op.operands]
+            if at in loops:
+                self._run_turns(loops[at])
+                at += loops[at].length
+            else:
+                self._run(op)
+                at += 1
+        return []
+
+    def _run(self, op: Op) -> None:
+        if op in self._bound:
+            return
+        rule = RULES.get(op.name)
+        if rule is None:
+            raise refuse(f"operation {op.name}", self.kernel, op)
+        unknown = set(op.attributes) - rule.attributes
+        if unknown:
+            raise refuse(f"attribute {sorted(unknown)} of operation {op.name}", self.kernel, op)
+        if promised := promise(op):
+            raise refuse(f"{op.name} with the unchecked promise {promised}", self.kernel, op)
+        if self.active is None or self.has_remote(op):
+            rule.run(self, op)
+        else:
+            self._run_masked(rule, op)
+
+    def _run_turns(self, loop: Rolled) -> None:
+        """Execute an unrolled loop as a loop."""
+        first, memory = loop.turns[0], self.memory
+        buffers = list(dict.fromkeys(buffer for op in first for buffer in self.written(op)))
+        for value in (value for values in loop.given for value in values):
+            if value not in self.values and value.owner is not None:
+                self._run(value.owner)  # a constant
+        given = [self._stacked(values) for values in loop.given]
+        before = {values[0]: self.values[values[0]] for values in loop.given}
+
+        def turn(arrays: list[Array], mine: tuple[Array, list[Array]]) -> tuple[list[Array], list[Array]]:
+            number, scalars = mine
+
+            def body() -> list[Array]:
+                self.values.update(zip(before, scalars, strict=True))
+                for op in first:
+                    self._run(op)
+                return [self._array(values[0]) for values in loop.left]
+
+            self.turns.append((loop.others, number))
+            self._bound |= loop.constants
+            try:
+                left, arrays = self.within(buffers, arrays, body)
+            finally:
+                self._bound -= loop.constants
+                self.turns.pop()
+            return arrays, left
+
+        numbers = jnp.arange(len(loop.turns), dtype=jnp.int32)
+        arrays, left = lax.scan(turn, self.contents(buffers), (numbers, given))
+        memory.update(zip(buffers, arrays, strict=True))
+        self.values.update(before)
+        for values, of in zip(loop.left, left, strict=True):
+            self.values.update((value, of[number]) for number, value in enumerate(values))
+        for op in loop.again:
+            self._run(op)
+
+    def _stacked(self, values: Sequence[Value]) -> Array:
+        """As one array: a constant where all are."""
+        if all(known(self.values[value]) for value in values):
+            return np.stack([np.asarray(self.values[value], jax_dtype(value.type.dtype)) for value in values])
+        return jnp.stack([self._array(value) for value in values])
+
+    def _array(self, value: Value) -> Array:
+        return jnp.asarray(self.values[value], jax_dtype(value.type.dtype))
+
+    def _give_back(self, block: Block) -> None:
+        for op in block.operations:
+            if op.name == "tpu.sem_alloc":
+                self.check_at_rest(op.results[0])
+            elif op.name == "memref.alloca":
+                buffer = self.ref(op.results[0]).buffer
+                whole = ((0,) * len(buffer.shape), buffer.shape)
+                self.check_under_way(op, buffer, whole, "the end of the scope of")
+
+    def check_at_rest(self, semaphores: Value) -> None:
+        """Report semaphores that are not at zero now, when they are given back."""
+        left = self.memory[self.ref(semaphores).buffer]
+        counting = (op for op in self.kernel.operations() if op.name in ("tpu.enqueue_dma", "tpu.sem_signal"))
+        writes = ((op, value) for op in counting for value in RULES[op.name].writes(op))
+        op = next((op for op, value in writes if root_of(value) is semaphores), semaphores.owner)
+        self.report(
+            Kind.NEVER_WAITED, op, jnp.any(left != 0),
+            "a semaphore is not zero when the kernel ends; what is counted on it begins here",
+        )  # fmt: skip
+
+    def _run_masked(self, rule: Rule, op: Op) -> None:
+        """Run an operation on every device, keeping what it wrote only where the branch is taken.
+
+        Control flow is a branch of its own: nothing inside meets another device.
+        """
+        if op.name in _CONTROL:
+            self._run_taken(rule, op)
+            return
+        before = dict(self.memory)
+        rule.run(self, op)
+        noted = LOG, LOGGED, UNDER_WAY  # with the notes of before, and a note says itself where it is made
+        for buffer, array in self.memory.items():
+            if buffer in before and array is not before[buffer] and buffer not in noted:
+                self.memory[buffer] = jnp.where(self.active, array, before[buffer])
+
+    def _run_taken(self, rule: Rule, op: Op) -> None:
+        """Run a conditional or a loop on the devices that take the branch, and on no other."""
+        buffers, active = self.written(op), self.active
+
+        def body() -> list[Any]:
+            rule.run(self, op)
+            return [jnp.asarray(self.values[value], jax_dtype(value.type.dtype)) for value in op.results]
+
+        def taken(arrays: list[Array]) -> Any:
+            self.active = None
+            try:
+                return self.within(buffers, arrays, body)
+            finally:
+                self.active = active
+
+        def skipped(arrays: list[Array]) -> Any:
+            return [jnp.zeros(value.type.shape, jax_dtype(value.type.dtype)) for value in op.results], arrays
+
+        results, after = lax.cond(active, taken, skipped, self.contents(buffers))
+        self.values.update(zip(op.results, results, strict=True))
+        self.memory.update(zip(buffers, after, strict=True))
+
+    def has_remote(self, op: Op) -> bool:
+        """Whether anything inside communicates with another device."""
+        return self.device is not None and op in self._remote
+
+    @functools.cached_property
+    def _remote(self) -> frozenset[Op]:
+        """Operations that communicate with another device, and those around them."""
+        return frozenset(op for op in self.kernel.operations() if any(map(is_remote, op.walk())))
+
+    def within(
+        self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
+    ) -> tuple[Any, list[Array]]:
+        """Run ``body`` with other contents in ``buffers``; its result and their contents afterwards."""
+        outer = self.memory, self._pending, self._compared, self._counted, self._notes
+        self.memory = {**self.memory, **dict(zip(buffers, arrays, strict=True))}
+        self._pending, self._compared, self._counted, self._notes = [], {}, [], []
+        try:
+            result = body()
+            self.flush()
+            return result, [self.memory[buffer] for buffer in buffers]
+        finally:
+            self.memory, self._pending, self._compared, self._counted, self._notes = outer
+
+    def contents(self, buffers: Sequence[Buffer]) -> list[Array]:
+        """What is in some buffers, before control flow in which they may change or be read."""
+        self._write_notes()
+        return [self.memory[buffer] for buffer in buffers]
+
+    def written(self, op: Op) -> list[Buffer]:
+        """The buffers from outside that an operation with regions may change, in a fixed order."""
+        inner = {value for nested in op.walk() for value in nested.results}
+        buffers: dict[Buffer, None] = {}
+        for nested in op.walk():
+            rule = RULES.get(nested.name)
+            if rule is None:
+                continue
+            for value in rule.writes(nested):
+                root = root_of(value)
+                if root.owner is not None and root.owner.name == "tpu.sem_barrier":
+                    buffers[BARRIER] = None
+                elif root not in inner:
+                    buffers[self.ref(root).buffer] = None
+            if nested.name in DMA_OPS:
+                buffers.update(dict.fromkeys(self.shadows))
+            if rule.checks:
+                buffers.update(dict.fromkeys((FLAGS, LOG, LOGGED) if LOG in self.memory else (FLAGS,)))
+            if nested in self.counters:
+                buffers[COUNTS] = None
+            if self.options.witness and nested in self.readers:
+                buffers[WITNESS] = None
+        return list(buffers)
+
+    # --- findings ---
+
+    @functools.cached_property
+    def readers(self) -> dict[Op | int, int]:
+        """Numbers of the places whose reads are digested (see ``witness.places``)."""
+        return {place: number for number, place in enumerate(places(self.kernel, self.outputs))}
+
+    def witness(self, place: Op | int, value: Array, *, step: Any = None, when: Any = True) -> None:
+        """With ``Options.witness``, keep a digest of what ``place`` reads now, or in another ``step``, if ``when``."""
+        if not self.options.witness or place not in self.readers:
+            return
+        step = lax.convert_element_type(self.step if step is None else step, np.int32)
+        cell = jnp.minimum(step * len(self.readers) + self.readers[place], self.options.witness - 1)
+        digests = self.memory[WITNESS]
+        new = digests[cell] * 31 + digest(value)
+        self.memory[WITNESS] = digests.at[cell].set(jnp.where(when, new, digests[cell]))
+
+    def report(self, kind: Kind, op: Op | None, bad: Any, message: str) -> None:
+        """Note a finding of this kind if ``bad`` and it is the first."""
+        if isinstance(bad, (bool, np.bool_)) and not bad:
+            return
+
+        if self.active is not None:
+            bad = jnp.asarray(bad) & self.active
+        self._pending.append((KINDS.index(kind), self._site(kind, op, message), bad))
+
+    def _site(self, kind: Kind, op: Op | None, message: str) -> Number:
+        """The number of what may be reported."""
+
+        def number(op: Op | None) -> int:
+            name, location = (op.name, op.location) if op is not None else ("", "")
+            site = Site(kind=kind, operation=name, location=location, message=message)
+            if site not in self._site_numbers:
+                self._site_numbers[site] = len(self.sites)
+                self.sites.append(site)
+            return self._site_numbers[site]
+
+        return number(None) if op is None else self.number_of(op, number)
+
+    @functools.cached_property
+    def _site_numbers(self) -> dict[Site, int]:
+        return {site: number for number, site in enumerate(self.sites)}
+
+    @functools.cached_property
+    def counters(self) -> dict[Op, int]:
+        return counters(self.kernel)
+
+    def count(self, op: Op, which: int = 0) -> None:
+        """Count one execution of an operation, or of its body ``which``."""
+        if op in self.counters:
+            self._counted.append((self.number_of(op, lambda one: self.counters[one] + which), self.active))
+
+    def flush(self) -> None:
+        """Write what was reported and counted since the last time, all at once: each write costs XLA a kernel."""
+        self._write_notes()
+        if self._counted:
+            self._flush_counts()
+        if self._pending:
+            self._flush_findings()
+
+    def _flush_counts(self) -> None:
+        counts = self.memory[COUNTS]
+        certain = [number for number, active in self._counted if active is None and known(number)]
+        others = [
+            number if active is None else lax.select(active, jnp.asarray(computed(number), jnp.int32), jnp.int32(-1))
+            for number, active in self._counted
+            if active is not None or not known(number)
+        ]
+        if certain:
+            counts = counts + np.bincount(certain, minlength=counts.shape[0]).astype(np.int32)
+        if others:  # of a scatter XLA's CPU backend makes a loop
+            others += [-1] * (-len(others) % _TOGETHER)
+            shape = (*counts.shape, len(others))
+            mine = lax.eq(lax.broadcasted_iota(np.int32, shape, 0), lax.broadcast_in_dim(words(others), shape, (1,)))
+            counts = counts + lax.reduce_sum(lax.convert_element_type(mine, np.int32), (1,))
+        self.memory[COUNTS] = counts
+        self._counted.clear()
+
+    def _write_notes(self) -> None:
+        for sites in journal.write(self.memory, self._notes):
+            for kind, site in zip((Kind.SOURCE_OVERWRITTEN, Kind.TARGET_OVERWRITTEN), sites, strict=True):
+                self._pending.append((KINDS.index(kind), site, site >= 0))
+        self._notes.clear()
+
+    def _flush_findings(self) -> None:
+        site_of: dict[int, Any] = {}
+        for kind, number, bad in reversed(self._pending):
+            none = site_of.get(kind, np.int32(-1))
+            site_of[kind] = lax.select(jnp.asarray(bad), jnp.asarray(computed(number), jnp.int32), jnp.asarray(none))
+        self._pending.clear()
+        self._compared.clear()
+        flags = self.memory[FLAGS]
+        shape = (len(KINDS), 2)
+        sites = lax.broadcast_in_dim(words([site_of.get(kind, -1) for kind in range(len(KINDS))]), shape, (0,))
+        step = lax.broadcast_in_dim(lax.convert_element_type(self.step, np.int32), shape, ())
+        new = lax.select(np.tile([True, False], (len(KINDS), 1)), step, sites)
+        is_first = lax.bitwise_and(lax.eq(flags, np.int32(-1)), lax.ge(lax.reshape(sites, flags.shape), np.int32(0)))
+        self.memory[FLAGS] = lax.select(is_first, lax.reshape(new, flags.shape), flags)
+
+    def check_under_way(self, op: Op | None, buffer: Buffer, box: Box, what: str, when: Array | None = None) -> None:
+        """With ``late_dma``, report a write into what a copy under way reads or writes."""
+        if buffer not in self.ends:
+            return
+        sites = (
+            self._site(Kind.SOURCE_OVERWRITTEN, op, f"{what} {buffer.name}, which a DMA may still read"),
+            self._site(Kind.TARGET_OVERWRITTEN, op, f"{what} {buffer.name}, where a DMA is yet to arrive"),
+        )
+        taken = [condition for condition in (when, self.active) if condition is not None]
+        end = End(buffer=self.number(buffer), box=box)
+        self._notes.append(journal.touch(sites, end, functools.reduce(operator.and_, taken) if taken else None))
+
+    def _is_news(self, start: Array, largest: int) -> bool:
+        """Whether nothing that is to be reported says already that a start is no larger than that."""
+        compared = self._compared.get((id(start), id(self.active)))
+        if compared is not None and compared[-1] <= largest:
+            return False
+        self._compared[id(start), id(self.active)] = start, self.active, largest
+        return True
+
+    def check_bounds(
+        self, op: Op, starts: Sequence[Index], sizes: Sequence[int], shape: Sequence[int], what: str
+    ) -> None:
+        """Report a slice that leaves ``shape``.
+
+        Loads of one step begin in the same few places. Where a start was compared with as small a number since findings
+        were written, that comparison is the one to report: XLA need not compile another.
+        """
+        bad: Any = False
+        for start, size, dim in zip(starts, sizes, shape, strict=True):
+            if known(start):
+                bad = True if not 0 <= int(start) <= dim - size else bad
+            elif bad is not True and self._is_news(start, dim - size):
+                unsigned = lax.convert_element_type(start, np.uint32)  # of what is below zero, a large number
+                outside = lax.gt(unsigned, np.uint32(dim - size)) if dim >= size else True
+                bad = outside if bad is False else lax.bitwise_or(bad, outside)
+        self.report(Kind.SLICE_OUT_OF_BOUNDS, op, bad, f"{what} of {tuple(sizes)} leaves a buffer of {tuple(shape)}")

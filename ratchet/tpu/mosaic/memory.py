@@ -1,0 +1,346 @@
+"""Buffers, and references into them: slices, squeezes, reshapes and bitcasts of memrefs, loaded and stored.
+
+A buffer's contents are one array in ``Executor.memory``; a store replaces that array by an updated one, which XLA
+turns into an update in place. A reference never holds data. Narrow floats are kept as integers of the same bits:
+XLA's CPU backend would convert whole arrays to f32 and back for every slice it updates.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.tpu.mosaic.dtypes import bits, is_float, unsigned
+from ratchet.values.status import Refusal, Status
+
+Index = Any
+"""A Python int, a numpy integer or a traced int32 scalar."""
+Array = Any
+
+
+def known(index: Index) -> bool:
+    """Whether an index is a constant."""
+    return isinstance(index, (int, np.integer))
+
+
+@dataclass(eq=False, kw_only=True)
+class Buffer:
+    """A piece of memory. Its array may be larger than ``shape``: padded so that ragged last blocks fit."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    space: str
+    is_input: bool = False
+    """True for the array of an input that no output is aliased to."""
+
+
+Memory = dict[Buffer, Array]
+Box = tuple[Sequence[Index], Sequence[Index]]
+"""First elements and sizes, in a buffer's own dimensions."""
+
+
+class Ref:
+    """A memref: ``shape`` and ``dtype`` as the kernel sees them, and how to reach the buffer below."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    buffer: Buffer
+    is_slice = False
+    """Whether it is a box of its buffer, seen as it is."""
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        raise NotImplementedError
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        raise NotImplementedError
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        """The same reference with every index of its slices changed."""
+        raise NotImplementedError
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        """The same reference into a buffer of another dtype; not through a bitcast."""
+        raise NotImplementedError
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        """Where elements of this reference are in the buffer below; at least where, behind a reshape or bitcast."""
+        raise NotImplementedError
+
+    def load_all(self, memory: Memory) -> Array:
+        return self.load(memory, (0,) * len(self.shape), self.shape)
+
+    def store_all(self, memory: Memory, value: Array) -> None:
+        self.store(memory, (0,) * len(self.shape), value)
+
+
+class Whole(Ref):
+    """All of a buffer."""
+
+    is_slice = True
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer, self.shape, self.dtype = buffer, buffer.shape, buffer.dtype
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        return decode(take(memory[self.buffer], starts, sizes), self.dtype)
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        memory[self.buffer] = put(memory[self.buffer], starts, encode(value))
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        return starts, sizes
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        return self
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        other = copy.copy(self)
+        other.dtype = dtype
+        return other
+
+
+class Slice(Ref):
+    """A rectangular part of another reference, not squeezed."""
+
+    def __init__(self, base: Ref, starts: Sequence[Index], shape: Sequence[int]) -> None:
+        self.base, self.starts, self.shape = base, tuple(starts), tuple(shape)
+        self.buffer, self.dtype, self.is_slice = base.buffer, base.dtype, base.is_slice
+
+    def _at(self, starts: Sequence[Index]) -> list[Index]:
+        return [add(a, b) for a, b in zip(self.starts, starts, strict=True)]
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        return self.base.load(memory, self._at(starts), sizes)
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        self.base.store(memory, self._at(starts), value)
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        return self.base.box(self._at(starts), sizes)
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        return Slice(self.base.map_indices(change), [change(i) for i in self.starts], self.shape)
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        return Slice(self.base.with_dtype(dtype), self.starts, self.shape)
+
+
+class Squeeze(Ref):
+    """Another reference without some of its dimensions of size one."""
+
+    def __init__(self, base: Ref, kept: Sequence[int]) -> None:
+        self.base, self.kept = base, tuple(kept)
+        self.shape = tuple(base.shape[i] for i in kept)
+        self.buffer, self.dtype, self.is_slice = base.buffer, base.dtype, base.is_slice
+
+    def _expand(self, items: Sequence[Any], filler: Any) -> list[Any]:
+        full = [filler] * len(self.base.shape)
+        for position, item in zip(self.kept, items, strict=True):
+            full[position] = item
+        return full
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        return self.base.load(memory, self._expand(starts, 0), self._expand(sizes, 1)).reshape(tuple(sizes))
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        self.base.store(memory, self._expand(starts, 0), value.reshape(tuple(self._expand(value.shape, 1))))
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        return self.base.box(self._expand(starts, 0), self._expand(sizes, 1))
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        return Squeeze(self.base.map_indices(change), self.kept)
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        return Squeeze(self.base.with_dtype(dtype), self.kept)
+
+
+class Recast(Ref):
+    """Another reference seen through a reshape or bitcast of all of it."""
+
+    def __init__(
+        self,
+        base: Ref,
+        shape: Sequence[int],
+        dtype: np.dtype,
+        forward: Callable[[Array], Array],
+        backward: Callable[[Array], Array],
+    ) -> None:
+        self.base, self.shape, self.dtype, self.buffer = base, tuple(shape), dtype, base.buffer
+        self._forward, self._backward = forward, backward
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        return take(self._forward(self.base.load_all(memory)), starts, sizes)
+
+    def store(self, memory: Memory, starts: Sequence[Index], value: Array) -> None:
+        if tuple(value.shape) != self.shape:
+            value = put(self._forward(self.base.load_all(memory)), starts, value)
+        self.base.store_all(memory, self._backward(value))
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        if math.prod(self.shape) == math.prod(self.base.shape):
+            return self.base.box(*reshaped_box(starts, sizes, self.shape, self.base.shape))
+        same = [mine == below for mine, below in zip(self.shape, self.base.shape, strict=False)]
+        kept = same.index(False) if False in same else len(same)  # leading dimensions are those of the base
+        rest = len(self.base.shape) - kept
+        return self.base.box(
+            (*starts[:kept], *(0,) * rest), (*sizes[:kept], *self.base.shape[len(self.base.shape) - rest :])
+        )
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        return Recast(self.base.map_indices(change), self.shape, self.dtype, self._forward, self._backward)
+
+    def with_dtype(self, dtype: np.dtype) -> Ref:
+        if self.dtype != self.base.dtype:
+            raise Refusal(Status.CANNOT_VERIFY, "a DMA into a bitcast reference, with late arrival")
+        return Recast(self.base.with_dtype(dtype), self.shape, dtype, self._forward, self._backward)
+
+
+def reshaped_box(starts: Sequence[Index], sizes: Sequence[Index], shape: Sequence[int], into: Sequence[int]) -> Box:
+    """The smallest box of an array of shape ``into`` that surely holds a box of the same array of shape ``shape``.
+
+    It is that box exactly where dimensions are merged and the elements are next to each other, or where the first of
+    the dimensions that one is split into is cut at its ends.
+    """
+    first: list[Index] = []
+    many: list[Index] = []
+    for old, new in _matched(shape, into):
+        if len(old) == len(new) == 1:
+            first.append(starts[old[0]])
+            many.append(sizes[old[0]])
+            continue
+        begin: Index = 0
+        length: Index = 1  # from the first element to the last, in row-major order
+        for dim in old:
+            stride = math.prod(shape[other] for other in old if other > dim)
+            begin = add(begin, _times(starts[dim], stride))
+            length = add(length, _times(add(sizes[dim], -1), stride))
+        if len(new) == 1:
+            first.append(begin)
+            many.append(length)
+        elif new:
+            inner = math.prod(into[dim] for dim in new[1:])
+            top = begin // inner
+            first += [top, *(0 for _ in new[1:])]
+            many += [
+                add(add(add(begin, length), -1) // inner, add(_times(top, -1), 1)),
+                *(into[dim] for dim in new[1:]),
+            ]
+    return tuple(first), tuple(many)
+
+
+def _matched(shape: Sequence[int], into: Sequence[int]) -> Iterator[tuple[range, range]]:
+    """Dimensions of two shapes of as many elements, cut into the shortest runs that hold as many as each other."""
+    i = j = 0
+    while i < len(shape) or j < len(into):
+        old, new, mine, theirs = i, j, 1, 1
+        while not (mine == theirs and (i > old or i == len(shape)) and (j > new or j == len(into))):
+            if i < len(shape) and (mine <= theirs or j == len(into)):
+                mine, i = mine * shape[i], i + 1
+            else:
+                theirs, j = theirs * into[j], j + 1
+        yield range(old, i), range(new, j)
+
+
+def _times(index: Index, factor: int) -> Index:
+    return int(index) * factor if known(index) else lax.mul(jnp.asarray(index, jnp.int32), np.int32(factor))
+
+
+def reshape(base: Ref, shape: Sequence[int]) -> Ref:
+    """The same elements in row-major order under another shape."""
+    if math.prod(shape) != math.prod(base.shape):
+        raise Refusal(Status.CANNOT_VERIFY, f"memref reshape from {base.shape} to {tuple(shape)} changes the size")
+    return Recast(base, shape, base.dtype, lambda x: x.reshape(tuple(shape)), lambda x: x.reshape(base.shape))
+
+
+def bitcast(base: Ref, shape: Sequence[int], dtype: np.dtype) -> Ref:
+    """The same bits under another dtype; widths may differ along the second-minor dimension (see ``bitcast_array``)."""
+    return Recast(base, shape, dtype, lambda x: bitcast_array(x, dtype), lambda x: bitcast_array(x, base.dtype))
+
+
+def bitcast_array(x: Array, dtype: np.dtype) -> Array:
+    """TPU bitcast: packed elements lie along sublanes, so the second-minor dimension grows or shrinks.
+
+    Element ``r * packing + j`` of the narrow array is the ``j``-th least significant part of row ``r`` of the wide
+    one, as ``pltpu.bitcast`` documents and its interpret mode computes.
+    """
+    source, target = bits(x.dtype), bits(dtype)
+    if source == target:
+        return lax.bitcast_convert_type(x, dtype)
+    *lead, rows, lanes = x.shape
+    if source > target:
+        packing = source // target
+        parts = lax.bitcast_convert_type(x, dtype)  # (..., rows, lanes, packing)
+        return jnp.swapaxes(parts, -1, -2).reshape(*lead, rows * packing, lanes)
+    packing = target // source
+    parts = jnp.swapaxes(x.reshape(*lead, rows // packing, packing, lanes), -1, -2)
+    return lax.bitcast_convert_type(parts, dtype)
+
+
+def put_where(memory: Memory, ref: Ref, condition: Array, value: Array) -> None:
+    """Store all of ``ref`` if ``condition``."""
+    ref.store_all(memory, jnp.where(condition, value, ref.load_all(memory)))
+
+
+def kept_as(dtype: np.dtype) -> np.dtype:
+    """What memory keeps elements of a dtype as: floats of 8 and 16 bits as integers of the same bits."""
+    return unsigned(dtype) if is_float(dtype) and bits(dtype) in (8, 16) else dtype
+
+
+def encode(array: Array) -> Array:
+    """An array as memory keeps it."""
+    return decode(array, kept_as(np.dtype(array.dtype)))
+
+
+def decode(array: Array, dtype: np.dtype) -> Array:
+    """The same bits as another dtype: the inverse of ``encode``."""
+    return array if array.dtype == dtype else lax.bitcast_convert_type(array, dtype)
+
+
+def add(a: Index, b: Index) -> Index:
+    """Sum of two indices, constant where both are."""
+    if known(a) and int(a) == 0:
+        return b
+    if known(b) and int(b) == 0:
+        return a
+    return int(a) + int(b) if known(a) and known(b) else lax.add(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32))
+
+
+def position(starts: Sequence[Index], shape: Sequence[int]) -> Index:
+    """The row-major number of the element of an array that is read at ``starts``: inside, wherever they point."""
+    number: Index = 0
+    for dim, (start, size) in enumerate(zip(starts, shape, strict=True)):
+        last = np.int32(size - 1)
+        inside = max(0, min(int(start), int(last))) if known(start) else lax.clamp(np.int32(0), start, last)
+        number = add(number, _times(inside, math.prod(shape[dim + 1 :])))
+    return number
+
+
+def take(array: Array, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+    """``array[starts : starts + sizes]``; the whole array and constant slices without a dynamic slice."""
+    sizes = tuple(sizes)
+    if all(known(s) for s in starts):
+        low = tuple(max(0, min(int(s), dim - n)) for s, n, dim in zip(starts, sizes, array.shape, strict=True))
+        if sizes == tuple(array.shape):
+            return array
+        return lax.slice(array, low, tuple(a + n for a, n in zip(low, sizes, strict=True)))
+    return lax.dynamic_slice(array, _indices(starts), sizes, allow_negative_indices=False)
+
+
+def put(array: Array, starts: Sequence[Index], value: Array) -> Array:
+    """The array with ``value`` written at ``starts``."""
+    if tuple(value.shape) == tuple(array.shape):
+        return value
+    return lax.dynamic_update_slice(array, value, _indices(starts), allow_negative_indices=False)
+
+
+def _indices(starts: Sequence[Index]) -> tuple[Any, ...]:
+    return tuple(np.int32(s) if known(s) else lax.convert_element_type(s, np.int32) for s in starts)

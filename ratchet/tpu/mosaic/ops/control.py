@@ -1,0 +1,176 @@
+"""Control flow, and what has no effect on values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.tpu.mosaic.counting import OTHERWISE, THEN
+from ratchet.tpu.mosaic.dtypes import jax_dtype
+from ratchet.tpu.mosaic.executor import Executor
+from ratchet.tpu.mosaic.findings import Kind
+from ratchet.tpu.mosaic.module import Op, Value
+from ratchet.tpu.mosaic.rules import refuse, rule
+
+
+def _no_refs(executor: Executor, op: Op, values: tuple[Value, ...]) -> None:
+    if any(value.type.kind == "memref" for value in values):
+        raise refuse(f"{op.name} that passes on a memref", executor.kernel, op)
+
+
+def _arrays(values: list[Any], like: tuple[Value, ...]) -> list[Any]:
+    return [jnp.asarray(x, jax_dtype(v.type.dtype)) for x, v in zip(values, like, strict=True)]
+
+
+@rule("scf.if")
+def _if(executor: Executor, op: Op) -> None:
+    """One of two branches. Only what a branch may write is carried, never a whole input."""
+    _no_refs(executor, op, op.results)
+    condition = executor[op.operands[0]]
+    then, otherwise = op.regions
+    if isinstance(condition, np.generic):
+        block = then if condition else otherwise
+        executor.count(op, THEN if condition else OTHERWISE)
+        executor.values.update(zip(op.results, executor.run_block(block), strict=True))
+        return
+    if executor.has_remote(op):
+        _masked_if(executor, op, condition)
+        return
+    buffers = executor.written(op)
+
+    def branch(which: int) -> Any:
+        def body() -> list[Any]:
+            executor.count(op, which)
+            return executor.run_block(op.regions[which])
+
+        def run(arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+            out, after = executor.within(buffers, arrays, body)
+            return _arrays(out, op.results), after
+
+        return run
+
+    out, after = lax.cond(condition, branch(THEN), branch(OTHERWISE), executor.contents(buffers))
+    executor.values.update(zip(op.results, out, strict=True))
+    executor.memory.update(zip(buffers, after, strict=True))
+
+
+def _masked_if(executor: Executor, op: Op, condition: Any) -> None:
+    """Both branches on every device, each under its mask: devices that send must meet those that receive."""
+    outer = executor.active
+    results = []
+    for which, taken in ((THEN, condition), (OTHERWISE, ~condition)):
+        executor.active = taken if outer is None else outer & taken
+        executor.count(op, which)
+        results.append(_arrays(executor.run_block(op.regions[which]), op.results))
+    executor.active = outer
+    merged = [jnp.where(condition, a, b) for a, b in zip(*results, strict=True)] if op.results else []
+    executor.values.update(zip(op.results, merged, strict=True))
+
+
+@rule("scf.for", attributes=("unsignedCmp",))
+def _for(executor: Executor, op: Op) -> None:
+    _no_refs(executor, op, op.results)
+    low, high, step = (executor[value] for value in op.operands[:3])
+    if op.attributes.get("unsignedCmp"):
+        raise refuse("scf.for with an unsigned comparison", executor.kernel, op)
+    carried = _arrays([executor[value] for value in op.operands[3:]], op.results)
+    index = jnp.asarray(low, jax_dtype(op.operands[0].type.dtype))
+
+    def turn(values: list[Any]) -> list[Any]:
+        executor.count(op)
+        return [values[0] + step, *_arrays(executor.run_block(op.regions[0], values), op.results)]
+
+    constant = isinstance(low, np.generic) and isinstance(high, np.generic)
+    _, *out = _repeat(executor, op, [index, *carried], lambda values: values[0] < high, turn, together=constant)
+    executor.values.update(zip(op.results, out, strict=True))
+
+
+@rule("scf.while")
+def _while(executor: Executor, op: Op) -> None:
+    """``before`` may write memory and yields the condition, so it runs once ahead and then at the end of each turn."""
+    _no_refs(executor, op, op.results)
+    before, after = op.regions
+
+    def test(arguments: list[Any]) -> list[Any]:
+        go, *out = executor.run_block(before, arguments)
+        return [jnp.asarray(go), *_arrays(out, op.results)]
+
+    def turn(values: list[Any]) -> list[Any]:
+        executor.count(op)
+        return test(_arrays(executor.run_block(after, values[1:]), op.operands))
+
+    first = test(_arrays([executor[value] for value in op.operands], op.operands))
+    _, *out = _repeat(executor, op, first, lambda values: values[0], turn, together=False)
+    executor.values.update(zip(op.results, out, strict=True))
+
+
+def _repeat(
+    executor: Executor, op: Op, start: list[Any], going: Callable[[list[Any]], Any], turn: Any, *, together: bool
+) -> list[Any]:
+    """``turn`` the carried values while ``going``; the last ones.
+
+    Devices that send must meet those that receive, so with remote operations inside, and unless all take equally many
+    turns (``together``), none leaves the loop before the last: those that are done turn under a mask.
+    """
+    buffers, outer = executor.written(op), executor.active
+    memory = executor.contents(buffers)
+    if not executor.has_remote(op) or (together and outer is None):
+        values, memory = lax.while_loop(
+            lambda state: going(state[0]),
+            lambda state: executor.within(buffers, state[1], lambda: turn(state[0])),
+            (start, memory),
+        )
+    else:
+
+        def mine(values: list[Any]) -> Any:
+            return going(values) if outer is None else outer & going(values)
+
+        def anyone(values: list[Any]) -> Any:
+            return lax.psum(mine(values).astype(jnp.int32), executor.axes) > 0
+
+        def advance(state: Any) -> Any:
+            values, arrays, _ = state
+            executor.active = active = mine(values)
+            try:
+                new, arrays = executor.within(buffers, arrays, lambda: turn(values))
+            finally:
+                executor.active = outer
+            values = [jnp.where(active, a, b) for a, b in zip(new, values, strict=True)]
+            return values, arrays, anyone(values)
+
+        values, memory, _ = lax.while_loop(lambda state: state[2], advance, (start, memory, anyone(start)))
+    executor.memory.update(zip(buffers, memory, strict=True))
+    return values
+
+
+@rule("tpu.region")
+def _region(executor: Executor, op: Op) -> None:
+    executor.values.update(zip(op.results, executor.run_block(op.regions[0]), strict=True))
+
+
+@rule("tpu.trace", attributes=("message", "level"))
+def _trace(executor: Executor, op: Op) -> None:
+    executor.values.update(zip(op.results, executor.run_block(op.regions[0]), strict=True))
+
+
+@rule("tpu.trace_start", "tpu.trace_stop", "tpu.trace_value", "tpu.delay", "tpu.log", "tpu.log_buffer",
+      attributes=("message", "level", "label", "tag", "formatted", "shape", "operandSegmentSizes"))  # fmt: skip
+def _no_effect(executor: Executor, op: Op) -> None:
+    """Tracing, logging and delays change no value."""
+
+
+@rule("tpu.assume_multiple", attributes=("multiple",), checks=True)
+def _assume_multiple(executor: Executor, op: Op) -> None:
+    value, multiple = executor[op.operands[0]], int(str(op.attributes["multiple"]))
+    bad = jnp.any(lax.rem(jnp.asarray(value), jnp.asarray(multiple, value.dtype)) != 0) if multiple else True
+    executor.report(Kind.FALSE_PROMISE, op, bad, f"the compiler relies on a multiple of {multiple}, and it is none")
+    executor.result(op, value)
+
+
+@rule("tpu.iteration_bound", attributes=("dim",))
+def _iteration_bound(executor: Executor, op: Op) -> None:
+    executor.result(op, jnp.asarray(executor.bounds[int(str(op.attributes["dim"]))], jnp.int32))

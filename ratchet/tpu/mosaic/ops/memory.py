@@ -1,0 +1,229 @@
+"""Loads, stores and views of memrefs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ratchet.tpu.mosaic.dtypes import jax_dtype
+from ratchet.tpu.mosaic.dynamic import DynamicSlice
+from ratchet.tpu.mosaic.events import Did
+from ratchet.tpu.mosaic.executor import Executor
+from ratchet.tpu.mosaic.findings import Kind
+from ratchet.tpu.mosaic.memory import Buffer, Index, Ref, Slice, Squeeze, Whole, bitcast, reshape
+from ratchet.tpu.mosaic.module import Op, Value
+from ratchet.tpu.mosaic.rules import refuse, rule
+
+_NO_LAYOUT = ("nontemporal",)
+
+
+def segments(op: Op) -> list[tuple[Value, ...]]:
+    """The operands in the groups that ``operandSegmentSizes`` says."""
+    sizes: Sequence[int] = op.attributes["operandSegmentSizes"]
+    out, at = [], 0
+    for size in sizes:
+        out.append(op.operands[at : at + size])
+        at += size
+    return out
+
+
+def _load(executor: Executor, op: Op, ref: Ref, starts: Sequence[Index], sizes: Sequence[int]) -> Any:
+    executor.check_bounds(op, starts, sizes, ref.shape, "a load")
+    value = ref.load(executor.memory, starts, sizes)
+    executor.witness(op, value)
+    if op in executor.readers:
+        executor.log_access(Did.READ, op, ref.buffer, ref.box(starts, sizes))
+    return value
+
+
+def store(executor: Executor, op: Op, ref: Ref, starts: Sequence[Index], value: Any) -> None:
+    """Write ``value`` at ``starts``, reporting a write outside the buffer or into an input."""
+    executor.check_bounds(op, starts, value.shape, ref.shape, "a store")
+    if ref.buffer.is_input:
+        executor.report(Kind.INPUT_WRITTEN, op, True, f"a store into input {ref.buffer.name}")
+    box = ref.box(starts, value.shape)
+    executor.check_under_way(op, ref.buffer, box, "a store into")
+    executor.log_access(Did.WRITE, op, ref.buffer, box)
+    ref.store(executor.memory, starts, value)
+
+
+@rule("vector.load", attributes=_NO_LAYOUT, checks=True)
+def _vector_load(executor: Executor, op: Op) -> None:
+    starts = [executor[value] for value in op.operands[1:]]
+    _masked_load(executor, op, op.operands[0], starts, ())
+
+
+@rule("tpu.vector_load", attributes=("operandSegmentSizes", "strides"), checks=True)
+def _tpu_vector_load(executor: Executor, op: Op) -> None:
+    base, indices, mask = segments(op)
+    if any(s != 1 for s in op.attributes["strides"]):
+        raise refuse(f"{op.name} with strides", executor.kernel, op)
+    _masked_load(executor, op, base[0], [executor[value] for value in indices], mask)
+
+
+def _masked_load(executor: Executor, op: Op, base: Value, starts: list[Index], mask: Sequence[Value]) -> None:
+    ref, shape = executor.ref(base), op.results[0].type.shape
+    sizes = (1,) * (len(ref.shape) - len(shape)) + shape
+    value = _load(executor, op, ref, starts, sizes).reshape(shape)
+    if mask:
+        value = jnp.where(executor[mask[0]], value, jnp.zeros((), value.dtype))
+    executor.result(op, value)
+
+
+@rule(
+    "tpu.vector_store",
+    attributes=("operandSegmentSizes", "strides", "add"),
+    writes=lambda op: [op.operands[1]],
+    checks=True,
+)
+def _vector_store(executor: Executor, op: Op) -> None:
+    (source,), (base,), indices, mask = segments(op)
+    if any(s != 1 for s in op.attributes["strides"]):
+        raise refuse(f"{op.name} with strides", executor.kernel, op)
+    _masked_store(executor, op, base, indices, source, mask=mask, add=bool(op.attributes.get("add", False)))
+
+
+@rule("vector.store", attributes=_NO_LAYOUT, writes=lambda op: [op.operands[1]], checks=True)
+def _plain_vector_store(executor: Executor, op: Op) -> None:
+    source, base, *indices = op.operands
+    _masked_store(executor, op, base, indices, source, mask=(), add=False)
+
+
+def _masked_store(
+    executor: Executor,
+    op: Op,
+    base: Value,
+    indices: Sequence[Value],
+    source: Value,
+    *,
+    mask: Sequence[Value],
+    add: bool,
+) -> None:
+    ref, value = executor.ref(base), executor[source]
+    starts = [executor[index] for index in indices]
+    sizes = (1,) * (len(ref.shape) - value.ndim) + tuple(value.shape)
+    value = value.reshape(sizes)
+    if mask or add:
+        old = ref.load(executor.memory, starts, sizes)
+        value = old + value if add else value
+        value = jnp.where(executor[mask[0]].reshape(sizes), value, old) if mask else value
+    store(executor, op, ref, starts, value)
+
+
+@rule("tpu.strided_load", attributes=("strides",), checks=True)
+def _strided_load(executor: Executor, op: Op) -> None:
+    ref, shape = executor.ref(op.operands[0]), op.results[0].type.shape
+    starts = [executor[value] for value in op.operands[1:]]
+    strides: Sequence[int] = op.attributes["strides"]
+    spans = [(n - 1) * s + 1 for n, s in zip(shape, strides, strict=True)]
+    value = _load(executor, op, ref, starts, spans)
+    executor.result(op, value[tuple(slice(None, None, s) for s in strides)])
+
+
+@rule("tpu.strided_store", attributes=("strides",), writes=lambda op: [op.operands[1]], checks=True)
+def _strided_store(executor: Executor, op: Op) -> None:
+    value, ref = executor[op.operands[0]], executor.ref(op.operands[1])
+    starts = [executor[index] for index in op.operands[2:]]
+    strides: Sequence[int] = op.attributes["strides"]
+    spans = [(n - 1) * s + 1 for n, s in zip(value.shape, strides, strict=True)]
+    old = ref.load(executor.memory, starts, spans)
+    store(executor, op, ref, starts, old.at[tuple(slice(None, None, s) for s in strides)].set(value))
+
+
+@rule("memref.load", attributes=_NO_LAYOUT, checks=True)
+def _scalar_load(executor: Executor, op: Op) -> None:
+    ref = executor.ref(op.operands[0])
+    starts = [executor[value] for value in op.operands[1:]]
+    executor.result(op, _load(executor, op, ref, starts, (1,) * len(ref.shape)).reshape(()))
+
+
+@rule("memref.store", attributes=_NO_LAYOUT, writes=lambda op: [op.operands[1]], checks=True)
+def _scalar_store(executor: Executor, op: Op) -> None:
+    value, ref = jnp.asarray(executor[op.operands[0]]), executor.ref(op.operands[1])
+    starts = [executor[index] for index in op.operands[2:]]
+    store(executor, op, ref, starts, value.reshape((1,) * len(ref.shape)))
+
+
+@rule("memref.alloca", attributes=("operandSegmentSizes", "alignment"), checks=True)
+def _alloca(executor: Executor, op: Op) -> None:
+    if op.operands:
+        raise refuse("memref.alloca of a dynamic size", executor.kernel, op)
+    executor.result(op, allocate(executor, op.results[0], "alloca"))
+
+
+@rule("tpu.sem_alloc", checks=True)
+def _sem_alloc(executor: Executor, op: Op) -> None:
+    executor.result(op, allocate(executor, op.results[0], "semaphore"))
+
+
+def allocate(executor: Executor, value: Value, name: str) -> Ref:
+    """New memory of a memref's type: semaphores at zero, anything else never written."""
+    type_ = value.type
+    dtype = jax_dtype(type_.dtype)
+    buffer = Buffer(name=name, shape=type_.shape, dtype=dtype, space=type_.space)
+    executor.memory[buffer] = (
+        jnp.zeros(type_.shape, dtype) if "semaphore" in type_.dtype else executor.poison(type_.shape, dtype)
+    )
+    executor.add_shadows(value, buffer)
+    return Whole(buffer)
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+@rule("tpu.memref_slice", attributes=("operandSegmentSizes",), checks=True)
+def _memref_slice(executor: Executor, op: Op) -> None:
+    base, starts, dynamic = segments(op)
+    shape = op.results[0].type.shape
+    ref, at = executor.ref(base[0]), [executor[value] for value in starts]
+    if not dynamic:
+        executor.check_bounds(op, at, shape, ref.shape, "a slice")
+        executor.result(op, Slice(ref, at, shape))
+        return
+    given = iter(dynamic)
+    sizes = [executor[next(given)] if n < 0 else n for n in shape]
+    # An empty slice may lie anywhere: kernels give a page that is not there a length of zero.
+    outside, negative, empty = jnp.zeros((3,), bool)
+    for start, size, dim in zip(at, sizes, ref.shape, strict=True):
+        outside = outside | (start < 0) | (start + size > dim)
+        negative, empty = negative | (size < 0), empty | (size == 0)
+    bad = negative | (outside & ~empty)
+    executor.report(Kind.SLICE_OUT_OF_BOUNDS, op, jnp.asarray(bad), f"a slice leaves a buffer of {ref.shape}")
+    executor.result(op, DynamicSlice(ref, at, sizes))
+
+
+@rule("tpu.memref_squeeze")
+def _memref_squeeze(executor: Executor, op: Op) -> None:
+    ref, shape = executor.ref(op.operands[0]), op.results[0].type.shape
+    dims = op.operands[0].type.shape if isinstance(ref, DynamicSlice) else ref.shape
+    kept: list[int] = []
+    want = list(shape)
+    # Greedy from the right, as Mosaic matches the dimensions that stay.
+    for i in reversed(range(len(dims))):
+        if want and dims[i] == want[-1]:
+            kept.insert(0, i)
+            want.pop()
+        elif dims[i] != 1:
+            raise refuse(f"tpu.memref_squeeze from {dims} to {shape}", executor.kernel, op)
+    if want:
+        raise refuse(f"tpu.memref_squeeze from {dims} to {shape}", executor.kernel, op)
+    executor.result(op, ref.squeezed(kept) if isinstance(ref, DynamicSlice) else Squeeze(ref, kept))
+
+
+@rule("tpu.memref_reshape")
+def _memref_reshape(executor: Executor, op: Op) -> None:
+    executor.result(op, reshape(executor.ref(op.operands[0]), op.results[0].type.shape))
+
+
+@rule("tpu.memref_bitcast")
+def _memref_bitcast(executor: Executor, op: Op) -> None:
+    type_ = op.results[0].type
+    executor.result(op, bitcast(executor.ref(op.operands[0]), type_.shape, np.dtype(jax_dtype(type_.dtype))))
+
+
+@rule("tpu.erase_memref_layout", "tpu.assume_layout")
+def _same_ref(executor: Executor, op: Op) -> None:
+    executor.result(op, executor.ref(op.operands[0]))

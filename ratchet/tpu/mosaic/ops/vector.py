@@ -1,0 +1,274 @@
+"""Operations on whole vectors: shapes, reductions, data movement and the matrix unit."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Set
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.tpu.mosaic.dtypes import is_float, jax_dtype
+from ratchet.tpu.mosaic.executor import Executor
+from ratchet.tpu.mosaic.findings import Kind
+from ratchet.tpu.mosaic.memory import decode
+from ratchet.tpu.mosaic.module import Op
+from ratchet.tpu.mosaic.rules import refuse, rule
+
+Array = Any
+
+
+@rule("vector.broadcast")
+def _broadcast(executor: Executor, op: Op) -> None:
+    executor.result(op, jnp.broadcast_to(executor[op.operands[0]], op.results[0].type.shape))
+
+
+@rule("vector.shape_cast", "tpu.reshape")
+def _shape_cast(executor: Executor, op: Op) -> None:
+    executor.result(op, jnp.asarray(executor[op.operands[0]]).reshape(op.results[0].type.shape))
+
+
+@rule("tpu.relayout", "tpu.mask_cast")
+def _same(executor: Executor, op: Op) -> None:
+    executor.result(op, executor[op.operands[0]])
+
+
+@rule("tpu.iota", attributes=("dimensions",))
+def _iota(executor: Executor, op: Op) -> None:
+    shape, dims = op.results[0].type.shape, op.attributes["dimensions"]
+    out: Array = jnp.zeros(shape, jnp.int32)
+    for dim in dims:
+        out = out * shape[dim] + lax.broadcasted_iota(jnp.int32, shape, dim)
+    executor.result(op, out.astype(jax_dtype(op.results[0].type.dtype)))
+
+
+_REDUCE: dict[str, tuple[Callable[..., Array], Callable[[Array, Array], Array]]] = {
+    "add": (jnp.sum, jnp.add),
+    "mul": (jnp.prod, jnp.multiply),
+    "maximumf": (jnp.max, jnp.maximum),
+    "minimumf": (jnp.min, jnp.minimum),
+    "maxsi": (jnp.max, jnp.maximum),
+    "minsi": (jnp.min, jnp.minimum),
+    "and": (lax.reduce_and, jnp.bitwise_and),
+    "or": (lax.reduce_or, jnp.bitwise_or),
+    "xor": (lax.reduce_xor, jnp.bitwise_xor),
+}
+
+
+@rule("vector.multi_reduction", attributes=("kind", "reduction_dims"))
+def _multi_reduction(executor: Executor, op: Op) -> None:
+    kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+    if kind not in _REDUCE:
+        raise refuse(f"reduction kind {kind} of {op.name}", executor.kernel, op)
+    reduce, combine = _REDUCE[kind]
+    x, start = (executor[value] for value in op.operands)
+    axes = tuple(op.attributes["reduction_dims"])
+    if is_float(np.dtype(x.dtype)) and x.dtype != jnp.float32 and kind in ("add", "mul"):
+        # The vector unit sums narrow floats in f32.
+        out = combine(start.astype(jnp.float32), reduce(x.astype(jnp.float32), axes)).astype(x.dtype)
+    else:
+        out = combine(start, reduce(x, axes).astype(x.dtype))
+    executor.result(op, out)
+
+
+@rule("tpu.all_reduce", attributes=("dim", "kind"))
+def _all_reduce(executor: Executor, op: Op) -> None:
+    kind, dim, x = str(op.attributes["kind"]), int(str(op.attributes["dim"])), executor[op.operands[0]]
+    for name, reduce in (("sum", jnp.sum), ("max", jnp.max), ("min", jnp.min)):
+        if f"<{name}>" in kind and x.dtype == jnp.float32:
+            executor.result(op, jnp.broadcast_to(reduce(x, dim, keepdims=True), x.shape))
+            return
+    raise refuse(f"reduction kind {kind} of {op.name} on {x.dtype}", executor.kernel, op)
+
+
+@rule("tpu.reduce_index", attributes=("axis", "kind"))
+def _reduce_index(executor: Executor, op: Op) -> None:
+    kind, axis, x = str(op.attributes["kind"]), int(str(op.attributes["axis"])), executor[op.operands[0]]
+    for name, reduce in (("arg_max", jnp.argmax), ("arg_min", jnp.argmin)):
+        if f"<{name}>" in kind:
+            executor.result(op, reduce(x, axis).astype(jax_dtype(op.results[0].type.dtype)))
+            return
+    raise refuse(f"reduction kind {kind} of {op.name}", executor.kernel, op)
+
+
+@rule("tpu.transpose", "vector.transpose", attributes=("permutation",))
+def _transpose(executor: Executor, op: Op) -> None:
+    executor.result(op, jnp.transpose(executor[op.operands[0]], op.attributes["permutation"]))
+
+
+@rule("tpu.concatenate", attributes=("dimension",))
+def _concatenate(executor: Executor, op: Op) -> None:
+    executor.result(
+        op, jnp.concatenate([executor[value] for value in op.operands], int(str(op.attributes["dimension"])))
+    )
+
+
+@rule("tpu.repeat", attributes=("dimension", "times"))
+def _repeat(executor: Executor, op: Op) -> None:
+    # Whole copies one after the other, not each element repeated.
+    dimension, times = int(str(op.attributes["dimension"])), int(str(op.attributes["times"]))
+    executor.result(op, jnp.concatenate([executor[op.operands[0]]] * times, dimension))
+
+
+@rule("vector.extract", attributes=("static_position",))
+def _extract(executor: Executor, op: Op) -> None:
+    if len(op.operands) != 1:
+        raise refuse("vector.extract at a dynamic position", executor.kernel, op)
+    executor.result(op, executor[op.operands[0]][tuple(op.attributes["static_position"])])
+
+
+@rule("vector.extract_strided_slice", attributes=("offsets", "sizes", "strides"))
+def _extract_strided_slice(executor: Executor, op: Op) -> None:
+    x = executor[op.operands[0]]
+    index = [
+        slice(o, o + n * s, s)
+        for o, n, s in zip(op.attributes["offsets"], op.attributes["sizes"], op.attributes["strides"], strict=True)
+    ]
+    executor.result(op, x[tuple(index)])
+
+
+@rule("vector.insert_strided_slice", attributes=("offsets", "strides"))
+def _insert_strided_slice(executor: Executor, op: Op) -> None:
+    value, target = (executor[v] for v in op.operands)
+    if any(s != 1 for s in op.attributes["strides"]):
+        raise refuse("vector.insert_strided_slice with strides", executor.kernel, op)
+    executor.result(op, lax.dynamic_update_slice(target, value, tuple(op.attributes["offsets"])))
+
+
+@rule("tpu.dynamic_rotate", attributes=("dimension", "stride", "stride_dimension"), checks=True)
+def _dynamic_rotate(executor: Executor, op: Op) -> None:
+    x, amount = (executor[value] for value in op.operands)
+    executor.report(Kind.FALSE_PROMISE, op, amount < 0, "a vector is rotated by a negative amount")
+    dim = int(str(op.attributes["dimension"]))
+    stride = op.attributes.get("stride")
+    if stride is None or op.attributes.get("stride_dimension") is None:
+        executor.result(op, jnp.roll(x, amount, dim))
+        return
+    # Row r along the stride dimension is rotated by amount + r * stride.
+    along = int(str(op.attributes["stride_dimension"]))
+    rows = lax.broadcasted_iota(jnp.int32, x.shape, along)
+    here = lax.broadcasted_iota(jnp.int32, x.shape, dim)
+    source = jnp.mod(here - amount - rows * int(str(stride)), x.shape[dim])
+    executor.result(op, jnp.take_along_axis(x, source, dim))
+
+
+@rule("tpu.dynamic_gather", attributes=("dimensions",))
+def _dynamic_gather(executor: Executor, op: Op) -> None:
+    x, index = (executor[value] for value in op.operands)
+    dims = tuple(op.attributes["dimensions"])
+    if len(dims) != 1:
+        raise refuse(f"tpu.dynamic_gather over dimensions {dims}", executor.kernel, op)
+    inside = (index >= 0) & (index < x.shape[dims[0]])
+    taken = jnp.take_along_axis(x, jnp.clip(index, 0, x.shape[dims[0]] - 1), dims[0])
+    dtype = np.dtype(x.dtype)
+    executor.result(op, jnp.where(inside, taken, decode(executor.poison(taken.shape, dtype), dtype)))
+
+
+@rule("tpu.create_mask")
+def _create_mask(executor: Executor, op: Op) -> None:
+    shape = op.results[0].type.shape
+    low, high = op.operands[: len(shape)], op.operands[len(shape) :]
+    mask = jnp.ones(shape, bool)
+    for dim, (a, b) in enumerate(zip(low, high, strict=True)):
+        at = lax.broadcasted_iota(jnp.int32, shape, dim)
+        mask &= (at >= executor[a]) & (at < executor[b])
+    executor.result(op, mask)
+
+
+# --- the matrix unit ----------------------------------------------------------------------------
+
+_DIMENSIONS = re.compile(r"\[([0-9, ]*)\]")
+_EXACT_INT_TERMS = 1 << 10
+"""int8 products are below 2**14, so the sum of 2**10 of them is exact in f32."""
+
+
+@rule(
+    "tpu.matmul",
+    attributes=("dimension_numbers", "transpose_lhs", "transpose_rhs", "precision", "transpose_lhs_hint"),
+)
+def _matmul(executor: Executor, op: Op) -> None:
+    """``acc + lhs @ rhs``: exact products of the operands as they are stored, accumulated in f32 (or int32).
+
+    What the module writes is kept: bf16, int8 and fp8 operands are multiplied exactly. For f32 operands without
+    ``precision = fp32`` the matrix unit makes one pass over operands rounded to bf16 (``Options.f32_matmul_passes``).
+    """
+    lhs, rhs, acc = (executor[value] for value in op.operands)
+    if op.attributes.get("transpose_lhs") or op.attributes.get("transpose_rhs"):
+        raise refuse("tpu.matmul with a transpose attribute", executor.kernel, op)
+    precision = str(op.attributes.get("precision", ""))
+    if precision and "bf16" not in precision and "fp32" not in precision:
+        raise refuse(f"tpu.matmul with precision {precision}", executor.kernel, op)
+    text = op.attributes.get("dimension_numbers")
+    if text is None:
+        groups: list[tuple[int, ...]] = [(1,), (0,), (0,), (1,), (0, 0, 1, 1), (), ()]
+    else:
+        groups = [tuple(int(d) for d in group.split(",") if d.strip()) for group in _DIMENSIONS.findall(str(text))]
+        if len(groups) != 7:
+            raise refuse(f"tpu.matmul with dimension numbers {text}", executor.kernel, op)
+    contract, free, order, batch = (groups[0], groups[1]), (groups[2], groups[3]), groups[4], (groups[5], groups[6])
+    out = _product(executor, lhs, rhs, (contract, batch), precision)
+    # lax puts batch, then lhs, then rhs dimensions; the module says which operand's dimension comes where.
+    natural = [(0, d) for d in batch[0]] + [(0, d) for d in free[0]] + [(1, d) for d in free[1]]
+    wanted = list(zip(order[::2], order[1::2], strict=True))
+    if wanted != natural:
+        out = jnp.transpose(out, [natural.index(pair) for pair in wanted])
+    dtype = jax_dtype(op.results[0].type.dtype)
+    zero = op.operands[2].owner
+    value = zero.attributes.get("value") if zero is not None and zero.name == "arith.constant" else None
+    if not (isinstance(value, np.ndarray) and not np.any(value)):
+        out = out + acc.astype(out.dtype)
+    executor.result(op, out.astype(dtype))
+
+
+def _product(executor: Executor, lhs: Array, rhs: Array, dims: Any, precision: str) -> Array:
+    if not is_float(np.dtype(lhs.dtype)):
+        return _integer_product(lhs, rhs, dims)
+    if "fp32" not in precision and executor.options.f32_matmul_passes == "mxu":
+        lhs, rhs = (lax.reduce_precision(x, 8, 7) if x.dtype == jnp.float32 else x for x in (lhs, rhs))
+        in_bfloat16 = all(x.dtype in (jnp.float32, jnp.bfloat16) for x in (lhs, rhs))
+    else:
+        in_bfloat16 = lhs.dtype == rhs.dtype == jnp.bfloat16
+    dtype = jnp.bfloat16 if in_bfloat16 and multiplies_bfloat16() else jnp.float32
+    # In f32 the products of narrow floats are exact, and so they are in XLA's bf16 products of such a processor.
+    return lax.dot_general(
+        lhs.astype(dtype), rhs.astype(dtype), dims, precision=lax.Precision.HIGHEST,
+        preferred_element_type=jnp.float32,
+    )  # fmt: skip
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Whether XLA's products of bfloat16, added in float32, are faster on this processor than those of float32.
+
+    AMD's with AVX-512 for bfloat16 are, and any that has matrices of bfloat16. Intel's with AVX-512 alone take longer,
+    and others convert both operands in every product.
+    """
+    try:
+        words = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return False
+    return has_fast_bfloat16(words)
+
+
+def has_fast_bfloat16(words: Set[str]) -> bool:
+    """As ``multiplies_bfloat16``, of the processor that /proc/cpuinfo describes with these words."""
+    return "amx_bf16" in words or {"avx512_bf16", "AuthenticAMD"} <= words
+
+
+def _integer_product(lhs: Array, rhs: Array, dims: Any) -> Array:
+    """Exact int32 sums, in pieces that f32 holds exactly: XLA's integer products on the CPU are far slower."""
+    if lhs.dtype not in (jnp.int8, jnp.int4) or rhs.dtype not in (jnp.int8, jnp.int4):
+        return lax.dot_general(lhs, rhs, dims, preferred_element_type=jnp.int32)
+    ((at_l,), (at_r,)), _ = dims
+    total: Array = None
+    for low in range(0, lhs.shape[at_l], _EXACT_INT_TERMS):
+        high = min(low + _EXACT_INT_TERMS, lhs.shape[at_l])
+        a = lax.slice_in_dim(lhs, low, high, axis=at_l).astype(jnp.float32)
+        b = lax.slice_in_dim(rhs, low, high, axis=at_r).astype(jnp.float32)
+        part = lax.dot_general(a, b, dims, preferred_element_type=jnp.float32).astype(jnp.int32)
+        total = part if total is None else total + part
+    return total

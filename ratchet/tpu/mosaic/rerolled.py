@@ -1,0 +1,216 @@
+"""Unrolled loops, found again: operations of a block that repeat with other constants or other outer scalars.
+
+A kernel that starts its copies in a Python loop holds the body of that loop once for every copy, and XLA compiles what
+the executor makes of each: a minute for some hundred copies. Executed as the loop that they were, they compile once.
+Only what moves data and what leads to it is looked at; pure functions of a block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ratchet.tpu.mosaic.module import Block, Op, Value
+from ratchet.tpu.mosaic.rules import DMA_OPS, TERMINATORS, VIEW_OPS, is_remote
+
+FEWEST = 4
+"""Turns that are worth a loop."""
+_DISTANCES = 8
+"""How many copies that may be in each other's place a turn may have."""
+_CONSTANT = "arith.constant"
+_NEVER = -1
+"""The label of what is in no turn."""
+
+Bound = dict[Value, Value]
+"""The values of one turn that are in the place of those of the first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rolled:
+    """Operations beside each other that are turns of one loop, and none of which needs what an earlier turn made."""
+
+    turns: tuple[tuple[Op, ...], ...]
+    others: dict[Op, tuple[Op, ...]]
+    """For each operation of the first turn, nested ones too, those in its place in every turn."""
+    given: tuple[tuple[Value, ...], ...]
+    """For each scalar that is another one in each turn: its value in each."""
+    constants: frozenset[Op]
+    """Those of the first turn that define some of ``given``."""
+    left: tuple[tuple[Value, ...], ...]
+    """For each scalar that is used behind the loop: its value in each turn."""
+    again: tuple[Op, ...]
+    """Operations without effect whose results are used behind the loop."""
+
+    @property
+    def length(self) -> int:
+        return len(self.turns) * len(self.turns[0])
+
+
+_ROLLED: WeakKeyDictionary[Block, dict[int, Rolled]] = WeakKeyDictionary()
+"""A block is translated more than once: see ``executor.Options``."""
+
+
+def rolled(block: Block) -> dict[int, Rolled]:
+    """The loops of a block, by the position of their first operation."""
+    if block not in _ROLLED:
+        _ROLLED[block] = _rolled(block.operations)
+    return _ROLLED[block]
+
+
+def _rolled(operations: Sequence[Op]) -> dict[int, Rolled]:
+    labels = _labels(operations)
+    moving: dict[int, list[int]] = defaultdict(list)  # the places of what moves data, by label
+    places = [place for place, label in enumerate(labels) if label != _NEVER and _moves(operations[place])]
+    for place in places:
+        moving[labels[place]].append(place)
+    found, start = {}, 0
+    while (next_one := bisect_left(places, start)) < len(places):
+        mover = places[next_one]
+        same = moving[labels[mover]]
+        ahead = bisect_right(same, mover)
+        lengths = [place - mover for place in same[ahead : ahead + _DISTANCES] if start > 2 * mover - place]
+        one = next(filter(None, (_from(operations, labels, start, length) for length in lengths)), None)
+        if one is not None:
+            found[start] = one
+        start += one.length if one is not None else 1
+    return found
+
+
+def _moves(op: Op) -> bool:
+    return any(one.name in DMA_OPS for one in op.walk())
+
+
+def _labels(operations: Sequence[Op]) -> list[int]:
+    """A number for each operation, the same for those that may be in each other's place."""
+    numbers: dict[Any, int] = {}
+    return [numbers.setdefault(_form(op), len(numbers)) if _may_turn(op) else _NEVER for op in operations]
+
+
+def _form(op: Op) -> Any:
+    """What two operations have in common that may be in each other's place; where they are in the source is not it."""
+    is_number = op.name == _CONSTANT and _are_scalars(op.results)
+    attributes = sorted(
+        (name, repr(value)) for name, value in op.attributes.items() if not is_number or name != "value"
+    )
+    types = tuple(value.type for value in op.operands), tuple(value.type for value in op.results)
+    inner = tuple(tuple(map(_form, region.operations)) for region in op.regions)
+    return op.name, tuple(attributes), types, inner
+
+
+def _are_scalars(values: Iterable[Value]) -> bool:
+    return all(value.type.kind == "scalar" for value in values)
+
+
+def _may_turn(op: Op) -> bool:
+    if op.name in VIEW_OPS:
+        return True
+    if op.name in DMA_OPS:
+        return not is_remote(op)
+    if op.name == "scf.if":
+        inner = (nested for region in op.regions for nested in region.operations)
+        return _are_scalars(op.results) and all(one.name in TERMINATORS or _may_turn(one) for one in inner)
+    if op.name in ("memref.load", "tpu.assume_multiple"):
+        return _are_scalars(op.results)
+    return op.name.startswith("arith.") and _are_scalars((*op.operands, *op.results))
+
+
+def _from(operations: Sequence[Op], labels: Sequence[int], start: int, length: int) -> Rolled | None:
+    """The loop that begins at ``start`` with turns of that length, if there is one."""
+    if labels[start] != labels[start + length]:
+        return None
+    form = labels[start : start + length]
+    if _NEVER in form or labels[start + length : start + 2 * length] != form:
+        return None
+    turns = [tuple(operations[start : start + length])]
+    bound: list[Bound] = [{value: value for op in turns[0] for value in _defined(op)}]
+    given: list[Bound] = [{}]
+    defined = set(bound[0])
+    while labels[(at := start + len(turns) * length) : at + length] == form:
+        turn = tuple(operations[at : at + length])
+        same = _matched(turns[0], turn, defined)
+        if same is None:
+            break
+        mine, outer = same
+        turns.append(turn)
+        bound.append(mine)
+        given.append(outer)
+        defined.update(mine.values())
+    if len(turns) < FEWEST:
+        return None
+    return _loop(operations[start + len(turns) * length :], turns, bound, given)
+
+
+def _defined(op: Op) -> Iterator[Value]:
+    for nested in op.walk():
+        yield from nested.results
+
+
+def _matched(first: Sequence[Op], other: Sequence[Op], before: set[Value]) -> tuple[Bound, Bound] | None:
+    """What each value that the first turn makes, or takes from before the loop, is in another turn.
+
+    None where that is not one value for each, or one of the turns ``before``.
+    """
+    mine: Bound = {}
+    outer: Bound = {}
+    pairs = [pair for a, b in zip(first, other, strict=True) for pair in zip(a.walk(), b.walk(), strict=True)]
+    for a, b in pairs:
+        mine.update(zip(a.results, b.results, strict=True))
+    made = before | set(mine.values())
+    for a, b in pairs:
+        for x, y in zip(a.operands, b.operands, strict=True):
+            if x in mine or y in made:
+                if mine.get(x) is not y:
+                    return None
+            elif outer.setdefault(x, y) is not y or (x is not y and not _are_scalars((x, y))):
+                return None
+    return mine, outer
+
+
+def _loop(behind: Sequence[Op], turns: list[tuple[Op, ...]], bound: list[Bound], given: list[Bound]) -> Rolled:
+    """The turns with what goes in and what comes out. ``behind``: the operations after them."""
+    all_of = ([one for op in turn for one in op.walk()] for turn in turns)
+    others = {ops[0]: ops for ops in zip(*all_of, strict=True)}
+    constants = [op for op in others if op.name == _CONSTANT and len(set(map(_value, others[op]))) > 1]
+    steering = dict.fromkeys(x for outer in given for x, y in outer.items() if x is not y)
+    taken = [(x, *(outer[x] for outer in given[1:])) for x in steering]
+    taken += [tuple(one.results[0] for one in others[op]) for op in constants]
+    again, left = _needed(behind, turns, bound)
+    return Rolled(
+        turns=tuple(turns),
+        others=others,
+        given=tuple(taken),
+        constants=frozenset(constants),
+        left=tuple(tuple(values[value] for values in bound) for value in left),
+        again=again,
+    )
+
+
+def _value(constant: Op) -> str:
+    return repr(constant.attributes["value"])
+
+
+def _owner(value: Value) -> Op:
+    assert value.owner is not None
+    return value.owner
+
+
+def _needed(
+    behind: Sequence[Op], turns: list[tuple[Op, ...]], bound: list[Bound]
+) -> tuple[tuple[Op, ...], list[Value]]:
+    """What is used ``behind`` a loop: operations without effect, in order; and of the first turn, other scalars."""
+    first_of = {mine: value for values in bound for value, mine in values.items()}
+    waiting = [value for op in behind for one in op.walk() for value in one.operands if value in first_of]
+    again: set[Op] = set()
+    left: dict[Value, None] = {}
+    while waiting:
+        owner = _owner(value := waiting.pop())
+        if owner.name not in VIEW_OPS and not owner.name.startswith("arith."):
+            left[first_of[value]] = None
+        elif owner not in again:
+            again.add(owner)
+            waiting += [operand for operand in owner.operands if operand in first_of]
+    return tuple(op for turn in turns for op in turn if op in again), list(left)

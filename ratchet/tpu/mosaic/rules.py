@@ -1,0 +1,99 @@
+"""The table of what each operation does, and what can be said of operations without executing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ratchet.tpu.mosaic.module import KernelModule, Op, Value
+from ratchet.values.status import Refusal, Status
+
+VIEW_OPS = frozenset(
+    {
+        "tpu.memref_slice",
+        "tpu.memref_squeeze",
+        "tpu.memref_reshape",
+        "tpu.memref_bitcast",
+        "tpu.reinterpret_cast",
+        "tpu.erase_memref_layout",
+        "tpu.assume_layout",
+    }
+)
+"""Operations whose result is a view of their first operand."""
+
+
+Run = Callable[[Any, Op], None]
+"""Executes one operation on an ``Executor``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How one operation is executed."""
+
+    run: Run
+    attributes: frozenset[str]
+    """Attributes it understands; any other is a refusal."""
+    writes: Callable[[Op], Iterable[Value]]
+    """The memrefs it writes to."""
+    checks: bool
+    """Whether it may report a finding."""
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(
+    *names: str,
+    attributes: Sequence[str] = (),
+    writes: Callable[[Op], Iterable[Value]] | None = None,
+    checks: bool = False,
+) -> Callable[[Run], Run]:
+    """Register how ``names`` are executed."""
+
+    def register(run: Run) -> Run:
+        for name in names:
+            RULES[name] = Rule(
+                run=run, attributes=frozenset(attributes), writes=writes or (lambda op: ()), checks=checks
+            )
+        return run
+
+    return register
+
+
+def refuse(what: str, kernel: KernelModule, op: Op | None = None) -> Refusal:
+    at = f" at {op.location}" if op is not None and op.location else ""
+    return Refusal(
+        Status.CANNOT_VERIFY,
+        f"{what}{at} (Mosaic module version {kernel.version}) is not something this judge can execute for its values",
+    )
+
+
+DMA_OPS = frozenset({"tpu.enqueue_dma", "tpu.wait_dma2", "tpu.sem_wait"})
+_DEVICE_SEGMENT = {"tpu.enqueue_dma": 4, "tpu.sem_signal": 2}
+"""Which operand group names another device."""
+
+TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield"})
+
+
+_NO_PROMISE = {"overflowFlags": "#arith.overflow<none>", "fastmath": "#arith.fastmath<none>"}
+
+
+def promise(op: Op) -> str:
+    """What an operation promises the compiler of its operands and this judge does not check; ``""`` for nothing."""
+    given = (
+        f"{name} = {op.attributes[name]}" for name, none in _NO_PROMISE.items() if op.attributes.get(name, none) != none
+    )
+    return next(given, "")
+
+
+def root_of(value: Value) -> Value:
+    """The memref that a view was made from."""
+    while value.owner is not None and value.owner.name in VIEW_OPS:
+        value = value.owner.operands[0]
+    return value
+
+
+def is_remote(op: Op) -> bool:
+    segment = _DEVICE_SEGMENT.get(op.name)
+    return segment is not None and bool(op.attributes["operandSegmentSizes"][segment])

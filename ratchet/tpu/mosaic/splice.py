@@ -1,0 +1,297 @@
+"""Puts CPU code in the place of every ``tpu_custom_call`` of an exported program.
+
+The program's own StableHLO stays as it is, except the operands of float32 products (see ``products``). Two values are
+threaded through it to every kernel and back: ``config`` (how memory starts and in which order parallel steps run) and
+``report`` (the first findings of every kernel).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ratchet.tpu.mlir.bindings import ir, lowered_module, lowered_per_device
+from ratchet.tpu.mosaic.calls import Call, check_allowed, read_call, target, walk
+from ratchet.tpu.mosaic.products import round_operands
+from ratchet.values.status import Refusal, Status
+
+CONFIG_WIDTH = 3
+"""Seed of the order of parallel steps, fill of memory never written, fill of the padding past ragged edges."""
+
+Translate = Callable[[int, Call], Callable[..., tuple[list[Any], Any]]]
+"""Number of the call and the call -> a JAX function ``(config, *operands) -> (results, report)``."""
+
+Merge = Callable[[jax.Array, jax.Array], jax.Array]
+"""What was reported of a call before, and now -> the report of both."""
+
+
+def splice(module: ir.Module, translate: Translate, width: int, merge: Merge) -> int:
+    """Replace every kernel call of ``module`` in place.
+
+    The entry function gains a last argument ``config`` (int32[CONFIG_WIDTH]) and a last result ``report``
+    (int32[kernels * width], at least one).
+
+    Returns:
+        How many kernels there were.
+
+    Raises:
+        Refusal: ``HOST_CALLBACK`` for a call to the host, ``CANNOT_VERIFY`` for another custom call or for a kernel
+            in a place that is not known.
+    """
+    return _Splicer(module, translate, width, merge).run()
+
+
+class _Splicer:
+    def __init__(self, module: ir.Module, translate: Translate, width: int, merge: Merge) -> None:
+        self.module, self.translate, self.one, self.merge = module, translate, width, merge
+        self.functions = {
+            str(ir.StringAttr(op.attributes["sym_name"]).value): op.operation
+            for op in module.body
+            if op.operation.name == "func.func"
+        }
+        self.meshes = {
+            str(ir.StringAttr(op.attributes["sym_name"]).value): str(op.attributes["mesh"])
+            for op in module.body
+            if op.operation.name == "sdy.mesh"
+        }
+        operations = list(walk(module.operation))
+        for op in operations:
+            check_allowed(op)
+            round_operands(op)
+        self.total = sum(target(op) == "tpu_custom_call" for op in operations)
+        self.width = max(self.total, 1) * width
+        self.calls = 0
+        self.touched = {name for name, op in self.functions.items() if self._touches(op, frozenset())} | {"main"}
+
+    def _touches(self, op: ir.Operation, seen: frozenset[str]) -> bool:
+        """Whether a kernel is called inside, directly or through functions."""
+        for inner in walk(op):
+            if target(inner) == "tpu_custom_call":
+                return True
+            if inner.name == "func.call":
+                name = _callee(inner)
+                if name not in seen and self._touches(self.functions[name], seen | {name}):
+                    return True
+        return False
+
+    def _is_touched(self, op: ir.Operation) -> bool:
+        if target(op) == "tpu_custom_call":
+            return True
+        if op.name == "func.call":
+            return _callee(op) in self.touched
+        return any(self._is_touched(inner) for inner in walk(op))
+
+    def run(self) -> int:
+        with self.module.context, ir.Location.unknown():
+            self.config_type = ir.RankedTensorType.get([CONFIG_WIDTH], ir.IntegerType.get_signless(32))
+            self.report_type = ir.RankedTensorType.get([self.width], ir.IntegerType.get_signless(32))
+            for name in sorted(self.touched):
+                self._function(self.functions[name], is_main=name == "main")
+            if not self.module.operation.verify():
+                raise Refusal(Status.INTERNAL, "the program does not verify after its kernels were replaced")
+        return self.calls
+
+    # --- threading config and report ---
+
+    def _function(self, function: ir.Operation, *, is_main: bool) -> None:
+        block = function.regions[0].blocks[0]
+        old = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+        config = block.add_argument(self.config_type, ir.Location.unknown())
+        inputs = [*old.inputs, self.config_type]
+        if is_main:
+            report = self._constant(block)
+        else:
+            report = block.add_argument(self.report_type, ir.Location.unknown())
+            inputs.append(self.report_type)
+        results = [*old.results, self.report_type]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+        for key, count in (("arg_attrs", len(inputs)), ("res_attrs", len(results))):
+            if key in function.attributes:
+                attrs = list(ir.ArrayAttr(function.attributes[key]))
+                attrs += [ir.DictAttr.get({})] * (count - len(attrs))
+                function.attributes[key] = ir.ArrayAttr.get(attrs)
+        self._block(block, config, report, mesh=())
+
+    def _constant(self, block: ir.Block) -> ir.Value:
+        value = ir.DenseElementsAttr.get_splat(
+            self.report_type, ir.IntegerAttr.get(ir.IntegerType.get_signless(32), -1)
+        )
+        with ir.InsertionPoint.at_block_begin(block):
+            op = ir.Operation.create("stablehlo.constant", [self.report_type], attributes={"value": value})
+        return op.results[0]
+
+    def _block(self, block: ir.Block, config: ir.Value, report: ir.Value, mesh: Any) -> None:
+        """Rewrite a block; its terminator passes on the report after its last operand."""
+        operations = [view.operation for view in block.operations]
+        for op in operations[:-1]:
+            if self._is_touched(op):
+                report = self._operation(op, config, report, mesh)
+        self._append_operands(operations[-1], [report])
+
+    def _append_operands(self, op: ir.Operation, extra: Sequence[ir.Value]) -> None:
+        self._recreate(op, [*op.operands, *extra], list(_types(op)))
+
+    def _recreate(
+        self, op: ir.Operation, operands: Sequence[ir.Value], results: Sequence[ir.Type], attributes: Any = None
+    ) -> ir.Operation:
+        """The same operation with other operands and result types; results after the old ones are new."""
+        attrs = {name: op.attributes[name] for name in op.attributes} if attributes is None else attributes
+        with ir.InsertionPoint(op):
+            new = ir.Operation.create(
+                op.name, list(results), list(operands), attrs, regions=len(op.regions), loc=op.location
+            )
+        for old_region, new_region in zip(op.regions, new.regions, strict=True):
+            while len(old_region.blocks):
+                old_region.blocks[0].append_to(new_region)
+        for before, after in zip(op.results, new.results, strict=False):
+            before.replace_all_uses_with(after)
+        op.erase()
+        return new
+
+    def _operation(self, op: ir.Operation, config: ir.Value, report: ir.Value, mesh: Any) -> ir.Value:  # noqa: C901 - one case for each kind of operation
+        if target(op) == "tpu_custom_call":
+            return self._kernel(op, config, report, mesh)
+        if op.name == "func.call":
+            if mesh:
+                raise Refusal(
+                    Status.CANNOT_VERIFY, f"a kernel in function @{_callee(op)} called inside a sharded computation"
+                )
+            return self._recreate(op, [*op.operands, config, report], [*_types(op), self.report_type]).results[-1]
+        if op.name in ("stablehlo.case", "stablehlo.if"):
+            for region in op.regions:
+                self._block(region.blocks[0], config, report, mesh)
+            return self._recreate(op, op.operands, [*_types(op), self.report_type]).results[-1]
+        if op.name == "stablehlo.while":
+            test, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
+            if any(self._is_touched(view.operation) for view in test.operations):
+                raise Refusal(Status.CANNOT_VERIFY, "a kernel in the condition of a loop")
+            for block in (test, body):
+                block.add_argument(self.config_type, ir.Location.unknown())
+                block.add_argument(self.report_type, ir.Location.unknown())
+            inner_config, inner_report = list(body.arguments)[-2:]
+            operations = [view.operation for view in body.operations]
+            for inner in operations[:-1]:
+                if self._is_touched(inner):
+                    inner_report = self._operation(inner, inner_config, inner_report, mesh)
+            self._append_operands(operations[-1], [inner_config, inner_report])
+            types = [*_types(op), self.config_type, self.report_type]
+            return self._recreate(op, [*op.operands, config, report], types).results[-1]
+        if op.name == "sdy.manual_computation":
+            return self._manual(op, config, report)
+        raise Refusal(Status.CANNOT_VERIFY, f"a kernel inside {op.name} is not something this judge can execute")
+
+    def _manual(self, op: ir.Operation, config: ir.Value, report: ir.Value) -> ir.Value:
+        """A sharded computation: every device has a report of its own; the largest entries are kept."""
+        axes = [str(ir.StringAttr(a).value) for a in ir.ArrayAttr(_axes(op.attributes["manual_axes"]))]
+        name = str(op.attributes["out_shardings"]) + str(op.attributes["in_shardings"])
+        (mesh_name,) = {n for n in self.meshes if f"@{n}," in name} or {""}
+        if not mesh_name:
+            raise Refusal(Status.CANNOT_VERIFY, "a sharded computation over a mesh that is not named")
+        sizes = dict(_mesh_axes(self.meshes[mesh_name]))
+        mesh = tuple((axis, sizes[axis]) for axis in sizes if axis in axes)
+        devices = int(np.prod([n for _, n in mesh]))
+        block = op.regions[0].blocks[0]
+        inner_config = block.add_argument(self.config_type, ir.Location.unknown())
+        inner_report = block.add_argument(self.report_type, ir.Location.unknown())
+        self._block(block, inner_config, inner_report, mesh)
+        attrs = {key: op.attributes[key] for key in op.attributes}
+        everywhere, split = f"<@{mesh_name}, [{{}}]>", ", ".join(f'"{a}"' for a, _ in mesh)
+        attrs["in_shardings"] = _extend(attrs["in_shardings"], [everywhere, everywhere])
+        attrs["out_shardings"] = _extend(attrs["out_shardings"], [f"<@{mesh_name}, [{{{split}}}]>"])
+        wide = ir.RankedTensorType.get([devices * self.width], ir.IntegerType.get_signless(32))
+        new = self._recreate(op, [*op.operands, config, report], [*_types(op), wide], attrs)
+        width = self.width
+
+        def merge(reports: jax.Array) -> jax.Array:
+            return reports.reshape(devices, width).max(0)
+
+        aval = jax.ShapeDtypeStruct((devices * self.width,), jnp.int32)
+        function = self._insert(f"mosaic_merge_{self.calls}", lowered_module(merge, [aval], self.module.context))
+        with ir.InsertionPoint.after(new):
+            call = ir.Operation.create(
+                "func.call", [self.report_type], [new.results[-1]], {"callee": ir.FlatSymbolRefAttr.get(function)}
+            )
+        return call.results[0]
+
+    # --- one kernel ---
+
+    def _kernel(self, op: ir.Operation, config: ir.Value, report: ir.Value, mesh: Any) -> ir.Value:
+        number = self.calls
+        self.calls += 1
+        call = read_call(op, mesh)
+        run = self.translate(number, call)
+        low, high = number * self.one, (number + 1) * self.one
+
+        def function(config: jax.Array, report: jax.Array, *operands: jax.Array) -> tuple[jax.Array, ...]:
+            results, now = run(config, *operands)
+            return (*results, report.at[low:high].set(self.merge(report[low:high], now)))
+
+        avals = [*(jax.ShapeDtypeStruct((width,), jnp.int32) for width in (CONFIG_WIDTH, self.width)), *call.inputs]
+        if call.mesh:
+            module = lowered_per_device(function, avals, call.mesh, self.module.context, channel=1000 * (number + 1))
+        else:
+            module = lowered_module(function, avals, self.module.context)
+        name = self._insert(f"mosaic_kernel_{number}", module)
+        return self._recreate_as_call(op, name, [config, report, *op.operands])
+
+    def _recreate_as_call(self, op: ir.Operation, name: str, operands: Sequence[ir.Value]) -> ir.Value:
+        with ir.InsertionPoint(op):
+            new = ir.Operation.create(
+                "func.call",
+                [*_types(op), self.report_type],
+                list(operands),
+                {"callee": ir.FlatSymbolRefAttr.get(name)},
+                loc=op.location,
+            )
+        for before, after in zip(op.results, new.results, strict=False):
+            before.replace_all_uses_with(after)
+        op.erase()
+        return new.results[-1]
+
+    def _insert(self, name: str, module: ir.Module) -> str:
+        """Move the functions of ``module`` into the program under names of their own; the name of its entry."""
+        for view in list(module.body.operations):
+            op = view.operation
+            if op.name != "func.func":
+                raise Refusal(Status.INTERNAL, f"a translated kernel holds a top-level {op.name}")
+            old = str(ir.StringAttr(op.attributes["sym_name"]).value)
+            new = name if old == "main" else f"{name}_{old}"
+            ir.SymbolTable.replace_all_symbol_uses(old, new, module.operation)
+            ir.SymbolTable.set_symbol_name(op, new)
+            ir.SymbolTable.set_visibility(op, "private")
+        for view in list(module.body.operations):
+            with ir.InsertionPoint(self.module.body):
+                view.operation.clone()
+        return name
+
+
+def _types(op: ir.Operation) -> list[ir.Type]:
+    return [result.type for result in op.results]
+
+
+def _callee(op: ir.Operation) -> str:
+    return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
+
+
+def _axes(attribute: ir.Attribute) -> ir.Attribute:
+    """``#sdy<manual_axes{"x", "y"}>`` as an array of strings."""
+    inner = str(attribute).split("{", 1)[1].rsplit("}", 1)[0]
+    return ir.Attribute.parse(f"[{inner}]")
+
+
+def _mesh_axes(text: str) -> list[tuple[str, int]]:
+    """``#sdy.mesh<["x"=2, "y"=4]>`` as names and sizes."""
+    inner = text.split("[", 1)[1].split("]", 1)[0]
+    return [(part.split("=")[0].strip().strip('"'), int(part.split("=")[1])) for part in inner.split(",")]
+
+
+def _extend(attribute: ir.Attribute, items: Sequence[str]) -> ir.Attribute:
+    """``#sdy.sharding_per_value<[a, b]>`` with more entries."""
+    text = str(attribute)
+    head, tail = text[: text.rindex("]>")], text[text.rindex("]>") :]
+    separator = "" if head.endswith("<[") else ", "
+    return ir.Attribute.parse(head + separator + ", ".join(items) + tail)

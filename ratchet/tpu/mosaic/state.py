@@ -1,0 +1,221 @@
+"""State of one kernel while it is translated: its memory, and what is kept beside it for copies and other chips."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ratchet.tpu.mosaic import events, journal
+from ratchet.tpu.mosaic.dtypes import is_float
+from ratchet.tpu.mosaic.events import LOG, LOGGED, Did
+from ratchet.tpu.mosaic.in_flight import NOWHERE, UNDER_WAY, End
+from ratchet.tpu.mosaic.memory import Array, Box, Buffer, Memory, encode
+from ratchet.tpu.mosaic.module import KernelModule, Op, Value
+from ratchet.tpu.mosaic.rules import RULES, is_remote, root_of
+from ratchet.tpu.mosaic.words import Number, one_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to read what the module leaves open."""
+
+    f32_matmul_passes: str = "mxu"
+    """``mxu``: an f32 product without a precision attribute rounds its operands to bf16, as the matrix unit does;
+    ``exact``: it does not, as Pallas's interpret mode."""
+    late_dma: bool = False
+    """Whether the data of a DMA arrive when it is waited for rather than at once (see ``ops.dma``)."""
+    late_windows: bool = False
+    """Whether what the pipeline may read before it is written reads as memory never written (see ``grid``)."""
+    witness: int = 0
+    """How many digests of what the kernel reads are kept, to say where two executions part; 0 keeps none."""
+
+
+BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), space="judge")
+"""The semaphore that kernels of all devices share."""
+
+_LATE_ELEMENTS = 1 << 22
+
+
+@dataclass(kw_only=True)
+class State:
+    """Memory, as far as the step under way has come, and where in the program that is."""
+
+    kernel: KernelModule
+    options: Options
+    fill: Array
+    """int32 scalar: which pattern memory starts with; 0 is NaN."""
+    padding: Array
+    """int32 scalar: the same for what is past the ragged edges of inputs."""
+    memory: Memory = field(default_factory=dict)
+    step: Array = 0
+    """Linear index of the grid step under way."""
+    turn: Array = 0
+    """How many grid steps ran before the one under way."""
+    device: Array | None = None
+    """Logical id of this device, where the program is sharded."""
+    devices: int = 1
+    axes: tuple[str, ...] = ()
+    """Axes of the mesh along which the devices are numbered."""
+    turns: list[tuple[Mapping[Op, Sequence[Op]], Array]] = field(default_factory=list)
+    """Unrolled loops under way, the innermost last: for each operation those in its place in every turn, and which."""
+    active: Any = None
+    """Whether this device takes the branch under way, where branches are executed under a mask."""
+    late: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)
+    """With ``late_dma``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
+    ends: set[Buffer] = field(default_factory=set)
+    """With ``late_dma``, what some DMA reads or writes: its copies under way are followed."""
+    moving: set[Buffer] = field(default_factory=set)
+    """With ``late_dma``, arrays of inputs that DMAs read through a window, which the pipeline moves."""
+    shared: set[Buffer] = field(default_factory=set)
+    """With ``late_dma``, what other chips write: what this one does with it is logged."""
+    stamps: dict[Buffer, Buffer] = field(default_factory=dict)
+    """With ``late_windows``, for an array that windows of an input and of its output share: when each element was
+    written."""
+    same_array: dict[Value, Value] = field(default_factory=dict)
+    """Operands that are aliased to an output -> that output."""
+    _notes: list[journal.Entry] = field(default_factory=list)
+    """What is to be noted of copies and events, and is not in memory yet."""
+    _semaphores: dict[Buffer, int] = field(default_factory=dict)
+    _numbers: dict[Buffer, int] = field(default_factory=dict)
+
+    def poison(self, shape: tuple[int, ...], dtype: np.dtype, fill: Array | None = None) -> Array:
+        """Memory that was never written, as kept: NaN, or an odd number; other values when ``fill`` is not 0."""
+        fill = self.fill if fill is None else fill
+        if is_float(dtype):
+            value = jnp.where(fill == 0, jnp.nan, 1.5 * fill).astype(dtype)
+        else:
+            value = (jnp.int32(-1_431_655_766 + 1) + 1_234_567 * fill).astype(dtype)
+        return jnp.broadcast_to(encode(value), shape)
+
+    @property
+    def zero(self) -> Array:
+        """int32 scalar that XLA does not know to be 0."""
+        return lax.shift_right_logical(self.fill, np.int32(31))
+
+    def number_of(self, op: Op, number: Callable[[Op], int]) -> Number:
+        """A number of the operation under way: in an unrolled loop, of the one in the turn under way."""
+        return self._number_in(op, number, len(self.turns))
+
+    def _number_in(self, op: Op, number: Callable[[Op], int], loops: int) -> Number:
+        for depth in reversed(range(loops)):
+            others, turn = self.turns[depth]
+            if op in others:
+                return one_of([self._number_in(one, number, depth) for one in others[op]], turn)
+        return number(op)
+
+    def is_late(self, buffer: Buffer) -> bool:
+        return buffer in self.late
+
+    # --- copies under way, with ``late_dma`` ---
+
+    def root(self, value: Value) -> Value:
+        """The memref from outside or allocated inside that a view was made from; an aliased input is its output."""
+        root = root_of(value)
+        return self.same_array.get(root, root)
+
+    def add_shadows(self, value: Value, buffer: Buffer) -> None:
+        """With ``late_dma``, what DMAs into a buffer need; not for large arrays in HBM that no DMA reads again, to keep
+        the price bounded."""
+        root = self.root(value)
+        if not self.options.late_dma or root not in self.dma_targets | self.dma_sources:
+            return
+        self.ends.add(buffer)
+        if root in self.remote_targets:
+            self.shared.add(buffer)
+        if root not in self.dma_targets or buffer in self.late:
+            return
+        if buffer.space == "hbm" and root not in self.dma_sources and math.prod(buffer.shape) > _LATE_ELEMENTS:
+            return
+        array = self.memory[buffer]
+        arriving = Buffer(name=f"arriving in {buffer.name}", shape=buffer.shape, dtype=buffer.dtype, space="judge")
+        owner = Buffer(name=f"owner of {buffer.name}", shape=buffer.shape, dtype=np.dtype(np.int32), space="judge")
+        self.memory[arriving] = jnp.zeros(array.shape, array.dtype)
+        self.memory[owner] = jnp.zeros(array.shape, jnp.int32)
+        self.late[buffer] = (arriving, owner)
+
+    @functools.cached_property
+    def _starts(self) -> list[Op]:
+        return [op for op in self.kernel.operations() if op.name == "tpu.enqueue_dma"]
+
+    @functools.cached_property
+    def dma_targets(self) -> frozenset[Value]:
+        """The memrefs from outside or allocated inside that some DMA writes to."""
+        return frozenset(self.root(value) for value in data_written(self.kernel))
+
+    @functools.cached_property
+    def dma_sources(self) -> frozenset[Value]:
+        """The memrefs from outside or allocated inside that some DMA reads."""
+        return frozenset(self.root(op.operands[0]) for op in self._starts)
+
+    @functools.cached_property
+    def remote_targets(self) -> frozenset[Value]:
+        """The memrefs that some DMA writes to on another chip."""
+        remote = (op for op in self._starts if is_remote(op))
+        return frozenset(self.root(value) for op in remote for value in _written_by(op))
+
+    def end(self, buffer: Buffer, box: Box) -> End:
+        """One end of a copy, to be followed if something may write there meanwhile."""
+        is_fixed = buffer.is_input and buffer.space == "hbm" and buffer not in self.moving
+        return NOWHERE if is_fixed or buffer not in self.ends else End(buffer=self.number(buffer), box=box)
+
+    def mark_under_way(self, semaphore: Array, source: End, target: End) -> None:
+        """With ``late_dma``, a copy reads and writes until ``semaphore`` is waited for."""
+        if UNDER_WAY in self.memory and (source.buffer or target.buffer):
+            self._notes.append(journal.start(semaphore, source, target, self.active))
+
+    def mark_landed(self, semaphore: Array, when: Array) -> None:
+        """With ``late_dma``, ``semaphore`` was waited for and nothing on it is outstanding, if ``when``."""
+        self._notes.append(journal.land(semaphore, when if self.active is None else when & self.active))
+
+    # --- events, with ``late_dma`` in kernels that send to other chips ---
+
+    def start_log(self, *, behind_barrier: bool) -> None:
+        self.memory[LOG] = lax.broadcast_in_dim(self.zero, LOG.shape, ())
+        self.memory[LOGGED] = self.zero
+        if behind_barrier:
+            self.log(Did.ENTER, None)
+
+    def log(self, did: Did, op: Op | None, **fields: Any) -> None:
+        """Log an event of this chip, if it takes the branch under way: see ``events.row``."""
+        if LOG in self.memory:
+            place = self.number_of(op, self._places.__getitem__) if op is not None else 0
+            self._notes.append(journal.event(events.row(did, place, self.step, **fields), self.active))
+
+    def log_access(self, did: Did, op: Op, buffer: Buffer, box: Box, **fields: Any) -> None:
+        """Log that memory is read or written which other chips write, too."""
+        if buffer in self.shared:
+            self.log(did, op, buffer=self.number(buffer), box=box, **fields)
+
+    @functools.cached_property
+    def _places(self) -> dict[Op, int]:
+        return {op: place for place, op in enumerate(self.kernel.operations())}
+
+    def number(self, buffer: Buffer) -> int:
+        """A number of its own for every buffer, from 1."""
+        return self._numbers.setdefault(buffer, len(self._numbers) + 1)
+
+    @property
+    def shadows(self) -> list[Buffer]:
+        """What is kept beside the buffers and changes with DMAs, as far as it is allocated now."""
+        late = [buffer for pair in self.late.items() for buffer in (pair[0], *pair[1])]
+        return [buffer for buffer in (*late, *self.stamps.values(), UNDER_WAY) if buffer in self.memory]
+
+    def semaphore_base(self, buffer: Buffer) -> int:
+        """Number of the first semaphore of a buffer of them, unique in the kernel."""
+        return self._semaphores.setdefault(buffer, sum(math.prod(b.shape) for b in self._semaphores))
+
+
+def data_written(kernel: KernelModule) -> list[Value]:
+    """The memrefs that DMAs write to, semaphores left out."""
+    return [value for op in kernel.operations() if op.name == "tpu.enqueue_dma" for value in _written_by(op)]
+
+
+def _written_by(op: Op) -> list[Value]:
+    return [value for value in RULES[op.name].writes(op) if "semaphore" not in value.type.dtype]

@@ -1,0 +1,1 @@
+"""The fastest blocks for the shapes of a program."""

@@ -1,0 +1,1 @@
+"""The same kernels under two versions of JAX and libtpu."""

@@ -1,0 +1,198 @@
+"""``ratchet setup --jax``: trusted once, and from then on by hash."""
+
+import base64
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from ratchet.commands import environments
+from ratchet.commands.cli import main
+from ratchet.process.boot import bootstrap, home
+from ratchet.values.status import Refusal, Status
+
+HASH = hashlib.sha256(b"a wheel").hexdigest()
+LINES = f"jax==9.9 --hash=sha256:{HASH}\nlibtpu==0.9 --hash=sha256:{HASH}\n"
+
+
+def unjudged(*_, **__):
+    pytest.fail("nothing is judged")
+
+
+@pytest.fixture
+def private(tmp_path, monkeypatch):
+    monkeypatch.setattr(home, "private_folder", lambda: tmp_path / "private")
+    return tmp_path / "private" / "environments"
+
+
+class Pip:
+    """Stands for venv and pip: writes the report that pip writes, and keeps what it was asked for."""
+
+    def __init__(self):
+        self.calls = []
+        self.fails = False
+        self.hashes = {"sha256": HASH}
+
+    def __call__(self, *command):
+        command = [str(part) for part in command]
+        self.calls.append(command)
+        if "venv" in command:
+            subprocess.run(["mkdir", "-p", f"{command[-1]}/bin"], check=True)
+        elif self.fails:
+            raise subprocess.CalledProcessError(1, command)
+        elif "--report" in command:
+            found = [("libtpu", "0.9"), ("jax", "9.9")]
+            install = [
+                {"metadata": {"name": n, "version": v}, "download_info": {"archive_info": {"hashes": self.hashes}}}
+                for n, v in found
+            ]
+            with open(command[command.index("--report") + 1], "w", encoding="utf-8") as file:
+                json.dump({"install": install}, file)
+
+
+@pytest.fixture
+def pip(monkeypatch):
+    stub = Pip()
+    monkeypatch.setattr(bootstrap, "call", stub)
+    return stub
+
+
+def setup(*words):
+    return main(["setup", "--jax", "9.9", *words], unjudged)
+
+
+def test_the_index_is_trusted_once_and_its_hashes_are_kept(private, pip, capsys):
+    assert setup("--python", "python-of-mine") == 0
+    venv, install = pip.calls
+    assert venv[:3] == ["python-of-mine", "-m", "venv"]
+    assert "jax[tpu]==9.9" in install
+    assert "--require-hashes" not in install
+    kept = private / "jax-9.9.requirements.txt"
+    assert kept.read_text() == LINES
+    assert environments.environment_of("9.9") == private / "jax-9.9"
+    said = capsys.readouterr()
+    assert "trusted, this once" in said.err
+    assert str(kept) in said.err
+    assert setup() == 0
+    assert len(pip.calls) == 2, "it is there"
+
+
+def test_a_second_set_up_is_by_hash(private, pip, capsys):
+    setup()
+    shutil.rmtree(private / "jax-9.9")
+    capsys.readouterr()
+    assert setup() == 0
+    assert "--require-hashes" in pip.calls[-1]
+    assert "trusted" not in capsys.readouterr().err
+    assert (private / "jax-9.9" / environments.LOCK).read_text() == LINES
+
+
+def test_a_lock_of_the_users_takes_the_place_of_trust(private, pip, tmp_path, capsys):
+    lock = tmp_path / "a lock"
+    lock.write_text(f"# by another tool\njax[tpu]==9.9 \\\n    --hash=sha256:{HASH}\n")
+    assert setup("--lock", str(lock)) == 0
+    assert "--require-hashes" in pip.calls[-1]
+    assert "trusted" not in capsys.readouterr().err
+    assert setup() == 0
+    assert len(pip.calls) == 2, "the lock that was given is kept"
+    lock.write_text(LINES)
+    assert setup("--lock", str(lock)) == 0
+    assert len(pip.calls) == 4, "another lock makes it anew"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        ("jax==9.8 --hash=sha256:0\n", Status.USAGE, "has no line jax==9.9"),
+        ("jax==9.9.1 --hash=sha256:0\n", Status.USAGE, "has no line jax==9.9"),
+        (None, Status.NOT_FOUND, "cannot be read"),
+    ],
+)
+def test_a_lock_that_is_none_is_refused(private, pip, tmp_path, capsys, text, status, said):
+    lock = tmp_path / "lock"
+    if text is not None:
+        lock.write_text(text)
+    assert setup("--lock", str(lock)) == status.exit_code
+    assert said in capsys.readouterr().err
+    assert not pip.calls
+
+
+def test_what_cannot_be_made_leaves_what_was_there(private, pip, capsys, tmp_path):
+    pip.fails = True
+    assert setup() == Status.INFRASTRUCTURE.exit_code
+    assert "another Python, which --python names" in capsys.readouterr().err
+    with pytest.raises(Refusal, match="makes it"):
+        environments.environment_of("9.9")
+    pip.fails = False
+    setup()
+    pip.fails = True
+    lock = tmp_path / "lock"
+    lock.write_text(LINES.replace(HASH, HASH[::-1]))
+    capsys.readouterr()
+    assert setup("--lock", str(lock)) == Status.INFRASTRUCTURE.exit_code
+    assert f"{lock} has the hashes of" in capsys.readouterr().err
+    assert (private / "jax-9.9" / environments.LOCK).read_text() == LINES
+
+
+def test_a_file_without_a_hash_is_no_lock(private, pip, capsys):
+    pip.hashes = {}
+    assert setup() == Status.INFRASTRUCTURE.exit_code
+    assert "no hash of" in capsys.readouterr().err
+
+
+def test_another_libtpu_than_that_of_jax_is_an_environment_of_its_own(private, pip):
+    assert main(["setup", "--jax", "9.9+libtpu0.9"], unjudged) == 0
+    assert {"jax==9.9", "libtpu==0.9"} <= set(pip.calls[-1])
+    assert environments.environment_of("9.9+libtpu0.9") == private / "jax-9.9+libtpu0.9"
+    with pytest.raises(Refusal, match="makes it"):
+        environments.environment_of("9.9")
+
+
+@pytest.mark.parametrize("text", ["9.9+", "9.9+libtpu", "9.9+jax1", "../9", "9.9 ", "९.९"])
+def test_what_is_no_version_is_refused(private, pip, capsys, text):
+    assert main(["setup", "--jax", text], unjudged) == Status.USAGE.exit_code
+    assert "is no version of JAX" in capsys.readouterr().err
+
+
+def test_options_of_another_environment_need_its_version(private, pip, capsys, tmp_path):
+    assert main(["setup", "--lock", str(tmp_path)], unjudged) == Status.USAGE.exit_code
+    assert "that --jax names" in capsys.readouterr().err
+
+
+def wheel(folder, name, version, content="pass"):
+    """An empty package that pip installs."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": content,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nProvides-Extra: tpu\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    rows = []
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(zipfile.ZipInfo(path), text)  # of no time, so that its hash is the same again
+            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+            rows.append(f"{path},sha256={digest},{len(text)}")
+        archive.writestr(zipfile.ZipInfo(f"{info}/RECORD"), "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
+
+
+@pytest.mark.slow
+def test_pip_itself_refuses_a_file_that_was_changed(private, tmp_path, monkeypatch, capfd):
+    """With the installed pip, and a folder of wheels in place of an index."""
+    for name, version in (("jax", "9.9"), *((name, "1.0") for name in environments.OTHER)):
+        wheel(tmp_path, name, version)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    python = getattr(sys, "_base_executable", sys.executable)
+    assert setup("--python", python) == 0
+    assert len((private / "jax-9.9" / environments.LOCK).read_text().splitlines()) == 1 + len(environments.OTHER)
+    shutil.rmtree(private / "jax-9.9")
+    wheel(tmp_path, "jax", "9.9", content="changed = True")
+    assert setup("--python", python) == Status.INFRASTRUCTURE.exit_code
+    assert "has the hashes of" in capfd.readouterr().err
+    wheel(tmp_path, "jax", "9.9")
+    assert setup("--python", python) == 0

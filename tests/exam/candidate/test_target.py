@@ -1,0 +1,244 @@
+"""A function of the user's, by name, with its inputs: exported in a jail that holds the files it imports."""
+
+import shutil
+import sys
+
+import jax
+import pytest
+from jax import export
+from jaxlib.mlir.dialects import stablehlo
+
+from ratchet.exam.candidate import target
+from ratchet.exam.candidate.target_worker import in_stablehlo
+from ratchet.process.boot import interpreter
+from ratchet.values import ArraySpec
+from ratchet.values.status import Refusal, Status
+
+HELPER = """
+def scaled(x_ref, o_ref, *, scale):
+    o_ref[...] = x_ref[...] * scale
+"""
+KERNELS = """
+import functools, logging
+import jax
+from jax.experimental import pallas as pl
+from .helper import scaled
+
+
+@functools.partial(jax.jit, static_argnames="scale")
+def double(x, *, scale=2.0):
+    return pl.pallas_call(functools.partial(scaled, scale=scale), out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+
+def of_tree(parameters, x):
+    return {"y": double(x) + parameters["bias"]}
+
+
+def generate_inputs(key):
+    return {"bias": jax.random.normal(key, (128,))}, jax.random.normal(key, (8, 128))
+
+
+def reads_a_secret(x):
+    from pathlib import Path
+    return x + len(Path(__file__).parent.joinpath("secret.txt").read_text())
+
+
+def wrong(x):
+    return x @ x
+
+
+class Layer:
+    apply = staticmethod(double)
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("a source")
+    package = folder / "src" / "pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "helper.py").write_text(HELPER)
+    (package / "kernels.py").write_text(KERNELS)
+    (package / "secret.txt").write_text("secret")
+    return folder / "src"
+
+
+def one(source, attribute="double"):
+    return target.parse(f"pkg.kernels:{attribute}", folders=[source])
+
+
+def test_what_is_exported_and_from_which_files(source):
+    made = target.export(one(source), target.inline(["f32[8,128]"], options={"scale": 3.0}))
+    assert made.inputs == made.outputs == (ArraySpec(shape=(8, 128), dtype="float32"),)
+    assert set(made.files) == set(made.imported) == {"pkg/__init__.py", "pkg/helper.py", "pkg/kernels.py"}
+    assert b"tpu_custom_call" in made.program
+    assert str(source).encode() not in made.program, "files are named from the source folder on"
+
+
+def test_inputs_come_from_a_function_of_a_key_pytrees_too(source):
+    made = target.export(one(source, "of_tree"), target.inline(["generate_inputs"], chip="v6e"))
+    assert [str(spec) for spec in made.inputs] == ["float32[128]", "float32[8,128]"]
+    assert [str(spec) for spec in made.outputs] == ["float32[8,128]"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "status", "said"),
+    [
+        ("wrong", Status.LOWERING_FAILED, r"pkg/kernels\.py:\d+: wrong: "),
+        ("absent", Status.CONTRACT, "absent"),
+        ("reads_a_secret", Status.LOWERING_FAILED, r"there is no pkg/secret\.txt here: name files .* under `include`"),
+    ],
+)
+def test_what_fails_names_the_line(source, attribute, status, said):
+    with pytest.raises(Refusal, match=said) as refused:
+        target.export(one(source, attribute), target.inline(["f32[8,128]"]))
+    assert refused.value.status is status
+
+
+@pytest.fixture
+def configured(source, tmp_path):
+    """A source folder, and the configuration above it."""
+    return shutil.copytree(source, tmp_path / "src"), tmp_path / "pyproject.toml"
+
+
+def test_files_that_a_module_reads_are_named_in_the_configuration(configured):
+    source, file = configured
+    file.write_text('[tool.ratchet]\ninclude = ["src/pkg/*.txt", "*.toml"]\n')
+    made = target.export(one(source, "reads_a_secret"), target.inline(["f32[8,128]"]))
+    assert "pkg/secret.txt" in made.files
+    assert not any(path.endswith(".toml") for path in made.files), "it is not below the source folder"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x", "is no TOML"),
+        ('include = "pkg/*"', "wanted a list of patterns"),
+        ('include = ["/etc/*"]', "wanted patterns"),
+    ],
+)
+def test_what_is_no_list_of_files_is_refused(configured, text, said):
+    source, file = configured
+    file.write_text(f"[tool.ratchet]\n{text}\n")
+    with pytest.raises(Refusal, match=said) as refused:
+        target.bundle(one(source, "double"))
+    assert refused.value.status is Status.USAGE
+
+
+def test_another_python_exports_it(source):
+    """The same one here, started in the way of another: from sources, with its own path."""
+    made = target.export(one(source, "Layer.apply"), target.inline(["bf16[8,128]"]), python=sys.executable)
+    assert [str(spec) for spec in made.outputs] == ["bfloat16[8,128]"]
+
+
+def test_a_program_of_a_newer_jax_is_written_in_the_stablehlo_that_the_judge_reads():
+    assert stablehlo.get_current_version() == target.STABLEHLO
+    program = export.export(jax.jit(lambda x: x + 1), platforms=("tpu",))(jax.ShapeDtypeStruct((8,), "float32"))
+    assert in_stablehlo(program, target.STABLEHLO) is program
+    older = in_stablehlo(program, "1.10.0")
+    assert b"StableHLO_v1.10.0" in older.mlir_module_serialized
+    assert b"StableHLO_v1.10.0" not in program.mlir_module_serialized
+    assert export.deserialize(older.serialize()).mlir_module() == program.mlir_module()
+
+
+def test_an_interpreter_says_where_its_packages_are():
+    here = interpreter.asked(sys.executable)
+    assert any(path.endswith("site-packages") for path in here.path)
+    assert "" not in here.path
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true"])
+def test_what_is_no_python_is_refused(python):
+    with pytest.raises(Refusal, match=python) as refused:
+        interpreter.asked(python)
+    assert refused.value.status is Status.NOT_FOUND
+
+
+def test_a_file_is_the_module_of_its_outermost_package(source):
+    found = target.parse(f"{source / 'pkg' / 'kernels.py'}:double")
+    assert (found.module, found.attribute, found.source) == ("pkg.kernels", "double", source)
+    script = source / "pkg" / "loose" / "kernel.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text("")
+    found = target.parse(str(script))
+    assert (str(found), found.source) == ("kernel:kernel_fn", script.parent)
+
+
+def test_an_installed_module_needs_no_source(source):
+    assert target.parse("jax.nn:relu", folders=[source]).source is None
+
+
+@pytest.mark.parametrize("text", ["pkg.kernels:", "pkg kernels:f", "a:b:c", ":f", ""])
+def test_what_is_no_target_is_refused(text, source):
+    with pytest.raises(Refusal, match="no target") as refused:
+        target.parse(text, folders=[source])
+    assert refused.value.status is Status.USAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("f32[8, 128]", "float32[8,128]"), ("bfloat16[4]", "bfloat16[4]"), ("s32[]", "int32[]"), ("pred[2]", "bool[2]")],
+)
+def test_arrays_are_read(text, shown):
+    assert str(target.array(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["f32", "f32[a]", "[8]", "f32[8]x", "f32[-1]"])
+def test_what_is_no_array_is_refused(text):
+    with pytest.raises(Refusal, match=r"wanted dtype\[size,size\]") as refused:
+        target.array(text)
+    assert refused.value.status is Status.USAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("bf17[8]", "'bf17' in .* is no dtype"), ("f32[2147483648]", "sizes below"), ("s64[8]", "int64 as int32")],
+)
+def test_an_array_that_no_chip_holds_is_refused(text, said):
+    with pytest.raises(Refusal, match=said) as refused:
+        target.array(text)
+    assert refused.value.status is Status.USAGE
+
+
+def test_every_short_dtype_is_one_of_jax():
+    for text in ("bf16", "s2", "u4", "pred", "c64", "f8e8m0fnu", "f4e2m1fn", "float8_e4m3"):
+        dtype = target.array(f"{text}[8]").dtype
+        assert jax.ShapeDtypeStruct((8,), dtype).dtype.name == dtype
+
+
+def test_cases_are_tables(tmp_path):
+    file = tmp_path / "shapes.toml"
+    file.write_text(
+        '[small]\ninputs = ["f32[8,128]"]\noptions = { causal = true }\n[large]\ninputs = "make"\nchip = "v6e"\n'
+    )
+    small, large = target.cases(file)
+    assert (small.name, dict(small.options), small.chip) == ("small", {"causal": True}, "v5e")
+    assert (large.generator, large.inputs, large.chip) == ("make", (), "v6e")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no case"),
+        ("[a]\n", r"\[a\]: inputs is None"),
+        ('[a]\ninputs = ["f32[8]"]\nchip = "v9"\n', "'v9' is no chip"),
+        ('[a]\ninputs = ["f32[8]"]\nchip = ["v5e"]\n', "is no chip"),
+        ('[a]\ninputs = ["f32[8]"]\noptions = 1\n', "keyword arguments"),
+        ('[a]\ninputs = ["f32[8]"]\noption = { causal = true }\n', r"\[a\] has 'option'; a case knows inputs, options"),
+        ('chip = "v6e"\n[a]\ninputs = ["f32[8]"]\n', "'chip' is outside of a table"),
+        ('[a]\ninputs = ["f32[8]"]\noptions = { since = 2024-01-01 }\n', "since is datetime.date"),
+        ('[a]\ninputs = ["f32[8]"]\noptions = { a = [{ b = 10:00:00 }] }\n', "options: a is"),
+        ('["a/b"]\ninputs = ["f32[8]"]\n', "no name of a case"),
+        ('[".."]\ninputs = ["f32[8]"]\n', "no name of a case"),
+        ('[""]\ninputs = ["f32[8]"]\n', "no name of a case"),
+        ('["a\\nb"]\ninputs = ["f32[8]"]\n', "no name of a case"),
+        ("[a", "no TOML"),
+    ],
+)
+def test_what_is_wrong_with_a_case_is_said(tmp_path, text, said):
+    file = tmp_path / "shapes.toml"
+    file.write_text(text)
+    with pytest.raises(Refusal, match=said) as refused:
+        target.cases(file)
+    assert refused.value.status is Status.USAGE

@@ -1,0 +1,63 @@
+"""A child that the system ends, as it does when memory is short: the verdict says so, the next one has a new child."""
+
+import os
+import signal
+
+import pytest
+
+from prepare import judge
+from ratchet.exam.judge import asking
+from ratchet.exam.judge.request import Request
+from ratchet.exam.problem.problem import encode, lock_path
+from ratchet.process.sandbox.child import Child, resident_bytes
+from ratchet.values import Conditions
+from ratchet.values.status import Status
+from tests.exam.judge.programs import examined
+from tests.kernels import LAYERNORM
+
+CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
+ENDINGS = {
+    "ratchet.exam.candidate.worker": Status.IMPORT_FAILED,
+    "ratchet.tpu.compiler.worker": Status.COMPILER_CRASHED,
+    "ratchet.exam.judge.values_worker": Status.CANNOT_VERIFY,
+    "ratchet.exam.judge.schedule_worker": Status.INFRASTRUCTURE,
+}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(module, marks=() if module == asking.WORKER else pytest.mark.slow)  # a verdict each
+        for module in ENDINGS
+    ],
+)
+def test_a_child_that_is_killed_is_a_verdict(tmp_path, workers, monkeypatch, module):
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text(LAYERNORM)
+    lock_path(kernel).write_bytes(encode(examined(LAYERNORM)[1]))
+    modules, wanted, ask = {}, Child._wanted, Child.ask
+
+    def remember(self, name):
+        modules[self] = name
+        return wanted(self, name)
+
+    def killed(self, request, limits):
+        if modules.get(self) == module:
+            self._await_walls()
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return ask(self, request, limits)
+
+    monkeypatch.setattr(Child, "_wanted", remember)
+    for child in (workers._next, workers._compiler, workers._values, workers._machine):
+        if child is not None:
+            child.close()  # those of this test are new, so that their modules are known
+    workers._next = None
+    request = Request(kernel=kernel, root=tmp_path, kernel_rel="kernel.py", conditions=CONDITIONS)
+    with monkeypatch.context() as patch:
+        patch.setattr(Child, "ask", killed)
+        verdict = judge(request, workers=workers)
+    assert verdict.status is ENDINGS[module], verdict.reason
+    assert verdict.score is None
+    assert all(resident_bytes(child._process.pid) == 0 for child, name in modules.items() if name == module)
+    again = judge(request, workers=workers)
+    assert again.status is Status.PASS, again.reason

@@ -1,0 +1,193 @@
+"""The steps of a verdict: the first failure decides, what cannot run is left out, and nothing raises through."""
+
+import errno
+import threading
+import time
+
+import pytest
+
+from ratchet.exam.judge.steps import Silent, Steps
+from ratchet.values.status import Refusal, Status
+
+
+def doubled(number: int, *, by: int = 2) -> tuple[int, str]:
+    return number * by, f"{number} times {by}"
+
+
+def raises(error: Exception) -> tuple[None, str]:
+    raise error
+
+
+def test_a_step_returns_its_value_and_leaves_its_summary():
+    steps = Steps(Silent())
+    assert steps.run("double", doubled, 3, by=4) == 12
+    (step,) = steps.steps
+    assert (step.name, step.status, step.summary) == ("double", Status.PASS, "3 times 4")
+    assert steps.passed
+    assert steps.reason == ""
+
+
+def test_a_step_without_its_needs_is_left_out():
+    steps = Steps(Silent())
+    assert steps.run("double", doubled, None) is None
+    assert steps.steps == []
+    assert steps.passed
+
+
+def test_the_first_failure_decides_and_later_steps_still_run():
+    steps = Steps(Silent())
+    assert steps.passing("worth it") == "worth it"
+    assert steps.run("one", raises, Refusal(Status.CONTRACT, "no symbol")) is None
+    assert steps.run("two", raises, Refusal(Status.INVALID, "too fast")) is None
+    assert steps.run("three", doubled, 1) == 2
+    assert [step.status for step in steps.steps] == [Status.CONTRACT, Status.INVALID, Status.PASS]
+    assert (steps.status, steps.reason) == (Status.CONTRACT, "one: no symbol")
+    assert steps.passing("worth it") is None
+
+
+def test_a_step_that_was_begun_counts_where_it_ends():
+    steps, started, may_end = Steps(Silent()), threading.Event(), threading.Event()
+
+    def fails() -> tuple[int, str]:
+        started.set()
+        assert may_end.wait(60)
+        raise Refusal(Status.WRONG_VALUES, "0.5 off")
+
+    slow = steps.begin("values", fails)
+    assert started.wait(60), "it runs beside the next step"
+    quick = steps.begin("schedule", raises, Refusal(Status.DEADLOCK, "waits"))
+    assert steps.peek(quick) is None
+    assert steps.peek(steps.begin("double", doubled, 2)) == 4
+    may_end.set()
+    assert steps.end(slow) is None
+    assert steps.end(quick) is None
+    assert [step.status for step in steps.steps] == [Status.WRONG_VALUES, Status.DEADLOCK]
+    assert steps.reason == "values: 0.5 off"
+    assert steps.end(steps.begin("double", doubled, None)) is None
+    assert len(steps.steps) == 2
+
+
+def test_what_is_not_waited_for_has_another_outcome():
+    steps = Steps(Silent())
+    pending = steps.begin("double", doubled, 2)
+    assert steps.end(pending.instead(Refusal(Status.UNCHECKED, "too slow"))) is None
+    assert (steps.status, steps.reason) == (Status.UNCHECKED, "double: too slow")
+    assert steps.end(pending) == 4
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), RecursionError(), KeyError("s9\nand more")])
+def test_what_no_step_may_raise_is_an_internal_error_in_one_line(error):
+    steps = Steps(Silent())
+    assert steps.run("schedule", raises, error) is None
+    assert steps.status is Status.INTERNAL
+    assert type(error).__name__ in steps.reason
+    assert "\n" not in steps.reason
+    assert "Traceback" in steps.internal_error
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(errno.ENOSPC, Status.NO_SPACE), (errno.EDQUOT, Status.NO_SPACE), (errno.EIO, Status.INFRASTRUCTURE)],
+)
+def test_trouble_of_the_machine_is_no_bug(number, status):
+    steps = Steps(Silent())
+    steps.run("compile", raises, OSError(number, "no luck", "dump.txt"))
+    assert steps.status is status
+    assert "no luck (dump.txt)" in steps.reason
+    assert steps.internal_error == ""
+
+
+def test_an_interrupt_goes_through():
+    def interrupted() -> tuple[None, str]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Steps(Silent()).run("compile", interrupted)
+
+
+class Noted:
+    """Progress, written down."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[object, ...]] = []
+
+    def step(self, name: str) -> None:
+        self.lines.append((name,))
+
+    def done(self, name: str, summary: str, seconds: float, ok: bool) -> None:
+        assert seconds >= 0
+        self.lines.append((name, summary, ok))
+
+
+def test_progress_hears_of_every_step_as_it_begins_and_ends():
+    progress = Noted()
+    steps = Steps(progress)
+    steps.run("double", doubled, 3)
+    steps.run("values", raises, Refusal(Status.UNCHECKED, "too slow"))
+    steps.note("compiling")
+    steps.end(steps.begin("schedule", raises, Refusal(Status.DEADLOCK, "waits")))
+    steps.run("left out", doubled, None)
+    assert progress.lines == [
+        ("double",),
+        ("double", "3 times 2", True),
+        ("values",),
+        ("values", "too slow", True),
+        ("compiling",),
+        ("schedule",),
+        ("schedule", "waits", False),
+    ]
+
+
+def test_a_step_takes_what_its_function_took():
+    """Not the time until it was asked for: neither bound depends on how busy the machine is."""
+    took = []
+
+    def timed() -> tuple[None, str]:
+        begun = time.monotonic()
+        time.sleep(0.001)
+        took.append(time.monotonic() - begun)
+        return None, ""
+
+    steps, start = Steps(Silent()), time.monotonic()
+    steps.run("one", timed)
+    within = time.monotonic() - start
+    start = time.monotonic()
+    pending = steps.begin("two", timed)
+    assert pending is not None
+    pending.settled()
+    until_settled = time.monotonic() - start
+    time.sleep(0.001)
+    steps.end(pending)
+    one, two = (step.seconds for step in steps.steps)
+    assert took[0] <= one <= within
+    assert took[1] <= two <= until_settled
+    assert one + two <= steps.seconds
+
+
+def test_settings_may_be_missing_and_needs_may_not():
+    def sized(number: int, *, by: int | None) -> tuple[int, str]:
+        return number, f"{by}"
+
+    steps = Steps(Silent())
+    assert steps.run("run", sized, 1, by=None) == 1
+    assert steps.end(steps.begin("begun", sized, 1, by=None)) == 1
+    assert steps.run("no need", sized, None, by=1) is None
+    assert steps.begin("no need", sized, None, by=1) is None
+    assert steps.peek(None) is None
+    assert [step.summary for step in steps.steps] == ["None", "None"]
+
+
+def test_an_internal_error_is_the_first_300_characters_of_its_first_line():
+    steps = Steps(Silent())
+    steps.run("one", raises, ValueError("\n" + "x" * 301 + "\nmore"))
+    steps.run("two", raises, KeyError())
+    assert steps.steps[0].summary.startswith("ValueError: " + "x" * 300 + "; the traceback")
+    assert steps.steps[1].summary.startswith("KeyError: no message; the traceback")
+    assert steps.internal_error.startswith("one\nTraceback")
+    assert "\ntwo\nTraceback" in steps.internal_error
+
+
+def test_trouble_without_a_file_or_a_number_is_told_as_it_is():
+    steps = Steps(Silent())
+    steps.run("one", raises, OSError("the pipe is gone"))
+    assert steps.reason == "one: the pipe is gone: free or repair that and run again"

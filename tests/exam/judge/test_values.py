@@ -1,0 +1,560 @@
+"""What the values child answers: the Mosaic module of each candidate is executed and compared. One child for all."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from ratchet.exam.judge.correctness import Examiner
+from ratchet.exam.judge.secret import SECRET_BYTES, secret_of
+from ratchet.exam.judge.values_worker import Values
+from ratchet.exam.problem import instances
+from ratchet.exam.problem.floor import useful_flops
+from ratchet.exam.problem.input_cache import Given
+from ratchet.exam.problem.problem import encode
+from ratchet.exam.problem.reference import Instance, References
+from ratchet.process.sandbox.child import Limits
+from ratchet.values.status import Refusal, Status
+from tests.exam.judge.programs import examined
+from tests.kernels import ATTENTION, CANDIDATES, LAYERNORM, edited
+from tests.tiers import cases
+
+ROWS = (CANDIDATES / "honest" / "rows_attention.py").read_text()
+BASES = {"attention": ATTENTION, "layernorm": LAYERNORM, "rows": ROWS}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("values")
+
+
+@pytest.fixture(scope="module")
+def problems():
+    return {name: examined(source)[1] for name, source in BASES.items()}
+
+
+@pytest.fixture
+def exam(workers, root):
+    return Examiner(workers=workers, root=root)
+
+
+@pytest.fixture
+def refusal(exam, problems):
+    """Edits an honest kernel and returns why the result is rejected."""
+
+    def check(base, *edits):
+        with pytest.raises(Refusal) as caught:
+            exam.check(problems[base], examined(edited(BASES[base], *edits))[0])
+        assert "\n" not in caught.value.message
+        return caught.value
+
+    return check
+
+
+MASK = "columns <= rows, scores, -jnp.inf)\n\n"
+SKIP = "@pl.when(j * BKV < (i + 1) * BQ)"
+SCALE = (" * (HEAD_DIM**-0.5)\n        rows", "\n        rows")
+FINISH = "o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)"
+LAST = "@pl.when(j == pl.num_programs(1) - 1)"
+NORM = "* jax.lax.rsqrt(variance + 1e-6)\n\n\ndef kernel_fn"
+NAN_ROW = """
+        @pl.when(i == 3)
+        def _():
+            o_ref[5:6] = jnp.full((1, HEAD_DIM), jnp.nan, o_ref.dtype)"""
+REFERENCE_NORM = "    return centred * jax.lax.rsqrt(variance + 1e-6)\n\n\ndef generate"
+HONEST = {
+    "as it is": ("attention", []),
+    "small blocks": ("attention", [("BKV = 256", "BKV = 128")]),
+    "large blocks": ("attention", [("BQ = 128", "BQ = 512"), ("BKV = 256", "BKV = 512")]),
+    "one block": ("attention", [("BQ = 128", "BQ = 1024"), ("BKV = 256", "BKV = 1024")]),
+    "no causal skip": ("attention", [(SKIP, "@pl.when(j >= 0)")]),
+    "mask by a large negative number": (
+        "attention",
+        [(MASK, "columns <= rows, scores, -1e30)\n\n")],
+    ),
+    "exp2 and the scale folded into q": (
+        "attention",
+        [
+            (
+                "            q_ref[...], k_ref",
+                "            (q_ref[...] * (HEAD_DIM**-0.5 * 1.4426950408889634)).astype(jnp.bfloat16), k_ref",
+            ),
+            SCALE,
+            ("jnp.exp(scores - m_new)", "jnp.exp2(scores - m_new)"),
+            ("jnp.exp(m_ref[...] - m_new)", "jnp.exp2(m_ref[...] - m_new)"),
+        ],
+    ),
+    "reciprocal instead of a division": (
+        "attention",
+        [("acc_ref[...] / l_ref[...]", "acc_ref[...] * (1.0 / l_ref[...])")],
+    ),
+    "an approximate reciprocal for bfloat16": (
+        "attention",
+        [("acc_ref[...] / l_ref[...]", "acc_ref[...] * pl.reciprocal(l_ref[...], approx=True)")],
+    ),
+    "float32 weights": ("attention", [("p.astype(v_ref.dtype), v_ref[...]", "p, v_ref[...].astype(jnp.float32)")]),
+    "layernorm": ("layernorm", []),
+    "layernorm in one pass": (
+        "layernorm",
+        [
+            (
+                "variance = jnp.mean(centred * centred, axis=1, keepdims=True)\n    o_ref",
+                "mean = jnp.mean(x, axis=1, keepdims=True)\n    "
+                "variance = jnp.mean(x * x, axis=1, keepdims=True) - mean * mean\n    o_ref",
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", cases(("as it is", "large blocks", "float32 weights", "layernorm"), HONEST))
+def test_honest_variants_pass(exam, problems, name):
+    base, edits = HONEST[name]
+    parity = exam.check(problems[base], examined(edited(BASES[base], *edits))[0])
+    assert parity.worst_error <= 1
+    assert len(parity.checks) == len(instances.KINDS)
+    assert parity.rms_error < 2 * parity.floor_rms_error + 1e-7
+
+
+def test_another_order_of_parallel_steps_is_the_same(exam, problems):
+    parity = exam.check(problems["attention"], examined(ATTENTION)[0], deep=True)
+    assert "another order" in parity.checks[-1]
+
+
+WRONG = {
+    "zeros": ("attention", [(FINISH, "o_ref[...] = jnp.zeros_like(o_ref)")], "WRONG_VALUES INSENSITIVE"),
+    "the mask is one off": ("attention", [(MASK, "columns < rows + 2, scores, -jnp.inf)\n\n")], "WRONG_VALUES"),
+    "no mask": ("attention", [(MASK, "columns < SEQ, scores, -jnp.inf)\n\n")], "WRONG_VALUES"),
+    "no mask and the published skip": (
+        "attention",
+        [(SKIP, "@pl.when(i * BQ <= (j + 1) * BKV)")],
+        "WRONG_VALUES NOT_FINITE INSENSITIVE",
+    ),
+    "no rescaling": (
+        "attention",
+        [("rescale = jnp.exp(m_ref[...] - m_new)", "rescale = 1.0")],
+        "WRONG_VALUES NOT_FINITE",
+    ),
+    "no scale": ("attention", [SCALE], "WRONG_VALUES"),
+    "one far block of keys": (
+        "attention",
+        [(SKIP, "@pl.when((j * BKV < (i + 1) * BQ) & ((j > 0) | (i < 6)))")],
+        "WRONG_VALUES INSENSITIVE NOT_FINITE",
+    ),
+    "no maximum": (
+        "attention",
+        [
+            ("jnp.full_like(m_ref, -jnp.inf)", "jnp.zeros_like(m_ref)"),
+            ("jnp.maximum(m_ref[...], jnp.max(scores, axis=1, keepdims=True))", "m_ref[...]"),
+        ],
+        "NOT_FINITE WRONG_VALUES",
+    ),
+    "NaN in one row": (
+        "attention",
+        [(FINISH, FINISH + NAN_ROW)],
+        "NOT_FINITE",
+    ),
+    "large values ignored": (
+        "attention",
+        [
+            (
+                "p.astype(v_ref.dtype), v_ref[...],",
+                "p.astype(v_ref.dtype), jnp.where(jnp.abs(v_ref[...].astype(jnp.float32)) > 8, 0, v_ref[...]),",
+            )
+        ],
+        "INSENSITIVE WRONG_VALUES",
+    ),
+    "NaN by 0/0": ("attention", [(FINISH, FINISH.replace("/ l_ref[...]", "/ (l_ref[...] * 0)"))], "NOT_FINITE"),
+    "float8 weights": (
+        "attention",
+        [("p.astype(v_ref.dtype), v_ref", "p.astype(jnp.float8_e4m3fn).astype(v_ref.dtype), v_ref")],
+        "WRONG_VALUES CANNOT_VERIFY",
+    ),
+    "int8 values": (
+        "attention",
+        [
+            (
+                "p.astype(v_ref.dtype), v_ref[...],",
+                "p.astype(v_ref.dtype), (jnp.round(v_ref[...].astype(jnp.float32) * 20) / 20).astype(v_ref.dtype),",
+            )
+        ],
+        "WRONG_VALUES",
+    ),
+    "an output in bfloat16 steps for float32": (
+        "layernorm",
+        [
+            (
+                NORM,
+                "* jax.lax.rsqrt(variance + 1e-6).astype(jnp.bfloat16).astype(jnp.float32)\n\n\ndef kernel_fn",
+            )
+        ],
+        "WRONG_VALUES",
+    ),
+    "an approximate reciprocal for float32": (
+        "layernorm",
+        [(NORM, "* pl.reciprocal(jnp.sqrt(variance + 1e-6), approx=True)\n\n\ndef kernel_fn")],
+        "WRONG_VALUES",
+    ),
+    "the wrong epsilon": (
+        "layernorm",
+        [(NORM, NORM.replace("1e-6", "1e-3"))],
+        "WRONG_VALUES",
+    ),
+    "uninitialised sum": (
+        "attention",
+        [("        l_ref[...] = jnp.zeros_like(l_ref)\n", "")],
+        "MEMORY_HAZARD",
+    ),
+    "uninitialised accumulator": (
+        "attention",
+        [("        acc_ref[...] = jnp.zeros_like(acc_ref)\n", "")],
+        "MEMORY_HAZARD",
+    ),
+    "an output block never written": (
+        "attention",
+        [(LAST, "@pl.when((j == pl.num_programs(1) - 1) & (i != 2))")],
+        "MEMORY_HAZARD",
+    ),
+    "an index map past the end": (
+        "attention",
+        [
+            (
+                "pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j, 0)),\n            pl",
+                "pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j + 1, 0)),\n            pl",
+            )
+        ],
+        "OUT_OF_BOUNDS",
+    ),
+    "an index map before the beginning": (
+        "attention",
+        [
+            (
+                "pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i, 0)),\n        scratch",
+                "pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i - 1, 0)),\n        scratch",
+            )
+        ],
+        "OUT_OF_BOUNDS",
+    ),
+    "a block of another row": (
+        "layernorm",
+        [
+            (
+                "in_specs=[pl.BlockSpec((BLOCK, WIDTH), lambda i: (i, 0))]",
+                "in_specs=[pl.BlockSpec((BLOCK, WIDTH), lambda i: (i // 2, 0))]",
+            )
+        ],
+        "WRONG_VALUES",
+    ),
+}
+
+
+QUICK = (
+    "zeros",
+    "the mask is one off",
+    "no rescaling",
+    "NaN in one row",
+    "large values ignored",
+    "an output in bfloat16 steps for float32",
+    "uninitialised accumulator",
+    "an output block never written",
+    "an index map past the end",
+)
+
+
+@pytest.mark.parametrize("name", cases(QUICK, WRONG))
+def test_what_is_wrong_is_rejected(refusal, name):
+    base, edits, wanted = WRONG[name]
+    found = refusal(base, *edits)
+    assert found.status.name in wanted.split(), found.message
+
+
+def test_the_message_says_where_and_how_far_off(refusal):
+    message = refusal("attention", (FINISH, FINISH.replace("/ l_ref", "* 1.25 / l_ref"))).message
+    assert "random inputs" in message
+    assert "one element is off" in message
+    assert "its precision costs" in message
+    assert "wanted" in message
+
+
+def test_a_find_names_the_place_in_the_kernel_file(refusal):
+    message = refusal(
+        "attention", ("lambda i, j: (j, 0)),\n        ],", "lambda i, j: (j + 1, 0)),\n        ],")
+    ).message
+    assert "window_out_of_bounds" in message
+    assert re.search(r"in grid step \(0, 3\) at kernel.py:\d+:\d+\]", message)
+
+
+def test_evidence_says_what_was_executed_and_found(exam, problems, tmp_path, monkeypatch):
+    monkeypatch.setattr(exam, "evidence", tmp_path / "evidence")
+    uninitialised = ("        l_ref[...] = jnp.zeros_like(l_ref)\n", "")
+    parity = exam.check(problems["attention"], examined(ATTENTION)[0])
+    passed = json.loads((tmp_path / "evidence" / "verification.json").read_text())
+    with pytest.raises(Refusal):
+        exam.check(problems["attention"], examined(edited(ATTENTION, uninitialised))[0])
+    failed = json.loads((tmp_path / "evidence" / "verification.json").read_text())
+    assert passed["mosaic_module_version"] == failed["mosaic_module_version"] == parity.module_version > 0
+    assert "libtpu" in passed["compiler"]
+    assert "tpu.matmul" in passed["operations"]
+    assert [check["status"] for check in passed["checks"].values()] == ["PASS"] * len(instances.KINDS)
+    assert failed["checks"]["random"]["status"] == "MEMORY_HAZARD"
+    assert passed["program_sha256"] != failed["program_sha256"]
+
+
+def test_carrying_a_value_across_parallel_steps_is_found(refusal):
+    """Right in one order of the steps only; the plain checks cannot see it."""
+    edits = [
+        (
+            "@pl.when(j == 0)",
+            "@pl.when((j == 0) & (i == 0))\n    def _first():\n        m_ref[...] = jnp.zeros_like(m_ref)\n\n    "
+            "@pl.when(j == 0)",
+        ),
+        (
+            "        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)\n",
+            "        m_ref[...] = jnp.full_like(m_ref, -jnp.inf) + 0 * m_ref[...]\n",
+        ),
+    ]
+    found = refusal("attention", *edits)
+    assert found.status is Status.MEMORY_HAZARD
+    assert "order_of_parallel_steps" in found.message
+    assert re.search(r"\[vector.load in grid step \(1, 0\) at kernel.py:\d+:\d+\]", found.message)
+
+
+# --- problems -----------------------------------------------------------------------------------
+
+WEAK = {
+    "zeros": (
+        "layernorm",
+        [
+            (
+                REFERENCE_NORM,
+                "    return centred * jax.lax.rsqrt(variance + 1e-6) * 0\n\n\ndef generate",
+            )
+        ],
+        "zeros would pass",
+    ),
+    "ones": (
+        "rows",
+        [("return tuple(jax.random.normal(part", "return tuple(1 + 0 * jax.random.normal(part")],
+        "ones would pass",
+    ),
+    "a constant": (
+        "rows",
+        [("return tuple(jax.random.normal(part", "return tuple(3 + 0 * jax.random.normal(part")],
+        "mean would pass",
+    ),
+    "a copy": (
+        "layernorm",
+        [
+            (REFERENCE_NORM, "    return x\n\n\ndef generate"),
+            ("return 5 * ROWS * WIDTH", "return 1"),
+        ],
+        "copy of input 0 would pass",
+    ),
+}
+
+
+@pytest.mark.parametrize(("base", "edits", "said"), WEAK.values(), ids=WEAK)
+def test_a_weak_problem_is_refused(exam, base, edits, said):
+    problem = examined(edited(BASES[base], *edits))[1]
+    with pytest.raises(Refusal) as caught:
+        exam.check_problem(problem)
+    assert caught.value.status is Status.WEAK_PROBLEM
+    assert said in caught.value.message
+
+
+def test_honest_problems_can_be_frozen(exam, problems):
+    for problem in problems.values():
+        exam.check_problem(problem)
+
+
+def test_a_claim_above_what_the_reference_computes_is_counted(exam, problems):
+    for problem in problems.values():
+        assert useful_flops(problem.flops, exam.counted_flops(problem)) == (problem.flops, "")
+    rows = problems["rows"]
+    multiplied = sum(rows.work["products"].values())
+    useful, note = useful_flops(8 * multiplied, exam.counted_flops(dataclasses.replace(rows, flops=8 * multiplied)))
+    assert multiplied <= useful < 1.2 * multiplied
+    assert "claims" in note
+
+
+# --- the child and its cache --------------------------------------------------------------------
+
+
+def test_references_are_computed_once_and_the_secret_decides_them(exam, problems, root):
+    exam.prepare(problems["rows"])
+    (folder,) = (root / ".ratchet" / "references").glob(f"{problems['rows'].short}*")
+    kept = {f"{name}{suffix}" for name in (*instances.KINDS, "tables", "drawn") for suffix in (".npy", ".mac")}
+    assert {path.name for path in folder.iterdir()} == kept
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    exam.prepare(problems["rows"])
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    assert (root / ".ratchet" / "secret").stat().st_mode & 0o077 == 0
+    assert (root / ".ratchet" / ".gitignore").read_text() == "*\n"
+
+
+DAMAGE = ("secret lost", "secret cut off", "references cut off", "references empty")
+
+
+@pytest.mark.parametrize("damage", cases(DAMAGE[::2], DAMAGE))
+def test_a_damaged_private_folder_is_made_anew(workers, tmp_path, problems, damage):
+    """References of another secret's inputs, or half of them, would fail a kernel that is correct."""
+    mine = tmp_path / ".ratchet"
+    own = Examiner(workers=workers, root=tmp_path)
+    artefact = examined(LAYERNORM)[0]
+    own.check(problems["layernorm"], artefact)
+    before = secret_of(tmp_path)
+    if damage == "secret lost":
+        (mine / "secret").unlink()
+    elif damage == "secret cut off":
+        (mine / "secret").write_bytes(b"")
+    for file in (mine / "references").rglob("*.npy"):
+        if "references" in damage:
+            file.write_bytes(file.read_bytes()[: 1000 if "cut off" in damage else 0])
+    assert own.check(problems["layernorm"], artefact).worst_error <= 1
+    assert len(secret_of(tmp_path)) == SECRET_BYTES
+    assert (secret_of(tmp_path) == before) == ("references" in damage)
+
+
+def test_no_space_for_the_references_is_not_the_kernels_fault(workers, small_disk, problems):
+    own = Examiner(workers=workers, root=small_disk)
+    with pytest.raises(Refusal) as caught:
+        own.check(problems["layernorm"], examined(LAYERNORM)[0])
+    assert caught.value.status is Status.NO_SPACE
+    assert "No space left" in caught.value.message
+    assert list((small_disk / ".ratchet").rglob("*.npy")) == [], "nothing half-written stays"
+
+
+def test_another_clone_asks_other_values(exam, workers, tmp_path, problems):
+    other = Examiner(workers=workers, root=tmp_path)
+    assert secret_of(tmp_path) != secret_of(exam.root)
+    first, second = (e.check(problems["rows"], examined(ROWS)[0]) for e in (exam, other))
+    assert first.rms_error != second.rms_error
+
+
+def test_a_child_that_ends_is_a_verdict_and_the_next_request_works(workers, root, problems):
+    for limits, said in (
+        (Limits(seconds=0.01, memory_bytes=20 << 30), "did not finish in 0 s"),
+        (Limits(seconds=60, memory_bytes=1), "used more than"),
+    ):
+        hasty = Examiner(workers=workers, root=root, limits=limits)
+        workers.values.close()  # its successor has to import JAX first, which no limit here allows
+        with pytest.raises(Refusal, match=said) as caught:
+            hasty.check_problem(problems["rows"])
+        assert caught.value.status is Status.CANNOT_VERIFY
+    Examiner(workers=workers, root=root).check_problem(problems["rows"])
+
+
+def test_a_damaged_program_cannot_be_verified(exam, problems):
+    artefact = dataclasses.replace(examined(ROWS)[0], program=b"\0" * 1000)
+    with pytest.raises(Refusal) as caught:
+        exam.check(problems["rows"], artefact)
+    assert caught.value.status is Status.CANNOT_VERIFY
+    assert encode(problems["rows"])
+
+
+def test_inputs_that_are_made_ahead_are_those_that_are_made_when_asked_for(problems):
+    problem = problems["rows"]
+    ahead = Given()
+    ahead.begin(problem, b"secret")
+    for kind, secret in (("signed", b"secret"), ("probe", b"another"), ("mixed", b"secret"), ("random", b"secret")):
+        pairs = zip(ahead.inputs(problem, kind, secret), Given().inputs(problem, kind, secret), strict=True)
+        assert all(one.tobytes() == other.tobytes() for one, other in pairs)
+
+
+def test_large_inputs_are_made_one_instance_ahead(problems, monkeypatch):
+    monkeypatch.setattr("ratchet.exam.problem.input_cache.KEPT_BYTES", 0)
+    problem, ahead, alone, kinds = problems["rows"], Given(), Given(), ("random", "probe", "mixed", "signed")
+    for number, kind in enumerate(kinds):
+        got = ahead.inputs(problem, kind, b"secret")
+        ahead.begin_inputs(problem, kinds[number + 1 :], b"secret")
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(got, alone.inputs(problem, kind, b"secret"), strict=True))
+    ahead.begin_inputs(problem, ["mixed"], b"secret")
+    monkeypatch.setattr(ahead, "_inputs_of", lambda *_: pytest.fail("made again"))
+    assert ahead.inputs(problem, "mixed", b"secret")
+
+
+def test_what_steers_is_public_where_the_modelled_run_is_checked_and_secret_elsewhere():
+    problem, given = examined((CANDIDATES / "honest" / "segment_sum.py").read_text())[1], Given()
+    public, whole = given.steering(problem), given.drawn(problem, np.zeros(2, np.uint32))
+    assert public
+    for position, array in public.items():
+        assert array.tobytes() == whole[position].tobytes() == given.public(problem)[position].tobytes()
+        for kind in ("random", "probe"):
+            assert given.inputs(problem, kind, b"secret")[position].tobytes() == array.tobytes()
+        secret = given.inputs(problem, "mixed", b"secret")[position]
+        assert secret.tobytes() != array.tobytes()
+        assert given.inputs(problem, "mixed", b"another")[position].tobytes() != secret.tobytes()
+
+
+def test_which_inputs_are_tables_is_kept_with_the_references(tmp_path, monkeypatch):
+    problem, given = examined((CANDIDATES / "honest" / "rope.py").read_text())[1], Given()
+    given.keep_in(problem, tmp_path)
+    made = given.inputs(problem, "mixed", b"secret")
+    later = Given()
+    later.keep_in(problem, tmp_path)
+    monkeypatch.setattr(later, "public", lambda problem: pytest.fail("another draw of all inputs"))
+    again = later.inputs(problem, "mixed", b"secret")
+    assert [array.tobytes() for array in again] == [array.tobytes() for array in made]
+    public = given.public(problem)
+    assert [a.tobytes() == b.tobytes() for a, b in zip(made, public, strict=True)].count(True) == 2, "sine and cosine"
+
+
+def test_inputs_of_a_key_are_kept_with_the_references_and_are_not_those_of_another_key(tmp_path, monkeypatch):
+    problem, given = examined((CANDIDATES / "honest" / "segment_sum.py").read_text())[1], Given()
+    given.keep_in(problem, tmp_path)
+    kinds = ("random", "probe", "mixed", "signed")
+    made = {kind: given.inputs(problem, kind, b"secret") for kind in kinds}
+    other = given.inputs(problem, "mixed", b"another")
+    later, alone = Given(), Given()
+    later.keep_in(problem, tmp_path)
+    assert [a.tobytes() for a in later.inputs(problem, "mixed", b"another")] == [a.tobytes() for a in other]
+    monkeypatch.setattr(later, "drawn", refusing_other_draws(later.drawn))
+    for kind, arrays in made.items():
+        again = later.inputs(problem, kind, b"secret")
+        for one, spec, kept, anew in zip(
+            again, problem.inputs, arrays, alone.inputs(problem, kind, b"secret"), strict=True
+        ):
+            assert (one.shape, one.dtype.name) == (spec.shape, spec.dtype)
+            assert one.tobytes() == kept.tobytes() == anew.tobytes()
+    assert made["mixed"][0].tobytes() != other[0].tobytes()
+
+
+def refusing_other_draws(drawn):
+    """What steers is drawn, of a public key."""
+
+    def draw(problem, key, *, only=None):
+        assert not key.any(), "inputs were drawn that are kept"
+        return drawn(problem, key, only=only)
+
+    return draw
+
+
+@pytest.mark.slow
+def test_references_that_are_made_beside_another_are_those_that_are_made_when_asked_for(problems, tmp_path):
+    problem, secret, kinds = problems["attention"], b"s" * 32, ("random", "probe", "mixed")
+    random = Instance(problem=problem, kind="random", secret=secret, cache=tmp_path / "ahead")
+    ahead, alone = References(Given()), References(Given())
+    ahead.begin([random.of_kind(kind) for kind in kinds[1:]])
+    for kind in kinds:
+        beside = dataclasses.replace(random.of_kind(kind), cache=tmp_path / "alone")
+        pair = ahead.of(random.of_kind(kind)), alone.of(beside)
+        for one, other in zip(*([*of.exact, *of.losses, *of.counts] for of in pair), strict=True):
+            assert one.tobytes() == other.tobytes()
+
+
+def test_what_is_executed_beside_another_instance_answers_the_same(problems, tmp_path):
+    problem, program = problems["rows"], examined(ROWS)[0].program
+    kinds = instances.kinds(problem.mesh, problem.mixed_axes)
+    random = Instance(problem=problem, kind="random", secret=b"secret", cache=tmp_path)
+    judge = Values()
+    for kind in kinds:
+        judge.references.of(random.of_kind(kind))
+
+    def answers(values, then):
+        return [
+            values.check(random.of_kind(kind), program=program, then=then(number)) for number, kind in enumerate(kinds)
+        ]
+
+    assert answers(Values(), lambda number: kinds[number + 1 :]) == answers(Values(), lambda number: ())

@@ -1,0 +1,74 @@
+"""The device's own times from a profile. The profiles are written here: no TPU was at hand."""
+
+import jax
+import pytest
+
+from ratchet.exam.measure import trace
+from ratchet.values.status import Refusal, Status
+
+
+def profile(*lines):
+    """A profile with one device plane; ``lines`` are (name, [(event name, start ns, duration ns)])."""
+    return FakeProfile([FakePlane("/host:CPU", []), FakePlane("/device:TPU:0", lines)])
+
+
+class FakeEvent:
+    def __init__(self, name, start_ns, duration_ns):
+        self.name, self.start_ns, self.duration_ns = name, start_ns, duration_ns
+
+
+class FakeLine:
+    def __init__(self, name, events):
+        self.name, self.events = name, [FakeEvent(*event) for event in events]
+
+
+class FakePlane:
+    def __init__(self, name, lines):
+        self.name, self.lines = name, [FakeLine(*line) for line in lines]
+
+
+class FakeProfile:
+    def __init__(self, planes):
+        self.planes = planes
+
+
+def test_runs_are_distinguished_by_module_and_ordered_by_time():
+    found = trace.of_profile(
+        profile(
+            ("XLA Ops", [("jit_candidate(1)", 0, 99)]),
+            (
+                "XLA Modules",
+                [
+                    ("jit_incumbent(7)", 50, 20),
+                    ("jit_candidate(3)", 30, 11),
+                    ("jit_candidate(3)", 10, 10),
+                    ("jit__lambda(9)", 40, 5),
+                ],
+            ),
+        ),
+        ["candidate", "incumbent"],
+    )
+    assert found == {"candidate": [10, 11], "incumbent": [20]}
+
+
+def test_our_own_trace_of_a_modelled_run_reads_the_same_way(tmp_path):
+    """The trace writer's file has a TPU's planes and lines, and JAX itself reads it."""
+    from ratchet.view.xspace import write_xspace
+    from tests.view.timelines import timeline
+
+    path = tmp_path / "modelled.xplane.pb"
+    modelled = timeline()
+    write_xspace(modelled, path, title="candidate", flops=1, hlo_module=None)
+    read = jax.profiler.ProfileData.from_file(str(trace.newest(tmp_path)))
+    names = {line.name for plane in read.planes for line in plane.lines}
+    assert trace.MODULES in names
+
+
+def test_no_capture_is_an_error_with_a_name(tmp_path):
+    with pytest.raises(Refusal, match="left no") as caught:
+        trace.newest(tmp_path)
+    assert caught.value.status is Status.INFRASTRUCTURE
+
+
+def test_a_cpu_tells_no_times_of_its_own(tmp_path):
+    assert trace.durations(tmp_path, ["candidate"], "cpu", 30) == {}

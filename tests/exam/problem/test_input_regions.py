@@ -1,0 +1,118 @@
+"""Stripes of an array, each of another structure."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ratchet.exam.problem import input_regions
+from ratchet.exam.problem.input_regions import Sizes, Structures
+
+BF16 = ml_dtypes.bfloat16
+SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
+
+
+def drawn(shape, dtype=BF16, seed=3):
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def one_by_one(array, how, axis):
+    """What ``how`` makes of an array, place by place along the axis."""
+    new = np.moveaxis(np.array(array), axis, 0)
+    old = np.moveaxis(array, axis, 0)
+    for place in range(len(new)):
+        row = np.asarray(old[how.source[place]], np.float32) * how.factor[place]
+        if how.is_integer[place]:
+            row = np.round(row * 2) + 0.0
+        new[place] = np.zeros_like(row) if how.is_zero[place] else row
+    return np.moveaxis(new, 0, axis)
+
+
+@given(SHAPES, st.data())
+def test_places_make_up_an_array_each_once(shape, data):
+    piece = data.draw(st.integers(1, 40))
+    seen = np.zeros(shape, int)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(input_regions, "_PIECE", piece)
+        for some in input_regions._places(shape):
+            assert seen[some].size <= max(piece, 1)
+            seen[some] += 1
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("piece", [7, 600, 1 << 18])
+def test_stripes_are_the_same_in_pieces_of_any_size(axis, piece, monkeypatch):
+    monkeypatch.setattr(input_regions, "_PIECE", piece)
+    array = drawn((150, 20, 130))
+    how = Structures.drawn(array.shape[axis], np.random.default_rng(1))
+    assert how.is_zero.any()
+    new = np.array(array)
+    how.write(array, new, axis)
+    assert new.tobytes() == one_by_one(array, how, axis).tobytes()
+
+
+def test_every_structure_is_there_and_one_row_of_each_short_stripe_dominates_not_its_first():
+    how = Structures.drawn(2048, np.random.default_rng(5))
+    factors = set(how.factor.tolist())
+    assert factors == {1.0, input_regions.LARGE, input_regions.TINY, input_regions.DOMINATING, input_regions.TOWERING}
+    assert (how.source != np.arange(2048)).any()
+    assert how.is_integer.any()
+    assert how.is_zero.any()
+    dominating = np.isin(how.factor, [input_regions.DOMINATING, input_regions.TOWERING]).reshape(64, 32)
+    is_long = np.isin(np.arange(64) // 16, [0, 2])
+    assert dominating.sum(1).tolist() == np.where(is_long, 0, 1).tolist()
+    assert not dominating[:, 0].any()
+    assert (how.source[how.factor > input_regions.LARGE] == np.flatnonzero(how.factor > input_regions.LARGE)).all()
+
+
+@given(st.integers(1, 20_000))
+def test_stripes_make_up_an_axis_and_begin_where_blocks_do(length):
+    edges = input_regions.edges(length)
+    assert (edges[0], edges[-1]) == (0, length)
+    widths = np.diff(edges)
+    assert (widths > 0).all()
+    assert length < input_regions.FEWEST or 1 / 4 < widths[widths > length / 9].sum() / length <= 1 / 2 or length < 64
+    short = 1 << int(widths[1:-1].min(initial=1)).bit_length() - 1
+    assert (edges[:-1] % short == 0).all()
+    assert 64 <= length / short <= 128 or short == 1
+
+
+@given(st.integers(6, 13).map(lambda power: 1 << power), st.integers(0, 1 << 32))
+@settings(max_examples=50)
+def test_where_blocks_of_any_size_begin_there_is_all_that_can_be(length, seed):
+    kinds = range(6)
+    found = input_regions.cut(length, np.random.default_rng(seed), long=kinds[:2], short=kinds[2:])
+    at = np.empty(length, int)
+    for first, end, _, kind in found:
+        at[first:end] = kind
+    for blocks in (2, 4, 8, 16, 32, 64):
+        first, *_ = whole = at.reshape(blocks, -1).T
+        assert len(set(first.tolist())) == min(blocks, len(kinds)), "the first place of a block is of every kind"
+        of_one = {block[0] for block in whole.T if (block == block[0]).all()}
+        assert of_one >= ({0, 1} if blocks > 2 else set()), "and a whole one of each of the long ones"
+    assert set(at.tolist()) == set(kinds)
+
+
+@given(st.integers(1, input_regions.FEWEST - 1), st.integers(0, 1 << 32))
+def test_of_few_places_each_becomes_another(length, seed):
+    kinds = range(6)
+    found = input_regions.cut(length, np.random.default_rng(seed), long=kinds[:2], short=kinds[2:])
+    assert len({stripe.kind for stripe in found}) == min(length, 6)
+    assert not any(stripe.is_long for stripe in found)
+
+
+@pytest.mark.parametrize("dtype", [BF16, np.float32, np.int8])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sizes_with_a_scale_for_each_place_are_those_of_each_stripe(dtype, axis, monkeypatch):
+    monkeypatch.setattr(input_regions, "_PIECE", 50)
+    array = drawn((40, 30), dtype) * dtype(20) if dtype is np.int8 else drawn((40, 30), dtype)
+    scales = np.repeat(np.array([2.0, 0.0, -64.0, 0.0, 64.0], np.float32), array.shape[axis] // 5)
+    at_once, each = np.array(array), np.array(array)
+    Sizes(array, at_once).write_scaled(scales, axis)
+    for place, scale in enumerate(scales):
+        if scale:
+            Sizes(array, each).write({axis: slice(place, place + 1)}, scale)
+    assert at_once.tobytes() == each.tobytes()
+    assert (np.moveaxis(at_once, axis, 0)[scales == 0] == np.moveaxis(array, axis, 0)[scales == 0]).all()

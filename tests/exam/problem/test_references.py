@@ -1,0 +1,164 @@
+"""The cache of references: only what this machine's key signed is used, and it does not grow without end."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ratchet.exam.problem import references
+from ratchet.process import key
+from ratchet.values.status import Refusal, Status
+from tests.imports import MODULES, closure
+
+
+@pytest.fixture(autouse=True)
+def _own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key, "path", lambda: tmp_path / "home" / "key")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A problem's folder in the cache, with one reference in it."""
+    made = tmp_path / "first" / "problem-a"
+    made.mkdir(parents=True)
+    (made / "random.npy").write_bytes(b"the reference")
+    folder = tmp_path / "references" / "problem-a"
+    references.collect(made, folder)
+    assert sorted(os.listdir(folder)) == ["random.mac", "random.npy"]
+    return folder
+
+
+def lent(kept: Path, tmp_path: Path, child: str = "child") -> dict[str, bytes]:
+    folder = references.lend(kept, tmp_path / child)
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_what_was_made_here_is_lent(kept: Path, tmp_path: Path) -> None:
+    assert lent(kept, tmp_path) == {"random.npy": b"the reference"}
+
+
+def edit(kept: Path) -> None:
+    (kept / "random.npy").write_bytes(b"THE REFERENCE")
+
+
+def remove_the_mac(kept: Path) -> None:
+    (kept / "random.mac").unlink()
+
+
+def rename(kept: Path) -> None:
+    for suffix in (".npy", ".mac"):
+        (kept / f"random{suffix}").rename(kept / f"mixed{suffix}")
+
+
+def sign_elsewhere(kept: Path) -> None:
+    content = key.Key(secret=bytes(32)).mac("reference", b"problem-a", b"random.npy", b"")
+    (kept / "random.mac").write_text(content)
+
+
+def link(kept: Path) -> None:
+    (kept / "random.npy").rename(kept / "elsewhere")
+    (kept / "random.npy").symlink_to("elsewhere")
+
+
+def pipe(kept: Path) -> None:
+    for suffix in (".npy", ".mac"):
+        (kept / f"random{suffix}").unlink()
+        os.mkfifo(kept / f"random{suffix}")
+
+
+@pytest.mark.parametrize("change", [edit, remove_the_mac, rename, sign_elsewhere, link, pipe])
+def test_what_was_changed_is_never_used_and_made_again(kept: Path, tmp_path: Path, change) -> None:
+    change(kept)
+    assert lent(kept, tmp_path) == {}
+    made = tmp_path / "child" / kept.name
+    (made / "random.npy").write_bytes(b"computed again")
+    references.collect(made, kept)
+    assert lent(kept, tmp_path, "another") == {"random.npy": b"computed again"}
+
+
+def test_references_of_another_problem_are_not_this_ones(kept: Path, tmp_path: Path) -> None:
+    other = kept.with_name("problem-b")
+    shutil.copytree(kept, other)
+    assert lent(other, tmp_path) == {}
+
+
+def test_another_key_uses_none_of_them(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key, "path", lambda: tmp_path / "other home" / "key")
+    assert lent(kept, tmp_path) == {}
+
+
+def test_without_a_key_nothing_is_cached(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise key.NoKey("no home folder")
+
+    monkeypatch.setattr(key, "path", nowhere)
+    assert lent(kept, tmp_path) == {}
+    (tmp_path / "child" / kept.name / "mixed.npy").write_bytes(b"computed")
+    references.collect(tmp_path / "child" / kept.name, kept)
+    assert sorted(os.listdir(kept)) == ["random.mac", "random.npy"]
+
+
+def test_a_child_cannot_replace_what_is_cached(kept: Path, tmp_path: Path) -> None:
+    lent(kept, tmp_path)
+    (tmp_path / "child" / kept.name / "random.npy").write_bytes(b"poison")
+    references.collect(tmp_path / "child" / kept.name, kept)
+    assert lent(kept, tmp_path, "another") == {"random.npy": b"the reference"}
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """Three problems of 1000 bytes, b used last."""
+    for place, name in enumerate(["a", "c", "b"]):
+        (tmp_path / "cache" / name).mkdir(parents=True)
+        (tmp_path / "cache" / name / "random.npy").write_bytes(bytes(1000))
+        os.utime(tmp_path / "cache" / name, (place, place))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "keep", "gone"),
+    [(3000, "a", ()), (2999, "b", ("a",)), (1999, "b", ("a", "c")), (1999, "a", ("c", "b")), (0, "c", ("a", "b"))],
+)
+def test_the_problem_that_was_not_used_for_longest_goes_first(cache: Path, max_bytes: int, keep: str, gone) -> None:
+    assert references.prune(cache, keep=keep, max_bytes=max_bytes) == gone
+    assert sorted(os.listdir(cache)) == sorted({"a", "b", "c"} - {*gone})
+
+
+def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(cache: Path) -> None:
+    for name in (".1.old.npy", ".2.new.npy"):
+        (cache / "a" / name).touch()
+    os.utime(cache / "a" / ".1.old.npy", (0, 0))
+    references.prune(cache, keep="a", max_bytes=1 << 20)
+    assert sorted(os.listdir(cache / "a")) == [".2.new.npy", "random.npy"]
+
+
+def test_lending_counts_as_use(kept: Path, tmp_path: Path) -> None:
+    os.utime(kept, (0, 0))
+    lent(kept, tmp_path)
+    assert kept.stat().st_mtime > 1e9
+
+
+def test_the_budget_is_the_users(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert references.budget_bytes() == 2 << 30
+    monkeypatch.setenv(references.BUDGET, "0.5")
+    assert references.budget_bytes() == 1 << 29
+    monkeypatch.setenv(references.BUDGET, "0")
+    made = tmp_path / "second" / "problem-b"
+    made.mkdir(parents=True)
+    (made / "random.npy").write_bytes(b"another")
+    references.collect(made, kept.with_name("problem-b"))
+    assert os.listdir(kept.parent) == ["problem-b"]
+    for wrong in ("much", "inf", "nan"):
+        monkeypatch.setenv(references.BUDGET, wrong)
+        with pytest.raises(Refusal, match="wanted a number of GiB") as refusal:
+            references.budget_bytes()
+        assert refusal.value.status is Status.USAGE
+
+
+def test_what_makes_a_reference_is_known_by_its_code() -> None:
+    """Or a reference that the code of before made would be used by the code of after."""
+    makers = closure("ratchet.exam.problem.reference", without="")
+    assert {name for name in makers if name.startswith("ratchet.exam.")} <= {
+        name for name in MODULES if name.startswith("ratchet.exam.problem.")
+    }

@@ -1,0 +1,115 @@
+"""A sweep: versions of one file modelled side by side, each as the judge models it alone, and nothing written."""
+
+import argparse
+import json
+
+import pytest
+
+from prepare import judge
+from ratchet.commands import sweep as commands
+from ratchet.exam.judge.request import Request
+from ratchet.exam.problem.problem import encode, lock_path
+from ratchet.search.sweep import Sweep
+from ratchet.tpu.chips import V5E
+from ratchet.values import Conditions
+from ratchet.values.status import Refusal, Status
+from ratchet.view.sweep import ranked
+from tests.exam.judge.programs import examined
+from tests.kernels import ATTENTION, edited
+
+CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(ATTENTION)
+    lock_path(path).write_bytes(encode(examined(ATTENTION)[1]))
+    return path
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.slow
+def test_a_point_is_modelled_as_the_judge_models_it_alone(kernel, workers):
+    before = files(kernel.parent)
+    swept = Sweep(
+        kernel=kernel, root=kernel.parent, kernel_rel="kernel.py", conditions=CONDITIONS, chip=V5E, judge=judge, lanes=2
+    )
+    results = ranked(list(swept.run([{}, {"BQ": 256}, {"BQ": 100}, {"BQ": 512}])))
+    assert files(kernel.parent) == before
+    assert [one.verdict.status for one in results[:3]] == [Status.UNCHECKED] * 3
+    assert results[3].point == {"BQ": 100}
+    assert results[3].verdict.score is None
+    latencies = [one.verdict.score.latency_ms for one in results[:3]]
+    assert latencies == sorted(latencies)
+    best = results[0]
+    alone = kernel.with_name("alone.py")
+    alone.write_text(edited(ATTENTION, ("BQ = 128", f"BQ = {best.point['BQ']}")) if best.point else ATTENTION)
+    request = Request(kernel=alone, root=kernel.parent, kernel_rel="kernel.py", conditions=CONDITIONS, model_only=True)
+    assert judge(request, workers=workers).score == best.verdict.score
+
+
+def options(kernel, *knobs, **others):
+    return argparse.Namespace(
+        **{
+            "kernel": kernel,
+            "knobs": knobs,
+            "apply": False,
+            "json": False,
+            "values": False,
+            "fresh": True,
+            "chip": "v5e",
+            **others,
+        }
+    )
+
+
+def run(kernel, *knobs, **others):
+    said = []
+    code = commands.command(
+        options(kernel, *knobs, **others), root=kernel.parent, kernel=kernel, function=judge, say=said.append
+    )
+    assert code == Status.PASS.exit_code
+    return said
+
+
+def test_the_command_prints_every_point(kernel, capsys):
+    said = run(kernel, "BQ=128", json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert len(said) == 2
+    assert {str(one["point"]) for one in document["points"]} == {"{}", "{'BQ': 128}"}
+    assert [(one["status"], one["latency_ms"] is not None) for one in document["points"]] == [
+        ("UNCHECKED", True)
+    ] * 2, document
+    assert document["kind"] == "modelled"
+
+
+def test_a_point_is_written_into_the_file(kernel, capsys):
+    run(kernel, "BQ=256", apply=True)
+    assert kernel.read_text() == edited(ATTENTION, ("BQ = 128", "BQ = 256"))
+    assert "BQ 256 in kernel.py: written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("knobs", "others", "status"),
+    [
+        (("BQ=128,256",), {"apply": True}, Status.USAGE),
+        (("NONE=1",), {}, Status.USAGE),
+        (("BQ",), {}, Status.USAGE),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_before_anything_runs(kernel, knobs, others, status):
+    with pytest.raises(Refusal) as caught:
+        run(kernel, *knobs, **others)
+    assert caught.value.status is status
+    assert kernel.read_text() == ATTENTION
+
+
+def test_a_file_without_a_problem_is_told_how_to_get_one(kernel):
+    lock_path(kernel).unlink()
+    with pytest.raises(Refusal, match="judge it once") as caught:
+        run(kernel, "BQ=128")
+    assert caught.value.status is Status.NOT_FOUND

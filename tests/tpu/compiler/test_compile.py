@@ -1,0 +1,209 @@
+"""What the compiler refuses, dies of, or never finishes: each has a status and a message with amounts."""
+
+import importlib.metadata
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler import compile as compiling
+from ratchet.tpu.compiler.environment import compiler_version
+from ratchet.tpu.compiler.errors import classify
+from ratchet.values.status import Refusal, Status
+from tests.exam.judge.programs import artefact, blocked, double, scratch
+
+F32 = jnp.float32
+X = ((1024, 128), F32)
+
+
+def nested(depth):
+    """Branches in branches: from some depth on the compiler overflows its stack."""
+
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+        def inner(level):
+            if level == 0:
+                o_ref[...] = o_ref[...] + 1
+            else:
+                pl.when(o_ref[0, 0] > level)(lambda: inner(level - 1))
+
+        inner(depth)
+
+    return artefact(blocked(body), X)
+
+
+def test_vmem_overflow_names_used_limit_and_the_heaviest_window(not_compiled):
+    refusal = not_compiled(artefact(blocked(double, (8192, 1024), (2048, 1024)), ((8192, 1024), F32)))
+    assert refusal.status is Status.VMEM_OVERFLOW
+    assert "needs 32.00MiB of VMEM, the limit is 16.00MiB" in refusal.message
+    assert "input window input 0 f32[2048,1024] x2 weighs most (16.0 MiB)" in refusal.message
+    assert "vmem_limit_bytes" in refusal.message
+
+
+def kept_in_scratch(rows):
+    def body(x_ref, o_ref, kept_ref):
+        kept_ref[pl.ds(pl.program_id(0) * 256, 256)] = x_ref[...]
+        o_ref[...] = kept_ref[:256] + kept_ref[rows - 256 :]
+
+    return artefact(blocked(body, scratch_shapes=[scratch((rows, 128))]), X)
+
+
+def test_vmem_overflow_by_scratch_names_it(not_compiled):
+    refusal = not_compiled(kept_in_scratch(40960))
+    assert refusal.status is Status.VMEM_OVERFLOW
+    assert "scratch f32[40960,128] weighs most (20.0 MiB)" in refusal.message
+
+
+def test_a_buffer_larger_than_the_chips_vmem(not_compiled):
+    refusal = not_compiled(kept_in_scratch(400 << 10))
+    assert refusal.status is Status.VMEM_OVERFLOW
+    assert "needs 200.00MiB of VMEM for one buffer, the limit is 128.00MiB" in refusal.message
+    assert "scratch f32[409600,128]" in refusal.message
+
+
+def test_hbm_overflow_names_used_and_available(not_compiled):
+    kernel = blocked(double, (4096, 1024, 1024), (1, 1024, 1024))
+    big = artefact(lambda x: kernel(jnp.broadcast_to(x[None], (4096, 1024, 1024))), ((1024, 1024), F32))
+    refusal = not_compiled(big)
+    assert refusal.status is Status.HBM_OVERFLOW
+    assert "needs 32.00GiB of HBM, a program may use 15.75GiB" in refusal.message
+
+
+def test_a_crash_of_the_compiler_is_a_verdict_and_the_next_request_works(not_compiled, compiled):
+    refusal = not_compiled(nested(25))
+    assert refusal.status is Status.COMPILER_CRASHED
+    assert "signal" in refusal.message
+    assert compiled(artefact(blocked(double), X)).kernels == ("double.3",)
+
+
+def test_absurd_scratch_is_a_crash_or_an_overflow(not_compiled):
+    parameters = pltpu.CompilerParams(internal_scratch_in_bytes=-5)
+    refusal = not_compiled(artefact(blocked(double, compiler_params=parameters), X))
+    assert refusal.status in (Status.COMPILER_CRASHED, Status.VMEM_OVERFLOW)
+
+
+def test_a_compile_that_does_not_end_is_cut_off(not_compiled, compiled):
+    def body(x_ref, o_ref):
+        carried = tuple(x_ref[...] + i for i in range(200))
+        step = lambda _, c: tuple(a * 1.5 + b for a, b in zip(c, c[1:] + c[:1], strict=True))  # noqa: E731
+        o_ref[...] = sum(jax.lax.fori_loop(0, 10, step, carried))
+
+    refusal = not_compiled(artefact(blocked(body), X), seconds=3)
+    assert refusal.status is Status.COMPILE_TIMEOUT
+    assert "3 s" in refusal.message
+    assert compiled(artefact(blocked(double), X)).kernels == ("double.3",)
+
+
+def test_a_compile_that_eats_the_memory_is_cut_off(not_compiled):
+    refusal = not_compiled(artefact(blocked(double), X), memory_bytes=1 << 20)
+    assert refusal.status is Status.COMPILER_CRASHED
+    assert "more than 1 MiB" in refusal.message
+
+
+def test_unproven_alignment(not_compiled):
+    def body(n_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[:, pl.ds(n_ref[0], 128)]
+
+    grid = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=1,
+        grid=(1,),
+        in_specs=[pl.BlockSpec((256, 512), lambda i, n: (0, 0))],
+        out_specs=pl.BlockSpec((256, 128), lambda i, n: (0, 0)),
+    )
+    shape = jax.ShapeDtypeStruct((256, 128), F32)
+    kernel = artefact(pl.pallas_call(body, out_shape=shape, grid_spec=grid), ((1,), jnp.int32), ((256, 512), F32))
+    refusal = not_compiled(kernel)
+    assert refusal.status is Status.UNALIGNED_BLOCK
+    assert "index in dimension 1 is a multiple of 128" in refusal.message
+    assert "test_compile.py" in refusal.message, "the place in the kernel file"
+
+
+def test_what_mosaic_cannot_compile(not_compiled):
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...].reshape(-1, 3)[:256, :1] + x_ref[...]
+
+    refusal = not_compiled(artefact(blocked(body, (1024, 384), (256, 384)), ((1024, 384), F32)))
+    assert refusal.status is Status.COMPILE_FAILED
+    assert "unsupported shape cast" in refusal.message
+    assert "http" not in refusal.message
+
+
+def test_a_damaged_artefact_does_not_reach_the_compiler(not_compiled):
+    whole = artefact(blocked(double), X)
+    for data in (whole.program[:200], b"", b"\0" * 5000):
+        refusal = not_compiled(type(whole)(**{**vars(whole), "program": data}))
+        assert refusal.status is Status.CANNOT_VERIFY
+        assert "cannot be read" in refusal.message
+
+
+def test_only_what_is_read_stays_after_a_compile(compiled):
+    program = compiled(artefact(blocked(double), X))
+    names = [path.name for path in (program.dump_dir / "schedule").iterdir()]
+    assert any(name.endswith("packed-bundles-post-ra.txt") for name in names)
+    assert not any("pre-finalize-registers-and-allocations" in name for name in names)
+
+
+def test_two_compiles_of_one_program_are_the_same(compiled):
+    programs = [compiled(artefact(blocked(double), X)) for _ in range(2)]
+    assert programs[0].footprint == programs[1].footprint
+    texts = [(program.dump_dir / "optimized.hlo").read_text() for program in programs]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("ABORTED: Internal error when accessing libtpu multi-process lockfile.", Status.INFRASTRUCTURE),
+        ("ValueError: The Pallas TPU lowering currently requires that the last two dimensions", Status.UNALIGNED_BLOCK),
+        ("NotImplementedError: Unimplemented primitive in Pallas TPU lowering", Status.UNSUPPORTED_PRIMITIVE),
+        ("Ran out of memory in memory space vmem. Used 156.25M of 128.00M vmem.", Status.VMEM_OVERFLOW),
+        ("something nobody has seen", Status.COMPILE_FAILED),
+    ],
+)
+def test_errors_that_only_some_programs_cause(text, status):
+    assert classify(f"JaxRuntimeError: {text}").status is status
+
+
+@pytest.mark.parametrize("missing", ["libtpu", "jax"])
+def test_a_platform_without_the_compiler_says_what_works(monkeypatch, missing):
+    real = importlib.metadata.version
+
+    def version(name):
+        if name == missing:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    with pytest.raises(Refusal) as caught:
+        compiler_version()
+    assert caught.value.status is Status.UNSUPPORTED_PLATFORM
+    assert missing in caught.value.message
+    assert all(word in caught.value.message for word in ("x86-64 Linux", "log", "show", "verify"))
+
+
+def test_only_what_does_not_fit_is_compiled_by_the_compiler_that_lists_buffers(workers):
+    asked = []
+
+    def lister():
+        asked.append(True)
+        return workers.lister_for(V5E)
+
+    def compile_it(program):
+        return compiling.compile_artefact(program, V5E, workers.folder("test"), workers.compiler, lister=lister)
+
+    compile_it(artefact(blocked(double), X))
+    with pytest.raises(Refusal) as caught:
+        compile_it(nested(25))
+    assert caught.value.status is Status.COMPILER_CRASHED
+    assert not asked
+    with pytest.raises(Refusal, match="scratch f32") as caught:
+        compile_it(kept_in_scratch(40960))
+    assert caught.value.status is Status.VMEM_OVERFLOW
+    assert asked == [True]
+    first = workers.lister_for(V5E)
+    first.close()
+    assert workers.lister_for(V5E) is not first

@@ -1,0 +1,191 @@
+"""A large program is compiled by a process that profiles, and what is around its kernels by one that lists."""
+
+import functools
+import time
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import pallas as pl
+
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler import compile as compiling
+from ratchet.tpu.compiler import profile
+from ratchet.tpu.dump import around
+from ratchet.tpu.dump.files import Dumps, load_hlo
+from ratchet.tpu.dump.scheduled import LAST_PASS, LISTING_PASS, scheduled
+from ratchet.tpu.dump.utilisation import SUFFIX
+from ratchet.values.status import Refusal, Status
+from tests.exam.judge.programs import artefact, blocked, double
+from tests.tpu.compiler.test_compile import nested
+from tests.tpu.dump.test_scheduled import SCHEDULE, TEXT
+
+X = ((1024, 128), jnp.float32)
+
+
+def walking(x_ref, o_ref):
+    """A loop, a branch and copies: a kernel whose listing has targets."""
+
+    def turn(number, total):
+        return total + x_ref[pl.ds(pl.multiple_of(number * 8, 8), 8)]
+
+    o_ref[...] = jnp.zeros_like(o_ref)
+
+    @pl.when(x_ref[0, 0] > 0)
+    def _positive():
+        o_ref[:8] = jax.lax.fori_loop(0, 4, turn, jnp.zeros((8, 128), jnp.float32))
+
+
+def between(x):
+    """A kernel between operations of XLA's own."""
+    return jnp.cumsum(blocked(walking)(jnp.sort(x, axis=0)), axis=0) * 2
+
+
+def too_large():
+    return artefact(blocked(double, (8192, 1024), (2048, 1024)), ((8192, 1024), jnp.float32))
+
+
+@pytest.fixture
+def large(monkeypatch):
+    monkeypatch.setattr(compiling, "LARGE_BYTES", 0)
+
+
+@pytest.fixture
+def whole(workers, large):
+    """Compiles by both of the other compilers, or by a plain one."""
+
+    def compile_it(program, child=None):
+        lister, profiler = (functools.partial(one, V5E) for one in (workers.lister_for, workers.profiler_for))
+        folder = workers.folder("test")
+        child = workers.compiler if child is None else child
+        return compiling.compile_artefact(program, V5E, folder, child, lister=lister, profiler=profiler)
+
+    return compile_it
+
+
+@pytest.fixture
+def apart(whole):
+    """As ``whole``, where a plain compile fails."""
+    return functools.partial(whole, child=object())
+
+
+def read(program):
+    dumps = Dumps(program.dump_dir / "schedule", load_hlo(program.dump_dir), program.compiler)
+    return {name: (tuple(dumps.load(name).bundles), dumps.load(name).allocations) for name in dumps.names}
+
+
+@pytest.mark.parametrize("function", [blocked(double), between], ids=["a kernel alone", "among operations"])
+def test_every_unit_reads_as_in_a_plain_compile(function, apart, compiled):
+    program = artefact(function, X)
+    sooner, plain = apart(program), compiled(program)
+    assert read(sooner) == read(plain)
+    assert len(read(sooner)) >= 4
+    assert sooner.footprint == plain.footprint
+    assert sooner.copies == plain.copies
+    assert not list(sooner.dump_dir.glob("schedule/*post-delay*"))
+    assert not list(sooner.dump_dir.parent.glob("*-hollow"))
+
+
+def test_where_the_two_do_not_fit_it_is_compiled_as_any_other(whole, compiled, monkeypatch):
+    moved = []
+    monkeypatch.setattr(around, "add_around", lambda schedule, hollow: moved.append(hollow.is_dir()))
+    program = artefact(between, X)
+    sooner = whole(program)
+    assert moved == [True]
+    assert read(sooner) == read(compiled(program))
+    assert not list(sooner.dump_dir.glob("schedule/*post-delay*"))  # what was made of it before is gone
+    assert not list(sooner.dump_dir.parent.glob("*-hollow"))
+
+
+def test_what_a_compiler_dies_of_is_said_by_a_plain_one(whole):
+    with pytest.raises(Refusal) as caught:
+        whole(nested(25))
+    assert caught.value.status is Status.COMPILER_CRASHED
+
+
+def test_what_does_not_fit_in_vmem_is_refused_as_by_a_plain_compile(whole, not_compiled):
+    program = too_large()
+    with pytest.raises(Refusal) as caught:
+        whole(program)
+    assert caught.value.status is Status.VMEM_OVERFLOW
+    assert caught.value.message == not_compiled(program).message
+
+
+def test_a_program_that_follows_one_that_was_refused_has_its_own_bundles(apart, compiled):
+    with pytest.raises(Refusal):
+        apart(too_large())
+    program = artefact(blocked(walking), X)
+    assert read(apart(program)) == read(compiled(program))
+
+
+LATE = f"17-kernel_0.3-00-{LAST_PASS}.txt"
+LISTING = f"17-kernel_0.3-00-{LISTING_PASS}.txt"
+MADE = scheduled(TEXT, SCHEDULE)
+
+
+@pytest.fixture
+def units(tmp_path, monkeypatch):
+    """The units of a folder; the compiler registers one that fits ``TEXT``, once."""
+    spaces = [b"space"]
+    monkeypatch.setattr(profile, "registered", lambda: spaces.pop() if spaces else b"")
+    monkeypatch.setattr(profile, "schedules", lambda space: {"kernel_0.3": SCHEDULE} if space else {})
+    return profile.Units(tmp_path)
+
+
+def until(condition):
+    """Waits for another thread: seconds are no matter here, but no test waits for ever."""
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def test_the_texts_of_a_large_unit_are_there_before_the_compiler_is_done(units, tmp_path):
+    with units.written_meanwhile(least=len(TEXT)):
+        (tmp_path / LATE).write_text(TEXT)
+        (tmp_path / LATE.replace("kernel_0.3", "TLP")).write_text(TEXT[:-1])
+        until((tmp_path / LISTING).exists)
+    units.write(b"")
+    assert (tmp_path / LISTING).read_text() == MADE.listing
+    left = [path.name for path in tmp_path.glob(f"*{LAST_PASS}*")]
+    assert left == [LATE.replace("kernel_0.3", "TLP")]  # it is no unit's: a plain compile has its bundles
+
+
+def test_a_small_unit_waits_for_the_end(units, tmp_path):
+    with units.written_meanwhile(least=len(TEXT) + 1):
+        (tmp_path / LATE).write_text(TEXT)
+        time.sleep(4 * profile.LOOK_SECONDS)
+    assert not (tmp_path / LISTING).exists()
+    units.write(b"")
+    assert (tmp_path / LISTING).read_text() == MADE.listing
+
+
+def test_a_text_that_was_cut_off_is_read_again(units, tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(profile, "scheduled", lambda *given: (tried.append(given[0]), scheduled(*given))[1])
+    with units.written_meanwhile(least=0):
+        (tmp_path / LATE).write_text(TEXT[:-50])
+        until(lambda: tried)
+        (tmp_path / LATE).write_text(TEXT)
+    units.write(b"")
+    assert {TEXT[:-50], TEXT} == set(tried)
+    assert (tmp_path / LISTING).read_text() == MADE.listing
+
+
+def test_a_text_that_has_grown_since_is_read_again(units, tmp_path):
+    with units.written_meanwhile(least=0):
+        (tmp_path / LATE).write_text(TEXT.replace("vadd", "vsub"))
+        until((tmp_path / f"17-kernel_0.3-00-{SUFFIX}.txt").exists)
+    (tmp_path / LATE).write_text(TEXT + "    _\n")
+    units.write(b"")
+    assert (tmp_path / LISTING).read_text() == MADE.listing
+
+
+def test_a_unit_that_is_registered_twice_has_to_be_the_same(units, monkeypatch):
+    units.write(b"space")
+    units.write(b"space")
+    monkeypatch.setattr(profile, "schedules", lambda _: {"kernel_0.3": replace(SCHEDULE, limit=7)})
+    with pytest.raises(ValueError, match="two modules"):
+        units.write(b"space")

@@ -1,0 +1,151 @@
+"""Damaged files of the compiler are refused, whatever is wrong with them."""
+
+from pathlib import Path
+
+import pytest
+
+from ratchet.tpu.dump import image, overflow, utilisation
+from ratchet.tpu.dump.files import tokens_in
+from ratchet.tpu.dump.image import constant_segment
+from ratchet.tpu.dump.instruction import Unread
+from ratchet.tpu.dump.listing import read_instruction
+from ratchet.tpu.dump.text import text_of
+from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import TOKENS_FILE
+
+COUNTS = "MXU, VLOAD:FILL, VSTORE:SPILL\n== UTILIZATION:\n1 2 {}\n"
+IMAGE = b"\x08\x01\x12\x08\x08\x01\x1a\x04\x08\x00\x10\x04\x12\x08\x08\x02\x1a\x04\x08\x04\x10\x04\x1a\x08codeDATA"
+
+
+def test_counts_of_spills() -> None:
+    assert utilisation.spills(COUNTS.format(3), file="f") == (3, 2)
+
+
+@pytest.mark.parametrize("text", [
+    COUNTS.format("9" * 19), COUNTS.format("9" * 5000), COUNTS.format("٣"), COUNTS.format("-1"), COUNTS.format(""),
+    COUNTS.replace(":SPILL", ":S").format(3),
+])  # fmt: skip
+def test_damaged_counts_of_spills_are_refused(text: str) -> None:
+    with pytest.raises(Refusal, match="f ") as caught:
+        utilisation.spills(text, file="f")
+    assert caught.value.status is Status.INFRASTRUCTURE
+
+
+def test_constants_of_an_executable() -> None:
+    assert image.constant_segment(b"around" + IMAGE + b"it", compiler="c") == b"DATA"
+
+
+@pytest.mark.parametrize("data", [b"", IMAGE + IMAGE, IMAGE[:-1], b"\x08\x01\x12" + b"\x80" * 100_000])
+def test_a_damaged_executable_is_refused(data: bytes) -> None:
+    with pytest.raises(Refusal, match="program images"):
+        image.constant_segment(data, compiler="c")
+
+
+@pytest.mark.parametrize("amount", ["1.2.3M", "...", "M", "9" * 400])
+def test_an_amount_that_is_none_is_not_said(amount: str) -> None:
+    text = f"memory space vmem. Scoped allocation with size {amount} and limit 16.00M exceeded"
+    assert "needs too much VMEM" in overflow.overflow_message(text)
+
+
+@pytest.mark.parametrize("text", [
+    "%v1_v1 = vmul.u32 {}, %v2_v2", "%v1_v1 = vld [vmem:[#allocation2 + {}] sm:$0xff]", "%v{}_v1 = vmul.u32 %v1_v1",
+    "%v1_v1 = vmul.u32 %v{}_v1", "%v1_v{} = vmul.u32 %v1_v1", "%9 = sbr.rel target bundleno = {} (0x1)",
+])  # fmt: skip
+def test_a_number_of_thousands_of_digits_is_no_operand(text: str) -> None:
+    """It is refused, or an operand of vector code that stays unread."""
+    try:
+        instruction = read_instruction(text.format("9" * 5000))
+    except ValueError as error:
+        assert "does not read as an instruction" in str(error) or "unknown form" in str(error)  # noqa: PT017 - or none
+    else:
+        assert any(isinstance(operand.value, Unread) for operand in instruction.operands)
+    assert read_instruction(text.format("1")).opcode
+
+
+def test_a_dump_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "dump.txt").write_bytes(b"abc\xff")
+    with pytest.raises(Refusal, match=r"dump\.txt is not UTF-8 at byte 3") as caught:
+        text_of(tmp_path / "dump.txt", Status.INFRASTRUCTURE)
+    assert caught.value.status is Status.INFRASTRUCTURE
+
+
+def test_a_damaged_table_of_tokens_is_refused(tmp_path: Path) -> None:
+    (tmp_path / TOKENS_FILE).write_text("{}")
+    with pytest.raises(Refusal, match=r"tokens\.json is no table of tokens"):
+        tokens_in(tmp_path)
+
+
+def varint(number: int) -> bytes:
+    low = [number >> shift & 127 for shift in range(0, max(1, number.bit_length()), 7)]
+    return bytes([*(part | 128 for part in low[:-1]), low[-1]])
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def segment(kind: int, begin: int | None, length: int | None, *more: bytes) -> bytes:
+    extent = b"".join(field(n, value) for n, value in ((1, begin), (2, length)) if value is not None)
+    return field(2, field(1, kind) + field(3, extent) + b"".join(more))
+
+
+def executable(*segments: bytes, image: bytes) -> bytes:
+    return b"around \x08\x01" + b"".join(segments) + field(3, image) + b"and behind"
+
+
+CODE = bytes(range(200)) * 2
+
+
+@pytest.mark.parametrize(
+    ("segments", "image", "constants"),
+    [
+        ([segment(1, 0, 4), segment(2, 4, 4)], b"codeDATA", b"DATA"),
+        ([segment(2, 4, 4), segment(1, 0, 4)], b"codeDATA", b"DATA"),
+        ([segment(1, 4, 4), segment(2, 0, 4)], b"DATAcode", b"DATA"),
+        ([segment(1, 4, 4), segment(2, None, 4)], b"DATAcode", b"DATA"),
+        ([segment(1, None, 4), segment(2, 4, None)], b"code", b""),
+        ([segment(1, 0, 4)], b"code", b""),
+        ([segment(1, 0, 4), segment(3, 4, 4), segment(2, 8, 1)], b"codeMOREx", b"x"),
+        ([segment(1, 0, 400), segment(2, 400, 300)], CODE + bytes(300), bytes(300)),
+        ([segment(1, 0, 4, field(9, b"new"), field(10, 7)), segment(2, 4, 4)], b"codeDATA", b"DATA"),
+        ([segment(1, 0, 4), field(2, field(1, 7)), segment(2, 4, 4)], b"codeDATA", b"DATA"),
+    ],
+)
+def test_the_constants_of_an_image(segments: list[bytes], image: bytes, constants: bytes) -> None:
+    assert constant_segment(executable(*segments, image=image), compiler="c") == constants
+
+
+@pytest.mark.parametrize(
+    ("segments", "image"),
+    [
+        ([segment(2, 4, 4)], b"codeDATA"),
+        ([segment(1, 0, 4), segment(2, 4, 4)], b"codeDAT"),
+        ([segment(1, 0, 4), segment(2, 4, 4)], b"codeDATAx"),
+        ([segment(1, 0, 4), field(2, field(1, 2) + field(3, field(1, b"4") + field(2, 4)))], b"codeDATA"),
+        ([segment(1, 0, 4), field(2, field(1, 2) + field(3, field(1, 4) + field(2, b"4")))], b"codeDATA"),
+        ([segment(1, 0, 4), field(2, b"\x0d1234")], b"code"),
+        ([segment(1, 0, 4), field(2, b"\x0a\x7f1234")], b"code"),
+    ],
+)
+def test_an_image_that_contradicts_itself_is_none(segments: list[bytes], image: bytes) -> None:
+    with pytest.raises(Refusal, match="c holds 0 program images") as caught:
+        constant_segment(executable(*segments, image=image), compiler="c")
+    assert caught.value.status is Status.SCHEDULE_UNKNOWN
+
+
+def test_an_image_that_is_cut_off_is_none() -> None:
+    whole = executable(segment(1, 0, 4), segment(2, 4, 4), image=b"codeDATA").removesuffix(b"and behind")
+    assert constant_segment(whole, compiler="c") == b"DATA"
+    for size in range(len(whole)):
+        with pytest.raises(Refusal):
+            constant_segment(whole[:size], compiler="c")
+
+
+def test_where_constants_begin(tmp_path: Path) -> None:
+    line = "  #allocation{} [shape = 'u8[8]', space=hbm, size = 0x8, offset = {}, tag = '{}']\n"
+    text = line.format(1, "0x10", "constant literal") + line.format("2_x", "32", "deduplicated constant")
+    (tmp_path / f"3-TLP-9-{image.OFFSETS_PASS}.txt").write_text(text + line.format(3, "0x40", "another"))
+    (tmp_path / f"4-other-9-{image.OFFSETS_PASS}.txt").write_text(line.format(4, "0x50", "constant literal"))
+    assert image.constant_offsets(tmp_path) == {"#allocation1": 16, "#allocation2_x": 32}

@@ -1,0 +1,87 @@
+"""Which dump belongs to which instruction, and what is said where one is missing."""
+
+import pytest
+
+from ratchet.tpu.dump.files import Dumps, dump_flags, load_hlo, tokens_in
+from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import NO_TOKENS
+from tests.hlo_texts import hlo_of, write_hlo
+
+LISTING = "= control target key end\n\n     0   :  { %s1_s1 = smov 7 }\n"
+OUTLINE = "$region0: #{x}  // region range: [0, 1)\n"
+TWICE = """%x = f32[8] parameter(0)
+ %first = f32[8] negate(%x)
+ %second = f32[8] negate(%first)
+ ROOT %third = f32[8] exponential(%second)"""
+
+
+def dump(folder, *names, outline=True):
+    for number, name in enumerate(names):
+        (folder / f"{number}-{name}-71-packed-bundles-post-ra.txt").write_text(LISTING)
+        if outline:
+            (folder / f"{number}-{name}-70-post-bundle-packing-post-ra.txt").write_text(OUTLINE)
+
+
+def dumps(folder):
+    return Dumps(folder, hlo_of(TWICE), "libtpu 1")
+
+
+def test_an_instruction_has_its_own_dump_or_that_of_one_that_does_the_same(tmp_path):
+    dump(tmp_path, "TLP", "first", "third", "negate")
+    (tmp_path / "9-TLP-schedule-analysis_x-71-packed-bundles-post-ra.txt").write_text("")
+    (tmp_path / "notes.txt").write_text("")
+    every = dumps(tmp_path)
+    assert sorted(every.names) == ["TLP", "first", "negate", "third"]
+    assert [every.resolve(name) for name in ("TLP", "first", "second", "third", "negate")] == [
+        "TLP", "first", "first", "third", "negate",
+    ]  # fmt: skip
+    assert [str(one) for (one,) in every.load("first").bundles] == ["smov 7"]
+    assert every.load("first") is every.load("first")
+    assert every.load("first").file == "1-first-71-packed-bundles-post-ra.txt"
+    for name in ("x", "no such"):
+        with pytest.raises(Refusal, match=f"\\(libtpu 1\\): the program calls '{name}', but neither") as caught:
+            every.resolve(name)
+        assert caught.value.status is Status.SCHEDULE_UNKNOWN
+
+
+def test_of_several_alike_the_first_is_taken(tmp_path):
+    dump(tmp_path, "TLP", "second", "first")
+    assert dumps(tmp_path).resolve("first") == "first"
+    (tmp_path / "2-first-71-packed-bundles-post-ra.txt").unlink()
+    assert dumps(tmp_path).resolve("first") == "second"
+
+
+def test_dumps_of_two_programs_are_refused(tmp_path):
+    dump(tmp_path, "TLP", "TLP")
+    with pytest.raises(Refusal, match="two dumps of 'TLP'"):
+        dumps(tmp_path)
+
+
+def test_a_listing_without_its_outline_is_refused(tmp_path):
+    dump(tmp_path, "TLP", outline=False)
+    with pytest.raises(Refusal, match=r"0-TLP-71-packed-bundles-post-ra\.txt lacks its"):
+        dumps(tmp_path)
+
+
+def test_a_program_without_its_top_level_is_refused(tmp_path):
+    dump(tmp_path, "first")
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(Refusal, match=r"no \*-TLP-\*-packed-bundles-post-ra\.txt"):
+            dumps(folder)
+
+
+def test_what_is_not_there_is_refused_or_empty(tmp_path):
+    with pytest.raises(Refusal, match=r"there is no optimized\.hlo\.pb in") as caught:
+        load_hlo(tmp_path)
+    assert caught.value.status is Status.SCHEDULE_UNKNOWN
+    write_hlo(tmp_path, "%x = f32[] parameter(0)")
+    assert list(load_hlo(tmp_path).ops) == ["x"]
+    assert tokens_in(tmp_path) is NO_TOKENS
+
+
+def test_flags_ask_for_the_passes_that_are_read():
+    flags = dump_flags("/d", extra_passes=("more",))
+    assert flags[0] == "--xla_jf_dump_to=/d"
+    assert flags[2].endswith(
+        "=(packed-bundles-post-ra|post-bundle-packing-post-ra|final_hlo-static-per-bundle-utilization|more)"
+    )

@@ -1,0 +1,98 @@
+"""Sizes of elements, as the compiler lays them out."""
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ratchet.tpu.dump.layout import ArrayType, lay_out, rearranged
+from ratchet.tpu.dump.listing import read_instruction
+
+NAMES = {
+    "pred": "bool", "s8": "int8", "u8": "uint8", "s16": "int16", "u16": "uint16", "bf16": "bfloat16", "f16": "float16",
+    "s32": "int32", "u32": "uint32", "f32": "float32", "s64": "int64", "u64": "uint64", "f64": "float64",
+    "c64": "complex64", "c128": "complex128", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
+    "f8e4m3b11fnuz": "float8_e4m3b11fnuz", "f8e4m3": "float8_e4m3", "f8e3m4": "float8_e3m4",
+    "f8e8m0fnu": "float8_e8m0fnu",
+}  # fmt: skip
+PACKED = {"s2": ml_dtypes.int2, "u2": ml_dtypes.uint2, "s4": ml_dtypes.int4, "u4": ml_dtypes.uint4}
+
+
+def bits(dtype: str, shape: tuple[int, ...] = (1024,)) -> float:
+    """Of one element of an array."""
+    array = ArrayType(dtype=dtype, shape=shape, minor_to_major=(0,), tiles=(), space=0)
+    return array.padded_bytes * 8 / shape[0]
+
+
+@pytest.mark.parametrize(("name", "dtype"), NAMES.items())
+def test_elements_are_as_large_as_numpy_has_them(name: str, dtype: str) -> None:
+    assert bits(name) == 8 * jnp.dtype(dtype).itemsize
+
+
+@pytest.mark.parametrize(("name", "dtype"), PACKED.items())
+def test_narrow_integers_are_packed(name: str, dtype: type) -> None:
+    assert bits(name) == ml_dtypes.iinfo(dtype).bits
+
+
+def test_a_narrow_float_is_packed() -> None:
+    assert bits("f4e2m1fn") == ml_dtypes.finfo(ml_dtypes.float4_e2m1fn).bits
+
+
+def test_nothing_is_smaller_than_a_word() -> None:
+    assert ArrayType(dtype="pred", shape=(), minor_to_major=(), tiles=(), space=0).padded_bytes == np.int32().itemsize
+
+
+def test_an_instruction_without_registers_moves() -> None:
+    assert read_instruction("%s1_s1 = smov 5").moves
+    assert read_instruction("%s2_s2 = smov %s1_s1").moves
+    assert not read_instruction("%s2_s1 = smov %s1_s1").moves
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "tiles", "size"),
+    [
+        ((3, 5), (1, 0), ((8, 128),), 8 * 128 * 4),
+        ((9, 129), (1, 0), ((8, 128),), 16 * 256 * 4),
+        ((129, 9), (0, 1), ((8, 128),), 16 * 256 * 4),
+        ((5,), (0,), ((8, 128),), 8 * 128 * 4),
+        ((2, 3, 5), (2, 1, 0), ((8, 128),), 2 * 8 * 128 * 4),
+        ((3, 5), (1, 0), (), 3 * 5 * 4),
+    ],
+)
+def test_arrays_are_padded_to_whole_tiles(shape, order, tiles, size) -> None:
+    array = ArrayType(dtype="f32", shape=shape, minor_to_major=order, tiles=tiles, space=0)
+    assert array.padded_bytes == size
+    assert str(array) == f"f32[{','.join(map(str, shape))}]"
+
+
+def test_an_array_of_fewer_dimensions_than_its_tile() -> None:
+    array = ArrayType(dtype="s32", shape=(3,), minor_to_major=(0,), tiles=((2, 4),), space=0)
+    assert lay_out(np.array([1, 2, 3], np.int32), array) == [1, 2, 3, 0, 0, 0, 0, 0]
+    assert lay_out(np.int32(7), ArrayType(dtype="s32", shape=(), minor_to_major=(), tiles=(), space=0))[0] == 7
+
+
+def test_tiles_of_several_dimensions() -> None:
+    array = ArrayType(dtype="s32", shape=(2, 2, 3), minor_to_major=(2, 1, 0), tiles=((2, 2),), space=0)
+    words = lay_out(np.arange(1, 13, dtype=np.int32).reshape(2, 2, 3), array)
+    assert words == [1, 2, 4, 5, 3, 0, 6, 0, 7, 8, 10, 11, 9, 0, 12, 0]
+
+
+@pytest.mark.parametrize("dtype", ["pred", "s8", "u8", "s16", "u16", "s32", "u32", "f32", "bf16", "s4", "f64"])
+def test_what_the_scalar_unit_branches_on(dtype: str) -> None:
+    array = ArrayType(dtype=dtype, shape=(), minor_to_major=(), tiles=(), space=0)
+    assert array.may_steer is (dtype not in ("bf16", "s4", "f64"))
+
+
+def test_a_dtype_that_is_not_known_counts_as_a_word() -> None:
+    assert bits("token") == 32
+
+
+def test_narrow_values_are_rearranged_only_where_nothing_changes() -> None:
+    wide, flat, same = (
+        ArrayType(dtype=dtype, shape=shape, minor_to_major=tuple(range(len(shape)))[::-1], tiles=(), space=0)
+        for dtype, shape in (("s16", (2, 2)), ("s32", (4,)), ("u16", (2, 2)))
+    )
+    values = np.arange(4, dtype=np.int16).reshape(2, 2)
+    assert rearranged(values, wide, flat) is None
+    assert rearranged(values.reshape(4).astype(np.int32), flat, wide) is None
+    assert rearranged(values, wide, same) is values

@@ -1,0 +1,115 @@
+"""Links, the order of machines and the executable's constants, each by itself."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.chips.links import Ici
+from ratchet.tpu.dump.image import constant_segment
+from ratchet.tpu.machine.interleaving import Interleaving
+from ratchet.tpu.machine.links import Links
+from ratchet.values.status import Refusal
+
+# One byte per cycle and a hop of 100 cycles, so that times can be read off.
+SIMPLE = Ici(shape=(2, 2), link_bytes_per_s=1.0, hop_s=100.0, source="a test")
+
+
+def links() -> Links:
+    return Links(SIMPLE, 1.0)
+
+
+def test_a_square_has_eight_links_and_no_diagonals() -> None:
+    assert len(SIMPLE.links()) == 8
+    assert SIMPLE.path(0, 3) == (0, 1, 3)
+    assert SIMPLE.path(2, 1) == (2, 3, 1)
+    assert V5E.ici.chips == 4
+
+
+def test_one_hop() -> None:
+    message = links().send(7, 7, 0, 1, 2)
+    assert (message.begin, message.left, message.arrival) == (7, 71, 171)
+
+
+def test_two_hops_pass_through() -> None:
+    assert links().send(0, 0, 0, 3, 2).arrival == 64 + 2 * 100
+
+
+def test_first_in_first_out_on_each_link() -> None:
+    net = links()
+    net.send(0, 0, 0, 1, 2)
+    assert net.send(0, 0, 0, 1, 1).arrival == 64 + 32 + 100
+    assert net.send(0, 0, 1, 0, 1).arrival == 32 + 100, "the other direction is a link of its own"
+    assert net.send(50, 50, 0, 3, 1).begin == 96, "a way through shares its first link"
+
+
+def test_signals_take_no_bandwidth() -> None:
+    net = links()
+    net.send(0, 0, 0, 1, 2)
+    assert net.send(0, 0, 0, 1, 0).arrival == 100
+    (use,) = [use for use in net.use() if use.messages]
+    assert (use.source_chip, use.target_chip, use.bytes, use.messages, use.busy_cycles) == (0, 1, 64, 2, 64)
+
+
+class Stuck(Exception):
+    pass
+
+
+def test_machines_move_in_the_order_of_their_time() -> None:
+    order: list[tuple[int, int]] = []
+    turns = Interleaving(3, 0.0, Stuck)
+
+    def work(me: int, times: list[int]) -> None:
+        for time in times:
+            turns.before(me, time)
+            order.append((time, me))
+
+    turns.run([lambda: work(0, [5, 6, 30]), lambda: work(1, [1, 20]), lambda: work(2, [2, 25, 40])])
+    assert order == sorted(order)
+
+
+def test_a_wait_that_nothing_ends_is_reported() -> None:
+    turns = Interleaving(2, 0.0, Stuck)
+    with pytest.raises(Stuck):
+        turns.run([lambda: turns.until(0, lambda: inf), lambda: None])
+
+
+def test_the_first_failure_ends_all() -> None:
+    turns = Interleaving(2, 0.0, Stuck)
+
+    def fail() -> None:
+        turns.before(1, 10)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        turns.run([lambda: turns.until(0, lambda: inf), fail])
+
+
+def executable(constants: bytes, program: bytes, *, size: int | None = None) -> bytes:
+    """What the reader looks for, in a container that it does not know."""
+    image = constants + program
+    code = bytes([8, 1, 16, 1, 0x1A, 4, 8, len(constants), 16, len(program)])
+    data = bytes([8, 2, 16, 1, 0x1A, 2, 16, len(constants)])
+    stated = len(image) if size is None else size
+    return (
+        b"box\x08\x01\x12junk"
+        + bytes([8, 1, 0x12, len(code)]) + code
+        + bytes([0x12, len(data)]) + data
+        + bytes([0x1A, stated]) + image + b"more"
+    )  # fmt: skip
+
+
+def test_constants_are_found_in_the_executable() -> None:
+    assert constant_segment(executable(b"table", b"program"), compiler="c") == b"table"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x08\x01\x12", executable(b"table", b"program", size=11), executable(b"table", b"program")[:-9],
+     executable(b"table", b"program") * 2],
+)  # fmt: skip
+def test_another_format_is_refused(data: bytes) -> None:
+    with pytest.raises(Refusal, match="program images where one was expected"):
+        constant_segment(data, compiler="c")

@@ -1,0 +1,198 @@
+"""What the compiler trusts and nobody checked is a finding where it is false; where it is true, there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from ratchet.tpu.mlir.bindings import mosaic_module, parse_kernel, stablehlo_of
+from ratchet.tpu.mosaic.calls import kernel_bodies
+from ratchet.tpu.mosaic.findings import Kind
+from ratchet.tpu.mosaic.module import Op
+from ratchet.tpu.mosaic.rules import promise
+from ratchet.values.status import Refusal, Status
+from tests.exam.judge.programs import artefact, blocked
+from tests.tpu.mosaic.twin import loaded
+
+X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)
+EIGHTS = np.arange(8, dtype=np.int32) * 8
+Kernel = Callable[..., Any]
+
+
+def findings(function: Kernel, *inputs: np.ndarray) -> list[Any]:
+    return list(loaded(function, *inputs).check(inputs).findings)
+
+
+def kinds(function: Kernel, *inputs: np.ndarray) -> list[Kind]:
+    return [finding.kind for finding in findings(function, *inputs)]
+
+
+# --- promises ------------------------------------------------------------------------------------
+
+
+def gather(where: str) -> Kernel:
+    """Eight rows of ``x`` from each of eight places, which are promised to be multiples of eight."""
+
+    def in_kernel(places: Any, x: Any, o: Any) -> None:
+        o[...] = x[pl.ds(pl.multiple_of(places[pl.program_id(0)], 8), 8), :]
+
+    def in_loop(places: Any, x: Any, o: Any) -> None:
+        def add(n: Any, total: Any) -> Any:
+            return total + x[pl.ds(pl.multiple_of(places[n], 8), 8), :]
+
+        o[...] = jax.lax.fori_loop(0, 8, add, jnp.zeros((8, 128)))
+
+    def in_map(places: Any, x: Any, o: Any) -> None:
+        o[...] = x[...]
+
+    whole = pl.BlockSpec((64, 128), lambda i, places: (0, 0))
+    row = pl.BlockSpec((pl.Element(8), pl.Element(128)), lambda i, places: (pl.multiple_of(places[i], 8), 0))
+    body = {"kernel": in_kernel, "loop": in_loop, "map": in_map}[where]
+    spec = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=1, grid=(8,), in_specs=[row if where == "map" else whole],
+        out_specs=pl.BlockSpec((8, 128), lambda i, places: (i, 0)),
+    )  # fmt: skip
+    return pl.pallas_call(body, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32))
+
+
+@pytest.mark.parametrize("where", ["kernel", "loop", "map"])
+def test_a_false_multiple_is_named_with_its_step_and_line(where: str) -> None:
+    assert kinds(gather(where), EIGHTS, X) == []
+    false = EIGHTS.copy()
+    false[5] = 44
+    (finding,) = findings(gather(where), false, X)
+    assert finding.kind is Kind.FALSE_PROMISE
+    assert finding.operation == "tpu.assume_multiple"
+    assert finding.grid_step == ((0,) if where == "loop" else (5,))
+    name, _, line = finding.location.rpartition(":")
+    assert name.endswith("test_assumptions.py")
+    assert "pl.multiple_of(places[" in Path(__file__).read_text().splitlines()[int(line) - 1]
+
+
+@pytest.mark.parametrize(("amount", "wanted"), [(3, []), (0, []), (-3, [Kind.FALSE_PROMISE])])
+def test_a_vector_is_not_rotated_by_a_negative_amount(amount: int, wanted: list[Kind]) -> None:
+    def kernel(amount: Any, x: Any, o: Any) -> None:
+        o[...] = pltpu.roll(x[...], amount[0], 1)
+
+    call = pl.pallas_call(
+        kernel,
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec(memory_space=pltpu.VMEM)],
+        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
+    )
+    assert kinds(call, np.array([amount], np.int32), X) == wanted
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_a_gather_takes_from_outside_is_not_known(keep: bool) -> None:
+    def kernel(x: Any, index: Any, o: Any) -> None:
+        taken = jnp.take_along_axis(x[...], index[...], 1, mode="promise_in_bounds")
+        o[...] = taken if keep else jnp.where(index[...] < 128, taken, 0.0)
+
+    index = np.tile(np.arange(128, dtype=np.int32)[::-1] + 1, (8, 1))
+    call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32))
+    assert kinds(call, X[:8], index) == ([Kind.UNINITIALISED] if keep else [])
+
+
+def test_promises_of_arithmetic_are_refused() -> None:
+    honest = Op(
+        name="arith.addi", operands=(), results=(), regions=(), location="",
+        attributes={"overflowFlags": "#arith.overflow<none>", "fastmath": "#arith.fastmath<none>"},
+    )  # fmt: skip
+    assert promise(honest) == ""
+    for name, text in (("overflowFlags", "#arith.overflow<nsw>"), ("fastmath", "#arith.fastmath<nnan>")):
+        made = Op(**{**vars(honest), "attributes": {**honest.attributes, name: text}})
+        assert promise(made) == f"{name} = {text}"
+
+
+@pytest.mark.parametrize("layout", ["strided<[256, 1]>", "strided<[128, 1], offset: 4>"])
+def test_a_memref_with_a_layout_of_its_own_is_refused(layout: str) -> None:
+    made = artefact(blocked(lambda x, o: o.__setitem__(..., x[...])), ((256, 128), jnp.float32))
+    (body,) = kernel_bodies(stablehlo_of(export.deserialize(bytearray(made.program))))
+    text = str(mosaic_module(body))
+    assert parse_kernel(text.encode()).functions
+    plain = re.search(r"memref<\d+x\d+xf32(?=, #)", text)[0]
+    with pytest.raises(Refusal, match="a memref with the layout") as caught:
+        parse_kernel(text.replace(plain, f"{plain}, {layout}").encode())
+    assert caught.value.status is Status.CANNOT_VERIFY
+
+
+# --- semaphores ----------------------------------------------------------------------------------
+
+
+def counted(signals: int, waits: int, *, scoped: bool = False, barrier: bool = False) -> Kernel:
+    """A semaphore that is signalled and waited for so often in every one of four steps."""
+
+    def count(sem: Any) -> None:
+        for _ in range(signals):
+            pl.semaphore_signal(sem, 1)
+        for _ in range(waits):
+            pl.semaphore_wait(sem, 1)
+
+    def kernel(x: Any, o: Any, sem: Any) -> None:
+        o[...] = x[...]
+        if barrier:
+            count(pltpu.get_barrier_semaphore())
+        elif scoped:
+            pl.run_scoped(count, pltpu.SemaphoreType.REGULAR)
+        else:
+            count(sem)
+
+    block = pl.BlockSpec((16, 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        grid=(4,),
+        in_specs=[block],
+        out_specs=block,
+        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
+        scratch_shapes=[pltpu.SemaphoreType.REGULAR],
+        compiler_params=pltpu.CompilerParams(collective_id=0) if barrier else None,
+    )
+
+
+@pytest.mark.parametrize("where", [{}, {"scoped": True}, {"barrier": True}], ids=["scratch", "scoped", "barrier"])
+def test_a_semaphore_is_at_zero_when_it_is_given_back(where: dict[str, bool]) -> None:
+    assert kinds(counted(2, 2, **where), X) == []
+    assert kinds(counted(2, 1, **where), X) == [Kind.NEVER_WAITED]
+    assert Kind.WAIT_WITHOUT_START in kinds(counted(1, 2, **where), X)
+
+
+def test_nobody_waits_for_less_than_nothing() -> None:
+    def kernel(amounts: Any, x: Any, o: Any, sem: Any) -> None:
+        pl.semaphore_signal(sem, amounts[0])
+        pl.semaphore_wait(sem, amounts[1])
+        o[...] = x[...]
+
+    call = pl.pallas_call(
+        kernel,
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec(memory_space=pltpu.VMEM)],
+        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
+        scratch_shapes=[pltpu.SemaphoreType.REGULAR],
+    )
+    assert kinds(call, np.array([2, 2], np.int32), X) == []
+    assert kinds(call, np.array([-1, -1], np.int32), X) == [Kind.NEGATIVE_AMOUNT]
+
+
+def test_semaphores_of_an_array_are_within_it() -> None:
+    def kernel(slots: Any, x: Any, o: Any, sems: Any) -> None:
+        pltpu.async_copy(x, o, sems.at[slots[0]]).wait()
+
+    anywhere = pl.BlockSpec(memory_space=pl.ANY)
+    call = pl.pallas_call(
+        kernel,
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), anywhere],
+        out_specs=anywhere,
+        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
+        scratch_shapes=[pltpu.SemaphoreType.DMA((2,))],
+    )
+    assert kinds(call, np.array([1], np.int32), X) == []
+    assert kinds(call, np.array([2], np.int32), X) == [Kind.SLICE_OUT_OF_BOUNDS]

@@ -1,0 +1,64 @@
+"""The configuration of a kernel's call: the one spelling that is known, and nothing else."""
+
+import json
+
+import pytest
+
+from ratchet.tpu.mosaic.kernel_config import read, write
+from ratchet.values.status import Refusal, Status
+
+CALL = {"body": "aGk=", "has_communication": False, "vmem_limit_bytes": 5, "cost_estimate": {"flops": [1.5, None]}}
+
+
+def text(call: dict[str, object] | None = None, **around: object) -> str:
+    return json.dumps({"custom_call_config": {**CALL, **(call or {})}, **around})
+
+
+def test_what_is_read_is_written_again():
+    body, rest = read(text(device_type="TPU"))
+    assert body == b"hi"
+    assert rest == {
+        "custom_call_config": {key: value for key, value in CALL.items() if key != "body"},
+        "device_type": "TPU",
+    }
+    assert read(write(b"ho", rest)) == (b"ho", rest)
+    assert json.loads(write(b"hi", rest)) == json.loads(text(device_type="TPU"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("[]", "cannot be read"),
+        ("{", "cannot be read"),
+        ("{}", "cannot be read"),
+        (text({"body": "aGk"}), "cannot be read"),
+        (text({"body": "a Gk="}), "cannot be read"),
+        (text({"body": 3}), "cannot be read"),
+        (text({"cost_estimate": float("nan")}), "NaN is no number"),
+        (text({"cost_estimate": float("-inf")}), "-Infinity is no number"),
+        ('{"custom_call_config": {"body": "aGk=", "body": "aG8="}}', "a key is repeated"),
+        ("[" * 100_000, "cannot be read"),
+        (text(vmem_limit_bytes=5), "the key 'vmem_limit_bytes', which is not known"),
+        (text({"device_type": "TPU"}), "the key 'device_type', which is not known"),
+        (text(device_type="a b"), "the text 'a b', wanted a plain word"),
+        (text(device_type=""), "the text '', wanted"),
+        (text(device_type="x" * 81), "wanted a plain word"),
+        (text({"cost_estimate": {"two words": 1}}), "the text 'two words', wanted"),
+        (text({"cost_estimate": [{"a": ["b c"]}]}), "the text 'b c', wanted"),
+    ],
+)
+def test_anything_else_is_refused(wrong, said):
+    with pytest.raises(Refusal, match=said) as caught:
+        read(wrong)
+    assert caught.value.status is Status.CANNOT_VERIFY
+
+
+def test_a_word_has_eighty_letters_at_most():
+    assert read(text(device_type="x" * 80))[1]["device_type"] == "x" * 80
+
+
+def test_what_is_quoted_from_it_is_short():
+    for wrong in (text(**{"k" * 200: 1}), text(device_type="-" * 200)):
+        with pytest.raises(Refusal) as caught:
+            read(wrong)
+        assert 80 <= max(len(word) for word in caught.value.message.split("'")) <= 85

@@ -1,0 +1,200 @@
+"""Explanations of compiled programs: every cycle and byte has a name."""
+
+import dataclasses
+import json
+import xml.etree.ElementTree
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+import ratchet
+from ratchet.commands.cli import main
+from ratchet.tpu.savings import savings
+from ratchet.values import Limit, OpKind, Vmem, VmemAllocation, VmemUse
+from ratchet.values.status import Status
+from ratchet.values.vmem import Change
+from ratchet.view.explain import explain_document, explain_text, vmem_text
+from tests.tune import blocks
+from tests.tune.blocks import FLOATS, WEIGHTS, X, block, doubled, narrow
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def explanation():
+    return ratchet.explain(jax.jit(block), WEIGHTS, X)
+
+
+@pytest.fixture(scope="module")
+def overflow():
+    return ratchet.explain(doubled, FLOATS)
+
+
+def test_every_cycle_belongs_to_an_operation_and_to_a_limit(explanation):
+    assert explanation.status is Status.PASS
+    cycles = explanation.timeline.cycles
+    assert sum(op.cycles for op in explanation.ops) == cycles
+    assert sum(explanation.limits.values()) == cycles
+    assert explanation.band.low_ms < explanation.timeline.latency_ms < explanation.band.high_ms
+    assert 0 < explanation.launch_share < 1
+    assert 0 <= explanation.edge_cycles <= cycles
+
+
+def test_the_kernel_and_what_xla_made_are_told_apart_by_the_authors_names_and_lines(explanation):
+    (kernel,) = (op for op in explanation.ops if op.kind is OpKind.KERNEL)
+    assert kernel.name.startswith("attention")
+    assert kernel.source.file == "blocks.py"
+    products = [op for op in explanation.ops if op.kind is OpKind.XLA and "dot_general" in op.origin]
+    assert products, [op.origin for op in explanation.ops]
+    assert {op.source.file for op in products} == {"blocks.py"}
+    assert any(op.busy.get("MXU", 0) > 0.1 for op in products)
+    assert {op.limit for op in explanation.ops if op.kind is OpKind.LAUNCH} == {Limit.LAUNCH}
+
+
+def test_text_and_json_say_the_same(explanation):
+    text, document = explain_text(explanation), json.loads(json.dumps(explain_document(explanation)))
+    assert "attention" in text
+    assert "blocks.py:" in text
+    assert "clock throttling" in text
+    assert document["latency_ms"] == explanation.timeline.latency_ms
+    assert [op["cycles"] for op in document["ops"]] == [op.cycles for op in explanation.ops]
+    assert sum(line["cycles"] for line in document["lines"]) == explanation.timeline.cycles
+    assert document["vmem"][0]["is_kernel"]
+
+
+def test_a_program_that_does_not_fit_is_explained(overflow):
+    assert overflow.status is Status.VMEM_OVERFLOW
+    assert overflow.timeline is None
+    (vmem,) = overflow.vmem
+    assert (vmem.fits, vmem.limit_bytes, vmem.chip_bytes) == (False, MIB, 128 * MIB)
+    block = 256 * 512 * 4
+    named = {(one.use, one.number): one for one in vmem.allocations if one.use is not VmemUse.COMPILER}
+    assert {key: one.size_bytes for key, one in named.items()} == {
+        (VmemUse.INPUT, 0): 2 * block,
+        (VmemUse.OUTPUT, 0): 2 * block,
+        (VmemUse.SCRATCH, None): block,
+    }
+    window = named[VmemUse.INPUT, 0]
+    assert (window.block, window.whole, window.levels) == ("f32[256,512]", (1024, 512), 2)
+    assert sum(one.size_bytes for one in vmem.allocations) == pytest.approx(vmem.used_bytes, rel=0.01)
+    assert "scratch f32[256,512] (0.5 MiB)" in overflow.reason
+    assert "needs 2.5" in overflow.reason
+    assert "(the chip has 128 MiB)" in overflow.reason
+
+
+def test_what_would_make_it_fit_is_said(overflow):
+    first = overflow.savings[0]
+    assert first.change is Change.HALVE
+    assert first.frees_bytes == 5 * 256 * 512 * 4 // 2
+    text = vmem_text(overflow)
+    assert "2.5" in text
+    assert "1.00 MiB, " in text
+    assert "too much" in text
+    assert "input window 0: f32[256,512] of [1024,512], double buffered" in text
+    assert "halve 256 to 128" in text
+    assert "pl.Buffered(1) for output window 0" in text
+    assert explain_document(overflow)["latency_ms"] is None
+
+
+def test_smaller_blocks_fit(overflow):
+    fits = ratchet.explain(narrow, FLOATS, modelled=False)
+    assert fits.status is Status.PASS
+    assert fits.timeline is None
+    assert fits.vmem[0].fits
+    assert fits.vmem[0].used_bytes < overflow.vmem[0].used_bytes
+    assert "compiled, not modelled" in explain_text(fits)
+
+
+def windowed(shape, *, use=VmemUse.INPUT, levels=2, dtype="f32", size):
+    number = None if use is VmemUse.SCRATCH else 0
+    return VmemAllocation(use=use, number=number, dtype=dtype, shape=shape, levels=levels, size_bytes=size)
+
+
+def test_halving_counts_the_padding():
+    narrow_lanes = windowed((256, 128), size=2 * 256 * 128 * 4)
+    half_tile = windowed((8, 256), use=VmemUse.SCRATCH, levels=1, size=8 * 256 * 4)
+    vmem = Vmem(
+        op="k", is_kernel=True, allocations=(narrow_lanes, half_tile), used_bytes=1, limit_bytes=1, chip_bytes=1
+    )
+    halved = {one.side: one.frees_bytes for one in savings(vmem) if one.change is Change.HALVE}
+    assert halved == {256: 256 * 128 * 4 + 8 * 128 * 4}, "8 rows and 128 lanes are one tile: half of it is no less"
+
+
+@pytest.mark.slow
+def test_scalars_that_are_given_steer_and_those_that_are_not_are_named():
+    def body(n_ref, x_ref, o_ref):
+        o_ref[...] = jax.lax.fori_loop(0, n_ref[0], lambda _, a: jnp.sin(a) + x_ref[...], x_ref[...])
+
+    scalar = pl.BlockSpec(memory_space=pltpu.SMEM)
+    x = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+    looping = pl.pallas_call(body, out_shape=x, in_specs=[scalar, pl.BlockSpec()])
+    program = ratchet.export(looping, jax.ShapeDtypeStruct((1,), jnp.int32), x)
+    unknown = ratchet.explain(program)
+    assert unknown.status is Status.SCHEDULE_UNKNOWN
+    assert "entry parameter 0" in unknown.reason
+    assert unknown.vmem[0].is_kernel
+    assert "not modelled, SCHEDULE_UNKNOWN" in explain_text(unknown)
+    assert ratchet.explain(looping, np.array([9], np.int32), x).status is Status.PASS
+
+
+@pytest.mark.slow
+def test_tables_that_xla_computes_of_inputs_with_values_steer():
+    def body(n_ref, x_ref, o_ref):
+        o_ref[...] = jax.lax.fori_loop(0, n_ref[0], lambda _, a: jnp.sin(a) + x_ref[...], x_ref[...])
+
+    x = np.ones((8, 128), np.float32)
+    looping = pl.pallas_call(
+        body,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec()],
+    )
+
+    def counting(mask, x):
+        return looping(jnp.sum(mask, keepdims=True, dtype=jnp.int32), x)
+
+    few, many = np.arange(64) < 2, np.arange(64) < 50
+    exported = ratchet.export(counting, few, x)
+    program = ratchet.compile(exported)
+    cycles = [
+        ratchet.model(program, scalars=ratchet.steering(program, exported, mask, x)).cycles for mask in (few, many)
+    ]
+    assert cycles[1] > 2 * cycles[0]
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in (few, x)]
+    assert ratchet.steering(program, exported, *shapes) == {}
+    with pytest.raises(ratchet.Refusal, match="give scalar_inputs"):
+        ratchet.model(program)
+
+
+def test_notebooks_show_values_as_html_with_units_and_names_as_data(explanation, overflow):
+    for value in (explanation, overflow, explanation.timeline):
+        xml.etree.ElementTree.fromstring(value._repr_html_())
+    assert " ms modelled" in explanation._repr_html_()
+    assert "MiB" in overflow._repr_html_()
+    hostile = dataclasses.replace(overflow, title="<script>alert(1)</script>")._repr_html_()
+    assert "<script>" not in hostile
+    assert "&lt;script&gt;" in hostile
+
+
+def test_the_command_names_the_constants_of_the_file_and_ends_with_the_status(tmp_path, monkeypatch, capsys):
+    source = Path(blocks.__file__).read_text()
+    (tmp_path / "mine.py").write_text(f"{source}\n\nSTEP = 256\n\n\ndef twice(x):\n    return doubled(x, STEP)\n")
+    monkeypatch.chdir(tmp_path)
+    code = main(["explain", "mine.py:twice", "--input", "f32[1024,512]", "--vmem"], _nothing_is_judged)
+    assert code == Status.VMEM_OVERFLOW.exit_code
+    assert "halve 256 to 128 (ROWS or WIDTH or STEP?)" in capsys.readouterr().out
+
+    given = ["explain", "mine.py:narrow", "--input", "f32[1024,512]", "--json", "--trace", "traces"]
+    assert main(given, _nothing_is_judged) == 0
+    (document,) = json.loads(capsys.readouterr().out)["explanations"]
+    assert (document["title"], document["status"]) == ("mine:narrow", "PASS")
+    assert document["band_ms"][0] < document["latency_ms"] < document["band_ms"][1]
+    assert [path.name for path in (tmp_path / "traces").rglob("*.pb")] == ["modelled.xplane.pb"]
+
+
+def _nothing_is_judged(*_, **__):
+    raise AssertionError("a verdict was asked for")
