@@ -22,6 +22,7 @@ from ratchet.exam.problem.floor import floor_of
 from ratchet.exam.problem.problem import Problem
 from ratchet.loop import log, recorded
 from ratchet.loop import refuted as hindsight
+from ratchet.loop.series import series_of
 from ratchet.process.boot import home
 from ratchet.tpu.chips import V5E, Chip
 from ratchet.tpu.compiler import compile as compiling
@@ -91,12 +92,14 @@ class RepositoryJudge:
         """
         problem = problems.read(problems.lock_path(self.root / kernel_rel))
         measured = self.evaluator in MEASURED
+        judge = recent_seal(home.judge_root(self.root))
         return Conditions(
             evaluator=self.evaluator,
             chip=devices.device(self.evaluator) if measured else devices.MODELS[self.evaluator],
             compiler=devices.compiler(self.evaluator) if measured else compiling.compiler_version(),
-            seal=recent_seal(home.judge_root(self.root)),
+            seal=judge,
             problem=problem.short if problem else "",
+            series=series_of(judge),
         )
 
     def seal(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ratchet.commands import options as options_of
 from ratchet.exam.judge import evidence
+from ratchet.exam.judge.seal import seal
 from ratchet.exam.judge.steps import machine_trouble
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea, run_experiment
@@ -21,10 +22,11 @@ from ratchet.loop.judge import Judge
 from ratchet.loop.judge_only import judge_only
 from ratchet.loop.ledger import NAME
 from ratchet.loop.outcome import Outcome
+from ratchet.loop.series import PROOFS
 from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
-from ratchet.view.log import fidelity_table, origins_text
+from ratchet.view.log import fidelity_table, origins_text, series_text
 from ratchet.view.progress import Progress
 from ratchet.view.streams import Lasting, lasting
 from ratchet.view.terminal import report, result_line
@@ -250,6 +252,7 @@ def _verify(_options: argparse.Namespace) -> int:
         return Status.LEDGER_BROKEN.exit_code
     print(f"{len(log.rows(root))} rows: the chain is whole and every commit that should be here resolves")
     print(origins_text(log.verify_origins(root)))
+    print(series_text(seal(home.judge_root(root)), PROOFS))
     return Status.PASS.exit_code
 
 

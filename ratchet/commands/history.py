@@ -20,7 +20,7 @@ from ratchet.loop.workspace import under_way
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
-from ratchet.view.gains import by_series, entries, entry_document
+from ratchet.view.gains import by_evaluator, entries, entry_document
 from ratchet.view.log import gained, log_table, top_table
 from ratchet.view.show import show
 from ratchet.view.status import State, status_document, status_text
@@ -52,7 +52,7 @@ def top_command(options: argparse.Namespace, *, root: Path, kernel: Path | None)
         return top_table(rows, most=options.most, width=terminal_width(), colour=coloured())
 
     def document(rows: Sequence[Row]) -> dict[str, Any]:
-        series = by_series(entries(rows)).values()
+        series = by_evaluator(entries(rows)).values()
         best = [entry_document(one) for of_one in series for one in gained(of_one)[: options.most]]
         return {"top": best}
 

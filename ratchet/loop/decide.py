@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, fields
 
 from ratchet.loop.compare import compare, of_row, of_score
+from ratchet.loop.series import series_of
 from ratchet.values import MEASURED, Bar, Conditions, Decision, Paired, Row, Score, Verdict
 from ratchet.values.status import Status
 
@@ -166,12 +167,20 @@ def speaks_of_the_kernel(status: Status) -> bool:
 
 def conditions_of(row: Row) -> Conditions:
     """The conditions a row was judged under."""
-    return Conditions(**{field.name: getattr(row, field.name) for field in fields(Conditions)})
+    return Conditions(
+        evaluator=row.evaluator,
+        chip=row.chip,
+        compiler=row.compiler,
+        seal=row.seal,
+        problem=row.problem,
+        series=series_of(row.seal),
+    )
 
 
 def differences(one: Conditions, other: Conditions) -> tuple[str, ...]:
     """What differs between two sets of conditions, each as ``name (one, other)``."""
-    pairs = ((field.name, getattr(one, field.name), getattr(other, field.name)) for field in fields(Conditions))
+    compared = [field.name for field in fields(Conditions) if field.compare]
+    pairs = ((name, getattr(one, name), getattr(other, name)) for name in compared)
     return tuple(f"{name} ({a or 'none'}, {b or 'none'})" for name, a, b in pairs if a != b)
 
 

@@ -41,7 +41,8 @@ def finalize(root: Path, *, branch: str = "", base: str = "", name: str = "") ->
     Args:
         root: Top folder of the repository.
         branch: The line; default: HEAD's.
-        base: Where to begin; default: where the line parted from HEAD's, or before its first kept experiment.
+        base: Where to begin; default: where the line parted from HEAD's, or HEAD's from its upstream, or before its
+            first kept experiment.
         name: The new branch; default: ``review/`` and the line's name. One that is there already is only moved on.
 
     Raises:
@@ -60,7 +61,7 @@ def finalize(root: Path, *, branch: str = "", base: str = "", name: str = "") ->
     lines = of_branch(history, Head(branch=_HEADS + line, commit=tip), refs.texts(ROWS).values())
     rows = map(ledger.parse_row, lines[1:])
     kept = {row.commit: row for row in rows if row.decision == Decision.KEPT}
-    begin = _base(history, base, head, tip)
+    begin = _base(history, line, base, head, tip)
     commits = refs.own_line(tip, begin)
     chosen = [commit for commit in commits if commit in kept]
     if not chosen:
@@ -82,7 +83,7 @@ def finalize(root: Path, *, branch: str = "", base: str = "", name: str = "") ->
     )
 
 
-def _base(history: History, given: str, head: Head, tip: str) -> str:
+def _base(history: History, line: str, given: str, head: Head, tip: str) -> str:
     refs = history.refs
     if given:
         base = None if given.startswith("-") else refs.resolve(f"{given}^{{commit}}")
@@ -91,7 +92,9 @@ def _base(history: History, given: str, head: Head, tip: str) -> str:
                 Status.NOT_FOUND, f"{given!r:.80} is no commit that the line comes from: name one with --base"
             )
         return base
-    return "" if tip == head.commit else history.remotes.common(head.commit, tip) or ""
+    other = refs.resolve(f"{line}@{{upstream}}") if tip == head.commit else head.commit
+    common = history.remotes.common(other, tip) if other else None
+    return "" if common in (None, tip) else common
 
 
 def _files(history: History, commit: str, kept: dict[str, Row]) -> dict[str, Entry]:

@@ -25,6 +25,7 @@ from ratchet.loop.objects import Entry
 from ratchet.loop.origin import sign
 from ratchet.loop.other import Other
 from ratchet.loop.rows import newest
+from ratchet.loop.series import series_of
 from ratchet.loop.workspace import Interrupts, locked
 from ratchet.process import key
 from ratchet.values import Conditions, Row
@@ -190,7 +191,7 @@ class _Merge:
         seal = self.judge.seal()
         for kernel, _, blob in self._differing():
             row = newest(self.theirs.rows, kernel=kernel, blob=blob)
-            if row is not None and row.seal != seal:
+            if row is not None and series_of(row.seal) != series_of(seal):
                 seals = f"seal {row.seal[:10]}, here {seal[:10]}"
                 what = f"{self.theirs.name!r:.100} judged {kernel} by another judge, {seals}"
                 todo = "bring both to one judge and one requirements.lock, and judge it there again"

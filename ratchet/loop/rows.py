@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from ratchet.loop import ledger
 from ratchet.loop.decide import Ruling, conditions_of, differences, scored
 from ratchet.loop.journal import Plan
-from ratchet.values import MEASURED, Conditions, Row, Verdict
+from ratchet.values import MEASURED, Conditions, Decision, Row, Verdict
 
 
 def make_row(
@@ -80,6 +80,25 @@ def newest(rows: tuple[Row, ...], *, kernel: str, blob: str, conditions: Conditi
         if (row.kernel, row.kernel_blob) == (kernel, blob) and scored(row) is not None and fits:
             return row
     return None
+
+
+def repeats(rows: Iterable[Row]) -> Mapping[str, str]:
+    """Ids of baselines that say nothing new, each with the id of the row that it repeats.
+
+    Such a row judged the kernel that was in place, on the same problem and chip by the same compiler, and modelled the
+    latency that was known, to the last digit. What judge made it does not count.
+    """
+    in_place: dict[tuple[str, ...], Row] = {}
+    found: dict[str, str] = {}
+    for row in rows:
+        place = (row.kernel, row.evaluator, row.chip, row.compiler, row.problem)
+        first = in_place.get(place)
+        same = first is not None and (first.kernel_blob, first.median_ms) == (row.kernel_blob, row.median_ms)
+        if first is not None and same and row.decision == Decision.BASELINE and row.evaluator not in MEASURED:
+            found[row.id] = first.id
+        elif row.decision in (Decision.KEPT, Decision.BASELINE) and scored(row) is not None:
+            in_place[place] = row
+    return found
 
 
 def comparisons(rows: tuple[Row, ...], begun: Collection[str]) -> int:

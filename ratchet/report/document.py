@@ -65,6 +65,7 @@ def _experiment(one: Experiment) -> dict[str, Any]:
         "floor_ms": one.floor_ms,
         "share_of_roofline": _share(one),
         "compared_with": one.against.id if one.against else None,
+        "judged_again": one.again,
         "times_faster": one.times,
     }
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ratchet.loop.decide import conditions_of
+from ratchet.loop.rows import repeats
 from ratchet.report.material import Material
 from ratchet.values import MEASURED, Conditions, Decision, Row
 from ratchet.values.status import Status
@@ -56,6 +58,8 @@ class Experiment:
     """How many times faster than ``against``: below 1 where it is slower. Measured: by the paired launches."""
     before: str
     """Blob of the kernel file that this one was made from; ``""`` where that is not known or the same."""
+    again: int = 0
+    """How many later rows only repeat this one."""
 
     @property
     def measured(self) -> bool:
@@ -129,9 +133,14 @@ def story(material: Material) -> Story:
     tracks: dict[str, list[Experiment]] = {}
     incumbents: dict[Conditions, Row] = {}
     in_place = ""
+    repeated = repeats(material.rows)
+    again = Counter(repeated.values())
     for place, row in enumerate(material.rows, start=1):
         outcome, latency = _outcome(row), number(row.median_ms)
         conditions = conditions_of(row)
+        if row.id in repeated:
+            incumbents[conditions] = row
+            continue
         compared = outcome in (Outcome.KEPT, Outcome.REVERTED)
         against = incumbents.get(conditions) if compared else None
         tracks.setdefault(row.evaluator, []).append(
@@ -144,6 +153,7 @@ def story(material: Material) -> Story:
                 against=against,
                 times=_times(row, against),
                 before=in_place if outcome is not Outcome.BASELINE and in_place != row.kernel_blob else "",
+                again=again[row.id],
             )
         )
         if outcome in KEPT:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from ratchet.loop.decide import conditions_of
 from ratchet.report import words
 from ratchet.report.story import Story
 from ratchet.values import Conditions
@@ -17,7 +18,7 @@ _LABELS = {
     "evaluator": "evaluator",
     "chip": "chip",
     "compiler": "compiler",
-    "seal": "seal of the judge",
+    "series": "first seal of the series",
     "problem": "digest of the problem",
 }
 _LEAST = 0.005
@@ -111,7 +112,7 @@ def conditions(story: Story) -> list[Condition]:
     made: list[Condition] = []
     before: Conditions | None = None
     for one in track.series if track else ():
-        numbers = [each.number for each in track.experiments if _of(each.row, one)] if track else []
+        numbers = [each.number for each in track.experiments if conditions_of(each.row) == one] if track else []
         made.append(
             Condition(
                 values=tuple((label, clean(getattr(one, name)) or "–") for name, label in _LABELS.items()),
@@ -119,15 +120,11 @@ def conditions(story: Story) -> list[Condition]:
                 last=max(numbers),
                 rows=len(numbers),
                 changed=tuple(
-                    _LABELS[field.name]
-                    for field in fields(Conditions)
-                    if before is not None and getattr(before, field.name) != getattr(one, field.name)
+                    label
+                    for name, label in _LABELS.items()
+                    if before is not None and getattr(before, name) != getattr(one, name)
                 ),
             )
         )
         before = one
     return made
-
-
-def _of(row: object, conditions: Conditions) -> bool:
-    return all(getattr(row, field.name) == getattr(conditions, field.name) for field in fields(Conditions))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ratchet.loop.series import series_of
 from ratchet.values import Decision, Row, Timeline
 from ratchet.values.brief import Brief, Task
 from ratchet.values.hindsight import Key, Refuted
@@ -37,7 +38,7 @@ def brief(  # one value from everything that is known
     """
     kept = [row for row in rows if row.decision == Decision.KEPT]
     last = rows.index(kept[-1]) if kept else -1
-    judged = Counter((row.kernel_blob, row.seal, row.evaluator, row.problem) for row in rows)
+    judged = Counter((row.kernel_blob, series_of(row.seal), row.evaluator, row.problem) for row in rows)
     changed = Counter(part for one in parts[:RECENT] for part in one)
     return Brief(
         task=task,

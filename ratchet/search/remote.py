@@ -13,6 +13,7 @@ from pathlib import Path
 from ratchet.exam.judge.measured import TIMINGS
 from ratchet.exam.measure.session import conclusion
 from ratchet.exam.problem import problem as problems
+from ratchet.loop.series import series_of
 from ratchet.search.asked import Asked, Beside, Device
 from ratchet.search.cluster import Cluster, connected
 from ratchet.tpu.chips import CHIPS, V5E, Chip
@@ -47,6 +48,7 @@ class Remote(RepositoryJudge):
             compiler=self.device.compiler,
             seal=self.seal(),
             problem=problem.short if problem else "",
+            series=series_of(self.seal()),
         )
 
     @property

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ def study_id(source: bytes, space: Space, how: str, conditions: Conditions) -> s
     blank = turned(source, "kernel", {axis.name: None for axis in space.axes})
     axes = [[axis.name, list(map(repr, axis.values))] for axis in space.axes]
     where = [one.text for one in space.where]
-    text = json.dumps([hashlib.sha256(blank).hexdigest(), axes, where, how, repr(conditions)])
+    comparable = replace(conditions, seal=conditions.series)
+    text = json.dumps([hashlib.sha256(blank).hexdigest(), axes, where, how, repr(comparable)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

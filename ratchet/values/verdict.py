@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ratchet.values.notebook import Shown
@@ -79,10 +79,15 @@ class Conditions:
     """``v5e-model`` and the like, a chip's name before it (modelled), or ``tpu``, ``gpu``, ``cpu`` (measured)."""
     chip: str
     compiler: str
-    seal: str
-    """Digest of the judge's files."""
+    seal: str = field(compare=False)
+    """Digest of the judge's files: which judge it was. It is not compared; its series is."""
     problem: str
     """Digest of the frozen problem."""
+    series: str = ""
+    """The seal that the series began with. A seal that is in no series is a series of its own."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "series", self.series or self.seal)
 
 
 MEASURED = ("tpu", "gpu", "cpu")

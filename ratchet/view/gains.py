@@ -6,11 +6,14 @@ ones the speed-up is what launches beside each other gave: two medians of differ
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.values import Decision, Row
+from ratchet.loop.decide import conditions_of
+from ratchet.loop.rows import repeats
+from ratchet.values import Conditions, Decision, Row
 from ratchet.view.words import kind_of, number
 
 KEPT = (Decision.KEPT, Decision.BASELINE)
@@ -26,6 +29,10 @@ class Entry:
     latency_ms: float | None
     faster: float | None
     """The time before over the time now: 2 is twice as fast, below 1 is slower."""
+    repeats: str = ""
+    """Id of the row whose result this one only repeats; ``""`` where it says something new."""
+    again: int = 0
+    """How many later rows only repeat this one."""
 
     @property
     def kind(self) -> str:
@@ -44,24 +51,36 @@ class Entry:
 
 def entries(rows: Sequence[Row]) -> tuple[Entry, ...]:
     """An entry for each row, in order."""
-    latest: dict[tuple[str, ...], Row] = {}
+    latest: dict[tuple[str, Conditions], Row] = {}
+    repeated = repeats(rows)
+    again = Counter(repeated.values())
     made = []
     for row in rows:
-        conditions = (row.kernel, row.evaluator, row.chip, row.compiler, row.seal, row.problem)
+        conditions = (row.kernel, conditions_of(row))
         before = latest.get(conditions)
         latency = _positive(row.median_ms)
-        made.append(Entry(row=row, before=before, latency_ms=latency, faster=_faster(row, before, latency)))
+        made.append(
+            Entry(
+                row=row,
+                before=before,
+                latency_ms=latency,
+                faster=_faster(row, before, latency),
+                repeats=repeated.get(row.id, ""),
+                again=again[row.id],
+            )
+        )
         if row.decision in KEPT and latency is not None:
             latest[conditions] = row
     return tuple(made)
 
 
-def by_series(made: Iterable[Entry]) -> Mapping[tuple[str, str], list[Entry]]:
-    """Entries by kernel file and evaluator: what the two of different series say is never compared."""
-    series: dict[tuple[str, str], list[Entry]] = {}
+def by_evaluator(made: Iterable[Entry]) -> Mapping[tuple[str, str], list[Entry]]:
+    """Entries by kernel file and evaluator, whose latencies are never compared; without those that only repeat."""
+    found: dict[tuple[str, str], list[Entry]] = {}
     for entry in made:
-        series.setdefault((entry.row.kernel, entry.row.evaluator), []).append(entry)
-    return series
+        if not entry.repeats:
+            found.setdefault((entry.row.kernel, entry.row.evaluator), []).append(entry)
+    return found
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:
@@ -75,6 +94,8 @@ def entry_document(entry: Entry) -> dict[str, Any]:
     return {
         **cells,
         "kind": entry.kind,
+        "repeats": entry.repeats or None,
+        "judged_again": entry.again,
         "against": entry.before.id if entry.before and entry.faster is not None else None,
         "times_faster": entry.faster,
         "time_change_pct": entry.time_change_pct,

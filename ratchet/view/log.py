@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ratchet.loop.series import Proof, series_of
 from ratchet.values import Fidelity, Row
 from ratchet.values.origin import Origin, Origins
 from ratchet.values.status import Status
-from ratchet.view.gains import Entry, by_series, entries
+from ratchet.view.gains import Entry, by_evaluator, entries
 from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import fixed, number, time_change, times
+from ratchet.view.words import fixed, judged_again, number, time_change, times
 
 _HEADINGS = ("", "id", "commit", "score", "ms", "faster", "time", "util %", "status", "note")
 _RIGHT = {"score", "ms", "faster", "time", "util %"}
@@ -51,7 +52,7 @@ def log_table(rows: Sequence[Row], *, width: int | None = None, colour: bool = F
     if not rows:
         return "The ledger has no such rows yet."
     parts = []
-    for (kernel, evaluator), of_one in by_series(entries(rows)).items():
+    for (kernel, evaluator), of_one in by_evaluator(entries(rows)).items():
         title = f"{of_one[0].kind} latency of {kernel} by {evaluator}" if evaluator else f"latency of {kernel}"
         parts += [*_wrapped(clean(title), width), *_series(of_one, width=width, colour=colour)]
     return "\n".join([*parts, *_wrapped(_LEGEND, width)])
@@ -60,7 +61,7 @@ def log_table(rows: Sequence[Row], *, width: int | None = None, colour: bool = F
 def top_table(rows: Sequence[Row], *, most: int, width: int | None = None, colour: bool = False) -> str:
     """The experiments that made their kernel the most times faster, largest gain first, at most ``most`` a series."""
     parts = []
-    for (kernel, evaluator), of_one in by_series(entries(rows)).items():
+    for (kernel, evaluator), of_one in by_evaluator(entries(rows)).items():
         if best := gained(of_one)[:most]:
             title = f"what gained most: {best[0].kind} latency of {kernel} by {evaluator}"
             parts += [*_wrapped(clean(title), width), *_series(best, width=width, colour=colour)]
@@ -122,10 +123,23 @@ def origins_text(origins: Origins) -> str:
     return text
 
 
+def series_text(seal: str, proofs: Mapping[str, Proof]) -> str:
+    """Which series this judge's rows belong to, and what showed it."""
+    proof = proofs.get(seal)
+    if proof is None:
+        return f"series: seal {seal} is in no proof, so its rows are compared with its own alone"
+    return (
+        f"series: seal {seal} is of the series of {series_of(seal)}: {proof.programs} programs had the documents of "
+        f"seal {proof.equals}, to the digit ({proof.date}, sha256 {proof.documents[:16]})"
+    )
+
+
 def _cells(one: Entry, *, whole: bool) -> tuple[str, ...]:
     row = one.row
     score, util = number(row.score), number(row.util_pct)
     note = clean(row.note) if whole else next(iter(clean_lines(row.note)), "")
+    if one.again:
+        note += f" ({judged_again(one.again)})"
     return (
         "*" if one.kept else "",
         clean(row.id) if whole else clean(row.id, 24),

@@ -13,7 +13,7 @@ from ratchet.process.boot import home
 from ratchet.values import Row
 from ratchet.values.status import Status
 from ratchet.view.columns import columns
-from ratchet.view.gains import Entry, by_series, entries, entry_document
+from ratchet.view.gains import Entry, by_evaluator, entries, entry_document
 from ratchet.view.text import clean
 from ratchet.view.words import fixed, number, time_change, times
 
@@ -46,7 +46,7 @@ def status_text(state: State, *, width: int | None = None) -> str:
         lines += textwrap.wrap(
             clean(text), wide, initial_indent=indent, subsequent_indent=under, break_on_hyphens=False
         )
-    series = by_series(entries(state.rows))
+    series = by_evaluator(entries(state.rows))
     if series and (width is None or width >= _NARROW):
         heading = ["kernel", "evaluator", "latency", "roofline", "faster", "kept", "slower", "failed"]
         cells = [heading, *(_cells(of_one) for of_one in series.values())]
@@ -74,9 +74,9 @@ def status_document(state: State) -> dict[str, Any]:
         "edited": list(state.edited),
         "running": state.running or None,
         "unfinished": state.unfinished or None,
-        "experiments": len(made),
+        "experiments": sum(not one.repeats for one in made),
         "last": entry_document(made[-1]) if made else None,
-        "series": [_series(of_one) for of_one in by_series(made).values()],
+        "series": [_series(of_one) for of_one in by_evaluator(made).values()],
     }
 
 

@@ -75,3 +75,8 @@ def reason_beyond(verdict: Verdict, reason: str) -> str:
 def summary_beyond(verdict: Verdict, step: Step) -> str:
     """The summary of a step, or ``""`` where it is the verdict's reason."""
     return "" if verdict.reason == f"{step.name}: {step.summary}" else step.summary
+
+
+def judged_again(count: int) -> str:
+    """That later verdicts only repeated one."""
+    return f"judged again {count} time{'s' * (count > 1)}, unchanged"

@@ -97,6 +97,19 @@ def test_finalize_has_the_kept_experiments_alone(begun: Stage) -> None:
     assert begun.git("rev-parse", "review/main") == longer.commits[-1]
 
 
+def test_finalize_in_a_clone_begins_at_the_upstream(begun: Stage, tmp_path: Path) -> None:
+    tried(begun, 1100.0)
+    begun.git("clone", "-q", "--bare", ".", str(tmp_path / "upstream.git"))
+    begun.git("remote", "add", "upstream", str(tmp_path / "upstream.git"))
+    begun.git("fetch", "-q", "upstream")
+    begun.git("branch", "-q", "--set-upstream-to=upstream/main")
+    base = begun.head()
+    assert finalize(begun.root, name="all").base != base, "nothing is new here, so the whole line is taken"
+    tried(begun, 1200.0)
+    done = finalize(begun.root)
+    assert (done.base, len(done.commits)) == (base, 1)
+
+
 def test_finalize_of_a_line_begins_where_it_parted(begun: Stage) -> None:
     tried(begun, 1100.0)
     base = begun.head()

@@ -26,6 +26,7 @@ PAIRED = Paired(
     answer="cannot tell", speedup=1.03, low=0.99, high=1.07, launches=4, samples=120, test=2, level=0.005,
     log_evidence=1.0, seconds=40.0,
 )  # fmt: skip
+CONDITION_COLUMNS = {name: value for name, value in vars(CONDITIONS).items() if name != "series"}
 MEASURED = dataclasses.replace(CONDITIONS, evaluator="cpu")
 
 
@@ -48,7 +49,7 @@ def test_a_row_of_a_modelled_kernel() -> None:
     assert own == {
         "commit": "c" * 40, "score": "1500.5", "status": "PASS", "median_ms": "2.25", "util_pct": "50.5",
         "tflops": "98.5", "regime": "memory-bound", "bw_util_pct": "1.5", "note": "a message", "id": "the id",
-        "kernel": "kernel.py", "kernel_blob": "b", **vars(CONDITIONS), "parent": "p", "decision": "kept",
+        "kernel": "kernel.py", "kernel_blob": "b", **CONDITION_COLUMNS, "parent": "p", "decision": "kept",
         "reason": "why", "vmem_bytes": "100", "spills": "7", "wait_ms": "0.125", "band_low_ms": "2.0",
         "band_high_ms": "2.5", "modelled_ms": "", "speedup": "", "speedup_low": "", "speedup_high": "", "launches": "",
         "samples": "", "seconds": "1.3", "evidence": "digest", "previous": "",
@@ -119,9 +120,9 @@ def test_why_there_is_nothing_to_judge() -> None:
 
 
 def test_conditions_that_differ_are_named_with_both_values() -> None:
-    other = dataclasses.replace(CONDITIONS, seal="", chip="v6e")
-    assert differences(CONDITIONS, other) == ("chip (v5e, v6e)", "seal (5ea1, none)")
-    assert differences(other, CONDITIONS) == ("chip (v6e, v5e)", "seal (none, 5ea1)")
+    other = dataclasses.replace(CONDITIONS, series="older", chip="v6e")
+    assert differences(CONDITIONS, other) == ("chip (v5e, v6e)", "series (5ea1, older)")
+    assert differences(other, CONDITIONS) == ("chip (v6e, v5e)", "series (older, 5ea1)")
     assert differences(CONDITIONS, conditions_of(row(1.0))) == ()
     assert isinstance(conditions_of(row(1.0)), Conditions)
 

@@ -56,6 +56,20 @@ def test_changes_are_times_faster_and_per_cent_of_time() -> None:
     assert slower.time_change_pct == pytest.approx(5.0)
 
 
+def test_baselines_that_repeat_what_was_known_are_one_line() -> None:
+    again = [scored(name, 0.4, "baseline", "baseline", seal=name) for name in ("g7", "h8")]
+    table = log_table([*ROWS[:5], *again])
+    assert [line.split()[1] for line in table.split("\n")[2:-1] if line[0] == "*"] == ["a1", "c3", "e5"]
+    assert "x (judged again 2 times, unchanged)" in table
+    whole = [entry_document(one) for one in entries([*ROWS[:5], *again])]
+    assert [(one["id"], one["repeats"], one["judged_again"]) for one in whole[4:]] == [
+        ("e5", None, 2),
+        ("g7", "e5", 0),
+        ("h8", "e5", 0),
+    ]
+    assert status_document(state(*ROWS[:5], *again))["experiments"] == 5
+
+
 def test_a_pipe_gets_everything_whole() -> None:
     title, heading, *lines, legend = log_table(ROWS).split("\n")
     assert title == "modelled latency of kernel.py by v5e-model"
