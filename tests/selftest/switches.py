@@ -120,7 +120,7 @@ SWITCHES = {
     ),
     "tokens": Switch(
         cheat="c42_unknown_setting",
-        edits=(("ratchet/tpu/mosaic/kernel_config.py", "    if unknown:\n", "    if False:\n"),),
+        edits=(("ratchet/tpu/mlir/kernel_config.py", "    if unknown:\n", "    if False:\n"),),
         then=("PASS", "COMPILE_FAILED"),
     ),
     "declared program": Switch(

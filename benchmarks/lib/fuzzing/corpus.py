@@ -28,7 +28,7 @@ from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler.tokens import tokenise
 from ratchet.tpu.dump.hlo import KERNEL
 from ratchet.tpu.mlir.bindings import ir, stablehlo_of
-from ratchet.tpu.mosaic.calls import target, walk
+from ratchet.tpu.mlir.calls import target, walk
 from ratchet.tpu.mosaic.run import Loaded, Options
 from ratchet.values import Mesh, Program, Row, control, encoding
 

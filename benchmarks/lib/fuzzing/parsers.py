@@ -40,7 +40,7 @@ from ratchet.tpu.compiler.errors import classify
 from ratchet.tpu.dump import copies, image
 from ratchet.tpu.dump.computed_operands import computed_operands
 from ratchet.tpu.dump.files import LOWERED, OPTIMIZED, Dumps, load_hlo
-from ratchet.tpu.mosaic import kernel_config
+from ratchet.tpu.mlir import kernel_config
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal
 

@@ -57,11 +57,11 @@ ROOMS = {
         tests=("tests/tpu/test_scalar.py", "tests/tpu/machine/test_arithmetic.py", "tests/tpu/mosaic/test_scalars.py"),
     ),
     "parsers": Room(
-        sources=("ratchet/tpu/dump/*.py", "ratchet/tpu/mosaic/kernel_config.py", "ratchet/values/encoding.py"),
+        sources=("ratchet/tpu/dump/*.py", "ratchet/tpu/mlir/kernel_config.py", "ratchet/values/encoding.py"),
         tests=(
             "tests/values",
             "tests/tpu/dump",
-            "tests/tpu/mosaic/test_kernel_config.py",
+            "tests/tpu/mlir/test_kernel_config.py",
             "tests/tpu/machine/test_arithmetic.py",
             "tests/tpu/machine/test_golden.py",
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ratchet.tpu.mlir.bindings import ir
-from ratchet.tpu.mosaic.calls import read_call, target, walk
+from ratchet.tpu.mlir.calls import read_call, target, walk
 
 _SAME_BYTES = ("stablehlo.reshape",)
 

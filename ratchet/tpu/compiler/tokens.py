@@ -15,9 +15,9 @@ from typing import Any
 
 from jax import export
 
+from ratchet.tpu.mlir import kernel_config
 from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of
-from ratchet.tpu.mosaic import kernel_config
-from ratchet.tpu.mosaic.calls import target, walk
+from ratchet.tpu.mlir.calls import target, walk
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import SOURCE_FILE, Source, TokenTable
 

@@ -22,7 +22,7 @@ from jax._src.lib import tpu
 from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
-from ratchet.tpu.mosaic.module import Block, Function, KernelModule, Op, Type, Value
+from ratchet.tpu.mlir.module import Block, Function, KernelModule, Op, Type, Value
 from ratchet.values.status import Refusal, Status
 
 # jaxlib has no Python classes for this dialect, and would look for a module of them at each operation that is met: most

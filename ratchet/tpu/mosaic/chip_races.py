@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mosaic.events import ROWS, Did, Event
 from ratchet.tpu.mosaic.findings import Finding, Kind
-from ratchet.tpu.mosaic.signature import Kernel
 
 Events = Sequence[Sequence[Event]]
 """Of every chip, in the order of its program."""

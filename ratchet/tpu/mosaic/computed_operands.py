@@ -16,8 +16,8 @@ import numpy as np
 from jax import lax
 
 from ratchet.tpu.mlir.bindings import repack, stablehlo_of
-from ratchet.tpu.mosaic import splice
-from ratchet.tpu.mosaic.calls import Call, read_call, target, walk
+from ratchet.tpu.mlir.calls import Call, read_call, target, walk
+from ratchet.tpu.mosaic import lowering
 from ratchet.tpu.mosaic.run import AS_WRITTEN, Loaded, on_kept, taking_turns
 from ratchet.values.status import Refusal, Status
 
@@ -61,12 +61,12 @@ def operands(
 
         return taking
 
-    count = splice.splice(module, translate, width, _merge)
+    count = lowering.lower_kernels(module, translate, width, _merge)
     avals = loaded.exported.in_avals, loaded.exported.out_avals
-    config = jax.core.ShapedArray((splice.CONFIG_WIDTH,), jnp.int32)
+    config = jax.core.ShapedArray((lowering.CONFIG_WIDTH,), jnp.int32)
     report = jax.core.ShapedArray((max(count, 1) * width,), jnp.int32)
     program = repack(loaded.exported, module, [*avals[0], config], [*avals[1], report])
-    config_value = np.zeros(splice.CONFIG_WIDTH, np.int32)
+    config_value = np.zeros(lowering.CONFIG_WIDTH, np.int32)
     placed = [loaded.arguments(loaded.place(inputs), config_value) for inputs in instances]
     run = jax.jit(lambda *arrays: on_kept(program)(*arrays)[-1]).lower(*placed[0]).compile(AS_WRITTEN)
     found = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ratchet.tpu.mosaic.module import KernelModule, Op
+from ratchet.tpu.mlir.module import KernelModule, Op
 from ratchet.values.control import ControlFlow
 
 THEN, OTHERWISE = 0, 1

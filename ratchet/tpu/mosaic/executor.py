@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.module import Block, Op, Value
 from ratchet.tpu.mosaic import journal
 from ratchet.tpu.mosaic.counting import counters
 from ratchet.tpu.mosaic.dtypes import jax_dtype
@@ -22,11 +23,10 @@ from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.findings import KINDS, Kind, Site
 from ratchet.tpu.mosaic.in_flight import UNDER_WAY, End
 from ratchet.tpu.mosaic.memory import Array, Box, Buffer, Index, Ref, known
-from ratchet.tpu.mosaic.module import Block, Op, Value
 from ratchet.tpu.mosaic.read_digests import digest, places
 from ratchet.tpu.mosaic.report import COUNTS, FLAGS, WITNESS
 from ratchet.tpu.mosaic.rerolled import Rolled, rolled
-from ratchet.tpu.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, refuse, root_of
+from ratchet.tpu.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, root_of
 from ratchet.tpu.mosaic.state import BARRIER, State
 from ratchet.tpu.mosaic.words import Number, computed, words
 
@@ -72,7 +72,7 @@ class Executor(State):
             want = (out.type.shape, jax_dtype(out.type.dtype))
             got = (tuple(np.shape(value)), value.dtype)
             if got != want:
-                raise refuse(f"{op.name}: result {got} where the module says {want}", self.kernel, op)
+                raise self.kernel.refusal(f"{op.name}: result {got} where the module says {want}", op)
         self.values[out] = value
 
     # --- execution ---
@@ -100,12 +100,12 @@ class Executor(State):
             return
         rule = RULES.get(op.name)
         if rule is None:
-            raise refuse(f"operation {op.name}", self.kernel, op)
+            raise self.kernel.refusal(f"operation {op.name}", op)
         unknown = set(op.attributes) - rule.attributes
         if unknown:
-            raise refuse(f"attribute {sorted(unknown)} of operation {op.name}", self.kernel, op)
+            raise self.kernel.refusal(f"attribute {sorted(unknown)} of operation {op.name}", op)
         if promised := promise(op):
-            raise refuse(f"{op.name} with the unchecked promise {promised}", self.kernel, op)
+            raise self.kernel.refusal(f"{op.name} with the unchecked promise {promised}", op)
         if self.active is None or self.has_remote(op):
             rule.run(self, op)
         else:

@@ -20,6 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.module import Op, Value
+from ratchet.tpu.mlir.signature import Kernel, Operand, Window
 from ratchet.tpu.mosaic import in_flight
 from ratchet.tpu.mosaic.dtypes import jax_dtype
 from ratchet.tpu.mosaic.events import LOG, LOGGED
@@ -27,13 +29,11 @@ from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import KINDS, Kind, Site
 from ratchet.tpu.mosaic.in_flight import UNDER_WAY
 from ratchet.tpu.mosaic.memory import Array, Buffer, Index, Slice, Whole, decode, encode, known, take
-from ratchet.tpu.mosaic.module import Op, Value
 from ratchet.tpu.mosaic.operands import as_kernel_dtype, in_hbm
 from ratchet.tpu.mosaic.ops.memory import allocate
 from ratchet.tpu.mosaic.order import Order
 from ratchet.tpu.mosaic.report import COUNTS, FLAGS, WITNESS, report_of
-from ratchet.tpu.mosaic.rules import RULES, refuse, root_of
-from ratchet.tpu.mosaic.signature import Kernel, Operand, Window
+from ratchet.tpu.mosaic.rules import RULES, root_of
 from ratchet.tpu.mosaic.state import BARRIER, Options
 
 _NEVER = -(2**30)
@@ -51,7 +51,7 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
     Args:
         arrays: Operands of the custom call.
         output_types: Shape and dtype of each result.
-        config: int32[3], see ``splice.CONFIG_WIDTH``.
+        config: int32[3], see ``lowering.CONFIG_WIDTH``.
         sites: Receives the places where findings are checked.
         counted: How many counters are reported; at least those of ``counting.counters``.
         device: Logical id of this device, where several run it; ``devices`` is how many, along ``axes`` of the mesh.
@@ -143,7 +143,7 @@ class _Run:
         self.whole[operand.is_output, operand.index] = whole
         if operand.window is None:
             if tuple(type_.shape) != tuple(shape):
-                raise refuse(f"an operand of {shape} seen as {type_}", self.kernel.module)
+                raise self.kernel.module.refusal(f"an operand of {shape} seen as {type_}")
             executor.values[operand.argument] = whole
             executor.add_shadows(operand.argument, whole.buffer)
             return

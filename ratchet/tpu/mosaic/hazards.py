@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mosaic.findings import Finding, Kind
 from ratchet.tpu.mosaic.read_digests import first_difference
 from ratchet.tpu.mosaic.result import RunResult
-from ratchet.tpu.mosaic.signature import Kernel
 
 _FILL = 3
 _LATE = {"late_dma": True}

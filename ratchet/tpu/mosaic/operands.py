@@ -6,11 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.signature import Kernel, Operand
 from ratchet.tpu.mosaic.dtypes import bits, jax_dtype
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.memory import Array, encode
-from ratchet.tpu.mosaic.rules import refuse
-from ratchet.tpu.mosaic.signature import Kernel, Operand
 from ratchet.values.status import Refusal, Status
 
 
@@ -34,7 +33,7 @@ def in_hbm(executor: Executor, kernel: Kernel, operand: Operand, shape: tuple[in
     if not any(low) and not any(high):
         return array
     if any(low) and operand.alias is not None:
-        raise refuse("an aliased operand with padding before it", executor.kernel)
+        raise executor.kernel.refusal("an aliased operand with padding before it")
     padded = tuple(a + dim + b for a, dim, b in zip(low, shape, high, strict=True))
     padding = executor.poison(padded, jax_dtype(operand.argument.type.dtype), executor.padding)
     return lax.dynamic_update_slice(padding, array, tuple(low))

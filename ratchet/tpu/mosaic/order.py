@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mosaic.memory import Array, Index, known
-from ratchet.tpu.mosaic.signature import Kernel
 
 
 @dataclass(kw_only=True)

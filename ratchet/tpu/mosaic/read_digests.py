@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.module import KernelModule, Op
 from ratchet.tpu.mosaic.dtypes import bits, is_float, unsigned
 from ratchet.tpu.mosaic.memory import Array
-from ratchet.tpu.mosaic.module import KernelModule, Op
 
 CELLS = 1 << 18
 """Digests kept of one kernel: 1 MiB. What a longer run reads after that shares the last one."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ratchet.tpu.mosaic.module import Block, Op, Value
+from ratchet.tpu.mlir.module import Block, Op, Value
 from ratchet.tpu.mosaic.rules import DMA_OPS, TERMINATORS, VIEW_OPS, is_remote
 
 FEWEST = 4

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.tpu.mosaic.module import KernelModule, Op, Value
-from ratchet.values.status import Refusal, Status
+from ratchet.tpu.mlir.module import Op, Value
 
 VIEW_OPS = frozenset(
     {
@@ -59,14 +58,6 @@ def rule(
         return run
 
     return register
-
-
-def refuse(what: str, kernel: KernelModule, op: Op | None = None) -> Refusal:
-    at = f" at {op.location}" if op is not None and op.location else ""
-    return Refusal(
-        Status.CANNOT_VERIFY,
-        f"{what}{at} (Mosaic module version {kernel.version}) is not something this judge can execute for its values",
-    )
 
 
 DMA_OPS = frozenset({"tpu.enqueue_dma", "tpu.wait_dma2", "tpu.sem_wait"})

@@ -20,19 +20,19 @@ from jax import export, lax
 from ratchet.process.concurrency.background import Meanwhile
 from ratchet.process.concurrency.once import once
 from ratchet.tpu.mlir.bindings import parse_kernel, repack, stablehlo_of
-from ratchet.tpu.mosaic import chip_races, counting, events, hazards, splice
-from ratchet.tpu.mosaic.calls import kernel_bodies, walk
+from ratchet.tpu.mlir.calls import kernel_bodies, walk
+from ratchet.tpu.mlir.module import KernelModule
+from ratchet.tpu.mlir.signature import Kernel, describe
+from ratchet.tpu.mosaic import chip_races, counting, events, hazards, lowering
 from ratchet.tpu.mosaic.findings import KINDS, Finding, Site
 from ratchet.tpu.mosaic.grid import run_kernel
 from ratchet.tpu.mosaic.memory import decode, encode, kept_as
-from ratchet.tpu.mosaic.module import KernelModule
 from ratchet.tpu.mosaic.ops import arith, control, dma, pack, vector
 from ratchet.tpu.mosaic.ops import memory as ops_memory
 from ratchet.tpu.mosaic.read_digests import CELLS
 from ratchet.tpu.mosaic.report import Layout, merge_reports
 from ratchet.tpu.mosaic.result import RunResult
 from ratchet.tpu.mosaic.rules import DMA_OPS, is_remote, root_of
-from ratchet.tpu.mosaic.signature import Kernel, describe
 from ratchet.tpu.mosaic.state import Options, data_written
 from ratchet.values import ArraySpec
 from ratchet.values.control import ControlFlow
@@ -122,7 +122,7 @@ class Loaded:
         kernels: list[Kernel] = []
         sites: list[list[Site]] = []
 
-        def translate(number: int, call: splice.Call) -> Any:
+        def translate(number: int, call: lowering.Call) -> Any:
             del number
             kernels.append(self.kernel(call))
             sites.append([])
@@ -130,8 +130,8 @@ class Loaded:
 
         given, merge = self._original, functools.partial(merge_reports, layout=self._layout)
         with _readable():
-            count = splice.splice(self._module, translate, self._width, merge)
-        config = jax.core.ShapedArray((splice.CONFIG_WIDTH,), jnp.int32)
+            count = lowering.lower_kernels(self._module, translate, self._width, merge)
+        config = jax.core.ShapedArray((lowering.CONFIG_WIDTH,), jnp.int32)
         report = jax.core.ShapedArray((max(count, 1) * self._width,), jnp.int32)
         exported = repack(given, self._module, [*given.in_avals, config], [*given.out_avals, report])
         return Translation(exported=exported, kernels=kernels, sites=sites)
@@ -181,11 +181,11 @@ class Loaded:
         """The program as it was given, a ``jax.export`` artefact."""
         return self._original
 
-    def kernel(self, call: splice.Call) -> Kernel:
+    def kernel(self, call: lowering.Call) -> Kernel:
         """What is called, one of this program's kernels."""
         return describe(call.name, self._modules[call.body], len(call.inputs), len(call.outputs), call.aliases)
 
-    def function(self, kernel: Kernel, call: splice.Call, sites: list[Site]) -> Any:
+    def function(self, kernel: Kernel, call: lowering.Call, sites: list[Site]) -> Any:
         """A call as a JAX function ``(config, *operands) -> (results, report)``; ``sites`` gets what it may report."""
         types = [(tuple(aval.shape), np.dtype(aval.dtype)) for aval in call.outputs]
         is_sending = any(map(is_remote, kernel.module.operations()))

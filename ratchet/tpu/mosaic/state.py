@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.module import KernelModule, Op, Value
 from ratchet.tpu.mosaic import events, journal
 from ratchet.tpu.mosaic.dtypes import is_float
 from ratchet.tpu.mosaic.events import LOG, LOGGED, Did
 from ratchet.tpu.mosaic.in_flight import NOWHERE, UNDER_WAY, End
 from ratchet.tpu.mosaic.memory import Array, Box, Buffer, Memory, encode
-from ratchet.tpu.mosaic.module import KernelModule, Op, Value
 from ratchet.tpu.mosaic.rules import RULES, is_remote, root_of
 from ratchet.tpu.mosaic.words import Number, one_of
 

@@ -20,9 +20,9 @@ from ratchet.tpu.compiler.tokens import tokenise
 from ratchet.tpu.dump.comments import explained, read_notes
 from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.tpu.dump.instruction import Source
+from ratchet.tpu.mlir import kernel_config
 from ratchet.tpu.mlir.bindings import ir, mosaic_module, rebuilt, stablehlo_of
-from ratchet.tpu.mosaic import kernel_config
-from ratchet.tpu.mosaic.calls import target, walk
+from ratchet.tpu.mlir.calls import target, walk
 from ratchet.tpu.mosaic.run import load, translated
 from ratchet.tpu.mosaic.state import Options
 from ratchet.values.place import SourceLine

@@ -16,9 +16,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.tpu.mlir.bindings import mosaic_module, parse_kernel, stablehlo_of
-from ratchet.tpu.mosaic.calls import kernel_bodies
+from ratchet.tpu.mlir.calls import kernel_bodies
+from ratchet.tpu.mlir.module import Op
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.module import Op
 from ratchet.tpu.mosaic.rules import promise
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import artefact, blocked

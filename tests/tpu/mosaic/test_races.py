@@ -271,8 +271,8 @@ def moved(*, wait_first: bool) -> Kernel:
 def test_where_late_copies_change_nothing_a_program_is_translated_once(
     wait_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, splice = [], run.splice.splice
-    monkeypatch.setattr(run.splice, "splice", lambda *given: made.append(given) or splice(*given))
+    made, lower = [], run.lowering.lower_kernels
+    monkeypatch.setattr(run.lowering, "lower_kernels", lambda *given: made.append(given) or lower(*given))
     x = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32)
     exported = tokenise(artefact(moved(wait_first=wait_first), ((64, 128), jnp.float32)).program)[0]
     loaded = run.translated(exported, run.Options(), late_first=True)

@@ -14,9 +14,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.tpu.compiler.tokens import tokenise
+from ratchet.tpu.mlir.module import Block, Op, Type, Value
 from ratchet.tpu.mosaic import executor, rerolled
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.module import Block, Op, Type, Value
 from ratchet.tpu.mosaic.rerolled import Rolled
 from ratchet.tpu.mosaic.run import Loaded, translated
 from ratchet.tpu.mosaic.state import Options

@@ -13,10 +13,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.tpu import scalar
+from ratchet.tpu.mlir.module import Block, KernelModule, Op, Type, Value
 from ratchet.tpu.mosaic import scalars
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.module import Block, KernelModule, Op, Type, Value
 from ratchet.tpu.mosaic.rules import RULES
 from ratchet.tpu.mosaic.run import RULE_MODULES
 from ratchet.tpu.mosaic.state import Options

@@ -11,13 +11,13 @@ import numpy as np
 from jax import lax
 
 from ratchet.tpu import scalar
+from ratchet.tpu.mlir.module import Op
 from ratchet.tpu.mosaic import scalars
 from ratchet.tpu.mosaic.dtypes import bits, is_float, jax_dtype, unsigned
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.memory import bitcast_array
-from ratchet.tpu.mosaic.module import Op
-from ratchet.tpu.mosaic.rules import refuse, rule
+from ratchet.tpu.mosaic.rules import rule
 from ratchet.tpu.scalar import DIVISION_BY_ZERO, NOT_AN_INTEGER
 
 Array = Any
@@ -161,7 +161,7 @@ def _constant(executor: Executor, op: Op) -> None:
     type_, value = op.results[0].type, op.attributes["value"]
     dtype = jax_dtype(type_.dtype)
     if not isinstance(value, (bool, int, float, np.ndarray)):
-        raise refuse(f"constant {value!s:.60}", executor.kernel, op)
+        raise executor.kernel.refusal(f"constant {value!s:.60}", op)
     if type_.kind == "scalar":
         executor.result(op, _scalar(value, dtype))
     elif isinstance(value, np.ndarray) and value.size and not any(value.strides):
@@ -233,7 +233,7 @@ def _convert(executor: Executor, op: Op) -> None:
     x, dtype = executor[op.operands[0]], jax_dtype(op.results[0].type.dtype)
     mode = str(op.attributes.get("rounding_mode", "to_nearest_even"))
     if "to_nearest_even" not in mode or "roundingmode" in op.attributes:
-        raise refuse(f"{op.name} with rounding mode {mode}", executor.kernel, op)
+        raise executor.kernel.refusal(f"{op.name} with rounding mode {mode}", op)
     if x.dtype == np.dtype(bool) and op.name in ("arith.extsi", "arith.sitofp", "tpu.sitofp"):
         x = -jnp.asarray(x).astype(jnp.int32)  # a one-bit signed integer is 0 or -1
     if op.name == "arith.trunci" and dtype == np.dtype(bool):
@@ -248,7 +248,7 @@ def _convert(executor: Executor, op: Op) -> None:
 def _convert_unsigned(executor: Executor, op: Op) -> None:
     x, dtype = executor[op.operands[0]], jax_dtype(op.results[0].type.dtype)
     if "to_nearest_even" not in str(op.attributes.get("rounding_mode", "to_nearest_even")):
-        raise refuse(f"{op.name} with rounding mode {op.attributes['rounding_mode']}", executor.kernel, op)
+        raise executor.kernel.refusal(f"{op.name} with rounding mode {op.attributes['rounding_mode']}", op)
     if x.dtype != np.dtype(bool):
         x = _as_unsigned(jnp.asarray(x))
     executor.result(op, x.astype(dtype))
@@ -262,7 +262,7 @@ def _float_to_int(executor: Executor, op: Op) -> None:
     if "to_nearest_even" in mode:
         x = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
     elif "towards_zero" not in mode:
-        raise refuse(f"{op.name} with rounding mode {mode}", executor.kernel, op)
+        raise executor.kernel.refusal(f"{op.name} with rounding mode {mode}", op)
     if scalars.is_scalar(x, np.float32):
         executor.report(Kind.UNDEFINED_SCALAR, op, scalars.leaves_int32(x), NOT_AN_INTEGER.what)
     if op.name.endswith("ui"):

@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.module import Op, Value
 from ratchet.tpu.mosaic.counting import OTHERWISE, THEN
 from ratchet.tpu.mosaic.dtypes import jax_dtype
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.module import Op, Value
-from ratchet.tpu.mosaic.rules import refuse, rule
+from ratchet.tpu.mosaic.rules import rule
 
 
 def _no_refs(executor: Executor, op: Op, values: tuple[Value, ...]) -> None:
     if any(value.type.kind == "memref" for value in values):
-        raise refuse(f"{op.name} that passes on a memref", executor.kernel, op)
+        raise executor.kernel.refusal(f"{op.name} that passes on a memref", op)
 
 
 def _arrays(values: list[Any], like: tuple[Value, ...]) -> list[Any]:
@@ -76,7 +76,7 @@ def _for(executor: Executor, op: Op) -> None:
     _no_refs(executor, op, op.results)
     low, high, step = (executor[value] for value in op.operands[:3])
     if op.attributes.get("unsignedCmp"):
-        raise refuse("scf.for with an unsigned comparison", executor.kernel, op)
+        raise executor.kernel.refusal("scf.for with an unsigned comparison", op)
     carried = _arrays([executor[value] for value in op.operands[3:]], op.results)
     index = jnp.asarray(low, jax_dtype(op.operands[0].type.dtype))
 

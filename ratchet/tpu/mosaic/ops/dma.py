@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.module import Op, Value
 from ratchet.tpu.mosaic import dynamic
 from ratchet.tpu.mosaic.dtypes import bits
 from ratchet.tpu.mosaic.dynamic import DynamicSlice
@@ -40,9 +41,8 @@ from ratchet.tpu.mosaic.memory import (
     position,
     put_where,
 )
-from ratchet.tpu.mosaic.module import Op, Value
 from ratchet.tpu.mosaic.ops.memory import segments
-from ratchet.tpu.mosaic.rules import refuse, rule
+from ratchet.tpu.mosaic.rules import rule
 from ratchet.tpu.mosaic.state import BARRIER
 
 
@@ -85,7 +85,7 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
         _enqueue_dynamic(executor, op, src, dst, executor.ref(target_semaphore[0]), remote=bool(device))
         return
     if src.shape != dst.shape or src.dtype != dst.dtype:
-        raise refuse(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}", executor.kernel, op)
+        raise executor.kernel.refusal(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}", op)
     data = src.load_all(executor.memory)
     executor.witness(op, data)
     if dst.buffer.is_input:
@@ -116,7 +116,7 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
 def _enqueue_dynamic(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: Ref, *, remote: bool) -> None:
     """A local DMA of a size that is known only now."""
     if remote or src.dtype != dst.dtype:
-        raise refuse(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}, remote: {remote}", executor.kernel, op)
+        raise executor.kernel.refusal(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}, remote: {remote}", op)
     source, target = dynamic.parts(src), dynamic.parts(dst)
     executor.report(
         Kind.SLICE_OUT_OF_BOUNDS, op, dynamic.differ(source, target), "a DMA between slices of different sizes"
@@ -290,4 +290,4 @@ def _one_core(executor: Executor, op: Op, core: Sequence[Value], rest: Sequence[
     """Refuse to signal another core of the same chip, which is not modelled."""
     ids = [executor[value] for group in (core, *rest) for value in group]
     if any(not (isinstance(i, np.generic) and int(i) == 0) for i in ids):
-        raise refuse(f"{op.name} to another core", executor.kernel, op)
+        raise executor.kernel.refusal(f"{op.name} to another core", op)

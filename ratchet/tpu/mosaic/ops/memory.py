@@ -8,14 +8,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ratchet.tpu.mlir.module import Op, Value
 from ratchet.tpu.mosaic.dtypes import jax_dtype
 from ratchet.tpu.mosaic.dynamic import DynamicSlice
 from ratchet.tpu.mosaic.events import Did
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.memory import Buffer, Index, Ref, Slice, Squeeze, Whole, bitcast, reshape
-from ratchet.tpu.mosaic.module import Op, Value
-from ratchet.tpu.mosaic.rules import refuse, rule
+from ratchet.tpu.mosaic.rules import rule
 
 _NO_LAYOUT = ("nontemporal",)
 
@@ -60,7 +60,7 @@ def _vector_load(executor: Executor, op: Op) -> None:
 def _tpu_vector_load(executor: Executor, op: Op) -> None:
     base, indices, mask = segments(op)
     if any(s != 1 for s in op.attributes["strides"]):
-        raise refuse(f"{op.name} with strides", executor.kernel, op)
+        raise executor.kernel.refusal(f"{op.name} with strides", op)
     _masked_load(executor, op, base[0], [executor[value] for value in indices], mask)
 
 
@@ -82,7 +82,7 @@ def _masked_load(executor: Executor, op: Op, base: Value, starts: list[Index], m
 def _vector_store(executor: Executor, op: Op) -> None:
     (source,), (base,), indices, mask = segments(op)
     if any(s != 1 for s in op.attributes["strides"]):
-        raise refuse(f"{op.name} with strides", executor.kernel, op)
+        raise executor.kernel.refusal(f"{op.name} with strides", op)
     _masked_store(executor, op, base, indices, source, mask=mask, add=bool(op.attributes.get("add", False)))
 
 
@@ -150,7 +150,7 @@ def _scalar_store(executor: Executor, op: Op) -> None:
 @rule("memref.alloca", attributes=("operandSegmentSizes", "alignment"), checks=True)
 def _alloca(executor: Executor, op: Op) -> None:
     if op.operands:
-        raise refuse("memref.alloca of a dynamic size", executor.kernel, op)
+        raise executor.kernel.refusal("memref.alloca of a dynamic size", op)
     executor.result(op, allocate(executor, op.results[0], "alloca"))
 
 
@@ -207,9 +207,9 @@ def _memref_squeeze(executor: Executor, op: Op) -> None:
             kept.insert(0, i)
             want.pop()
         elif dims[i] != 1:
-            raise refuse(f"tpu.memref_squeeze from {dims} to {shape}", executor.kernel, op)
+            raise executor.kernel.refusal(f"tpu.memref_squeeze from {dims} to {shape}", op)
     if want:
-        raise refuse(f"tpu.memref_squeeze from {dims} to {shape}", executor.kernel, op)
+        raise executor.kernel.refusal(f"tpu.memref_squeeze from {dims} to {shape}", op)
     executor.result(op, ref.squeezed(kept) if isinstance(ref, DynamicSlice) else Squeeze(ref, kept))
 
 

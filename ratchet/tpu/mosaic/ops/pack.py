@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.module import Op
 from ratchet.tpu.mosaic.dtypes import bits, is_float, jax_dtype, unsigned
 from ratchet.tpu.mosaic.executor import Executor
-from ratchet.tpu.mosaic.module import Op
-from ratchet.tpu.mosaic.rules import refuse, rule
+from ratchet.tpu.mosaic.rules import rule
 
 
 @rule("tpu.pack_elementwise", attributes=("target_type",))
@@ -20,7 +20,7 @@ def _pack_elementwise(executor: Executor, op: Op) -> None:
     packed, word = jax_dtype(op.attributes["target_type"]), jax_dtype(op.results[0].type.dtype)
     vectors = [jnp.asarray(executor[value]) for value in op.operands]
     if is_float(packed) != is_float(np.dtype(vectors[0].dtype)) or bits(packed) < 8:
-        raise refuse(f"tpu.pack_elementwise of {vectors[0].dtype} to {packed}", executor.kernel, op)
+        raise executor.kernel.refusal(f"tpu.pack_elementwise of {vectors[0].dtype} to {packed}", op)
     parts = [
         lax.bitcast_convert_type(vector.astype(packed), unsigned(packed)).astype(unsigned(word)) << n * bits(packed)
         for n, vector in enumerate(vectors)
@@ -34,7 +34,7 @@ def _unpack_elementwise(executor: Executor, op: Op) -> None:
     packed, target = jax_dtype(op.attributes["source_type"]), jax_dtype(op.results[0].type.dtype)
     words = jnp.asarray(executor[op.operands[0]])
     if is_float(packed) != is_float(target) or bits(packed) < 8 or is_float(np.dtype(words.dtype)):
-        raise refuse(f"tpu.unpack_elementwise of {packed} in {words.dtype} to {target}", executor.kernel, op)
+        raise executor.kernel.refusal(f"tpu.unpack_elementwise of {packed} in {words.dtype} to {target}", op)
     low = int(str(op.attributes["index"])) * bits(packed)
     own = (lax.bitcast_convert_type(words, unsigned(np.dtype(words.dtype))) >> low).astype(unsigned(packed))
     executor.result(op, lax.bitcast_convert_type(own, packed).astype(target))

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ratchet.tpu.mlir.module import Op
 from ratchet.tpu.mosaic.dtypes import is_float, jax_dtype
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.memory import decode
-from ratchet.tpu.mosaic.module import Op
-from ratchet.tpu.mosaic.rules import refuse, rule
+from ratchet.tpu.mosaic.rules import rule
 
 Array = Any
 
@@ -63,7 +63,7 @@ _REDUCE: dict[str, tuple[Callable[..., Array], Callable[[Array, Array], Array]]]
 def _multi_reduction(executor: Executor, op: Op) -> None:
     kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
     if kind not in _REDUCE:
-        raise refuse(f"reduction kind {kind} of {op.name}", executor.kernel, op)
+        raise executor.kernel.refusal(f"reduction kind {kind} of {op.name}", op)
     reduce, combine = _REDUCE[kind]
     x, start = (executor[value] for value in op.operands)
     axes = tuple(op.attributes["reduction_dims"])
@@ -82,7 +82,7 @@ def _all_reduce(executor: Executor, op: Op) -> None:
         if f"<{name}>" in kind and x.dtype == jnp.float32:
             executor.result(op, jnp.broadcast_to(reduce(x, dim, keepdims=True), x.shape))
             return
-    raise refuse(f"reduction kind {kind} of {op.name} on {x.dtype}", executor.kernel, op)
+    raise executor.kernel.refusal(f"reduction kind {kind} of {op.name} on {x.dtype}", op)
 
 
 @rule("tpu.reduce_index", attributes=("axis", "kind"))
@@ -92,7 +92,7 @@ def _reduce_index(executor: Executor, op: Op) -> None:
         if f"<{name}>" in kind:
             executor.result(op, reduce(x, axis).astype(jax_dtype(op.results[0].type.dtype)))
             return
-    raise refuse(f"reduction kind {kind} of {op.name}", executor.kernel, op)
+    raise executor.kernel.refusal(f"reduction kind {kind} of {op.name}", op)
 
 
 @rule("tpu.transpose", "vector.transpose", attributes=("permutation",))
@@ -117,7 +117,7 @@ def _repeat(executor: Executor, op: Op) -> None:
 @rule("vector.extract", attributes=("static_position",))
 def _extract(executor: Executor, op: Op) -> None:
     if len(op.operands) != 1:
-        raise refuse("vector.extract at a dynamic position", executor.kernel, op)
+        raise executor.kernel.refusal("vector.extract at a dynamic position", op)
     executor.result(op, executor[op.operands[0]][tuple(op.attributes["static_position"])])
 
 
@@ -135,7 +135,7 @@ def _extract_strided_slice(executor: Executor, op: Op) -> None:
 def _insert_strided_slice(executor: Executor, op: Op) -> None:
     value, target = (executor[v] for v in op.operands)
     if any(s != 1 for s in op.attributes["strides"]):
-        raise refuse("vector.insert_strided_slice with strides", executor.kernel, op)
+        raise executor.kernel.refusal("vector.insert_strided_slice with strides", op)
     executor.result(op, lax.dynamic_update_slice(target, value, tuple(op.attributes["offsets"])))
 
 
@@ -161,7 +161,7 @@ def _dynamic_gather(executor: Executor, op: Op) -> None:
     x, index = (executor[value] for value in op.operands)
     dims = tuple(op.attributes["dimensions"])
     if len(dims) != 1:
-        raise refuse(f"tpu.dynamic_gather over dimensions {dims}", executor.kernel, op)
+        raise executor.kernel.refusal(f"tpu.dynamic_gather over dimensions {dims}", op)
     inside = (index >= 0) & (index < x.shape[dims[0]])
     taken = jnp.take_along_axis(x, jnp.clip(index, 0, x.shape[dims[0]] - 1), dims[0])
     dtype = np.dtype(x.dtype)
@@ -198,17 +198,17 @@ def _matmul(executor: Executor, op: Op) -> None:
     """
     lhs, rhs, acc = (executor[value] for value in op.operands)
     if op.attributes.get("transpose_lhs") or op.attributes.get("transpose_rhs"):
-        raise refuse("tpu.matmul with a transpose attribute", executor.kernel, op)
+        raise executor.kernel.refusal("tpu.matmul with a transpose attribute", op)
     precision = str(op.attributes.get("precision", ""))
     if precision and "bf16" not in precision and "fp32" not in precision:
-        raise refuse(f"tpu.matmul with precision {precision}", executor.kernel, op)
+        raise executor.kernel.refusal(f"tpu.matmul with precision {precision}", op)
     text = op.attributes.get("dimension_numbers")
     if text is None:
         groups: list[tuple[int, ...]] = [(1,), (0,), (0,), (1,), (0, 0, 1, 1), (), ()]
     else:
         groups = [tuple(int(d) for d in group.split(",") if d.strip()) for group in _DIMENSIONS.findall(str(text))]
         if len(groups) != 7:
-            raise refuse(f"tpu.matmul with dimension numbers {text}", executor.kernel, op)
+            raise executor.kernel.refusal(f"tpu.matmul with dimension numbers {text}", op)
     contract, free, order, batch = (groups[0], groups[1]), (groups[2], groups[3]), groups[4], (groups[5], groups[6])
     out = _product(executor, lhs, rhs, (contract, batch), precision)
     # lax puts batch, then lhs, then rhs dimensions; the module says which operand's dimension comes where.

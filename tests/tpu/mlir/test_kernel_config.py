@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ratchet.tpu.mosaic.kernel_config import read, write
+from ratchet.tpu.mlir.kernel_config import read, write
 from ratchet.values.status import Refusal, Status
 
 CALL = {"body": "aGk=", "has_communication": False, "vmem_limit_bytes": 5, "cost_estimate": {"flops": [1.5, None]}}

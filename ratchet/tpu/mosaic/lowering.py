@@ -1,8 +1,8 @@
-"""Puts CPU code in the place of every ``tpu_custom_call`` of an exported program.
+"""Lowers every ``tpu_custom_call`` of an exported program to code for the CPU.
 
-The program's own StableHLO stays as it is, except the operands of float32 products (see ``products``). Two values are
-threaded through it to every kernel and back: ``config`` (how memory starts and in which order parallel steps run) and
-``report`` (the first findings of every kernel).
+The program's own StableHLO stays as it is, except the operands of float32 products. Two values are threaded through it
+to every kernel and back: ``config`` (how memory starts and in which order parallel steps run) and ``report`` (the first
+findings of every kernel).
 """
 
 from __future__ import annotations
@@ -15,12 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.tpu.mlir.bindings import ir, lowered_module, lowered_per_device
-from ratchet.tpu.mosaic.calls import Call, check_allowed, read_call, target, walk
-from ratchet.tpu.mosaic.products import round_operands
+from ratchet.tpu.mlir.calls import Call, read_call, target, walk
 from ratchet.values.status import Refusal, Status
 
 CONFIG_WIDTH = 3
 """Seed of the order of parallel steps, fill of memory never written, fill of the padding past ragged edges."""
+
+_HARMLESS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
+"""Custom calls of the partitioner, which the CPU compiler knows too."""
+_PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"})
+
+_MANTISSA = {"DEFAULT": 7, "HIGH": 15}
+"""Bits that are left of a float32 operand: one pass rounds it to bfloat16, three to the sum of two of them."""
 
 Translate = Callable[[int, Call], Callable[..., tuple[list[Any], Any]]]
 """Number of the call and the call -> a JAX function ``(config, *operands) -> (results, report)``."""
@@ -29,7 +35,7 @@ Merge = Callable[[jax.Array, jax.Array], jax.Array]
 """What was reported of a call before, and now -> the report of both."""
 
 
-def splice(module: ir.Module, translate: Translate, width: int, merge: Merge) -> int:
+def lower_kernels(module: ir.Module, translate: Translate, width: int, merge: Merge) -> int:
     """Replace every kernel call of ``module`` in place.
 
     The entry function gains a last argument ``config`` (int32[CONFIG_WIDTH]) and a last result ``report``
@@ -42,10 +48,10 @@ def splice(module: ir.Module, translate: Translate, width: int, merge: Merge) ->
         Refusal: ``HOST_CALLBACK`` for a call to the host, ``CANNOT_VERIFY`` for another custom call or for a kernel
             in a place that is not known.
     """
-    return _Splicer(module, translate, width, merge).run()
+    return _Lowering(module, translate, width, merge).run()
 
 
-class _Splicer:
+class _Lowering:
     def __init__(self, module: ir.Module, translate: Translate, width: int, merge: Merge) -> None:
         self.module, self.translate, self.one, self.merge = module, translate, width, merge
         self.functions = {
@@ -60,8 +66,8 @@ class _Splicer:
         }
         operations = list(walk(module.operation))
         for op in operations:
-            check_allowed(op)
-            round_operands(op)
+            _check_allowed(op)
+            _round_operands(op)
         self.total = sum(target(op) == "tpu_custom_call" for op in operations)
         self.width = max(self.total, 1) * width
         self.calls = 0
@@ -267,6 +273,49 @@ class _Splicer:
             with ir.InsertionPoint(self.module.body):
                 view.operation.clone()
         return name
+
+
+def _check_allowed(op: ir.Operation) -> None:
+    """Refuse an operation of the program around the kernels that calls the host or that no CPU executes.
+
+    Raises:
+        Refusal: ``HOST_CALLBACK`` or ``CANNOT_VERIFY``.
+    """
+    if op.name in ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"):
+        raise Refusal(Status.HOST_CALLBACK, f"the program calls the host ({op.name}); a kernel may not")
+    name = target(op)
+    if not name or name == "tpu_custom_call" or name in _HARMLESS:
+        return
+    if "callback" in name or "host" in name.lower():
+        raise Refusal(Status.HOST_CALLBACK, f"the program calls back to the host ({name}); a kernel may not")
+    raise Refusal(Status.CANNOT_VERIFY, f"custom call {name} beside the kernel is not something this judge can execute")
+
+
+def _round_operands(op: ir.Operation) -> None:
+    """Round the float32 operands of a product to what the passes of its precision keep; other operations stay.
+
+    XLA's CPU backend multiplies float32 exactly whatever precision is asked for, its TPU backend does not.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` for a product by a named algorithm.
+    """
+    if op.name not in _PRODUCTS:
+        return
+    if "algorithm" in op.attributes:
+        raise Refusal(Status.CANNOT_VERIFY, f"a product beside the kernel by {op.attributes['algorithm']}")
+    asked = str(op.attributes["precision_config"]) if "precision_config" in op.attributes else "DEFAULT"
+    kept = [bits for name, bits in _MANTISSA.items() if f"precision {name}>" in asked or asked == name]
+    if not kept:
+        return
+    with ir.InsertionPoint(op), op.location:
+        for number, value in enumerate(op.operands):
+            if str(ir.RankedTensorType(value.type).element_type) != "f32":
+                continue
+            width = ir.IntegerType.get_signless(32)
+            kinds = {"exponent_bits": 8, "mantissa_bits": min(kept)}
+            bits: dict[str, ir.Attribute] = {name: ir.IntegerAttr.get(width, count) for name, count in kinds.items()}
+            rounded = ir.Operation.create("stablehlo.reduce_precision", [value.type], [value], bits)
+            op.operands[number] = rounded.results[0]
 
 
 def _types(op: ir.Operation) -> list[ir.Type]:

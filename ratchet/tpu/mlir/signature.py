@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.tpu.mosaic.module import Function, KernelModule, Value
-from ratchet.tpu.mosaic.rules import refuse
+from ratchet.tpu.mlir.module import Function, KernelModule, Value
 
 _DYNAMIC = -(2**63)
 
@@ -94,18 +93,18 @@ def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases
     """
     mains = [f for f in module.functions.values() if f.is_kernel]
     if len(mains) != 1:
-        raise refuse(f"a module with {len(mains)} kernel functions", module)
+        raise module.refusal(f"a module with {len(mains)} kernel functions")
     (main,) = mains
     attributes = main.attributes
     core = attributes.get("tpu.core_type", "#tpu.core_type<tc>")
     if core != "#tpu.core_type<tc>":
-        raise refuse(f"a kernel for {core}", module)
+        raise module.refusal(f"a kernel for {core}")
     known_names = {
         "dimension_semantics", "function_type", "iteration_bounds", "scalar_prefetch", "scratch_operands", "sym_name",
         "tpu.core_type", "window_params",
     }  # fmt: skip
     if set(attributes) - known_names:
-        raise refuse(f"function attribute {sorted(set(attributes) - known_names)}", module)
+        raise module.refusal(f"function attribute {sorted(set(attributes) - known_names)}")
     raw_bounds: Sequence[int] = attributes.get("iteration_bounds", ())
     bounds = tuple(None if b == _DYNAMIC else b for b in raw_bounds)
     semantics = tuple(
@@ -118,8 +117,8 @@ def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases
     arguments = main.body.arguments
     n_inputs = inputs - dynamic - n_prefetch
     if len(arguments) != len(bounds) + n_prefetch + n_inputs + outputs + n_scratch:
-        raise refuse(
-            f"a kernel function of {len(arguments)} arguments for {inputs} operands, {outputs} results", module
+        raise module.refusal(
+            f"a kernel function of {len(arguments)} arguments for {inputs} operands, {outputs} results"
         )
     at = len(bounds)
     prefetch, at = arguments[at : at + n_prefetch], at + n_prefetch
@@ -159,7 +158,7 @@ def _window(module: KernelModule, params: dict[str, Any]) -> Window | None:
     # When a window is fetched again changes speed, not values.
     unknown = set(params) - {"transform_indices", "window_bounds", "window_kind", "pipeline_mode", "revisit_mode"}
     if unknown:
-        raise refuse(f"window attribute {sorted(unknown)}", module)
+        raise module.refusal(f"window attribute {sorted(unknown)}")
     if "window_bounds" not in params:
         return None  # an affine map of zeros: the whole array
     shape = tuple(params["window_bounds"])
@@ -168,7 +167,7 @@ def _window(module: KernelModule, params: dict[str, Any]) -> Window | None:
     if kind is not None:
         text = str(kind)
         if not text.startswith("#tpu.element_window<["):
-            raise refuse(f"window kind {text}", module)
+            raise module.refusal(f"window kind {text}")
         low, high = (
             tuple(int(n) for n in part.split(",") if n.strip())
             for part in text.removeprefix("#tpu.element_window<[").removesuffix("]>").replace(" ", "").split("],[")
@@ -187,5 +186,5 @@ def _buffers(module: KernelModule, params: dict[str, Any]) -> int:
     mode = str(params.get("pipeline_mode", "#tpu.pipeline_mode<double_buffered>"))
     known = {"#tpu.pipeline_mode<synchronous>": 1, "#tpu.pipeline_mode<double_buffered>": 2}
     if mode not in known:
-        raise refuse(f"pipeline mode {mode}", module)
+        raise module.refusal(f"pipeline mode {mode}")
     return known[mode]

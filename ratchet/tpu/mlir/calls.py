@@ -1,4 +1,4 @@
-"""What an exported program calls: the kernels, read as ``tpu_custom_call``s, and what it may not call."""
+"""The kernels that an exported program calls, read as ``tpu_custom_call``s."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ratchet.tpu.mlir import kernel_config
 from ratchet.tpu.mlir.bindings import ir
-from ratchet.tpu.mosaic import kernel_config
 from ratchet.values.status import Refusal, Status
-
-_HARMLESS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
-"""Custom calls of the partitioner, which the CPU compiler knows too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,19 +105,3 @@ def kernel_bodies(module: ir.Module) -> tuple[bytes, ...]:
     """
     calls = (op for op in walk(module.operation) if target(op) == "tpu_custom_call")
     return tuple(dict.fromkeys(read_call(op, ()).body for op in calls))
-
-
-def check_allowed(op: ir.Operation) -> None:
-    """Refuse an operation of the program around the kernels that calls the host or that no CPU executes.
-
-    Raises:
-        Refusal: ``HOST_CALLBACK`` or ``CANNOT_VERIFY``.
-    """
-    if op.name in ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"):
-        raise Refusal(Status.HOST_CALLBACK, f"the program calls the host ({op.name}); a kernel may not")
-    name = target(op)
-    if not name or name == "tpu_custom_call" or name in _HARMLESS:
-        return
-    if "callback" in name or "host" in name.lower():
-        raise Refusal(Status.HOST_CALLBACK, f"the program calls back to the host ({name}); a kernel may not")
-    raise Refusal(Status.CANNOT_VERIFY, f"custom call {name} beside the kernel is not something this judge can execute")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ratchet.values.status import Refusal, Status
+
 
 @dataclass(frozen=True, kw_only=True)
 class Type:
@@ -87,3 +89,11 @@ class KernelModule:
         for function in self.functions.values():
             for op in function.body.operations:
                 yield from op.walk()
+
+    def refusal(self, what: str, op: Op | None = None) -> Refusal:
+        """For ``what`` this module holds and nobody here can execute."""
+        at = f" at {op.location}" if op is not None and op.location else ""
+        message = (
+            f"{what}{at} (Mosaic module version {self.version}) is not something this judge can execute for its values"
+        )
+        return Refusal(Status.CANNOT_VERIFY, message)
