@@ -29,7 +29,7 @@ from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tpu.explain import explain_artefact
 from ratchet.tune.fit import broken, search
 from ratchet.values import Point, Vmem
-from ratchet.values.fit import Fit
+from ratchet.values.points import Fit
 from ratchet.values.status import Refusal, Status
 
 OVERFLOW = "vmem_oom"

@@ -27,8 +27,7 @@ from ratchet.process.boot import home
 from ratchet.tpu.chips import V5E, Chip
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Against, Bar, Conditions, Row, Verdict
-from ratchet.values.hindsight import Key, Refuted
-from ratchet.values.loss import Loss
+from ratchet.values.loss import Key, Loss, Refuted
 from ratchet.values.status import Refusal, Status
 from ratchet.view.blame import blame_text
 from ratchet.view.xmemory import BufferKind, HbmBuffer

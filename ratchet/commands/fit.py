@@ -14,7 +14,7 @@ from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.explain import explain_artefact
 from ratchet.tune.fit import search
 from ratchet.values import Explanation, Point
-from ratchet.values.fit import Fit
+from ratchet.values.points import Fit
 from ratchet.values.status import Refusal, Status
 from ratchet.view import verdict_json
 from ratchet.view.fit import fit_document, fit_line, fit_table

@@ -23,8 +23,8 @@ from ratchet.search.asked import Asked, Device, Unfit, Which, answer, asked_of
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Against, Verdict
-from ratchet.values.platforms import is_tpu
 from ratchet.values.status import Refusal, Status
+from ratchet.values.verdict import is_tpu
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
 PORT = 6379

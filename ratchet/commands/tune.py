@@ -21,8 +21,8 @@ from ratchet.tune import captured
 from ratchet.tune.tables import python_module, tokamax, tpu_inference
 from ratchet.tune.tune import ranked, run, shortlist
 from ratchet.values import Explanation, Point
+from ratchet.values.points import Trial, Tuned
 from ratchet.values.status import Refusal, Status
-from ratchet.values.tuned import Trial, Tuned
 from ratchet.view import verdict_json
 from ratchet.view.tune import shortlist_document, shortlist_text, trial_line, tune_document, tune_text
 

@@ -19,9 +19,8 @@ from ratchet.commands.targets import target_of
 from ratchet.process.boot import home
 from ratchet.upgrade.plain import FAILED, REQUEST, request_of, side_name
 from ratchet.upgrade.upgrade import upgraded
-from ratchet.values.change import Costs
+from ratchet.values.change import Costs, Output, Side
 from ratchet.values.status import KILLED, Refusal, Status
-from ratchet.values.upgrade import Output, Side
 from ratchet.view import verdict_json
 from ratchet.view.upgrade import upgrade_document, upgrade_text
 

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from ratchet.values import Row, Timeline
 from ratchet.values.blame import LineCost
 from ratchet.values.difference import Difference, LineChange, LossChange, Part, Side, Spent, Spilled
-from ratchet.values.hindsight import key_of
+from ratchet.values.loss import key_of
 from ratchet.values.place import Place, SourceLine
 
 CONDITIONS = ("kernel", "evaluator", "chip", "compiler", "seal", "problem")

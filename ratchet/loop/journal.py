@@ -24,7 +24,7 @@ from ratchet.process import key
 from ratchet.process.boot import home
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Decision, Row
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
 
 _JOURNAL_BYTES = 64 << 20

@@ -19,7 +19,7 @@ from ratchet.loop.workspace import locked
 from ratchet.process import key
 from ratchet.process.boot import home
 from ratchet.values import Row
-from ratchet.values.origin import Origin, Origins
+from ratchet.values.row import Origin, Origins
 from ratchet.values.status import Refusal, Status
 
 FETCH = "git fetch REMOTE 'refs/ratchet/*:refs/ratchet/*'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ratchet.process.key import Key
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 
 _PURPOSE = "row"
 

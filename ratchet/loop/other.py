@@ -15,7 +15,7 @@ from ratchet.loop.refs import EXPERIMENTS, MACS, ROWS, tip_ref
 from ratchet.loop.remotes import FETCHED, Fetched
 from ratchet.process import key
 from ratchet.values import Row
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
 
 

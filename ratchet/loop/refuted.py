@@ -15,8 +15,7 @@ from ratchet.loop.decide import conditions_of, scored
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Decision, Row
 from ratchet.values.encoding import decode, encode
-from ratchet.values.hindsight import Key, Refuted, key_of
-from ratchet.values.loss import Loss, MatrixBound, NothingLeft
+from ratchet.values.loss import Key, Loss, MatrixBound, NothingLeft, Refuted, key_of
 from ratchet.values.status import Status
 
 REMOVED = 0.5

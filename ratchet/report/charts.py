@@ -16,7 +16,7 @@ from ratchet.report.material import GridStep
 from ratchet.report.story import Experiment, Outcome, Story, Track
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Timeline, Vmem, VmemAllocation
-from ratchet.values.vmem import VmemUse
+from ratchet.values.program import VmemUse
 from ratchet.view.explain import allocation_in_words
 from ratchet.view.text import clean
 from ratchet.view.words import number, size

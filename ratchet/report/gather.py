@@ -21,7 +21,7 @@ from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.dump import memory
 from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.values import Decision, Row, Vmem
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 from ratchet.values.status import Refusal
 from ratchet.wiring import DUMPS, TIMELINE, TRACES, trace_of
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ratchet.values import Row, Timeline, Vmem
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 from ratchet.values.status import Status
 
 

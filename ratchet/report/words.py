@@ -22,7 +22,7 @@ from ratchet.values.loss import (
     Stalls,
     Waits,
 )
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 from ratchet.view.losses import losses_in_words
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import fixed, kind_of, number

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ratchet.loop.series import series_of
 from ratchet.values import Decision, Row, Timeline
 from ratchet.values.brief import Brief, Task
-from ratchet.values.hindsight import Key, Refuted
+from ratchet.values.loss import Key, Refuted
 
 RECENT = 8
 """Of so many experiments that were reverted last, most changed the same part: that is repetition."""

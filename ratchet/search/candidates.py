@@ -41,8 +41,8 @@ from ratchet.search.cluster import Cluster
 from ratchet.search.remote import Remote, Timed
 from ratchet.search.settled import Settled
 from ratchet.values import MEASURED, Conditions, Decision, Row, Verdict
-from ratchet.values.platforms import is_tpu
 from ratchet.values.status import Refusal, Status
+from ratchet.values.verdict import is_tpu
 from ratchet.wiring import RepositoryJudge
 
 LANES = 2

@@ -13,8 +13,8 @@ from jax import export
 from ratchet.tpu.chips import V5E, Chip
 from ratchet.tpu.lines import lines_apart
 from ratchet.values import Mesh
-from ratchet.values.platforms import GPU_KERNELS
 from ratchet.values.status import Status
+from ratchet.values.verdict import GPU_KERNELS
 
 _CALLS_BACK = "the platform for the specified backend"
 """Of what JAX says when a callback is lowered for a TPU where there is none."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ratchet.tpu.dump.layout import ArrayType
-from ratchet.values.vmem import Change, Saving, Vmem, VmemAllocation, VmemUse
+from ratchet.values.program import Remedy, Saving, Vmem, VmemAllocation, VmemUse
 
 LANES, SUBLANE_BITS = 128, 256
 """A tile of VMEM is as many lanes wide, and as many bits of one lane deep: 8 rows of 32 bits, 16 of 16."""
@@ -18,12 +18,12 @@ def savings(vmem: Vmem) -> tuple[Saving, ...]:
     blocks = [*windows, *(one for one in vmem.allocations if one.use is VmemUse.SCRATCH)]
     every = [_halved(side, blocks) for side in sorted({side for one in blocks for side in one.shape if side > 1})]
     every += [
-        Saving(change=Change.SINGLE_BUFFER, allocations=(one,), frees_bytes=one.size_bytes - one.one_level_bytes)
+        Saving(change=Remedy.SINGLE_BUFFER, allocations=(one,), frees_bytes=one.size_bytes - one.one_level_bytes)
         for one in windows
         if one.levels > 1
     ]
     every += [
-        Saving(change=Change.NO_SPILLS, allocations=(one,), frees_bytes=one.size_bytes)
+        Saving(change=Remedy.NO_SPILLS, allocations=(one,), frees_bytes=one.size_bytes)
         for one in vmem.allocations
         if one.use is VmemUse.SPILLS
     ]
@@ -34,7 +34,7 @@ def _halved(side: int, blocks: Sequence[VmemAllocation]) -> Saving:
     """What halving all sides of one length frees."""
     freed = {one: one.size_bytes - one.size_bytes * _bytes(one, side) // _bytes(one) for one in blocks}
     shrink = tuple(one for one, saved in freed.items() if saved)
-    return Saving(change=Change.HALVE, side=side, allocations=shrink, frees_bytes=sum(freed.values()))
+    return Saving(change=Remedy.HALVE, side=side, allocations=shrink, frees_bytes=sum(freed.values()))
 
 
 def _bytes(block: VmemAllocation, halved: int = 0) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ratchet.values import Literal, Point
-from ratchet.values.fit import Fit
+from ratchet.values.points import Fit
 from ratchet.values.status import Status
 
 Compile = Callable[[Point], Fit]

@@ -14,8 +14,8 @@ from typing import Any
 
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import ArraySpec, Literal
+from ratchet.values.points import Tuned
 from ratchet.values.status import Refusal, Status
-from ratchet.values.tuned import Tuned
 
 GENERATIONS = {"v4": 4, "v5e": 5, "v5p": 5, "v6e": 6, "tpu7x": 7}
 """What tpu-inference calls the version of a TPU."""

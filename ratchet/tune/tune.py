@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ratchet.tune.fit import search
 from ratchet.values import Literal, Point
-from ratchet.values.fit import Fit
+from ratchet.values.points import Fit, Trial
 from ratchet.values.status import Status
-from ratchet.values.tuned import Trial
 
 TOP = 5
 """Points on a shortlist, at least."""

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import ml_dtypes
 import numpy as np
 
-from ratchet.values.change import Change
-from ratchet.values.upgrade import Moved, Output, Side, Upgrade, ValueChange
+from ratchet.values.change import Change, Moved, Output, Side, Upgrade, ValueChange
 
 ROUNDING_ULPS = 16.0
 """Outputs of two versions may be so far apart, in units in the last place of the output's largest element: another

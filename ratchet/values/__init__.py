@@ -6,16 +6,24 @@ Units are in the field names. Bytes are bytes, not KiB; cycles are cycles of the
 from ratchet.values.artefact import ArraySpec, Artefact, Mesh
 from ratchet.values.blame import Blame, LineCost, RegionCost, StepKind
 from ratchet.values.explanation import Explanation, Limit, OpKind, OpShare
-from ratchet.values.fidelity import Fidelity
 from ratchet.values.loss import Loss
 from ratchet.values.omission import Omission
-from ratchet.values.parity import Parity
 from ratchet.values.place import Place, SourceLine
-from ratchet.values.program import Copy, Footprint, Program, VmemBuffer
-from ratchet.values.row import Decision, Row
+from ratchet.values.points import Literal, Point, SweepResult
+from ratchet.values.program import (
+    Copy,
+    Footprint,
+    Program,
+    Remedy,
+    Saving,
+    Vmem,
+    VmemAllocation,
+    VmemBuffer,
+    VmemUse,
+)
+from ratchet.values.row import Decision, Fidelity, Row
 from ratchet.values.samples import Launch, Paired, Samples
 from ratchet.values.status import Refusal, Status
-from ratchet.values.sweep import Literal, Point, SweepResult
 from ratchet.values.timeline import LinkUse, OpCost, Span, SpanKind, Timeline
 from ratchet.values.verdict import (
     MEASURED,
@@ -27,8 +35,8 @@ from ratchet.values.verdict import (
     Claim,
     Conditions,
     Earlier,
+    Parity,
     Score,
     Step,
     Verdict,
 )
-from ratchet.values.vmem import Change, Saving, Vmem, VmemAllocation, VmemUse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ratchet.values.hindsight import Key, Refuted
+from ratchet.values.loss import Key, Refuted
 from ratchet.values.row import Row
 from ratchet.values.timeline import Timeline
 

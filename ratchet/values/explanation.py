@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ratchet.values.notebook import Shown
 from ratchet.values.place import SourceLine
-from ratchet.values.program import Copy, Footprint
+from ratchet.values.program import Copy, Footprint, Saving, Vmem
 from ratchet.values.status import Status
 from ratchet.values.timeline import Timeline
 from ratchet.values.verdict import Band
-from ratchet.values.vmem import Saving, Vmem
 
 
 class Limit(Enum):
@@ -65,7 +63,7 @@ class OpShare:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation(Shown):
+class Explanation:
     """What a program costs on one chip and why: modelled latency by operation, VMEM, copies.
 
     ``status`` is ``PASS`` where everything is known. ``VMEM_OVERFLOW``: it does not compile, and ``vmem`` says why.

@@ -8,7 +8,6 @@ from enum import Enum
 
 from ratchet.values.blame import Blame
 from ratchet.values.control import ControlFlow
-from ratchet.values.notebook import Shown
 from ratchet.values.omission import Omission
 
 
@@ -77,7 +76,7 @@ class LinkUse:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline(Shown):
+class Timeline:
     """The modelled run of one compiled program on one chip.
 
     Of a program on a slice it is the run of the slowest chip, with all chips in ``chips`` and the links in ``links``.

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ratchet.values.notebook import Shown
-from ratchet.values.parity import Parity
 from ratchet.values.program import Copy, Footprint
 from ratchet.values.samples import Paired, Samples
 from ratchet.values.status import Status
@@ -52,6 +50,24 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Parity:
+    """How close the outputs are to the reference in higher precision."""
+
+    checks: tuple[str, ...]
+    """One line per check that was run, in order."""
+    worst_error: float
+    """Largest error over its allowance; 1.0 is the limit."""
+    rms_error: float
+    """Root mean square error relative to the reference's root mean square, plain random inputs."""
+    floor_rms_error: float
+    """The same for plain XLA in the problem's own dtypes."""
+    module_version: int
+    """Largest version of the program's ``stable_mosaic`` modules; 0 where it has none."""
+    seconds: float
+    """The price: loading, compiling and executing the program on the CPU, and comparing, all checks together."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """One step of a verdict, visible to the user."""
 
@@ -90,8 +106,17 @@ class Conditions:
         object.__setattr__(self, "series", self.series or self.seal)
 
 
-MEASURED = ("tpu", "gpu", "cpu")
+PLATFORMS = {"tpu": "tpu", "gpu": "cuda", "cpu": "cpu"}
+"""What each measuring evaluator's programs are exported for; the model's are a TPU's."""
+MEASURED = tuple(PLATFORMS)
 """The evaluators that time a device."""
+GPU_KERNELS = ("__gpu$xla.gpu.triton", "triton_kernel_call", "mosaic_gpu", "mosaic_gpu_v2")
+"""Custom calls that are Pallas kernels on a GPU."""
+
+
+def is_tpu(evaluator: str) -> bool:
+    """Whether what this evaluator judges is compiled for a TPU."""
+    return PLATFORMS.get(evaluator, "tpu") == "tpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +147,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(Shown):
+class Verdict:
     """What the judge says of one kernel file. It cannot carry a score unless it is a PASS, or UNCHECKED."""
 
     status: Status

@@ -7,7 +7,7 @@ from typing import Any
 
 from ratchet.values import Row, Timeline
 from ratchet.values.difference import Difference, LineChange, LossChange, Part, Side, Spent
-from ratchet.values.hindsight import key_of
+from ratchet.values.loss import key_of
 from ratchet.values.place import Place, SourceLine
 from ratchet.view.columns import columns
 from ratchet.view.places import waited, where

@@ -8,8 +8,8 @@ from typing import Any
 
 from ratchet.values import Copy, Explanation, LineCost, OpKind, OpShare, Saving, Timeline, Vmem, VmemAllocation
 from ratchet.values.place import Code, Op
+from ratchet.values.program import Remedy, VmemUse
 from ratchet.values.status import Status
-from ratchet.values.vmem import Change, VmemUse
 from ratchet.view.losses import losses_in_words, omissions_in_words
 from ratchet.view.places import where
 from ratchet.view.text import clean
@@ -212,10 +212,10 @@ def allocation_in_words(one: VmemAllocation) -> str:
 def saving_in_words(saving: Saving, knobs: Mapping[int, Sequence[str]]) -> str:
     """What to change, and what of it shrinks; ``knobs`` are constants by value."""
     names = ", ".join(dict.fromkeys(_short(one) for one in saving.allocations))
-    if saving.change is Change.HALVE:
+    if saving.change is Remedy.HALVE:
         named = clean(" or ".join(knobs.get(saving.side, ())), _NAME)
         return f"halve {saving.side} to {-(-saving.side // 2)}{f' ({named}?)' if named else ''}: {names}"
-    if saving.change is Change.SINGLE_BUFFER:
+    if saving.change is Remedy.SINGLE_BUFFER:
         return f"pl.Buffered(1) for {names}: its copies then wait for the step before"
     return "no register spills: smaller pieces of work in the body"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ratchet.kernelfile.knobs import in_words
 from ratchet.tune.fit import broken, largest
-from ratchet.values.fit import Fit
+from ratchet.values.points import Fit
 from ratchet.values.status import Status
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import size

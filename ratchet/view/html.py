@@ -6,7 +6,6 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 
 from ratchet.values import Explanation, Timeline, Verdict, Vmem
-from ratchet.values.notebook import RENDERERS
 from ratchet.view.explain import allocation_in_words, headline, kernel_lines, limits_in_words, op_name, saving_in_words
 from ratchet.view.losses import losses_in_words, omissions_in_words
 from ratchet.view.places import where
@@ -178,5 +177,7 @@ def _whole(parts: Iterable[str]) -> str:
 
 
 def register() -> None:
-    """Let notebooks show these values."""
-    RENDERERS.update(Explanation=explanation_html, Timeline=timeline_html, Verdict=verdict_html)
+    """Let notebooks show these values: they ask a value for ``_repr_html_``."""
+    Explanation._repr_html_ = explanation_html  # type: ignore[attr-defined]
+    Timeline._repr_html_ = timeline_html  # type: ignore[attr-defined]
+    Verdict._repr_html_ = verdict_html  # type: ignore[attr-defined]

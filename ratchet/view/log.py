@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ratchet.loop.series import Proof, series_of
 from ratchet.values import Fidelity, Row
-from ratchet.values.origin import Origin, Origins
+from ratchet.values.row import Origin, Origins
 from ratchet.values.status import Status
 from ratchet.view.gains import Entry, by_evaluator, entries
 from ratchet.view.text import clean, clean_lines

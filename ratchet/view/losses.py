@@ -6,20 +6,22 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from ratchet.values import Timeline, Verdict
-from ratchet.values.hindsight import Key, Refuted, key_of
 from ratchet.values.loss import (
     CrowdedUnit,
     IdleSteps,
+    Key,
     LinkWaits,
     Loss,
     MatrixBound,
     NothingLeft,
     Outside,
+    Refuted,
     Spills,
     Stalls,
     UnitStall,
     WaitCause,
     Waits,
+    key_of,
 )
 from ratchet.values.omission import (
     LinkModel,

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Step, Timeline, Verdict
-from ratchet.values.hindsight import Key, Refuted
+from ratchet.values.loss import Key, Refuted
 from ratchet.values.status import Status
 from ratchet.view.hints import hint
 from ratchet.view.losses import losses_in_words, notes

@@ -9,8 +9,8 @@ from typing import Any
 
 from ratchet.kernelfile.knobs import in_words
 from ratchet.tpu.chips import CHIPS
+from ratchet.values.points import Trial, Tuned
 from ratchet.values.status import Status
-from ratchet.values.tuned import Trial, Tuned
 from ratchet.view.columns import columns
 from ratchet.view.text import clean, clean_lines
 from ratchet.view.words import fixed, size

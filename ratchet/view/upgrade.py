@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ratchet.values.change import ChangeKind, Costs
-from ratchet.values.upgrade import Side, Upgrade, ValueChange
+from ratchet.values.change import ChangeKind, Costs, Side, Upgrade, ValueChange
 from ratchet.view.columns import columns
 from ratchet.view.text import clean
 from ratchet.view.words import change as relative

@@ -16,8 +16,19 @@ from typing import Any
 
 from ratchet.values import SCHEMA_VERSION, Row, Samples, Step, Timeline, Verdict
 from ratchet.values.blame import Blame, LineCost
-from ratchet.values.hindsight import Key, Refuted
-from ratchet.values.loss import IdleSteps, LinkWaits, Loss, MatrixBound, NothingLeft, Spills, Stalls, UnitStall, Waits
+from ratchet.values.loss import (
+    IdleSteps,
+    Key,
+    LinkWaits,
+    Loss,
+    MatrixBound,
+    NothingLeft,
+    Refuted,
+    Spills,
+    Stalls,
+    UnitStall,
+    Waits,
+)
 from ratchet.values.omission import Omission, Unmodelled
 from ratchet.values.place import Code, SourceLine
 from ratchet.values.status import Status

@@ -14,7 +14,7 @@ from ratchet.loop import ledger, log
 from ratchet.loop.refs import MACS, ROWS
 from ratchet.process import key
 from ratchet.values import Decision
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 from ratchet.values.status import Status
 from tests.loop.stage import Stage, kernel_text
 

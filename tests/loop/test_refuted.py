@@ -9,8 +9,7 @@ import pytest
 
 from ratchet.loop.refuted import from_file, refuted, to_bytes
 from ratchet.values import Conditions, Decision, Row
-from ratchet.values.hindsight import Refuted, key_of
-from ratchet.values.loss import CrowdedUnit, Loss, MatrixBound, Outside
+from ratchet.values.loss import CrowdedUnit, Loss, MatrixBound, Outside, Refuted, key_of
 from ratchet.values.place import Code, Op, SourceLine
 from ratchet.values.status import Status
 from tests.loop.stage import CONDITIONS

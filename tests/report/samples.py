@@ -8,9 +8,9 @@ from typing import Any
 
 from ratchet.report.material import Evidence, GridStep, Instance, Material, Problem, StepBar
 from ratchet.values import Decision, Row, Vmem, VmemAllocation
-from ratchet.values.origin import Origin
+from ratchet.values.program import VmemUse
+from ratchet.values.row import Origin
 from ratchet.values.status import Status
-from ratchet.values.vmem import VmemUse
 from tests.view.timelines import timeline
 
 HOSTILE = (

@@ -20,7 +20,7 @@ from ratchet.report import page as page_room
 from ratchet.report.gather import kernels, material
 from ratchet.report.live import LiveServer
 from ratchet.report.story import diff_lines, story
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
 from ratchet.view.xspace import trace_path, write_xspace
 from tests.loop.stage import Stage, kernel_text

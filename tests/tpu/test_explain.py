@@ -16,8 +16,8 @@ import ratchet
 from ratchet.commands.cli import main
 from ratchet.tpu.savings import savings
 from ratchet.values import Limit, OpKind, Vmem, VmemAllocation, VmemUse
+from ratchet.values.program import Remedy
 from ratchet.values.status import Status
-from ratchet.values.vmem import Change
 from ratchet.view.explain import explain_document, explain_text, vmem_text
 from tests.tune import blocks
 from tests.tune.blocks import FLOATS, WEIGHTS, X, block, doubled, narrow
@@ -89,7 +89,7 @@ def test_a_program_that_does_not_fit_is_explained(overflow):
 
 def test_what_would_make_it_fit_is_said(overflow):
     first = overflow.savings[0]
-    assert first.change is Change.HALVE
+    assert first.change is Remedy.HALVE
     assert first.frees_bytes == 5 * 256 * 512 * 4 // 2
     text = vmem_text(overflow)
     assert "2.5" in text
@@ -121,7 +121,7 @@ def test_halving_counts_the_padding():
     vmem = Vmem(
         op="k", is_kernel=True, allocations=(narrow_lanes, half_tile), used_bytes=1, limit_bytes=1, chip_bytes=1
     )
-    halved = {one.side: one.frees_bytes for one in savings(vmem) if one.change is Change.HALVE}
+    halved = {one.side: one.frees_bytes for one in savings(vmem) if one.change is Remedy.HALVE}
     assert halved == {256: 256 * 128 * 4 + 8 * 128 * 4}, "8 rows and 128 lanes are one tile: half of it is no less"
 
 

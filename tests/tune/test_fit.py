@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from ratchet.commands.cli import main
 from ratchet.kernelfile.knobs import points
 from ratchet.tune.fit import broken, largest, search
-from ratchet.values.fit import Fit
+from ratchet.values.points import Fit
+from ratchet.values.program import Vmem
 from ratchet.values.status import Status
-from ratchet.values.vmem import Vmem
 from ratchet.view.fit import fit_document, fit_table
 
 BLOCKS = Path(__file__).with_name("blocks.py")

@@ -19,9 +19,9 @@ from ratchet.tune.captured import cases
 from ratchet.tune.tables import python_module, tokamax, tpu_inference
 from ratchet.tune.tune import ranked, run, shortlist
 from ratchet.values import ArraySpec, Band
+from ratchet.values.points import Trial, Tuned
+from ratchet.values.program import Vmem
 from ratchet.values.status import Refusal, Status
-from ratchet.values.tuned import Trial, Tuned
-from ratchet.values.vmem import Vmem
 
 LIMIT = 1 << 20
 TARGET = Target(module="kernels_of_mine", attribute="scaled", source=None)

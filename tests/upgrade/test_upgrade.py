@@ -14,9 +14,8 @@ from ratchet.commands import upgrade_check
 from ratchet.commands.cli import main
 from ratchet.process.boot import home
 from ratchet.upgrade.upgrade import upgraded
-from ratchet.values.change import Costs
+from ratchet.values.change import Costs, Output, Side
 from ratchet.values.status import Status
-from ratchet.values.upgrade import Output, Side
 from ratchet.view.upgrade import upgrade_document, upgrade_text
 
 OWN = jax.__version__

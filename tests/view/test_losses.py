@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ratchet.values.hindsight import Refuted, key_of
+from ratchet.values.loss import Refuted, key_of
 from ratchet.values.omission import LinkModel, LocalCopies, LongProgram, OpenSemaphore, UndecidedBranches, Unmodelled
 from ratchet.values.place import Code, Op, Place, SourceLine, Window, Windows
 from ratchet.view.losses import losses_in_words, notes, omissions_in_words

@@ -1,6 +1,6 @@
 """What ``verify`` says of who made the rows."""
 
-from ratchet.values.origin import Origin, Origins
+from ratchet.values.row import Origin, Origins
 from ratchet.view.log import origins_text
 
 HERE, ELSEWHERE, UNSIGNED = Origin.HERE, Origin.ELSEWHERE, Origin.UNSIGNED

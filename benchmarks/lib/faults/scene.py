@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ratchet.loop import ledger, log
 from ratchet.loop.judge_only import judge_only
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, StageJudge, kernel_text
 

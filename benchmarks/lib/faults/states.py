@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.lib.faults.scene import KEPT, SCENES, Complain, Scene, State, Tally, aftermath
 from ratchet.loop import ledger, log
 from ratchet.loop.judge_only import judge_only
-from ratchet.values.origin import Origin
+from ratchet.values.row import Origin
 from ratchet.values.status import Refusal
 from tests.loop.stage import Stage, StageJudge, kernel_text
 

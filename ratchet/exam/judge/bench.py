@@ -28,8 +28,8 @@ from ratchet.exam.problem.problem import Problem, encode
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Artefact, Bar, Parity, Timeline, Verdict
 from ratchet.values.encoding import encode as encoded
-from ratchet.values.platforms import is_tpu
 from ratchet.values.status import Refusal, Status
+from ratchet.values.verdict import is_tpu
 
 
 @dataclass(frozen=True, kw_only=True)

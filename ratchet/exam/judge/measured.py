@@ -18,8 +18,8 @@ from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.values import Against, Artefact, Paired, Parity, Samples, Score
-from ratchet.values.platforms import GPU_KERNELS, PLATFORMS
 from ratchet.values.status import Refusal, Status
+from ratchet.values.verdict import GPU_KERNELS, PLATFORMS
 
 HLO = "optimized.hlo"
 TIMINGS = "timings.json"

@@ -1,4 +1,4 @@
-"""What came of the points of a kernel for one call of it on one chip: which is fastest, as modelled."""
+"""What came of points: values for the knobs of a kernel, judged, compiled for their VMEM, or modelled for one call."""
 
 from __future__ import annotations
 
@@ -6,10 +6,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ratchet.values.artefact import ArraySpec
+from ratchet.values.program import Vmem
 from ratchet.values.status import Status
-from ratchet.values.sweep import Literal, Point
-from ratchet.values.verdict import Band
-from ratchet.values.vmem import Vmem
+from ratchet.values.verdict import Band, Verdict
+
+Literal = int | float | bool | str | None
+Point = Mapping[str, Literal]
+"""A value for every knob, by name. Empty: the file as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult:
+    """What came of one version of a kernel file."""
+
+    point: Point
+    verdict: Verdict
+    """``UNCHECKED`` where it was modelled, ``PASS`` where its values were checked, too."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """One point on one chip."""
+
+    point: Point
+    chip: str
+    status: Status
+    """``PASS`` where it fits, ``VMEM_OVERFLOW`` where not; anything else is why it was not compiled in full."""
+    reason: str = ""
+    compiled: bool
+    """False where it follows from another point: no point was compiled for it."""
+    vmem: Vmem | None = None
+    """Of the kernel that needs most, where it was compiled."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its kernels use no VMEM at all, as one whose grid has no step: that says nothing of other points."""
+        return self.vmem is not None and self.vmem.used_bytes == 0
+
+    @property
+    def fits(self) -> bool | None:
+        """None where that is not known."""
+        return {Status.PASS: True, Status.VMEM_OVERFLOW: False}.get(self.status)
 
 
 @dataclass(frozen=True, kw_only=True)
