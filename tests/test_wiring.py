@@ -17,7 +17,6 @@ from ratchet.loop import log
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Conditions, Decision
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
 from ratchet.wiring import RepositoryJudge, across, evaluator, make_folders
 from tests.kernels import ATTENTION
 from tests.loop.stage import Stage, verdict_of
@@ -123,7 +122,7 @@ def test_what_cannot_be_shown_does_not_change_what_was_recorded(tmp_path, monkey
 
     monkeypatch.setattr(cli, "_root", lambda: stage.root)
     monkeypatch.setattr(cli, "report", fails)
-    monkeypatch.setattr(verdict_json, "verdict_document", fails)
+    monkeypatch.setattr(cli, "verdict_document", fails)
     assert cli.main(["baseline", *arguments], judged) == 0
     (row,) = stage.rows()
     shown = capsys.readouterr()

@@ -12,7 +12,7 @@ from ratchet.loop import log, recorded
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
-from ratchet.view.words import kind_of, number
+from ratchet.view.text import kind_of, number
 
 PAGE = 16_000
 """Characters of a file that come at once."""

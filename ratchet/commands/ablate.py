@@ -18,8 +18,8 @@ from ratchet.search.candidates import Candidate, baseline, bench
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.search import candidates_document, candidates_table
+from ratchet.view.document import dumps
+from ratchet.view.points import candidates_document, candidates_table
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
 PARENT, WHOLE = "the parent", "the whole change"
@@ -50,7 +50,7 @@ def command(options: argparse.Namespace, *, root: Path, function: JudgeFunction,
             )
     shown = [shown_of(which, one) for which, one in zip(named, rows, strict=True)]
     if options.json:
-        print(verdict_json.dumps(candidates_document(shown, of=row.id, parts=parts)))
+        print(dumps(candidates_document(shown, of=row.id, parts=parts)))
     else:
         print(f"{row.id} changed {len(parts)} things at once: {', '.join(parts)}")
         print(candidates_table(shown))

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.across import across_document, across_table
+from ratchet.view.document import dumps
 from ratchet.view.progress import Progress
+from ratchet.view.verdicts import across_document, across_table
 from ratchet.wiring import JudgeFunction, across
 
 
@@ -21,7 +21,7 @@ def command(options: argparse.Namespace, *, root: Path, kernel: Path, function: 
         verdicts = across(kernel, root=root, kernel_rel=name.as_posix(), function=function, progress=progress)
     outcome = next((verdict.status for verdict in verdicts if verdict.status is not Status.PASS), Status.PASS)
     if options.json:
-        print(verdict_json.dumps(across_document(verdicts, outcome)))
+        print(dumps(across_document(verdicts, outcome)))
     else:
         print(across_table(verdicts))
     return outcome.exit_code

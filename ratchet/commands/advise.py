@@ -17,8 +17,8 @@ from ratchet.loop.history import History
 from ratchet.loop.subject import Subject
 from ratchet.values import Decision, Row, Timeline
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
 from ratchet.view.advise import advice_document, advice_text, patch, title
+from ratchet.view.document import dumps
 from ratchet.wiring import DUMPS, TIMELINE
 
 _ROWS = 200
@@ -50,7 +50,7 @@ def command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
 
 def _print(options: argparse.Namespace, advice: Sequence[Advice], row: Row, source: bytes, name: str) -> None:
     if options.json:
-        print(verdict_json.dumps(advice_document(advice, row, before=source, kernel=name, most=options.most)))
+        print(dumps(advice_document(advice, row, before=source, kernel=name, most=options.most)))
     elif options.patch:
         print(patch(advice[0], source, name), end="")
     elif options.apply:

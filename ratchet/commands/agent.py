@@ -13,14 +13,12 @@ from ratchet.agents.proposal import Target
 from ratchet.commands import options as options_of
 from ratchet.loop import log
 from ratchet.process.sandbox import landlock
-from ratchet.values import Decision
 from ratchet.values.agent import Rules
 from ratchet.values.status import Status
-from ratchet.view import verdict_json
 from ratchet.view.agent import run_document, run_text
-from ratchet.view.gains import entries
-from ratchet.view.log import log_table
-from ratchet.view.show import show
+from ratchet.view.document import dumps
+from ratchet.view.ledger import entries, log_table
+from ratchet.view.status import show
 from ratchet.wiring import BLAME, DUMPS, make_folders
 
 _ROWS, _COLUMNS = 30, 110
@@ -45,7 +43,7 @@ def command(options: argparse.Namespace, *, root: Path, kernel: Path, say: Calla
     folder, turns, end = agent.run()
     shown = folder.relative_to(target.root)
     if options.json:
-        print(verdict_json.dumps(run_document(turns, end, str(shown))))
+        print(dumps(run_document(turns, end, str(shown))))
     else:
         print(run_text(turns, end, str(shown)))
     return Status.PASS.exit_code
@@ -68,7 +66,7 @@ def brief(target: Target) -> str:
             return done.stdout
     rows = [row for row in log.rows(target.root) if row.kernel == target.kernel]
     parts = [f"# {target.kernel}", "## History", log_table(rows[-_ROWS:], width=_COLUMNS)]
-    kept = [row for row in rows if row.decision in (Decision.KEPT, Decision.BASELINE)]
+    kept = [row for row in rows if row.in_place]
     if kept:
         parts += ["## Incumbent", show(next(one for one in entries(rows) if one.row == kept[-1]))]
         blame = target.root / DUMPS / kept[-1].id / BLAME

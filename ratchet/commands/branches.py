@@ -14,8 +14,8 @@ from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.finalize import finalize
 from ratchet.values import Decision, Row
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
 from ratchet.view.branches import Line, branches_document, branches_table
+from ratchet.view.document import dumps
 from ratchet.view.text import clean
 
 FOLDER = "lines"
@@ -25,7 +25,7 @@ FOLDER = "lines"
 def command(options: argparse.Namespace, *, root: Path) -> int:
     """Lines beside each other."""
     shown = [one for line in branches.lines(root) for one in shown_of(line)]
-    print(verdict_json.dumps(branches_document(shown)) if options.json else branches_table(shown))
+    print(dumps(branches_document(shown)) if options.json else branches_table(shown))
     return Status.PASS.exit_code
 
 
@@ -54,7 +54,7 @@ def shown_of(line: branches.Line) -> Iterator[Line]:
 
 def best_of(rows: list[Row]) -> Row | None:
     """The best that was kept, or is HEAD's, under the conditions of the newest score."""
-    counted = [row for row in rows if row.decision in (Decision.KEPT, Decision.BASELINE) and scored(row) is not None]
+    counted = [row for row in rows if row.in_place and scored(row) is not None]
     same = [row for row in counted if conditions_of(row) == conditions_of(counted[-1])]
     return max(same, key=lambda row: scored(row) or 0.0, default=None)
 
@@ -64,7 +64,7 @@ def finalize_command(options: argparse.Namespace, *, root: Path) -> int:
     done = finalize(root, branch=options.branch, base=options.base, name=options.name_of_branch)
     if options.json:
         document = {"kind": "finalized", "branch": done.branch, "base": done.base, "commits": list(done.commits)}
-        print(verdict_json.dumps({**document, "left_out": done.left_out, "differs": list(done.differs)}))
+        print(dumps({**document, "left_out": done.left_out, "differs": list(done.differs)}))
         return Status.PASS.exit_code
     count = len(done.commits)
     print(f"{clean(done.branch)}: {count} commit{'s' * (count > 1)} on {done.base[:10]}, one for each kept experiment")

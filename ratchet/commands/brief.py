@@ -16,8 +16,8 @@ from ratchet.search.brief import RECENT, brief
 from ratchet.values import Decision, Row
 from ratchet.values.brief import Task
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
 from ratchet.view.brief import document_within, text_within
+from ratchet.view.document import dumps
 from ratchet.wiring import DUMPS, TIMELINE, refuted
 
 
@@ -47,7 +47,7 @@ def command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
         parts=list(_parts(history, rows)),
     )
     if options.json:
-        print(verdict_json.dumps(document_within(made, options.tokens)))
+        print(dumps(document_within(made, options.tokens)))
     else:
         print(text_within(made, options.tokens))
     return Status.PASS.exit_code

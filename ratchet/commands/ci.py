@@ -21,7 +21,7 @@ from ratchet.tpu.explain import explain_artefact
 from ratchet.values import Explanation
 from ratchet.values.change import Change, Costs, outcome
 from ratchet.values.status import Ended, Refusal, Status
-from ratchet.view.changes import counted, junit, line, markdown
+from ratchet.view.changes import change_line, counted, junit, markdown
 
 CONFIGURATION = targets.CONFIGURATION
 _KEYS = frozenset({"target", "inputs", "cases", "options", "chips", "allowed_share"})
@@ -52,7 +52,7 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
         base = checkout(root, options.base, Path(folder))
         for entry in entries:
             changes.append(_change(entry, root, base, compilers))
-            say(line(changes[-1]))
+            say(change_line(changes[-1]))
     text = markdown(changes, base=options.base)
     for path, content in ((options.markdown, text + "\n"), (options.junit, junit(changes))):
         if path is not None:
@@ -195,7 +195,7 @@ def costs_of(explanation: Explanation) -> Costs:
         latency_ms=explanation.timeline.latency_ms if explanation.timeline else None,
         vmem_bytes=vmem[0].used_bytes if vmem else 0,
         vmem_limit_bytes=vmem[0].limit_bytes if vmem else 0,
-        spills=footprint.spill_stores + footprint.spill_loads if footprint else 0,
+        spills=footprint.spills if footprint else 0,
         copies=len(moved),
         copy_bytes=sum(copy.size_bytes for copy in moved),
     )

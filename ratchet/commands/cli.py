@@ -25,12 +25,13 @@ from ratchet.loop.outcome import Outcome
 from ratchet.loop.series import PROOFS
 from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.log import fidelity_table, origins_text, series_text
+from ratchet.view.document import dumps
+from ratchet.view.ledger import fidelity_table, origins_text, series_text
 from ratchet.view.progress import Progress
 from ratchet.view.streams import Lasting, lasting
 from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean
+from ratchet.view.verdict_json import verdict_document
 from ratchet.wiring import BLAME, DUMPS, JudgeFunction, RepositoryJudge, evaluator, refuted
 
 Parse = Callable[[Sequence[str]], argparse.Namespace]
@@ -83,8 +84,8 @@ def _exit_code(parse: Parse, given: Sequence[str], judge: JudgeFunction, output:
 def _refused(status: Status, message: str, as_json: bool) -> int:
     print(f"{status.name}: {clean(message)}", file=sys.stderr)
     if as_json:
-        document = verdict_json.verdict_document(None, outcome=status, decision=None, reason=message)
-        print(verdict_json.dumps(document))
+        document = verdict_document(None, outcome=status, decision=None, reason=message)
+        print(dumps(document))
     else:
         print(result_line(None, decision="none", status=status))
     return status.exit_code
@@ -186,7 +187,7 @@ def _prune(root: Path, outcome: Outcome) -> None:
 
 
 def _print_json(root: Path, outcome: Outcome) -> None:
-    document = verdict_json.verdict_document(
+    document = verdict_document(
         outcome.verdict,
         outcome=outcome.status,
         decision=outcome.decision or None,
@@ -196,7 +197,7 @@ def _print_json(root: Path, outcome: Outcome) -> None:
         incumbent=outcome.incumbent,
         refuted=refuted(root, outcome.row),
     )
-    print(verdict_json.dumps(document))
+    print(dumps(document))
 
 
 def _print_report(root: Path, outcome: Outcome, *, deep: bool) -> None:

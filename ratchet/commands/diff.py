@@ -10,8 +10,8 @@ from ratchet.loop.difference import difference
 from ratchet.values import Row
 from ratchet.values.difference import Side
 from ratchet.values.status import Status
-from ratchet.view import verdict_json
 from ratchet.view.difference import difference_document, difference_text
+from ratchet.view.document import dumps
 from ratchet.wiring import DUMPS, TIMELINE
 
 
@@ -22,7 +22,7 @@ def command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
     )
     differs = difference(one, other)
     if options.json:
-        print(verdict_json.dumps(difference_document(differs)))
+        print(dumps(difference_document(differs)))
     else:
         print(difference_text(differs))
     return Status.PASS.exit_code

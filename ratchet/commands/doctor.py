@@ -21,8 +21,8 @@ from ratchet.process import key
 from ratchet.process.boot import home
 from ratchet.process.sandbox.child import NAMES, Child
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
 from ratchet.view.doctor import Finding, Health, doctor_document, doctor_text, verdict_of
+from ratchet.view.document import dumps
 
 LEAST_MEMORY = 4 << 30
 """Bytes that the compiler and the values of a kernel of ordinary size take together."""
@@ -44,7 +44,7 @@ def command(options: argparse.Namespace) -> int:
     """Print what was found; the exit code says whether a kernel can be judged."""
     findings = tuple(finding for check in CHECKS for finding in check())
     if options.json:
-        print(verdict_json.dumps(doctor_document(findings)))
+        print(dumps(doctor_document(findings)))
     else:
         print(doctor_text(findings, width=terminal_width(), colour=coloured()))
     if any(one.health is Health.MISSING for one in findings):

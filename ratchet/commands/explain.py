@@ -16,7 +16,7 @@ from ratchet.tpu.dump.files import OPTIMIZED
 from ratchet.tpu.explain import explain_artefact
 from ratchet.values import Explanation
 from ratchet.values.status import Status
-from ratchet.view import verdict_json
+from ratchet.view.document import dumps
 from ratchet.view.explain import explain_document, explain_text, vmem_text
 from ratchet.view.xspace import trace_path, write_xspace
 from ratchet.wiring import hbm_buffers
@@ -38,7 +38,7 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
             if trace is not None and one.timeline is not None:
                 say(f"trace: {trace}; open it with `xprof --port=8791 {options.trace}`")
     if options.json:
-        print(verdict_json.dumps({"explanations": [explain_document(one) for one in explanations]}))
+        print(dumps({"explanations": [explain_document(one) for one in explanations]}))
     else:
         print("\n\n".join((vmem_text if options.vmem else explain_text)(one) for one in explanations))
     return next((one.status for one in explanations if one.status is not Status.PASS), Status.PASS).exit_code

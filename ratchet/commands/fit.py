@@ -16,8 +16,8 @@ from ratchet.tune.fit import search
 from ratchet.values import Explanation, Point
 from ratchet.values.points import Fit
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.fit import fit_document, fit_line, fit_table
+from ratchet.view.document import dumps
+from ratchet.view.points import fit_document, fit_line, fit_table
 
 
 def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
@@ -34,7 +34,7 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
                 if fit.compiled:
                     say(fit_line(fit))
     if options.json:
-        print(verdict_json.dumps(fit_document(fits, target=str(target))))
+        print(dumps(fit_document(fits, target=str(target))))
     else:
         print(fit_table(fits, [name for name, _ in axes], target=str(target), every=options.all))
     if any(fit.fits for fit in fits):

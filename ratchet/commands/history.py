@@ -19,11 +19,9 @@ from ratchet.loop.ledger import NAME
 from ratchet.loop.workspace import under_way
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.gains import by_evaluator, entries, entry_document
-from ratchet.view.log import gained, log_table, top_table
-from ratchet.view.show import show
-from ratchet.view.status import State, status_document, status_text
+from ratchet.view.document import dumps
+from ratchet.view.ledger import by_evaluator, entries, entry_document, gained, log_table, top_table
+from ratchet.view.status import State, show, status_document, status_text
 from ratchet.wiring import BLAME, DUMPS
 
 Value = TypeVar("Value")
@@ -89,7 +87,7 @@ def show_command(options: argparse.Namespace, *, root: Path) -> int:
     named = Path(row.id).name == row.id  # a ledger is text that anyone can edit
     blame = f"{DUMPS}/{row.id}/{BLAME}" if named and (root / DUMPS / row.id / BLAME).is_file() else ""
     if options.json:
-        print(verdict_json.dumps({**entry_document(entry), "blame": blame or None}))
+        print(dumps({**entry_document(entry), "blame": blame or None}))
     else:
         print(show(entry, width=terminal_width(), blame=blame))
     return Status.PASS.exit_code
@@ -126,7 +124,7 @@ def _printed(
     """Print what ``read`` returns; with ``--watch`` again after every change, until interrupted or not read."""
     if not options.watch:
         value = read()
-        print(verdict_json.dumps(document(value)) if options.json else text(value))
+        print(dumps(document(value)) if options.json else text(value))
         return Status.PASS.exit_code
     before: set[str] = set()
     try:

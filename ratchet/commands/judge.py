@@ -19,8 +19,8 @@ from ratchet.project.table import Project
 from ratchet.tpu.chips import V5E
 from ratchet.values import MEASURED
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.problems import problems_document, problems_table
+from ratchet.view.document import dumps
+from ratchet.view.verdicts import problems_document, problems_table
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
 
@@ -42,7 +42,7 @@ def command(options: argparse.Namespace, *, root: Path, function: JudgeFunction,
     verdict = together(named, kernel_rel=project.editable, source=kernel.read_bytes())
     shown = [(one.case.name, one.verdict) for one in named]
     if options.json:
-        print(verdict_json.dumps(problems_document(shown, verdict.score, verdict.status, reason=verdict.reason)))
+        print(dumps(problems_document(shown, verdict.score, verdict.status, reason=verdict.reason)))
     else:
         print(problems_table(shown, verdict.score))
     return verdict.status.exit_code

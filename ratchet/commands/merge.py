@@ -13,8 +13,8 @@ from ratchet.loop.merge import Contender, Merged, merge
 from ratchet.loop.outcome import Outcome
 from ratchet.tpu.chips import CHIPS
 from ratchet.values.status import Status
-from ratchet.view import verdict_json
 from ratchet.view.branches import Winner, merge_document, merge_text
+from ratchet.view.document import dumps
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
 
@@ -29,7 +29,7 @@ def command(options: argparse.Namespace, *, root: Path, function: JudgeFunction,
     ]
     shown = {"came": done.came, "only_ahead": done.only_ahead, "row": done.row, "winners": winners}
     if options.json:
-        print(verdict_json.dumps(merge_document(done.name, **shown)))  # type: ignore[arg-type]
+        print(dumps(merge_document(done.name, **shown)))  # type: ignore[arg-type]
     else:
         print(merge_text(done.name, **shown))  # type: ignore[arg-type]
     return (Status.PASS if done.came or outcomes else Status.NO_CHANGE).exit_code

@@ -16,7 +16,7 @@ from ratchet.report.gather import kernels, material
 from ratchet.report.page import page
 from ratchet.report.story import Story, story
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
+from ratchet.view.document import dumps
 
 DEFAULT, KERNEL = "report.html", "kernel.py"
 _INDEX = "index.html"
@@ -32,7 +32,7 @@ def command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
         return _gallery(root, options.gallery, say)
     overview = story(material(root, which(root, options.file)))
     if options.json:
-        print(verdict_json.dumps(document(overview)))
+        print(dumps(document(overview)))
     if options.output is not None or not options.json:
         write(options.output or Path(DEFAULT), page(overview).encode(), root=root, say=say)
     return Status.PASS.exit_code

@@ -23,8 +23,8 @@ from ratchet.search.tried import Tried
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import MEASURED
 from ratchet.values.status import Status
-from ratchet.view import verdict_json
-from ratchet.view.search import Shown, candidates_document, search_text
+from ratchet.view.document import dumps
+from ratchet.view.points import Shown, candidates_document, search_text
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
 
@@ -65,7 +65,7 @@ def command(
     shown = [shown_of(one) for one in result.tried]
     began = _before_ms(result, float(row.median_ms))
     if options.json:
-        print(verdict_json.dumps(_document(result, shown, name=name, study=study.name, before_ms=began)))
+        print(dumps(_document(result, shown, name=name, study=study.name, before_ms=began)))
     else:
         new = sum(one.id not in before for one in result.tried)
         text = search_text(

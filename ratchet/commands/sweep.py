@@ -14,8 +14,8 @@ from ratchet.search.sweep import Sweep
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Point, SweepResult
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.sweep import line, offer, ranked, sweep_document, sweep_table
+from ratchet.view.document import dumps
+from ratchet.view.verdicts import offer, ranked, sweep_document, sweep_line, sweep_table
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
 
@@ -48,10 +48,10 @@ def command(
     results: list[SweepResult] = []
     for result in sweep.run([{}, *wanted]):
         results.append(result)
-        say(f"{len(results)} of {len(wanted) + 1}: {line(result)}")
+        say(f"{len(results)} of {len(wanted) + 1}: {sweep_line(result)}")
     results = ranked(results)
     if options.json:
-        print(verdict_json.dumps(sweep_document(results, kernel=shown, evaluator=judge.evaluator)))
+        print(dumps(sweep_document(results, kernel=shown, evaluator=judge.evaluator)))
         return Status.PASS.exit_code
     print(sweep_table(results, [name for name, _ in axes], kernel=shown))
     if results[0].verdict.score is not None:

@@ -17,8 +17,8 @@ from ratchet.search.remote import judges
 from ratchet.search.run import result_of
 from ratchet.values import Decision, Row
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.search import Shown, candidates_document, candidates_table
+from ratchet.view.document import dumps
+from ratchet.view.points import Shown, candidates_document, candidates_table
 from ratchet.wiring import JudgeFunction
 
 
@@ -38,7 +38,7 @@ def command(
             rows = judged.rows(candidates)
     shown = [shown_of(path.name, row) for (path, _), row in zip(files, rows, strict=True)]
     if options.json:
-        print(verdict_json.dumps(candidates_document(shown, kernel=name)))
+        print(dumps(candidates_document(shown, kernel=name)))
     else:
         print(candidates_table(shown))
     return (Status.PASS if any(one.kept for one in shown) else Status.NOT_BETTER).exit_code

@@ -23,8 +23,8 @@ from ratchet.tune.tune import ranked, run, shortlist
 from ratchet.values import Explanation, Point
 from ratchet.values.points import Trial, Tuned
 from ratchet.values.status import Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.tune import shortlist_document, shortlist_text, trial_line, tune_document, tune_text
+from ratchet.view.document import dumps
+from ratchet.view.points import shortlist_document, shortlist_text, trial_line, tune_document, tune_text
 
 DICTIONARY, PLAIN, SHORTLIST = "tuned.py", "tuned.json", "shortlist.json"
 
@@ -47,7 +47,7 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
         for path in _write(rows, options, target):
             say(f"written: {path}")
     if options.json:
-        print(verdict_json.dumps(tune_document(rows, target=str(target))))
+        print(dumps(tune_document(rows, target=str(target))))
     else:
         print(tune_text(rows, [name for name, _ in axes], target=str(target)))
         if options.on:

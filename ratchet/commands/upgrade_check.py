@@ -21,8 +21,8 @@ from ratchet.upgrade.plain import FAILED, REQUEST, request_of, side_name
 from ratchet.upgrade.upgrade import upgraded
 from ratchet.values.change import Costs, Output, Side
 from ratchet.values.status import KILLED, Refusal, Status
-from ratchet.view import verdict_json
-from ratchet.view.upgrade import upgrade_document, upgrade_text
+from ratchet.view.changes import upgrade_document, upgrade_text
+from ratchet.view.document import dumps
 
 _NO_TPU = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"}
 """For a process that executes on the CPU; its compilers have variables of their own."""
@@ -42,7 +42,7 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
     )
     made = [upgraded(one, other, allowed_share=options.allowed) for one, other in zip(before, after, strict=True)]
     if options.json:
-        print(verdict_json.dumps(upgrade_document(made)))
+        print(dumps(upgrade_document(made)))
     else:
         print(upgrade_text(made, versions=options.jax))
     if any(one.worse for one in made):

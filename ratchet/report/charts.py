@@ -18,8 +18,7 @@ from ratchet.tpu.chips import CHIPS
 from ratchet.values import Timeline, Vmem, VmemAllocation
 from ratchet.values.program import VmemUse
 from ratchet.view.explain import allocation_in_words
-from ratchet.view.text import clean
-from ratchet.view.words import number, size
+from ratchet.view.text import clean, number, size
 
 Spec = dict[str, Any]
 OUTCOMES = {

@@ -7,7 +7,7 @@ from typing import Any
 from ratchet.report import words
 from ratchet.report.story import Experiment, Story, Track
 from ratchet.view.losses import losses_in_words, omissions_in_words
-from ratchet.view.words import kind_of, number
+from ratchet.view.text import kind_of, number
 
 SCHEMA_VERSION = 1
 """Version of the JSON document that ``ratchet report --json`` prints."""

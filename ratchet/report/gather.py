@@ -20,14 +20,13 @@ from ratchet.report.trace import grid_step
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.dump import memory
 from ratchet.tpu.dump.files import load_hlo, tokens_in
-from ratchet.values import Decision, Row, Vmem
+from ratchet.values import Row, Vmem
 from ratchet.values.row import Origin
 from ratchet.values.status import Refusal
 from ratchet.wiring import DUMPS, TIMELINE, TRACES, trace_of
 
 _VERIFICATION = "verification.json"
 _MOST_BYTES = 16 << 20
-_CURRENT = (Decision.KEPT, Decision.BASELINE)
 
 
 def kernels(root: Path) -> tuple[str, ...]:
@@ -103,7 +102,7 @@ def _origins(history: History, every: tuple[Row, ...], rows: tuple[Row, ...]) ->
 
 def _evidence(root: Path, rows: tuple[Row, ...], blob: str) -> Evidence | None:
     """Of the newest row that has the current kernel's bytes and evidence here; else of none."""
-    current = [row for row in rows if row.median_ms and row.decision in _CURRENT]
+    current = [row for row in rows if row.median_ms and row.in_place]
     wanted = blob if any(row.kernel_blob == blob for row in current) else current[-1].kernel_blob if current else ""
     for row in reversed(rows):
         if row.kernel_blob != wanted or not row.median_ms or Path(row.id).name != row.id:

@@ -26,8 +26,7 @@ from ratchet.report.story import Outcome, Story, diff_lines
 from ratchet.report.tables import conditions, indented, source_lines
 from ratchet.view.explain import allocation_in_words
 from ratchet.view.losses import omissions_in_words
-from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import fixed, size
+from ratchet.view.text import clean, clean_lines, fixed, size
 
 FOLDER = Path(__file__).parent / "templates"
 HOTTEST = 5

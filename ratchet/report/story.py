@@ -17,10 +17,10 @@ from ratchet.loop.decide import conditions_of
 from ratchet.loop.rows import repeats
 from ratchet.report.material import Material
 from ratchet.values import MEASURED, Conditions, Decision, Row
-from ratchet.values.status import Status
-from ratchet.view.words import number
+from ratchet.values.status import CORRECT
+from ratchet.view.text import number
 
-_JUDGED_LATENCY = (Status.PASS.name, Status.NOT_BETTER.name, Status.UNCHECKED.name, Status.CANNOT_TELL.name)
+_CORRECT = {status.name for status in CORRECT}
 _CONTEXT = 3
 
 
@@ -166,7 +166,7 @@ def story(material: Material) -> Story:
 
 
 def _outcome(row: Row) -> Outcome:
-    if row.status not in _JUDGED_LATENCY or not number(row.median_ms):
+    if row.status not in _CORRECT or not number(row.median_ms):
         return Outcome.FAILED
     known = {Decision.KEPT: Outcome.KEPT, Decision.BASELINE: Outcome.BASELINE, Decision.REVERTED: Outcome.REVERTED}
     return known.get(row.decision, Outcome.JUDGED)

@@ -11,8 +11,7 @@ from ratchet.report import words
 from ratchet.report.story import Story
 from ratchet.values import Conditions
 from ratchet.values.place import Op, SourceLine
-from ratchet.view.places import where
-from ratchet.view.text import clean
+from ratchet.view.text import clean, where
 
 _LABELS = {
     "evaluator": "evaluator",

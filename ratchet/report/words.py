@@ -22,10 +22,9 @@ from ratchet.values.loss import (
     Stalls,
     Waits,
 )
-from ratchet.values.row import Origin
+from ratchet.view.ledger import ORIGINS
 from ratchet.view.losses import losses_in_words
-from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import fixed, kind_of, number
+from ratchet.view.text import clean, clean_lines, fixed, kind_of, number
 
 UNITS = {
     "MXU": "matrix units",
@@ -59,12 +58,6 @@ _LIMITS = {
 _EMPTY, _WAITING = "empty bundles", "waiting"
 _BOUND = 0.8
 """A resource that is needed for this share of the run bounds it, whatever else costs time."""
-_ORIGINS = {
-    Origin.HERE: "made with this machine's key",
-    Origin.ELSEWHERE: "signed with another key",
-    Origin.UNSIGNED: "not signed",
-    Origin.FORGED: "FORGED",
-}
 
 
 def ms(latency_ms: float | None) -> str:
@@ -259,7 +252,7 @@ def believe(story: Story) -> list[str]:
         said.append(_checked(material.evidence))
     said.append(_paired_rows(story))
     if material.origins:
-        parts = [f"{count} {_ORIGINS[origin]}" for origin, count in material.origins.items() if count]
+        parts = [f"{count} {ORIGINS[origin]}" for origin, count in material.origins.items() if count]
         said.append(f"Of the {len(material.rows)} rows of this kernel, {', '.join(parts)}.")
     else:
         said.append("Who made the rows is not known: this machine has no key.")

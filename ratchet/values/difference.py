@@ -76,6 +76,13 @@ class LossChange:
     after: Loss | None
 
     @property
+    def loss(self) -> Loss:
+        """As it is after, or else as it was before."""
+        loss = self.after or self.before
+        assert loss is not None
+        return loss
+
+    @property
     def change(self) -> int:
         """Cycles that removing it would save at best: by how many more than before."""
         return (self.after.cycles if self.after else 0) - (self.before.cycles if self.before else 0)

@@ -29,6 +29,11 @@ class Footprint:
     """Static count of vector spill stores in the kernels' bundles."""
     spill_loads: int
 
+    @property
+    def spills(self) -> int:
+        """Stores and loads together."""
+        return self.spill_stores + self.spill_loads
+
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:

@@ -66,6 +66,11 @@ class Row:
     previous: str
     """SHA-256 of the row before, without its newline; of the header for the first."""
 
+    @property
+    def in_place(self) -> bool:
+        """Whether its kernel is HEAD's from then on: it was kept, or HEAD itself was judged."""
+        return self.decision in (Decision.KEPT, Decision.BASELINE)
+
 
 class Origin(StrEnum):
     """What the MAC of one row says."""

@@ -94,6 +94,10 @@ class Status(Enum):
         return self.value[1]
 
 
+CORRECT = (Status.PASS, Status.NOT_BETTER, Status.CANNOT_TELL, Status.UNCHECKED)
+"""The statuses of a row that has a latency."""
+
+
 class Refusal(Exception):
     """A failure with a status of its own, shown to the user in one or two lines.
 

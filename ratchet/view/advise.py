@@ -12,8 +12,8 @@ from ratchet.kernelfile.knobs import in_words
 from ratchet.kernelfile.mutation import mutation
 from ratchet.values import Row
 from ratchet.values.loss import LossKind
-from ratchet.view.text import clean
-from ratchet.view.words import fixed
+from ratchet.view.document import Tables, plain, same
+from ratchet.view.text import clean, fixed
 
 _WHAT: Mapping[Edit, str] = {
     Edit.LARGER: "a larger block: fewer grid steps, each with more to hide its copies and latencies behind",
@@ -115,38 +115,23 @@ def advice_document(
 ) -> dict[str, Any]:
     """The same as JSON, with each edit as a patch and as what it changes."""
     latency = float(incumbent.median_ms)
-    return {
-        "kernel": kernel,
-        "latency_ms": latency,
-        "row": incumbent.id,
-        "advice": [
-            {
-                "number": number,
-                "kind": FIELDS[one.rewrite.edit].value,
-                "edit": one.rewrite.edit.value,
-                "subject": one.rewrite.subject,
-                "constants": dict(one.rewrite.point),
-                "title": title(one),
-                "evidence": [
-                    {
-                        "loss": found.loss.value if found.loss else None,
-                        "cycles": found.cycles,
-                        "share": round(found.share, 4),
-                        "line": found.line,
-                    }
-                    for found in one.evidence
-                ],
-                "saved_cycles": one.saved_cycles,
-                "predicted_ms": one.latency_ms,
-                "confidence": round(one.confidence, 3),
-                "followed": one.record.followed,
-                "kept": one.record.kept,
-                "gains": list(one.record.gains),
-                "lost_before": list(one.lost_before),
-                "changes": str(mutation(before, one.rewrite.after, kernel)),
-                "message": message(one, latency),
-                "patch": patch(one, before, kernel),
-            }
-            for number, one in enumerate(advice[:most], 1)
-        ],
+    tables: Tables = {
+        Advice: {
+            "kind": lambda one: FIELDS[one.rewrite.edit],
+            **same("edit", "subject", of="rewrite"),
+            "constants": "rewrite.point",
+            "title": title,
+            "evidence": "evidence",
+            "saved_cycles": "saved_cycles",
+            "predicted_ms": "latency_ms",
+            "confidence": lambda one: round(one.confidence, 3),
+            **same("followed", "kept", "gains", of="record"),
+            "lost_before": "lost_before",
+            "changes": lambda one: str(mutation(before, one.rewrite.after, kernel)),
+            "message": lambda one: message(one, latency),
+            "patch": lambda one: patch(one, before, kernel),
+        },
+        Evidence: {...: (), "share": lambda found: round(found.share, 4)},
     }
+    numbered = [{"number": number, **plain(one, tables)} for number, one in enumerate(advice[:most], 1)]
+    return {"kernel": kernel, "latency_ms": latency, "row": incumbent.id, "advice": numbered}

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ratchet.values.agent import Stop, Turn
-from ratchet.view.columns import columns
-from ratchet.view.text import clean
+from ratchet.view.text import clean, columns
 
 _NOTE = 60
 

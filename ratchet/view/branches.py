@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ratchet.view.columns import columns
-from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import fixed, kind_of
+from ratchet.view.text import clean, clean_lines, columns, fixed, kind_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ratchet.values import Row
 from ratchet.values.blame import LineCost
-from ratchet.values.brief import Brief
+from ratchet.values.brief import Brief, Task
 from ratchet.values.place import SourceLine
-from ratchet.view import verdict_json
+from ratchet.view.document import Tables, dumps, numbers, plain
 from ratchet.view.losses import losses_in_words
-from ratchet.view.places import where
-from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import fixed, size
+from ratchet.view.text import clean, cut, first_line, fixed, size, where
 
 CHARACTERS = 3.5
 """Of text for a token, at least: numbers and names take more tokens than prose."""
@@ -32,7 +30,7 @@ def text_within(brief: Brief, tokens: int) -> str:
 
 def document_within(brief: Brief, tokens: int) -> dict[str, Any]:
     """The same as JSON, lists cut to what fits where that is possible."""
-    return _within(lambda most: _document(brief, most), lambda one: len(verdict_json.dumps(one)), tokens)
+    return _within(lambda most: _document(brief, most), lambda one: len(dumps(one)), tokens)
 
 
 def _within(render: Callable[[int], T], length: Callable[[T], int], tokens: int) -> T:
@@ -73,17 +71,17 @@ def _lines(brief: Brief, most: int) -> Iterator[str]:
         timeline = brief.timeline
         yield ""
         yield f"## Losses that remain, largest first (of {fixed(timeline.latency_ms)} ms)"
-        yield from (_cut(f"- {one}") for one in losses_in_words(timeline, brief.refuted)[:most])
+        yield from (cut(f"- {one}", _LINE) for one in losses_in_words(timeline, brief.refuted)[:most])
         yield ""
         yield "## Where its cycles go, by line"
         for cost in timeline.blame.lines[:most]:
-            yield _cut(_line(cost, timeline.cycles, brief.source))
+            yield cut(_line(cost, timeline.cycles, brief.source), _LINE)
     yield ""
     yield f"## Tried and failed: {len(brief.reverted)} ({_statuses(brief)}), newest first"
-    yield from (_cut(f"- {_row(row)}") for row in brief.reverted[:most])
+    yield from (cut(f"- {_row(row)}", _LINE) for row in brief.reverted[:most])
     yield ""
     yield f"## Kept: {len(brief.kept)}, newest first"
-    yield from (_cut(f"- {_row(row)}") for row in brief.kept[:most])
+    yield from (cut(f"- {_row(row)}", _LINE) for row in brief.kept[:most])
 
 
 def _incumbent(row: Row) -> str:
@@ -95,19 +93,18 @@ def _incumbent(row: Row) -> str:
 
 
 def _line(cost: LineCost, cycles: int, source: tuple[str, ...]) -> str:
-    place = cost.place
-    text = source[place.line - 1].strip() if isinstance(place, SourceLine) and place.line <= len(source) else ""
     stall = sum(cost.stall_cycles.values())
     parts = [("stalled", stall), ("waiting", cost.wait_cycles)]
     of = ", ".join(f"{spent / max(1, cost.cycles):.0%} {name}" for name, spent in parts if spent)
     said = f" ({of})" if of else ""
-    return f"{cost.cycles / max(1, cycles):6.1%} {clean(where(cost.place))}{said}  {clean(text)}".rstrip()
+    return (
+        f"{cost.cycles / max(1, cycles):6.1%} {clean(where(cost.place))}{said}  {clean(_quoted(cost, source))}".rstrip()
+    )
 
 
 def _row(row: Row) -> str:
-    note = (clean_lines(row.note) or [""])[0]
     latency = f"{fixed(float(row.median_ms))} ms" if row.median_ms else "no latency"
-    return f"{row.id} {row.status} {latency}: {note} | {(clean_lines(row.reason) or [''])[0]}"
+    return f"{row.id} {row.status} {latency}: {first_line(row.note)} | {first_line(row.reason)}"
 
 
 def _statuses(brief: Brief) -> str:
@@ -115,37 +112,37 @@ def _statuses(brief: Brief) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.most_common()) or "none"
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
-
-
 def _document(brief: Brief, most: int) -> dict[str, Any]:
     timeline = brief.timeline
-    cycles = timeline.cycles if timeline else 1
     lines = timeline.blame.lines[:most] if timeline else ()
+    cycles = max(1, timeline.cycles) if timeline else 1
+    tables: Tables = {
+        Row: {
+            "id": "id",
+            "note": lambda row: cut(next(iter(row.note.splitlines()), ""), _LINE),
+            "status": "status",
+            "reason": lambda row: cut(row.reason, _LINE),
+            **numbers("score", latency_ms="median_ms"),
+            "vmem_bytes": lambda row: int(row.vmem_bytes) if row.vmem_bytes else None,
+        },
+        LineCost: {
+            "where": "place",
+            "source": lambda cost: _quoted(cost, brief.source),
+            "share": lambda cost: round(cost.cycles / cycles, 4),
+            "stalled": lambda cost: sum(cost.stall_cycles.values()),
+            "waiting": "wait_cycles",
+            "cycles": "cycles",
+        },
+    }
     return {
         "kernel": brief.task.kernel,
-        "problem": {
-            "name": brief.task.name,
-            "description": brief.task.description,
-            "digest": brief.task.digest,
-        },
-        "incumbent": _row_document(brief.incumbent) if brief.incumbent else None,
+        "problem": plain(brief.task, {Task: {...: ("kernel",)}}),
+        "incumbent": plain(brief.incumbent, tables),
         "losses": losses_in_words(timeline, brief.refuted)[:most] if timeline else [],
-        "lines": [
-            {
-                "where": where(cost.place),
-                "source": _quoted(cost, brief.source),
-                "share": round(cost.cycles / max(1, cycles), 4),
-                "stalled": sum(cost.stall_cycles.values()),
-                "waiting": cost.wait_cycles,
-                "cycles": cost.cycles,
-            }
-            for cost in lines
-        ],
-        "failed": [_row_document(row) for row in brief.reverted[:most]],
+        "lines": plain(lines, tables),
+        "failed": plain(brief.reverted[:most], tables),
         "failed_by_status": dict(Counter(row.status for row in brief.reverted)),
-        "kept": [_row_document(row) for row in brief.kept[:most]],
+        "kept": plain(brief.kept[:most], tables),
         "warnings": warnings(brief),
         "budget": {
             "experiments": brief.experiments,
@@ -158,15 +155,3 @@ def _document(brief: Brief, most: int) -> dict[str, Any]:
 def _quoted(cost: LineCost, source: tuple[str, ...]) -> str:
     place = cost.place
     return source[place.line - 1].strip() if isinstance(place, SourceLine) and place.line <= len(source) else ""
-
-
-def _row_document(row: Row) -> Mapping[str, Any]:
-    return {
-        "id": row.id,
-        "note": _cut((row.note.splitlines() or [""])[0]),
-        "status": row.status,
-        "reason": _cut(row.reason),
-        "latency_ms": float(row.median_ms) if row.median_ms else None,
-        "score": float(row.score) if row.score else None,
-        "vmem_bytes": int(row.vmem_bytes) if row.vmem_bytes else None,
-    }

@@ -1,21 +1,23 @@
-"""What changed, as the text of a comment in markdown, as JUnit XML and as lines."""
+"""What changed of each target: by a commit, as markdown, JUnit XML and lines; by an upgrade, as text and as JSON."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as Xml
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from ratchet.values.change import WORSE, Change, ChangeKind, Costs
+from ratchet.values.change import WORSE, Change, ChangeKind, Costs, Side, Upgrade, ValueChange
 from ratchet.values.status import Status
-from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import change as relative
-from ratchet.view.words import fixed, size
+from ratchet.view.document import Tables, plain, same
+from ratchet.view.text import change as relative
+from ratchet.view.text import clean, columns, first_line, fixed, size
 
 MARKER = "<!-- ratchet ci -->"
 """First line of a comment, by which the Action knows the one that it wrote before."""
-_REASON = 160
-_HEAD = ("target", "TPU", "latency, modelled", "VMEM", "spills", "copies by XLA", "")
+_REASON, _REASON_OF_A_SIDE = 160, 300
+_SHOWN = 8
+_HEAD = ("target", "TPU", "latency, modelled", "VMEM", "spills", "copies by XLA")
 
 
 def markdown(changes: Sequence[Change], *, base: str) -> str:
@@ -26,7 +28,7 @@ def markdown(changes: Sequence[Change], *, base: str) -> str:
         MARKER,
         f"### TPU kernels against `{_code(base)}`: {counted(changes)}",
         "",
-        f"| {' | '.join(_HEAD)} |",
+        f"| {' | '.join((*_HEAD, ''))} |",
         f"|{'|'.join(['---', '---', '--:', '--:', '--:', '--:', '---'])}|",
         *(f"| {' | '.join(row)} |" for row in rows),
     ]
@@ -49,25 +51,28 @@ def counted(changes: Sequence[Change]) -> str:
 
 
 def _row(change: Change) -> tuple[str, ...]:
-    before, after = change.before, change.after
-    kind = change.kind
+    before, kind = change.before or change.after, change.kind
     return (
         f"`{_code(change.target)}`",
         change.chip,
-        _both(before, after, lambda one: f"{fixed(one.latency_ms, 4)} ms" if one.latency_ms else "–")
-        + _percent(before, after),
-        _both(before, after, lambda one: size(one.vmem_bytes) if one.vmem_limit_bytes else "–"),
-        _both(before, after, lambda one: f"{one.spills}" if one.compiler else "–"),
-        _both(before, after, lambda one: f"{one.copies} ({size(one.copy_bytes)})" if one.copies else "none"),
+        *_costs(before, change.after, none="–", to="→"),
         f"**{kind.value}**" if kind in WORSE else kind.value,
     )
 
 
-def _both(before: Costs | None, after: Costs, said: Callable[[Costs], str]) -> str:
-    """``old → new``, or once where both are equal."""
-    new = said(after)
-    old = said(before) if before is not None else new
-    return new if old == new else f"{old} → {new}"
+def _costs(before: Costs, after: Costs, *, none: str = "-", to: str = "->") -> list[str]:
+    """Latency, VMEM, spills and copies: ``old -> new``, or once where both are equal."""
+
+    def both(said: Callable[[Costs], str]) -> str:
+        old, new = said(before), said(after)
+        return new if old == new else f"{old} {to} {new}"
+
+    return [
+        both(lambda one: f"{fixed(one.latency_ms, 4)} ms" if one.latency_ms else none) + _percent(before, after),
+        both(lambda one: size(one.vmem_bytes) if one.vmem_limit_bytes else none),
+        both(lambda one: f"{one.spills}" if one.compiler else none),
+        both(lambda one: f"{one.copies} ({size(one.copy_bytes)})" if one.copies else "none"),
+    ]
 
 
 def _percent(before: Costs | None, after: Costs) -> str:
@@ -80,7 +85,7 @@ def _why(change: Change) -> str:
     side = _side(change)
     if not side.reason:
         return ""
-    return f"{side.status.name}: {_plain((clean_lines(side.reason) or [''])[0][:_REASON])}"
+    return f"{side.status.name}: {_plain(first_line(side.reason)[:_REASON])}"
 
 
 def _side(change: Change) -> Costs:
@@ -120,7 +125,7 @@ def _plain(text: str) -> str:
     return text.replace("://", ":\u200b//").replace("www.", "www\u200b.")
 
 
-def line(change: Change) -> str:
+def change_line(change: Change) -> str:
     """One target as it is done."""
     latency = f"{fixed(change.after.latency_ms)} ms" if change.after.latency_ms else change.after.status.name
     percent = _percent(change.before, change.after)
@@ -135,9 +140,83 @@ def junit(changes: Sequence[Change]) -> str:
     for one in changes:
         case = Xml.SubElement(suite, "testcase", classname=f"ratchet.{one.chip}", name=clean(one.target))
         if one.kind in WORSE:
-            failure = Xml.SubElement(case, "failure", message=line(one))
-            failure.text = clean(one.after.reason) or line(one)
+            failure = Xml.SubElement(case, "failure", message=change_line(one))
+            failure.text = clean(one.after.reason) or change_line(one)
         elif one.kind is ChangeKind.UNSETTLED:
-            error = Xml.SubElement(case, "error", message=line(one))
-            error.text = clean(_side(one).reason) or line(one)
+            error = Xml.SubElement(case, "error", message=change_line(one))
+            error.text = clean(_side(one).reason) or change_line(one)
     return Xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+# --- an upgrade of JAX and libtpu ---
+
+
+def upgrade_text(upgrades: Sequence[Upgrade], *, versions: Sequence[str]) -> str:
+    """A row for each target and chip, then what changed in each, by operation."""
+    compilers = [_compiler([getattr(one, side) for one in upgrades]) for side in ("before", "after")]
+    named = [clean(f"jax {version} ({one})") for version, one in zip(versions, compilers, strict=True)]
+    lines = [f"{named[0]} -> {named[1]}, modelled, not measured", ""]
+    lines += columns([(*_HEAD, "values", ""), *map(_upgraded, upgrades)])
+    for one in upgrades:
+        lines += _details(one)
+    worse, unsettled = sum(one.worse for one in upgrades), sum(one.unsettled for one in upgrades)
+    end = f"{worse or 'none'} of {len(upgrades)} worse"
+    lines += ["", f"{end}, {unsettled} not settled" if unsettled else end]
+    return "\n".join(lines)
+
+
+def _compiler(sides: Sequence[Side]) -> str:
+    return next((side.costs.compiler.partition(",")[0] for side in sides if side.costs.compiler), "nothing compiled")
+
+
+def _upgraded(one: Upgrade) -> tuple[str, ...]:
+    return (
+        clean(one.before.target),
+        one.before.chip,
+        *_costs(one.before.costs, one.after.costs),
+        _values(one.values),
+        "WORSE" if one.worse else (ChangeKind.UNSETTLED if one.unsettled else one.change.kind).value,
+    )
+
+
+def _values(values: ValueChange) -> str:
+    if not values.compared:
+        return "lost" if values.worse else "not compared"
+    if values.identical:
+        return "identical"
+    return "differ" if values.worse else f"within {fixed(values.apart_ulps, 2)} ulp"
+
+
+def _details(one: Upgrade) -> list[str]:
+    lines = [
+        f"  {clean(moved.name)}: {fixed(moved.before, 4)} -> {fixed(moved.after, 4)} ms" for moved in one.ops[:_SHOWN]
+    ]
+    lines += [
+        f"  {clean(moved.name)}: {size(int(moved.before))} -> {size(int(moved.after))}" for moved in one.copies[:_SHOWN]
+    ]
+    for side, where in ((one.before, "before"), (one.after, "after")):
+        if side.costs.reason:
+            lines.append(f"  {where}: {side.costs.status.name}: {clean(side.costs.reason, _REASON_OF_A_SIDE)}")
+    if one.values.reason:
+        lines.append(f"  values: {clean(one.values.reason, _REASON_OF_A_SIDE)}")
+    elif one.values.worse:
+        lines.append(f"  values: {fixed(one.values.apart_ulps, 3)} ulp of the largest element apart")
+    hidden = len(one.ops[_SHOWN:]) + len(one.copies[_SHOWN:])
+    lines += [f"  {hidden} smaller changes are not shown (--json)"] if hidden else []
+    return ["", f"{clean(one.before.target)} on {one.before.chip}:", *lines] if lines else []
+
+
+def upgrade_document(upgrades: Sequence[Upgrade]) -> dict[str, Any]:
+    """The same as JSON, all changes; ms and bytes, ``null`` where something was not modelled."""
+    tables: Tables = {
+        Upgrade: {
+            **same("target", "chip", of="before"),
+            "kind": lambda one: ChangeKind.SAME if one.change.kind is ChangeKind.NEW else one.change.kind,
+            **same("worse", "unsettled", "before", "after"),
+            "ops_ms": "ops",
+            "copies_bytes": "copies",
+            "values": "values",
+        },
+        Side: lambda side: {**plain(side.costs), "jax": side.jax_version},
+    }
+    return {"upgrades": plain(upgrades, tables)}

@@ -9,10 +9,8 @@ from ratchet.values import Row, Timeline
 from ratchet.values.difference import Difference, LineChange, LossChange, Part, Side, Spent
 from ratchet.values.loss import key_of
 from ratchet.values.place import Place, SourceLine
-from ratchet.view.columns import columns
-from ratchet.view.places import waited, where
-from ratchet.view.text import clean
-from ratchet.view.words import change, fixed, kind_of, number, size, times
+from ratchet.view.document import Tables, numbers, plain, same
+from ratchet.view.text import change, clean, columns, fixed, kind_of, number, size, times, waited, where
 
 _ROWS = 12
 """Lines of a table that are shown; ``--json`` has all of them."""
@@ -155,13 +153,12 @@ def _line(one: LineChange) -> list[str]:
 
 
 def _loss(one: LossChange, before: Timeline, after: Timeline) -> list[str]:
-    loss = one.after or one.before
-    unit = f" {key_of(loss)[1]}" if loss is not None and key_of(loss)[1] else ""
+    kind, unit, _ = key_of(one.loss)
     return [
         _ms(one.change, after),
         _ms(one.before.cycles, before, sign="") if one.before else "-",
         _ms(one.after.cycles, after, sign="") if one.after else "-",
-        f"{loss.kind.value if loss is not None else ''}{unit}",
+        f"{kind.value} {unit}".rstrip(),
     ]
 
 
@@ -188,80 +185,39 @@ def _kept(line: str) -> str:
 
 def difference_document(differs: Difference) -> dict[str, Any]:
     """The same as plain JSON values, with nothing left out."""
-    return {
-        "before": _side(differs.before),
-        "after": _side(differs.after),
-        "conditions_that_differ": list(differs.conditions),
-        "modelled": differs.modelled,
-        "source": None if differs.source is None else list(differs.source),
-        "spent": [
-            {
-                "part": one.part.value,
-                "unit": one.unit,
-                "before_cycles": one.before,
-                "after_cycles": one.after,
-                "change_cycles": one.change,
-                "where": None if one.place is None else where(one.place),
-            }
-            for one in differs.spent
-        ],
-        "lines": [
-            {
-                "before": _place(one.before),
-                "after": _place(one.after),
-                "before_cycles": one.before_cycles,
-                "after_cycles": one.after_cycles,
-                "change_cycles": one.change,
-                "text": one.text,
-            }
-            for one in differs.lines
-        ],
-        "losses": [_loss_document(one) for one in differs.losses],
-        "spilled": None
-        if differs.spilled is None
-        else [{"stores": one.stores, "loads": one.loads} for one in differs.spilled],
-    }
+    document: dict[str, Any] = plain(differs, _TABLES)
+    return document
 
 
-def _side(side: Side) -> dict[str, Any]:
-    row, run = side.row, side.timeline
-    return {
-        "id": row.id,
-        "commit": row.commit,
-        "kernel": row.kernel,
-        "status": row.status,
-        "decision": row.decision,
-        "note": row.note,
-        "kind": kind_of(row.evaluator),
-        "latency_ms": number(row.median_ms),
-        "score": number(row.score),
-        "vmem_bytes": number(row.vmem_bytes),
-        "spills": number(row.spills),
-        "run": None
-        if run is None
-        else {
-            "cycles": run.cycles,
-            "clock_hz": run.clock_hz,
-            "empty_bundles": run.empty_bundles,
-            "dma_wait_cycles": run.dma_wait_cycles,
-            "hbm_read_bytes": run.hbm_read_bytes,
-            "hbm_write_bytes": run.hbm_write_bytes,
-            "grid_steps": run.grid_steps,
-        },
-    }
+_CYCLES = {"before_cycles": "before", "after_cycles": "after", "change_cycles": "change"}
+_TABLES: Tables = {
+    Difference: {"conditions_that_differ": "conditions", "modelled": "modelled", ...: ()},
+    Side: {
+        **same("id", "commit", "kernel", "status", "decision", "note", of="row"),
+        "kind": lambda side: kind_of(side.row.evaluator),
+        **numbers("score", "vmem_bytes", "spills", of="row", latency_ms="median_ms"),
+        "run": "timeline",
+    },
+    Timeline: same(
+        "cycles", "clock_hz", "empty_bundles", "dma_wait_cycles", "hbm_read_bytes", "hbm_write_bytes", "grid_steps"
+    ),
+    Spent: {...: (), **_CYCLES, "where": "place"},
+    LineChange: {
+        ...: (),
+        "before": lambda one: _place(one.before),
+        "after": lambda one: _place(one.after),
+        "change_cycles": "change",
+    },
+    LossChange: {
+        "kind": "loss.kind",
+        "unit": lambda one: key_of(one.loss)[1],
+        "before_cycles": "before.cycles",
+        "after_cycles": "after.cycles",
+    },
+}
 
 
 def _place(place: Place | None) -> dict[str, Any] | None:
     if place is None:
         return None
     return {"where": where(place), "line": place.line if isinstance(place, SourceLine) else 0}
-
-
-def _loss_document(one: LossChange) -> dict[str, Any]:
-    loss = one.after or one.before
-    return {
-        "kind": "" if loss is None else loss.kind.value,
-        "unit": "" if loss is None else key_of(loss)[1],
-        "before_cycles": one.before.cycles if one.before else None,
-        "after_cycles": one.after.cycles if one.after else None,
-    }

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from ratchet.values import Copy, Explanation, LineCost, OpKind, OpShare, Saving, Timeline, Vmem, VmemAllocation
 from ratchet.values.place import Code, Op
 from ratchet.values.program import Remedy, VmemUse
 from ratchet.values.status import Status
+from ratchet.view.document import BAND_MS, MODELLED, Tables, plain, same
 from ratchet.view.losses import losses_in_words, omissions_in_words
-from ratchet.view.places import where
-from ratchet.view.text import clean
-from ratchet.view.words import fixed, size
+from ratchet.view.text import clean, fixed, size, where
 
 SCHEMA_VERSION = 1
 """Version of the JSON document that ``ratchet explain --json`` prints."""
@@ -230,82 +228,35 @@ def _percent(share: float) -> str:
 
 def explain_document(explanation: Explanation) -> dict[str, Any]:
     """The same as JSON: cycles of the TensorCore clock, ms, bytes, shares of 1; null where there is none."""
-    timeline, band = explanation.timeline, explanation.band
+    timeline = explanation.timeline
     return {
         "schema_version": SCHEMA_VERSION,
-        "title": explanation.title,
-        "chip": explanation.chip,
-        "compiler": explanation.compiler,
-        "evaluator": f"{explanation.chip}-model",
-        "kind": "modelled",
-        "status": explanation.status.name,
-        "reason": explanation.reason,
-        "latency_ms": timeline.latency_ms if timeline else None,
-        "band_ms": [band.low_ms, band.high_ms] if band else None,
-        "cycles": timeline.cycles if timeline else None,
-        "clock_hz": timeline.clock_hz if timeline else None,
-        "launch_share": explanation.launch_share if timeline else None,
-        "edge_cycles": explanation.edge_cycles if timeline else None,
-        "limits": {limit.value: spent for limit, spent in (explanation.limits or {}).items()},
-        "ops": [_op(op) for op in explanation.ops],
-        "lines": [_line(line) for line in timeline.blame.lines] if timeline else [],
+        **plain(explanation, _TABLES),
+        "lines": plain(timeline.blame.lines, _TABLES) if timeline else [],
         "losses": losses_in_words(timeline) if timeline else [],
-        "copies": [asdict(copy) for copy in explanation.copies],
-        "vmem": [_vmem_document(vmem) for vmem in explanation.vmem],
-        "kept_bytes": explanation.kept_bytes,
-        "savings": [
-            {"change": one.change.value, "side": one.side or None, "frees_bytes": one.frees_bytes,
-             "knobs": list(explanation.knobs.get(one.side, ())),
-             "allocations": [_allocation(each) for each in one.allocations]}
-            for one in explanation.savings
-        ],
         "not_modelled": omissions_in_words(timeline) if timeline else [],
-    }  # fmt: skip
-
-
-def _op(op: OpShare) -> dict[str, Any]:
-    return {
-        "name": op.name,
-        "opcode": op.opcode,
-        "kind": op.kind.value,
-        "origin": op.origin,
-        "source": where(op.source) if op.source else None,
-        "executions": op.executions,
-        "cycles": op.cycles,
-        "limit": op.limit.value,
-        "busy": dict(op.busy),
     }
 
 
-def _line(line: LineCost) -> dict[str, Any]:
-    return {
-        "where": where(line.place),
-        "cycles": line.cycles,
-        "issue_cycles": dict(line.issue_cycles),
-        "stall_cycles": dict(line.stall_cycles),
-        "wait_cycles": line.wait_cycles,
-    }
+def _saving(saving: Saving, knobs: Mapping[int, Sequence[str]]) -> dict[str, Any]:
+    return {**plain(saving), "side": saving.side or None, "knobs": list(knobs.get(saving.side, ()))}
 
 
-def _vmem_document(vmem: Vmem) -> dict[str, Any]:
-    return {
-        "op": vmem.op,
-        "is_kernel": vmem.is_kernel,
-        "used_bytes": vmem.used_bytes,
-        "limit_bytes": vmem.limit_bytes,
-        "chip_bytes": vmem.chip_bytes,
-        "fits": vmem.fits,
-        "allocations": [_allocation(one) for one in vmem.allocations],
-    }
-
-
-def _allocation(one: VmemAllocation) -> dict[str, Any]:
-    return {
-        "use": one.use.value,
-        "number": one.number,
-        "dtype": one.dtype,
-        "shape": list(one.shape),
-        "whole": list(one.whole),
-        "levels": one.levels,
-        "size_bytes": one.size_bytes,
-    }
+_TABLES: Tables = {
+    **BAND_MS,
+    Explanation: {
+        **same("title", "chip", "compiler"),
+        "evaluator": lambda explanation: f"{explanation.chip}-model",
+        **MODELLED,
+        **same("status", "reason"),
+        **same("latency_ms", "cycles", "clock_hz", of="timeline"),
+        "band_ms": "band",
+        "launch_share": lambda explanation: explanation.launch_share if explanation.timeline else None,
+        "edge_cycles": lambda explanation: explanation.edge_cycles if explanation.timeline else None,
+        ...: ("ended", "footprint", "knobs"),
+        "limits": lambda explanation: explanation.limits or {},
+        "savings": lambda explanation: [_saving(one, explanation.knobs) for one in explanation.savings],
+    },
+    LineCost: {"where": "place", **same("cycles", "issue_cycles", "stall_cycles", "wait_cycles")},
+    Vmem: {...: (), "fits": "fits"},
+}

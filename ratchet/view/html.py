@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ratchet.values import Explanation, Timeline, Verdict, Vmem
 from ratchet.view.explain import allocation_in_words, headline, kernel_lines, limits_in_words, op_name, saving_in_words
 from ratchet.view.losses import losses_in_words, omissions_in_words
-from ratchet.view.places import where
-from ratchet.view.text import clean
-from ratchet.view.words import fixed, kind_of, size
+from ratchet.view.text import clean, fixed, kind_of, size, where
 
 _ROWS = 12
 _BAR = 120

@@ -12,22 +12,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Step, Timeline, Verdict
 from ratchet.values.loss import Key, Refuted
 from ratchet.values.status import Status
-from ratchet.view.hints import hint
 from ratchet.view.losses import losses_in_words, notes
-from ratchet.view.stages import stages
-from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import (
-    earlier_in_words,
-    fixed,
-    kind_of,
-    number,
-    reason_beyond,
-    size,
-    summary_beyond,
-    time_change,
-    times,
-)
+from ratchet.view.text import clean, clean_lines, fixed, kind_of, number, size, time_change, times
+from ratchet.view.verdict_json import hint, reason_beyond, summary_beyond
 
+STAGES = (
+    "contract",
+    "problem",
+    "compile",
+    "memory",
+    "copies",
+    "kernel",
+    "correctness",
+    "schedule",
+    "control",
+    "roofline",
+    "audit",
+)
+"""The steps of every modelled verdict, in the order of ``prepare.py``."""
+_SHOWN_S = 0.05
+"""Seconds below which a step that passed is not worth a word."""
 WIDTH = 108
 _LABEL = 12
 _LOSSES = 3
@@ -137,7 +141,9 @@ def _by(verdict: Verdict, kind: str) -> Lines:
     device = conditions.chip if conditions.evaluator in ("cpu", "gpu") else f"TPU {conditions.chip}"
     yield "judged by", f"{conditions.evaluator} ({how}) · {device} · {conditions.compiler}"
     if verdict.remembered is not None:
-        yield "remembered", f"{earlier_in_words(verdict.remembered)}; --fresh judges it again"
+        earlier = verdict.remembered
+        who = f"experiment {earlier.experiment}" if earlier.experiment else "a sweep"
+        yield "remembered", f"{who} judged the same program at {earlier.time}; --fresh judges it again"
 
 
 def _failed(verdict: Verdict, step: Step) -> str:
@@ -249,3 +255,41 @@ def _parity(parity: Parity) -> str:
         f"rms {parity.rms_error:.2e} (plain XLA {parity.floor_rms_error:.2e}) · "
         f"executed from Mosaic module v{parity.module_version} in {parity.seconds:.1f} s"
     )
+
+
+def stages(verdict: Verdict, incumbent: Row | None = None) -> list[str]:
+    """Of a verdict that did not take every stage: seconds of each, which refused; what was left out, seconds saved.
+
+    Stages run beside each other, so their seconds add up to more than those of the verdict. Saved are the seconds by
+    which the verdict was shorter than the incumbent's, whose row has them. Nothing where every stage ran and passed.
+    """
+    left_out = _left_out(verdict)
+    if not left_out and all(step.status is Status.PASS for step in verdict.steps):
+        return []
+    said = [_stage(step) for step in verdict.steps if step.seconds >= _SHOWN_S or step.status is not Status.PASS]
+    rest = [*([f"left out: {', '.join(left_out)}"] if left_out else []), *_saved(verdict, incumbent)]
+    return [f"{verdict.seconds:.1f} s: " + " · ".join(said), *([" · ".join(rest)] if rest else [])]
+
+
+def _stage(step: Step) -> str:
+    match step.status:
+        case Status.PASS:
+            return f"{step.name} {step.seconds:.1f}"
+        case Status.UNCHECKED:
+            return f"{step.name} not checked, ended after {step.seconds:.1f}"
+        case _:
+            return f"{step.name} refused after {step.seconds:.1f}"
+
+
+def _left_out(verdict: Verdict) -> Sequence[str]:
+    """Stages of a modelled verdict that did not run; of a remembered one, when it was made."""
+    ran = {step.name for step in verdict.steps}
+    modelled = kind_of(verdict.conditions.evaluator) == "modelled"
+    return [name for name in STAGES if name not in ran] if ran and modelled else []
+
+
+def _saved(verdict: Verdict, incumbent: Row | None) -> list[str]:
+    before = number(incumbent.seconds) if incumbent is not None else None
+    if before is None or before - verdict.seconds < _SHOWN_S:
+        return []
+    return [f"{before - verdict.seconds:.1f} s less than the {before:.1f} s of the incumbent's verdict"]

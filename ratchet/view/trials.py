@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from ratchet.values.trial import Trial
-from ratchet.view.columns import columns
-from ratchet.view.text import clean
+from ratchet.view.text import clean, columns
 
 _HEADINGS = ("", "cheat", "kind", "expected", "got", "defence")
 _WIDEST = 34

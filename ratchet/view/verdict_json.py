@@ -7,35 +7,21 @@ the kernel's speed is beside its ``evaluator`` and ``kind``: ``modelled`` or ``m
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from ratchet.values import SCHEMA_VERSION, Row, Samples, Step, Timeline, Verdict
-from ratchet.values.blame import Blame, LineCost
-from ratchet.values.loss import (
-    IdleSteps,
-    Key,
-    LinkWaits,
-    Loss,
-    MatrixBound,
-    NothingLeft,
-    Refuted,
-    Spills,
-    Stalls,
-    UnitStall,
-    Waits,
-)
+from ratchet.values import SCHEMA_VERSION, OpCost, Row, Samples, Step, Timeline, Verdict
+from ratchet.values.blame import LineCost
+from ratchet.values.loss import Key, Loss, Refuted, UnitStall
 from ratchet.values.omission import Omission, Unmodelled
 from ratchet.values.place import Code, SourceLine
 from ratchet.values.status import Status
-from ratchet.view.hints import hint
+from ratchet.values.verdict import Conditions
+from ratchet.view.document import Tables, numbers, plain, same
+from ratchet.view.document import outcome as of_status
 from ratchet.view.losses import losses_in_words, notes
-from ratchet.view.places import where
-from ratchet.view.words import kind_of, number, reason_beyond, summary_beyond
+from ratchet.view.text import kind_of, where
 
 SCHEMA_PATH = Path(__file__).with_name("verdict.schema.json")
 
@@ -56,145 +42,145 @@ def verdict_document(  # noqa: PLR0913 - the verdict, and by keyword what the lo
     ``outcome`` is the status of the turn, whose exit code the process ends with: ``NOT_BETTER`` where
     the verdict says ``PASS``, and the refusal where nothing was judged. ``decision`` is null then.
     """
-    return _plain(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "outcome": {
-                "status": outcome.name,
-                "exit_code": outcome.exit_code,
-                "meaning": outcome.meaning,
-                "decision": decision,
-                "reason": reason if verdict is None else reason_beyond(verdict, reason),
-                "id": id,
-                "commit": commit,
-                "incumbent": None if incumbent is None else _incumbent(incumbent),
-            },
-            "verdict": None if verdict is None else _verdict(verdict, refuted),
-        }
-    )
-
-
-def dumps(document: Mapping[str, Any]) -> str:
-    """The document as text: ASCII, so that no terminal takes a name in it for a command."""
-    return json.dumps(document, indent=2, allow_nan=False)
-
-
-def _verdict(verdict: Verdict, refuted: Mapping[Key, Refuted] | None) -> dict[str, Any]:
-    evaluator = {"evaluator": verdict.conditions.evaluator, "kind": kind_of(verdict.conditions.evaluator)}
-    return {
-        "status": verdict.status.name,
-        "reason": verdict.reason,
-        "hint": hint(verdict.status, verdict.reason),
-        "kernel": {"path": verdict.kernel, "name": verdict.kernel_name, "source_sha256": verdict.source_sha256},
-        "conditions": asdict(verdict.conditions) | {"kind": evaluator["kind"]},
-        "score": None if verdict.score is None else evaluator | asdict(verdict.score),
-        "steps": [_step(verdict, step) for step in verdict.steps],
-        "footprint": None if verdict.footprint is None else asdict(verdict.footprint),
-        "copies": [asdict(copy) for copy in verdict.copies],
-        "parity": None if verdict.parity is None else asdict(verdict.parity),
-        "timeline": None if verdict.timeline is None else _timeline(verdict.timeline),
-        "samples": None if verdict.samples is None else _samples(verdict.samples),
-        "paired": None if verdict.paired is None else asdict(verdict.paired),
-        "claims": [asdict(claim) for claim in verdict.claims],
-        "losses": [] if verdict.timeline is None else losses_in_words(verdict.timeline, refuted),
-        "notes": notes(verdict),
-        "remembered": None if verdict.remembered is None else asdict(verdict.remembered),
-        "seconds": verdict.seconds,
+    turn = {
+        **of_status(outcome),
+        "decision": decision,
+        "reason": reason if verdict is None else reason_beyond(verdict, reason),
+        "id": id,
+        "commit": commit,
+        "incumbent": plain(incumbent, _TABLES),
     }
+    judged = plain(verdict, _TABLES)
+    if verdict is not None and verdict.timeline is not None:
+        judged["losses"] = losses_in_words(verdict.timeline, refuted)
+    return {"schema_version": SCHEMA_VERSION, "outcome": turn, "verdict": judged}
 
 
-def _step(verdict: Verdict, step: Step) -> dict[str, Any]:
-    return asdict(step) | {"status": step.status.name, "summary": summary_beyond(verdict, step)}
+def reason_beyond(verdict: Verdict, reason: str) -> str:
+    """What the reason of a decision adds to the verdict's own, so that each is printed once."""
+    return reason.removeprefix(f"{verdict.status.name}: {verdict.reason}").lstrip("; ")
 
 
-_OF_A_CHIP = (
+def summary_beyond(verdict: Verdict, step: Step) -> str:
+    """The summary of a step, or ``""`` where it is the verdict's reason."""
+    return "" if verdict.reason == f"{step.name}: {step.summary}" else step.summary
+
+
+def _evaluator(verdict: Verdict) -> dict[str, str]:
+    return {"evaluator": verdict.conditions.evaluator, "kind": kind_of(verdict.conditions.evaluator)}
+
+
+def _steps(verdict: Verdict) -> list[dict[str, Any]]:
+    return [{**plain(step), "summary": summary_beyond(verdict, step)} for step in verdict.steps]
+
+
+def _where(kind: type) -> dict[str, str]:
+    return {"where": "place"} if "place" in kind.__annotations__ else {}
+
+
+_OF_A_CHIP = same(
     "chip_index", "cycles", "executed_bundles", "dma_wait_cycles", "ici_wait_cycles", "ici_bytes", "hbm_read_bytes",
     "hbm_write_bytes", "launch_cycles",
 )  # fmt: skip
+_TABLES: Tables = {
+    Row: {
+        **same("id", "commit", "evaluator"),
+        "kind": lambda row: kind_of(row.evaluator),
+        **numbers("score", latency_ms="median_ms"),
+    },
+    Verdict: {
+        ...: ("kernel_name", "source_sha256"),
+        "kernel": lambda verdict: {
+            "path": verdict.kernel,
+            "name": verdict.kernel_name,
+            "source_sha256": verdict.source_sha256,
+        },
+        "score": lambda verdict: verdict.score and {**_evaluator(verdict), **plain(verdict.score)},
+        "steps": _steps,
+        "notes": notes,
+        "hint": lambda verdict: hint(verdict.status, verdict.reason),
+        "losses": lambda _: [],
+    },
+    Conditions: {...: (), "kind": lambda conditions: kind_of(conditions.evaluator)},
+    Samples: {...: (), "kind": lambda _: "measured", **same("clock", "latency_ms", "calls")},
+    Timeline: {
+        "evaluator": lambda timeline: f"{timeline.chip}-model",
+        "kind": lambda _: "modelled",
+        ...: ("spans", "control"),
+        "latency_ms": "latency_ms",
+        "span_count": lambda timeline: len(timeline.spans),
+        "chips": lambda timeline: [plain(chip, {Timeline: _OF_A_CHIP}) for chip in timeline.chips],
+    },
+    OpCost: {...: (), "name": lambda op: op.name or where(Code.TOP_LEVEL)},
+    LineCost: {
+        "where": "place",
+        "line": lambda line: line.place.line if isinstance(line.place, SourceLine) else 0,
+        ...: (),
+    },
+    UnitStall: {...: (), "where": "place"},
+    **{kind: {"kind": "kind", ...: (), **_where(kind)} for kind in get_args(Loss)},
+    **{kind: {"kind": "kind", ...: ()} for kind in get_args(Omission)},
+    Unmodelled: lambda omission: {"kind": omission.value},
+}
 
 
-_APART = ("spans", "ops", "chips", "links", "not_modelled", "blame", "control")
+_LOWERED = frozenset(
+    (Status.LOWERING_FAILED, Status.UNALIGNED_BLOCK, Status.UNSUPPORTED_PRIMITIVE, Status.COMPILE_FAILED)
+)
+
+_HINTS = (
+    (
+        "statically prove that index in dimension",
+        "say what the index is a multiple of: pl.multiple_of(index, 8) for rows, 128 for lanes, if that is true",
+    ),
+    (
+        "last two dimensions",
+        "make the last two dimensions of the block multiples of 8 and 128, or those of the whole array",
+    ),
+    ("store scalars to VMEM", "store an array, as o[0:1, 0:1] = x.reshape(1, 1), or give the reference pltpu.SMEM"),
+    ("load scalars from SMEM", "give the reference memory_space=pltpu.SMEM, or load a slice of it"),
+    ("captures constants", "pass the array to pallas_call as an operand, or build it inside with jnp.full and iota"),
+    (
+        "Unsupported dot precision",
+        "ask for DEFAULT or HIGHEST; for the three passes of HIGH split the operands by hand",
+    ),
+    ("matmul acc to be 32-bit", "ask for it: preferred_element_type=jnp.float32, and round afterwards"),
+    ("Unsigned integer dtype", "cast to a signed type first"),
+    ("TracerBoolConversion", "a Python `if` cannot see a traced value: use pl.when, jnp.where or jax.lax.cond"),
+    ("is out of bounds for grid", "pl.program_id(axis) counts the dimensions of `grid`, from 0"),
+    ("requested but no grid", "give pallas_call a grid, or leave pl.program_id out"),
+    ("without shard_map", "call the kernel inside jax.shard_map and declare the mesh in get_tiling_meta()"),
+    (
+        "last dim size is not 128",
+        "load the whole block and pick rows by jnp.where, or move the step into the index map",
+    ),
+    ("shape cast", "keep the last dimension as it is in a reshape, or do the reshape outside of the kernel"),
+    (
+        "lowering for tc: cumsum",
+        "a product with a triangular matrix of ones, or log2(n) shifted additions (pltpu.roll)",
+    ),
+    ("lowering for tc: sort", "sort outside of the kernel, or by a bitonic network of pltpu.roll and jnp.where"),
+    ("lowering for tc: rev", "reverse in the index map by blocks, or multiply by a reversed identity matrix"),
+    ("lowering for tc: scatter", "select by position: jnp.where(iota == index, new, old)"),
+    ("lowering for tc: gather", "gather by the index map (PrefetchScalarGridSpec) or by one copy a row"),
+    (
+        "Unimplemented primitive",
+        "write it with operations that Pallas has on a TPU, or let XLA do it beside the kernel",
+    ),
+    ("Not Implemented", "the operation exists, but not at this shape or dtype: try whole tiles (8, 128) and float32"),
+)
 
 
-def _timeline(timeline: Timeline) -> dict[str, Any]:
-    """The totals; the spans themselves are in the trace."""
-    spans = timeline.spans
-    # Not asdict on the whole: it would copy tens of thousands of spans only to drop them.
-    totals = {name: value for name, value in vars(timeline).items() if name not in _APART}
-    return {
-        **totals,
-        "evaluator": f"{timeline.chip}-model",
-        "kind": "modelled",
-        "latency_ms": timeline.latency_ms,
-        "ops": [asdict(op) | {"name": op.name or where(Code.TOP_LEVEL)} for op in timeline.ops],
-        "span_count": len(spans),
-        "chips": [{name: getattr(chip, name) for name in _OF_A_CHIP} for chip in timeline.chips],
-        "links": [asdict(link) for link in timeline.links],
-        "not_modelled": [_omission(omission) for omission in timeline.not_modelled],
-        "blame": _blame(timeline.blame),
-    }
+_OVERFLOW = (
+    "`ratchet explain FILE --vmem` lists every allocation and what would free some; "
+    "`ratchet fit FILE NAME=VALUES` says which values of its constants fit"
+)
 
 
-def _omission(omission: Omission) -> dict[str, Any]:
-    return {"kind": omission.value} if isinstance(omission, Unmodelled) else {"kind": omission.kind, **vars(omission)}
-
-
-def _blame(blame: Blame) -> dict[str, Any]:
-    return {
-        "lines": [_line(line) for line in blame.lines],
-        "regions": [vars(region) | {"lines": [_line(line) for line in region.lines]} for region in blame.regions],
-        "steps": [vars(kind) for kind in blame.steps],
-        "losses": [_loss(loss) for loss in blame.losses],
-    }
-
-
-def _line(line: LineCost) -> dict[str, Any]:
-    number = line.place.line if isinstance(line.place, SourceLine) else 0
-    return {"where": where(line.place), "line": number} | _numbers(line)
-
-
-def _loss(loss: Loss) -> dict[str, Any]:
-    """The numbers of a loss; its sentence is in the verdict's ``losses``, at the same index."""
-    numbers: dict[str, Any] = {"kind": loss.kind.value} | _numbers(loss)
-    if isinstance(loss, Stalls):
-        numbers["units"] = [_numbers(stall) | {"where": where(stall.place)} for stall in loss.units]
-    elif not isinstance(loss, Spills | IdleSteps | LinkWaits | MatrixBound | NothingLeft):
-        numbers["where"] = where(loss.place)
-    if isinstance(loss, Waits | LinkWaits):
-        numbers["cause"] = loss.cause.value
-    return numbers
-
-
-def _numbers(value: LineCost | Loss | UnitStall) -> dict[str, Any]:
-    return {name: item for name, item in vars(value).items() if name != "place"}
-
-
-def _samples(samples: Samples) -> dict[str, Any]:
-    return asdict(samples) | {
-        "kind": "measured",
-        "clock": samples.clock,
-        "latency_ms": samples.latency_ms,
-        "calls": samples.calls,
-    }
-
-
-def _incumbent(row: Row) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "commit": row.commit,
-        "evaluator": row.evaluator,
-        "kind": kind_of(row.evaluator),
-        "score": number(row.score),
-        "latency_ms": number(row.median_ms),
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists, mappings as dicts; a number that is not finite, which JSON lacks, as null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def hint(status: Status, message: str) -> str:
+    """What to do about an error of lowering or compiling, ``""`` where nothing is known about it."""
+    if status is Status.VMEM_OVERFLOW:
+        return _OVERFLOW
+    if status not in _LOWERED:
+        return ""
+    return next((advice for words, advice in _HINTS if words in message), "")

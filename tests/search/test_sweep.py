@@ -13,7 +13,7 @@ from ratchet.search.sweep import Sweep
 from ratchet.tpu.chips import V5E
 from ratchet.values import Conditions
 from ratchet.values.status import Refusal, Status
-from ratchet.view.sweep import ranked
+from ratchet.view.verdicts import ranked
 from tests.exam.judge.programs import examined
 from tests.kernels import ATTENTION, edited
 

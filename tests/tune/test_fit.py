@@ -13,7 +13,7 @@ from ratchet.tune.fit import broken, largest, search
 from ratchet.values.points import Fit
 from ratchet.values.program import Vmem
 from ratchet.values.status import Status
-from ratchet.view.fit import fit_document, fit_table
+from ratchet.view.points import fit_document, fit_table
 
 BLOCKS = Path(__file__).with_name("blocks.py")
 SIDES = (128, 256, 512, 1024, 2048)

@@ -16,7 +16,7 @@ from ratchet.process.boot import home
 from ratchet.upgrade.upgrade import upgraded
 from ratchet.values.change import Costs, Output, Side
 from ratchet.values.status import Status
-from ratchet.view.upgrade import upgrade_document, upgrade_text
+from ratchet.view.changes import upgrade_document, upgrade_text
 
 OWN = jax.__version__
 SOURCE = """

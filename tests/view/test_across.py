@@ -9,8 +9,8 @@ from ratchet.tpu.chips import checked as checks
 from ratchet.tpu.chips.checked import Checked
 from ratchet.values import Band, Conditions
 from ratchet.values.status import Status
-from ratchet.view import across
-from ratchet.view.across import across_document, across_table
+from ratchet.view import verdicts
+from ratchet.view.verdicts import across_document, across_table
 from tests.view.timelines import verdict
 
 CHECKED = Checked(rows=40, mean=0.021, largest=0.07, bias=0.001, held_out=True)
@@ -25,7 +25,7 @@ def on(chip: str, status: Status = Status.PASS, **changes):
 
 @pytest.fixture(autouse=True)
 def one_chip_checked(monkeypatch):
-    monkeypatch.setattr(across, "checked", lambda chip: CHECKED if chip == "v6e" else None)
+    monkeypatch.setattr(verdicts, "checked", lambda chip: CHECKED if chip == "v6e" else None)
 
 
 VERDICTS = (on("v6e"), on("v4", Status.VMEM_OVERFLOW, reason="compile: needs\x1b[2J 20 MiB", footprint=None))

@@ -11,9 +11,9 @@ import pytest
 
 from ratchet.values import SourceLine, Timeline
 from ratchet.values.status import Status
-from ratchet.view.blame import blame_text
-from ratchet.view.losses import losses_in_words
-from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
+from ratchet.view.document import dumps
+from ratchet.view.losses import blame_text, losses_in_words
+from ratchet.view.verdict_json import SCHEMA_PATH, verdict_document
 from tests.imports import HERE
 from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.view.columns import columns
+from ratchet.view.text import columns
 
 
 def test_cells_are_under_one_another_and_nothing_is_behind_the_last():

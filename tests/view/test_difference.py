@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from ratchet.loop.difference import difference
-from ratchet.view import verdict_json
 from ratchet.view.difference import difference_document, difference_text
+from ratchet.view.document import dumps
 from tests.loop.test_difference import AFTER, BEFORE, NEW, OLD, at, cost, run, side
 
 COLUMNS = {"evaluator": "v5e-model", "vmem_bytes": "1048576", "spills": "3"}
@@ -55,7 +55,7 @@ def test_text_of_a_kernel_cannot_pass_for_a_line_of_ours():
 
 
 def test_the_document_has_everything():
-    document = json.loads(verdict_json.dumps(difference_document(difference(ONE, TWO))))
+    document = json.loads(dumps(difference_document(difference(ONE, TWO))))
     assert sum(one["change_cycles"] for one in document["spent"]) == -589
     assert [one["change_cycles"] for one in document["lines"]] == [-700, 111]
     assert document["before"]["latency_ms"] == 2.0

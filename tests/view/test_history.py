@@ -9,11 +9,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ratchet.values import Row
-from ratchet.view.gains import entries, entry_document
-from ratchet.view.log import log_table, top_table
-from ratchet.view.show import show
-from ratchet.view.status import State, status_document, status_text
-from ratchet.view.words import percent, time_change, times
+from ratchet.view.ledger import entries, entry_document, log_table, top_table
+from ratchet.view.status import State, show, status_document, status_text
+from ratchet.view.text import percent, time_change, times
 
 from .timelines import row
 

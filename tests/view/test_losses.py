@@ -8,7 +8,7 @@ from ratchet.values.loss import Refuted, key_of
 from ratchet.values.omission import LinkModel, LocalCopies, LongProgram, OpenSemaphore, UndecidedBranches, Unmodelled
 from ratchet.values.place import Code, Op, Place, SourceLine, Window, Windows
 from ratchet.view.losses import losses_in_words, notes, omissions_in_words
-from ratchet.view.places import waited, where
+from ratchet.view.text import waited, where
 
 from .timelines import timeline, verdict
 

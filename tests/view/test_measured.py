@@ -8,9 +8,10 @@ import pytest
 
 from ratchet.values import Band, Fidelity, Launch, Paired, Samples
 from ratchet.values.status import Status
-from ratchet.view.log import fidelity_table, log_table
+from ratchet.view.document import dumps
+from ratchet.view.ledger import fidelity_table, log_table
 from ratchet.view.terminal import report
-from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
+from ratchet.view.verdict_json import SCHEMA_PATH, verdict_document
 
 from .timelines import row, verdict
 

@@ -1,7 +1,7 @@
 """What ``verify`` says of who made the rows."""
 
 from ratchet.values.row import Origin, Origins
-from ratchet.view.log import origins_text
+from ratchet.view.ledger import origins_text
 
 HERE, ELSEWHERE, UNSIGNED = Origin.HERE, Origin.ELSEWHERE, Origin.UNSIGNED
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from ratchet.view.stages import STAGES, stages
+
 from ratchet.values import Step
 from ratchet.values.status import Status
-from ratchet.view.stages import STAGES, stages
 from ratchet.view.terminal import report
 from tests.imports import HERE
 

@@ -3,7 +3,7 @@
 import shlex
 
 from ratchet.values import SweepResult
-from ratchet.view.sweep import offer, sweep_table
+from ratchet.view.verdicts import offer, sweep_table
 from tests.view.timelines import verdict
 
 

@@ -12,15 +12,12 @@ from rich.text import Text
 from ratchet.values import Claim, Copy, Step, Timeline
 from ratchet.values.omission import LongProgram, OpenSemaphore
 from ratchet.values.status import Status
-from ratchet.view.blame import blame_text
-from ratchet.view.gains import entries
-from ratchet.view.log import log_table
+from ratchet.view.ledger import entries, log_table
+from ratchet.view.losses import blame_text
 from ratchet.view.progress import Progress
-from ratchet.view.show import show
-from ratchet.view.status import status_text
+from ratchet.view.status import show, status_text
 from ratchet.view.terminal import report, result_line
-from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import change, fixed, kind_of, size
+from ratchet.view.text import change, clean, clean_lines, fixed, kind_of, size
 
 from .test_history import state
 from .timelines import blame, row, timeline, verdict

@@ -10,7 +10,8 @@ from ratchet.values import SCHEMA_VERSION, Decision, Parity, Step
 from ratchet.values.loss import LossKind
 from ratchet.values.omission import LinkModel, UndecidedBranches, Unmodelled
 from ratchet.values.status import Status
-from ratchet.view.verdict_json import SCHEMA_PATH, dumps, verdict_document
+from ratchet.view.document import dumps
+from ratchet.view.verdict_json import SCHEMA_PATH, verdict_document
 
 from .timelines import row, timeline, verdict
 

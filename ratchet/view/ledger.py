@@ -1,23 +1,36 @@
-"""The ledger as a person reads it: a table of all rows, or one row in full."""
+"""The ledger as a person reads it: what each experiment gained, and all rows as tables.
+
+Modelled latencies are compared with the kept one before, where both were judged under the same conditions. Of measured
+ones the speed-up is what launches beside each other gave: two medians of different days decide nothing.
+"""
 
 from __future__ import annotations
 
 import io
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ratchet.loop.decide import conditions_of
+from ratchet.loop.rows import repeats
 from ratchet.loop.series import Proof, series_of
-from ratchet.values import Fidelity, Row
+from ratchet.values import Conditions, Fidelity, Row
 from ratchet.values.row import Origin, Origins
-from ratchet.values.status import Status
-from ratchet.view.gains import Entry, by_evaluator, entries
-from ratchet.view.text import clean, clean_lines
-from ratchet.view.words import fixed, judged_again, number, time_change, times
+from ratchet.values.status import CORRECT
+from ratchet.view.document import numbers, plain
+from ratchet.view.text import clean, first_line, fixed, kind_of, number, time_change, times
 
+_NUMBERS = (
+    "score median_ms util_pct tflops bw_util_pct wait_ms band_low_ms band_high_ms modelled_ms speedup speedup_low "
+    "speedup_high seconds"
+).split()
+_COUNTS = "vmem_bytes spills launches samples".split()
 _HEADINGS = ("", "id", "commit", "score", "ms", "faster", "time", "util %", "status", "note")
 _RIGHT = {"score", "ms", "faster", "time", "util %"}
 _DISPENSABLE = tuple(map(_HEADINGS.index, ("commit", "score", "util %", "faster")))
@@ -26,8 +39,8 @@ _NOTE = 30
 """Cells that notes should have."""
 _NARROW = 72
 """Below this width a row is several lines."""
-_CORRECT = (Status.PASS.name, Status.NOT_BETTER.name, Status.UNCHECKED.name)
-_ORIGINS = {
+_CORRECT = {status.name for status in CORRECT}
+ORIGINS = {
     Origin.HERE: "made with this machine's key",
     Origin.ELSEWHERE: "signed with another key",
     Origin.UNSIGNED: "not signed",
@@ -38,11 +51,103 @@ _COMPARED = "faster, time: beside the one kept before it under the same conditio
 _LEGEND = f"* kept, or the baseline; newest last; {_COMPARED}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A row beside the kept one that it is compared with."""
+
+    row: Row
+    before: Row | None
+    """The kept one before it under the same conditions."""
+    latency_ms: float | None
+    faster: float | None
+    """The time before over the time now: 2 is twice as fast, below 1 is slower."""
+    repeats: str = ""
+    """Id of the row whose result this one only repeats; ``""`` where it says something new."""
+    again: int = 0
+    """How many later rows only repeat this one."""
+
+    @property
+    def kind(self) -> str:
+        """``modelled`` or ``measured``; ``""`` where nothing says."""
+        return kind_of(self.row.evaluator) if self.row.evaluator else ""
+
+    @property
+    def kept(self) -> bool:
+        return self.row.in_place
+
+    @property
+    def time_change_pct(self) -> float | None:
+        """By how many per cent the time grew; negative where it shrank."""
+        return None if self.faster is None else 100 * (1 / self.faster - 1)
+
+
+def entries(rows: Sequence[Row]) -> tuple[Entry, ...]:
+    """An entry for each row, in order."""
+    latest: dict[tuple[str, Conditions], Row] = {}
+    repeated = repeats(rows)
+    again = Counter(repeated.values())
+    made = []
+    for row in rows:
+        conditions = (row.kernel, conditions_of(row))
+        before = latest.get(conditions)
+        latency = _positive(row.median_ms)
+        made.append(
+            Entry(
+                row=row,
+                before=before,
+                latency_ms=latency,
+                faster=_faster(row, before, latency),
+                repeats=repeated.get(row.id, ""),
+                again=again[row.id],
+            )
+        )
+        if row.in_place and latency is not None:
+            latest[conditions] = row
+    return tuple(made)
+
+
+def by_evaluator(made: Iterable[Entry]) -> Mapping[tuple[str, str], list[Entry]]:
+    """Entries by kernel file and evaluator, whose latencies are never compared; without those that only repeat."""
+    found: dict[tuple[str, str], list[Entry]] = {}
+    for entry in made:
+        if not entry.repeats:
+            found.setdefault((entry.row.kernel, entry.row.evaluator), []).append(entry)
+    return found
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """A row as JSON: every column, numbers as numbers, null where there is none; and what it gained."""
+    return {
+        **plain(entry.row, {Row: {...: (), **numbers(*_NUMBERS)}}),
+        **{name: None if (value := number(getattr(entry.row, name))) is None else int(value) for name in _COUNTS},
+        "kind": entry.kind,
+        "repeats": entry.repeats or None,
+        "judged_again": entry.again,
+        "against": entry.before.id if entry.before and entry.faster is not None else None,
+        "times_faster": entry.faster,
+        "time_change_pct": entry.time_change_pct,
+    }
+
+
+def _faster(row: Row, before: Row | None, latency: float | None) -> float | None:
+    if row.evaluator and kind_of(row.evaluator) == "measured":
+        return _positive(row.speedup)
+    earlier = _positive(before.median_ms) if before else None
+    return earlier / latency if earlier and latency else None
+
+
+def _positive(text: str) -> float | None:
+    value = number(text)
+    return value if value is not None and value > 0 else None
+
+
+# --- tables ---
+
+
 def log_table(rows: Sequence[Row], *, width: int | None = None, colour: bool = False) -> str:
     """All rows, newest last, the series one after the other; kept ones and baselines carry a mark.
 
-    A series is a kernel file by one evaluator: latencies of two evaluators are never compared. What ``faster`` and
-    ``time`` compare is said in :mod:`ratchet.view.gains`.
+    A series is a kernel file by one evaluator: latencies of two evaluators are never compared.
 
     Args:
       rows: of the ledger, oldest first.
@@ -113,7 +218,7 @@ def origins_text(origins: Origins) -> str:
         return f"origin: not known, only that the rows are consistent, for this machine has no key ({origins.no_key})"
     counts = {origin: len(origins.ids(origin)) for origin in Origin}
     parts = [
-        f"{counts[origin]} {words}" for origin, words in _ORIGINS.items() if counts[origin] or origin is Origin.HERE
+        f"{counts[origin]} {words}" for origin, words in ORIGINS.items() if counts[origin] or origin is Origin.HERE
     ]
     text = f"origin: {', '.join(parts)}"
     if later := origins.later_strangers:
@@ -137,9 +242,9 @@ def series_text(seal: str, proofs: Mapping[str, Proof]) -> str:
 def _cells(one: Entry, *, whole: bool) -> tuple[str, ...]:
     row = one.row
     score, util = number(row.score), number(row.util_pct)
-    note = clean(row.note) if whole else next(iter(clean_lines(row.note)), "")
+    note = clean(row.note) if whole else first_line(row.note)
     if one.again:
-        note += f" ({judged_again(one.again)})"
+        note += f" (judged again {one.again} time{'s' * (one.again > 1)}, unchanged)"
     return (
         "*" if one.kept else "",
         clean(row.id) if whole else clean(row.id, 24),

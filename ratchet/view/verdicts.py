@@ -1,0 +1,219 @@
+"""Several verdicts as a table and as a JSON document: of a sweep's points, of a kernel's problems, of every chip."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ratchet.kernelfile.knobs import in_words
+from ratchet.process.boot import home
+from ratchet.tpu.chips.checked import Checked, checked
+from ratchet.values import Band, Footprint, Score, SweepResult, Verdict
+from ratchet.values.status import Status
+from ratchet.view.document import BAND_MS, MODELLED, Tables, outcome, plain, same
+from ratchet.view.losses import losses_in_words
+from ratchet.view.text import clean, columns, cut, first_line, fixed, size
+
+_REASON = 400
+"""Characters of a reason that are shown."""
+_LIMIT = 76
+
+
+# --- a sweep ---
+
+
+def ranked(results: Sequence[SweepResult]) -> list[SweepResult]:
+    """The fastest first, then what failed."""
+    return sorted(results, key=lambda one: one.verdict.score.latency_ms if one.verdict.score else math.inf)
+
+
+def sweep_line(result: SweepResult) -> str:
+    """One point as it is done."""
+    verdict = result.verdict
+    what = f"{fixed(verdict.score.latency_ms)} ms" if verdict.score else _failure(verdict)
+    return clean(f"{in_words(result.point) or 'as it is'}: {what} ({result.seconds:.1f} s)")
+
+
+def sweep_table(results: Sequence[SweepResult], names: Sequence[str], *, kernel: str) -> str:
+    """All points, ranked: knobs, modelled latency, share of the roofline, VMEM, spills, and what limits each."""
+    head = [*names, "ms", "util %", "VMEM", "spills", "limited by"]
+    text = columns([head, *(_of_point(result, names) for result in results)], numbers=True)
+    checked_too = any(result.verdict.status is Status.PASS for result in results)
+    said = "values checked" if checked_too else "modelled, no values checked: nothing was recorded"
+    failed = sum(result.verdict.score is None for result in results)
+    return "\n".join([*text, f"{len(results)} points of {clean(kernel)}, {said}; {failed} failed"])
+
+
+def offer(best: SweepResult, *, kernel: str) -> str:
+    """How to try the best point as an experiment: two commands, each word quoted for a shell."""
+    if not best.point:
+        return "No point is faster than the file as it is."
+    sweep = ["sweep", kernel, *(f"{name}={value!r}" for name, value in best.point.items()), "--apply"]
+    experiment = ["--kernel", kernel, f"experiment: {in_words(best.point)}"]
+    first, second = (shlex.join([home.PROGRAM, *map(clean, words)]) for words in (sweep, experiment))
+    return f"To try the best: {first}\n                 {second}"
+
+
+def sweep_document(results: Sequence[SweepResult], *, kernel: str, evaluator: str) -> dict[str, Any]:
+    """The same as JSON: latencies in ms, sizes in bytes, null where there is none."""
+    tables: Tables = {
+        **BAND_MS,
+        SweepResult: {
+            "point": "point",
+            **same("status", "reason", of="verdict"),
+            **same("latency_ms", "util_pct", "score", of="verdict.score"),
+            "band_ms": "verdict.score.band",
+            **same("vmem_bytes", "spills", of="verdict.footprint"),
+            "losses": lambda result: _losses(result.verdict),
+            "seconds": lambda result: round(result.seconds, 3),
+        },
+    }
+    return {"kernel": kernel, "evaluator": evaluator, "kind": "modelled", "points": plain(results, tables)}
+
+
+def _of_point(result: SweepResult, names: Sequence[str]) -> list[str]:
+    verdict = result.verdict
+    score, footprint = verdict.score, verdict.footprint
+    knobs = [clean(str(result.point.get(name, "as it is"))) for name in names]
+    sizes = [size(footprint.vmem_bytes), str(footprint.spills)] if footprint else ["-", "-"]
+    if score is None:
+        return [*knobs, "-", "-", *sizes, _failure(verdict)]
+    limit = cut(clean(next(iter(_losses(verdict)), "nothing that is known")), _LIMIT)
+    return [*knobs, fixed(score.latency_ms), f"{score.util_pct:.2f}", *sizes, limit]
+
+
+def _losses(verdict: Verdict) -> list[str]:
+    return losses_in_words(verdict.timeline) if verdict.timeline else []
+
+
+def _failure(verdict: Verdict) -> str:
+    return f"{verdict.status.name}: {first_line(verdict.reason):.{_LIMIT}}"
+
+
+# --- every chip ---
+
+
+def across_table(verdicts: Sequence[Verdict]) -> str:
+    """One line per chip; below them why a chip has no latency."""
+    head = ["chip", "latency", "90 % band", "roofline", "VMEM used of limit", "bound by", "model checked on"]
+    cells = [
+        [
+            verdict.conditions.chip,
+            _latency(verdict),
+            _band(verdict.score),
+            _roofline(verdict.score),
+            _vmem(verdict.footprint),
+            _bound_by(verdict.score),
+            _checked(checked(verdict.conditions.chip)),
+        ]
+        for verdict in verdicts
+    ]
+    return "\n".join([*columns([head, *cells]), *_why((one.conditions.chip, one) for one in verdicts)])
+
+
+def across_document(verdicts: Sequence[Verdict], status: Status) -> dict[str, Any]:
+    """The table as plain JSON values; what a chip does not have is null. ``status`` decides the exit code."""
+    tables: Tables = {
+        Verdict: {
+            **same("chip", "evaluator", "compiler", of="conditions"),
+            **MODELLED,
+            **same("status", "reason"),
+            **same("latency_ms", "util_pct", of="score"),
+            "band": "score.band",
+            "bound_by": "score.band.bound_by",
+            **same("vmem_bytes", "vmem_limit_bytes", of="footprint"),
+            "checked": lambda verdict: checked(verdict.conditions.chip),
+        },
+        Band: same("low_ms", "high_ms"),
+    }
+    return {"outcome": outcome(status), **_kernel(verdicts[0]), "chips": plain(verdicts, tables)}
+
+
+def _checked(known: Checked | None) -> str:
+    if known is None:
+        return "no published timing"
+    kind = "held out" if known.held_out else "fitted on them"
+    return f"{known.rows} timings, {known.mean:.1%} off, {known.largest:.0%} at most, {kind}"
+
+
+# --- several problems ---
+
+
+def problems_table(problems: Sequence[tuple[str, Verdict]], mean: Score | None) -> str:
+    """One line per problem and one for the geometric mean; below them why a problem has no latency."""
+    cells = [["problem", "chip", "latency", "roofline", "bound by", "VMEM used of limit", "spills"]]
+    cells += [
+        [
+            clean(name),
+            verdict.conditions.chip,
+            _latency(verdict),
+            _roofline(verdict.score),
+            _bound_by(verdict.score),
+            _vmem(verdict.footprint),
+            str(verdict.footprint.spills) if verdict.footprint else "",
+        ]
+        for name, verdict in problems
+    ]
+    if mean is not None and len(problems) > 1:
+        cells.append(["geometric mean", "", f"{fixed(mean.latency_ms)} ms", _roofline(mean), "", "", ""])
+    return "\n".join([*columns(cells), *_why((clean(name), verdict) for name, verdict in problems)])
+
+
+def problems_document(
+    problems: Sequence[tuple[str, Verdict]], mean: Score | None, status: Status, *, reason: str
+) -> dict[str, Any]:
+    """The table as plain JSON values; what a problem does not have is null. ``status`` decides the exit code."""
+    tables: Tables = {
+        Verdict: {
+            "chip": "conditions.chip",
+            **same("status", "reason"),
+            "problem": "conditions.problem",
+            **same("score", "latency_ms", "util_pct", of="score"),
+            "band_low_ms": "score.band.low_ms",
+            "band_high_ms": "score.band.high_ms",
+            **same("vmem_bytes", "vmem_limit_bytes", "spills", of="footprint"),
+        }
+    }
+    return {
+        "outcome": outcome(status),
+        "reason": reason,
+        **_kernel(problems[0][1]),
+        "score": mean.score if mean else None,
+        "latency_ms": mean.latency_ms if mean else None,
+        "problems": [{"name": name, **plain(verdict, tables)} for name, verdict in problems],
+    }
+
+
+# --- cells ---
+
+
+def _kernel(verdict: Verdict) -> dict[str, str]:
+    return {"kernel": verdict.kernel, "source_sha256": verdict.source_sha256}
+
+
+def _latency(verdict: Verdict) -> str:
+    return f"{fixed(verdict.score.latency_ms)} ms" if verdict.score else verdict.status.name
+
+
+def _band(score: Score | None) -> str:
+    return f"{fixed(score.band.low_ms, 4)} to {fixed(score.band.high_ms, 4)}" if score and score.band else ""
+
+
+def _roofline(score: Score | None) -> str:
+    return f"{score.util_pct:.2f} %" if score else ""
+
+
+def _bound_by(score: Score | None) -> str:
+    return score.band.bound_by if score and score.band else ""
+
+
+def _vmem(memory: Footprint | None) -> str:
+    return f"{size(memory.vmem_bytes)} of {size(memory.vmem_limit_bytes)}" if memory else ""
+
+
+def _why(named: Iterator[tuple[str, Verdict]]) -> list[str]:
+    """Why one has no latency."""
+    failed = ((name, verdict) for name, verdict in named if verdict.status is not Status.PASS)
+    return [f"{name}: {clean(verdict.reason)[:_REASON]}" for name, verdict in failed]
