@@ -30,7 +30,7 @@ from ratchet.values import MEASURED, Against, Bar, Conditions, Row, Verdict
 from ratchet.values.loss import Key, Loss, Refuted
 from ratchet.values.status import Refusal, Status
 from ratchet.view.losses import blame_text
-from ratchet.view.xmemory import BufferKind, HbmBuffer
+from ratchet.view.xplane import BufferKind, HbmBuffer
 from ratchet.view.xspace import trace_path, write_xspace
 
 DUMPS, TRACES = evidence_room.FOLDERS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
-from ratchet.view.progress import Progress
+from ratchet.view.streams import Progress
 from ratchet.view.verdicts import across_document, across_table
 from ratchet.wiring import JudgeFunction, across
 

@@ -27,8 +27,7 @@ from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.ledger import fidelity_table, origins_text, series_text
-from ratchet.view.progress import Progress
-from ratchet.view.streams import Lasting, lasting
+from ratchet.view.streams import Lasting, Progress, lasting
 from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean
 from ratchet.view.verdict_json import verdict_document

@@ -1,4 +1,4 @@
-"""What each op of a modelled run costs: the run's FLOPs, bytes and waits, shared out over its ops. Pure.
+"""What the ops of a modelled run are called and cost: its FLOPs, bytes and waits, shared out over its ops. Pure.
 
 A timeline knows these of the whole run. An op's part is what its spans state, else what the lanes show while it runs:
 FLOPs go where the matrix units are busy, bytes where DMAs are issued, waits where they are. Shares sum to the totals.
@@ -10,9 +10,42 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from ratchet.values import Span, SpanKind, Timeline
-from ratchet.view.spans import label
+from ratchet.view.text import clean
+
+_SUMMARISED = "(summarised)"
+
+
+def label(span: Span) -> str:  # noqa: PLR0911 - one return for each kind of span
+    """A few words, cleaned: names of ops and kernels are the author's."""
+    name, given = clean(span.name), span.attributes
+    match span.kind:
+        case SpanKind.NAMED:
+            return name
+        case SpanKind.RUN:
+            return "modelled run"
+        case SpanKind.STEP:
+            return f"step {given['step']} of {name}"
+        case SpanKind.STEPS:
+            return f"steps {given['first_step']}–{given['last_step']} of {name} {_SUMMARISED}"
+        case SpanKind.BUSY:
+            whose = f"{name}: " if name else f"{_SUMMARISED} " if "steps" in given else ""
+            return f"{whose}{given['busy_share']:.0%} {'empty bundles' if span.lane == 'stalls' else 'busy'}"
+        case SpanKind.COPY:
+            return f"{given['source']}→{given['target']} {given['bytes']} B"
+        case SpanKind.WAIT:
+            return f"wait {span.end_cycles - span.start_cycles} cycles"
+        case SpanKind.MESSAGE:
+            what = f"{given['bytes']} B" if given["bytes"] else "signal"
+            return (
+                f"{what} to chip {given['to_chip']}" if "to_chip" in given else f"{what} from chip {given['from_chip']}"
+            )
+        case SpanKind.SUMMARY:
+            return f"{given['count']} more {_SUMMARISED}"
+    assert_never(span.kind)
+
 
 OPS, ASYNC_OPS = "XLA Ops", "Async XLA Ops"
 

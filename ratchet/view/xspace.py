@@ -8,31 +8,38 @@ stay as they must be and the label goes into what is displayed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ratchet.tpu.chips import CHIPS, Chip
 from ratchet.values import Span, Timeline
 from ratchet.view.losses import losses_in_words, omissions_in_words
-from ratchet.view.spans import label
 from ratchet.view.text import clean
-from ratchet.view.xcosts import ASYNC_OPS, OPS, Cost, costs, opcode
-from ratchet.view.xlanes import LABEL, MODULES, LaneWriter, lanes_of
-from ratchet.view.xmemory import HbmBuffer, hlo_proto, module_name
-from ratchet.view.xplane import PlaneBuilder, Value, new_message
+from ratchet.view.xcosts import ASYNC_OPS, OPS, Cost, costs, label, opcode
+from ratchet.view.xplane import HbmBuffer, PlaneBuilder, Value, hlo_proto, module_name, new_message
 
+_LABEL = "(modelled)"
+_MODULES, _GRID = "XLA Modules", "Grid steps"
+# The machine's ``Steps`` are grid steps. XProf's ``Steps`` are runs of the program, over which it
+# takes its averages, so the grid steps go to a lane of their own.
+_RENAMED = {"Steps": _GRID}
+_FIRST_LANES = (
+    *(OPS, ASYNC_OPS, _GRID, "DMA in", "DMA out", "DMA local", "DMA wait", "ICI out", "ICI in", "ICI wait"),
+    *("MXU", "VALU", "XLU", "EUP", "VLOAD", "VSTORE", "SALU", "stalls"),
+)
 FILE_NAME = "modelled.xplane.pb"
 """XProf takes what is before ``.xplane.pb`` for the host's name and shows it."""
 
-UNUSED = (
+_UNUSED = (
     "`Compared to Program's Optimal …` is not computed by XProf, which shows 0.0 % for any trace: see roofline_model"
 )
 """Of XProf 2.24: its overview passes no limits of the chip to what would compute these two lines."""
 
-PROGRAM_ID = 1
-_CACHES = ("ALL_HOSTS.*.pb", f"{module_name('')}*({PROGRAM_ID}).hlo_proto.pb", "modelled.SSTABLE*")
+_PROGRAM_ID = 1
+_CACHES = ("ALL_HOSTS.*.pb", f"{module_name('')}*({_PROGRAM_ID}).hlo_proto.pb", "modelled.SSTABLE*")
 """What XProf keeps of an earlier trace beside it, and would show instead of a new one of the same name."""
 _READ, _WRITE, _HBM = 1, 2, 1  # XProf's numbers for operation types and memory spaces
 
@@ -78,10 +85,10 @@ def write_xspace(
     space = new_message("XSpace")
     space.hostnames.append("modelled")
     space.warnings.append(f"modelled for TPU {chip.name} with {clean(timeline.compiler)}; not measured on a device")
-    space.warnings.append(UNUSED)
+    space.warnings.append(_UNUSED)
     space.warnings.extend(f"not modelled: {clean(what)}" for what in omissions_in_words(timeline))
 
-    module = f"{module_name(title)}({PROGRAM_ID})"
+    module = f"{module_name(title)}({_PROGRAM_ID})"
     chips = timeline.chips or (timeline,)
     runs = []
     for one in chips:
@@ -131,22 +138,24 @@ def _device_plane(space: Any, run: _Run, module: str) -> None:
     """The plane of one chip, with all its lanes."""
     timeline, title = run.timeline, run.title
     plane = PlaneBuilder(space, f"/device:TPU:{timeline.chip_index}")
-    plane.stat(plane.plane, "device_type_string", f"TPU {run.chip.name} {LABEL}")
+    plane.stat(plane.plane, "device_type_string", f"TPU {run.chip.name} {_LABEL}")
     plane.stat(plane.plane, "peak_teraflops_per_second", run.peak_flops / 1e12)
     plane.stat(plane.plane, "peak_hbm_bw_gigabytes_per_second", run.chip.hbm_bytes_per_s / 1e9)
 
     whole = Span(
-        lane="", name=f"{title} {LABEL}", start_cycles=0, end_cycles=timeline.cycles, attributes=_totals(timeline)
+        lane="", name=f"{title} {_LABEL}", start_cycles=0, end_cycles=timeline.cycles, attributes=_totals(timeline)
     )
-    writer = LaneWriter(plane, timeline)
+    writer = _LaneWriter(plane, timeline)
     writer.line("Steps", [whole], {whole.name: plane.event_type("0", f"modelled run of {title}")}, group_id=0)
-    writer.line(MODULES, [whole], {whole.name: plane.event_type(module, whole.name)}, group_id=0, program_id=PROGRAM_ID)
+    writer.line(
+        _MODULES, [whole], {whole.name: plane.event_type(module, whole.name)}, group_id=0, program_id=_PROGRAM_ID
+    )
     ops = _ops(run)
     types = {name: _op_type(plane, name, symbol, op) for symbol, (name, op) in enumerate(ops.items(), start=1)}
     stalls = {
         name: {"dma_stall_duration_ps": writer.picoseconds(op.cost.wait_cycles) // op.times} for name, op in ops.items()
     }
-    for lane, spans in lanes_of(timeline.spans):
+    for lane, spans in _lanes(timeline.spans):
         if lane in (OPS, ASYNC_OPS):
             writer.line(lane, spans, types, stalls, group_id=0)
         else:
@@ -215,11 +224,88 @@ def _op_type(plane: PlaneBuilder, name: str, symbol: int, op: _Op) -> int:
     for kind, moved in ((_READ, read), (_WRITE, written)):
         access.memory_accessed.add(operation_type=kind, memory_space=_HBM, bytes_accessed=moved)
     stats: dict[str, Value] = {
-        "program_id": PROGRAM_ID,
+        "program_id": _PROGRAM_ID,
         "symbol_id": symbol,
-        "hlo_category": f"{op.category} {LABEL}",
+        "hlo_category": f"{op.category} {_LABEL}",
         "flops": op.cost.flops // op.times,
         "bytes_accessed": read + written,
         "memory_access_breakdown": access.SerializeToString(),
     }
-    return plane.event_type(clean(name), f"{clean(name)} {LABEL}", stats)
+    return plane.event_type(clean(name), f"{clean(name)} {_LABEL}", stats)
+
+
+# --- lanes ---
+
+
+@dataclass(frozen=True)
+class _LaneWriter:
+    """Writes the lanes of one chip's run."""
+
+    plane: PlaneBuilder
+    timeline: Timeline
+
+    def picoseconds(self, cycles: int) -> int:
+        # Whole picoseconds of each end on its own, so that spans which meet in cycles still meet.
+        return cycles * 10**12 // round(self.timeline.clock_hz)
+
+    def line(
+        self,
+        name: str,
+        spans: Sequence[Span],
+        types: Mapping[str, int],
+        extra: Mapping[str, Mapping[str, Value]] = MappingProxyType({}),
+        **stats: Value,
+    ) -> None:
+        """One lane; ``types`` and ``extra`` give event types and stats by label, where plain ones will not do."""
+        line = self.plane.line(name, f"{name} {_LABEL}", self.picoseconds(self.timeline.cycles))
+        for span in spans:
+            name = label(span)
+            kind = types.get(name)
+            if kind is None:
+                kind = self.plane.event_type(name, f"{name} {_LABEL}")
+            start = self.picoseconds(span.start_cycles)
+            event = line.events.add(
+                metadata_id=kind, offset_ps=start, duration_ps=self.picoseconds(span.end_cycles) - start
+            )
+            for key, value in {**stats, **extra.get(name, {}), **span.attributes}.items():
+                self.plane.stat(event, clean(key), clean(value) if isinstance(value, str) else value)
+
+
+def _lanes(spans: Sequence[Span]) -> list[tuple[str, list[Span]]]:
+    """Spans by lane, in the order of display; a lane whose spans overlap becomes several.
+
+    Events of one line may nest but not otherwise overlap, or viewers draw them wrongly.
+    """
+    lanes: dict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        if not 0 <= span.start_cycles <= span.end_cycles:
+            raise ValueError(f"{span.lane} span {label(span)!r} runs from {span.start_cycles} to {span.end_cycles}")
+        if span.lane != _MODULES:  # the whole run, which is written from the timeline's totals
+            lanes[_RENAMED.get(span.lane, span.lane)].append(span)
+    order = {lane: place for place, lane in enumerate(_FIRST_LANES)}
+    result = []
+    for lane in sorted(lanes, key=lambda lane: order.get(lane, len(order))):  # stable: others as they came
+        for number, track in enumerate(_tracks(lanes[lane], may_nest=lane == OPS), start=1):
+            if number == 1:
+                result.append((clean(lane), track))
+            else:
+                result.append((ASYNC_OPS if lane == OPS else f"{clean(lane)} {number}", track))
+    return result
+
+
+def _tracks(spans: Sequence[Span], *, may_nest: bool) -> list[list[Span]]:
+    """Share spans out over as few tracks as it takes for none to overlap on its track."""
+    tracks: list[list[Span]] = []
+    open_ends: list[list[int]] = []  # per track: ends of the spans that are still open, outermost first
+    for span in sorted(spans, key=lambda span: (span.start_cycles, -span.end_cycles)):
+        for track, ends in zip(tracks, open_ends, strict=True):
+            while ends and ends[-1] <= span.start_cycles:
+                ends.pop()
+            if not ends or (may_nest and span.end_cycles <= ends[-1]):
+                track.append(span)
+                ends.append(span.end_cycles)
+                break
+        else:
+            tracks.append([span])
+            open_ends.append([span.end_cycles])
+    return tracks

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import pallas as pl
-from ratchet.view.hints import hint
 
 from ratchet.tpu.exporting import exported, for_tpu, in_one_line, status_of
 from ratchet.values.status import Status
+from ratchet.view.verdict_json import hint
 
 TABLE = np.arange(64 * 256, dtype=np.float32).reshape(64, 256)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.values import Span, SpanKind
-from ratchet.view.spans import label
+from ratchet.view.xcosts import label
 from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 Attributes = dict[str, int | float | str]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from ratchet.view.stages import STAGES, stages
-
 from ratchet.values import Step
 from ratchet.values.status import Status
-from ratchet.view.terminal import report
+from ratchet.view.terminal import STAGES, report, stages
 from tests.imports import HERE
 
 from .timelines import row, verdict

@@ -14,8 +14,8 @@ from ratchet.values.omission import LongProgram, OpenSemaphore
 from ratchet.values.status import Status
 from ratchet.view.ledger import entries, log_table
 from ratchet.view.losses import blame_text
-from ratchet.view.progress import Progress
 from ratchet.view.status import show, status_text
+from ratchet.view.streams import Progress
 from ratchet.view.terminal import report, result_line
 from ratchet.view.text import change, clean, clean_lines, fixed, kind_of, size
 

@@ -15,8 +15,7 @@ from ratchet.exam.problem import problem as problems
 from ratchet.tpu.chips import V5E
 from ratchet.values import ArraySpec, Span, Verdict
 from ratchet.view.xcosts import costs
-from ratchet.view.xmemory import BufferKind, HbmBuffer
-from ratchet.view.xplane import new_message
+from ratchet.view.xplane import BufferKind, HbmBuffer, new_message
 from ratchet.view.xspace import trace_path, write_xspace
 from ratchet.wiring import hbm_buffers, write_views
 from tests.imports import HERE
