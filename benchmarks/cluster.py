@@ -48,8 +48,7 @@ from ratchet.loop.origin import sign
 from ratchet.loop.refs import MACS, ROWS, tip_ref
 from ratchet.process import key
 from ratchet.search.asked import Asked, answer, answered, question
-from ratchet.search.candidates import known_rows
-from ratchet.search.settled import Settled
+from ratchet.search.candidates import Settled, known_rows
 from ratchet.tpu.chips import V5E
 from ratchet.values import Conditions, Row, Verdict
 from ratchet.wiring import RepositoryJudge

@@ -29,8 +29,7 @@ from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show_all
 from ratchet.search.propose import Known, propose
 from ratchet.search.run import BATCH
-from ratchet.search.space import space_of
-from ratchet.search.tried import Tried
+from ratchet.search.space import Tried, space_of
 from ratchet.values import Point
 
 BUDGET = 60

@@ -231,8 +231,8 @@ def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
     table = blame_text(timeline, title=verdict.kernel_name, kernel_file=name, source=source)
     dumps.mkdir(parents=True, exist_ok=True)  # of a verdict that is remembered, there is no other evidence
     (dumps / BLAME).write_text(table + "\n")
-    (dumps / LOSSES).write_bytes(hindsight.to_bytes(timeline.blame.losses))
-    (dumps / TIMELINE).write_bytes(recorded.to_bytes(timeline))
+    (dumps / LOSSES).write_bytes(recorded.to_bytes(timeline.blame.losses))
+    (dumps / TIMELINE).write_bytes(recorded.to_bytes(recorded.without_spans(timeline)))
     proto = dumps / HLO
     data = proto.read_bytes() if proto.exists() else None
     problem = problems.read(request.lock)
@@ -287,7 +287,7 @@ def refuted(root: Path, row: Row) -> Mapping[Key, Refuted]:
     """What experiments before ``row`` removed without a gain, as far as their evidence is still there."""
 
     def losses(name: str) -> tuple[Loss, ...]:
-        return hindsight.from_file(root / DUMPS / name / LOSSES)
+        return recorded.from_file(tuple[Loss, ...], root / DUMPS / name / LOSSES) or ()  # type: ignore[arg-type]
 
     return hindsight.refuted(log.rows(root), kernel=row.kernel, like=row, losses=losses)
 

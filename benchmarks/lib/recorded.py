@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterable
 
 from benchmarks.lib.sources import ROOT
-from ratchet.search.space import Space, space_of
-from ratchet.search.tried import Tried
+from ratchet.search.space import Space, Tried, space_of
 from ratchet.values import Point
 from ratchet.values.status import Status
 

@@ -76,7 +76,7 @@ def _incumbent(history: History, name: str, source: bytes) -> tuple[Row, Timelin
         raise Refusal(Status.NOT_FOUND, f"{name} as it is has no row with a score: {todo}")
     for row in reversed(rows):
         named = Path(row.id).name == row.id  # a ledger is text that anyone can edit
-        timeline = recorded.from_file(history.root / DUMPS / row.id / TIMELINE) if named else None
+        timeline = recorded.from_file(Timeline, history.root / DUMPS / row.id / TIMELINE) if named else None
         if timeline is not None:
             return row, timeline
     todo = f'judge it again, {PROGRAM} --kernel {shlex.quote(name)} --fresh "baseline"'

@@ -10,8 +10,8 @@ from pathlib import Path
 from ratchet.exam.judge.seal import seal
 from ratchet.exam.judge.secret import clone_folder
 from ratchet.loop import branches, ledger
+from ratchet.loop.branches import finalize
 from ratchet.loop.decide import conditions_of, scored
-from ratchet.loop.finalize import finalize
 from ratchet.values import Decision, Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view.branches import Line, branches_document, branches_table

@@ -13,7 +13,7 @@ from ratchet.loop import log, recorded
 from ratchet.loop.history import History
 from ratchet.loop.rows import newest
 from ratchet.search.brief import RECENT, brief
-from ratchet.values import Decision, Row
+from ratchet.values import Decision, Row, Timeline
 from ratchet.values.brief import Task
 from ratchet.values.status import Refusal, Status
 from ratchet.view.brief import document_within, text_within
@@ -41,7 +41,7 @@ def command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
         ),
         source=source,
         incumbent=incumbent,
-        timeline=recorded.from_file(root / DUMPS / incumbent.id / TIMELINE) if incumbent else None,
+        timeline=recorded.from_file(Timeline, root / DUMPS / incumbent.id / TIMELINE) if incumbent else None,
         refuted=refuted(root, incumbent) if incumbent else {},
         rows=rows,
         parts=list(_parts(history, rows)),

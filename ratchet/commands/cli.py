@@ -21,8 +21,8 @@ from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.judge import Judge
 from ratchet.loop.judge_only import judge_only
 from ratchet.loop.ledger import NAME
-from ratchet.loop.outcome import Outcome
 from ratchet.loop.series import PROOFS
+from ratchet.loop.trial import Outcome
 from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ratchet.loop import recorded
 from ratchet.loop.difference import difference
-from ratchet.values import Row
+from ratchet.values import Row, Timeline
 from ratchet.values.difference import Side
 from ratchet.values.status import Status
 from ratchet.view.difference import difference_document, difference_text
@@ -30,5 +30,5 @@ def command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
 
 def _side(root: Path, row: Row) -> Side:
     named = Path(row.id).name == row.id  # a ledger is text that anyone can edit
-    timeline = recorded.from_file(root / DUMPS / row.id / TIMELINE) if named else None
+    timeline = recorded.from_file(Timeline, root / DUMPS / row.id / TIMELINE) if named else None
     return Side(row=row, timeline=timeline, source=recorded.source(root, row))

@@ -10,7 +10,7 @@ from pathlib import Path
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.judge import Judge
 from ratchet.loop.merge import Contender, Merged, merge
-from ratchet.loop.outcome import Outcome
+from ratchet.loop.trial import Outcome
 from ratchet.tpu.chips import CHIPS
 from ratchet.values.status import Status
 from ratchet.view.branches import Winner, merge_document, merge_text

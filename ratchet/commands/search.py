@@ -15,11 +15,9 @@ from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
 from ratchet.search.candidates import baseline, bench
 from ratchet.search.remote import judges
-from ratchet.search.run import Result, Search
-from ratchet.search.space import space_of
-from ratchet.search.stop import PATIENCE_BY_KNOB, Limits
+from ratchet.search.run import PATIENCE_BY_KNOB, Limits, Result, Search
+from ratchet.search.space import Tried, space_of
 from ratchet.search.study import opened, study_id
-from ratchet.search.tried import Tried
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import MEASURED
 from ratchet.values.status import Status

@@ -23,11 +23,10 @@ from ratchet.loop.decide import Ruling, bar, decide, scored, speaks_of_the_kerne
 from ratchet.loop.history import History
 from ratchet.loop.judge import Judge
 from ratchet.loop.objects import Entry
-from ratchet.loop.outcome import Outcome
 from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import baseline_reason, newest, no_change_reason
 from ratchet.loop.subject import Subject
-from ratchet.loop.trial import Standing, Tools, trial
+from ratchet.loop.trial import Outcome, Standing, Tools, trial
 from ratchet.loop.workspace import Interrupts, locked
 from ratchet.values import Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status

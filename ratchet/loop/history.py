@@ -9,8 +9,7 @@ from ratchet.loop.objects import Objects
 from ratchet.loop.plumbing import Git
 from ratchet.loop.refs import Refs
 from ratchet.loop.remotes import Remotes
-from ratchet.loop.trees import Trees
-from ratchet.loop.worktree import WorkTree
+from ratchet.loop.worktree import Trees, WorkTree
 
 
 class History:

@@ -19,16 +19,60 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ratchet.loop.chain import Link, ordered
 from ratchet.process.boot import home
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """What a row comes after; hashes of lines."""
+
+    previous: str
+    own: str = ""
+    """Of a merge row: the last row of the line that it was written on."""
+
+    @property
+    def line(self) -> str:
+        """The row before it on its own line."""
+        return self.own or self.previous
+
+
+def ordered(last: str, link: Callable[[str], Link], *, root: str) -> list[str]:
+    """The hashes of all rows of the file that ends with ``last``, in order; ``root`` is the header's.
+
+    Raises:
+        KeyError: ``link`` does not know a row.
+    """
+    placed = {root: None}
+    walks = [_back(last, placed, link)]
+    while walks:
+        walk = walks[-1]
+        if not walk:
+            walks.pop()
+            continue
+        here = link(walk[-1])
+        if here.own and here.previous not in placed:
+            walks.append(_back(here.previous, placed, link))
+        else:
+            placed[walk.pop()] = None
+    return list(placed)[1:]
+
+
+def _back(last: str, placed: dict[str, None], link: Callable[[str], Link]) -> list[str]:
+    """From ``last`` back along its line, up to what has its place."""
+    walk = []
+    while last not in placed:
+        walk.append(last)
+        last = link(last).line
+    return walk
+
 
 NAME = "results.tsv"
 COLUMNS = tuple(field.name for field in fields(Row))

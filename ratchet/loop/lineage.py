@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ratchet.loop import ledger
-from ratchet.loop.chain import Link, ordered
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History
+from ratchet.loop.ledger import Link, ordered
 
 
 def following(lines: Sequence[str], tip: str | None, stored: Collection[str]) -> tuple[list[str], tuple[str, ...]]:

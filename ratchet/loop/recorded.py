@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from ratchet.loop import log
 from ratchet.loop.history import History
@@ -14,21 +15,27 @@ from ratchet.values import Row, Timeline
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal, Status
 
+T = TypeVar("T")
+
 HEAD = "HEAD"
 _MOST_BYTES = 64 << 20
 _KERNEL_BYTES = 1 << 30
 
 
-def to_bytes(timeline: Timeline) -> bytes:
-    """A modelled run as evidence keeps it: without its spans, which are in the trace, and without single chips."""
-    kept = replace(timeline, spans=(), ops=(), chips=(), links=(), control=None)
-    return json.dumps(encode(kept)).encode() + b"\n"
+def to_bytes(value: object) -> bytes:
+    """A frozen value as evidence keeps it."""
+    return json.dumps(encode(value)).encode() + b"\n"
 
 
-def from_file(path: Path) -> Timeline | None:
-    """What :func:`to_bytes` made; None where there is no such file, or it holds something else."""
+def without_spans(timeline: Timeline) -> Timeline:
+    """A modelled run without its spans, which are in the trace, and without single chips."""
+    return replace(timeline, spans=(), ops=(), chips=(), links=(), control=None)
+
+
+def from_file(kind: type[T], path: Path) -> T | None:
+    """What :func:`to_bytes` made of a value of type ``kind``; None where there is no such file, or it holds another."""
     try:
-        return decode(Timeline, json.loads(read_file(path, _MOST_BYTES)))
+        return decode(kind, json.loads(read_file(path, _MOST_BYTES)))
     except (OSError, ValueError, RecursionError):
         return None
 

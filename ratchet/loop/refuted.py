@@ -7,20 +7,15 @@ that again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from ratchet.loop.decide import conditions_of, scored
-from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Decision, Row
-from ratchet.values.encoding import decode, encode
 from ratchet.values.loss import Key, Loss, MatrixBound, NothingLeft, Refuted, key_of
 from ratchet.values.status import Status
 
 REMOVED = 0.5
 """A loss with at most this share of its cycles left was removed."""
-_MOST_BYTES = 1 << 20
 
 
 def refuted(
@@ -57,17 +52,3 @@ def refuted(
         if kept:
             incumbent = here
     return found
-
-
-def to_bytes(losses: tuple[Loss, ...]) -> bytes:
-    """The losses of one experiment, as its evidence keeps them."""
-    return json.dumps(encode(losses)).encode() + b"\n"
-
-
-def from_file(path: Path) -> tuple[Loss, ...]:
-    """What :func:`to_bytes` made; none where there is no such file, or it holds something else."""
-    try:
-        losses: tuple[Loss, ...] = decode(tuple[Loss, ...], json.loads(read_file(path, _MOST_BYTES)))  # type: ignore[arg-type]
-        return losses
-    except (OSError, ValueError, RecursionError):
-        return ()

@@ -15,13 +15,32 @@ from ratchet.loop.decide import Ruling
 from ratchet.loop.journal import Plan
 from ratchet.loop.judge import Judge
 from ratchet.loop.objects import Entry
-from ratchet.loop.outcome import Outcome
 from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons, make_row
 from ratchet.loop.subject import Subject
 from ratchet.loop.workspace import Interrupts
 from ratchet.values import MEASURED, Against, Bar, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a turn ended."""
+
+    status: Status
+    """Its exit code is the process's."""
+    decision: str
+    """A word of ``Decision``, or ``""`` where nothing was judged (NO_CHANGE)."""
+    reason: str
+    row: Row
+    """The row of this turn; for NO_CHANGE the row that has the score already."""
+    verdict: Verdict | None
+    baseline: Row | None = None
+    """The row of HEAD's kernel, where it had to be judged first in this turn."""
+    incumbent: Row | None = None
+    """The row that the candidate was compared with."""
+    notes: tuple[str, ...] = ()
+    """What else a user must know, beside what ``progress`` said already."""
 
 
 @dataclass(frozen=True, kw_only=True)

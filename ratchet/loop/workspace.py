@@ -14,7 +14,7 @@ from types import FrameType
 
 from filelock import FileLock, Timeout
 
-from ratchet.loop import leftovers
+from ratchet.loop import plumbing
 from ratchet.loop.history import History
 from ratchet.loop.ledger import writing
 from ratchet.process.sandbox.folder import read_file
@@ -49,7 +49,7 @@ def locked(history: History, *, message: str, wait_s: float, progress: Callable[
     try:
         killed = _git_dir(holder)
         if killed is not None:
-            for line in leftovers.clear(root=history.root, common_dir=history.common_dir, git_dir=killed):
+            for line in plumbing.clear(root=history.root, common_dir=history.common_dir, git_dir=killed):
                 progress(line)
         with writing(str(holder)):
             since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

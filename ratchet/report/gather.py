@@ -20,7 +20,7 @@ from ratchet.report.trace import grid_step
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.dump import memory
 from ratchet.tpu.dump.files import load_hlo, tokens_in
-from ratchet.values import Row, Vmem
+from ratchet.values import Row, Timeline, Vmem
 from ratchet.values.row import Origin
 from ratchet.values.status import Refusal
 from ratchet.wiring import DUMPS, TIMELINE, TRACES, trace_of
@@ -117,7 +117,7 @@ def _of_row(root: Path, row: Row) -> Evidence:
     folder = root / DUMPS / row.id
     return Evidence(
         id=row.id,
-        timeline=recorded.from_file(folder / TIMELINE),
+        timeline=recorded.from_file(Timeline, folder / TIMELINE),
         vmem=tuple(_vmem(folder, row.chip)),
         step=grid_step(trace_of(root / TRACES, row.id)),
         instances=tuple(_instances(folder / _VERIFICATION)),

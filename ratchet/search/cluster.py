@@ -9,10 +9,12 @@ is another one is left out. The driver alone writes rows, so each trial has one,
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -23,10 +25,39 @@ from typing import Any
 
 from ratchet.process import key
 from ratchet.process.boot.home import PROGRAM
-from ratchet.search import lane
 from ratchet.search.asked import Asked, Device, Unfit, Which, answered, question
 from ratchet.values import Verdict
 from ratchet.values.status import Refusal, Status
+
+
+class Lane:
+    """The judge is started once, and again where it ended. It speaks one line of JSON for each that it reads."""
+
+    def __init__(self, command: list[str] | None = None) -> None:
+        self._command = command or json.loads(os.environ["RATCHET_NODE"])
+        self._judge: subprocess.Popen[bytes] | None = None
+
+    def ask(self, question: bytes) -> bytes:
+        """The judge's answer.
+
+        Raises:
+          RuntimeError: it ended without one.
+        """
+        if self._judge is None or self._judge.poll() is not None:
+            self._judge = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._judge.stdin is not None
+        assert self._judge.stdout is not None
+        try:
+            self._judge.stdin.write(question)
+            self._judge.stdin.flush()
+            line = self._judge.stdout.readline()
+        except OSError:
+            line = b""
+        if not line.endswith(b"\n"):
+            self._judge.kill()
+            raise RuntimeError(f"the judge of this node ended with exit code {self._judge.wait()}")
+        return line
+
 
 ATTEMPTS = 3
 """So often the judge may end under a candidate before that is the candidate's doing, or nobody's to settle here."""
@@ -313,7 +344,7 @@ def connected(
     """
     _knock(address)
     ray = _ray()
-    ray.cloudpickle.register_pickle_by_value(sys.modules[lane.__name__])
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False, configure_logging=False)
@@ -328,7 +359,7 @@ def connected(
     def on(node: str) -> Any:
         strategy = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         wanted = {RESOURCES[measures]: 1} if measures else {}
-        made = ray.remote(lane.Lane).options(num_cpus=1, resources=wanted, max_restarts=0, scheduling_strategy=strategy)
+        made = ray.remote(Lane).options(num_cpus=1, resources=wanted, max_restarts=0, scheduling_strategy=strategy)
         return made.remote(command)
 
     cluster = Cluster(ray=ray, lane=on, say=say, measures=measures)

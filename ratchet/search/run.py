@@ -10,16 +10,51 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from ratchet.kernelfile.knobs import in_words, turned
 from ratchet.search.candidates import Candidate
 from ratchet.search.propose import Known, propose
-from ratchet.search.space import Space
-from ratchet.search.stop import Ending, Limits, ending
+from ratchet.search.space import Space, Tried, since_best
 from ratchet.search.study import Study
-from ratchet.search.tried import Tried
 from ratchet.values import Decision, Point, Row
 from ratchet.values.status import Status
+
+PATIENCE_BY_KNOB = 10
+"""So many trials for each knob without a better one are enough, where nothing else is asked for."""
+
+
+class Ending(Enum):
+    """Why a search ended."""
+
+    BUDGET = "the budget of trials is used up"
+    TIME = "the time is over"
+    SPACE = "nothing is left to try"
+    PATIENCE = "no better point for long"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long a search may go on."""
+
+    trials: int
+    """At most so many points, those of an interrupted run counted."""
+    seconds: float | None = None
+    """Of this run; None for as long as it takes."""
+    patience: int = 0
+    """Trials without a better one after which it ends; 0 for no such rule."""
+
+
+def ending(limits: Limits, tried: Sequence[Tried], seconds: float) -> Ending | None:
+    """Why the search ends here, after ``seconds`` of this run; None where it goes on."""
+    if len(tried) >= limits.trials:
+        return Ending.BUDGET
+    if limits.seconds is not None and seconds >= limits.seconds:
+        return Ending.TIME
+    if limits.patience and any(one.passed for one in tried) and since_best(tried) >= limits.patience:
+        return Ending.PATIENCE
+    return None
+
 
 BATCH = 4
 """Trials between two proposals: two for each lane, so that none waits long for the other."""

@@ -19,8 +19,7 @@ from typing import Any
 from ratchet.exam.judge.secret import clone_folder
 from ratchet.kernelfile.knobs import turned
 from ratchet.search import tpe
-from ratchet.search.space import Space
-from ratchet.search.tried import Tried
+from ratchet.search.space import Space, Tried
 from ratchet.values import Conditions, Point
 from ratchet.values.status import Refusal, Status
 

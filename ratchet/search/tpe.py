@@ -8,8 +8,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from ratchet.search.space import Axis, Key, Space
-from ratchet.search.tried import Tried
+from ratchet.search.space import Axis, Key, Space, Tried
 from ratchet.values import Literal, Point
 from ratchet.values.status import Refusal, Status
 

@@ -11,7 +11,7 @@ import pytest
 from ratchet.advise.advice import Edit
 from ratchet.commands import advise as commands
 from ratchet.commands import options
-from ratchet.loop.recorded import to_bytes
+from ratchet.loop.recorded import to_bytes, without_spans
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import DUMPS, TIMELINE
 from tests.advise.runs import run
@@ -38,7 +38,7 @@ def judged(tmp_path: Path) -> Stage:
 def modelled(stage: Stage) -> None:
     folder = stage.root / DUMPS / stage.rows()[-1].id
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / TIMELINE).write_bytes(to_bytes(run(FILE)))
+    (folder / TIMELINE).write_bytes(to_bytes(without_spans(run(FILE))))
 
 
 def called(stage: Stage, capsys: pytest.CaptureFixture[str], *words: str) -> str:

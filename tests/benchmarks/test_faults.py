@@ -11,7 +11,7 @@ from benchmarks.lib.faults import states, tracer
 from benchmarks.lib.faults.scene import KEPT, SCENES, State, Tally, aftermath, degrade
 from benchmarks.lib.faults.strikes import WAYS, Point, Striker, plan, strike_all
 from benchmarks.lib.faults.tracer import Call
-from ratchet.loop import journal, leftovers
+from ratchet.loop import journal, plumbing
 from ratchet.loop.worktree import WorkTree
 from ratchet.process import key
 
@@ -97,7 +97,7 @@ def test_a_loop_without_its_repairs_is_caught(
     number = number_of(striker, *call)
     assert striker.strike(Point(scene=KEPT, number=number, way=way)) == Tally(strikes=1)
     if broken == "locks stay":
-        monkeypatch.setattr(leftovers, "clear", lambda **_: ())
+        monkeypatch.setattr(plumbing, "clear", lambda **_: ())
     else:
         monkeypatch.setattr(journal, "recover", lambda _: ())
     # Which call has the number depends on how many folders of objects git makes, and that on the hashes of a run.

@@ -16,7 +16,7 @@ from pathlib import Path
 from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.experiment import Idea, run_experiment
-from ratchet.loop.outcome import Outcome
+from ratchet.loop.trial import Outcome
 from ratchet.values import Against, Band, Bar, Conditions, Row, Score, Verdict
 from ratchet.values.status import Status
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.loop import branches, log
-from ratchet.loop.finalize import finalize
+from ratchet.loop.branches import finalize
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.loop import leftovers, log
+from ratchet.loop import log, plumbing
 from ratchet.loop.history import History
 from ratchet.loop.judge_only import judge_only
 from ratchet.values import Decision
@@ -288,15 +288,15 @@ def test_locks_stay_while_a_git_is_at_work(stage: Stage) -> None:
     try:
         while Path(f"/proc/{git.pid}/comm").read_text() != "git\n":
             assert git.poll() is None
-        (line,) = leftovers.clear(**folders, patience_s=0)
+        (line,) = plumbing.clear(**folders, patience_s=0)
         assert line == f"git is at work here (process {git.pid}), so its locks stay: index.lock"
         assert lock.exists()
     finally:
         git.communicate()
-    (line,) = leftovers.clear(**folders, patience_s=250)
+    (line,) = plumbing.clear(**folders, patience_s=250)
     assert line.endswith("index.lock")
     assert not lock.exists()
-    assert leftovers.clear(**folders) == ()
+    assert plumbing.clear(**folders) == ()
 
 
 def test_evidence_of_runs_that_were_killed_is_pruned_with_the_others(stage: Stage) -> None:

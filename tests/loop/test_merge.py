@@ -11,7 +11,7 @@ import pytest
 from ratchet.commands.merge import merged
 from ratchet.loop import ledger, log
 from ratchet.loop.merge import Merged
-from ratchet.loop.outcome import Outcome
+from ratchet.loop.trial import Outcome
 from ratchet.process import key
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.loop import leftovers
+from ratchet.loop import plumbing
 from ratchet.loop.plumbing import Git, first_line
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage
@@ -59,7 +59,7 @@ def test_only_a_git_that_was_killed_leaves_locks_to_clear(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, code: int, clears: int
 ) -> None:
     git, calls = Git(stage.root), []
-    monkeypatch.setattr(leftovers, "clear", lambda **folders: calls.append(folders))
+    monkeypatch.setattr(plumbing, "clear", lambda **folders: calls.append(folders))
     answering(monkeypatch, code, "what git says")
     ended = f"it was ended by signal {-code}\n" if clears else ""
     assert git.run("tag") == (code, b"", f"{ended}what git says")

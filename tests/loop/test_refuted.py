@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.loop.refuted import from_file, refuted, to_bytes
+from ratchet.loop.recorded import from_file, to_bytes
+from ratchet.loop.refuted import refuted
 from ratchet.values import Conditions, Decision, Row
 from ratchet.values.loss import CrowdedUnit, Loss, MatrixBound, Outside, Refuted, key_of
 from ratchet.values.place import Code, Op, SourceLine
@@ -113,7 +114,7 @@ def test_rows_from_the_judged_one_on_do_not_count() -> None:
 def test_losses_in_a_file(tmp_path: Path) -> None:
     path, losses = tmp_path / "losses.json", (crowded(3), MatrixBound(cycles=0, ceiling_cycles=9))
     path.write_bytes(to_bytes(losses))
-    assert from_file(path) == losses
+    assert from_file(tuple[Loss, ...], path) == losses
 
 
 @pytest.mark.parametrize("data", [None, b"", b"[]x", b'[["CrowdedUnit", 1]]', b'{"a": 1}', b"[" * 100_000, b"\xff"])
@@ -121,4 +122,4 @@ def test_a_damaged_file_is_none(tmp_path: Path, data: bytes | None) -> None:
     path = tmp_path / "losses.json"
     if data is not None:
         path.write_bytes(data)
-    assert from_file(path) == ()
+    assert from_file(tuple[Loss, ...], path) is None

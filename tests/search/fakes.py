@@ -18,9 +18,8 @@ from ratchet.search.asked import Asked
 from ratchet.search.candidates import Bench
 from ratchet.search.cluster import Cluster
 from ratchet.search.remote import Remote
-from ratchet.search.run import Result, Search
+from ratchet.search.run import Limits, Result, Search
 from ratchet.search.space import space_of
-from ratchet.search.stop import Limits
 from ratchet.search.study import opened, study_id
 from ratchet.values import Conditions, Launch, Samples, Score, Verdict
 from ratchet.values.program import Footprint

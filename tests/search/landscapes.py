@@ -8,8 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from ratchet.search.propose import Known, propose
-from ratchet.search.space import Axis, Space
-from ratchet.search.tried import Tried
+from ratchet.search.space import Axis, Space, Tried
 from ratchet.values import Literal, Point
 from ratchet.values.status import Status
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.search.constraint import Constraint
+from ratchet.search.space import Constraint
 from ratchet.values.status import Refusal, Status
 
 OPERANDS = st.sampled_from(["A", "B", "0", "1", "-3", "2.5", "128", "True"])

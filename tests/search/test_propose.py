@@ -2,11 +2,8 @@
 
 import pytest
 
-from ratchet.search.constraint import Constraint
-from ratchet.search.overflow import directions
-from ratchet.search.propose import STRATEGIES, Known, propose
-from ratchet.search.space import Space
-from ratchet.search.tried import best
+from ratchet.search.propose import STRATEGIES, Known, directions, propose
+from ratchet.search.space import Constraint, Space, best
 from tests.search.landscapes import HOWS, SIZES, overflow, searched, space, timed
 
 PLAIN = space(("BQ", SIZES), ("BKV", SIZES), ("SKIP", (False, True)), ("MODE", ("a", "b", None)))

@@ -10,8 +10,8 @@ import pytest
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea
 from ratchet.process import key
-from ratchet.search.stop import Ending
-from ratchet.search.tried import best
+from ratchet.search.run import Ending
+from ratchet.search.space import best
 from ratchet.values.status import Refusal, Status
 from tests.extras import needs
 from tests.imports import HERE

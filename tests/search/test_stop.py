@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.search.stop import Ending, Limits, ending
+from ratchet.search.run import Ending, Limits, ending
 from tests.search.landscapes import overflow, timed
 
 FAST = timed({"A": 1}, 1.0)
