@@ -5,7 +5,7 @@
 ``judge`` is loading, compiling and running the program for the first time; ``interpret`` is tracing, compiling and
 running the interpreted twin for the first time; ``cpu`` is CPU seconds of that, ``again`` a second run, ``check`` a
 check for hazards as a verdict makes one: up to three runs, and another translation where there are DMAs. Products of
-f32 operands are exact in both (``ratchet.tpu.mosaic.executor.Options``). Where interpret mode itself cannot run a
+f32 operands are exact in both (``ratchet.tpu.mosaic.state.Options``). Where interpret mode itself cannot run a
 kernel, a reference without Pallas is used instead, which the table says. Measured here and now; other work on the
 machine shows.
 """
@@ -110,7 +110,7 @@ def row(case: Case) -> dict[str, Any]:
         "interpret cpu s": interpreted_cpu,
         "interpret again s": interpreted_again,
         "against": against,
-        "operations": len(loaded.covered),
+        "operations": len(loaded.program.covered),
     }
 
 

@@ -48,7 +48,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ratchet.library import capture, compile, execute, explain, export, judge_kernel, ledger, model, steering
-    from ratchet.tpu.mosaic.result import RunResult
+    from ratchet.tpu.mosaic.findings import RunResult
     from ratchet.values import Explanation, Program, Refusal, Status, Timeline, Verdict
 else:  # hidden from type checkers, which would accept any name
 

@@ -19,7 +19,7 @@ from ratchet.tpu import latency
 from ratchet.tpu.chips import CHIPS, V5E, Chip
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.tpu.explain import explain_artefact
-from ratchet.tpu.mosaic.result import RunResult
+from ratchet.tpu.mosaic.findings import RunResult
 from ratchet.tune.captured import capture  # noqa: F401 - a name of the library's
 from ratchet.values import ArraySpec, Artefact, Explanation, Mesh, Program, Refusal, Status, Timeline, Verdict
 from ratchet.view import html

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from ratchet.exam.problem import parity
-from ratchet.tpu.mosaic.findings import Finding
-from ratchet.tpu.mosaic.result import RunResult
+from ratchet.tpu.mosaic.findings import Finding, RunResult
 from ratchet.values.status import Refusal, Status
 
 

@@ -29,7 +29,7 @@ from ratchet.tpu.machine.rules import RULES
 from ratchet.tpu.machine.unknown import Unknown
 from ratchet.tpu.mlir.module import Block, KernelModule, Op, Type, Value
 from ratchet.tpu.mosaic.executor import Executor
-from ratchet.tpu.mosaic.run import RULE_MODULES
+from ratchet.tpu.mosaic.ops import RULE_MODULES
 from ratchet.tpu.mosaic.state import Options
 from ratchet.tpu.scalar import Undefined
 

@@ -86,11 +86,11 @@ ROOMS = {
     ),
     "hazards": Room(
         sources=tuple(
-            f"ratchet/tpu/mosaic/{name}.py" for name in ("hazards", "memory", "findings", "read_digests", "order")
+            f"ratchet/tpu/mosaic/{name}.py" for name in ("hazards", "memory", "arrays", "findings", "report", "grid")
         ),
         tests=tuple(
             f"tests/tpu/mosaic/test_{name}.py"
-            for name in ("hazards", "memory", "order", "read_digests", "dynamic", "planted")
+            for name in ("hazards", "memory", "arrays", "grid", "report", "dynamic", "planted")
         ),
     ),
     "jail": Room(

@@ -72,7 +72,7 @@ class Values:
         problem, kind, secret = instance.problem, instance.kind, instance.secret
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
-        _, loaded, tokens = self._load(program, late_first=hazards)
+        _, loaded, tokens = self._load(program)
         if hazards:
             loaded.begin_check()
         executed_beside = self._begin_beside([instance.of_kind(other) for other in then], loaded)
@@ -84,16 +84,16 @@ class Values:
                 if not executed_beside:
                     self.given.begin_inputs(problem, then, secret)
                 seed = order or _order(kind, loaded)
-                once = functools.partial(loaded.executed.run, seed=seed)
-                done = (loaded.check(arrays, at_once=True) if hazards else once(arrays)), []
+                once = functools.partial(loaded.run, seed=seed)
+                done = (loaded.check(arrays) if hazards else once(arrays)), []
             result, compared = done
         about = {
-            "module_version": loaded.module_version,
-            "operations": loaded.covered,
+            "module_version": loaded.program.module_version,
+            "operations": loaded.program.covered,
             "control": control.encode(result.control),
-            "modules": loaded.modules_sha256,
-            "is_steered": loaded.is_steered,
-            "code_sha256": loaded.sha256,
+            "modules": loaded.program.modules_sha256,
+            "is_steered": loaded.program.has_scalar_inputs,
+            "code_sha256": loaded.program.sha256,
         }
         answer = self._compare(instance, reference, result, compared, order=order)
         if answer["status"] != Status.PASS.name and not order and _order(kind, loaded):
@@ -109,11 +109,11 @@ class Values:
         """
         if any(instance.problem.compulsory_bytes > BESIDE_BYTES for instance in wanted):
             return False
-        loaded.executed.compiled()
+        loaded.compile()
 
         def run(instance: Instance) -> tuple[mosaic.RunResult, Compared]:
             arrays = self.given.inputs(instance.problem, instance.kind, instance.secret)
-            result = loaded.executed.run(arrays, seed=_order(instance.kind, loaded))
+            result = loaded.run(arrays, seed=_order(instance.kind, loaded))
             if result.findings or not instance.file.exists():  # who asks for a reference makes it
                 return result, []
             return result, _compared(instance, result, self.references.of(instance))
@@ -254,11 +254,11 @@ class Values:
         np.savez(path, **named)  # type: ignore[arg-type]
         return _answered(Status.PASS, "")
 
-    def _load(self, program: bytes, *, late_first: bool = False) -> tuple[str, mosaic.Loaded, TokenTable]:
+    def _load(self, program: bytes) -> tuple[str, mosaic.Loaded, TokenTable]:
         digest = hashlib.sha256(program).hexdigest()
         if self._candidate is None or self._candidate[0] != digest:
             self._meanwhile.forget()
-            self._candidate, self._random_outputs = (digest, *_loaded(program, late_first)), []
+            self._candidate, self._random_outputs = (digest, *_loaded(program)), []
         return self._candidate
 
     def _would_pass(self, instance: Instance, reference: Reference, outputs: Iterable[Any]) -> bool:
@@ -316,7 +316,7 @@ def _order(kind: str, loaded: mosaic.Loaded) -> int:
 
     What memory held is NaN there, which the other order on the random inputs is tried without (``hazards.check``).
     """
-    return mosaic.SCATTERED if instances.is_probe(kind) and loaded.has_orders else 0
+    return mosaic.SCATTERED if instances.is_probe(kind) and loaded.program.has_orders else 0
 
 
 def _found(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -355,11 +355,11 @@ def _explained(tokens: TokenTable) -> Iterator[None]:
         raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
 
 
-def _loaded(program: bytes, late_first: bool) -> tuple[mosaic.Loaded, TokenTable]:
+def _loaded(program: bytes) -> tuple[mosaic.Loaded, TokenTable]:
     """The program with the tokens that the compiler gets, translated; what the tokens stand for."""
     exported, tokens = tokenise(program)
     with _explained(tokens):
-        return mosaic.translated(exported, mosaic.Options(), late_first=late_first), tokens
+        return mosaic.translated(exported, mosaic.Options()), tokens
 
 
 def _reference_flops(problem: Problem) -> float:

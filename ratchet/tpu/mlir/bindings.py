@@ -293,34 +293,25 @@ def _renumber(operation: ir.Operation, channel: int) -> None:
     operation.walk(visit)
 
 
-def repack(exported: Any, module: ir.Module, in_avals: Sequence[Any], out_avals: Sequence[Any]) -> Any:
-    """The artefact with another module in it, for the CPU, with flat inputs and outputs."""
-    extra_in, extra_out = len(in_avals) - len(exported.in_avals), len(out_avals) - len(exported.out_avals)
-    kept = (*exported.module_kept_var_idx, *range(len(exported.in_avals), len(in_avals)))
-    return jax_export.dataclasses.replace(
-        exported,
-        in_tree=jax.tree.structure(((0,) * len(in_avals), {})),
-        out_tree=jax.tree.structure((0,) * len(out_avals)),
-        in_avals=tuple(in_avals),
-        out_avals=tuple(out_avals),
-        _in_named_shardings=(*exported._in_named_shardings, *(None,) * extra_in),
-        _out_named_shardings=(*exported._out_named_shardings, *(None,) * extra_out),
-        in_shardings_hlo=(*exported.in_shardings_hlo, *(None,) * extra_in),
-        out_shardings_hlo=(*exported.out_shardings_hlo, *(None,) * extra_out),
-        platforms=("cpu",),
-        mlir_module_serialized=jax_export._module_to_bytecode(module),
-        module_kept_var_idx=kept,
-        _get_vjp=None,
-    )
-
-
-def rebuilt(exported: Any, module: ir.Module) -> Any:
-    """The artefact with another module in it that has the same inputs and outputs, both flat, and no name."""
+def rebuilt(
+    exported: Any, module: ir.Module, *, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), platform: str = ""
+) -> Any:
+    """The artefact with another module in it, which may take and give more; all flat, and without a name."""
+    in_avals, out_avals = (*exported.in_avals, *inputs), (*exported.out_avals, *outputs)
+    new_in, new_out = (None,) * len(inputs), (None,) * len(outputs)
     return jax_export.dataclasses.replace(
         exported,
         fun_name="program",
-        in_tree=jax.tree.structure(((0,) * len(exported.in_avals), {})),
-        out_tree=jax.tree.structure((0,) * len(exported.out_avals)),
+        in_tree=jax.tree.structure(((0,) * len(in_avals), {})),
+        out_tree=jax.tree.structure((0,) * len(out_avals)),
+        in_avals=in_avals,
+        out_avals=out_avals,
+        _in_named_shardings=(*exported._in_named_shardings, *new_in),
+        _out_named_shardings=(*exported._out_named_shardings, *new_out),
+        in_shardings_hlo=(*exported.in_shardings_hlo, *new_in),
+        out_shardings_hlo=(*exported.out_shardings_hlo, *new_out),
+        platforms=(platform,) if platform else exported.platforms,
         mlir_module_serialized=jax_export._module_to_bytecode(module),
+        module_kept_var_idx=(*exported.module_kept_var_idx, *range(len(exported.in_avals), len(in_avals))),
         _get_vjp=None,
     )

@@ -47,12 +47,11 @@ def read_call(op: ir.Operation, mesh: Any) -> Call:
     name = str(ir.StringAttr(op.attributes["kernel_name"]).value) if "kernel_name" in op.attributes else "kernel"
     aliases = {}
     if "output_operand_aliases" in op.attributes:
-        for i, alias in enumerate(ir.ArrayAttr(op.attributes["output_operand_aliases"])):
+        for alias in ir.ArrayAttr(op.attributes["output_operand_aliases"]):
             text = str(alias)
             operand = int(text.split("operand_index =", 1)[1].split(",", 1)[0])
             output = text.split("output_tuple_indices = [", 1)[1].split("]", 1)[0].strip()
             aliases[operand] = int(output) if output else 0
-            del i
     return Call(
         name=name,
         body=body,
@@ -97,11 +96,12 @@ def target(op: ir.Operation) -> str:
     return str(ir.StringAttr(op.attributes["call_target_name"]).value)
 
 
-def kernel_bodies(module: ir.Module) -> tuple[bytes, ...]:
-    """The serialised Mosaic modules of a program, each once.
+def kernel_calls(module: ir.Module) -> list[Call]:
+    """Every kernel call of a program, function by function; without the meshes that they are sharded over.
 
     Raises:
         Refusal: ``CANNOT_VERIFY`` for a call that cannot be read.
     """
-    calls = (op for op in walk(module.operation) if target(op) == "tpu_custom_call")
-    return tuple(dict.fromkeys(read_call(op, ()).body for op in calls))
+    functions = [op.operation for op in module.body if op.operation.name == "func.func"]
+    functions.sort(key=lambda op: str(ir.StringAttr(op.attributes["sym_name"]).value))
+    return [read_call(op, ()) for function in functions for op in walk(function) if target(op) == "tpu_custom_call"]

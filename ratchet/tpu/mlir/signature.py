@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ratchet.tpu.mlir.calls import Call
 from ratchet.tpu.mlir.module import Function, KernelModule, Value
 
 _DYNAMIC = -(2**63)
@@ -80,13 +81,8 @@ class Kernel:
         return tuple(out[::-1])
 
 
-def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases: dict[int, int]) -> Kernel:
-    """Read the kernel function's signature.
-
-    Args:
-        inputs: Number of operands of the custom call, dynamic grid bounds and scalar prefetch included.
-        outputs: Number of its results.
-        aliases: Operand number to result number.
+def describe(call: Call, module: KernelModule) -> Kernel:
+    """Read the kernel function's signature, for one call of it.
 
     Raises:
         Refusal: ``CANNOT_VERIFY`` where the signature is not one that is known.
@@ -111,6 +107,7 @@ def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases
         str(s).removeprefix("#tpu.dimension_semantics<").removesuffix(">")
         for s in attributes.get("dimension_semantics", ())
     )[: len(bounds)]
+    inputs, outputs = len(call.inputs), len(call.outputs)
     dynamic = sum(b is None for b in bounds)
     n_prefetch = int(str(attributes.get("scalar_prefetch", 0)))
     n_scratch = int(str(attributes.get("scratch_operands", 0)))
@@ -128,9 +125,9 @@ def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases
         is_output = i >= n_inputs
         index = i - n_inputs if is_output else i
         if is_output:
-            alias = next((a - dynamic - n_prefetch for a, b in aliases.items() if b == index), None)
+            alias = next((a - dynamic - n_prefetch for a, b in call.aliases.items() if b == index), None)
         else:
-            alias = aliases.get(index + dynamic + n_prefetch)
+            alias = call.aliases.get(index + dynamic + n_prefetch)
         operands.append(
             Operand(
                 argument=arguments[at + i],
@@ -141,7 +138,7 @@ def describe(name: str, module: KernelModule, inputs: int, outputs: int, aliases
             )
         )
     return Kernel(
-        name=name,
+        name=call.name,
         module=module,
         main=main,
         bounds=bounds,

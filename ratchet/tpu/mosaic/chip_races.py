@@ -36,22 +36,14 @@ class Race:
     """What that chip does, or another copy into its memory; None where it may not be in the kernel yet."""
     sender: int
     copy: Event
-    """What may be under way meanwhile."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stuck:
-    """A chip that waits for what no order can bring."""
-
-    chip: int
-    event: Event
+    """What may be in flight meanwhile."""
 
 
 def findings(kernel: Kernel, events: Events | None) -> list[Finding]:
     """The first thing that goes wrong in some order; ``events`` are None where there was no room for all."""
     if events is None:
         message = f"kernel {kernel.name}: a chip does more than {ROWS} things that others may see"
-        return [Finding(kind=Kind.TOO_MANY_EVENTS, operation="", grid_step=(), location="", message=message)]
+        return [Finding(kind=Kind.TOO_MANY_EVENTS, message=message)]
     operations = list(kernel.module.operations())
 
     def finding(kind: Kind, event: Event, message: str) -> Finding:
@@ -62,7 +54,8 @@ def findings(kernel: Kernel, events: Events | None) -> list[Finding]:
         )  # fmt: skip
 
     if stuck := deadlock(events):
-        return [finding(Kind.WAIT_WITHOUT_START, stuck.event, f"chip {stuck.chip} waits here for ever")]
+        chip, event = stuck
+        return [finding(Kind.WAIT_WITHOUT_START, event, f"chip {chip} waits here for ever")]
     race = next(races(events), None)
     if race is None:
         return []
@@ -71,7 +64,7 @@ def findings(kernel: Kernel, events: Events | None) -> list[Finding]:
     if race.event is None:
         return [finding(Kind.CHIPS_RACE, race.copy, f"{what} may arrive before chip {race.chip} is in the kernel")]
     does = "reads" if race.event.did in (Did.READ, Did.COPY_READ) else "writes"
-    message = f"chip {race.chip} {does} here what {what} may be under way to: they may run that far apart"
+    message = f"chip {race.chip} {does} here what {what} may write at the same time: they may run that far apart"
     if race.copy.did is Did.COPY_READ:
         message = f"chip {race.chip} {does} here what {what} may still read: they may run that far apart"
     return [finding(Kind.CHIPS_RACE, race.event, message)]
@@ -87,13 +80,13 @@ class _Access:
     last: int
 
 
-def deadlock(events: Events) -> Stuck | None:
-    """The first chip that waits for ever, in every order."""
+def deadlock(events: Events) -> tuple[int, Event] | None:
+    """The first chip that waits for ever, in every order, and for what."""
     run = _Run(events, stopped=None)
     run.go()
     for chip, own in enumerate(events):
         if run.position[chip] < len(own):
-            return Stuck(chip=chip, event=own[run.position[chip]])
+            return chip, own[run.position[chip]]
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a program computes beside its kernels and steers them by: tables for scalar prefetch, bounds of a grid.
+"""Operands of kernels that a program computes beside them: tables for scalar prefetch, bounds of a grid.
 
 The program is executed as for its values, but returns the operands of kernels instead of its results. XLA removes all
 that these do not depend on, kernels too.
@@ -15,10 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ratchet.tpu.mlir.bindings import repack, stablehlo_of
-from ratchet.tpu.mlir.calls import Call, read_call, target, walk
-from ratchet.tpu.mosaic import lowering
-from ratchet.tpu.mosaic.run import AS_WRITTEN, Loaded, on_kept, taking_turns
+from ratchet.tpu.mlir.calls import Call
+from ratchet.tpu.mosaic.devices import arguments, compiled, device_lock
+from ratchet.tpu.mosaic.lowering import lowered
+from ratchet.tpu.mosaic.run import Loaded
+from ratchet.tpu.mosaic.state import Options
+from ratchet.tpu.mosaic.translation import function_of, layout_of
 from ratchet.values.status import Refusal, Status
 
 Wanted = Mapping[str, Sequence[int]]
@@ -41,38 +43,31 @@ def operands(
         Refusal: ``SCHEDULE_UNKNOWN`` for a call that is executed more than once with other operands, ``CANNOT_VERIFY``
             for one that the program does not have.
     """
-    module = stablehlo_of(loaded.exported)
-    with module.context:
-        calls = {call.site: call for call in _calls(module) if call.site in wanted}
+    program = loaded.program
+    calls = {call.site: call for call in program.calls if call.site in wanted}
     if missing := set(wanted) - set(calls):
         raise Refusal(Status.CANNOT_VERIFY, f"the compiled program calls {min(missing)}, which the artefact does not")
-    chips = loaded.exported.nr_devices
+    chips, options = program.devices, Options()
     words = {site: sum(_size(calls[site], number) for number in numbers) for site, numbers in wanted.items()}
     width = 1 + 2 * chips * max(words.values(), default=0)
     order: list[str] = []
 
-    def translate(_number: int, call: Call) -> Any:
+    def translate(number: int, call: Call) -> Any:
         order.append(call.site)
-        execute = loaded.function(loaded.kernel(call), call, [])
+        execute = function_of(program.kernels[number], call, options, layout_of(program, options), [])
 
-        def taking(config: Any, *values: Any) -> Any:
+        def reporting(config: Any, *values: Any) -> Any:
             taken = [_halves(values[number]) for number in wanted.get(call.site, ())]
             return execute(config, *values)[0], _report(taken, call, width, chips)
 
-        return taking
+        return reporting
 
-    count = lowering.lower_kernels(module, translate, width, _merge)
-    avals = loaded.exported.in_avals, loaded.exported.out_avals
-    config = jax.core.ShapedArray((lowering.CONFIG_WIDTH,), jnp.int32)
-    report = jax.core.ShapedArray((max(count, 1) * width,), jnp.int32)
-    program = repack(loaded.exported, module, [*avals[0], config], [*avals[1], report])
-    config_value = np.zeros(lowering.CONFIG_WIDTH, np.int32)
-    placed = [loaded.arguments(loaded.place(inputs), config_value) for inputs in instances]
-    run = jax.jit(lambda *arrays: on_kept(program)(*arrays)[-1]).lower(*placed[0]).compile(AS_WRITTEN)
+    run = compiled(program, lowered(program.exported, translate, width, _merge), results=slice(-1, None))
+    placed = [arguments(program, loaded.place(inputs)) for inputs in instances]
     found = []
     for arrays in placed:
-        with taking_turns(chips):
-            rows = np.asarray(run(*arrays)).reshape(-1, width)[: len(order)]
+        with device_lock(program):
+            rows = np.asarray(run(*arrays)[0]).reshape(-1, width)[: len(order)]
         reports = dict(zip(order, rows, strict=True))
         found.append(
             tuple(
@@ -81,10 +76,6 @@ def operands(
             )
         )
     return tuple(found)
-
-
-def _calls(module: Any) -> list[Call]:
-    return [read_call(op, ()) for op in walk(module.operation) if target(op) == "tpu_custom_call"]
 
 
 def _size(call: Call, number: int) -> int:

@@ -5,10 +5,10 @@ python -m ratchet.tpu.mosaic.coverage > docs/mosaic_coverage.md
 
 from __future__ import annotations
 
-from ratchet.tpu.mosaic.dtypes import ELEMENT_TYPES
+from ratchet.tpu.mosaic.arrays import ELEMENT_TYPES
 from ratchet.tpu.mosaic.findings import Kind
+from ratchet.tpu.mosaic.ops import RULE_MODULES
 from ratchet.tpu.mosaic.rules import RULES
-from ratchet.tpu.mosaic.run import RULE_MODULES
 
 _REFUSED = (
     "Random numbers of the hardware (`tpu.prng_*`), SparseCore kernels, slices of dynamic size but in a local",

@@ -1,6 +1,6 @@
 """What one chip does that others may see or disturb, event by event: a log that is kept while a kernel is executed.
 
-With ``Options.late_dma``, in kernels that send to other chips. ``ahead`` reads it.
+With ``Options.on_wait``, in kernels that send to other chips; ``chip_races`` reads it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ratchet.tpu.mosaic.in_flight import RANK, corners
-from ratchet.tpu.mosaic.memory import Array, Box, Buffer
+from ratchet.tpu.mosaic.arrays import Array
+from ratchet.tpu.mosaic.memory import RANK, Box, Buffer, corners
 
 ROWS = 1 << 15
 """Events kept of one chip. Of a kernel with more, nothing is said: it is refused."""

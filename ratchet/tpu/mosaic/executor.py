@@ -1,7 +1,4 @@
-"""What a kernel's operations act on.
-
-While JAX traces, the executor walks the kernel's operations once; what it leaves behind is a JAX program.
-"""
+"""Executes a kernel's operations while JAX traces: it walks them once, and leaves a JAX program behind."""
 
 from __future__ import annotations
 
@@ -16,19 +13,16 @@ import numpy as np
 from jax import lax
 
 from ratchet.tpu.mlir.module import Block, Op, Value
-from ratchet.tpu.mosaic import journal
-from ratchet.tpu.mosaic.counting import counters
-from ratchet.tpu.mosaic.dtypes import jax_dtype
+from ratchet.tpu.mosaic import in_flight
+from ratchet.tpu.mosaic.arrays import Array, Index, Number, computed, jax_dtype, known, vector_of
 from ratchet.tpu.mosaic.events import LOG, LOGGED
-from ratchet.tpu.mosaic.findings import KINDS, Kind, Site
-from ratchet.tpu.mosaic.in_flight import UNDER_WAY, End
-from ratchet.tpu.mosaic.memory import Array, Box, Buffer, Index, Ref, known
-from ratchet.tpu.mosaic.read_digests import digest, places
-from ratchet.tpu.mosaic.report import COUNTS, FLAGS, WITNESS
-from ratchet.tpu.mosaic.rerolled import Rolled, rolled
+from ratchet.tpu.mosaic.findings import KINDS, Finding, Kind
+from ratchet.tpu.mosaic.in_flight import IN_FLIGHT, End
+from ratchet.tpu.mosaic.memory import Box, Buffer, Ref
+from ratchet.tpu.mosaic.report import COUNTS, DIGESTS, FLAGS, counters, digest, reads
+from ratchet.tpu.mosaic.rerolled import Loop, loops_of
 from ratchet.tpu.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, root_of
 from ratchet.tpu.mosaic.state import BARRIER, State
-from ratchet.tpu.mosaic.words import Number, computed, words
 
 _TOGETHER = 4
 """Traced counters are counted so many at a time: the same kernel wherever they are."""
@@ -41,19 +35,18 @@ class Executor(State):
 
     values: dict[Value, Any] = field(default_factory=dict)
     """What each SSA value is: a JAX array, a numpy scalar (constant) or a ``Ref``."""
-    sites: list[Site] = field(default_factory=list)
+    sites: list[Finding] = field(default_factory=list)
+    """What may be found, each where it is checked; without the step."""
     bounds: tuple[Index, ...] = ()
     """Grid bounds, for ``tpu.iteration_bound``."""
     outputs: int = 0
     """How many outputs the kernel has."""
     _pending: list[tuple[int, Number, Any]] = field(default_factory=list)
     """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
-    _compared: dict[tuple[int, int], tuple[Array, Any, int]] = field(default_factory=dict)
-    """By the identities of a start and of the device's part: both, and the number that some condition compares with."""
     _counted: list[tuple[Number, Any]] = field(default_factory=list)
     """Counters that were passed and are not in ``COUNTS`` yet, each with the device's part in it."""
     _bound: set[Op] = field(default_factory=set)
-    """Constants that have a value in each turn of the loop under way."""
+    """Constants that have a value in each iteration of the loop that is being executed."""
 
     # --- values ---
 
@@ -80,7 +73,8 @@ class Executor(State):
     def run_block(self, block: Block, arguments: Sequence[Any] = ()) -> list[Any]:
         """Execute a block; what its terminator passes on. Memory allocated in it is given back at its end."""
         self.values.update(zip(block.arguments, arguments, strict=True))
-        loops = {} if self.options.witness else rolled(block)  # each operation of an unrolled loop has its own digests
+        digests = self.options.digests  # each operation of an unrolled loop has its own
+        loops = loops_of(block) if self.options.fast and not digests else {}
         at = 0
         while at < len(block.operations):
             op = block.operations[at]
@@ -88,7 +82,7 @@ class Executor(State):
                 self._give_back(block)
                 return [self.values[value] for value in op.operands]
             if at in loops:
-                self._run_turns(loops[at])
+                self._run_loop(loops[at])
                 at += loops[at].length
             else:
                 self._run(op)
@@ -111,9 +105,9 @@ class Executor(State):
         else:
             self._run_masked(rule, op)
 
-    def _run_turns(self, loop: Rolled) -> None:
+    def _run_loop(self, loop: Loop) -> None:
         """Execute an unrolled loop as a loop."""
-        first, memory = loop.turns[0], self.memory
+        first, memory = loop.iterations[0], self.memory
         buffers = list(dict.fromkeys(buffer for op in first for buffer in self.written(op)))
         for value in (value for values in loop.given for value in values):
             if value not in self.values and value.owner is not None:
@@ -121,7 +115,7 @@ class Executor(State):
         given = [self._stacked(values) for values in loop.given]
         before = {values[0]: self.values[values[0]] for values in loop.given}
 
-        def turn(arrays: list[Array], mine: tuple[Array, list[Array]]) -> tuple[list[Array], list[Array]]:
+        def iteration(arrays: list[Array], mine: tuple[Array, list[Array]]) -> tuple[list[Array], list[Array]]:
             number, scalars = mine
 
             def body() -> list[Array]:
@@ -130,17 +124,17 @@ class Executor(State):
                     self._run(op)
                 return [self._array(values[0]) for values in loop.left]
 
-            self.turns.append((loop.others, number))
+            self.loops.append((loop.others, number))
             self._bound |= loop.constants
             try:
                 left, arrays = self.within(buffers, arrays, body)
             finally:
                 self._bound -= loop.constants
-                self.turns.pop()
+                self.loops.pop()
             return arrays, left
 
-        numbers = jnp.arange(len(loop.turns), dtype=jnp.int32)
-        arrays, left = lax.scan(turn, self.contents(buffers), (numbers, given))
+        numbers = jnp.arange(len(loop.iterations), dtype=jnp.int32)
+        arrays, left = lax.scan(iteration, self.contents(buffers), (numbers, given))
         memory.update(zip(buffers, arrays, strict=True))
         self.values.update(before)
         for values, of in zip(loop.left, left, strict=True):
@@ -164,7 +158,7 @@ class Executor(State):
             elif op.name == "memref.alloca":
                 buffer = self.ref(op.results[0]).buffer
                 whole = ((0,) * len(buffer.shape), buffer.shape)
-                self.check_under_way(op, buffer, whole, "the end of the scope of")
+                self.check_in_flight(op, buffer, whole, "the end of the scope of")
 
     def check_at_rest(self, semaphores: Value) -> None:
         """Report semaphores that are not at zero now, when they are given back."""
@@ -173,7 +167,7 @@ class Executor(State):
         writes = ((op, value) for op in counting for value in RULES[op.name].writes(op))
         op = next((op for op, value in writes if root_of(value) is semaphores), semaphores.owner)
         self.report(
-            Kind.NEVER_WAITED, op, jnp.any(left != 0),
+            Kind.DMA_NEVER_WAITED, op, jnp.any(left != 0),
             "a semaphore is not zero when the kernel ends; what is counted on it begins here",
         )  # fmt: skip
 
@@ -187,7 +181,7 @@ class Executor(State):
             return
         before = dict(self.memory)
         rule.run(self, op)
-        noted = LOG, LOGGED, UNDER_WAY  # with the notes of before, and a note says itself where it is made
+        noted = LOG, LOGGED, IN_FLIGHT  # with the notes of before, and a note says itself where it is made
         for buffer, array in self.memory.items():
             if buffer in before and array is not before[buffer] and buffer not in noted:
                 self.memory[buffer] = jnp.where(self.active, array, before[buffer])
@@ -227,15 +221,15 @@ class Executor(State):
         self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
     ) -> tuple[Any, list[Array]]:
         """Run ``body`` with other contents in ``buffers``; its result and their contents afterwards."""
-        outer = self.memory, self._pending, self._compared, self._counted, self._notes
+        outer = self.memory, self._pending, self._counted, self.notes
         self.memory = {**self.memory, **dict(zip(buffers, arrays, strict=True))}
-        self._pending, self._compared, self._counted, self._notes = [], {}, [], []
+        self._pending, self._counted, self.notes = [], [], []
         try:
             result = body()
             self.flush()
             return result, [self.memory[buffer] for buffer in buffers]
         finally:
-            self.memory, self._pending, self._compared, self._counted, self._notes = outer
+            self.memory, self._pending, self._counted, self.notes = outer
 
     def contents(self, buffers: Sequence[Buffer]) -> list[Array]:
         """What is in some buffers, before control flow in which they may change or be read."""
@@ -262,32 +256,31 @@ class Executor(State):
                 buffers.update(dict.fromkeys((FLAGS, LOG, LOGGED) if LOG in self.memory else (FLAGS,)))
             if nested in self.counters:
                 buffers[COUNTS] = None
-            if self.options.witness and nested in self.readers:
-                buffers[WITNESS] = None
+            if self.options.digests and nested in self.readers:
+                buffers[DIGESTS] = None
         return list(buffers)
 
     # --- findings ---
 
     @functools.cached_property
     def readers(self) -> dict[Op | int, int]:
-        """Numbers of the places whose reads are digested (see ``witness.places``)."""
-        return {place: number for number, place in enumerate(places(self.kernel, self.outputs))}
+        """Numbers of the places whose reads are digested (see ``report.reads``)."""
+        return {place: number for number, place in enumerate(reads(self.kernel, self.outputs))}
 
-    def witness(self, place: Op | int, value: Array, *, step: Any = None, when: Any = True) -> None:
-        """With ``Options.witness``, keep a digest of what ``place`` reads now, or in another ``step``, if ``when``."""
-        if not self.options.witness or place not in self.readers:
+    def digest(self, place: Op | int, value: Array, *, step: Any = None, when: Any = True) -> None:
+        """With ``Options.digests``, keep one of what ``place`` reads now, or in another ``step``, if ``when``."""
+        if not self.options.digests or place not in self.readers:
             return
         step = lax.convert_element_type(self.step if step is None else step, np.int32)
-        cell = jnp.minimum(step * len(self.readers) + self.readers[place], self.options.witness - 1)
-        digests = self.memory[WITNESS]
+        cell = jnp.minimum(step * len(self.readers) + self.readers[place], self.options.digests - 1)
+        digests = self.memory[DIGESTS]
         new = digests[cell] * 31 + digest(value)
-        self.memory[WITNESS] = digests.at[cell].set(jnp.where(when, new, digests[cell]))
+        self.memory[DIGESTS] = digests.at[cell].set(jnp.where(when, new, digests[cell]))
 
     def report(self, kind: Kind, op: Op | None, bad: Any, message: str) -> None:
         """Note a finding of this kind if ``bad`` and it is the first."""
         if isinstance(bad, (bool, np.bool_)) and not bad:
             return
-
         if self.active is not None:
             bad = jnp.asarray(bad) & self.active
         self._pending.append((KINDS.index(kind), self._site(kind, op, message), bad))
@@ -297,7 +290,7 @@ class Executor(State):
 
         def number(op: Op | None) -> int:
             name, location = (op.name, op.location) if op is not None else ("", "")
-            site = Site(kind=kind, operation=name, location=location, message=message)
+            site = Finding(kind=kind, operation=name, location=location, message=message)
             if site not in self._site_numbers:
                 self._site_numbers[site] = len(self.sites)
                 self.sites.append(site)
@@ -306,7 +299,7 @@ class Executor(State):
         return number(None) if op is None else self.number_of(op, number)
 
     @functools.cached_property
-    def _site_numbers(self) -> dict[Site, int]:
+    def _site_numbers(self) -> dict[Finding, int]:
         return {site: number for number, site in enumerate(self.sites)}
 
     @functools.cached_property
@@ -339,16 +332,18 @@ class Executor(State):
         if others:  # of a scatter XLA's CPU backend makes a loop
             others += [-1] * (-len(others) % _TOGETHER)
             shape = (*counts.shape, len(others))
-            mine = lax.eq(lax.broadcasted_iota(np.int32, shape, 0), lax.broadcast_in_dim(words(others), shape, (1,)))
+            mine = lax.eq(
+                lax.broadcasted_iota(np.int32, shape, 0), lax.broadcast_in_dim(vector_of(others), shape, (1,))
+            )
             counts = counts + lax.reduce_sum(lax.convert_element_type(mine, np.int32), (1,))
         self.memory[COUNTS] = counts
         self._counted.clear()
 
     def _write_notes(self) -> None:
-        for sites in journal.write(self.memory, self._notes):
+        for sites in in_flight.apply(self.memory, self.notes, together=self.options.fast):
             for kind, site in zip((Kind.SOURCE_OVERWRITTEN, Kind.TARGET_OVERWRITTEN), sites, strict=True):
                 self._pending.append((KINDS.index(kind), site, site >= 0))
-        self._notes.clear()
+        self.notes.clear()
 
     def _flush_findings(self) -> None:
         site_of: dict[int, Any] = {}
@@ -356,18 +351,17 @@ class Executor(State):
             none = site_of.get(kind, np.int32(-1))
             site_of[kind] = lax.select(jnp.asarray(bad), jnp.asarray(computed(number), jnp.int32), jnp.asarray(none))
         self._pending.clear()
-        self._compared.clear()
         flags = self.memory[FLAGS]
         shape = (len(KINDS), 2)
-        sites = lax.broadcast_in_dim(words([site_of.get(kind, -1) for kind in range(len(KINDS))]), shape, (0,))
+        sites = lax.broadcast_in_dim(vector_of([site_of.get(kind, -1) for kind in range(len(KINDS))]), shape, (0,))
         step = lax.broadcast_in_dim(lax.convert_element_type(self.step, np.int32), shape, ())
         new = lax.select(np.tile([True, False], (len(KINDS), 1)), step, sites)
         is_first = lax.bitwise_and(lax.eq(flags, np.int32(-1)), lax.ge(lax.reshape(sites, flags.shape), np.int32(0)))
         self.memory[FLAGS] = lax.select(is_first, lax.reshape(new, flags.shape), flags)
 
-    def check_under_way(self, op: Op | None, buffer: Buffer, box: Box, what: str, when: Array | None = None) -> None:
-        """With ``late_dma``, report a write into what a copy under way reads or writes."""
-        if buffer not in self.ends:
+    def check_in_flight(self, op: Op | None, buffer: Buffer, box: Box, what: str, when: Array | None = None) -> None:
+        """With ``on_wait``, report a write into what a copy in flight reads or writes."""
+        if buffer not in self.followed:
             return
         sites = (
             self._site(Kind.SOURCE_OVERWRITTEN, op, f"{what} {buffer.name}, which a DMA may still read"),
@@ -375,29 +369,17 @@ class Executor(State):
         )
         taken = [condition for condition in (when, self.active) if condition is not None]
         end = End(buffer=self.number(buffer), box=box)
-        self._notes.append(journal.touch(sites, end, functools.reduce(operator.and_, taken) if taken else None))
-
-    def _is_news(self, start: Array, largest: int) -> bool:
-        """Whether nothing that is to be reported says already that a start is no larger than that."""
-        compared = self._compared.get((id(start), id(self.active)))
-        if compared is not None and compared[-1] <= largest:
-            return False
-        self._compared[id(start), id(self.active)] = start, self.active, largest
-        return True
+        self.notes.append(in_flight.write(sites, end, functools.reduce(operator.and_, taken) if taken else None))
 
     def check_bounds(
         self, op: Op, starts: Sequence[Index], sizes: Sequence[int], shape: Sequence[int], what: str
     ) -> None:
-        """Report a slice that leaves ``shape``.
-
-        Loads of one step begin in the same few places. Where a start was compared with as small a number since findings
-        were written, that comparison is the one to report: XLA need not compile another.
-        """
+        """Report a slice that leaves ``shape``."""
         bad: Any = False
         for start, size, dim in zip(starts, sizes, shape, strict=True):
             if known(start):
                 bad = True if not 0 <= int(start) <= dim - size else bad
-            elif bad is not True and self._is_news(start, dim - size):
+            elif bad is not True:
                 unsigned = lax.convert_element_type(start, np.uint32)  # of what is below zero, a large number
                 outside = lax.gt(unsigned, np.uint32(dim - size)) if dim >= size else True
                 bad = outside if bad is False else lax.bitwise_or(bad, outside)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ratchet.tpu.mlir.bindings import ir, lowered_module, lowered_per_device
+from ratchet.tpu.mlir.bindings import ir, lowered_module, lowered_per_device, rebuilt, stablehlo_of
 from ratchet.tpu.mlir.calls import Call, read_call, target, walk
 from ratchet.values.status import Refusal, Status
 
@@ -35,35 +35,30 @@ Merge = Callable[[jax.Array, jax.Array], jax.Array]
 """What was reported of a call before, and now -> the report of both."""
 
 
-def lower_kernels(module: ir.Module, translate: Translate, width: int, merge: Merge) -> int:
-    """Replace every kernel call of ``module`` in place.
-
-    The entry function gains a last argument ``config`` (int32[CONFIG_WIDTH]) and a last result ``report``
-    (int32[kernels * width], at least one).
+def lowered(exported: Any, translate: Translate, width: int, merge: Merge) -> Any:
+    """An exported TPU program for the CPU, with ``translate`` of every kernel call in its place.
 
     Returns:
-        How many kernels there were.
+        The program with one input more, ``config`` (int32[CONFIG_WIDTH]), and one output more, ``report``
+        (int32[kernels * width], at least one).
 
     Raises:
         Refusal: ``HOST_CALLBACK`` for a call to the host, ``CANNOT_VERIFY`` for another custom call or for a kernel
             in a place that is not known.
     """
-    return _Lowering(module, translate, width, merge).run()
+    module = stablehlo_of(exported)
+    count = _Lowering(module, translate, width, merge).run()
+    config = jax.core.ShapedArray((CONFIG_WIDTH,), jnp.int32)
+    report = jax.core.ShapedArray((max(count, 1) * width,), jnp.int32)
+    return rebuilt(exported, module, inputs=[config], outputs=[report], platform="cpu")
 
 
 class _Lowering:
     def __init__(self, module: ir.Module, translate: Translate, width: int, merge: Merge) -> None:
         self.module, self.translate, self.one, self.merge = module, translate, width, merge
-        self.functions = {
-            str(ir.StringAttr(op.attributes["sym_name"]).value): op.operation
-            for op in module.body
-            if op.operation.name == "func.func"
-        }
-        self.meshes = {
-            str(ir.StringAttr(op.attributes["sym_name"]).value): str(op.attributes["mesh"])
-            for op in module.body
-            if op.operation.name == "sdy.mesh"
-        }
+        named = [(_text(op.attributes["sym_name"]), op.operation) for op in module.body if "sym_name" in op.attributes]
+        self.functions = {name: op for name, op in named if op.name == "func.func"}
+        self.meshes = {name: str(op.attributes["mesh"]) for name, op in named if op.name == "sdy.mesh"}
         operations = list(walk(module.operation))
         for op in operations:
             _check_allowed(op)
@@ -71,30 +66,21 @@ class _Lowering:
         self.total = sum(target(op) == "tpu_custom_call" for op in operations)
         self.width = max(self.total, 1) * width
         self.calls = 0
-        self.touched = {name for name, op in self.functions.items() if self._touches(op, frozenset())} | {"main"}
-
-    def _touches(self, op: ir.Operation, seen: frozenset[str]) -> bool:
-        """Whether a kernel is called inside, directly or through functions."""
-        for inner in walk(op):
-            if target(inner) == "tpu_custom_call":
-                return True
-            if inner.name == "func.call":
-                name = _callee(inner)
-                if name not in seen and self._touches(self.functions[name], seen | {name}):
-                    return True
-        return False
+        self.touched: set[str] = set()
+        while new := {name for name, op in self.functions.items() if self._is_touched(op)} - self.touched:
+            self.touched |= new
+        self.touched.add("main")
 
     def _is_touched(self, op: ir.Operation) -> bool:
-        if target(op) == "tpu_custom_call":
-            return True
-        if op.name == "func.call":
-            return _callee(op) in self.touched
-        return any(self._is_touched(inner) for inner in walk(op))
+        """Whether a kernel is called inside, directly or through functions."""
+        return any(
+            target(inner) == "tpu_custom_call" or (inner.name == "func.call" and _callee(inner) in self.touched)
+            for inner in (op, *walk(op))
+        )
 
     def run(self) -> int:
         with self.module.context, ir.Location.unknown():
-            self.config_type = ir.RankedTensorType.get([CONFIG_WIDTH], ir.IntegerType.get_signless(32))
-            self.report_type = ir.RankedTensorType.get([self.width], ir.IntegerType.get_signless(32))
+            self.config_type, self.report_type = _words(CONFIG_WIDTH), _words(self.width)
             for name in sorted(self.touched):
                 self._function(self.functions[name], is_main=name == "main")
             if not self.module.operation.verify():
@@ -130,25 +116,31 @@ class _Lowering:
             op = ir.Operation.create("stablehlo.constant", [self.report_type], attributes={"value": value})
         return op.results[0]
 
-    def _block(self, block: ir.Block, config: ir.Value, report: ir.Value, mesh: Any) -> None:
-        """Rewrite a block; its terminator passes on the report after its last operand."""
+    def _block(
+        self, block: ir.Block, config: ir.Value, report: ir.Value, mesh: Any, *, passes: Sequence[ir.Value] = ()
+    ) -> None:
+        """Rewrite a block; its terminator passes on the report, and what else is given, after its last operand."""
         operations = [view.operation for view in block.operations]
         for op in operations[:-1]:
             if self._is_touched(op):
                 report = self._operation(op, config, report, mesh)
-        self._append_operands(operations[-1], [report])
-
-    def _append_operands(self, op: ir.Operation, extra: Sequence[ir.Value]) -> None:
-        self._recreate(op, [*op.operands, *extra], list(_types(op)))
+        end = operations[-1]
+        self._recreate(end, [*end.operands, *passes, report], _types(end))
 
     def _recreate(
-        self, op: ir.Operation, operands: Sequence[ir.Value], results: Sequence[ir.Type], attributes: Any = None
+        self,
+        op: ir.Operation,
+        operands: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        attributes: Any = None,
+        *,
+        name: str = "",
     ) -> ir.Operation:
         """The same operation with other operands and result types; results after the old ones are new."""
         attrs = {name: op.attributes[name] for name in op.attributes} if attributes is None else attributes
         with ir.InsertionPoint(op):
             new = ir.Operation.create(
-                op.name, list(results), list(operands), attrs, regions=len(op.regions), loc=op.location
+                name or op.name, list(results), list(operands), attrs, regions=len(op.regions), loc=op.location
             )
         for old_region, new_region in zip(op.regions, new.regions, strict=True):
             while len(old_region.blocks):
@@ -158,7 +150,7 @@ class _Lowering:
         op.erase()
         return new
 
-    def _operation(self, op: ir.Operation, config: ir.Value, report: ir.Value, mesh: Any) -> ir.Value:  # noqa: C901 - one case for each kind of operation
+    def _operation(self, op: ir.Operation, config: ir.Value, report: ir.Value, mesh: Any) -> ir.Value:
         if target(op) == "tpu_custom_call":
             return self._kernel(op, config, report, mesh)
         if op.name == "func.call":
@@ -179,11 +171,7 @@ class _Lowering:
                 block.add_argument(self.config_type, ir.Location.unknown())
                 block.add_argument(self.report_type, ir.Location.unknown())
             inner_config, inner_report = list(body.arguments)[-2:]
-            operations = [view.operation for view in body.operations]
-            for inner in operations[:-1]:
-                if self._is_touched(inner):
-                    inner_report = self._operation(inner, inner_config, inner_report, mesh)
-            self._append_operands(operations[-1], [inner_config, inner_report])
+            self._block(body, inner_config, inner_report, mesh, passes=[inner_config])
             types = [*_types(op), self.config_type, self.report_type]
             return self._recreate(op, [*op.operands, config, report], types).results[-1]
         if op.name == "sdy.manual_computation":
@@ -192,7 +180,7 @@ class _Lowering:
 
     def _manual(self, op: ir.Operation, config: ir.Value, report: ir.Value) -> ir.Value:
         """A sharded computation: every device has a report of its own; the largest entries are kept."""
-        axes = [str(ir.StringAttr(a).value) for a in ir.ArrayAttr(_axes(op.attributes["manual_axes"]))]
+        axes = [_text(a) for a in ir.ArrayAttr(_axes(op.attributes["manual_axes"]))]
         name = str(op.attributes["out_shardings"]) + str(op.attributes["in_shardings"])
         (mesh_name,) = {n for n in self.meshes if f"@{n}," in name} or {""}
         if not mesh_name:
@@ -208,7 +196,7 @@ class _Lowering:
         everywhere, split = f"<@{mesh_name}, [{{}}]>", ", ".join(f'"{a}"' for a, _ in mesh)
         attrs["in_shardings"] = _extend(attrs["in_shardings"], [everywhere, everywhere])
         attrs["out_shardings"] = _extend(attrs["out_shardings"], [f"<@{mesh_name}, [{{{split}}}]>"])
-        wide = ir.RankedTensorType.get([devices * self.width], ir.IntegerType.get_signless(32))
+        wide = _words(devices * self.width)
         new = self._recreate(op, [*op.operands, config, report], [*_types(op), wide], attrs)
         width = self.width
 
@@ -241,22 +229,9 @@ class _Lowering:
             module = lowered_per_device(function, avals, call.mesh, self.module.context, channel=1000 * (number + 1))
         else:
             module = lowered_module(function, avals, self.module.context)
-        name = self._insert(f"mosaic_kernel_{number}", module)
-        return self._recreate_as_call(op, name, [config, report, *op.operands])
-
-    def _recreate_as_call(self, op: ir.Operation, name: str, operands: Sequence[ir.Value]) -> ir.Value:
-        with ir.InsertionPoint(op):
-            new = ir.Operation.create(
-                "func.call",
-                [*_types(op), self.report_type],
-                list(operands),
-                {"callee": ir.FlatSymbolRefAttr.get(name)},
-                loc=op.location,
-            )
-        for before, after in zip(op.results, new.results, strict=False):
-            before.replace_all_uses_with(after)
-        op.erase()
-        return new.results[-1]
+        callee = ir.FlatSymbolRefAttr.get(self._insert(f"mosaic_kernel_{number}", module))
+        operands, results = [config, report, *op.operands], [*_types(op), self.report_type]
+        return self._recreate(op, operands, results, {"callee": callee}, name="func.call").results[-1]
 
     def _insert(self, name: str, module: ir.Module) -> str:
         """Move the functions of ``module`` into the program under names of their own; the name of its entry."""
@@ -264,7 +239,7 @@ class _Lowering:
             op = view.operation
             if op.name != "func.func":
                 raise Refusal(Status.INTERNAL, f"a translated kernel holds a top-level {op.name}")
-            old = str(ir.StringAttr(op.attributes["sym_name"]).value)
+            old = _text(op.attributes["sym_name"])
             new = name if old == "main" else f"{name}_{old}"
             ir.SymbolTable.replace_all_symbol_uses(old, new, module.operation)
             ir.SymbolTable.set_symbol_name(op, new)
@@ -318,8 +293,16 @@ def _round_operands(op: ir.Operation) -> None:
             op.operands[number] = rounded.results[0]
 
 
+def _text(attribute: ir.Attribute) -> str:
+    return str(ir.StringAttr(attribute).value)
+
+
 def _types(op: ir.Operation) -> list[ir.Type]:
     return [result.type for result in op.results]
+
+
+def _words(count: int) -> ir.Type:
+    return ir.RankedTensorType.get([count], ir.IntegerType.get_signless(32))
 
 
 def _callee(op: ir.Operation) -> str:

@@ -15,19 +15,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from ratchet.tpu.mosaic.dtypes import bits, is_float, unsigned
+from ratchet.tpu.mosaic.arrays import Array, Index, add, bitcast_array, bits, decode, encode, put, take, times
 from ratchet.values.status import Refusal, Status
-
-Index = Any
-"""A Python int, a numpy integer or a traced int32 scalar."""
-Array = Any
-
-
-def known(index: Index) -> bool:
-    """Whether an index is a constant."""
-    return isinstance(index, (int, np.integer))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -45,6 +35,15 @@ class Buffer:
 Memory = dict[Buffer, Array]
 Box = tuple[Sequence[Index], Sequence[Index]]
 """First elements and sizes, in a buffer's own dimensions."""
+RANK = 8
+
+
+def corners(box: Box) -> list[Index]:
+    """Of a box, first elements and those behind the last, in ``RANK`` dimensions each."""
+    starts, sizes = (
+        [*numbers, *(filler,) * (RANK - len(numbers))] for numbers, filler in zip(box, (0, 1), strict=True)
+    )
+    return [*starts, *map(add, starts, sizes)]
 
 
 class Ref:
@@ -73,6 +72,15 @@ class Ref:
     def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
         """Where elements of this reference are in the buffer below; at least where, behind a reshape or bitcast."""
         raise NotImplementedError
+
+    def whole_box(self) -> Box:
+        """Where all of it is in the buffer below."""
+        return self.box((0,) * len(self.shape), self.shape)
+
+    @property
+    def bytes(self) -> Index:
+        """What a transfer of it adds to its semaphore."""
+        return math.prod(self.shape) * bits(self.dtype) // 8
 
     def load_all(self, memory: Memory) -> Array:
         return self.load(memory, (0,) * len(self.shape), self.shape)
@@ -221,8 +229,8 @@ def reshaped_box(starts: Sequence[Index], sizes: Sequence[Index], shape: Sequenc
         length: Index = 1  # from the first element to the last, in row-major order
         for dim in old:
             stride = math.prod(shape[other] for other in old if other > dim)
-            begin = add(begin, _times(starts[dim], stride))
-            length = add(length, _times(add(sizes[dim], -1), stride))
+            begin = add(begin, times(starts[dim], stride))
+            length = add(length, times(add(sizes[dim], -1), stride))
         if len(new) == 1:
             first.append(begin)
             many.append(length)
@@ -231,7 +239,7 @@ def reshaped_box(starts: Sequence[Index], sizes: Sequence[Index], shape: Sequenc
             top = begin // inner
             first += [top, *(0 for _ in new[1:])]
             many += [
-                add(add(add(begin, length), -1) // inner, add(_times(top, -1), 1)),
+                add(add(add(begin, length), -1) // inner, add(times(top, -1), 1)),
                 *(into[dim] for dim in new[1:]),
             ]
     return tuple(first), tuple(many)
@@ -250,10 +258,6 @@ def _matched(shape: Sequence[int], into: Sequence[int]) -> Iterator[tuple[range,
         yield range(old, i), range(new, j)
 
 
-def _times(index: Index, factor: int) -> Index:
-    return int(index) * factor if known(index) else lax.mul(jnp.asarray(index, jnp.int32), np.int32(factor))
-
-
 def reshape(base: Ref, shape: Sequence[int]) -> Ref:
     """The same elements in row-major order under another shape."""
     if math.prod(shape) != math.prod(base.shape):
@@ -266,81 +270,80 @@ def bitcast(base: Ref, shape: Sequence[int], dtype: np.dtype) -> Ref:
     return Recast(base, shape, dtype, lambda x: bitcast_array(x, dtype), lambda x: bitcast_array(x, base.dtype))
 
 
-def bitcast_array(x: Array, dtype: np.dtype) -> Array:
-    """TPU bitcast: packed elements lie along sublanes, so the second-minor dimension grows or shrinks.
+def put_where(memory: Memory, ref: Ref, condition: Array | None, value: Array) -> None:
+    """Store all of ``ref`` if ``condition``; None is true."""
+    ref.store_all(memory, value if condition is None else jnp.where(condition, value, ref.load_all(memory)))
 
-    Element ``r * packing + j`` of the narrow array is the ``j``-th least significant part of row ``r`` of the wide
-    one, as ``pltpu.bitcast`` documents and its interpret mode computes.
+
+# --- slices whose size is known only when the kernel runs ---
+
+
+class DynamicSlice(Ref):
+    """``sizes`` elements from ``starts`` on of another reference; either may be traced.
+
+    Mosaic lets it be an end of a local DMA and nothing else.
     """
-    source, target = bits(x.dtype), bits(dtype)
-    if source == target:
-        return lax.bitcast_convert_type(x, dtype)
-    *lead, rows, lanes = x.shape
-    if source > target:
-        packing = source // target
-        parts = lax.bitcast_convert_type(x, dtype)  # (..., rows, lanes, packing)
-        return jnp.swapaxes(parts, -1, -2).reshape(*lead, rows * packing, lanes)
-    packing = target // source
-    parts = jnp.swapaxes(x.reshape(*lead, rows // packing, packing, lanes), -1, -2)
-    return lax.bitcast_convert_type(parts, dtype)
+
+    def __init__(self, base: Ref, starts: Sequence[Index], sizes: Sequence[Index]) -> None:
+        self.base, self.starts, self.sizes = base, tuple(starts), tuple(sizes)
+        self.buffer, self.dtype = base.buffer, base.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        raise Refusal(Status.CANNOT_VERIFY, "a slice of dynamic size cannot be executed, except for a local DMA")
+
+    def squeezed(self, kept: Sequence[int]) -> DynamicSlice:
+        """The same elements without the dimensions that are not ``kept``, of each of which it has one."""
+        starts = [0 if d in kept else start for d, start in enumerate(self.starts)]
+        shape = [size if d in kept else 1 for d, size in enumerate(self.base.shape)]
+        base = Squeeze(Slice(self.base, starts, shape), kept)
+        return DynamicSlice(base, [self.starts[d] for d in kept], [self.sizes[d] for d in kept])
+
+    def load(self, memory: Memory, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
+        raise AssertionError(self.shape)
+
+    def box(self, starts: Sequence[Index], sizes: Sequence[Index]) -> Box:
+        raise AssertionError(self.shape)
+
+    def whole_box(self) -> Box:
+        return self.base.box(self.starts, self.sizes)
+
+    @property
+    def bytes(self) -> Index:
+        elements = jnp.int32(1)
+        for size in self.sizes:
+            elements = elements * jnp.asarray(size, jnp.int32)
+        return elements * bits(self.dtype) // 8
+
+    def map_indices(self, change: Callable[[Index], Index]) -> Ref:
+        raise AssertionError(self.shape)
 
 
-def put_where(memory: Memory, ref: Ref, condition: Array, value: Array) -> None:
-    """Store all of ``ref`` if ``condition``."""
-    ref.store_all(memory, jnp.where(condition, value, ref.load_all(memory)))
+def dynamic_parts(ref: Ref) -> DynamicSlice:
+    """Any reference as a slice of dynamic size: a plain one is all of itself."""
+    if isinstance(ref, DynamicSlice):
+        return ref
+    if isinstance(ref, Slice):
+        return DynamicSlice(ref.base, ref.starts, ref.shape)
+    return DynamicSlice(ref, (0,) * len(ref.shape), ref.shape)
 
 
-def kept_as(dtype: np.dtype) -> np.dtype:
-    """What memory keeps elements of a dtype as: floats of 8 and 16 bits as integers of the same bits."""
-    return unsigned(dtype) if is_float(dtype) and bits(dtype) in (8, 16) else dtype
+def sizes_differ(a: DynamicSlice, b: DynamicSlice) -> Array:
+    """bool scalar: whether two slices have different sizes."""
+    pairs = zip(a.sizes, b.sizes, strict=True)
+    return jnp.any(jnp.stack([jnp.asarray(x, jnp.int32) != jnp.asarray(y, jnp.int32) for x, y in pairs]))
 
 
-def encode(array: Array) -> Array:
-    """An array as memory keeps it."""
-    return decode(array, kept_as(np.dtype(array.dtype)))
+def dynamic_copy(memory: Memory, source: DynamicSlice, target: DynamicSlice) -> tuple[Array, Array]:
+    """A copy of one slice into another: what it changes of the target's base (bool, to be broadcast), and to what.
 
-
-def decode(array: Array, dtype: np.dtype) -> Array:
-    """The same bits as another dtype: the inverse of ``encode``."""
-    return array if array.dtype == dtype else lax.bitcast_convert_type(array, dtype)
-
-
-def add(a: Index, b: Index) -> Index:
-    """Sum of two indices, constant where both are."""
-    if known(a) and int(a) == 0:
-        return b
-    if known(b) and int(b) == 0:
-        return a
-    return int(a) + int(b) if known(a) and known(b) else lax.add(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32))
-
-
-def position(starts: Sequence[Index], shape: Sequence[int]) -> Index:
-    """The row-major number of the element of an array that is read at ``starts``: inside, wherever they point."""
-    number: Index = 0
-    for dim, (start, size) in enumerate(zip(starts, shape, strict=True)):
-        last = np.int32(size - 1)
-        inside = max(0, min(int(start), int(last))) if known(start) else lax.clamp(np.int32(0), start, last)
-        number = add(number, _times(inside, math.prod(shape[dim + 1 :])))
-    return number
-
-
-def take(array: Array, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
-    """``array[starts : starts + sizes]``; the whole array and constant slices without a dynamic slice."""
-    sizes = tuple(sizes)
-    if all(known(s) for s in starts):
-        low = tuple(max(0, min(int(s), dim - n)) for s, n, dim in zip(starts, sizes, array.shape, strict=True))
-        if sizes == tuple(array.shape):
-            return array
-        return lax.slice(array, low, tuple(a + n for a, n in zip(low, sizes, strict=True)))
-    return lax.dynamic_slice(array, _indices(starts), sizes, allow_negative_indices=False)
-
-
-def put(array: Array, starts: Sequence[Index], value: Array) -> Array:
-    """The array with ``value`` written at ``starts``."""
-    if tuple(value.shape) == tuple(array.shape):
-        return value
-    return lax.dynamic_update_slice(array, value, _indices(starts), allow_negative_indices=False)
-
-
-def _indices(starts: Sequence[Index]) -> tuple[Any, ...]:
-    return tuple(np.int32(s) if known(s) else lax.convert_element_type(s, np.int32) for s in starts)
+    Every element of the base is looked up, so a copy costs as much as the whole base.
+    """
+    array, shape = source.base.load_all(memory), target.base.shape
+    inside = jnp.ones((), bool)
+    for d, (there, here, size) in enumerate(zip(source.starts, target.starts, target.sizes, strict=True)):
+        position = jnp.arange(shape[d], dtype=jnp.int32) - jnp.asarray(here, jnp.int32)
+        array = jnp.take(array, jnp.clip(position + jnp.asarray(there, jnp.int32), 0, array.shape[d] - 1), axis=d)
+        mine = (position >= 0) & (position < jnp.asarray(size, jnp.int32))
+        inside = inside & mine.reshape(np.where(np.arange(len(shape)) == d, -1, 1))
+    return inside, array

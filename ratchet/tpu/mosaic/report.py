@@ -1,25 +1,36 @@
-"""What an execution of a kernel reports beside its outputs: findings, counts, digests of what it read."""
+"""What an execution of a kernel reports beside its outputs: first findings, counts of what it executed, digests of what
+it read, and what each chip did that others may see. One int32 vector.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
+from ratchet.tpu.mlir.module import KernelModule, Op
 from ratchet.tpu.mosaic import events
+from ratchet.tpu.mosaic.arrays import Array, bits, is_float, unsigned
 from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.findings import KINDS
-from ratchet.tpu.mosaic.memory import Array, Buffer, Memory
+from ratchet.tpu.mosaic.memory import Buffer, Memory
+from ratchet.values.control import ControlFlow
 
 FLAGS = Buffer(name="findings", shape=(2 * len(KINDS),), dtype=np.dtype(np.int32), space="judge")
 """For each kind of finding the step and the site of the first one, or -1."""
 
 COUNTS = Buffer(name="counts of executions", shape=(), dtype=np.dtype(np.int32), space="judge")
-"""The counters of ``counting.counters``."""
+"""See ``counters``."""
 
-WITNESS = Buffer(name="digests of what was read", shape=(), dtype=np.dtype(np.int32), space="judge")
-"""With ``Options.witness``: one digest for every grid step and operation that reads, in that order."""
+DIGESTS = Buffer(name="digests of what was read", shape=(), dtype=np.dtype(np.int32), space="judge")
+"""With ``Options.digests``: one for every grid step and operation that reads, in that order."""
+
+_UNKNOWN = -(2**31)
+"""A word that only another device has: of all devices' words the largest counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,25 +50,115 @@ class Layout:
         logs = digests + self.digests
         return counts, digests, logs, logs + self.chips * events.WORDS
 
+    def completed(self, report: Array, device: Array | None) -> Array:
+        """A report with room for the events of other chips than ``device``, whose own it has if it is given."""
+        *_, own, width = self.parts
+        if device is not None and self.chips:
+            logs = jnp.full((self.chips, events.WORDS), _UNKNOWN, jnp.int32)
+            logs = lax.dynamic_update_slice(logs, report[None, own:], (device, jnp.int32(0)))
+            report = jnp.concatenate([report[:own], logs.reshape(-1)])
+        return jnp.pad(report, (0, width - report.shape[0]))
+
+    def merged(self, before: Array, now: Array) -> Array:
+        """One report of a kernel that runs more than once: first findings, sums of counters, digests, events in order.
+
+        Before the first run everything is -1.
+        """
+        flags, digests, logs, _ = self.parts
+        none = jnp.repeat(before[:flags:2] < 0, 2)
+        return jnp.concatenate([
+            jnp.where(none, now[:flags], before[:flags]),
+            jnp.maximum(before[flags:digests], 0) + now[flags:digests],
+            before[digests:logs] * 31 + now[digests:logs],
+            *([events.merged(before[logs:], now[logs:], self.chips)] if self.chips else []),
+        ])  # fmt: skip
+
 
 def report_of(memory: Memory) -> Array:
     """int32: first findings, counts of executions, digests of what was read, and the chip's events, if logged."""
-    parts = [memory[FLAGS], memory[COUNTS], memory[WITNESS]]
+    parts = [memory[FLAGS], memory[COUNTS], memory[DIGESTS]]
     if LOG in memory:
         parts += [memory[LOGGED].reshape(1), memory[LOG].reshape(-1)]
     return jnp.concatenate(parts)
 
 
-def merge_reports(before: Array, now: Array, layout: Layout) -> Array:
-    """One report of a kernel that runs more than once: first findings, sums of counters, digests, events in order.
+# --- counts ---------------------------------------------------------------------------------------
 
-    Before the first run everything is -1.
-    """
-    flags, digests, logs, _ = layout.parts
-    none = jnp.repeat(before[:flags:2] < 0, 2)
-    return jnp.concatenate([
-        jnp.where(none, now[:flags], before[:flags]),
-        jnp.maximum(before[flags:digests], 0) + now[flags:digests],
-        before[digests:logs] * 31 + now[digests:logs],
-        *([events.merged(before[logs:], now[logs:], layout.chips)] if layout.chips else []),
-    ])  # fmt: skip
+THEN, OTHERWISE = 0, 1
+"""Counters of a conditional, by body."""
+
+_COUNTERS = {"scf.if": 2, "scf.for": 1, "scf.while": 1, "tpu.enqueue_dma": 1}
+
+
+def counters(kernel: KernelModule) -> dict[Op, int]:
+    """Number of the first counter of each operation that has some. Those of index maps have none."""
+    first_of, number = {}, 0
+    for function in kernel.functions.values():
+        if not function.is_kernel:
+            continue
+        for op in (op for outer in function.body.operations for op in outer.walk()):
+            if op.name in _COUNTERS:
+                first_of[op] = number
+                number += _COUNTERS[op.name]
+    return first_of
+
+
+def counters_of(kernel: KernelModule) -> int:
+    """How many counters a kernel has."""
+    return sum(_COUNTERS[op.name] for op in counters(kernel))
+
+
+def control_flow(counted: Iterable[tuple[KernelModule, Sequence[int] | np.ndarray]]) -> ControlFlow:
+    """What the counters of some kernels say. Operations without a place are left out."""
+    branches: dict[str, tuple[int, int]] = {}
+    loops: Counter[str] = Counter()
+    copies: Counter[str] = Counter()
+    for kernel, counts in counted:
+        for op, number in counters(kernel).items():
+            if not op.location:
+                continue
+            if op.name == "scf.if":
+                then, otherwise = branches.get(op.location, (0, 0))
+                branches[op.location] = (
+                    then + int(counts[number + THEN]),
+                    otherwise + int(counts[number + OTHERWISE]),
+                )
+            else:
+                (copies if op.name == "tpu.enqueue_dma" else loops)[op.location] += int(counts[number])
+    return ControlFlow(branches=branches, loops=dict(loops), copies=dict(copies))
+
+
+# --- digests of what is read ----------------------------------------------------------------------
+
+CELLS = 1 << 18
+"""Digests kept of one kernel: 1 MiB. What a longer run reads after that shares the last one."""
+
+_READERS = frozenset({"vector.load", "tpu.vector_load", "tpu.strided_load", "memref.load", "tpu.enqueue_dma"})
+
+
+def reads(kernel: KernelModule, outputs: int) -> list[Op | int]:
+    """Where a kernel reads memory: its loads and DMAs in order, then each output's window when it is written back."""
+    operations = list(kernel.operations())
+    used = {value for op in operations for value in op.operands}
+    # Pallas stores by a swap: it also loads what was there, and nobody uses that.
+    readers = (op for op in operations if op.name in _READERS and (not op.results or used & set(op.results)))
+    return [*readers, *range(outputs)]
+
+
+def digest(value: Array) -> Array:
+    """int32 scalar that changes with the bits of ``value`` and where they are."""
+    if is_float(np.dtype(value.dtype)):
+        value = lax.bitcast_convert_type(value, unsigned(np.dtype(value.dtype)))
+    words = (lax.bitcast_convert_type(value, jnp.int32) if bits(value.dtype) == 32 else value.astype(jnp.int32)).ravel()
+    mixed = (words ^ lax.iota(jnp.int32, words.size) * -1640531535) * -2048144789  # odd multipliers of known hashes
+    mixed = (mixed ^ lax.shift_right_logical(mixed, 13)) * -1028477387
+    return jnp.sum(mixed ^ lax.shift_right_logical(mixed, 16), dtype=jnp.int32)
+
+
+def first_difference(kernel: KernelModule, outputs: int, a: np.ndarray, b: np.ndarray) -> tuple[Op | int, int] | None:
+    """Place and linear grid step where two executions first read different data; ``None`` if not known."""
+    apart = np.flatnonzero(a != b)
+    if not apart.size or apart[0] == a.size - 1:
+        return None
+    step, number = divmod(int(apart[0]), len(known := reads(kernel, outputs)))
+    return known[number], step

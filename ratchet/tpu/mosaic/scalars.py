@@ -1,6 +1,6 @@
-"""Arithmetic on scalars, which may steer: as ``ratchet.tpu.scalar`` defines it, for constants and for traced values.
+"""Arithmetic on scalars, constant or traced, as ``ratchet.tpu.scalar`` defines it: control flow may depend on them.
 
-A denormal counts as zero, as in the compiler's constant folder; where one steers, the machine refuses it.
+A denormal counts as zero, as in the compiler's constant folder; the machine refuses one that control flow depends on.
 """
 
 from __future__ import annotations

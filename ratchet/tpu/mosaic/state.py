@@ -10,16 +10,14 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ratchet.tpu.mlir.module import KernelModule, Op, Value
-from ratchet.tpu.mosaic import events, journal
-from ratchet.tpu.mosaic.dtypes import is_float
+from ratchet.tpu.mosaic import events, in_flight
+from ratchet.tpu.mosaic.arrays import Array, Number, encode, is_float, one_of
 from ratchet.tpu.mosaic.events import LOG, LOGGED, Did
-from ratchet.tpu.mosaic.in_flight import NOWHERE, UNDER_WAY, End
-from ratchet.tpu.mosaic.memory import Array, Box, Buffer, Memory, encode
+from ratchet.tpu.mosaic.in_flight import IN_FLIGHT, NOWHERE, End
+from ratchet.tpu.mosaic.memory import Box, Buffer, Memory
 from ratchet.tpu.mosaic.rules import RULES, is_remote, root_of
-from ratchet.tpu.mosaic.words import Number, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,23 +27,28 @@ class Options:
     f32_matmul_passes: str = "mxu"
     """``mxu``: an f32 product without a precision attribute rounds its operands to bf16, as the matrix unit does;
     ``exact``: it does not, as Pallas's interpret mode."""
-    late_dma: bool = False
-    """Whether the data of a DMA arrive when it is waited for rather than at once (see ``ops.dma``)."""
-    late_windows: bool = False
-    """Whether what the pipeline may read before it is written reads as memory never written (see ``grid``)."""
-    witness: int = 0
+    on_wait: bool = False
+    """Whether the data of a DMA arrive when it is waited for rather than at once: what Pallas's interpret mode calls
+    ``dma_execution_mode="on_wait"`` (see ``ops.dma``)."""
+    windows_ahead: bool = False
+    """Whether what the pipeline may read before it is written reads as memory never written (see ``operands``)."""
+    digests: int = 0
     """How many digests of what the kernel reads are kept, to say where two executions part; 0 keeps none."""
+    fast: bool = True
+    """Whether programs are made that compile faster and compute the same: unrolled loops as loops (``rerolled``), notes
+    of copies in a loop (``in_flight``), DMAs that arrive late first (``hazards``)."""
 
 
 BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), space="judge")
 """The semaphore that kernels of all devices share."""
 
-_LATE_ELEMENTS = 1 << 22
+_MOST_ARRIVING = 1 << 22
+"""Elements of a buffer in HBM that is not read by DMAs and for which arrivals are kept all the same."""
 
 
 @dataclass(kw_only=True)
 class State:
-    """Memory, as far as the step under way has come, and where in the program that is."""
+    """Memory at the operation that is being translated, and where in the program that is."""
 
     kernel: KernelModule
     options: Options
@@ -55,32 +58,33 @@ class State:
     """int32 scalar: the same for what is past the ragged edges of inputs."""
     memory: Memory = field(default_factory=dict)
     step: Array = 0
-    """Linear index of the grid step under way."""
-    turn: Array = 0
-    """How many grid steps ran before the one under way."""
+    """Linear index of the grid step."""
+    steps_before: Array = 0
+    """How many grid steps ran before it."""
     device: Array | None = None
     """Logical id of this device, where the program is sharded."""
     devices: int = 1
     axes: tuple[str, ...] = ()
     """Axes of the mesh along which the devices are numbered."""
-    turns: list[tuple[Mapping[Op, Sequence[Op]], Array]] = field(default_factory=list)
-    """Unrolled loops under way, the innermost last: for each operation those in its place in every turn, and which."""
+    loops: list[tuple[Mapping[Op, Sequence[Op]], Array]] = field(default_factory=list)
+    """Unrolled loops that are executed as loops, the innermost last: for each operation those in its place in every
+    iteration, and the number of the iteration."""
     active: Any = None
-    """Whether this device takes the branch under way, where branches are executed under a mask."""
-    late: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)
-    """With ``late_dma``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
-    ends: set[Buffer] = field(default_factory=set)
-    """With ``late_dma``, what some DMA reads or writes: its copies under way are followed."""
+    """Whether this device takes the branch, where branches are executed under a mask."""
+    arriving: dict[Buffer, tuple[Buffer, Buffer]] = field(default_factory=dict)
+    """With ``on_wait``, for the destination of a DMA: what is arriving, and which semaphore it waits for (or 0)."""
+    followed: set[Buffer] = field(default_factory=set)
+    """With ``on_wait``, what some DMA reads or writes: its copies in flight are followed."""
     moving: set[Buffer] = field(default_factory=set)
-    """With ``late_dma``, arrays of inputs that DMAs read through a window, which the pipeline moves."""
+    """With ``on_wait``, arrays of inputs that DMAs read through a window, which the pipeline moves."""
     shared: set[Buffer] = field(default_factory=set)
-    """With ``late_dma``, what other chips write: what this one does with it is logged."""
+    """With ``on_wait``, what other chips write: what this one does with it is logged."""
     stamps: dict[Buffer, Buffer] = field(default_factory=dict)
-    """With ``late_windows``, for an array that windows of an input and of its output share: when each element was
+    """With ``windows_ahead``, for an array that windows of an input and of its output share: when each element was
     written."""
     same_array: dict[Value, Value] = field(default_factory=dict)
     """Operands that are aliased to an output -> that output."""
-    _notes: list[journal.Entry] = field(default_factory=list)
+    notes: list[in_flight.Note] = field(default_factory=list)
     """What is to be noted of copies and events, and is not in memory yet."""
     _semaphores: dict[Buffer, int] = field(default_factory=dict)
     _numbers: dict[Buffer, int] = field(default_factory=dict)
@@ -94,26 +98,18 @@ class State:
             value = (jnp.int32(-1_431_655_766 + 1) + 1_234_567 * fill).astype(dtype)
         return jnp.broadcast_to(encode(value), shape)
 
-    @property
-    def zero(self) -> Array:
-        """int32 scalar that XLA does not know to be 0."""
-        return lax.shift_right_logical(self.fill, np.int32(31))
-
     def number_of(self, op: Op, number: Callable[[Op], int]) -> Number:
-        """A number of the operation under way: in an unrolled loop, of the one in the turn under way."""
-        return self._number_in(op, number, len(self.turns))
+        """A number of the operation: in an unrolled loop, of the one in this iteration."""
+        return self._number_in(op, number, len(self.loops))
 
     def _number_in(self, op: Op, number: Callable[[Op], int], loops: int) -> Number:
         for depth in reversed(range(loops)):
-            others, turn = self.turns[depth]
+            others, iteration = self.loops[depth]
             if op in others:
-                return one_of([self._number_in(one, number, depth) for one in others[op]], turn)
+                return one_of([self._number_in(one, number, depth) for one in others[op]], iteration)
         return number(op)
 
-    def is_late(self, buffer: Buffer) -> bool:
-        return buffer in self.late
-
-    # --- copies under way, with ``late_dma`` ---
+    # --- copies in flight, with ``on_wait`` ---
 
     def root(self, value: Value) -> Value:
         """The memref from outside or allocated inside that a view was made from; an aliased input is its output."""
@@ -121,24 +117,24 @@ class State:
         return self.same_array.get(root, root)
 
     def add_shadows(self, value: Value, buffer: Buffer) -> None:
-        """With ``late_dma``, what DMAs into a buffer need; not for large arrays in HBM that no DMA reads again, to keep
+        """With ``on_wait``, what DMAs into a buffer need; not for large arrays in HBM that no DMA reads again, to keep
         the price bounded."""
         root = self.root(value)
-        if not self.options.late_dma or root not in self.dma_targets | self.dma_sources:
+        if not self.options.on_wait or root not in self.dma_targets | self.dma_sources:
             return
-        self.ends.add(buffer)
+        self.followed.add(buffer)
         if root in self.remote_targets:
             self.shared.add(buffer)
-        if root not in self.dma_targets or buffer in self.late:
+        if root not in self.dma_targets or buffer in self.arriving:
             return
-        if buffer.space == "hbm" and root not in self.dma_sources and math.prod(buffer.shape) > _LATE_ELEMENTS:
+        if buffer.space == "hbm" and root not in self.dma_sources and math.prod(buffer.shape) > _MOST_ARRIVING:
             return
         array = self.memory[buffer]
-        arriving = Buffer(name=f"arriving in {buffer.name}", shape=buffer.shape, dtype=buffer.dtype, space="judge")
+        data = Buffer(name=f"arriving in {buffer.name}", shape=buffer.shape, dtype=buffer.dtype, space="judge")
         owner = Buffer(name=f"owner of {buffer.name}", shape=buffer.shape, dtype=np.dtype(np.int32), space="judge")
-        self.memory[arriving] = jnp.zeros(array.shape, array.dtype)
+        self.memory[data] = jnp.zeros(array.shape, array.dtype)
         self.memory[owner] = jnp.zeros(array.shape, jnp.int32)
-        self.late[buffer] = (arriving, owner)
+        self.arriving[buffer] = (data, owner)
 
     @functools.cached_property
     def _starts(self) -> list[Op]:
@@ -163,30 +159,30 @@ class State:
     def end(self, buffer: Buffer, box: Box) -> End:
         """One end of a copy, to be followed if something may write there meanwhile."""
         is_fixed = buffer.is_input and buffer.space == "hbm" and buffer not in self.moving
-        return NOWHERE if is_fixed or buffer not in self.ends else End(buffer=self.number(buffer), box=box)
+        return NOWHERE if is_fixed or buffer not in self.followed else End(buffer=self.number(buffer), box=box)
 
-    def mark_under_way(self, semaphore: Array, source: End, target: End) -> None:
-        """With ``late_dma``, a copy reads and writes until ``semaphore`` is waited for."""
-        if UNDER_WAY in self.memory and (source.buffer or target.buffer):
-            self._notes.append(journal.start(semaphore, source, target, self.active))
+    def start_copy(self, semaphore: Array, source: End, target: End) -> None:
+        """With ``on_wait``, a copy reads and writes until ``semaphore`` is waited for."""
+        if IN_FLIGHT in self.memory and (source.buffer or target.buffer):
+            self.notes.append(in_flight.start(semaphore, source, target, self.active))
 
-    def mark_landed(self, semaphore: Array, when: Array) -> None:
-        """With ``late_dma``, ``semaphore`` was waited for and nothing on it is outstanding, if ``when``."""
-        self._notes.append(journal.land(semaphore, when if self.active is None else when & self.active))
+    def land_copies(self, semaphore: Array, when: Array) -> None:
+        """With ``on_wait``, ``semaphore`` was waited for and nothing on it is outstanding, if ``when``."""
+        self.notes.append(in_flight.land(semaphore, when if self.active is None else when & self.active))
 
-    # --- events, with ``late_dma`` in kernels that send to other chips ---
+    # --- events, with ``on_wait`` in kernels that send to other chips ---
 
     def start_log(self, *, behind_barrier: bool) -> None:
-        self.memory[LOG] = lax.broadcast_in_dim(self.zero, LOG.shape, ())
-        self.memory[LOGGED] = self.zero
+        self.memory[LOG] = jnp.zeros(LOG.shape, jnp.int32)
+        self.memory[LOGGED] = jnp.int32(0)
         if behind_barrier:
             self.log(Did.ENTER, None)
 
     def log(self, did: Did, op: Op | None, **fields: Any) -> None:
-        """Log an event of this chip, if it takes the branch under way: see ``events.row``."""
+        """Log an event of this chip, if it takes the branch: see ``events.row``."""
         if LOG in self.memory:
             place = self.number_of(op, self._places.__getitem__) if op is not None else 0
-            self._notes.append(journal.event(events.row(did, place, self.step, **fields), self.active))
+            self.notes.append(in_flight.event(events.row(did, place, self.step, **fields), self.active))
 
     def log_access(self, did: Did, op: Op, buffer: Buffer, box: Box, **fields: Any) -> None:
         """Log that memory is read or written which other chips write, too."""
@@ -204,8 +200,8 @@ class State:
     @property
     def shadows(self) -> list[Buffer]:
         """What is kept beside the buffers and changes with DMAs, as far as it is allocated now."""
-        late = [buffer for pair in self.late.items() for buffer in (pair[0], *pair[1])]
-        return [buffer for buffer in (*late, *self.stamps.values(), UNDER_WAY) if buffer in self.memory]
+        arriving = [buffer for pair in self.arriving.items() for buffer in (pair[0], *pair[1])]
+        return [buffer for buffer in (*arriving, *self.stamps.values(), IN_FLIGHT) if buffer in self.memory]
 
     def semaphore_base(self, buffer: Buffer) -> int:
         """Number of the first semaphore of a buffer of them, unique in the kernel."""

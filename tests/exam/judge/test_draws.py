@@ -30,7 +30,7 @@ def run(cycles: int = 1000, **flow: Any) -> Timeline:
 
 def keys(source: str) -> list[bytes]:
     artefact, problem = examined(source)
-    code = Loaded(tokenise(artefact.program)[0], Options()).sha256
+    code = Loaded(tokenise(artefact.program)[0], Options()).program.sha256
     return list(itertools.chain.from_iterable(draws.seeds(problem, code)))
 
 

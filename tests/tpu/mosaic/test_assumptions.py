@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,15 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.tpu.mlir.bindings import mosaic_module, parse_kernel, stablehlo_of
-from ratchet.tpu.mlir.calls import kernel_bodies
+from ratchet.tpu.mlir.calls import kernel_calls
 from ratchet.tpu.mlir.module import Op
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.rules import promise
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import artefact, blocked
-from tests.tpu.mosaic.twin import loaded
+from tests.tpu.mosaic.kernels import ANY, DMA, VMEM, Kernel, X, findings, kernel_call, kinds, rows, with_scalars
 
-X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)
 EIGHTS = np.arange(8, dtype=np.int32) * 8
-Kernel = Callable[..., Any]
-
-
-def findings(function: Kernel, *inputs: np.ndarray) -> list[Any]:
-    return list(loaded(function, *inputs).check(inputs).findings)
-
-
-def kinds(function: Kernel, *inputs: np.ndarray) -> list[Kind]:
-    return [finding.kind for finding in findings(function, *inputs)]
-
 
 # --- promises ------------------------------------------------------------------------------------
 
@@ -58,11 +46,8 @@ def gather(where: str) -> Kernel:
     whole = pl.BlockSpec((64, 128), lambda i, places: (0, 0))
     row = pl.BlockSpec((pl.Element(8), pl.Element(128)), lambda i, places: (pl.multiple_of(places[i], 8), 0))
     body = {"kernel": in_kernel, "loop": in_loop, "map": in_map}[where]
-    spec = pltpu.PrefetchScalarGridSpec(
-        num_scalar_prefetch=1, grid=(8,), in_specs=[row if where == "map" else whole],
-        out_specs=pl.BlockSpec((8, 128), lambda i, places: (i, 0)),
-    )  # fmt: skip
-    return pl.pallas_call(body, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32))
+    ins, out = [row if where == "map" else whole], pl.BlockSpec((8, 128), lambda i, places: (i, 0))
+    return with_scalars(body, grid=(8,), ins=ins, out=out)
 
 
 @pytest.mark.parametrize("where", ["kernel", "loop", "map"])
@@ -84,11 +69,7 @@ def test_a_vector_is_not_rotated_by_a_negative_amount(amount: int, wanted: list[
     def kernel(amount: Any, x: Any, o: Any) -> None:
         o[...] = pltpu.roll(x[...], amount[0], 1)
 
-    call = pl.pallas_call(
-        kernel,
-        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec(memory_space=pltpu.VMEM)],
-        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
-    )
+    call = kernel_call(kernel, in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), VMEM])
     assert kinds(call, np.array([amount], np.int32), X) == wanted
 
 
@@ -99,8 +80,8 @@ def test_what_a_gather_takes_from_outside_is_not_known(keep: bool) -> None:
         o[...] = taken if keep else jnp.where(index[...] < 128, taken, 0.0)
 
     index = np.tile(np.arange(128, dtype=np.int32)[::-1] + 1, (8, 1))
-    call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32))
-    assert kinds(call, X[:8], index) == ([Kind.UNINITIALISED] if keep else [])
+    call = kernel_call(kernel, shape=jax.ShapeDtypeStruct((8, 128), jnp.float32))
+    assert kinds(call, X[:8], index) == ([Kind.UNINITIALISED_MEMORY] if keep else [])
 
 
 def test_promises_of_arithmetic_are_refused() -> None:
@@ -117,8 +98,8 @@ def test_promises_of_arithmetic_are_refused() -> None:
 @pytest.mark.parametrize("layout", ["strided<[256, 1]>", "strided<[128, 1], offset: 4>"])
 def test_a_memref_with_a_layout_of_its_own_is_refused(layout: str) -> None:
     made = artefact(blocked(lambda x, o: o.__setitem__(..., x[...])), ((256, 128), jnp.float32))
-    (body,) = kernel_bodies(stablehlo_of(export.deserialize(bytearray(made.program))))
-    text = str(mosaic_module(body))
+    (call,) = kernel_calls(stablehlo_of(export.deserialize(bytearray(made.program))))
+    text = str(mosaic_module(call.body))
     assert parse_kernel(text.encode()).functions
     plain = re.search(r"memref<\d+x\d+xf32(?=, #)", text)[0]
     with pytest.raises(Refusal, match="a memref with the layout") as caught:
@@ -147,13 +128,12 @@ def counted(signals: int, waits: int, *, scoped: bool = False, barrier: bool = F
         else:
             count(sem)
 
-    block = pl.BlockSpec((16, 128), lambda i: (i, 0))
-    return pl.pallas_call(
+    block = rows(16)
+    return kernel_call(
         kernel,
         grid=(4,),
         in_specs=[block],
         out_specs=block,
-        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
         scratch_shapes=[pltpu.SemaphoreType.REGULAR],
         compiler_params=pltpu.CompilerParams(collective_id=0) if barrier else None,
     )
@@ -162,7 +142,7 @@ def counted(signals: int, waits: int, *, scoped: bool = False, barrier: bool = F
 @pytest.mark.parametrize("where", [{}, {"scoped": True}, {"barrier": True}], ids=["scratch", "scoped", "barrier"])
 def test_a_semaphore_is_at_zero_when_it_is_given_back(where: dict[str, bool]) -> None:
     assert kinds(counted(2, 2, **where), X) == []
-    assert kinds(counted(2, 1, **where), X) == [Kind.NEVER_WAITED]
+    assert kinds(counted(2, 1, **where), X) == [Kind.DMA_NEVER_WAITED]
     assert Kind.WAIT_WITHOUT_START in kinds(counted(1, 2, **where), X)
 
 
@@ -172,11 +152,8 @@ def test_nobody_waits_for_less_than_nothing() -> None:
         pl.semaphore_wait(sem, amounts[1])
         o[...] = x[...]
 
-    call = pl.pallas_call(
-        kernel,
-        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec(memory_space=pltpu.VMEM)],
-        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
-        scratch_shapes=[pltpu.SemaphoreType.REGULAR],
+    call = kernel_call(
+        kernel, in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), VMEM], scratch_shapes=[pltpu.SemaphoreType.REGULAR]
     )
     assert kinds(call, np.array([2, 2], np.int32), X) == []
     assert kinds(call, np.array([-1, -1], np.int32), X) == [Kind.NEGATIVE_AMOUNT]
@@ -186,13 +163,8 @@ def test_semaphores_of_an_array_are_within_it() -> None:
     def kernel(slots: Any, x: Any, o: Any, sems: Any) -> None:
         pltpu.async_copy(x, o, sems.at[slots[0]]).wait()
 
-    anywhere = pl.BlockSpec(memory_space=pl.ANY)
-    call = pl.pallas_call(
-        kernel,
-        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), anywhere],
-        out_specs=anywhere,
-        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
-        scratch_shapes=[pltpu.SemaphoreType.DMA((2,))],
+    call = kernel_call(
+        kernel, in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANY], out_specs=ANY, scratch_shapes=[DMA((2,))]
     )
     assert kinds(call, np.array([1], np.int32), X) == []
     assert kinds(call, np.array([2], np.int32), X) == [Kind.SLICE_OUT_OF_BOUNDS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,17 +11,13 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ratchet.tpu.mosaic.dynamic import DynamicSlice
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.memory import Buffer, Whole
+from ratchet.tpu.mosaic.memory import Buffer, DynamicSlice, Whole
 from ratchet.values.status import Refusal, Status
-from tests.tpu.mosaic.twin import loaded
-
-X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)
-ANY = pl.BlockSpec(memory_space=pl.ANY)
+from tests.tpu.mosaic.kernels import ANY, DMA, VMEM, Kernel, X, kinds, loaded, vmem, with_scalars
 
 
-def _rows(*, waited: int = 1, early: bool = False) -> Callable[..., Any]:
+def _rows(*, waited: int = 1, early: bool = False) -> Kernel:
     """Copies ``rows`` rows, given at run time, from row ``start`` of x to row 8 of zeros."""
 
     def kernel(rows: Any, x: Any, o: Any, buffer: Any, semaphore: Any) -> None:
@@ -38,17 +33,8 @@ def _rows(*, waited: int = 1, early: bool = False) -> Callable[..., Any]:
         if not early:
             o[...] = buffer[...]
 
-    return pl.pallas_call(
-        kernel,
-        grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=1,
-            grid=(),
-            in_specs=[ANY],
-            out_specs=pl.BlockSpec(memory_space=pltpu.VMEM),
-            scratch_shapes=[pltpu.VMEM((64, 128), jnp.float32), pltpu.SemaphoreType.DMA],
-        ),
-        out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32),
-    )
+    scratch = [vmem(), DMA]
+    return with_scalars(kernel, ins=[ANY], out=VMEM, scratch=scratch)
 
 
 @pytest.mark.parametrize(("start", "count"), [(0, 8), (16, 24), (40, 24), (64, 0), (1 << 20, 0), (8, 56)])
@@ -73,17 +59,8 @@ def test_a_part_of_one_of_several_arrays_is_copied(which: int) -> None:
         copy.start()
         copy.wait()
 
-    call = pl.pallas_call(
-        kernel,
-        grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=1,
-            grid=(),
-            in_specs=[ANY],
-            out_specs=pl.BlockSpec(memory_space=pltpu.VMEM),
-            scratch_shapes=[pltpu.SemaphoreType.DMA],
-        ),
-        out_shape=jax.ShapeDtypeStruct((2, 64, 128), jnp.float32),
-    )
+    shape = jax.ShapeDtypeStruct((2, 64, 128), jnp.float32)
+    call = with_scalars(kernel, ins=[ANY], out=VMEM, scratch=[DMA], shape=shape)
     where, x = np.array([which, 16, 24], np.int32), np.stack([X, X + 1e4, X + 2e4])
     result = loaded(call, where, x).check([where, x])
     want = np.zeros((2, 64, 128), np.float32)
@@ -98,15 +75,15 @@ def test_a_part_of_one_of_several_arrays_is_copied(which: int) -> None:
         (_rows(), 48, 24, Kind.SLICE_OUT_OF_BOUNDS),
         (_rows(), 0, 64, Kind.SLICE_OUT_OF_BOUNDS),
         (_rows(), 8, -8, Kind.SLICE_OUT_OF_BOUNDS),
-        (_rows(waited=0), 0, 8, Kind.NEVER_WAITED),
+        (_rows(waited=0), 0, 8, Kind.DMA_NEVER_WAITED),
         (_rows(waited=2), 0, 8, Kind.WAIT_WITHOUT_START),
         (_rows(early=True), 16, 24, Kind.READ_BEFORE_WAIT),
     ],
     ids=["read-outside", "write-outside", "negative", "no-wait", "double-wait", "early"],
 )
-def test_what_is_wrong_with_one_is_found(kernel: Callable[..., Any], start: int, count: int, kind: Kind) -> None:
+def test_what_is_wrong_with_one_is_found(kernel: Kernel, start: int, count: int, kind: Kind) -> None:
     where = np.array([start, count], np.int32)
-    assert kind in {finding.kind for finding in loaded(kernel, where, X).check([where, X]).findings}
+    assert kind in kinds(kernel, where, X)
 
 
 def test_anything_but_a_dma_of_such_a_slice_is_refused() -> None:

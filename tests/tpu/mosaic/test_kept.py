@@ -11,8 +11,8 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ratchet.tpu.mosaic.memory import kept_as
-from tests.tpu.mosaic.twin import loaded
+from ratchet.tpu.mosaic.arrays import kept_as
+from tests.tpu.mosaic.kernels import ANY, DMA, kernel_call, loaded
 
 ROWS, COLUMNS, BLOCK = 256, 128, 32
 NARROW = [jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn, jnp.float8_e5m2]
@@ -26,13 +26,13 @@ def _copied(dtype: Any) -> Any:
         copy.start()
         copy.wait()
 
-    return pl.pallas_call(
+    return kernel_call(
         kernel,
         grid=(ROWS // BLOCK,),
-        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        in_specs=[ANY],
         out_specs=pl.BlockSpec((BLOCK, COLUMNS), lambda i: (i, 0)),
-        scratch_shapes=[pltpu.SemaphoreType.DMA],
-        out_shape=jax.ShapeDtypeStruct((ROWS, COLUMNS), dtype),
+        scratch_shapes=[DMA],
+        shape=jax.ShapeDtypeStruct((ROWS, COLUMNS), dtype),
     )
 
 
@@ -52,8 +52,12 @@ def test_no_execution_converts_a_whole_input(dtype: Any) -> None:
     """XLA would copy all of a cache in HBM for it, each time."""
     x = np.zeros((ROWS, COLUMNS), dtype)
     program = loaded(_copied(dtype), x)
-    (held,) = program.place([x]).arrays
+    (held,) = program.place([x])
     assert held.dtype == kept_as(x.dtype) != x.dtype
     whole = f"[{ROWS},{COLUMNS}]"
-    made = [line for line in program._compiled.as_text().splitlines() if "bitcast-convert(" in line]
+    made = [
+        line
+        for line in program.with_options(**program.first).compiled.as_text().splitlines()
+        if "bitcast-convert(" in line
+    ]
     assert not [line for line in made if whole in line.split("=")[1]]

@@ -9,23 +9,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from ratchet.tpu.mosaic.memory import (
-    Buffer,
-    Slice,
-    Squeeze,
-    Whole,
-    add,
-    bitcast,
-    bitcast_array,
-    decode,
-    encode,
-    known,
-    put,
-    put_where,
-    reshape,
-    reshaped_box,
-    take,
-)
+from ratchet.tpu.mosaic.arrays import add, bitcast_array, decode, encode, known, put, take
+from ratchet.tpu.mosaic.memory import Buffer, Slice, Squeeze, Whole, bitcast, put_where, reshape, reshaped_box
 from ratchet.values.status import Refusal, Status
 
 F32, BF16, I8 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16), np.dtype(np.int8)

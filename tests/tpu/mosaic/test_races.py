@@ -1,29 +1,23 @@
-"""Copies under way and windows read ahead: what a race would change is a finding, and its sound twin has none."""
+"""Copies in flight and windows read early: what a race would change is a finding, and without the race nothing is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ratchet.tpu.compiler.tokens import tokenise
-from ratchet.tpu.mosaic import run
+from ratchet.tpu.mosaic import run, translation
 from ratchet.tpu.mosaic.findings import Kind
 from tests.exam.judge.programs import artefact
-from tests.tpu.mosaic.test_assumptions import X, findings, kinds
+from tests.tpu.mosaic.kernels import ANY, DMA, Kernel, X, copied_in, findings, kernel_call, kinds, rows, vmem
 
-ANY = pl.BlockSpec(memory_space=pl.ANY)
-OUT = jax.ShapeDtypeStruct((64, 128), jnp.float32)
-Kernel = Callable[..., Any]
-
-
-# --- copies under way ----------------------------------------------------------------------------
+# --- copies in flight -----------------------------------------------------------------------------
 
 
 def both_into_one(*, wait_first: bool, shape: tuple[int, int] = (64, 128)) -> Kernel:
@@ -39,13 +33,8 @@ def both_into_one(*, wait_first: bool, shape: tuple[int, int] = (64, 128)) -> Ke
             first.wait()
         second.wait()
 
-    return pl.pallas_call(
-        kernel,
-        in_specs=[ANY, ANY],
-        out_specs=ANY,
-        out_shape=jax.ShapeDtypeStruct(shape, jnp.float32),
-        scratch_shapes=[pltpu.SemaphoreType.DMA((2,))],
-    )
+    out = jax.ShapeDtypeStruct(shape, jnp.float32)
+    return kernel_call(kernel, out, in_specs=[ANY, ANY], out_specs=ANY, scratch_shapes=[DMA((2,))])
 
 
 def stored_over(*, wait_first: bool) -> Kernel:
@@ -61,8 +50,7 @@ def stored_over(*, wait_first: bool) -> Kernel:
             copy.wait()
         o[...] = buffer[...]
 
-    scratch = [pltpu.VMEM((64, 128), jnp.float32), pltpu.SemaphoreType.DMA]
-    return pl.pallas_call(kernel, in_specs=[ANY], out_shape=OUT, scratch_shapes=scratch)
+    return kernel_call(kernel, in_specs=[ANY], scratch_shapes=[vmem(), DMA])
 
 
 def from_a_window(*, wait_first: bool, fixed: bool = False) -> Kernel:
@@ -82,14 +70,8 @@ def from_a_window(*, wait_first: bool, fixed: bool = False) -> Kernel:
         def _() -> None:
             copy.wait()
 
-    return pl.pallas_call(
-        kernel,
-        grid=(4,),
-        in_specs=[pl.BlockSpec((16, 128), lambda i: (0 if fixed else i, 0))],
-        out_specs=ANY,
-        out_shape=OUT,
-        scratch_shapes=[pltpu.SemaphoreType.DMA],
-    )
+    block = pl.BlockSpec((16, 128), lambda i: (0 if fixed else i, 0))
+    return kernel_call(kernel, grid=(4,), in_specs=[block], out_specs=ANY, scratch_shapes=[DMA])
 
 
 def scoped(*, wait_inside: bool) -> Kernel:
@@ -103,11 +85,11 @@ def scoped(*, wait_inside: bool) -> Kernel:
             if wait_inside:
                 copy.wait()
 
-        pl.run_scoped(leave, pltpu.VMEM((64, 128), jnp.float32))
+        pl.run_scoped(leave, vmem())
         if not wait_inside:
             pltpu.make_async_copy(o, o, sem).wait()
 
-    return pl.pallas_call(kernel, out_specs=ANY, out_shape=OUT, scratch_shapes=[pltpu.SemaphoreType.DMA])
+    return kernel_call(kernel, out_specs=ANY, scratch_shapes=[DMA])
 
 
 def many(*, slots: int) -> Kernel:
@@ -129,16 +111,12 @@ def many(*, slots: int) -> Kernel:
         buffer[31 if slots < 40 else 0] = x[8:16]
         jax.lax.fori_loop(1, 40, wait, None)
 
-    return pl.pallas_call(
-        kernel,
-        out_specs=ANY,
-        out_shape=jax.ShapeDtypeStruct((40, 8, 128), jnp.float32),
-        scratch_shapes=[pltpu.VMEM((40, 8, 128), jnp.float32), pltpu.SemaphoreType.DMA((40,))],
-    )
+    out = jax.ShapeDtypeStruct((40, 8, 128), jnp.float32)
+    return kernel_call(kernel, out, out_specs=ANY, scratch_shapes=[vmem(40, 8, 128), DMA((40,))])
 
 
 def in_place(*, apart: int) -> Kernel:
-    """Two copies of one array, each from rows of it to rows of it; the second begins while the first is under way."""
+    """Two copies of one array, each from rows of it to rows of it; the second begins while the first is in flight."""
 
     def kernel(x: Any, o: Any, sems: Any) -> None:
         first = pltpu.make_async_copy(x.at[pl.ds(0, 8)], o.at[pl.ds(8, 8)], sems.at[0])
@@ -148,10 +126,7 @@ def in_place(*, apart: int) -> Kernel:
         first.wait()
         second.wait()
 
-    return pl.pallas_call(
-        kernel, in_specs=[ANY], out_specs=ANY, out_shape=OUT, input_output_aliases={0: 0},
-        scratch_shapes=[pltpu.SemaphoreType.DMA((2,))],
-    )  # fmt: skip
+    return kernel_call(kernel, in_specs=[ANY], out_specs=ANY, input_output_aliases={0: 0}, scratch_shapes=[DMA((2,))])
 
 
 LARGE = (1 << 13, 1 << 10)
@@ -175,38 +150,27 @@ LARGE = (1 << 13, 1 << 10)
     ],
     ids=["two-targets", "large", "store", "window", "window-that-stays", "scope", "many", "source-rows", "target-rows"],
 )  # fmt: skip
-def test_nothing_is_written_where_a_copy_is_under_way(
+def test_nothing_is_written_where_a_copy_is_in_flight(
     broken: Kernel, sound: Kernel, kind: Kind, inputs: tuple[np.ndarray, ...]
 ) -> None:
     assert kinds(sound, *inputs) == []
     assert kind in kinds(broken, *inputs)
 
 
-# --- windows that are read ahead -----------------------------------------------------------------
+# --- windows that are read early -----------------------------------------------------------------
 
 
 def behind(distance: int, *, buffers: int = 2) -> Kernel:
     """In place, each step adds the block that was written ``distance`` steps before."""
 
-    def kernel(x: Any, before: Any, o: Any) -> None:
-        del before
+    def kernel(x: Any, o: Any) -> None:
         o[...] = x[...] * 2
 
     def block(offset: int) -> Any:
         mode = {"pipeline_mode": pl.Buffered(buffers)} if buffers != 2 else {}
         return pl.BlockSpec((8, 128), lambda i: ((i + 8 - offset) % 8, 0), **mode)
 
-    def call(x: Any) -> Any:
-        return pl.pallas_call(
-            lambda x, o: kernel(x, None, o),
-            grid=(8,),
-            in_specs=[block(distance)],
-            out_specs=block(0),
-            out_shape=OUT,
-            input_output_aliases={0: 0},
-        )(x)
-
-    return call
+    return kernel_call(kernel, grid=(8,), in_specs=[block(distance)], out_specs=block(0), input_output_aliases={0: 0})
 
 
 @pytest.mark.parametrize(
@@ -221,67 +185,43 @@ def test_a_window_is_not_written_while_the_pipeline_reads_it(distance: int, buff
         assert finding.grid_step == (distance,)
 
 
-def written_by_hand(ahead: int) -> Kernel:
-    """The kernel writes rows of the array that the pipeline reads, ``ahead`` blocks further, by a copy of its own."""
+def written_by_hand(further: int) -> Kernel:
+    """The kernel writes rows of the array that the pipeline reads, some blocks ``further``, by a copy of its own."""
 
     def kernel(x: Any, o: Any, buffer: Any, sem: Any) -> None:
         buffer[...] = x[...] * 2
 
-        @pl.when(pl.program_id(0) + ahead < 8)
+        @pl.when(pl.program_id(0) + further < 8)
         def _() -> None:
-            to = o.at[pl.ds((pl.program_id(0) + ahead) * 8, 8)]
+            to = o.at[pl.ds((pl.program_id(0) + further) * 8, 8)]
             pltpu.async_copy(buffer, to, sem).wait()
 
-    return pl.pallas_call(
-        kernel,
-        grid=(8,),
-        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
-        out_specs=ANY,
-        out_shape=OUT,
-        input_output_aliases={0: 0},
-        scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32), pltpu.SemaphoreType.DMA],
+    aliases, scratch = {0: 0}, [vmem(8, 128), DMA]
+    return kernel_call(
+        kernel, grid=(8,), in_specs=[rows(8)], out_specs=ANY, input_output_aliases=aliases, scratch_shapes=scratch
     )
 
 
-@pytest.mark.parametrize(("ahead", "wanted"), [(0, []), (1, [Kind.WINDOW_RACE]), (2, [])])
-def test_a_copy_into_the_next_window_comes_too_late(ahead: int, wanted: list[Kind]) -> None:
-    assert kinds(written_by_hand(ahead), X) == wanted
+@pytest.mark.parametrize(("further", "wanted"), [(0, []), (1, [Kind.WINDOW_RACE]), (2, [])])
+def test_a_copy_into_the_next_window_comes_too_late(further: int, wanted: list[Kind]) -> None:
+    assert kinds(written_by_hand(further), X) == wanted
 
 
 # --- which translations that takes -----------------------------------------------------------------
 
 
-def moved(*, wait_first: bool) -> Kernel:
-    """Rows that a copy brings, doubled: before or after they are there."""
-
-    def kernel(x: Any, o: Any, buffer: Any, sem: Any) -> None:
-        copy = pltpu.make_async_copy(x, buffer, sem)
-        copy.start()
-        if wait_first:
-            copy.wait()
-        o[...] = buffer[...] * 2
-        if not wait_first:
-            copy.wait()
-
-    scratch = [pltpu.VMEM((64, 128), jnp.float32), pltpu.SemaphoreType.DMA]
-    return pl.pallas_call(kernel, in_specs=[ANY], out_shape=OUT, scratch_shapes=scratch)
-
-
-@pytest.mark.parametrize("wait_first", [True, False])
+@pytest.mark.parametrize("early", [False, True])
 def test_where_late_copies_change_nothing_a_program_is_translated_once(
-    wait_first: bool, monkeypatch: pytest.MonkeyPatch
+    early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, lower = [], run.lowering.lower_kernels
-    monkeypatch.setattr(run.lowering, "lower_kernels", lambda *given: made.append(given) or lower(*given))
-    x = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32)
-    exported = tokenise(artefact(moved(wait_first=wait_first), ((64, 128), jnp.float32)).program)[0]
-    loaded = run.translated(exported, run.Options(), late_first=True)
-    assert "tpu.enqueue_dma" in loaded.covered
-    result = loaded.check([x], at_once=True)
-    assert (len(made) == 1) is wait_first
-    plain = run.translated(exported, run.Options()).check([x])
+    made, lowered = [], translation.lowered
+    monkeypatch.setattr(translation, "lowered", lambda *given: made.append(given) or lowered(*given))
+    program = artefact(copied_in(waits=1, early=early), ((64, 128), jnp.float32)).program
+    result = run.load(program).check([X])
+    assert (len(made) > 1) is early
+    plain = run.translated(export.deserialize(bytearray(program)), run.Options(fast=False)).check([X])
     assert [finding.kind for finding in result.findings] == [finding.kind for finding in plain.findings]
-    if wait_first:
-        assert result.outputs[0].tobytes() == plain.outputs[0].tobytes() == (x * 2).tobytes()
-    else:
+    if early:
         assert result.findings[0].kind is Kind.READ_BEFORE_WAIT
+    else:
+        assert result.outputs[0].tobytes() == plain.outputs[0].tobytes() == X.tobytes()

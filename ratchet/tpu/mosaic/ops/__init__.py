@@ -1,1 +1,5 @@
-"""What each operation of a Mosaic module does, by dialect and kind. Importing a module registers its rules."""
+"""What executes each operation: importing the modules fills the table of rules."""
+
+from ratchet.tpu.mosaic.ops import arith, control, dma, memory, vector
+
+RULE_MODULES = (arith, control, dma, memory, vector)

@@ -13,10 +13,9 @@ from jax import lax
 from ratchet.tpu import scalar
 from ratchet.tpu.mlir.module import Op
 from ratchet.tpu.mosaic import scalars
-from ratchet.tpu.mosaic.dtypes import bits, is_float, jax_dtype, unsigned
+from ratchet.tpu.mosaic.arrays import bitcast_array, bits, is_float, jax_dtype, unsigned
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.memory import bitcast_array
 from ratchet.tpu.mosaic.rules import rule
 from ratchet.tpu.scalar import DIVISION_BY_ZERO, NOT_AN_INTEGER
 
@@ -73,32 +72,16 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "math.atan2": jnp.arctan2,
 }
 
+_SAME_IN_LAX = (
+    "exp", "exp2", "log", "log1p", "expm1", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "tanh", "sinh", "cosh",
+    "asin", "acos", "atan", "erf", "erfc", "floor", "ceil",
+)  # fmt: skip
 _UNARY: dict[str, Callable[[Array], Array]] = {
+    **{f"math.{name}": getattr(lax, name) for name in _SAME_IN_LAX},
     "arith.negf": lax.neg,
-    "math.exp": lax.exp,
-    "math.exp2": lax.exp2,
-    "math.log": lax.log,
     "math.log2": jnp.log2,
-    "math.log1p": lax.log1p,
-    "math.expm1": lax.expm1,
-    "math.sqrt": lax.sqrt,
-    "math.rsqrt": lax.rsqrt,
-    "math.cbrt": lax.cbrt,
-    "math.sin": lax.sin,
-    "math.cos": lax.cos,
-    "math.tan": lax.tan,
-    "math.tanh": lax.tanh,
-    "math.sinh": lax.sinh,
-    "math.cosh": lax.cosh,
-    "math.asin": lax.asin,
-    "math.acos": lax.acos,
-    "math.atan": lax.atan,
-    "math.erf": lax.erf,
-    "math.erfc": lax.erfc,
     "math.absf": lax.abs,
     "math.absi": lax.abs,
-    "math.floor": lax.floor,
-    "math.ceil": lax.ceil,
     "math.trunc": jnp.trunc,
     "math.round": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
     "math.roundeven": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
@@ -111,14 +94,7 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
 }
 
 _COMPARE_INT = {0: "eq", 1: "ne", 2: "lt", 3: "le", 4: "gt", 5: "ge", 6: "ult", 7: "ule", 8: "ugt", 9: "uge"}
-_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
-    "eq": lax.eq,
-    "ne": lax.ne,
-    "lt": lax.lt,
-    "le": lax.le,
-    "gt": lax.gt,
-    "ge": lax.ge,
-}
+_COMPARE = {"eq": lax.eq, "ne": lax.ne, "lt": lax.lt, "le": lax.le, "gt": lax.gt, "ge": lax.ge}
 # Ordered (o*) comparisons are false on NaN, unordered (u*) ones true.
 _COMPARE_FLOAT = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 6: "ne"}
 

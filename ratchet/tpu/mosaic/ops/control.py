@@ -10,10 +10,10 @@ import numpy as np
 from jax import lax
 
 from ratchet.tpu.mlir.module import Op, Value
-from ratchet.tpu.mosaic.counting import OTHERWISE, THEN
-from ratchet.tpu.mosaic.dtypes import jax_dtype
+from ratchet.tpu.mosaic.arrays import jax_dtype
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
+from ratchet.tpu.mosaic.report import OTHERWISE, THEN
 from ratchet.tpu.mosaic.rules import rule
 
 
@@ -80,18 +80,18 @@ def _for(executor: Executor, op: Op) -> None:
     carried = _arrays([executor[value] for value in op.operands[3:]], op.results)
     index = jnp.asarray(low, jax_dtype(op.operands[0].type.dtype))
 
-    def turn(values: list[Any]) -> list[Any]:
+    def iterate(values: list[Any]) -> list[Any]:
         executor.count(op)
         return [values[0] + step, *_arrays(executor.run_block(op.regions[0], values), op.results)]
 
     constant = isinstance(low, np.generic) and isinstance(high, np.generic)
-    _, *out = _repeat(executor, op, [index, *carried], lambda values: values[0] < high, turn, together=constant)
+    _, *out = _repeat(executor, op, [index, *carried], lambda values: values[0] < high, iterate, together=constant)
     executor.values.update(zip(op.results, out, strict=True))
 
 
 @rule("scf.while")
 def _while(executor: Executor, op: Op) -> None:
-    """``before`` may write memory and yields the condition, so it runs once ahead and then at the end of each turn."""
+    """``before`` may write memory and yields the condition: it runs first, and at the end of each iteration."""
     _no_refs(executor, op, op.results)
     before, after = op.regions
 
@@ -99,29 +99,29 @@ def _while(executor: Executor, op: Op) -> None:
         go, *out = executor.run_block(before, arguments)
         return [jnp.asarray(go), *_arrays(out, op.results)]
 
-    def turn(values: list[Any]) -> list[Any]:
+    def iterate(values: list[Any]) -> list[Any]:
         executor.count(op)
         return test(_arrays(executor.run_block(after, values[1:]), op.operands))
 
     first = test(_arrays([executor[value] for value in op.operands], op.operands))
-    _, *out = _repeat(executor, op, first, lambda values: values[0], turn, together=False)
+    _, *out = _repeat(executor, op, first, lambda values: values[0], iterate, together=False)
     executor.values.update(zip(op.results, out, strict=True))
 
 
 def _repeat(
-    executor: Executor, op: Op, start: list[Any], going: Callable[[list[Any]], Any], turn: Any, *, together: bool
+    executor: Executor, op: Op, start: list[Any], going: Callable[[list[Any]], Any], iterate: Any, *, together: bool
 ) -> list[Any]:
-    """``turn`` the carried values while ``going``; the last ones.
+    """``iterate`` the carried values while ``going``; the last ones.
 
     Devices that send must meet those that receive, so with remote operations inside, and unless all take equally many
-    turns (``together``), none leaves the loop before the last: those that are done turn under a mask.
+    iterations (``together``), none leaves the loop before the last: those that are done go on under a mask.
     """
     buffers, outer = executor.written(op), executor.active
     memory = executor.contents(buffers)
     if not executor.has_remote(op) or (together and outer is None):
         values, memory = lax.while_loop(
             lambda state: going(state[0]),
-            lambda state: executor.within(buffers, state[1], lambda: turn(state[0])),
+            lambda state: executor.within(buffers, state[1], lambda: iterate(state[0])),
             (start, memory),
         )
     else:
@@ -136,7 +136,7 @@ def _repeat(
             values, arrays, _ = state
             executor.active = active = mine(values)
             try:
-                new, arrays = executor.within(buffers, arrays, lambda: turn(values))
+                new, arrays = executor.within(buffers, arrays, lambda: iterate(values))
             finally:
                 executor.active = outer
             values = [jnp.where(active, a, b) for a, b in zip(new, values, strict=True)]
@@ -148,12 +148,8 @@ def _repeat(
 
 
 @rule("tpu.region")
-def _region(executor: Executor, op: Op) -> None:
-    executor.values.update(zip(op.results, executor.run_block(op.regions[0]), strict=True))
-
-
 @rule("tpu.trace", attributes=("message", "level"))
-def _trace(executor: Executor, op: Op) -> None:
+def _region(executor: Executor, op: Op) -> None:
     executor.values.update(zip(op.results, executor.run_block(op.regions[0]), strict=True))
 
 

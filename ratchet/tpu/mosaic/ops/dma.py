@@ -1,11 +1,11 @@
 """DMAs and semaphores, on one device and between devices.
 
 A DMA copies when it is started and its semaphore counts bytes; a wait takes its bytes off the count. With
-``Options.late_dma`` the data arrive only when nothing on the semaphore is outstanding any more, and until then the
+``Options.on_wait`` the data arrive only when nothing on the semaphore is outstanding any more, and until then the
 destination reads as memory never written: an output that differs then uses data before the wait for them.
 
 Several devices meet at every remote operation, by collectives of the CPU devices that execute them. What a device sends
-to another is delivered at the sender's place in the program, or with ``late_dma`` at the receiver's wait; a conditional
+to another is delivered at the sender's place in the program, or with ``on_wait`` at the receiver's wait; a conditional
 that holds a remote operation is executed under a mask.
 """
 
@@ -20,48 +20,29 @@ import numpy as np
 from jax import lax
 
 from ratchet.tpu.mlir.module import Op, Value
-from ratchet.tpu.mosaic import dynamic
-from ratchet.tpu.mosaic.dtypes import bits
-from ratchet.tpu.mosaic.dynamic import DynamicSlice
+from ratchet.tpu.mosaic.arrays import Array, Index, add, decode, encode, known, position
 from ratchet.tpu.mosaic.events import Did
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.in_flight import NOWHERE
 from ratchet.tpu.mosaic.memory import (
-    Array,
-    Box,
-    Index,
-    Memory,
+    DynamicSlice,
     Ref,
     Whole,
-    add,
-    decode,
-    encode,
-    known,
-    position,
+    dynamic_copy,
+    dynamic_parts,
     put_where,
+    sizes_differ,
 )
 from ratchet.tpu.mosaic.ops.memory import segments
 from ratchet.tpu.mosaic.rules import rule
 from ratchet.tpu.mosaic.state import BARRIER
 
 
-def _amount(ref: Ref) -> int:
-    """Bytes a transfer of ``ref`` adds to its semaphore."""
-    return math.prod(ref.shape) * bits(ref.dtype) // 8
-
-
 def _add(executor: Executor, semaphore: Ref, amount: Any) -> Array:
     """Change a semaphore; its count before."""
     before = semaphore.load_all(executor.memory)
-    starts, _ = semaphore.box((0,) * len(semaphore.shape), semaphore.shape)
-    if semaphore.is_slice and known(amount) and all(map(known, starts)) and starts:
-        buffer = semaphore.buffer
-        change = np.zeros(math.prod(buffer.shape), np.int32)  # a constant array is no part of XLA's kernel, numbers are
-        change[position(starts, buffer.shape)] = amount
-        executor.memory[buffer] = executor.memory[buffer] + change.reshape(buffer.shape)
-    else:
-        semaphore.store_all(executor.memory, before + jnp.asarray(amount, jnp.int32))
+    semaphore.store_all(executor.memory, before + jnp.asarray(amount, jnp.int32))
     return before.reshape(())
 
 
@@ -87,7 +68,7 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
     if src.shape != dst.shape or src.dtype != dst.dtype:
         raise executor.kernel.refusal(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}", op)
     data = src.load_all(executor.memory)
-    executor.witness(op, data)
+    executor.digest(op, data)
     if dst.buffer.is_input:
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
     arrived = executor.ref(target_semaphore[0])
@@ -95,63 +76,62 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
     if not device or executor.device is None:
         _follow(executor, op, src, dst, arrived)
         _deliver(executor, dst, arrived, data)
-        _add(executor, arrived, _amount(dst))
+        _add(executor, arrived, dst.bytes)
         return
     # The sender waits for its own copy to have left, the receiver for its arrival.
     active = jnp.asarray(True if executor.active is None else executor.active)
     if source_semaphore:
         left = executor.ref(source_semaphore[0])
-        number, box = _identity(executor, left), _whole(src)
-        executor.mark_under_way(number, executor.end(src.buffer, box), NOWHERE)
-        executor.log_access(Did.COPY_READ, op, src.buffer, box, semaphore=number, amount=_amount(dst))
-        _log_signal(executor, op, number, _amount(dst))
-        _add(executor, left, jnp.where(active, _amount(dst), 0))
+        number, box = _identity(executor, left), src.whole_box()
+        executor.start_copy(number, executor.end(src.buffer, box), NOWHERE)
+        executor.log_access(Did.COPY_READ, op, src.buffer, box, semaphore=number, amount=dst.bytes)
+        _log_signal(executor, op, number, dst.bytes)
+        _add(executor, left, jnp.where(active, dst.bytes, 0))
     executor.log(
-        Did.SEND, op, semaphore=_identity(executor, arrived), amount=_amount(dst), device=executor[device[0]],
-        buffer=executor.number(dst.buffer), box=_whole(dst),
+        Did.SEND, op, semaphore=_identity(executor, arrived), amount=dst.bytes, device=executor[device[0]],
+        buffer=executor.number(dst.buffer), box=dst.whole_box(),
     )  # fmt: skip
-    _send(executor, device[0], active, [dst, arrived], data)
+    _send(executor, device[0], dst, arrived, data)
 
 
 def _enqueue_dynamic(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: Ref, *, remote: bool) -> None:
     """A local DMA of a size that is known only now."""
     if remote or src.dtype != dst.dtype:
         raise executor.kernel.refusal(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}, remote: {remote}", op)
-    source, target = dynamic.parts(src), dynamic.parts(dst)
+    source, target = dynamic_parts(src), dynamic_parts(dst)
     executor.report(
-        Kind.SLICE_OUT_OF_BOUNDS, op, dynamic.differ(source, target), "a DMA between slices of different sizes"
+        Kind.SLICE_OUT_OF_BOUNDS, op, sizes_differ(source, target), "a DMA between slices of different sizes"
     )
     if dst.buffer.is_input:
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
-    inside, data = dynamic.copied(executor.memory, source, target)
-    executor.witness(op, jnp.where(inside, data, jnp.zeros((), data.dtype)))
+    inside, data = dynamic_copy(executor.memory, source, target)
+    executor.digest(op, jnp.where(inside, data, jnp.zeros((), data.dtype)))
     _follow(executor, op, source, target, semaphore)
     _deliver(executor, target.base, semaphore, data, inside)
-    _add(executor, semaphore, dynamic.amount(target))
+    _add(executor, semaphore, target.bytes)
 
 
 def _deliver(executor: Executor, dst: Ref, semaphore: Ref, data: Array, where: Array | None = None) -> None:
-    """``data`` reach all of ``dst``, or what ``where`` says; with ``late_dma`` when ``semaphore`` is waited for."""
-    if executor.options.late_dma and executor.is_late(dst.buffer):
+    """``data`` reach all of ``dst``, or what ``where`` says; with ``on_wait`` when ``semaphore`` is waited for."""
+    if dst.buffer in executor.arriving:
         number = jnp.broadcast_to(_identity(executor, semaphore), dst.shape)
-        for shadow, value in zip(executor.late[dst.buffer], (data, number), strict=True):
+        for shadow, value in zip(executor.arriving[dst.buffer], (data, number), strict=True):
             memory = {dst.buffer: executor.memory[shadow]}
-            _put(memory, dst.with_dtype(shadow.dtype), value, where)
+            put_where(memory, dst.with_dtype(shadow.dtype), where, value)
             executor.memory[shadow] = memory[dst.buffer]
         data = decode(executor.poison(dst.shape, dst.dtype), dst.dtype)
-    _put(executor.memory, dst, data, where)
+    put_where(executor.memory, dst, where, data)
 
 
 def _follow(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: Ref) -> None:
-    """With ``late_dma``, a copy is under way until ``semaphore`` is waited for, and may not write into others."""
-    number = _identity(executor, semaphore)
-    amount = dynamic.amount(dst) if isinstance(dst, DynamicSlice) else _amount(dst)
-    executor.check_under_way(op, dst.buffer, _whole(dst), "a DMA into")
-    executor.mark_under_way(number, executor.end(src.buffer, _whole(src)), executor.end(dst.buffer, _whole(dst)))
-    executor.log_access(Did.COPY_READ, op, src.buffer, _whole(src), semaphore=number, amount=amount)
-    executor.log_access(Did.COPY_WRITE, op, dst.buffer, _whole(dst), semaphore=number, amount=amount)
-    _log_signal(executor, op, number, amount)
-    stamp(executor, dst)
+    """With ``on_wait``, a copy is in flight until ``semaphore`` is waited for, and may not write into others."""
+    number, source, target = _identity(executor, semaphore), src.whole_box(), dst.whole_box()
+    executor.check_in_flight(op, dst.buffer, target, "a DMA into")
+    executor.start_copy(number, executor.end(src.buffer, source), executor.end(dst.buffer, target))
+    executor.log_access(Did.COPY_READ, op, src.buffer, source, semaphore=number, amount=dst.bytes)
+    executor.log_access(Did.COPY_WRITE, op, dst.buffer, target, semaphore=number, amount=dst.bytes)
+    _log_signal(executor, op, number, dst.bytes)
+    _stamp(executor, dst)
 
 
 def _log_signal(executor: Executor, op: Op, semaphore: Any, amount: Any) -> None:
@@ -159,26 +139,15 @@ def _log_signal(executor: Executor, op: Op, semaphore: Any, amount: Any) -> None
     executor.log(Did.SIGNAL, op, semaphore=semaphore, amount=amount, device=device)
 
 
-def _whole(ref: Ref) -> Box:
-    return ref.whole_box() if isinstance(ref, DynamicSlice) else ref.box((0,) * len(ref.shape), ref.shape)
-
-
-def stamp(executor: Executor, ref: Ref) -> None:
-    """With ``late_windows``, note that all of ``ref`` is written in the step under way."""
+def _stamp(executor: Executor, ref: Ref) -> None:
+    """With ``windows_ahead``, note that all of ``ref`` is written in this step."""
     if ref.buffer in executor.stamps:
         if isinstance(ref, DynamicSlice):
             ref = ref.base
         times = executor.stamps[ref.buffer]
-        memory = {ref.buffer: executor.memory[times]}
-        ref.with_dtype(times.dtype).store_all(memory, jnp.broadcast_to(executor.turn, ref.shape).astype(times.dtype))
+        memory, now = {ref.buffer: executor.memory[times]}, jnp.broadcast_to(executor.steps_before, ref.shape)
+        ref.with_dtype(times.dtype).store_all(memory, now.astype(times.dtype))
         executor.memory[times] = memory[ref.buffer]
-
-
-def _put(memory: Memory, ref: Ref, value: Array, where: Array | None) -> None:
-    if where is None:
-        ref.store_all(memory, value)
-    else:
-        put_where(memory, ref, where, value)
 
 
 def _identity(executor: Executor, semaphore: Ref) -> Index:
@@ -188,32 +157,43 @@ def _identity(executor: Executor, semaphore: Ref) -> Index:
     if not semaphore.is_slice:
         positions = jnp.arange(math.prod(buffer.shape), dtype=jnp.int32).reshape(buffer.shape)
         return semaphore.load_all({buffer: positions}).reshape(()) + first
-    starts, _ = semaphore.box((0,) * len(semaphore.shape), semaphore.shape)
+    starts, _ = semaphore.whole_box()
     return add(position(starts, buffer.shape), first)
 
 
-def _send(executor: Executor, device: Value, active: Array, refs: Sequence[Ref], data: Array | None) -> None:
+def _everywhere(executor: Executor, value: Any) -> Array:
+    """An int32 scalar as each device has it."""
+    return lax.all_gather(jnp.asarray(value, jnp.int32), executor.axes)
+
+
+def _per_sender(executor: Executor, ref: Ref) -> list[Ref]:
+    """A reference with the indices that each sender has in it."""
+    everyone = ref.map_indices(lambda i: _everywhere(executor, i))
+    return [everyone.map_indices(lambda i, s=sender: i[s]) for sender in range(executor.devices)]  # type: ignore[misc]
+
+
+def _targets(executor: Executor, device: Value) -> Array:
+    """The device that each one sends to; -1 from where the branch is not taken."""
+    active = jnp.asarray(True if executor.active is None else executor.active)
+    return _everywhere(executor, jnp.where(active, jnp.asarray(executor[device], jnp.int32), -1))
+
+
+def _send(executor: Executor, device: Value, dst: Ref, arrived: Ref, data: Array) -> None:
     """Deliver ``data`` and its bytes to the same references on another device, as every sender's indices say."""
-    target = jnp.where(active, jnp.asarray(executor[device], jnp.int32), -1)
-    targets = lax.all_gather(target, executor.axes)
-    everyone = [ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), executor.axes)) for ref in refs]
-    payload = lax.all_gather(encode(data), executor.axes) if data is not None else None
-    for sender in range(executor.devices):
+    targets = _targets(executor, device)
+    destinations, semaphores = _per_sender(executor, dst), _per_sender(executor, arrived)
+    payload = lax.all_gather(encode(data), executor.axes)
+    for sender, (target, semaphore) in enumerate(zip(destinations, semaphores, strict=True)):
         hit = targets[sender] == executor.device
-        theirs = [ref.map_indices(lambda i, s=sender: i[s]) for ref in everyone]  # type: ignore[misc]
-        if data is not None:
-            dst = theirs[0]
-            _deliver(executor, dst, theirs[1], decode(payload[sender], dst.dtype), hit)  # type: ignore[index]
-            _add(executor, theirs[1], jnp.where(hit, _amount(dst), 0))
+        _deliver(executor, target, semaphore, decode(payload[sender], target.dtype), hit)
+        _add(executor, semaphore, jnp.where(hit, target.bytes, 0))
 
 
 @rule("tpu.wait_dma2", attributes=("operandSegmentSizes", "strict_ordering"), checks=True,
       writes=lambda op: [op.operands[0]])  # fmt: skip
 def _wait_dma(executor: Executor, op: Op) -> None:
     (semaphore,), _, (target,), *_ = segments(op)
-    ref = executor.ref(target)
-    amount = dynamic.amount(ref) if isinstance(ref, DynamicSlice) else _amount(ref)
-    _wait(executor, op, executor.ref(semaphore), amount)
+    _wait(executor, op, executor.ref(semaphore), executor.ref(target).bytes)
 
 
 def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
@@ -221,16 +201,16 @@ def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
     before = _add(executor, semaphore, -amount if known(amount) else -jnp.asarray(amount, jnp.int32))
     executor.report(Kind.WAIT_WITHOUT_START, op, before < amount, "a wait for more than was started or signalled")
     executor.report(Kind.NEGATIVE_AMOUNT, op, amount < 0, "a wait for less than nothing")
-    if executor.options.late_dma:
+    if executor.options.on_wait:
         done = before <= amount
         number = _identity(executor, semaphore)
-        for buffer, (arriving, owner) in executor.late.items():
+        for buffer, (data, owner) in executor.arriving.items():
             if buffer not in executor.memory:
                 continue  # allocated in a scope that has ended
             mine = (executor.memory[owner] == number) & done
-            executor.memory[buffer] = jnp.where(mine, executor.memory[arriving], executor.memory[buffer])
+            executor.memory[buffer] = jnp.where(mine, executor.memory[data], executor.memory[buffer])
             executor.memory[owner] = jnp.where(mine, 0, executor.memory[owner])
-        executor.mark_landed(number, done)
+        executor.land_copies(number, done)
 
 
 @rule("tpu.sem_signal", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
@@ -245,15 +225,8 @@ def _sem_signal(executor: Executor, op: Op) -> None:
         _add(executor, ref, value)
         return
     executor.log(Did.SIGNAL, op, semaphore=_identity(executor, ref), amount=value, device=executor[device[0]])
-    active = jnp.asarray(True if executor.active is None else executor.active)
-    target = jnp.where(active, jnp.asarray(executor[device[0]], jnp.int32), -1)
-    everyone = ref.map_indices(lambda i: lax.all_gather(jnp.asarray(i, jnp.int32), executor.axes))
-    targets, values = (
-        lax.all_gather(target, executor.axes),
-        lax.all_gather(jnp.asarray(value, jnp.int32), executor.axes),
-    )
-    for sender in range(executor.devices):
-        theirs = everyone.map_indices(lambda i, s=sender: i[s])  # type: ignore[misc]
+    targets, values = _targets(executor, device[0]), _everywhere(executor, value)
+    for sender, theirs in enumerate(_per_sender(executor, ref)):
         _add(executor, theirs, jnp.where(targets[sender] == executor.device, values[sender], 0))
 
 

@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.tpu.mlir.module import Op, Value
-from ratchet.tpu.mosaic.dtypes import jax_dtype
-from ratchet.tpu.mosaic.dynamic import DynamicSlice
+from ratchet.tpu.mosaic.arrays import Index, jax_dtype
 from ratchet.tpu.mosaic.events import Did
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.memory import Buffer, Index, Ref, Slice, Squeeze, Whole, bitcast, reshape
+from ratchet.tpu.mosaic.memory import Buffer, DynamicSlice, Ref, Slice, Squeeze, Whole, bitcast, reshape
 from ratchet.tpu.mosaic.rules import rule
 
 _NO_LAYOUT = ("nontemporal",)
@@ -33,7 +32,7 @@ def segments(op: Op) -> list[tuple[Value, ...]]:
 def _load(executor: Executor, op: Op, ref: Ref, starts: Sequence[Index], sizes: Sequence[int]) -> Any:
     executor.check_bounds(op, starts, sizes, ref.shape, "a load")
     value = ref.load(executor.memory, starts, sizes)
-    executor.witness(op, value)
+    executor.digest(op, value)
     if op in executor.readers:
         executor.log_access(Did.READ, op, ref.buffer, ref.box(starts, sizes))
     return value
@@ -45,27 +44,17 @@ def store(executor: Executor, op: Op, ref: Ref, starts: Sequence[Index], value: 
     if ref.buffer.is_input:
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a store into input {ref.buffer.name}")
     box = ref.box(starts, value.shape)
-    executor.check_under_way(op, ref.buffer, box, "a store into")
+    executor.check_in_flight(op, ref.buffer, box, "a store into")
     executor.log_access(Did.WRITE, op, ref.buffer, box)
     ref.store(executor.memory, starts, value)
 
 
 @rule("vector.load", attributes=_NO_LAYOUT, checks=True)
-def _vector_load(executor: Executor, op: Op) -> None:
-    starts = [executor[value] for value in op.operands[1:]]
-    _masked_load(executor, op, op.operands[0], starts, ())
-
-
 @rule("tpu.vector_load", attributes=("operandSegmentSizes", "strides"), checks=True)
-def _tpu_vector_load(executor: Executor, op: Op) -> None:
-    base, indices, mask = segments(op)
-    if any(s != 1 for s in op.attributes["strides"]):
-        raise executor.kernel.refusal(f"{op.name} with strides", op)
-    _masked_load(executor, op, base[0], [executor[value] for value in indices], mask)
-
-
-def _masked_load(executor: Executor, op: Op, base: Value, starts: list[Index], mask: Sequence[Value]) -> None:
-    ref, shape = executor.ref(base), op.results[0].type.shape
+def _vector_load(executor: Executor, op: Op) -> None:
+    (base,), indices, mask = segments(op) if op.name == "tpu.vector_load" else (op.operands[:1], op.operands[1:], ())
+    _no_strides(executor, op)
+    ref, shape, starts = executor.ref(base), op.results[0].type.shape, [executor[index] for index in indices]
     sizes = (1,) * (len(ref.shape) - len(shape)) + shape
     value = _load(executor, op, ref, starts, sizes).reshape(shape)
     if mask:
@@ -73,6 +62,7 @@ def _masked_load(executor: Executor, op: Op, base: Value, starts: list[Index], m
     executor.result(op, value)
 
 
+@rule("vector.store", attributes=_NO_LAYOUT, writes=lambda op: [op.operands[1]], checks=True)
 @rule(
     "tpu.vector_store",
     attributes=("operandSegmentSizes", "strides", "add"),
@@ -80,37 +70,23 @@ def _masked_load(executor: Executor, op: Op, base: Value, starts: list[Index], m
     checks=True,
 )
 def _vector_store(executor: Executor, op: Op) -> None:
-    (source,), (base,), indices, mask = segments(op)
-    if any(s != 1 for s in op.attributes["strides"]):
-        raise executor.kernel.refusal(f"{op.name} with strides", op)
-    _masked_store(executor, op, base, indices, source, mask=mask, add=bool(op.attributes.get("add", False)))
-
-
-@rule("vector.store", attributes=_NO_LAYOUT, writes=lambda op: [op.operands[1]], checks=True)
-def _plain_vector_store(executor: Executor, op: Op) -> None:
-    source, base, *indices = op.operands
-    _masked_store(executor, op, base, indices, source, mask=(), add=False)
-
-
-def _masked_store(
-    executor: Executor,
-    op: Op,
-    base: Value,
-    indices: Sequence[Value],
-    source: Value,
-    *,
-    mask: Sequence[Value],
-    add: bool,
-) -> None:
-    ref, value = executor.ref(base), executor[source]
-    starts = [executor[index] for index in indices]
+    plain = op.operands[:1], op.operands[1:2], op.operands[2:], ()
+    (source,), (base,), indices, mask = segments(op) if op.name == "tpu.vector_store" else plain
+    _no_strides(executor, op)
+    ref, value, starts = executor.ref(base), executor[source], [executor[index] for index in indices]
     sizes = (1,) * (len(ref.shape) - value.ndim) + tuple(value.shape)
     value = value.reshape(sizes)
-    if mask or add:
+    adds = bool(op.attributes.get("add", False))
+    if mask or adds:
         old = ref.load(executor.memory, starts, sizes)
-        value = old + value if add else value
+        value = old + value if adds else value
         value = jnp.where(executor[mask[0]].reshape(sizes), value, old) if mask else value
     store(executor, op, ref, starts, value)
+
+
+def _no_strides(executor: Executor, op: Op) -> None:
+    if any(s != 1 for s in op.attributes.get("strides", ())):
+        raise executor.kernel.refusal(f"{op.name} with strides", op)
 
 
 @rule("tpu.strided_load", attributes=("strides",), checks=True)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ratchet.tpu.mosaic.order import Order
+from ratchet.tpu.mosaic.grid import Order
 
 
 def order(seed, bounds, semantics, dynamic=()):

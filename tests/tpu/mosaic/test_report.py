@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from ratchet.tpu.mosaic.read_digests import CELLS, digest, first_difference, places
+from ratchet.tpu.mosaic.report import CELLS, digest, first_difference, reads
 
 
 def op(name, *operands, results=()):
@@ -23,8 +23,8 @@ KERNEL = SimpleNamespace(operations=lambda: [LOAD, UNUSED, SUM, DMA])
 
 
 def test_reads_are_loads_that_somebody_uses_and_copies_and_then_the_outputs():
-    assert places(KERNEL, 2) == [LOAD, DMA, 0, 1]
-    assert places(KERNEL, 0) == [LOAD, DMA]
+    assert reads(KERNEL, 2) == [LOAD, DMA, 0, 1]
+    assert reads(KERNEL, 0) == [LOAD, DMA]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,213 @@
+"""A program with code for the CPU in the place of its kernels, translated in one way, compiled once and executed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from ratchet.process.concurrency.background import Meanwhile
+from ratchet.process.concurrency.once import once
+from ratchet.tpu.mlir.calls import Call
+from ratchet.tpu.mlir.signature import Kernel
+from ratchet.tpu.mosaic import chip_races, events
+from ratchet.tpu.mosaic.arrays import Array
+from ratchet.tpu.mosaic.devices import Placed, arguments, compiled, device_lock, held, place
+from ratchet.tpu.mosaic.findings import KINDS, Finding, RunResult
+from ratchet.tpu.mosaic.grid import run_kernel
+from ratchet.tpu.mosaic.lowering import lowered
+from ratchet.tpu.mosaic.program import Program
+from ratchet.tpu.mosaic.report import Layout, control_flow, counters_of
+from ratchet.tpu.mosaic.rules import is_remote
+from ratchet.tpu.mosaic.state import Options
+from ratchet.values.status import Refusal, Status
+
+_MOST_COPIED = 1 << 23
+"""Elements that DMAs may write where the translation with late DMAs answers: each wait passes over all of them."""
+
+
+class Translation:
+    """Made where it is needed; whatever cannot be translated is refused then.
+
+    Raises:
+        Refusal: as ``run.load``.
+    """
+
+    def __init__(self, program: Program, options: Options) -> None:
+        self._program, self._options = program, options
+        self._layout = layout_of(program, options)
+        *_, self._width = self._layout.parts
+        self._sites: list[list[Finding]] = []
+        """Of each kernel what it may report."""
+        with readable():
+            self._lowered = lowered(program.exported, self._translate, self._width, self._layout.merged)
+
+    def _translate(self, number: int, call: Call) -> Any:
+        self._sites.append([])
+        return function_of(self._program.kernels[number], call, self._options, self._layout, self._sites[-1])
+
+    @once
+    def compiled(self) -> Any:
+        return compiled(self._program, self._lowered)
+
+    def run(self, inputs: Placed, *, seed: int = 0, fill: int = 0, padding: int | None = None) -> RunResult:
+        """Execute the program once.
+
+        Args:
+            inputs: as :func:`place` gives them.
+            seed: Order of the steps of parallel grid dimensions: 0 is lexicographic, others are scattered.
+            fill: What unwritten memory holds: 0 is NaN (an odd number for integers), others are other numbers.
+            padding: The same for what is past the ragged edges of inputs; ``fill`` unless it is given.
+        """
+        start = time.perf_counter()
+        program, config = self._program, (seed, fill, fill if padding is None else padding)
+        run = self.compiled
+        with device_lock(program):
+            *outputs, report = jax.block_until_ready(run(*arguments(program, inputs, config)))
+        holders = [held(output, spec) for output, spec in zip(outputs, program.outputs, strict=True)]
+        count = max(map(len, holders), default=1)
+        first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in holders) for n in range(count)]
+        by_kernel = np.asarray(report).reshape(-1, self._width)[: len(program.kernels)]
+        counts, digests, logs, _ = self._layout.parts
+        counted = ((kernel.module, row[counts:digests]) for kernel, row in zip(program.kernels, by_kernel, strict=True))
+        return RunResult(
+            outputs=first,
+            findings=self._findings(by_kernel) or self._races(by_kernel),
+            seconds=time.perf_counter() - start,
+            replicas=tuple(others),
+            control=control_flow(counted),
+            digests=tuple(row[digests:logs] for row in by_kernel) if self._options.digests else (),
+        )
+
+    def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:
+        return tuple(
+            replace(
+                sites[site], grid_step=kernel.coordinates(step), message=f"kernel {kernel.name}: {sites[site].message}"
+            )
+            for kernel, sites, flags in zip(self._program.kernels, self._sites, report, strict=True)
+            for step, site in flags[: 2 * len(KINDS)].reshape(-1, 2).tolist()
+            if site >= 0
+        )
+
+    def _races(self, report: np.ndarray) -> tuple[Finding, ...]:
+        """Races where one chip is faster than another, in kernels in which nothing else is found."""
+        *_, logs, _ = self._layout.parts
+        if not self._layout.chips:
+            return ()
+        return tuple(
+            finding
+            for kernel, row in zip(self._program.kernels, report, strict=True)
+            for finding in chip_races.findings(kernel, events.read(row[logs:], self._layout.chips))
+        )
+
+
+@contextlib.contextmanager
+def readable() -> Iterator[None]:
+    """A damaged module can break any rule that sound ones keep: what that raises is a refusal."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except Exception as error:
+        what = f"the artefact cannot be read: {type(error).__name__}: {error}"
+        raise Refusal(Status.CANNOT_VERIFY, what) from None
+
+
+def layout_of(program: Program, options: Options) -> Layout:
+    """What the kernels of a program report; all of them the same, for one vector."""
+    return Layout(
+        counts=max(map(counters_of, program.modules.values()), default=0),
+        digests=options.digests,
+        chips=program.devices if options.on_wait and program.sends else 0,
+    )
+
+
+def function_of(
+    kernel: Kernel, call: Call, options: Options, layout: Layout, sites: list[Finding]
+) -> Callable[..., tuple[list[Array], Array]]:
+    """A call as a JAX function ``(config, *operands) -> (results, report)``; ``sites`` gets what it may report."""
+    names = {op.name for op in kernel.module.operations()}
+    is_sending = any(map(is_remote, kernel.module.operations()))
+    if call.skips_barrier and "tpu.sem_barrier" not in names and is_sending:
+        raise Refusal(
+            Status.MEMORY_HAZARD,
+            f"kernel {call.name} writes into other chips without a barrier before: it skips the compiler's barrier "
+            "(skip_device_barrier) and has none of its own (pltpu.get_barrier_semaphore)",
+        )
+    communicates = call.has_communication or is_sending or names & {"tpu.device_id", "tpu.sem_barrier"}
+    axes = tuple(name for name, _ in call.mesh) if communicates else ()
+
+    def run(config: Any, *operands: Any) -> tuple[list[Array], Array]:
+        device = lax.axis_index(axes) if axes else None
+        outputs, report = run_kernel(
+            kernel,
+            operands,
+            [(tuple(aval.shape), np.dtype(aval.dtype)) for aval in call.outputs],
+            config=config,
+            options=options,
+            sites=sites,
+            counted=layout.counts,
+            device=device,
+            devices=math.prod(size for _, size in call.mesh),
+            axes=axes,
+            logs=bool(layout.chips and axes),
+            behind_barrier=not call.skips_barrier,
+        )
+        return outputs, layout.completed(report, device)
+
+    return run
+
+
+class Translations:
+    """A program's translations: each is made once, where it is needed."""
+
+    def __init__(self, exported: Any, options: Options) -> None:
+        self.program = Program(exported)
+        self._options = options
+        self._made: dict[Options, Translation] = {}
+        self._background: Meanwhile[Translation] = Meanwhile()
+        assert self.with_options(**self.first)  # what cannot be translated is refused here
+
+    @once
+    def first(self) -> dict[str, bool]:
+        """With which options the program answers where only values count: late DMAs, or none.
+
+        Late DMAs give the same if the kernel waits for what it reads, and ``check`` needs them to know that. They are
+        slower where much memory is written by DMAs. Chips that send to each other have to be right in both.
+        """
+        on_wait, copied = {"on_wait": True}, self.program.elements_copied_into
+        if self._options.fast and 0 < copied <= _MOST_COPIED and self.program.devices == 1:
+            with contextlib.suppress(Exception):  # what fails is tried again by ``check``, and said there
+                assert self.with_options(**on_wait)
+                return on_wait
+        return {}
+
+    def with_options(self, **options: Any) -> Translation:
+        """The program translated with other options."""
+        wanted = replace(self._options, **options)
+        if wanted not in self._made:
+            self._made[wanted] = self._background.take(wanted) or Translation(self.program, wanted)
+        return self._made[wanted]
+
+    def place(self, inputs: Sequence[np.ndarray]) -> Placed:
+        """See ``devices.place``."""
+        return place(self.program, inputs)
+
+    def begin(self, *variants: dict[str, Any]) -> None:
+        """Translate and compile beside what is executed next; ``with_options`` waits for its own."""
+        wanted = (replace(self._options, **variant) for variant in variants)
+        if self._options.fast:
+            self._background.begin({o: functools.partial(self._compiled, o) for o in wanted if o not in self._made})
+
+    def _compiled(self, options: Options) -> Translation:
+        made = Translation(self.program, options)
+        assert made.compiled
+        return made
