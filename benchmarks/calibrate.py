@@ -6,7 +6,7 @@ Reads what ``python -m benchmarks.fidelity`` compiled and recompiles nothing: a 
 left out, and counted. Prints the old and the new value of each constant with its spread (a jackknife over kernels,
 sources and widths of streaming blocks) and the kind of kernel that pins it down; errors without the row's own kernel
 and without its kind; the bands with their coverage; and how often pairs of one sweep are ranked right. ``--write``
-puts the constants and bands into ``ratchet/tpu/chips/constants.json`` and ``ratchet/tpu/account/bands.json``.
+puts the constants and bands into ``ratchet/tpu/chips/fitted.json``.
 
 Timings of other chips than the fit is of, by ``--cases``, count for the bands and the pairs where a profiler timed
 them, each predicted by a fit of its chip without its sweep. ``--keep`` fits no constant of the v5e anew: the bands and
@@ -34,7 +34,7 @@ from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
 from benchmarks.lib.table import show_all
 from ratchet.tpu.account import band
-from ratchet.tpu.chips import CHIPS, constants
+from ratchet.tpu.chips import CHIPS, fitted
 from ratchet.values.status import Refusal
 
 AGREES = 1.1
@@ -106,13 +106,13 @@ def main() -> None:
     show_all(tables | accuracy(folds), json_file=options.json)
     if options.write:
         _write_bands(widths.widths(held_out))
-        print(f"written: {constants.FILE.name}, {band.FILE.name}")
+        print(f"written: {fitted.FILE.name}")
 
 
 def _stored_fits(name: str) -> Fits:
     return {
         group: tuple(own[parameter.label] for parameter in PARAMETERS)
-        for group, own in constants.stored().get(name, {}).items()
+        for group, own in fitted.stored().get(name, {}).items()
     }
 
 
@@ -144,14 +144,14 @@ def say(text: str) -> None:
 
 def constant_rows(result: Fit) -> list[dict[str, Any]]:
     """Old and new value of each constant, with its spread."""
-    chips = constants.stored()["chips"]
+    chips = fitted.stored()["chips"]
     rows: list[dict[str, Any]] = []
     for i, parameter in enumerate(PARAMETERS):
         held = [values[i] for values in result.left_out.values()]
         rows.append(
             {
                 "constant": parameter.label,
-                "old": float(chips[parameter.chips[0]][parameter.name]["value"]),
+                "old": float(chips[parameter.chips[0]]["constants"][parameter.name]["value"]),
                 "new": result.values[i],
                 "spread": result.spread[i],
                 "least held-out": min(held),
@@ -164,14 +164,14 @@ def constant_rows(result: Fit) -> list[dict[str, Any]]:
 
 
 def _write_constants(result: Fit, rows: list[Timed]) -> None:
-    data = copy.deepcopy(dict(constants.stored()))
+    data = copy.deepcopy(dict(fitted.stored()))
     for i, parameter in enumerate(PARAMETERS):
         for chip in parameter.chips:
-            data["chips"][chip][parameter.name] = {
+            data["chips"][chip]["constants"][parameter.name] = {
                 "value": float(f"{result.values[i]:.5g}"),
                 "spread": float(f"{result.spread[i]:.2g}"),
             }
-    _assume(data["chips"])
+    _assume({name: chip["constants"] for name, chip in data["chips"].items()})
     data["dispatch_ms"] = {name: round(value, 4) for name, value in result.dispatch_ms.items()}
     for name, fits in (("left_out", result.left_out), ("without_kind", result.without_kind)):
         data[name] = {
@@ -179,27 +179,21 @@ def _write_constants(result: Fit, rows: list[Timed]) -> None:
             for group, values in fits.items()
         }
     data["fitted_on"] = sorted({f"{row.case.source}: {row.case.kernel}" for row in rows})
-    constants.FILE.write_text(json.dumps(data, indent=1) + "\n")
+    fitted.FILE.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def _write_bands(table: Mapping[widths.Key, widths.Width]) -> None:
-    bands = {
-        "about": "Relative half-widths of 90 % bands by chip and by what bounds a program: Student's prediction "
-        "interval for one more kernel, from errors on published timings, held out where constants were fitted on them. "
-        "Each rests on so many timings of so many kernels, and borrows from others of the chip and of the regime.",
-        "chips": {
-            chip: {
-                name: {
-                    "width": round(table[chip, name].width, 4),
-                    "count": table[chip, name].count,
-                    "kernels": table[chip, name].kernels,
-                }
-                for name in band.REGIMES
+    data = json.loads(fitted.FILE.read_text())
+    for chip in CHIPS:
+        data["chips"][chip]["bands"] = {
+            name: {
+                "width": round(table[chip, name].width, 4),
+                "count": table[chip, name].count,
+                "kernels": table[chip, name].kernels,
             }
-            for chip in CHIPS
-        },
-    }
-    band.FILE.write_text(json.dumps(bands, indent=1) + "\n")
+            for name in band.REGIMES
+        }
+    fitted.FILE.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def _assume(entries: dict[str, Any]) -> None:
@@ -208,11 +202,11 @@ def _assume(entries: dict[str, Any]) -> None:
     Shares are the same, times are equal in seconds. Bytes grow with the bandwidth, because a faster memory has more
     channels and so more room for what waits; a narrow piece takes one channel, so its time shrinks by as much.
     """
-    fitted = {(chip, parameter.name) for parameter in PARAMETERS for chip in parameter.chips}
+    solved = {(chip, parameter.name) for parameter in PARAMETERS for chip in parameter.chips}
     for name in {parameter.name for parameter in PARAMETERS}:
         value = entries["v5e"][name]["value"]
         for chip, entry in entries.items():
-            if (chip, name) not in fitted and entry[name]["spread"] is None:
+            if (chip, name) not in solved and entry[name]["spread"] is None:
                 entry[name] = {"value": float(f"{value * _scale(name, chip):.5g}"), "spread": None}
 
 

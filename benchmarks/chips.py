@@ -6,8 +6,8 @@ Uses the programs that are compiled already, in ``.ratchet/fidelity``; ``--compi
 hours, and goes on where it was cut off. Each row is also predicted by values that were fitted without its sweep, one
 kernel at one shape. A row by a wall clock carries one constant, the dispatch, from the other rows of its source.
 ``--alternatives`` says how much better each chip would fit with another constant of
-its own. ``--write`` puts the values into ``ratchet/tpu/chips/constants.json`` and the errors of the rows held out into
-``checked.json``, which ``./ratchet.sh across`` prints. A clock and the SparseCores are only printed: they are in
+its own. ``--write`` puts the values and the errors of the rows held out, which ``./ratchet.sh across`` prints, into
+``ratchet/tpu/chips/fitted.json``. A clock and the SparseCores are only printed: they are in
 ``ratchet/tpu/chips``. tokamax's kernels need the extra ``peers``.
 """
 
@@ -29,7 +29,7 @@ from benchmarks.lib.published.fit import MOST_EVENTS, Timed, modelled_ms
 from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of
 from benchmarks.lib.table import show_all
-from ratchet.tpu.chips import CHIPS, checked, constants
+from ratchet.tpu.chips import CHIPS, fitted
 from ratchet.values.status import Refusal
 
 HOME = "v5e"
@@ -71,7 +71,7 @@ def main() -> None:
     if options.write:
         home, _, _ = compiled_rows([case for file in DEFAULT_FILES for case in read(file)], programs)
         write(rows, fits, [row for row in home if row.case.chip == HOME])
-        print(f"written: {constants.FILE.name}, {checked.FILE.name}")
+        print(f"written: {fitted.FILE.name}")
         for name, fit in fits.items():
             clock = chip_fit.constants_with(name, fit.values)[0]
             if abs(clock / CHIPS[name].clock_hz - 1) > CLOCK_STEP:
@@ -218,42 +218,40 @@ def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Time
 
     ``home`` are rows of the v5e, whose constants ``benchmarks.calibrate`` fits: they are compared in sample.
     """
-    data = copy.deepcopy(dict(constants.stored()))
-    chips = json.loads(checked.FILE.read_text())["chips"]
+    data = copy.deepcopy(dict(fitted.stored()))
+    chips = data["chips"]
     for name, fit in fits.items():
         own = fitted_rows(rows, name)
         spreads = dict(zip((one.name for one in FREE[name]), fit.spread, strict=True))
-        clock, fitted = chip_fit.constants_with(name, fit.values)
+        clock, solved = chip_fit.constants_with(name, fit.values)
         names = {"hbm_efficiency": spreads["hbm_efficiency"]}
         if "read latency beyond that of v5e" in spreads:
             names["read_latency_cycles"] = spreads["read latency beyond that of v5e"] * 1e-6 * clock
         if (turnaround := f"turnaround_cycles{chip_fit.TIMES_V5E}") in spreads:
             share = spreads[turnaround]
             names["turnaround_cycles"] = share * CHIPS[HOME].constants.turnaround_cycles * clock / CHIPS[HOME].clock_hz
-        for field, entry in data["chips"][name].items():
+        for field, entry in chips[name]["constants"].items():
             if isinstance(entry, dict) and not field.startswith("local"):
                 spread = names.get(field)
-                data["chips"][name][field] = {
-                    "value": float(f"{getattr(fitted, field):.5g}"),
+                chips[name]["constants"][field] = {
+                    "value": float(f"{getattr(solved, field):.5g}"),
                     "spread": spread and float(f"{spread:.2g}"),
                 }
         count = len(own)
-        data["chips"][name]["source"] = (
+        chips[name]["constants"]["source"] = (
             f"{' and '.join(names)} fitted on {count} published timings ({timers(own)}); the rest is that of v5e: "
             "times equal in seconds, bytes in proportion to the bandwidth; local DMAs assumed"
         )
-        data["chips"][name]["checked"] = f"see {checked.FILE.name}: {count} timings, each sweep held out in turn"
-        chips[name] = {
+        chips[name]["constants"]["checked"] = f"see errors: {count} timings, each sweep held out in turn"
+        chips[name]["errors"] = {
             what: _errors([i for i, row in enumerate(own) if what in ("all", kind(row.case))], own, fit)
             for what in ("all", *sorted({kind(row.case) for row in own}))
         }
     if own := [row for row in fitted_rows(home, HOME) if row.case.timer == "device"]:
         known = modelled_ms(own, {HOME: CHIPS[HOME].constants}).tolist()
         summary = errors.summarise([row.measured_ms for row in own], known)
-        chips[HOME] = {"all": _rounded(summary, held_out=False)}
-    constants.FILE.write_text(json.dumps(data, indent=1) + "\n")
-    about = "Errors of modelled latencies on published timings: python -m benchmarks.chips --write"
-    checked.FILE.write_text(json.dumps({"about": about, "chips": chips}, indent=1) + "\n")
+        chips[HOME]["errors"] = {"all": _rounded(summary, held_out=False)}
+    fitted.FILE.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def _errors(which: Sequence[int], rows: Sequence[Timed], fit: Fitted) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from benchmarks.lib.published.kept import program_of, published_programs
 from benchmarks.lib.published.modelled import tape_of, timeline_of
 from benchmarks.lib.table import show_all
 from ratchet.tpu.account import band
-from ratchet.tpu.chips import CHIPS, constants
+from ratchet.tpu.chips import CHIPS, fitted
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal, Status
 
@@ -113,7 +113,7 @@ def examine(
 def _tables(
     timed: list[Timed], overflows: list[tuple[Case, bool]], notes: list[dict[str, Any]]
 ) -> dict[str, list[dict[str, Any]]]:
-    data = constants.stored()
+    data = fitted.stored()
     chips: Chips = {name: chip.constants for name, chip in CHIPS.items()}
     dispatch = data.get("dispatch_ms", {})
     left_out = data.get("left_out", {})

@@ -1,6 +1,6 @@
 """Decoding, modelled: one chip and four, ours and JAX's kernels, at the same shapes.
 
-``floor us`` is the time of the cache's bytes at the bandwidth that DMAs reach (fitted, ``ratchet.tpu.chips.constants``)
+``floor us`` is the time of the cache's bytes at the bandwidth that DMAs reach (fitted, ``ratchet.tpu.chips.fitted``)
 on the chips of the row; ``x floor`` the whole program over it, on four chips with their launch barrier before the
 program (``launch us``, of the chip that ends it last). ``kernel x floor`` is the kernel on that chip, which waits for
 the others least: its own part and the combining. ``best of`` says which block sizes of a peer were tried. All sequences

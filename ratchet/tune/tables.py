@@ -17,8 +17,6 @@ from ratchet.values import ArraySpec, Literal
 from ratchet.values.points import Tuned
 from ratchet.values.status import Refusal, Status
 
-GENERATIONS = {"v4": 4, "v5e": 5, "v5p": 5, "v6e": 6, "tpu7x": 7}
-"""What tpu-inference calls the version of a TPU."""
 SHORT_DTYPES = {
     **{f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint") for bits in (4, 8, 16, 32, 64)},
     **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
@@ -113,7 +111,7 @@ def _filled(template: str, names: Mapping[str, object]) -> str:
 
 def _names(row: Tuned) -> dict[str, object]:
     """What templates may name."""
-    made: dict[str, object] = {"tpu": GENERATIONS[row.chip], "chip": row.chip}
+    made: dict[str, object] = {"tpu": CHIPS[row.chip].generation, "chip": row.chip}
     for place, spec in enumerate(row.inputs):
         for name in (str(place), *row.arguments[place : place + 1]):
             made |= {f"{name}.{axis}": side for axis, side in enumerate(spec.shape)}

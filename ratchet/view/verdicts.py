@@ -9,7 +9,7 @@ from typing import Any
 
 from ratchet.kernelfile.knobs import in_words
 from ratchet.process.boot import home
-from ratchet.tpu.chips.checked import Checked, checked
+from ratchet.tpu.chips.fitted import Checked, checked
 from ratchet.values import Band, Footprint, Score, SweepResult, Verdict
 from ratchet.values.status import Status
 from ratchet.view.document import BAND_MS, MODELLED, Tables, outcome, plain, same

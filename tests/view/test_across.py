@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from ratchet.tpu.chips import checked as checks
-from ratchet.tpu.chips.checked import Checked
+from ratchet.tpu.chips import fitted
+from ratchet.tpu.chips.fitted import Checked
 from ratchet.values import Band, Conditions
 from ratchet.values.status import Status
 from ratchet.view import verdicts
@@ -63,8 +63,9 @@ def test_the_document_has_null_where_there_is_nothing():
 
 
 def test_what_was_checked_is_read_from_its_file(tmp_path, monkeypatch):
-    file = tmp_path / "checked.json"
-    file.write_text(json.dumps({"chips": {"v6e": {"all": vars(CHECKED)}}}))
-    monkeypatch.setattr(checks, "FILE", file)
-    assert checks.checked.__wrapped__("v6e") == CHECKED
-    assert checks.checked.__wrapped__("v4") is None
+    file = tmp_path / "fitted.json"
+    file.write_text(json.dumps({"chips": {"v6e": {"errors": {"all": vars(CHECKED)}}, "v4": {}}}))
+    monkeypatch.setattr(fitted, "FILE", file)
+    monkeypatch.setattr(fitted, "stored", fitted.stored.__wrapped__)
+    assert fitted.checked("v6e") == CHECKED
+    assert fitted.checked("v4") is None

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.lib.published.tape import ADD, SET, SPACES, START, VALUE, WAIT, Tape
 from ratchet.tpu.chips import Chip
-from ratchet.tpu.chips.constants import Constants
+from ratchet.tpu.chips.fitted import Constants
 from ratchet.tpu.machine import hbm
 from ratchet.tpu.machine.dma import GRANULE_BYTES
 

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.lib.published import errors
 from benchmarks.lib.published.fit import Timed
 from ratchet.tpu.chips import CHIPS
-from ratchet.tpu.chips.constants import Constants
+from ratchet.tpu.chips.fitted import Constants
 
 SIGMA = 0.02
 """What a published timing is worth: the same program, timed twice, differs by up to 8 % from compiler to compiler."""

@@ -13,7 +13,7 @@ from benchmarks.lib.published.builders import kind_of
 from benchmarks.lib.published.cases import Case
 from benchmarks.lib.published.tape import Tape
 from ratchet.tpu.chips import CHIPS
-from ratchet.tpu.chips.constants import Constants
+from ratchet.tpu.chips.fitted import Constants
 
 Chips = Mapping[str, Constants]
 """Constants by name of the chip."""

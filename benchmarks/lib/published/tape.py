@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ratchet.tpu.chips import Chip
-from ratchet.tpu.chips.constants import Constants
+from ratchet.tpu.chips.fitted import Constants
 from ratchet.tpu.machine.dma import DmaEngine
 
 START, WAIT, ADD, SET, VALUE, LATER, SHARED, OFFLOAD = range(8)

@@ -1,7 +1,7 @@
 """What devices are attached, without opening them, and what none of them can exceed.
 
 Sources: [cloud] as in ``ratchet/tpu/chips``; [nvidia] the data sheets of H100 (SXM), H200, A100 (SXM) and L4, dense
-bf16; [jax] JAX's table of PCI identifiers of TPUs; [x86] instructions per cycle of the widest x86 cores.
+bf16; [x86] instructions per cycle of the widest x86 cores.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ratchet.values.status import Refusal, Status
 
 PCI = Path("/sys/bus/pci/devices")
 GOOGLE = "0x1ae0"
-TPUS = {"0x005e": "v4", "0x0062": "v5p", "0x0063": "v5e", "0x006f": "v6e", "0x0076": "tpu7x"}  # [jax]
+TPUS = {chip.pci_id: name for name, chip in CHIPS.items()}
 MODELS = {f"{name}-model": name for name in CHIPS}
 """The evaluators that model a chip, and which one."""
 MODEL = f"{V5E.name}-model"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from ratchet.exam.problem.problem import Problem, array_bytes
-from ratchet.tpu.chips.links import Ici
+from ratchet.tpu.chips import Ici
 
 
 class Peak(Protocol):

@@ -1,23 +1,18 @@
 """How far a modelled latency may be from the measured one. Pure, except for its table.
 
-The table, ``bands.json`` beside this file, comes from the errors of the model on published timings, each predicted by
-constants that were fitted without the timings of its own kernel: ``python -m benchmarks.calibrate`` writes it. Errors
-differ by what bounds a program and by chip, so there is a band for each regime of each chip.
+The table is part of ``ratchet/tpu/chips/fitted.json``. It comes from the errors of the model on published timings, each
+predicted by constants that were fitted without the timings of its own kernel: ``python -m benchmarks.calibrate`` writes
+it. Errors differ by what bounds a program and by chip, so there is a band for each regime of each chip.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from ratchet.tpu.chips import CHIPS
-from ratchet.tpu.chips.constants import Constants
+from ratchet.tpu.chips import CHIPS, fitted
 from ratchet.values import Band, Timeline
-
-FILE = Path(__file__).with_name("bands.json")
 
 COMPUTE, VECTOR, LATENCY, BANDWIDTH = "compute", "vector units", "dma latency", "bandwidth"
 REGIMES = (COMPUTE, VECTOR, LATENCY, BANDWIDTH)
@@ -45,16 +40,16 @@ class Bands:
 
 @functools.cache
 def stored() -> Bands:
-    """The table in ``bands.json``."""
-    chips = json.loads(FILE.read_text())["chips"]
-    entries = {(chip, name): entry for chip, regimes in chips.items() for name, entry in regimes.items()}
+    """The table that is kept."""
+    chips = fitted.stored()["chips"].items()
+    entries = {(chip, name): entry for chip, known in chips for name, entry in known["bands"].items()}
     return Bands(
         width={key: entry["width"] for key, entry in entries.items()},
         count={key: entry["count"] for key, entry in entries.items()},
     )
 
 
-def hbm_busy_share(timeline: Timeline, constants: Constants | None = None) -> float:
+def hbm_busy_share(timeline: Timeline, constants: fitted.Constants | None = None) -> float:
     """Share of the run in which HBM carries bytes, at the fitted share of its bandwidth."""
     chip = CHIPS[timeline.chip]
     constants = constants or chip.constants

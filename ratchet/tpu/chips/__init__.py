@@ -2,16 +2,71 @@
 
 Sources: [cloud] Google Cloud TPU documentation, v5e system architecture; [book] "How to Scale Your
 Model" (the Scaling Book), TPU chapter; [tpu_info] ``jax.experimental.pallas.tpu`` device
-information; [compiler] the error texts and dump headers of libtpu; [fit] fitted by this project on
-published device timings (see ``docs/architecture.md``). How far each chip's modelled latencies were checked is said
-in ``ratchet/tpu/chips/constants.json``.
+information; [jax] JAX's table of PCI identifiers of TPUs; [compiler] the error texts and dump headers of libtpu;
+[fit] fitted by this project on published device timings (see ``docs/architecture.md``). The fitted constants of each
+chip, and how far its modelled latencies were checked, are in ``fitted.json`` beside this file.
 """
 
+from __future__ import annotations
+
+import itertools
+import math
 from dataclasses import dataclass
 
-from ratchet.tpu.chips.constants import Constants, constants_named
-from ratchet.tpu.chips.links import Ici, ici_of
-from ratchet.tpu.chips.sparse import SparseCores, sparse_cores_of
+from ratchet.tpu.chips import fitted
+from ratchet.values.status import Refusal, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ici:
+    """The links between the chips of one slice. No published timing resolves single messages."""
+
+    shape: tuple[int, ...]
+    """Chips along each axis; neighbouring ids differ along the first one. No wraparound."""
+    link_bytes_per_s: float
+    """Per link and direction."""
+    hop_s: float
+    """From a message's last byte on a link until the next chip has it, the DMA engine's own latency included."""
+    source: str
+
+    @property
+    def chips(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def links_of_a_chip(self) -> int:
+        """Directions in which the chip with most neighbours sends at once; it receives over as many."""
+        return sum(min(2, length - 1) for length in self.shape)
+
+    def path(self, source: int, target: int) -> tuple[int, ...]:
+        """The chips that a message passes, both ends included: axis after axis."""
+        path, stride = [source], 1
+        for length in self.shape:
+            steps = target // stride % length - source // stride % length
+            for _ in range(abs(steps)):
+                path.append(path[-1] + (stride if steps > 0 else -stride))
+            stride *= length
+        return tuple(path)
+
+    def links(self) -> list[tuple[int, int]]:
+        """All links, each direction on its own."""
+        pairs = itertools.permutations(range(self.chips), 2)
+        return [pair for pair in pairs if len(self.path(*pair)) == 2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseCores:
+    """The SparseCores beside a TensorCore, as far as its programs wait for them.
+
+    XLA lets them copy an array into another layout while or after the TensorCore works. Their programs are in no dump.
+    """
+
+    bytes_per_s: float
+    """What all together copy into another layout, bytes read plus bytes written."""
+    start_s: float
+    """From the signal to start until the signal that a program is over, beyond the time of its bytes."""
+    go_flag: int
+    """Flag of a SparseCore that starts its next program, as libtpu 0.0.42.1 writes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +80,9 @@ class Chip:
     """What JAX calls the device: a kernel that asks which chip it is lowered for gets this name."""
     accelerator_type: str
     """Value of ``TPU_ACCELERATOR_TYPE`` while compiling for it."""
+    pci_id: str
+    generation: int
+    """What tpu-inference calls the version of a TPU."""
     clock_hz: float
     peak_bf16_flops: float
     peak_int8_ops: float
@@ -47,6 +105,10 @@ class Chip:
     """Bundles behind a branch that always execute."""
     permute_extra_cycles: int = 0
     """For how much longer a permutation of lanes holds its cross-lane unit than the compiler's schedule has it."""
+    links: Ici | None = None
+    """Of the smallest slice; None where they are not described."""
+    sparse: SparseCores | None = None
+    """None where they are not described."""
 
     def peak_flops(self, kind: str) -> float:
         """FLOPs per second of products of ``kind``, as ``ratchet.exam.problem.work.Work`` names them.
@@ -66,9 +128,9 @@ class Chip:
         return self.peak_bf16_flops / self.hbm_bytes_per_s
 
     @property
-    def constants(self) -> Constants:
-        """What was fitted, with its source and spread. Raises Refusal USAGE for a chip that nothing is known of."""
-        return constants_named(self.name)
+    def constants(self) -> fitted.Constants:
+        """What was fitted. Raises Refusal USAGE for a chip that nothing is known of."""
+        return fitted.constants(self.name)
 
     @property
     def achievable_hbm_bytes_per_s(self) -> float:
@@ -78,12 +140,21 @@ class Chip:
     @property
     def ici(self) -> Ici:
         """The links of the smallest slice. Raises Refusal USAGE for a chip whose links are not described."""
-        return ici_of(self.name)
+        if self.links is None:
+            known = ", ".join(name for name, chip in CHIPS.items() if chip.links)
+            raise Refusal(Status.USAGE, f"no slice of {self.name} is described; known: {known}. Choose one.")
+        return self.links
 
     @property
     def sparse_cores(self) -> SparseCores:
         """Those beside its TensorCore. Raises Refusal SCHEDULE_UNKNOWN for a chip whose own are not described."""
-        return sparse_cores_of(self.name)
+        if self.sparse is None:
+            known = ", ".join(name for name, chip in CHIPS.items() if chip.sparse)
+            raise Refusal(
+                Status.SCHEDULE_UNKNOWN,
+                f"the program uses SparseCores, which are not described for {self.name}; described: {known}.",
+            )
+        return self.sparse
 
 
 _PASSES = {  # of the bf16 unit; float32 at HIGH and HIGHEST is three products of two parts, six of three
@@ -102,6 +173,8 @@ V5E = Chip(
     topology="v5e:2x2",
     device_kind="TPU v5 lite",  # [tpu_info]
     accelerator_type="v5litepod-4",
+    pci_id="0x0063",  # [jax]
+    generation=5,
     clock_hz=1.5e9,  # [book]; 197e12 / (4 * 128 * 128 * 2) = 1.503e9
     peak_bf16_flops=197e12,  # [cloud]
     peak_int8_ops=394e12,  # [cloud]
@@ -116,6 +189,16 @@ V5E = Chip(
     mxu_size=128,  # [cloud]
     hbm_address_bytes=512,  # [compiler]
     permute_extra_cycles=1,  # [fit] two segmented cumsums, and two attention kernels that differ in their permutations
+    # [fit] on AMLeng/tpu-kernels' matmul of bf16[8192,8192] on 2x2 chips, device times: one ppermute of 67 MB per chip
+    # in a ring (2.932 ms: the bandwidth), and a psum of f32[4096,8192] in blocks, which waits for thousands of messages
+    # one after the other (4.641 ms: the hop). 50 GB/s is a quarter of the advertised 1600 Gbit/s [cloud].
+    # `benchmarks.fidelity` prints what the two are modelled at, in sample. No wraparound below 16 chips [cloud].
+    links=Ici(
+        shape=(2, 2),
+        link_bytes_per_s=50e9,
+        hop_s=1.25e-6,
+        source="fitted on a ppermute and a psum of one author's, timed on 2x2 chips",
+    ),
 )
 
 V5P = Chip(
@@ -123,6 +206,8 @@ V5P = Chip(
     topology="v5p:2x2x1",
     device_kind="TPU v5",  # [tpu_info]
     accelerator_type="v5p-8",
+    pci_id="0x0062",  # [jax]
+    generation=5,
     clock_hz=1.75e9,  # [book]; 459e12 / (2 * 4 * 128 * 128 * 2) = 1.751e9
     peak_bf16_flops=459e12,  # [cloud]
     peak_int8_ops=918e12,  # [cloud]
@@ -136,6 +221,7 @@ V5P = Chip(
     mxu_per_core=4,  # [tpu_info]
     mxu_size=128,  # [tpu_info]
     permute_extra_cycles=1,  # assumed: the compiler spaces its cross-lane operations as on v5e
+    sparse=SparseCores(bytes_per_s=2500e9, start_s=5e-6, go_flag=7043),  # assumed: as for tpu7x
 )
 
 # Chips without published timings here. v4 and v7x offer each of their two cores as a device of its own: the numbers
@@ -145,6 +231,8 @@ V4 = Chip(
     topology="v4:2x2x1",
     device_kind="TPU v4",  # [tpu_info]
     accelerator_type="v4-8",
+    pci_id="0x005e",  # [jax]
+    generation=4,
     clock_hz=1.05e9,  # [book]; 275e12 / (2 * 4 * 128 * 128 * 2) = 1.049e9
     peak_bf16_flops=137.5e12,  # [cloud] 275e12 per chip
     peak_int8_ops=137.5e12,  # [cloud] 275e12 per chip: no faster than bf16
@@ -166,6 +254,8 @@ V6E = Chip(
     topology="v6e:2x2",
     device_kind="TPU v6 lite",  # [tpu_info]
     accelerator_type="v6e-4",
+    pci_id="0x006f",  # [jax]
+    generation=6,
     clock_hz=1.75e9,  # 918e12 / (2 * 16 * 256 * 256 * 2 / 8): a product of 16 rows every 8 cycles [compiler]
     peak_bf16_flops=918e12,  # [cloud]
     peak_int8_ops=1836e12,  # [cloud]
@@ -185,6 +275,8 @@ TPU7X = Chip(
     topology="tpu7x:2x2x1",
     device_kind="TPU7x",  # [tpu_info]
     accelerator_type="tpu7x-8",
+    pci_id="0x0076",  # [jax]
+    generation=7,
     clock_hz=1.784e9,  # [fit] ± 0.008, by `python -m benchmarks.chips`; the peak, counted as for v6e, wants 2.2e9
     peak_bf16_flops=1153.5e12,  # [cloud] 2307e12 per chip
     peak_int8_ops=1153.5e12,  # [tpu_info] has no int8 units: taken as bf16
@@ -198,6 +290,9 @@ TPU7X = Chip(
     mxu_per_core=2,  # [tpu_info]
     mxu_size=256,  # [tpu_info]
     branch_delay_slots=6,  # [compiler] as far as it fills them with code of the way that falls through; v6e: 4
+    # Assumed: nine tenths of the bandwidth of HBM. Published device times hold no copy of a result; with a start of 0
+    # or 10 us the grouped matmuls (tokamax) fit about as well.
+    sparse=SparseCores(bytes_per_s=3300e9, start_s=5e-6, go_flag=7053),
 )
 
 CHIPS: dict[str, Chip] = {chip.name: chip for chip in (V5E, V5P, V4, V6E, TPU7X)}

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-SLOTS = ("MXU", "XLU", "VALU", "VPOP", "EUP", "VLOAD", "FILL", "VSTORE", "SPILL", "SALU")
-
 CAPACITY = {
     "MXU": 4,
     "XLU": 3,
@@ -26,6 +24,7 @@ CAPACITY = {
     "SALU": 2,
 }
 """Slots per bundle, from the header of the utilisation dump (v5e)."""
+SLOTS = tuple(CAPACITY)
 
 # Least distance in cycles between matrix products on one unit in 26 compiled programs (libtpu 0.0.42.1, v5e): a
 # bf16 operand holds 16 rows, an f32 one 8, an s8 one 32 and an s4 one 64; `lmr` feeds half a bf16 operand.
@@ -38,82 +37,39 @@ s8 or f8 operand holds 32 rows, an s4 one 64. Where the unit converts f8 to bf16
 # First component of the opcode -> slot class, for what is not plain vector arithmetic.
 _VECTOR_HEADS: dict[str, str] = {
     "vld": "VLOAD",
-    "vst": "VSTORE",
-    "vpush": "VSTORE",
     "vpop": "VPOP",
-    "vperm": "XLU",
-    "vrot": "XLU",
-    "vxpose": "XLU",
-    "vset": "XLU",
-    "vllmr": "MXU",
-    "vmatmul": "MXU",
-    "vmatpush": "MXU",
-    "vmatprep": "MXU",
-    "vmatpush1": "MXU",  # 256-wide units take their weights in parts
-    "vmatpush2": "MXU",
-    "vmatpush3": "MXU",
-    "vmatres": "MXU",
-    "vdwg": "MXU",
-    "vmor": "VLOAD",  # the compiler books mask logic, trace marks and sync flags on its third load slot
-    "vmand": "VLOAD",
-    "vmxor": "VLOAD",
-    "vmandn": "VLOAD",
-    "vmmov": "VLOAD",
-    "vmneg": "VLOAD",
-    "vmpackc": "VLOAD",  # or on a vector-ALU slot
-    "vrng": "VLOAD",
-    "set": "VSTORE",
-    "vsetrngseed": "VSTORE",
-    "vsetiar": "VSTORE",
-    "vphi": "",
-    "vmphi": "",
+    **dict.fromkeys(("vst", "vpush", "set", "vsetrngseed", "vsetiar"), "VSTORE"),
+    **dict.fromkeys(("vperm", "vrot", "vxpose", "vset"), "XLU"),
+    **dict.fromkeys(("vllmr", "vmatmul", "vmatpush", "vmatprep", "vmatres", "vdwg"), "MXU"),
+    # 256-wide units take their weights in parts.
+    **dict.fromkeys(("vmatpush1", "vmatpush2", "vmatpush3"), "MXU"),
+    **dict.fromkeys(("vphi", "vmphi"), ""),
+    # The compiler books mask logic, trace marks and sync flags on its third load slot; vmpackc may be on a VALU slot.
+    **dict.fromkeys(("vmor", "vmand", "vmxor", "vmandn", "vmmov", "vmneg", "vmpackc", "vrng"), "VLOAD"),
 }
 
 _EUP = {
-    "vpow2",
-    "vexp2",
-    "vrcp",
-    "vrsqrt",
-    "vlog2",
-    "vtanh",
-    "verf",
-    "vsin",
-    "vcos",
-    "vsinq",
-    "vcosq",
-    "vsigshft",
-    "vsqrt",
+    *("vpow2", "vexp2", "vlog2", "vrcp", "vrsqrt", "vsqrt", "vtanh", "verf"),
+    *("vsin", "vcos", "vsinq", "vcosq", "vsigshft"),
 }
 
-_SCALAR_SIDE = {
-    # Executed or accounted for by translate.py, though their names begin with a v.
-    "vtrace": ("VLOAD",),
-    "vdelay": ("VLOAD",),
-    "vsyncadd": ("VLOAD",),
-    "vsyncadd.remote": ("VLOAD",),
-    "vsyncset": ("VLOAD",),
-    "vsyncset.done": ("VLOAD",),
-    "vsyncset.notdone": ("VLOAD",),
-    "vsyncset.remote": ("VLOAD",),
-    "vsyncpa": ("VLOAD",),
-    "vsyncmov": ("VLOAD",),
-    "vwait.done": ("VLOAD",),
-    "vwait.done.trace": ("VLOAD",),
-    "vwait.ge": ("VLOAD",),
-    "vwait.ge.trace": ("VLOAD",),
-    "vwait.ne": ("VLOAD",),
-    "vwait.ne.trace": ("VLOAD",),
-    "dma.done.wait": ("VLOAD",),
+_ANYWHERE = ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU")
+# Executed or accounted for by the schedule machine, though their names begin with a v.
+_SCALAR_SIDE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("vtrace", "vdelay", "dma.done.wait"), ("VLOAD",)),
+    **dict.fromkeys(("vsyncadd", "vsyncadd.remote", "vsyncpa", "vsyncmov"), ("VLOAD",)),
+    **dict.fromkeys(("vsyncset", "vsyncset.done", "vsyncset.notdone", "vsyncset.remote"), ("VLOAD",)),
+    **{f"vwait.{kind}{trace}": ("VLOAD",) for kind in ("done", "ge", "ne") for trace in ("", ".trace")},
     "vpop.sfrf": ("SALU",),
     "vpush": ("VSTORE",),
-    "inlined_call": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
-    "call": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
-    "vsettm": ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU"),
+    "inlined_call": _ANYWHERE,
+    "call": _ANYWHERE,
+    "vsettm": _ANYWHERE,
 }
 
 _SPILL_SLOTS = {"VLOAD": ("VLOAD", "FILL"), "VSTORE": ("VSTORE", "SPILL")}
 
-_NO_SLOT = {"compiler-scheduling-barrier", "sphi", "pphi", "vphi", "vmphi"}
+_NO_SLOT = {"compiler-scheduling-barrier", "sphi", "pphi"}
 
 # Plain vector arithmetic: one VALU slot. The list is what dumps held, or is named beside it in the same dumps.
 _VALU = re.compile(
@@ -132,6 +88,7 @@ def is_vector_code(opcode: str) -> bool:
     return (opcode[0] == "v" and opcode not in _SCALAR_SIDE) or opcode in ("set.rngseed", "vsetiar.raw.iar0")
 
 
+@cache
 def slots(opcode: str, *, spill: bool, moves: bool) -> tuple[str, ...] | None:
     """The slot classes that one instruction is counted under, or None if the opcode is not known.
 
@@ -140,21 +97,13 @@ def slots(opcode: str, *, spill: bool, moves: bool) -> tuple[str, ...] | None:
         spill: whether it touches a spill slot.
         moves: whether its result is in another register than its last operand.
     """
-    if opcode.startswith("int_to_ptr") and moves:
-        return ("SALU",)
-    return slots_of(opcode, spill)
-
-
-@cache
-def slots_of(opcode: str, spill: bool) -> tuple[str, ...] | None:
-    """Slot classes by opcode alone and by whether a spill allocation is touched; None if not known."""
     if opcode in _SCALAR_SIDE:
         return _SCALAR_SIDE[opcode]
-    if opcode in _NO_SLOT or opcode.startswith(("inlined_call_operand", "int_to_ptr")):
+    if opcode.startswith("int_to_ptr"):
+        return ("SALU",) if moves else ()
+    if opcode in _NO_SLOT or opcode.startswith("inlined_call_operand"):
         return ()
-    if not is_vector_code(opcode):
-        return ("SALU",)
-    return _vector_slots(opcode, spill)
+    return _vector_slots(opcode, spill) if is_vector_code(opcode) else ("SALU",)
 
 
 def _vector_slots(opcode: str, spill: bool) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from math import ceil, inf
 from typing import Any
 
 from ratchet.tpu.chips import Chip
-from ratchet.tpu.chips.constants import Constants
+from ratchet.tpu.chips.fitted import Constants
 from ratchet.tpu.machine.hbm import HbmQueue
 
 GRANULE_BYTES = 32

@@ -18,7 +18,7 @@ from __future__ import annotations
 from math import log2, sqrt
 
 from ratchet.tpu.chips import Chip
-from ratchet.tpu.chips.constants import Constants
+from ratchet.tpu.chips.fitted import Constants
 
 CHANNEL_ROW_BYTES = 16 * 1024
 """A contiguous piece of this size loads all channels alike: 16 channels, 1 KiB each in turn."""

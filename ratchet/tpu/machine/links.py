@@ -3,7 +3,6 @@
 Each link carries one direction and serves its messages first in, first out. A message to a chip that is no neighbour
 goes along the first axis, then along the second, and passes through: the second link begins one hop after the first.
 
-The two numbers are those of :mod:`ratchet.tpu.chips.links`: two published programs say what they are.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ratchet.tpu.chips.links import Ici
+from ratchet.tpu.chips import Ici
 from ratchet.tpu.machine.dma import GRANULE_BYTES, Ends
 from ratchet.values import LinkUse
 

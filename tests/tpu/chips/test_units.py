@@ -3,7 +3,7 @@
 import pytest
 
 from ratchet.tpu.chips import TPU7X, V5P, V6E
-from ratchet.tpu.chips.units import mxu_cycles, slots_of
+from ratchet.tpu.chips.units import mxu_cycles, slots
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,15 @@ def test_a_product_of_unknown_operands_is_not_guessed():
     assert mxu_cycles("vmatmul.mubr.f4.gmra.mxu0") is None
 
 
-@pytest.mark.parametrize("opcode", ["vsinq.f32", "vcosq.f32", "vtanh.f32"])
-def test_transcendental_functions_have_a_unit_of_their_own(opcode):
-    assert slots_of(opcode, False) == ("VALU", "EUP")
-
-
-@pytest.mark.parametrize("opcode", ["vmovacc.add.low.vacc1", "vmac.bf16.f32.vacc0"])
-def test_what_accumulates_beside_the_registers_is_vector_arithmetic(opcode):
-    assert slots_of(opcode, False) == ("VALU",)
+@pytest.mark.parametrize(
+    ("opcode", "taken"),
+    [
+        ("vsinq.f32", ("VALU", "EUP")),  # transcendental functions have a unit of their own
+        ("vcosq.f32", ("VALU", "EUP")),
+        ("vtanh.f32", ("VALU", "EUP")),
+        ("vmovacc.add.low.vacc1", ("VALU",)),  # what accumulates beside the registers is vector arithmetic
+        ("vmac.bf16.f32.vacc0", ("VALU",)),
+    ],
+)
+def test_slots(opcode, taken):
+    assert slots(opcode, spill=False, moves=False) == taken

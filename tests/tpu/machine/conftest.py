@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.tpu.chips import constants
+from ratchet.tpu.chips import fitted
 
 _VALUES = {
     "hbm_efficiency": 0.92,
@@ -20,10 +20,10 @@ _VALUES = {
     "local_bytes_per_cycle": 1092,
     "local_latency_cycles": 333,
 }
-_ENTRY = {**_VALUES, "source": "pinned", "checked": "never"}
-_PINNED = {"chips": dict.fromkeys(("v5e", "v5p", "tpu7x"), _ENTRY)}
 
 
 @pytest.fixture(autouse=True)
 def pinned_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "stored", lambda: _PINNED)
+    pinned = {name: {"value": value} for name, value in _VALUES.items()}
+    chips = {name: {**known, "constants": pinned} for name, known in fitted.stored()["chips"].items()}
+    monkeypatch.setattr(fitted, "stored", lambda: {"chips": chips})

@@ -6,8 +6,7 @@ from math import inf
 
 import pytest
 
-from ratchet.tpu.chips import V5E
-from ratchet.tpu.chips.links import Ici
+from ratchet.tpu.chips import V5E, Ici
 from ratchet.tpu.dump.image import constant_segment
 from ratchet.tpu.machine.interleaving import Interleaving
 from ratchet.tpu.machine.links import Links

@@ -1,7 +1,7 @@
-"""Physical constants of the schedule machine: fitted once, kept as data, each with its source and spread.
+"""What was fitted of each chip on published timings: constants, bands and errors, kept as data with their sources.
 
-The data is ``constants.json`` beside this file. ``python -m benchmarks.calibrate`` fits it anew from compiled programs
-that are already on disk; the machine reads it at run time and nothing else depends on it.
+The data is ``fitted.json`` beside this file. ``python -m benchmarks.calibrate`` fits the constants of the v5e and the
+bands anew, ``python -m benchmarks.chips`` the constants and errors of the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from ratchet.values.status import Refusal, Status
 
-FILE = Path(__file__).with_name("constants.json")
+FILE = Path(__file__).with_name("fitted.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,30 +51,41 @@ class Constants:
     local_bytes_per_cycle: float
     """DMAs that do not touch HBM."""
     local_latency_cycles: float
-    source: str
-    """What they were fitted on, or why they are believed."""
-    checked: str
-    """How far latencies of this chip were compared with measured ones, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """Errors of one chip's modelled latencies, signed ones modelled over measured minus one."""
+
+    rows: int
+    """Published timings of the chip that were compared."""
+    mean: float
+    """Mean of the errors' sizes."""
+    largest: float
+    bias: float
+    held_out: bool
+    """Whether each timing was predicted by constants that were fitted without its own sweep."""
 
 
 @functools.cache
 def stored() -> Mapping[str, Any]:
-    """The whole of ``constants.json``: values with spread, and what was fitted beside them."""
+    """The whole of ``fitted.json``: by chip, and what was fitted beside that."""
     document: Mapping[str, Any] = json.loads(FILE.read_text())
     return document
 
 
-def constants_of(entry: Mapping[str, Any]) -> Constants:
-    """One chip's entry of ``constants.json`` as constants."""
-    return Constants(**{name: field["value"] if isinstance(field, Mapping) else field for name, field in entry.items()})
-
-
-def constants_named(name: str) -> Constants:
+def constants(chip: str) -> Constants:
     """Of a chip by its name. Raises Refusal USAGE for a chip that nothing is known of."""
     chips = stored()["chips"]
-    if name not in chips:
+    if chip not in chips:
         raise Refusal(
-            Status.USAGE,
-            f"no schedule constants for {name}; known: {', '.join(chips)}. Choose one of those.",
+            Status.USAGE, f"no schedule constants for {chip}; known: {', '.join(chips)}. Choose one of those."
         )
-    return constants_of(chips[name])
+    fields = chips[chip]["constants"]
+    return Constants(**{name: field["value"] for name, field in fields.items() if isinstance(field, Mapping)})
+
+
+def checked(chip: str) -> Checked | None:
+    """Of a chip by its name; None where no timing of it was ever compared."""
+    errors = stored()["chips"].get(chip, {}).get("errors")
+    return Checked(**errors["all"]) if errors else None
