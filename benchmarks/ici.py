@@ -17,11 +17,11 @@ from typing import Any
 
 from benchmarks.lib.command import command
 from benchmarks.lib.table import show
-from ratchet.tpu.account.model import model
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import environment
 from ratchet.tpu.dump.files import OPTIMIZED, load_hlo
 from ratchet.tpu.dump.image import OFFSETS_PASS, constant_segment
+from ratchet.tpu.latency import model
 from ratchet.values import Timeline
 
 ROWS = (8, 128, 2048, 32768)

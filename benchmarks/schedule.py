@@ -19,13 +19,11 @@ from typing import Any
 from benchmarks.lib.command import command
 from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show
-from ratchet.tpu.account.timeline import build
+from ratchet.tpu.account.timeline import timeline_of
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.dump.files import TOP, Dumps, load_hlo
-from ratchet.tpu.machine.machine import Machine
-from ratchet.tpu.machine.peers import Alone
 from ratchet.tpu.machine.programs import Programs
-from ratchet.tpu.machine.run import without_collections
+from ratchet.tpu.machine.run import run, without_collections
 
 BLOCKS = ((128, 256), (512, 512), (1024, 1024), (2048, 2048), (4096, 2048))
 ROOM = ("dimension_semantics=", "vmem_limit_bytes=110 * 2**20, dimension_semantics=")
@@ -45,9 +43,9 @@ def seconds(folder: Path) -> dict[str, Any]:
         for name in names:
             programs.unit(name)
         marks.append(time.process_time())
-        record = Machine(programs, V5E, {}, Alone()).execute()
+        done = run(programs)
         marks.append(time.process_time())
-        timeline = build(record, chip=V5E, compiler="installed", detail=False)
+        timeline = timeline_of(done, chip=V5E, compiler="installed")
         marks.append(time.process_time())
     phases = dict(zip(("parse", "translate", "run", "blame"), map(_between, marks, marks[1:]), strict=False))
     return {

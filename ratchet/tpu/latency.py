@@ -1,14 +1,32 @@
-"""The modelled latency of a compiled program: the schedule machine as a step of a verdict."""
+"""The modelled latency of a compiled program: the machine runs it, the account says where the cycles went."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from ratchet.tpu.account.model import Reading, model
+from ratchet.tpu.account.costs import Known
+from ratchet.tpu.account.timeline import timeline_of
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.files import load_hlo
+from ratchet.tpu.dump.hlo import HloModule
+from ratchet.tpu.dump.prefetch import Ahead
+from ratchet.tpu.machine.memory import ScalarInputs
+from ratchet.tpu.machine.programs import Programs, read
+from ratchet.tpu.machine.run import run, without_collections
 from ratchet.values import Mesh, Program, Timeline
+
+
+@dataclass
+class Reading:
+    """What is read of a compiled program's listings once, for as many runs as there are."""
+
+    ahead: Ahead | None = None
+    """What was read while the program was compiled."""
+    programs: Programs | None = None
+    known: Known = field(default_factory=dict)
 
 
 def step(
@@ -47,6 +65,45 @@ def step(
         f"{timeline.latency_ms:.4f} ms modelled, {timeline.cycles:,} cycles, {timeline.grid_steps:,} grid steps"
         + (f"; chip {timeline.chip_index} is the slowest of {mesh.chips}" if timeline.chips else "")
     )
+
+
+def model(  # noqa: PLR0913 - the dumps, what they are of, and what steers them
+    dump_dir: Path,
+    *,
+    hlo: HloModule,
+    chip: Chip,
+    compiler: str,
+    scalar_inputs: Sequence[ScalarInputs] = (),
+    constants: bytes = b"",
+    detail: bool = False,
+    reading: Reading | None = None,
+) -> Timeline:
+    """Models one run of a compiled program, on one chip or on a slice.
+
+    Args:
+        dump_dir: and ``hlo``, ``chip``, ``compiler``, ``constants``: see :func:`ratchet.tpu.machine.programs.read`.
+        hlo: the optimised module.
+        chip: what it was compiled for.
+        compiler: its version.
+        scalar_inputs: values that steer control flow, see :func:`ratchet.tpu.machine.run.run`.
+        constants: of the executable.
+        detail: keep many more single grid steps in the spans.
+        reading: of the same dumps, for the same chip; what it lacks is added.
+
+    Returns:
+        The timeline of the slowest chip; on a slice with that of every chip in ``chips``.
+
+    Raises:
+        Refusal: as the machine, and SCHEDULE_UNKNOWN for an opcode whose unit is not known.
+    """
+    reading = reading or Reading()
+    with without_collections():
+        programs = reading.programs or read(
+            dump_dir, hlo=hlo, chip=chip, compiler=compiler, constants=constants, ahead=reading.ahead
+        )
+        reading.programs = programs
+        done = run(programs, scalar_inputs)
+        return timeline_of(done, chip=chip, compiler=compiler, detail=detail, known=reading.known)
 
 
 def _own(steering: Mapping[int | str, Any], mesh: Mesh, place: int) -> dict[int | str, Any]:

@@ -35,6 +35,7 @@ import operator
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 WIDTH = 32
 """Bits of a word."""
@@ -200,32 +201,13 @@ def _float(operation: Callable[..., float], *words: int) -> Answer:
     return word if word == float_word(flushed) and (vanishes or _flushed(result) == result) else DENORMAL
 
 
-def float_add(a: int, b: int) -> Answer:
-    return _float(operator.add, a, b)
-
-
-def float_subtract(a: int, b: int) -> Answer:
-    return _float(operator.sub, a, b)
-
-
-def float_multiply(a: int, b: int) -> Answer:
-    return _float(operator.mul, a, b)
-
-
-def float_minimum(a: int, b: int) -> Answer:
-    return _float(_least, a, b)
-
-
-def float_maximum(a: int, b: int) -> Answer:
-    return _float(_most, a, b)
-
-
-def float_floor(a: int) -> Answer:
-    return _float(_floor, a)
-
-
-def float_ceil(a: int) -> Answer:
-    return _float(_ceil, a)
+float_add = partial(_float, operator.add)
+float_subtract = partial(_float, operator.sub)
+float_multiply = partial(_float, operator.mul)
+float_minimum = partial(_float, _least)
+float_maximum = partial(_float, _most)
+float_floor = partial(_float, _floor)
+float_ceil = partial(_float, _ceil)
 
 
 def float_from_integer(a: int) -> int:

@@ -13,13 +13,13 @@ from benchmarks.lib.attention.values import rms_errors
 from benchmarks.lib.cache import serve_records
 from pallas_flash.kernels.flash_forward import Pattern
 from pallas_flash.tables import tiles_of, with_documents
-from ratchet.tpu.account.model import model
 from ratchet.tpu.chips import CHIPS, V5E
 from ratchet.tpu.compiler.environment import COMPILER
 from ratchet.tpu.compiler.inside import clear_dumps, keep, lower
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.dump.memory import footprint
+from ratchet.tpu.latency import model
 
 
 def compiled_figures(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -23,10 +23,9 @@ from benchmarks.lib.fuzzing.outcome import Difference, Round
 from ratchet.tpu import scalar
 from ratchet.tpu.dump.columns import Columns, flat
 from ratchet.tpu.dump.listing import read_instruction
-from ratchet.tpu.machine.arithmetic import Arithmetic
 from ratchet.tpu.machine.emitter import Emitter
 from ratchet.tpu.machine.rules import RULES
-from ratchet.tpu.machine.unknown import Unknown
+from ratchet.tpu.machine.words import Arithmetic, Unknown
 from ratchet.tpu.mlir.module import Block, KernelModule, Op, Type, Value
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.ops import RULE_MODULES

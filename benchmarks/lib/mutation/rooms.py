@@ -54,7 +54,7 @@ ROOMS = {
     ),
     "scalar": Room(
         sources=("ratchet/tpu/scalar.py", "ratchet/tpu/mosaic/scalars.py"),
-        tests=("tests/tpu/test_scalar.py", "tests/tpu/machine/test_arithmetic.py", "tests/tpu/mosaic/test_scalars.py"),
+        tests=("tests/tpu/test_scalar.py", "tests/tpu/machine/test_rules.py", "tests/tpu/mosaic/test_scalars.py"),
     ),
     "parsers": Room(
         sources=("ratchet/tpu/dump/*.py", "ratchet/tpu/mlir/kernel_config.py", "ratchet/values/encoding.py"),
@@ -62,7 +62,7 @@ ROOMS = {
             "tests/values",
             "tests/tpu/dump",
             "tests/tpu/mlir/test_kernel_config.py",
-            "tests/tpu/machine/test_arithmetic.py",
+            "tests/tpu/machine/test_rules.py",
             "tests/tpu/machine/test_golden.py",
         ),
     ),

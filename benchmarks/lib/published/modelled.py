@@ -17,9 +17,9 @@ from benchmarks.lib.published.kept import Program
 from benchmarks.lib.published.recorder import record
 from benchmarks.lib.published.tape import Tape
 from ratchet.process.sandbox.child import PACKAGE_ROOT
-from ratchet.tpu.account.model import model
 from ratchet.tpu.chips import CHIPS, Chip
 from ratchet.tpu.compiler.environment import compiler_version
+from ratchet.tpu.latency import model
 from ratchet.values import Timeline
 
 _FIT_ALONE = ("hbm.py", "band.py")

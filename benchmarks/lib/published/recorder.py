@@ -9,12 +9,12 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.lib.published.tape import ADD, LATER, OFFLOAD, SET, SHARED, SPACES, START, VALUE, WAIT, Tape
-from ratchet.tpu.account.model import model
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.hlo import HloModule
+from ratchet.tpu.latency import model
 from ratchet.tpu.machine import machine
 from ratchet.tpu.machine.dma import DmaEngine
-from ratchet.tpu.machine.inputs import ScalarInputs
+from ratchet.tpu.machine.memory import ScalarInputs
 from ratchet.values import Timeline
 
 
@@ -70,7 +70,7 @@ class _Recorder(DmaEngine):
 def record(
     dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, scalar_inputs: ScalarInputs
 ) -> tuple[Timeline, Tape]:
-    """Runs the schedule machine once. Raises Refusal as :func:`ratchet.tpu.account.model.model` does."""
+    """Runs the schedule machine once. Raises Refusal as :func:`ratchet.tpu.latency.model` does."""
     _Recorder.made.clear()
     with mock.patch.object(machine, "DmaEngine", _Recorder):
         timeline = model(dump_dir, hlo=hlo, chip=chip, compiler=compiler, scalar_inputs=[scalar_inputs])

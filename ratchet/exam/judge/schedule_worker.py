@@ -18,10 +18,10 @@ import numpy as np
 from ratchet.exam.judge.schedule import AHEAD, ARRAYS, ENOUGH, REQUEST, TIMELINE, steered
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu import latency
-from ratchet.tpu.account.model import Reading
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.dump.files import look
 from ratchet.tpu.dump.prefetch import Ahead
+from ratchet.tpu.latency import Reading
 from ratchet.values import Mesh, Program
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal

@@ -9,9 +9,10 @@ fit together as well as before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import ceil
 
 from ratchet.tpu.account.stalls import UNKNOWN
 from ratchet.tpu.chips.units import CAPACITY
@@ -62,8 +63,8 @@ def losses(
     Where nothing is left to gain, ``NothingLeft`` comes before all of them.
 
     Args:
-        regions: of :func:`ratchet.tpu.account.regions.regions`.
-        kinds: of :func:`ratchet.tpu.account.blame.step_kinds`.
+        regions: all of the run, in order of time.
+        kinds: of the grid steps.
         cycles: of the whole run.
         executions: how often each op outside kernels ran, by its place.
         hbm_cycles: for which HBM carried bytes, kernels and all else.
@@ -72,9 +73,27 @@ def losses(
     """
     run = _Run(regions=regions, cycles=cycles, hbm_cycles=hbm_cycles, link_cycles=link_busy_cycles)
     every: list[Loss] = [loss for loss in run.kernel_losses(kinds) if loss is not None]
-    every += [_outside(line, cycles, executions.get(line.place, 1)) for line in run.outside]
+    every += [
+        Outside(
+            cycles=line.cycles,
+            ceiling_cycles=cycles - line.cycles,
+            place=line.place,
+            executions=executions.get(line.place, 1),
+            waiting=line.wait_cycles == line.cycles,
+        )
+        for line in run.outside
+    ]
     if link_wait_cycles:
-        every.append(_link_waits(link_wait_cycles, link_busy_cycles / cycles, cycles))
+        busy = link_busy_cycles / cycles
+        every.append(
+            LinkWaits(
+                cycles=link_wait_cycles,
+                ceiling_cycles=cycles - link_wait_cycles,
+                wait_cycles=link_wait_cycles,
+                busiest_link_share=busy,
+                cause=_cause(busy),
+            )
+        )
     every = [run.reachable(loss) for loss in every]
     every = sorted((loss for loss in every if loss.cycles >= LEAST_SHARE * cycles), key=lambda loss: -loss.cycles)
     ends = (run.nothing_left(every[0].cycles if every else 0), run.bound())
@@ -82,24 +101,8 @@ def losses(
     return (*first, *every, *last)
 
 
-def _outside(line: LineCost, cycles: int, executions: int) -> Outside:
-    return Outside(
-        cycles=line.cycles,
-        ceiling_cycles=cycles - line.cycles,
-        place=line.place,
-        executions=executions,
-        waiting=line.wait_cycles == line.cycles,
-    )
-
-
-def _link_waits(waited: int, busy: float, cycles: int) -> LinkWaits:
-    return LinkWaits(
-        cycles=waited,
-        ceiling_cycles=cycles - waited,
-        wait_cycles=waited,
-        busiest_link_share=busy,
-        cause=WaitCause.BANDWIDTH if busy > SATURATED else WaitCause.LATENCY,
-    )
+def _cause(busy_share: float) -> WaitCause:
+    return WaitCause.BANDWIDTH if busy_share > SATURATED else WaitCause.LATENCY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +118,11 @@ class _Run:
     def kernels(self) -> Sequence[RegionCost]:
         return [region for region in self.regions if region.kernel]
 
+    @cached_property
+    def lines(self) -> Sequence[LineCost]:
+        """Of the kernels."""
+        return [line for region in self.kernels for line in region.lines]
+
     @property
     def outside(self) -> Iterator[LineCost]:
         return (line for region in self.regions if not region.kernel for line in region.lines)
@@ -127,7 +135,7 @@ class _Run:
     @cached_property
     def needs(self) -> Mapping[str, int]:
         """Cycles for which each resource is needed that no other order of the same work relieves."""
-        needed = {unit: sum(r.busy_cycles[unit] for r in self.kernels) for unit in ("HBM", "MXU", "VSTORE")}
+        needed = {unit: self._busy(unit) for unit in ("HBM", "MXU", "VSTORE")}
         needed["HBM"] = max(needed["HBM"], self.hbm_cycles)
         needed["links"] = self.link_cycles
         return {unit: min(cycles, self.cycles) for unit, cycles in needed.items()}
@@ -138,7 +146,7 @@ class _Run:
         if isinstance(loss, Spills):
             needs["VSTORE"] -= self._issues("SPILL")
         if isinstance(loss, Outside):
-            needs["HBM"] = sum(region.busy_cycles["HBM"] for region in self.kernels)
+            needs["HBM"] = self._busy("HBM")
         ceiling = max(loss.ceiling_cycles, *needs.values())
         return replace(loss, cycles=self.cycles - ceiling, ceiling_cycles=ceiling)
 
@@ -150,82 +158,72 @@ class _Run:
             return None
         return NothingLeft(cycles=self.cycles - needed, ceiling_cycles=needed, unit=unit, saturated=saturated)
 
+    def bound(self) -> MatrixBound | None:
+        needed = self._busy("MXU")
+        return MatrixBound(cycles=0, ceiling_cycles=needed) if needed else None
+
     def kernel_losses(self, kinds: Sequence[StepKind]) -> Iterator[Loss | None]:
-        yield self.waits()
-        yield self.stalls()
-        yield self.spills()
-        yield self.idle_steps(kinds)
+        yield self._waits()
+        yield self._stalls()
+        yield self._spills()
+        yield self._idle_steps(kinds)
         for unit in CAPACITY:
             if unit not in ("MXU", "FILL", "SPILL"):
-                yield self.crowded(unit)
+                yield self._crowded(unit)
 
-    def _ceiling(self, least: Iterable[int]) -> dict[str, int]:
-        """Fields of a loss, by the least cycles that each kernel region would then take."""
-        saved = sum(region.cycles for region in self.kernels) - sum(least)
-        return {"cycles": saved, "ceiling_cycles": self.cycles - saved}
-
-    def waits(self) -> Waits | None:
+    def _waits(self) -> Waits | None:
         waited = sum(region.wait_cycles for region in self.kernels)
         if not waited:
             return None
-        busy = sum(region.busy_cycles["HBM"] for region in self.kernels) / self.kernel_cycles
-        least = [max(r.cycles - r.wait_cycles, *r.busy_cycles.values()) for r in self.kernels]
+        busy = self._busy("HBM") / self.kernel_cycles
         return Waits(
-            **self._ceiling(least),
+            **self._ceiling(max(r.cycles - r.wait_cycles, *r.busy_cycles.values()) for r in self.kernels),
             wait_cycles=waited,
-            place=_costliest((line.place, line.wait_cycles) for region in self.kernels for line in region.lines),
+            place=self._costliest(lambda line: line.wait_cycles),
             hbm_busy_share=busy,
-            cause=WaitCause.BANDWIDTH if busy > SATURATED else WaitCause.LATENCY,
+            cause=_cause(busy),
         )
 
-    def stalls(self) -> Stalls | None:
+    def _stalls(self) -> Stalls | None:
         empty = sum(region.stall_cycles for region in self.kernels)
         if not empty:
             return None
         by_unit: Counter[str] = Counter()
-        for region in self.kernels:
-            for line in region.lines:
-                by_unit.update(line.stall_cycles)
+        for line in self.lines:
+            by_unit.update(line.stall_cycles)
         named = [(unit, cycles) for unit, cycles in by_unit.most_common() if unit != UNKNOWN]
-        least = [
-            max(r.cycles - r.stall_cycles, r.wait_cycles + max(_units(r.busy_cycles).values())) for r in self.kernels
-        ]
         return Stalls(
-            **self._ceiling(least),
+            **self._ceiling(_without(region, region.stall_cycles, region.busy_cycles) for region in self.kernels),
             stall_cycles=empty,
             units=tuple(
                 UnitStall(
                     unit=unit,
                     cycles=cycles,
-                    place=_costliest(
-                        (line.place, line.stall_cycles.get(unit, 0)) for r in self.kernels for line in r.lines
-                    ),
+                    place=self._costliest(lambda line, unit=unit: line.stall_cycles.get(unit, 0)),  # type: ignore[misc]
                 )
                 for unit, cycles in named[:2]
             ),
         )
 
-    def spills(self) -> Spills | None:
-        stores, loads = self._issues("SPILL"), self._issues("FILL")
+    def _spills(self) -> Spills | None:
+        stores, loads, stored = self._issues("SPILL"), self._issues("FILL"), self._issues("VSTORE")
         if not stores and not loads:
             return None
         busy: Counter[str] = Counter()
         least = []
         for region in self.kernels:
-            slots = _issues(region)
             spent = sum(
                 line.issue_cycles.get("SPILL", 0) + line.issue_cycles.get("FILL", 0) + line.stall_cycles.get("FILL", 0)
                 for line in region.lines
             )
-            without = {
+            others = {
                 **region.busy_cycles,
-                "VSTORE": slots["VSTORE"] - slots["SPILL"],
-                "VLOAD": -(-(slots["VLOAD"] - slots["FILL"]) // CAPACITY["VLOAD"]),
+                "VSTORE": _issues(region.lines, "VSTORE") - _issues(region.lines, "SPILL"),
+                "VLOAD": ceil((_issues(region.lines, "VLOAD") - _issues(region.lines, "FILL")) / CAPACITY["VLOAD"]),
             }
-            busy.update(without)
-            least.append(max(region.cycles - spent, region.wait_cycles + max(_units(without).values())))
+            busy.update(others)
+            least.append(_without(region, spent, others))
         ((next_unit, next_cycles),) = busy.most_common(1)
-        stored = self._issues("VSTORE")
         return Spills(
             **self._ceiling(least),
             stores=stores,
@@ -236,7 +234,7 @@ class _Run:
             next_unit_share=next_cycles / self.kernel_cycles,
         )
 
-    def idle_steps(self, kinds: Sequence[StepKind]) -> IdleSteps | None:
+    def _idle_steps(self, kinds: Sequence[StepKind]) -> IdleSteps | None:
         working = {kind.kernel for kind in kinds if kind.mxu_cycles}
         every = sum(kind.steps for kind in kinds)
         idle = [k for k in kinds if k.kernel in working and not k.mxu_cycles and k.steps >= max(2, RARE * every)]
@@ -251,51 +249,49 @@ class _Run:
             wait_share=sum(kind.wait_cycles for kind in idle) / max(1, spent),
         )
 
-    def crowded(self, unit: str) -> CrowdedUnit | None:
+    def _crowded(self, unit: str) -> CrowdedUnit | None:
         """A unit that is no matrix unit and busy much of the time, spills left out."""
         spilled = _SPILL_OF.get(unit)
-        busy = sum(region.busy_cycles[unit] for region in self.kernels)
-        if spilled:
-            busy -= self._issues(spilled) // CAPACITY[unit]
+        busy = self._busy(unit) - (self._issues(spilled) // CAPACITY[unit] if spilled else 0)
         if not self.kernels or busy < CROWDED * self.kernel_cycles:
             return None
         least = []
         for region in self.kernels:
             spent = sum(line.issue_cycles.get(unit, 0) for line in region.lines)
-            others = [needed for name, needed in _units(region.busy_cycles).items() if name != unit]
-            least.append(max(region.cycles - spent, region.wait_cycles + max(others)))
+            others = {name: needed for name, needed in region.busy_cycles.items() if name != unit}
+            least.append(_without(region, spent, others))
         return CrowdedUnit(
             **self._ceiling(least),
             unit=unit,
             busy_share=busy / self.kernel_cycles,
-            place=_costliest((line.place, line.issue_cycles.get(unit, 0)) for r in self.kernels for line in r.lines),
+            place=self._costliest(lambda line: line.issue_cycles.get(unit, 0)),
             without_spills=bool(spilled),
         )
 
-    def bound(self) -> MatrixBound | None:
-        needed = sum(region.busy_cycles["MXU"] for region in self.kernels)
-        return MatrixBound(cycles=0, ceiling_cycles=needed) if needed else None
+    def _ceiling(self, least: Iterable[int]) -> dict[str, int]:
+        """Fields of a loss, by the least cycles that each kernel region would then take."""
+        saved = sum(region.cycles for region in self.kernels) - sum(least)
+        return {"cycles": saved, "ceiling_cycles": self.cycles - saved}
+
+    def _busy(self, unit: str) -> int:
+        return sum(region.busy_cycles[unit] for region in self.kernels)
 
     def _issues(self, slot: str) -> int:
-        return sum(_issues(region)[slot] for region in self.kernels)
+        return _issues(self.lines, slot)
+
+    def _costliest(self, cost: Callable[[LineCost], int]) -> Place:
+        """The place with the largest sum, the first of equal ones."""
+        sums: Counter[Place] = Counter()
+        for line in self.lines:
+            sums[line.place] += cost(line)
+        return max(sums, key=lambda place: sums[place])
 
 
-def _issues(region: RegionCost) -> Counter[str]:
-    """Executed instructions of a region by slot."""
-    issued: Counter[str] = Counter()
-    for line in region.lines:
-        issued.update(line.issues)
-    return issued
+def _issues(lines: Sequence[LineCost], slot: str) -> int:
+    """Executed instructions of a slot."""
+    return sum(line.issues.get(slot, 0) for line in lines)
 
 
-def _units(busy: Mapping[str, int]) -> dict[str, int]:
-    """Without HBM, whose transfers go on while the program waits."""
-    return {unit: needed for unit, needed in busy.items() if unit != "HBM"}
-
-
-def _costliest(costs: Iterable[tuple[Place, int]]) -> Place:
-    """The place with the largest sum, the first of equal ones."""
-    sums: Counter[Place] = Counter()
-    for place, cycles in costs:
-        sums[place] += cycles
-    return max(sums, key=lambda place: sums[place])
+def _without(region: RegionCost, spent: int, busy: Mapping[str, int]) -> int:
+    """Least cycles of a region without those ``spent``; HBM's transfers go on while the program waits."""
+    return max(region.cycles - spent, region.wait_cycles + max(n for unit, n in busy.items() if unit != "HBM"))

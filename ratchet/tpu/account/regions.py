@@ -1,4 +1,4 @@
-"""The parts of a run, with the cycles of each by place: the regions of every kernel, and what is outside them.
+"""A run as an account: its parts with the cycles of each by place, the kinds of its grid steps, and what costs most.
 
 A region is a part of all runs of a kernel: ``first`` (from its start to the end of the first grid step, windows being
 filled), ``last`` (from the last grid step on, results being drained) and ``steady`` in between. A wait belongs to its
@@ -8,84 +8,97 @@ own line, or, where the compiler's pipeline waits, to the windows that are waite
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import ceil
 
-import numpy as np
-
-from ratchet.tpu.account.shares import ISSUE_SLOTS, Activity, Cell, Shares, whole
-from ratchet.tpu.account.windows import WindowFlags
+from ratchet.tpu.account.costs import ISSUE_SLOTS, Account, Activity, Cell, Executed, Placed
+from ratchet.tpu.account.losses import losses
 from ratchet.tpu.chips.units import CAPACITY
-from ratchet.tpu.dump.files import TOP
-from ratchet.tpu.machine.grid_steps import Part
 from ratchet.tpu.machine.record import Record
-from ratchet.values.blame import STALLS, WAITS, LineCost, RegionCost
-from ratchet.values.place import Code, Op, Place, SourceLine
+from ratchet.values.blame import STALLS, WAITS, Blame, LineCost, RegionCost, StepKind
+from ratchet.values.place import Code, Op, Place
 
 PARTS = ("first", "steady", "last", "whole")
+KINDS = 6
+"""Kinds of grid steps that are kept apart; the rest is put together."""
 
 
-def place_of_listing(record: Record, name: str) -> Op | Code | None:
-    """Where all of a listing belongs that is no kernel: the HLO op, or the top level. None for a kernel."""
-    if record.units[name][1]:
-        return None
-    if name == TOP:
-        return Code.TOP_LEVEL
-    ops = sorted(op for op, unit in record.unit_of_op.items() if unit == name) or [name]
-    return Op(name=ops[0], opcode=record.opcodes.get(ops[0], "runtime"), alike=len(ops) - 1)
+def blame(record: Record, accounts: Mapping[str, Account]) -> Blame:
+    """Where the cycles of a run went, and what costs most."""
+    regions = _regions(record, accounts)
+    kinds = _step_kinds(record, accounts)
+    sums = Sums()
+    for line in (line for region in regions for line in region.lines):
+        sums.add_line(line)
+    executions: Counter[Place] = Counter()
+    for op, (runs, _) in record.steps.op_cycles.items():
+        account = accounts.get(record.unit_of_op.get(op, op))
+        if account and account.elsewhere:
+            executions[account.elsewhere] += runs
+    return Blame(
+        lines=sums.lines(),
+        regions=tuple(regions),
+        steps=kinds,
+        losses=losses(
+            regions,
+            kinds,
+            cycles=record.cycles,
+            executions=executions,
+            hbm_cycles=ceil(record.memory.hbm_busy_cycles),
+            link_wait_cycles=record.memory.remote_wait_cycles,
+            link_busy_cycles=record.link_busy_cycles,
+        ),
+    )
 
 
-def regions(record: Record, shares: Mapping[str, Shares]) -> list[RegionCost]:
+def _regions(record: Record, accounts: Mapping[str, Account]) -> list[RegionCost]:
     """All regions, in order of time; their cycles sum to the record's."""
-    kernels: list[RegionCost] = []
-    for name, (translated, is_kernel) in record.units.items():
-        if is_kernel and name in record.steps.kernels:
-            windows = WindowFlags(translated.listing)
-            parts = record.steps.kernels[name].parts
-            kernels += [
-                _kernel_region(name, part, parts[part], shares[name], windows) for part in PARTS if part in parts
-            ]
-    return [*kernels, _outside(record, shares, record.cycles - sum(region.cycles for region in kernels))]
+    kernels = [
+        _kernel_region(name, part, account)
+        for name, account in accounts.items()
+        for part in PARTS
+        if part in account.parts
+    ]
+    return [*kernels, _outside(record, accounts, record.cycles - sum(region.cycles for region in kernels))]
 
 
-def _kernel_region(name: str, part: str, recorded: Part, shares: Shares, windows: WindowFlags) -> RegionCost:
-    costs = _Costs()
-    costs.add_listing(shares, recorded.counts)
+def _kernel_region(name: str, part: str, account: Account) -> RegionCost:
+    recorded, done, placed = account.parts[part]
+    sums = Sums()
+    sums.add(placed)
     for (address, _), cycles in recorded.waits.items():
-        costs.cells[Cell(windows.place(address, shares.where(address)), Activity.WAIT)] += cycles
-    costs.cells[Cell(Code.PIPELINE, Activity.DELAY)] += recorded.cycles - costs.cells.total()
-    times = shares.times(recorded.counts)
-    stalled, waited = int(times[shares.empty].sum()), sum(recorded.waits.values())
-    busy = _busy_cycles(shares, times)
+        sums.cells[Cell(account.waits.get(address, Code.PIPELINE), Activity.WAIT)] += cycles
+    sums.cells[Cell(Code.PIPELINE, Activity.DELAY)] += recorded.cycles - sums.cells.total()
+    waited, busy = sum(recorded.waits.values()), _busy_cycles(done)
     busy["HBM"] = min(recorded.cycles, ceil(recorded.hbm_cycles))
     bound = {unit: cycles for unit, cycles in busy.items() if unit != "HBM" or cycles > recorded.cycles // 2}
-    bound |= {STALLS: stalled, WAITS: waited}
+    bound |= {STALLS: done.empty, WAITS: waited}
     return RegionCost(
         kernel=name,
         name=part,
         steps=recorded.steps,
         cycles=recorded.cycles,
-        stall_cycles=stalled,
+        stall_cycles=done.empty,
         wait_cycles=waited,
         busy_cycles=busy,
         critical=max(bound, key=lambda unit: bound[unit]),
-        lines=costs.lines(),
+        lines=sums.lines(),
     )
 
 
-def _outside(record: Record, shares: Mapping[str, Shares], cycles: int) -> RegionCost:
+def _outside(record: Record, accounts: Mapping[str, Account], cycles: int) -> RegionCost:
     """Everything that is no kernel: ``cycles`` of the run."""
-    costs = _Costs()
-    for name, (translated, is_kernel) in record.units.items():
-        if is_kernel:
+    sums = Sums()
+    for name, account in accounts.items():
+        if account.elsewhere is None or account.outside is None:
             continue
-        costs.add_listing(shares[name], translated.counts)
-        for (address, flag), waited in record.steps.waits.get(name, {}).items():
-            op = record.op_of_flag(flag)
-            place = Op(name=op, opcode=record.opcodes[op]) if op else shares[name].where(address)[0]
-            costs.cells[Cell(place, Activity.WAIT)] += waited
-    costs.cells[Cell(Code.TOP_LEVEL, Activity.DELAY)] += cycles - costs.cells.total()
-    lines = costs.lines()
+        sums.add(account.outside)
+        for (_, flag), waited in record.steps.waits.get(name, {}).items():
+            op = record.addresses.awaited_op(flag)
+            place = Op(name=op, opcode=record.opcodes[op]) if op else account.elsewhere
+            sums.cells[Cell(place, Activity.WAIT)] += waited
+    sums.cells[Cell(Code.TOP_LEVEL, Activity.DELAY)] += cycles - sums.cells.total()
+    lines = sums.lines()
     return RegionCost(
         kernel="",
         name="outside",
@@ -99,26 +112,46 @@ def _outside(record: Record, shares: Mapping[str, Shares], cycles: int) -> Regio
     )
 
 
-def _busy_cycles(shares: Shares, times: np.ndarray) -> dict[str, int]:
+def _busy_cycles(done: Executed) -> dict[str, int]:
     """Least cycles for which each unit is needed: the busiest of its kind, or instructions over slots."""
-    issued = shares.slot_issues(times)
-    busy = {"MXU": int((times @ shares.mxu).max()), "XLU": int((times @ shares.xlu).max())}
+    busy = {"MXU": int(done.mxu.max()), "XLU": int(done.xlu.max())}
     for slot, capacity in CAPACITY.items():
         if slot not in ("MXU", "XLU", "FILL", "SPILL"):
-            busy[slot] = ceil(issued[slot] / capacity)
+            busy[slot] = ceil(done.issues[slot] / capacity)
     return busy
 
 
-def add_up(regions: Iterable[RegionCost]) -> tuple[LineCost, ...]:
-    """The lines of all regions together, costliest first."""
-    costs = _Costs()
-    for region in regions:
-        for line in region.lines:
-            costs.add_line(line)
-    return costs.lines()
+def _step_kinds(record: Record, accounts: Mapping[str, Account]) -> tuple[StepKind, ...]:
+    """Grid steps by the blocks that they executed, costliest first."""
+    kinds = [
+        StepKind(
+            kernel=name,
+            steps=path.steps,
+            cycles=path.cycles,
+            least_cycles=path.least_cycles,
+            most_cycles=path.most_cycles,
+            stall_cycles=path.steps * done.empty,
+            wait_cycles=path.wait_cycles,
+            mxu_cycles=path.steps * int(done.mxu.max()),
+        )
+        for name in record.steps.kernels
+        for path, done in accounts[name].paths
+    ]
+    kinds.sort(key=lambda kind: -kind.cycles)
+    rest = kinds[KINDS:]
+    if len(rest) < 2:
+        return tuple(kinds)
+    added_up = ("steps", "cycles", "stall_cycles", "wait_cycles", "mxu_cycles")
+    together = StepKind(
+        kernel="",
+        least_cycles=min(kind.least_cycles for kind in rest),
+        most_cycles=max(kind.most_cycles for kind in rest),
+        **{name: sum(getattr(kind, name) for kind in rest) for name in added_up},
+    )
+    return (*kinds[:KINDS], together)
 
 
-class _Costs:
+class Sums:
     """Cycles, instructions and empty slots by place, being added up."""
 
     def __init__(self) -> None:
@@ -127,15 +160,13 @@ class _Costs:
         self._empty_slots: Counter[Place] = Counter()
         """Of issued bundles."""
 
-    def add_listing(self, shares: Shares, counts: Iterable[int]) -> None:
-        """What a listing costs whose blocks were executed ``counts`` times, waits and delays left out."""
-        times = shares.times(list(counts))
-        self.cells.update(whole(shares.cycles(times), int(times.sum())))
-        exact = shares.empty_slots(times)
-        for cell, number in whole(exact, int(sum(exact.values()))).items():
+    def add(self, placed: Placed) -> None:
+        """What executions of a listing come to."""
+        self.cells.update(placed.cycles)
+        for cell, number in placed.empty_slots.items():
             self._empty_slots[cell.place] += number
-        for place, slots in shares.issues(times).items():
-            self._issues.setdefault(place, Counter()).update(slots)
+        for place, issued in placed.issues:
+            self._issues.setdefault(place, Counter()).update(issued)
 
     def add_line(self, line: LineCost) -> None:
         """Adds a line's costs to those of its place."""
@@ -149,37 +180,29 @@ class _Costs:
 
     def lines(self) -> tuple[LineCost, ...]:
         """One line per place, costliest first."""
-        parts: dict[Place, dict[tuple[Activity, str], int]] = {
-            place: {} for place, slots in self._issues.items() if slots
+        spent = {cell: cycles for cell, cycles in self.cells.items() if cycles}
+        issuing = [place for place, issued in self._issues.items() if issued]
+        parts: dict[Place, dict[Activity, dict[str, int]]] = {
+            place: {activity: {} for activity in Activity}
+            for place in dict.fromkeys([*issuing, *(cell.place for cell in spent)])
         }
-        for (place, activity, unit), cycles in self.cells.items():
-            if cycles:
-                parts.setdefault(place, {})[activity, unit] = cycles
+        for (place, activity, unit), cycles in sorted(spent.items(), key=lambda item: item[0].unit):
+            parts[place][activity][unit] = cycles
         lines = [self._line(place, own) for place, own in parts.items()]
-        return tuple(sorted(lines, key=lambda line: (-line.cycles, _line_number(line.place))))
+        return tuple(sorted(lines, key=lambda line: (-line.cycles, getattr(line.place, "line", 0))))
 
-    def _line(self, place: Place, parts: Mapping[tuple[Activity, str], int]) -> LineCost:
-        slots = self._issues.get(place, Counter())
-        wait, delay = parts.get((Activity.WAIT, ""), 0), parts.get((Activity.DELAY, ""), 0)
+    def _line(self, place: Place, parts: Mapping[Activity, Mapping[str, int]]) -> LineCost:
+        issues = self._issues.get(place, Counter())
+        wait, delay = parts[Activity.WAIT].get("", 0), parts[Activity.DELAY].get("", 0)
         return LineCost(
             place=place,
-            cycles=sum(parts.values()),
-            issue_cycles=_by_unit(parts, Activity.ISSUE),
-            stall_cycles=_by_unit(parts, Activity.STALL),
+            cycles=sum(sum(cycles.values()) for cycles in parts.values()),
+            issue_cycles=parts[Activity.ISSUE],
+            stall_cycles=parts[Activity.STALL],
             wait_cycles=wait,
             delay_cycles=delay,
-            issues=dict(slots),
+            issues=dict(issues),
             empty_slots=self._empty_slots[place] + ISSUE_SLOTS * (wait + delay),
-            spill_stores=slots.get("SPILL", 0),
-            spill_loads=slots.get("FILL", 0),
+            spill_stores=issues.get("SPILL", 0),
+            spill_loads=issues.get("FILL", 0),
         )
-
-
-def _by_unit(parts: Mapping[tuple[Activity, str], int], activity: Activity) -> dict[str, int]:
-    return {
-        unit: cycles for (done, unit), cycles in sorted(parts.items(), key=lambda item: item[0][1]) if done is activity
-    }
-
-
-def _line_number(place: Place) -> int:
-    return place.line if isinstance(place, SourceLine) else 0

@@ -1,7 +1,7 @@
 """Spans of the modelled timeline: the first, some steady and the last grid steps one by one, the rest summarised.
 
 Nothing is dropped silently: what is between kept windows becomes one labelled span per lane. No span ends before it
-begins or is outside the run, however transfers overlap.
+begins or is outside the run, however transfers overlap. The chips of a slice have lanes for what they send each other.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import numpy as np
 
-from ratchet.tpu.account.shares import Shares
+from ratchet.tpu.account.costs import Account, Executed
 from ratchet.tpu.chips.units import CAPACITY
 from ratchet.tpu.machine.dma import Ends
-from ratchet.tpu.machine.grid_steps import KernelSteps
-from ratchet.tpu.machine.record import Record
+from ratchet.tpu.machine.links import Message
+from ratchet.tpu.machine.record import KernelSteps, Record
 from ratchet.values import Span, SpanKind
 
 WINDOW_STEPS = 32
@@ -27,7 +28,7 @@ DETAIL_STEPS = 512
 KEPT_OPS = 500
 """Executions of HLO ops kept at each end."""
 KEPT_TRANSFERS = 400
-"""DMAs and waits kept at each end of a program without a pipeline loop."""
+"""DMAs and waits kept at each end of a program without a pipeline loop, and messages and waits of a slice."""
 
 LANES = ("MXU", "VALU", "XLU", "EUP", "VLOAD", "VSTORE", "SALU", "stalls")
 """Lanes of units, and that of empty bundles."""
@@ -42,7 +43,7 @@ def span(lane: str, kind: SpanKind, start: int, end: int, name: str = "", /, **a
     return Span(lane=lane, kind=kind, name=name, start_cycles=start, end_cycles=end, attributes=attributes)
 
 
-def make_spans(record: Record, shares: Mapping[str, Shares], *, detail: bool, mxu_per_core: int) -> tuple[Span, ...]:
+def make_spans(record: Record, accounts: Mapping[str, Account], *, detail: bool, mxu_per_core: int) -> tuple[Span, ...]:
     """All spans, by lane."""
     keep = DETAIL_STEPS if detail else WINDOW_STEPS
     spans = [span("XLA Modules", SpanKind.RUN, 0, record.cycles)]
@@ -51,13 +52,13 @@ def make_spans(record: Record, shares: Mapping[str, Shares], *, detail: bool, mx
     for name, kernel in record.steps.kernels.items():
         if not kernel.starts:
             continue
-        busy = np.array([unit_cycles(shares[name], path.counts, mxu_per_core) for path in kernel.paths])
+        busy = np.array([_busy(done, mxu_per_core) for _, done in accounts[name].paths])
         own, kept = _step_spans(name, kernel, busy, keep)
         spans += own
         windows += kept
-    spans += _whole_ops(record, shares, mxu_per_core)
+    spans += _whole_ops(record, accounts, mxu_per_core)
     spans += _transfer_spans(record, sorted(windows))
-    return tuple(_within(one, record.cycles) for one in spans)
+    return (*(_within(one, record.cycles) for one in spans), *_link_spans(record))
 
 
 def _within(one: Span, cycles: int) -> Span:
@@ -65,14 +66,12 @@ def _within(one: Span, cycles: int) -> Span:
     return one if one.end_cycles <= cycles else replace(one, end_cycles=max(one.start_cycles, cycles))
 
 
-def unit_cycles(shares: Shares, counts: Sequence[int], mxu_per_core: int) -> list[float]:
-    """For how many cycles each lane is busy when the blocks of a listing are executed ``counts`` times."""
-    times = shares.times(counts)
-    issued = shares.slot_issues(times)
-    busy = {slot: issued[slot] / CAPACITY[slot] for slot in LANES if slot in CAPACITY}
-    busy["MXU"] = int((times @ shares.mxu).sum()) / mxu_per_core
-    busy["XLU"] = int((times @ shares.xlu).sum()) / CAPACITY["XLU"]
-    busy["stalls"] = int(times[shares.empty].sum())
+def _busy(done: Executed, mxu_per_core: int) -> list[float]:
+    """For how many cycles each lane is busy."""
+    busy = {slot: issued / CAPACITY[slot] for slot, issued in done.issues.items()}
+    busy["MXU"] = int(done.mxu.sum()) / mxu_per_core
+    busy["XLU"] = int(done.xlu.sum()) / CAPACITY["XLU"]
+    busy["stalls"] = done.empty
     return [busy[lane] for lane in LANES]
 
 
@@ -88,12 +87,12 @@ def _lane_spans(busy: Sequence[float], start: int, end: int, *, op: str = "", st
 
 
 def _op_spans(record: Record) -> list[Span]:
-    runs = _both_ends(record.op_runs, KEPT_OPS)
+    runs = _both_ends(record.steps.op_runs, KEPT_OPS)
     spans = [
         span("XLA Ops", SpanKind.NAMED, r.start, r.end, r.name, opcode=record.opcodes.get(r.name, "runtime"))
         for r in runs
     ]
-    left_out = record.op_runs.count - len(runs)
+    left_out = record.steps.op_runs.count - len(runs)
     if left_out:
         # Runs are kept in the order of their ends, and one may hold others: its start proves nothing.
         first, last = runs[KEPT_OPS - 1].end, runs[-KEPT_OPS].end
@@ -101,17 +100,17 @@ def _op_spans(record: Record) -> list[Span]:
     return spans
 
 
-def _whole_ops(record: Record, shares: Mapping[str, Shares], mxu_per_core: int) -> list[Span]:
+def _whole_ops(record: Record, accounts: Mapping[str, Account], mxu_per_core: int) -> list[Span]:
     """Lanes of units for what has no grid steps: one span per execution, with the average over all of them."""
     spans: list[Span] = []
-    for item in _both_ends(record.op_runs, KEPT_OPS):
+    for item in _both_ends(record.steps.op_runs, KEPT_OPS):
         unit = record.unit_of_op.get(item.name, item.name)
         kernel = record.steps.kernels.get(unit)
-        if unit not in shares or (kernel is not None and kernel.starts):
+        if unit not in accounts or (kernel is not None and kernel.starts):
             continue
-        counts = record.units[unit][0].counts
-        busy = unit_cycles(shares[unit], counts, mxu_per_core)
-        spans += _lane_spans([cycles / max(1, counts[0]) for cycles in busy], item.start, item.end, op=item.name)
+        runs = max(1, record.units[unit].translated.counts[0])
+        busy = [cycles / runs for cycles in _busy(accounts[unit].whole, mxu_per_core)]
+        spans += _lane_spans(busy, item.start, item.end, op=item.name)
     return spans
 
 
@@ -160,40 +159,6 @@ def _step_spans(
     return spans, windows
 
 
-class _Gaps:
-    """What was issued outside the kept windows, summed up per gap between them and per lane."""
-
-    def __init__(self, windows: Sequence[tuple[int, int]]) -> None:
-        self._starts = [start for start, _ in windows]
-        self._windows = windows
-        self._sums: dict[tuple[int, str], list[int]] = {}
-
-    def keeps(self, cycle: int) -> bool:
-        """Whether something issued at ``cycle`` is shown for itself."""
-        place = bisect_right(self._starts, cycle) - 1
-        return place >= 0 and cycle <= self._windows[place][1]
-
-    def add(self, lane: str, start: int, end: int, amount: int) -> None:
-        entry = self._sums.setdefault((bisect_left(self._starts, start), lane), [start, end, 0, 0])
-        entry[0] = min(entry[0], start)
-        entry[1] = max(entry[1], end)
-        entry[2] += 1
-        entry[3] += amount
-
-    def spans(self) -> list[Span]:
-        unit = {"DMA wait": "cycles"}
-        return [
-            span(lane, SpanKind.SUMMARY, start, end, count=count, **{unit.get(lane, "bytes"): amount})
-            for (_, lane), (start, end, count, amount) in self._sums.items()
-        ]
-
-
-def _lane_of(source: str, target: str) -> str:
-    if "hbm" not in (source, target):
-        return "DMA local"
-    return "DMA out" if target == "hbm" and source != "hbm" else "DMA in"
-
-
 def _transfer_spans(record: Record, windows: list[tuple[int, int]]) -> list[Span]:
     """DMA and wait spans: those issued inside a window one by one, those between windows summarised."""
     memory = record.memory
@@ -203,25 +168,76 @@ def _transfer_spans(record: Record, windows: list[tuple[int, int]]) -> list[Span
         windows = [(0, record.cycles)]
     elif not windows:
         windows = [(0, transfers[KEPT_TRANSFERS][0]), (transfers[-KEPT_TRANSFERS][0], record.cycles)]
-    gaps = _Gaps(windows)
+    begins = [start for start, _ in windows]
+    gaps: dict[tuple[int, str], list[tuple[int, int, int]]] = {}
+    """What was issued between windows, by its gap and lane: from when to when, and how much it is."""
+
+    def is_shown(lane: str, start: int, end: int, amount: int) -> bool:
+        """Whether something is in a window; else it is put into its gap."""
+        window = bisect_right(begins, start) - 1
+        if window >= 0 and start <= windows[window][1]:
+            return True
+        gaps.setdefault((bisect_left(begins, start), lane), []).append((start, end, amount))
+        return False
+
     spans: list[Span] = []
     for issued, begin, done, size, source, target in transfers:
-        lane = _lane_of(source, target)
-        if gaps.keeps(issued):
+        lane = "DMA in" if source == "hbm" else "DMA out" if target == "hbm" else "DMA local"
+        if is_shown(lane, issued, done, size):
             copied = {"bytes": size, "source": source, "target": target, "service_start_cycles": begin}
             spans.append(span(lane, SpanKind.COPY, issued, done, **copied))
-        else:
-            gaps.add(lane, issued, done, size)
     for start, end, flag in waits:
-        if gaps.keeps(start):
-            spans.append(span("DMA wait", SpanKind.WAIT, start, end, **{"for": record.flag_name(flag)}))
-        else:
-            gaps.add("DMA wait", start, end, end - start)
-    spans += gaps.spans()
-    for lane, kept in (("DMA in", memory.transfers), ("DMA wait", memory.waits)):
-        lost = kept.count - len(kept.first) - len(kept.last)
-        if lost:
-            # They were issued, in order, between the last one kept before them and the first one after.
-            start, end = kept.first[-1][0], max(kept.first[-1][0], kept.last[0][0])
-            spans.append(span(lane, SpanKind.SUMMARY, start, end, count=lost))
+        if is_shown("DMA wait", start, end, end - start):
+            spans.append(span("DMA wait", SpanKind.WAIT, start, end, **{"for": record.addresses.flag_name(flag)}))
+    for (_, lane), left_out in gaps.items():
+        starts, ends, amounts = zip(*left_out, strict=True)
+        together = {"count": len(starts), "cycles" if lane == "DMA wait" else "bytes": sum(amounts)}
+        spans.append(span(lane, SpanKind.SUMMARY, min(starts), max(ends), **together))
+    return spans + _lost("DMA in", memory.transfers) + _lost("DMA wait", memory.waits)
+
+
+def _lost(lane: str, kept: Ends) -> list[Span]:
+    """One span for those that were not kept: they began between the last one kept before and the first one after."""
+    count = kept.count - len(kept.first) - len(kept.last)
+    start, end = (kept.first[-1][0], kept.last[0][0]) if count else (0, 0)
+    return [span(lane, SpanKind.SUMMARY, start, max(start, end), count=count)] if count else []
+
+
+def _link_spans(record: Record) -> list[Span]:
+    """Lanes of one chip: what it sent, what reached it, and its waits for others."""
+    by_lane: dict[str, list[Span]] = {"ICI out": [], "ICI in": [], "ICI wait": []}
+    for message in record.messages:
+        if record.chip_index in (message.source, message.target):
+            lane = "ICI out" if message.source == record.chip_index else "ICI in"
+            by_lane[lane].append(_message_span(lane, message, record.cycles))
+    waits = record.memory.remote_waits
+    for start, end, flag in (*waits.first, *waits.last):
+        by_lane["ICI wait"].append(
+            span("ICI wait", SpanKind.WAIT, start, end, **{"for": record.addresses.flag_name(flag)})
+        )
+    spans: list[Span] = []
+    for lane, items in by_lane.items():
+        left_out = items[KEPT_TRANSFERS:-KEPT_TRANSFERS]
+        spans += items[:KEPT_TRANSFERS]
+        if left_out:
+            start, end = left_out[0].start_cycles, max(one.end_cycles for one in left_out)
+            spans.append(span(lane, SpanKind.SUMMARY, start, end, count=len(left_out)))
+        spans += items[max(KEPT_TRANSFERS, len(items) - KEPT_TRANSFERS) :]
     return spans
+
+
+def _message_span(lane: str, message: Message, cycles: int) -> Span:
+    other, chip = ("to_chip", message.target) if lane == "ICI out" else ("from_chip", message.source)
+    busy = message.left - message.begin
+    start, end = (message.begin, message.left) if lane == "ICI out" else (message.arrival - busy, message.arrival)
+    return span(
+        lane,
+        SpanKind.MESSAGE,
+        min(int(start), cycles),
+        min(ceil(end), cycles),
+        bytes=message.size_bytes,
+        **{other: chip},
+        path="→".join(map(str, message.path)),
+        issued_cycles=message.issued,
+        arrival_cycles=ceil(message.arrival),
+    )

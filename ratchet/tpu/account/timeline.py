@@ -1,99 +1,85 @@
-"""What the machine recorded -> :class:`ratchet.values.Timeline`."""
+"""What the machine recorded -> :class:`ratchet.values.Timeline`: each listing's costs, what its executions come to."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
-from ratchet.tpu.account.blame import blame
-from ratchet.tpu.account.regions import place_of_listing
-from ratchet.tpu.account.shares import Shares
+from ratchet.tpu.account.costs import Known, accounts_of
+from ratchet.tpu.account.regions import blame
 from ratchet.tpu.account.spans import make_spans
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.chips.units import CAPACITY, SLOTS
 from ratchet.tpu.machine.dma import GRANULE_BYTES
-from ratchet.tpu.machine.record import Record
-from ratchet.values import LinkUse, OpCost, Timeline
+from ratchet.tpu.machine.record import Record, Run
+from ratchet.values import OpCost, Timeline
 from ratchet.values.omission import LocalCopies, LongProgram, Omission, Unmodelled
-from ratchet.values.place import Code, Op
 
 LONG_PROGRAM_BUNDLES = 20_000
 """Programs from this length on may pay for fetching instruction overlays, which nobody has measured."""
 
 
-Known = dict[tuple[int, Op | Code | None], Shares]
-"""What is known of listings, by their identity and where all of each belongs: the chips of a slice execute the same."""
-
-
-def shares_of(record: Record, *, compiler: str, known: Known) -> dict[str, Shares]:
-    """What is known of every listing without running it; what is new is added to ``known``.
-
-    Raises Refusal for an opcode whose unit is not known.
-    """
-    found = {}
-    for name, (translated, _) in record.units.items():
-        place = place_of_listing(record, name)
-        key = id(translated.listing), place
-        if key not in known:
-            blocks = [(block.start, block.end) for block in translated.blocks]
-            known[key] = Shares(
-                translated.listing, blocks, compiler=compiler, elsewhere=place, delay_slots=translated.delay_slots
-            )
-        found[name] = known[key]
-    return found
-
-
-def build(
-    record: Record,
-    *,
-    chip: Chip,
-    compiler: str,
-    detail: bool,
-    links: Sequence[LinkUse] = (),
-    known: Known | None = None,
-) -> Timeline:
-    """Puts the timeline of one chip together.
+def timeline_of(run: Run, *, chip: Chip, compiler: str, detail: bool = False, known: Known | None = None) -> Timeline:
+    """The timeline of the slowest chip; on a slice with that of every chip in ``chips``.
 
     Args:
-        links: what went over each link of its slice.
-        known: of the other chips of its slice.
+        run: what the machine recorded.
+        chip: that ran.
+        compiler: version, for messages.
+        detail: keep many more single grid steps in the spans.
+        known: costs of the program's listings, of other runs; what is new is added.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN for an opcode whose unit is not known.
     """
-    shares = shares_of(record, compiler=compiler, known={} if known is None else known)
-    executed = [(shares[name], shares[name].times(unit.counts)) for name, (unit, _) in record.units.items()]
-    slots = Counter(dict.fromkeys(SLOTS, 0))
-    for listing, times in executed:
-        slots.update(listing.slot_issues(times))
+    known = {} if known is None else known
+    decided = run.undecided is None
+    if run.links:
+        chips = [_of_chip(one, known, decided, chip=chip, compiler=compiler, detail=detail) for one in run.chips]
+        slowest = max(chips, key=lambda timeline: timeline.cycles)
+        timeline = replace(slowest, chips=tuple(chips), links=run.links)
+    else:
+        timeline = _of_chip(run.slowest, known, decided, chip=chip, compiler=compiler, detail=detail)
+    undecided = (run.undecided,) if run.undecided else ()
+    return replace(timeline, not_modelled=(*undecided, *timeline.not_modelled))
+
+
+def _of_chip(record: Record, known: Known, decided: bool, *, chip: Chip, compiler: str, detail: bool) -> Timeline:
+    accounts = accounts_of(record, compiler=compiler, known=known)
+    wholes = [account.whole for account in accounts.values()]
     memory = record.memory
-    steps = sum(_grid_steps(record, name) for name in record.units)
     return Timeline(
         chip=chip.name,
         compiler=compiler,
         clock_hz=chip.clock_hz,
         cycles=record.cycles,
-        executed_bundles=sum(int(times.sum()) for _, times in executed),
-        empty_bundles=sum(int(times[listing.empty].sum()) for listing, times in executed),
+        executed_bundles=sum(whole.bundles for whole in wholes),
+        empty_bundles=sum(whole.empty for whole in wholes),
         dma_wait_cycles=memory.wait_cycles,
-        slot_issues=dict(slots),
+        slot_issues={slot: sum(whole.issues[slot] for whole in wholes) for slot in SLOTS},
         slot_capacity=dict(CAPACITY),
-        mxu_busy_cycles=sum(int((times @ listing.mxu).sum()) for listing, times in executed) // chip.mxu_per_core,
+        mxu_busy_cycles=sum(int(whole.mxu.sum()) for whole in wholes) // chip.mxu_per_core,
         hbm_read_bytes=memory.read_granules * GRANULE_BYTES,
         hbm_write_bytes=memory.write_granules * GRANULE_BYTES,
-        grid_steps=steps,
+        grid_steps=sum(_grid_steps(record, name) for name in record.units),
         ops=_op_costs(record),
-        spans=make_spans(record, shares, detail=detail, mxu_per_core=chip.mxu_per_core),
         not_modelled=_not_modelled(record),
-        blame=blame(record, shares, links),
+        blame=blame(record, accounts),
+        spans=make_spans(record, accounts, detail=detail, mxu_per_core=chip.mxu_per_core),
+        chip_index=record.chip_index,
+        ici_bytes=record.sent_bytes,
+        ici_wait_cycles=memory.remote_wait_cycles,
+        launch_cycles=record.launch_cycles,
+        control=record.control() if decided else None,
     )
 
 
 def _grid_steps(record: Record, name: str) -> int:
-    translated, is_kernel = record.units[name]
-    if not is_kernel:
+    unit, kernel = record.units[name], record.steps.kernels.get(name)
+    if not unit.is_kernel:
         return 0
-    kernel = record.steps.kernels.get(name)
+    translated = unit.translated
     iterations = len(kernel.starts) if kernel else 0
     runs = translated.counts[0]
     # The pipeline's prologue and epilogue are iterations that branch past the body, which follows the loop's head.
@@ -106,7 +92,7 @@ def _grid_steps(record: Record, name: str) -> int:
 def _op_costs(record: Record) -> tuple[OpCost, ...]:
     costs = [
         OpCost(name=name, opcode=record.opcodes.get(name, "runtime"), executions=runs, cycles=cycles)
-        for name, (runs, cycles) in record.op_cycles.items()
+        for name, (runs, cycles) in record.steps.op_cycles.items()
     ]
     costs += [
         OpCost(name=name, opcode=record.opcodes[name], executions=1, cycles=cycles)
@@ -121,7 +107,7 @@ def _top_level_waits(record: Record) -> Mapping[str, int]:
     """Cycles waited per asynchronous op of the entry computation."""
     waits: Counter[str] = Counter()
     for flag, cycles in record.memory.waited_on.items():
-        op = record.op_of_flag(flag)
+        op = record.addresses.awaited_op(flag)
         if op:
             waits[op] += cycles
     return waits
@@ -129,8 +115,8 @@ def _top_level_waits(record: Record) -> Mapping[str, int]:
 
 def _not_modelled(record: Record) -> tuple[Omission, ...]:
     omissions: list[Omission] = [Unmodelled.SURROUNDINGS]
-    for name, (translated, _) in record.units.items():
-        length = len(translated.listing.bundles)
+    for name, unit in record.units.items():
+        length = len(unit.translated.listing.bundles)
         if length >= LONG_PROGRAM_BUNDLES:
             omissions.append(LongProgram(program=name, bundles=length))
     if record.memory.local_granules:

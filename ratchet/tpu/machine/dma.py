@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import ceil, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.chips.fitted import Constants
@@ -37,6 +37,26 @@ class Ends:
             self.first.append(item)
         else:
             self.last.append(item)
+
+
+class GeneralDma(NamedTuple):
+    """A DMA whose memories are given by its pointers. Addresses of HBM and VMEM in granules; they may be unknown."""
+
+    now: int
+    """Cycle of issue."""
+    source: str
+    start: object
+    target: str
+    stop: object
+    granules: int
+    flag: int
+    """Sync flag that moves at the target when all has arrived."""
+    source_flag: int
+    """Sync flag that moves at the source when all has been read; 0 is a dummy."""
+    overrides: int
+    """Which chip the target is on; 0 for this one."""
+    address: int
+    """Bundle, for messages."""
 
 
 class Worked(Exception):

@@ -123,7 +123,7 @@ class Emitter:
         self._rules = rules
         self._known: dict[str, set[str]] = {}
         """Values that a physical register may hold, as far as the current block shows."""
-        self._pushed: set[str] = set()
+        self.pushed: set[str] = set()
         """Vector values that are pushed to the scalar side."""
         for number in columns.with_opcode(lambda opcode: opcode in _POINTERS or opcode in ("smov", "vpush")):
             instruction = columns.instruction(number)
@@ -132,54 +132,49 @@ class Emitter:
             elif instruction.opcode == "smov" and len(instruction.form.allocations) == 1:
                 self.pointers[instruction.makes] = spaces.get(instruction.form.allocations[0], "")
             elif instruction.opcode == "vpush" and instruction.form.predicate is None:
-                self._pushed.update(instruction.reads)
+                self.pushed.update(instruction.reads)
         # If one of them is loaded and pushed as it is, then what overwrites it has to be followed too.
-        loads = columns.with_opcode("vld".__eq__) if self._pushed else ()
-        self._peeks = any(columns.instruction(number).makes in self._pushed for number in loads)
+        loads = columns.with_opcode("vld".__eq__) if self.pushed else ()
+        self._peeks = any(columns.instruction(number).makes in self.pushed for number in loads)
         self._inert = frozenset(opcode for opcode in columns.opcodes if self._is_inert(opcode))
         """Opcodes of which nothing is translated: nearly all of a large kernel's instructions."""
         followed = columns.with_opcode(lambda opcode: opcode not in self._inert)
         self.addresses = sorted(columns.addresses(followed))
         """Of the bundles that are not all inert, in order."""
 
-    def begin_block(self) -> None:
+    def begin_block(self, number: int) -> None:
         """Forgets what registers hold: a block may be entered from several places."""
+        self.block = number
         self._known = {}
 
     def bundle(self, bundle: Bundle, address: int, offset: int) -> tuple[list[str], bool]:
         """Statements for one bundle, and whether it holds a conditional branch (then ``B`` says if it is taken).
 
-        Args:
-            bundle: the instructions.
-            address: bundle address, for messages of the generated code.
-            offset: cycles since the block began; the generated code's ``T`` is the cycle at which it did.
+        ``address`` is the bundle's, ``offset`` the cycles since the block began, which the generated code did at ``T``.
 
         Raises:
             Untranslatable: with the instruction as second argument.
         """
         self.address, self.offset = address, offset
         self._branches = False
-        inert = self._inert
-        placed = [(index, instruction) for index, instruction in enumerate(bundle) if instruction.opcode not in inert]
-        if not placed:
-            return [], False
+        placed = [one for one in enumerate(bundle) if one[1].opcode not in self._inert]
         # What the caller left in registers is there before the bundle, which may overwrite one that nobody reads.
-        arguments = [(index, instruction) for index, instruction in placed if instruction.form.argument]
-        others = [(index, instruction) for index, instruction in placed if not instruction.form.argument]
-        return self._together(arguments) + self._together(others), self._branches
+        arguments = self._together([one for one in placed if one[1].form.argument])
+        return arguments + self._together([one for one in placed if not one[1].form.argument]), self._branches
 
     def _together(self, instructions: Sequence[tuple[int, Instruction]]) -> list[str]:
         """Statements for instructions that happen at once, each with its place in the bundle."""
         self._assigns: list[_Assignment] = []
         self._effects: list[_Effect] = []
         self._writes: list[tuple[str, str, bool]] = []  # register, value, certain
-        self._stores: list[_Effect] = []
+        self._late: list[_Effect] = []
         aliases = []
         for self.index, self.instruction in instructions:
             opcode = self.instruction.opcode
             self._reads: set[str] = set()
             if is_vector_code(opcode):
-                self._vector(opcode)
+                self.condition = None
+                self._rules[opcode.partition(".")[0]](self)
             elif opcode in ALIASES and self._is_alias():
                 aliases.append(self.instruction)
             else:
@@ -204,12 +199,16 @@ class Emitter:
 
     # --- what rules use ---
 
-    def operands(self, count: int) -> list[str]:
-        """All operands as expressions. Raises Untranslatable unless there are ``count``."""
+    def values(self, count: int) -> list[Value]:
+        """All operands. Raises Untranslatable unless there are ``count``."""
         operands = self.instruction.operands
         if len(operands) != count:
             raise Untranslatable(f"{len(operands)} operands where {count} were expected")
-        return [self.operand(operand.value) for operand in operands]
+        return [operand.value for operand in operands]
+
+    def operands(self, count: int) -> list[str]:
+        """The same as expressions."""
+        return [self.operand(value) for value in self.values(count)]
 
     def operand(self, value: Value) -> str:
         """An operand as an expression."""
@@ -271,11 +270,11 @@ class Emitter:
         self._assigns.append(_Assignment(variable, expression, condition, frozenset(self._reads)))
         self._writes.append((variable, self.instruction.makes, condition is None))
 
-    def effect(self, statement: str, test: str | None = None) -> None:
-        """Does something under the instruction's condition, or under ``test``."""
+    def effect(self, statement: str, test: str | None = None, *, late: bool = False) -> None:
+        """Does something under the instruction's condition, or under ``test``; ``late``: behind all others."""
         if test is None:
             test = self.condition.plain if self.condition else ""
-        self._effects.append(_Effect(statement, test, frozenset(self._reads)))
+        (self._late if late else self._effects).append(_Effect(statement, test, frozenset(self._reads)))
 
     def event(self, kind: str) -> None:
         """Counts the instruction in hand if it has a source line."""
@@ -292,15 +291,15 @@ class Emitter:
         """``B`` becomes whether the branch is taken."""
         self._branches = True
         source, target = self.instruction.notes.source, self.instruction.form.target
+        is_loop = target is not None and target <= self.address
         self.taken = None
         if source is not None and target is not None:
-            kind = "loop" if target <= self.address else "branch"
+            kind = "loop" if is_loop else "branch"
             self.taken = len(self.events)
             self.events += [Event(f"{kind} taken", source, None), Event(kind, source, self.block)]
         self.effect(f"B = {condition.value}", "")
         # Only a value that is not known has a class of its own; the machine decides, or refuses.
-        is_loop = self.instruction.form.target is not None and self.instruction.form.target <= self.address
-        self._effects.append(_Effect(f"if B.__class__ is not bool: B = X.decide(B, {is_loop})", "", frozenset()))
+        self.effect(f"if B.__class__ is not bool: B = X.decide(B, {is_loop})", "")
 
     # --- one instruction ---
 
@@ -335,44 +334,15 @@ class Emitter:
         return False
 
     def _is_inert(self, opcode: str) -> bool:
-        """Whether instructions of this opcode do nothing that is followed."""
+        """Whether instructions of this opcode do nothing that is followed. Of vector code some loads and stores are."""
         if not is_vector_code(opcode):
             return opcode in NO_EFFECT
-        return not ((opcode == "vld" and self._pushed) or (opcode.partition(".")[0] == "vst" and self._peeks))
-
-    def _vector(self, opcode: str) -> None:
-        if opcode == "vld" and self.instruction.makes in self._pushed:
-            self._capture()
-        elif self._peeks and opcode.partition(".")[0] == "vst":
-            self._overwrite()
-
-    def _capture(self) -> None:
-        """A vector load whose first element is pushed to the scalar side: its value may be known."""
-        operands = self.instruction.operands
-        if self.instruction.form.predicate is not None or not operands:
-            return
-        try:
-            where = self.access(operands[0].value, "vmem")
-        except Untranslatable:
-            return
-        self.captured.add(self.instruction.makes)
-        self.effect(f"x{self.instruction.dest.value} = X.peek_vmem({where}, {self.address})", "")
-
-    def _overwrite(self) -> None:
-        """A vector store: what was known of VMEM there is known no more, whether its predicate holds or not."""
-        operands = self.instruction.operands
-        where = "None"
-        if operands and isinstance(operands[0].value, Access) and operands[0].value.whole_rows:
-            try:
-                where = self.access(operands[0].value, "vmem")
-            except Untranslatable:
-                self._reads.clear()
-        self._stores.append(_Effect(f"X.stored({where})", "", frozenset(self._reads)))
+        return not ((opcode == "vld" and self.pushed) or (opcode.partition(".")[0] == "vst" and self._peeks))
 
     # --- the bundle as statements ---
 
     def _statements(self) -> list[str]:
-        assigns, effects = self._assigns, self._effects + self._stores  # what a bundle reads is as it was before
+        assigns, effects = self._assigns, self._effects + self._late
         targets = [assign.register for assign in assigns]
         read_late = frozenset[str]().union(*(effect.reads for effect in effects))
         for number, assign in enumerate(assigns):

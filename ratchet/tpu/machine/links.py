@@ -1,20 +1,30 @@
-"""The links between the chips of a slice (ICI): who is whose neighbour, and when bytes arrive.
+"""What machines of a slice have between them: the links, and the order in which they move.
 
 Each link carries one direction and serves its messages first in, first out. A message to a chip that is no neighbour
 goes along the first axis, then along the second, and passes through: the second link begins one hop after the first.
 
+Machines run together, each in a thread, of which exactly one moves at any time. A machine goes on by itself until what
+it does next could depend on, or matter to, another one. Then the machine with the earliest next event moves. Nothing
+that one machine does can reach another sooner than one hop later, so a machine may run ahead of the others by that much
+where it only looks at what has come.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from ratchet.tpu.chips import Ici
-from ratchet.tpu.machine.dma import GRANULE_BYTES, Ends
+from ratchet.tpu.machine.dma import GRANULE_BYTES, Ends, GeneralDma
+from ratchet.tpu.machine.programs import Unit
+from ratchet.tpu.machine.words import NotExecutable
 from ratchet.values import LinkUse
 
+_TO_A_CHIP = 1 << 14
+"""Bit of a DMA's overrides that sends it to another chip; above it is the core on chips that have two."""
 KEPT = 20_000
 """Messages kept one by one at each end of a run, over all links; the others are counted only."""
 
@@ -47,21 +57,13 @@ class Links:
         self._messages = dict.fromkeys(self._free, 0)
         self.log = Ends(KEPT)
 
-    def send(self, now: int, ready: float, source: int, target: int, granules: int) -> Message:
-        """Puts a message of ``granules`` x 32 B on its way.
-
-        Args:
-            now: cycle at which it was issued.
-            ready: cycle from which its bytes can be had from the source's memory.
-            source: chip.
-            target: another chip.
-            granules: 0 for a signal, which takes no bandwidth.
-        """
+    def send(self, now: int, source: int, target: int, granules: int) -> Message:
+        """Puts ``granules`` x 32 B on their way to another chip; 0 for a signal, which takes no bandwidth."""
         path = self._ici.path(source, target)
         busy = granules * GRANULE_BYTES * self._cycles_per_byte
         begin = left = at = 0.0
         for number, link in enumerate(itertools.pairwise(path)):
-            at = max(at if number else max(ready, now), self._free[link] if granules else 0.0)
+            at = max(at if number else now, self._free[link] if granules else 0.0)
             if granules:
                 self._free[link] = at + busy
                 self._bytes[link] += granules * GRANULE_BYTES
@@ -73,7 +75,7 @@ class Links:
         self.log.add(message)
         return message
 
-    def use(self) -> Sequence[LinkUse]:
+    def use(self) -> tuple[LinkUse, ...]:
         """What went over each link."""
         return tuple(
             LinkUse(
@@ -85,3 +87,137 @@ class Links:
             )
             for link, size in self._bytes.items()
         )
+
+
+class Peers:
+    """The other chips as one machine sees them: those of a program on one chip, which has none."""
+
+    number = 0
+    """The compiler's logical id of this machine's chip."""
+
+    def __init__(self, start_up: Mapping[str, int]) -> None:
+        """``start_up`` is what differs from chip to chip of what the runtime stores, by role of the allocation."""
+        self.start_up = start_up
+
+    def begin(self, top: Unit) -> None:
+        """The top level is loaded and about to run."""
+
+    def before_wait(self, now: int, flag: int, least: int, address: int) -> None:
+        """Returns once nothing that another chip does can change when this wait ends."""
+
+    def after_wait(self, unit: Unit, address: int, end: int) -> None:
+        """A wait of ``unit`` is over."""
+
+    def settle(self, now: int) -> None:
+        """Returns once everything is known that reaches this chip up to ``now``."""
+
+    def agrees(self, unit: Unit, address: int) -> bool:
+        """Whether a vector result moved to a scalar there is the launch check's "yes"."""
+        return False
+
+    def signal(self, now: int, word: int, amount: int) -> None:
+        """Adds to a sync flag of the chip and core that ``word`` names. Raises NotExecutable for another one."""
+        raise NotExecutable("a signal to another chip in a program for one chip")
+
+    def general_dma(self, dma: GeneralDma) -> bool:
+        """Takes over a copy to a chip; False if it stays on this one. Raises NotExecutable for another chip."""
+        if dma.overrides & _TO_A_CHIP:
+            raise NotExecutable("a copy to another chip in a program for one chip")
+        return False
+
+    def keeps(self, space: str, granule: object) -> bool:
+        """Whether what is known of that memory holds whatever is written there."""
+        return False
+
+
+class Abandoned(BaseException):
+    """Ends a machine's thread because the run as a whole has failed."""
+
+
+class Interleaving:
+    """The order in which machines move."""
+
+    def __init__(self, count: int, lookahead: float, stuck: Callable[[], Exception]) -> None:
+        """``lookahead`` in cycles; ``stuck`` makes the error for the case that no machine can ever move again."""
+        self._lookahead = lookahead
+        self._stuck = stuck
+        self._next: list[Callable[[], float]] = [lambda: 0.0] * count
+        self._batons = [threading.Semaphore(0) for _ in range(count)]
+        self._ended = [False] * count
+        self._failure: BaseException | None = None
+
+    def run(self, works: Sequence[Callable[[], None]]) -> None:
+        """Runs every work in a thread of its own, to the end of all. Raises what the first one to fail raised."""
+        threads = [
+            threading.Thread(target=self._run_one, args=(number, work), daemon=True)
+            for number, work in enumerate(works)
+        ]
+        for thread in threads:
+            thread.start()
+        self._batons[0].release()
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run_one(self, me: int, work: Callable[[], None]) -> None:
+        try:
+            self._await_baton(me)
+            work()
+            self._ended[me] = True
+            self._next[me] = lambda: inf
+            other, time = self._earliest(me)
+            if time < inf:
+                self._batons[other].release()
+            elif not all(self._ended):
+                raise self._stuck()
+        except Abandoned:
+            pass
+        except BaseException as error:
+            self._failure = error
+            for baton in self._batons:
+                baton.release()
+
+    def before(self, me: int, time: float) -> None:
+        """Returns once no other machine can do anything before ``time``."""
+        self._pass_on(me, lambda: time, 0.0)
+
+    def seen(self, me: int, time: float) -> None:
+        """Returns once everything is known that reaches this machine up to ``time``."""
+        self._pass_on(me, lambda: time, self._lookahead)
+
+    def until(self, me: int, event: Callable[[], float]) -> None:
+        """Returns once ``event`` is due and nothing can make it due earlier.
+
+        Args:
+            me: number of the machine.
+            event: its cycle as far as is known; infinite where others have to act first.
+
+        Raises:
+            Exception: what ``stuck`` makes, if that never happens.
+        """
+        self._pass_on(me, event, self._lookahead)
+
+    def _pass_on(self, me: int, event: Callable[[], float], lookahead: float) -> None:
+        self._next[me] = event
+        while True:
+            mine = event()
+            other, earliest = self._earliest(me)
+            if mine < inf and mine <= earliest + lookahead:
+                return
+            if earliest == inf:
+                raise self._stuck()
+            self._batons[other].release()
+            self._await_baton(me)
+
+    def _earliest(self, me: int) -> tuple[int, float]:
+        first, earliest = me, inf
+        for number, event in enumerate(self._next):
+            if number != me and (time := event()) < earliest:
+                first, earliest = number, time
+        return first, earliest
+
+    def _await_baton(self, me: int) -> None:
+        self._batons[me].acquire()
+        if self._failure is not None:
+            raise Abandoned

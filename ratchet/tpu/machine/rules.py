@@ -1,20 +1,104 @@
 """What each scalar instruction does: a table from opcode to a rule that writes Python through an ``Emitter``.
 
-One small function per family. The generated code calls the machine as ``X``; ``T`` is the cycle at which the block
-began, ``A`` the operands of the listing, ``sm`` scalar memory, ``B`` whether the branch of the block is taken.
+What only computes is an expression over its operands; one small function per family does the rest. The generated code
+calls the machine as ``X``; ``T`` is the cycle at which the block began, ``A`` the operands of the listing, ``sm``
+scalar memory, ``B`` whether the branch of the block is taken.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 
-from ratchet.tpu.dump.instruction import Immediate, Operand, Register
+from ratchet.tpu.dump.instruction import Access, Immediate, Register
 from ratchet.tpu.dump.listing import ARGUMENT
 from ratchet.tpu.machine.emitter import ALIASES, Emitter, Untranslatable
-from ratchet.tpu.machine.expressions import EXPRESSIONS, SHIFTS
 
 Rule = Callable[[Emitter], None]
+
+_M, _H = "4294967295", "2147483648"
+
+
+def _wrap(expression: str) -> str:
+    return f"(({expression}) + {_H} & {_M}) - {_H}"
+
+
+_ADD = _wrap("{0} + {1}")
+
+EXPRESSIONS: dict[str, tuple[str, int]] = {
+    "sadd.s32": (_ADD, 2),
+    "ssub.s32": (_wrap("{0} - {1}"), 2),
+    "smul.u32": (_wrap("{0} * {1}"), 2),
+    "smulhi.u32": (_wrap(f"({{0}} & {_M}) * ({{1}} & {_M}) >> 32"), 2),
+    "sand.u32": ("{0} & {1}", 2),
+    "sor.u32": ("{0} | {1}", 2),
+    "sxor.u32": ("{0} ^ {1}", 2),
+    "smin.u32": ("X.minimum_unsigned({0}, {1})", 2),
+    "smax.u32": ("X.maximum_unsigned({0}, {1})", 2),
+    "smin.s32": ("X.minimum({0}, {1})", 2),
+    "smax.s32": ("X.maximum({0}, {1})", 2),
+    "scalar_select": ("({1} if {0} is True else {2} if {0} is False else {0})", 3),  # unknown picks unknown
+    "scalar_lea.hbm": (_ADD, 2),
+    "scalar_lea.vmem": (_ADD, 2),
+    "scalar_lea.smem": (_ADD, 2),
+    "scalar_lea.sflag": (_ADD, 2),
+    "sclz": ("X.leading_zeros({0})", 1),
+    "sclz.u32": ("X.leading_zeros({0})", 1),  # the same in libtpu 0.0.51
+    "scvt.s32.f32": ("X.float_from_integer({0})", 1),
+    "scvt.f32.s32": ("X.float_to_integer({0})", 1),
+    "sfloor.f32": ("X.float_floor({0})", 1),
+    "sceil.f32": ("X.float_ceil({0})", 1),
+    "sadd.f32": ("X.float_add({0}, {1})", 2),
+    "ssub.f32": ("X.float_subtract({0}, {1})", 2),
+    "smul.f32": ("X.float_multiply({0}, {1})", 2),
+    "smin.f32": ("X.float_minimum({0}, {1})", 2),
+    "smax.f32": ("X.float_maximum({0}, {1})", 2),
+    "sc.u32": (f"({{0}} & {_M}) + ({{1}} & {_M}) > {_M}", 2),
+    "por": ("{0} | {1}", 2),
+    "pand": ("{0} & {1}", 2),
+    "pnand": ("({0} & {1}) ^ True", 2),
+    "pnor": ("({0} | {1}) ^ True", 2),
+    "pxor": ("{0} ^ {1}", 2),
+    "pneg": ("{0} ^ True", 1),
+    "pmov": ("{0} != 0", 1),
+    "scalar_parameter_address": ("X.parameter({0})", 1),
+    "reloc": ("{0}", 1),
+}
+"""By opcode: a Python expression over the operands, ``{0}`` the first, and how many it takes.
+
+Where the operands are words, it equals the function of :mod:`ratchet.tpu.scalar` for the instruction. What has no short
+expression calls the machine, which has those functions lifted to unknown words.
+"""
+
+for _name, _sign in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
+    EXPRESSIONS[f"scmp.{_name}.s32.totalorder"] = f"{{0}} {_sign} {{1}}", 2
+    EXPRESSIONS[f"scmp.{_name}.u32.totalorder"] = f"({{0}} & {_M}) {_sign} ({{1}} & {_M})", 2
+    EXPRESSIONS[f"scmp.{_name}.f32.partialorder"] = f"X.float_{_name}({{0}}, {{1}})", 2
+
+SHIFTS: dict[str, tuple[str, str]] = {
+    "sshll.u32": (_wrap("{0} << {1}"), "X.shift_left({0}, {1})"),
+    "sshllo.u32": (_wrap("({0} + 1 << {1}) - 1"), "X.shift_left_ones({0}, {1})"),
+    "sshrl.u32": (_wrap(f"({{0}} & {_M}) >> {{1}}"), "X.shift_right_logical({0}, {1})"),
+    "sshra.s32": ("{0} >> {1}", "X.shift_right_arithmetic({0}, {1})"),
+}
+"""By opcode: the expression for a known amount from 0 to 31, and that for any other amount."""
+
+EFFECTS: dict[str, tuple[str, int]] = {
+    "vwait.done": ("X.wait_done({0})", 1),
+    "vwait.done.trace": ("X.wait_done({0})", 1),
+    "vwait.ne": ("X.wait_other({now}, {0}, {1})", 2),
+    "vwait.ne.trace": ("X.wait_other({now}, {0}, {1})", 2),
+    "vsyncadd": ("X.engine.add({0}, {1})", 2),
+    "vsyncpa": ("X.flag_set({now}, {0}, {1})", 2),
+    "vsyncset": ("X.flag_set({now}, {0}, {1})", 2),
+    "vsyncset.done": ("X.flag_set_done({now}, {0}, {1})", 2),
+    "vsyncset.notdone": ("X.flag_set_not_done({now}, {0}, {1})", 2),
+    "vsyncadd.remote": ("X.signal({now}, {0}, {1})", 2),
+    "vsyncset.remote": ("X.reset({0}, {1})", 2),
+    "vdelay": ("T += X.delay({0}) - 1", 1),  # the bundle itself is one of them
+}
+"""By opcode: a Python statement, ``now`` being the cycle, and how many operands it takes."""
 
 _MEMORIES = ("hbm", "vmem", "smem")
 
@@ -23,9 +107,13 @@ def _expression(code: Emitter, template: str, operands: int) -> None:
     code.assign(template.format(*code.operands(operands)))
 
 
+def _effect(code: Emitter, template: str, operands: int) -> None:
+    code.effect(template.format(*code.operands(operands), now=f"T + {code.offset}"))
+
+
 def _shift(code: Emitter, short: str, long: str) -> None:
-    _, amount = _just(code, 2)
-    known = isinstance(amount.value, Immediate) and 0 <= amount.value.word < 32
+    _, amount = code.values(2)
+    known = isinstance(amount, Immediate) and 0 <= amount.word < 32
     code.assign((short if known else long).format(*code.operands(2)))
 
 
@@ -56,13 +144,13 @@ def _assertion(code: Emitter) -> None:
 
 
 def _load(code: Emitter) -> None:
-    (operand,) = _just(code, 1)
-    code.assign(f"sm[{code.access(operand.value, 'smem')}]")
+    (where,) = code.values(1)
+    code.assign(f"sm[{code.access(where, 'smem')}]")
 
 
 def _store(code: Emitter) -> None:
-    where, what = _just(code, 2)
-    place, value = code.access(where.value, "smem"), code.operand(what.value)
+    where, what = code.values(2)
+    place, value = code.access(where, "smem"), code.operand(what)
     if code.condition is None:
         code.effect(f"sm[{place}] = {value}")
         return
@@ -83,51 +171,43 @@ def _wait(code: Emitter) -> None:
     code.effect(f"T = wait(T + {code.offset}, {flag}, {least}, {code.address}) - {code.offset}")
 
 
-def _flag(code: Emitter, method: str) -> None:
-    flag, amount = code.operands(2)
-    code.effect(f"X.{method}(T + {code.offset}, {flag}, {amount})")
-
-
-def _wait_other(code: Emitter) -> None:
-    flag, value = code.operands(2)
-    code.effect(f"X.wait_other(T + {code.offset}, {flag}, {value}, {code.address})")
-
-
-def _to_host(code: Emitter) -> None:
-    """A command for the host. When the host reads it is not modelled: no program waits for that."""
-    _named(code)
-
-
-def _wait_done(code: Emitter) -> None:
-    (flag,) = code.operands(1)
-    code.effect(f"X.wait_done({flag}, {code.address})")
-
-
-def _signal(code: Emitter) -> None:
-    flag, amount = code.operands(2)
-    code.effect(f"X.signal(T + {code.offset}, {flag}, {amount}, {code.address})")
-
-
-def _reset(code: Emitter) -> None:
-    """A flag of another unit is set."""
-    flag, value = code.operands(2)
-    code.effect(f"X.reset({flag}, {value}, {code.address})")
-
-
 def _read_flag(code: Emitter) -> None:
     (flag,) = code.operands(1)
     code.assign(f"X.flag_value(T + {code.offset}, {flag})", code.made("f"))
 
 
 def _pop(code: Emitter, letter: str, *, first: bool = False) -> None:
-    (entry,) = _just(code, 1)
-    code.assign(code.queue(letter, entry.value) + (".pop()" if first else ""))
+    (entry,) = code.values(1)
+    held = code.queue(letter, entry)
+    code.assign(f"X.popped({held})" if first else held)
+
+
+def _peek(code: Emitter) -> None:
+    """A vector load whose first element is pushed to the scalar side: its value may be known."""
+    operands = code.instruction.operands
+    if code.instruction.makes not in code.pushed or code.instruction.form.predicate is not None or not operands:
+        return
+    try:
+        where = code.access(operands[0].value, "vmem")
+    except Untranslatable:
+        return
+    code.captured.add(code.instruction.makes)
+    code.effect(f"x{code.instruction.dest.value} = X.peek_vmem({where}, {code.address})")
+
+
+def _overwrite(code: Emitter) -> None:
+    """A vector store: what was known of VMEM there is known no more, whether its predicate holds or not."""
+    operands = code.instruction.operands
+    where = "None"
+    if operands and isinstance(operands[0].value, Access) and operands[0].value.whole_rows:
+        with contextlib.suppress(Untranslatable):
+            where = code.access(operands[0].value, "vmem")
+    code.effect(f"X.memory.stored({where})", late=True)  # what a bundle reads is as it was before
 
 
 def _push(code: Emitter) -> None:
     """A vector value moved to the scalar side."""
-    (operand,) = _just(code, 1)
-    value = operand.value
+    (value,) = code.values(1)
     if not isinstance(value, Register):
         raise Untranslatable("a push of what is no register")
     held = f"x{value.value}" if value.name in code.captured else f"X.unknown({code.address})"
@@ -138,15 +218,9 @@ def _divide(code: Emitter) -> None:
     """Results in a queue: of two, the quotient is popped first, then the remainder."""
     dividend, divisor = code.operands(2)
     results = code.instruction.notes.results
-    made = {"both": "X.divide({})", "quotient": "[X.quotient({})]", "remainder": "[X.remainder({})]"}
-    if results not in made:
+    if results not in ("both", "quotient", "remainder"):
         raise Untranslatable("a division that does not say what it gives")
-    code.effect(f"{code.made('q')} = {made[results].format(f'{dividend}, {divisor}')}")
-
-
-def _delay(code: Emitter) -> None:
-    (cycles,) = code.operands(1)
-    code.effect(f"T += X.delay({cycles}, {code.address}) - 1")  # the bundle itself is one of them
+    code.effect(f"{code.made('q')} = X.divide({dividend}, {divisor}, {results!r})")
 
 
 def _dma(code: Emitter, source: str, target: str) -> None:
@@ -166,8 +240,13 @@ def _dma(code: Emitter, source: str, target: str) -> None:
     code.event("copy")
     code.effect(
         f"dma(T + {code.offset}, {source!r}, {named.get(ends[0])}, {target!r}, {named.get(ends[1])}, "
-        f"{named['size_in_granules']}, {named['dst_syncflagno']}, {strides}, {code.address})"
+        f"{named['size_in_granules']}, {named['dst_syncflagno']}, {strides})"
     )
+
+
+def _to_host(code: Emitter) -> None:
+    """A command for the host. When the host reads it is not modelled: no program waits for that."""
+    _named(code)
 
 
 _GENERAL = {
@@ -205,15 +284,9 @@ def _named(code: Emitter) -> dict[str, str]:
     return named
 
 
-def _just(code: Emitter, count: int) -> tuple[Operand, ...]:
-    operands = code.instruction.operands
-    if len(operands) != count:
-        raise Untranslatable(f"{len(operands)} operands where {count} were expected")
-    return operands
-
-
 RULES: dict[str, Rule] = {
     **{opcode: partial(_expression, template=text, operands=count) for opcode, (text, count) in EXPRESSIONS.items()},
+    **{opcode: partial(_effect, template=text, operands=count) for opcode, (text, count) in EFFECTS.items()},
     **{opcode: partial(_shift, short=short, long=long) for opcode, (short, long) in SHIFTS.items()},
     **{alias: partial(_expression, template="{0}", operands=1) for alias in ALIASES},
     **{f"dma.{a}_to_{b}": partial(_dma, source=a, target=b) for a in _MEMORIES for b in _MEMORIES},
@@ -222,8 +295,6 @@ RULES: dict[str, Rule] = {
     "smov.u32": _move,
     "sbr.rel": _branch,
     "shalt.err": _assertion,
-    "vwait.ne": _wait_other,
-    "vwait.ne.trace": _wait_other,
     "dma.smem_to_host_iova": _to_host,
     "sld": _load,
     "sst": _store,
@@ -232,23 +303,15 @@ RULES: dict[str, Rule] = {
     "dma.done.wait": _wait,
     "vwait.ge": _wait,
     "vwait.ge.trace": _wait,
-    "vsyncadd": partial(_flag, method="flag_add"),
-    "vsyncpa": partial(_flag, method="flag_set"),
-    "vsyncadd.remote": _signal,
-    "vsyncset": partial(_flag, method="flag_set"),
-    "vsyncset.done": partial(_flag, method="flag_set_done"),
-    "vsyncset.notdone": partial(_flag, method="flag_set_not_done"),
-    "vwait.done": _wait_done,
-    "vwait.done.trace": _wait_done,
-    "vsyncset.remote": _reset,
     "vsyncmov": _read_flag,
     "vpop.sfrf": partial(_pop, letter="f"),
     "spop.sfrf": partial(_pop, letter="f"),
     "spop": partial(_pop, letter="q"),
     "spop.drf": partial(_pop, letter="q", first=True),
+    "vld": _peek,
+    "vst": _overwrite,
     "vpush": _push,
     "sdivrem.u32": _divide,
-    "vdelay": _delay,
     "dma.general": _general_dma,
 }
-"""By opcode."""
+"""By opcode; of vector code by its first part."""

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.hlo import HloModule
-from ratchet.tpu.machine.dma import DmaEngine
-from ratchet.tpu.machine.peers import GeneralDma
+from ratchet.tpu.machine.dma import DmaEngine, GeneralDma
+from ratchet.tpu.machine.words import NotExecutable
 
 AVAILABLE = 7163
 """Flag of a SparseCore that says that a descriptor is in its queue."""
@@ -33,10 +33,6 @@ _DUMMY = 0
 _PREPARED = "prepare_start_"
 _PREPARE = "PrepareAsyncCallStart"
 """Target of the custom call that copies descriptors; its name is :data:`_PREPARED` and that of the operation."""
-
-
-class SparseCoreError(Exception):
-    """Something of the protocol that is not known; the text says what."""
 
 
 class _Handing(NamedTuple):
@@ -78,9 +74,9 @@ class SparseCoreUnits:
         return (flag >> _UNIT - 1 & _UNITS) >= _FIRST_UNIT
 
     def reset(self, word: int, value: int) -> None:
-        """A flag of a SparseCore is set. Raises SparseCoreError unless it is a known one set to 0."""
+        """A flag of a SparseCore is set. Raises NotExecutable unless it is a known one set to 0."""
         if value or word & _FLAG not in (self._chip.sparse_cores.go_flag, AVAILABLE, HEAD):
-            raise SparseCoreError(f"flag {word:#x} of a SparseCore set to {value}")
+            raise NotExecutable(f"flag {word:#x} of a SparseCore set to {value}")
 
     def hand_over(self, copy: GeneralDma, named: str) -> None:
         """A descriptor is copied into a SparseCore's queue.
@@ -91,7 +87,7 @@ class SparseCoreUnits:
             named: the operation that the counting flag is named after.
 
         Raises:
-            SparseCoreError: for an operation that the HLO does not have.
+            NotExecutable: for an operation that the HLO does not have.
         """
         core = (copy.flag >> _UNIT - 1 & _UNITS) - _FIRST_UNIT
         queue = self._queues.setdefault(core, deque())
@@ -99,23 +95,23 @@ class SparseCoreUnits:
             self._handing = _Handing(next(self._prepared, named), copy.address, set())
         self._handing.cores.add(core)
         if self._handing.op not in self._hlo.ops:
-            raise SparseCoreError(f"a descriptor for {self._handing.op!r}, which is no operation of the program")
+            raise NotExecutable(f"a descriptor for {self._handing.op!r}, which is no operation of the program")
         queue.append(self._handing.op)
         done = self._engine.start(copy.now, copy.source, copy.target, copy.granules, _DUMMY)
         for counter in (copy.flag >> 16, copy.source_flag & _FLAG):
             self._engine.later(copy.now, ceil(done) - copy.now, counter, 1)
 
     def signal(self, now: int, word: int, amount: int) -> None:
-        """A flag of a SparseCore is raised. Raises SparseCoreError for an unknown one, or one with nothing to start."""
+        """A flag of a SparseCore is raised. Raises NotExecutable for an unknown one, or one with nothing to start."""
         core, flag = (word >> _UNIT & _UNITS) - _FIRST_UNIT, word & _FLAG
         queue = self._queues.setdefault(core, deque())
         if amount != 1 or flag not in (self._chip.sparse_cores.go_flag, AVAILABLE) or core not in self.done_flags:
-            raise SparseCoreError(f"a signal of {amount} to flag {flag} of SparseCore {core}")
+            raise NotExecutable(f"a signal of {amount} to flag {flag} of SparseCore {core}")
         if flag == AVAILABLE:
             queue.append("")
             return
         if not queue:
-            raise SparseCoreError(f"SparseCore {core} is started without a descriptor")
+            raise NotExecutable(f"SparseCore {core} is started without a descriptor")
         self._engine.offload(now, core, self._moved(queue.popleft()), self.done_flags[core])
 
     def _moved(self, op: str) -> int:

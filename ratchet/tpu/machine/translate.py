@@ -14,6 +14,7 @@ import traceback
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import TracebackType
 
 from ratchet.tpu.dump.instruction import Instruction
@@ -65,12 +66,15 @@ class Translated:
         for event, own in zip(self.events, self.event_counts, strict=True):
             yield event, own if event.block is None else self.counts[event.block]
 
+    def lines_of(self, trace: TracebackType | None) -> list[int | None]:
+        """Of each frame in a traceback, the line of the generated code that it was at; None for other code."""
+        name = self.run.__code__.co_filename
+        return [frame.lineno if frame.filename == name else None for frame in traceback.extract_tb(trace)]
+
     def address_of(self, trace: TracebackType | None) -> int:
         """Bundle address of the innermost line of the generated code in a traceback."""
-        name = self.run.__code__.co_filename
-        lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == name]
-        line = lines[-1] if lines else None
-        return self.addresses[line - 1] if line else 0
+        lines = [line for line in self.lines_of(trace) if line]
+        return self.addresses[lines[-1] - 1] if lines else 0
 
 
 def translate(
@@ -88,50 +92,44 @@ def translate(
     Raises:
         Refusal: SCHEDULE_UNKNOWN for an instruction or operand that is not known.
     """
-    return _Translator(listing, addresses, compiler, code_name, delay_slots).translate()
+    return _Translator(listing, addresses, compiler, delay_slots).translate(code_name)
 
 
 class _Translator:
-    def __init__(
-        self, listing: Listing, addresses: Mapping[str, int], compiler: str, code_name: str, delay_slots: int
-    ) -> None:
+    def __init__(self, listing: Listing, addresses: Mapping[str, int], compiler: str, delay_slots: int) -> None:
         self.listing = listing
         self.compiler = compiler
-        self.code_name = code_name
         self.delay_slots = delay_slots
         self.lines: list[str] = []
         self.addresses: list[int] = []
         self.address = 0
-        self.loop_block: int | None = None
+        columns = listing.columns
+        self.branches = {int(columns.bundle[number]): target for number, target in columns.branches.items()}
+        """Where the branch in a bundle goes."""
+        self.blocks = self._find_blocks()
+        self.loop_block = self._pipeline_loop()
+        self.index = {block.start: number for number, block in enumerate(self.blocks)}
         spaces = {allocation.name: allocation.space for allocation in listing.allocations.values()}
-        self.emitter = Emitter(listing.columns, addresses, spaces, RULES)
+        self.emitter = Emitter(columns, addresses, spaces, RULES)
 
-    def translate(self) -> Translated:
-        bundles, columns = self.listing.bundles, self.listing.columns
-        branches = {int(columns.bundle[number]): target for number, target in columns.branches.items()}
-        blocks = self._find_blocks(branches)
-        self.loop_block = self._pipeline_loop(blocks)
-        index = {block.start: i for i, block in enumerate(blocks)}
-        index[len(bundles)] = len(blocks)
-
+    def translate(self, code_name: str) -> Translated:
         self._emit(0, "def run(T, A, X, C, E):")
-        self._emit(1, "sm = X.smem; dma = X.dma; wait = X.wait")
+        self._emit(1, "sm = X.memory.smem; dma = X.dma; wait = X.wait")
         self._emit(1, "b = 0")
-        self._emit(1, "for _ in X.patience:")
-        self._dispatch(2, 0, len(blocks), blocks, index, branches)
-        self._emit(1, "X.lost_patience()")
+        self._emit(1, "for _ in X.steps:")
+        self._dispatch(2, 0, len(self.blocks))
+        self._emit(1, "X.too_many_steps()")
         # Behind a branch the compiler may compute on with what it wrote under the other predicate, and drop the result.
         if self.emitter.maybe:
             self.lines.insert(1, "\t" + " = ".join(sorted(self.emitter.maybe)) + " = X.unwritten")
             self.addresses.insert(1, 0)
-        source = "\n".join(self.lines)
-        counts = [0] * len(blocks)
         scope: dict[str, Run] = {}
-        exec(compile(source, self.code_name, "exec"), scope)  # our own code, made above from a closed set of forms
+        # Our own code, made above from a closed set of forms.
+        exec(compile("\n".join(self.lines), code_name, "exec"), scope)
         return Translated(
             listing=self.listing,
-            blocks=tuple(blocks),
-            counts=counts,
+            blocks=tuple(self.blocks),
+            counts=[0] * len(self.blocks),
             events=tuple(self.emitter.events),
             event_counts=[0] * len(self.emitter.events),
             run=scope["run"],
@@ -142,45 +140,37 @@ class _Translator:
 
     # --- control flow ---
 
-    def _find_blocks(self, branches: dict[int, int]) -> list[Block]:
+    def _find_blocks(self) -> list[Block]:
         end = len(self.listing.bundles)
-        leaders = {0}
-        for address, target in branches.items():
-            leaders.add(target)
-            leaders.add(min(address + self.delay_slots + 1, end))
+        after = (min(address + self.delay_slots + 1, end) for address in self.branches)
         # Where the compiler's loop header label is alone is a target too, so nothing more is needed.
-        leaders.discard(end)
-        ordered = sorted(leaders)
+        ordered = sorted({0, *self.branches.values(), *after} - {end})
         blocks = []
-        for i, start in enumerate(ordered):
-            stop = ordered[i + 1] if i + 1 < len(ordered) else end
-            branch = next((a for a in range(start, stop) if a in branches), None)
-            if branch is not None:
-                # Delay slots belong to the block even where another branch lands among them.
-                stop = min(branch + self.delay_slots + 1, end)
-                inner = [a for a in range(branch + 1, stop) if a in branches]
-                if inner:
-                    self.address = inner[0]
-                    raise self._refuse(None, "a branch in the delay slots of another")
+        for start, following in pairwise([*ordered, end]):
+            branch = next((a for a in range(start, following) if a in self.branches), None)
+            # Delay slots belong to the block even where another branch lands among them.
+            stop = following if branch is None else min(branch + self.delay_slots + 1, end)
+            inner = [a for a in range(start, stop) if a in self.branches and a != branch]
+            if inner:
+                self.address = inner[0]
+                raise self._refuse(None, "a branch in the delay slots of another")
             blocks.append(Block(start=start, end=stop))
         return blocks
 
-    def _dispatch(
-        self, depth: int, low: int, high: int, blocks: list[Block], index: dict[int, int], branches: dict[int, int]
-    ) -> None:
+    def _dispatch(self, depth: int, low: int, high: int) -> None:
         """A binary tree of comparisons over the number of the block to run next."""
         if high - low == 1:
-            self._block(depth, low, blocks[low], index, branches)
+            self._block(depth, low)
             return
         middle = (low + high) // 2
         self._emit(depth, f"if b < {middle}:")
-        self._dispatch(depth + 1, low, middle, blocks, index, branches)
+        self._dispatch(depth + 1, low, middle)
         self._emit(depth, "else:")
-        self._dispatch(depth + 1, middle, high, blocks, index, branches)
+        self._dispatch(depth + 1, middle, high)
 
-    def _block(self, depth: int, number: int, block: Block, index: dict[int, int], branches: dict[int, int]) -> None:
-        self.emitter.begin_block()
-        self.emitter.block = number
+    def _block(self, depth: int, number: int) -> None:
+        block = self.blocks[number]
+        self.emitter.begin_block(number)
         self.address = block.start
         self._emit(depth, f"C[{number}] += 1")
         if number == self.loop_block:
@@ -189,25 +179,23 @@ class _Translator:
         conditional = False
         followed = self.emitter.addresses
         for address in followed[bisect_left(followed, block.start) : bisect_left(followed, block.end)]:
-            bundle = self.listing.bundles[address]
             self.address = address
-            if address in branches:
-                target = branches[address]
+            target = self.branches.get(address, target)
             try:
-                statements, branches_here = self.emitter.bundle(bundle, address, address - block.start)
+                statements, branches = self.emitter.bundle(
+                    self.listing.bundles[address], address, address - block.start
+                )
             except Untranslatable as error:
                 raise self._refuse(error.args[1], error.args[0]) from None
-            conditional |= branches_here
+            conditional |= branches
             for statement in statements:
                 self._emit(depth, statement)
-        length = block.end - block.start
         self.address = block.end - 1
-        total = len(self.listing.bundles)
-        following = f"return T + {length}" if block.end == total else f"b = {index[block.end]}"
+        following = self._goto(block, block.end)
         if target is None:
-            self._emit(depth, following if block.end == total else f"T += {length}; {following}")
+            self._emit(depth, following)
             return
-        jump = f"return T + {length}" if target == total else f"T += {length}; b = {index[target]}"
+        jump = self._goto(block, target)
         if not conditional:
             self._emit(depth, jump)
             return
@@ -216,10 +204,17 @@ class _Translator:
             self._emit(depth + 1, f"E[{self.emitter.taken}] += 1")
         self._emit(depth + 1, jump)
         self._emit(depth, "else:")
-        self._emit(depth + 1, following if block.end == total else f"T += {length}; {following}")
+        self._emit(depth + 1, following)
 
-    def _pipeline_loop(self, blocks: list[Block]) -> int | None:
-        for number, block in enumerate(blocks):
+    def _goto(self, block: Block, address: int) -> str:
+        """The statement that ends a block and goes on at an address."""
+        length = block.end - block.start
+        if address == len(self.listing.bundles):
+            return f"return T + {length}"
+        return f"T += {length}; b = {self.index[address]}"
+
+    def _pipeline_loop(self) -> int | None:
+        for number, block in enumerate(self.blocks):
             for instruction in self.listing.bundles[block.start]:
                 if instruction.opcode == "sphi" and instruction.notes.heads_pipeline:
                     return number

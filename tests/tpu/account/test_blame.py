@@ -3,42 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.tpu.account.lines import places
-from ratchet.tpu.account.shares import ISSUE_SLOTS, Activity, Cell, Shares, whole
+from ratchet.tpu.account.costs import ISSUE_SLOTS, Activity, Cell, Placed, costs_of, executed, placed, whole
+from ratchet.tpu.account.places import places
+from ratchet.tpu.account.regions import Sums
 from ratchet.tpu.account.stalls import BRANCH, UNKNOWN, Stall, stalls
 from ratchet.tpu.chips.units import slots
 from ratchet.tpu.dump.columns import Columns, flat
 from ratchet.tpu.dump.instruction import Instruction
-from ratchet.tpu.dump.listing import Listing, parse, read_instruction
+from ratchet.tpu.dump.listing import Listing, read_instruction
 from ratchet.values import Timeline
-from ratchet.values.blame import Blame, LineCost
+from ratchet.values.blame import LineCost
 from ratchet.values.loss import LossKind
 from ratchet.values.place import Code, Op, SourceLine, Window, Windows
-from tests.tpu.machine.golden_dumps import COMPILERS, GOLDEN, PROGRAMS, model, unpack
-from tests.tpu.machine.test_golden import INPUTS, RUNNING
-
-
-def blamed(compiler: str, program: str, folder: Path) -> tuple[Timeline, Blame]:
-    timeline = model(unpack(compiler, program, folder), INPUTS.get(program))
-    return timeline, timeline.blame
+from tests.tpu.machine import programs
+from tests.tpu.machine.golden_dumps import ARCHIVES, COMPILERS, counted, modelled, unpack
+from tests.tpu.machine.test_golden import CYCLES
 
 
 def parts(line: LineCost) -> int:
     return sum(line.issue_cycles.values()) + sum(line.stall_cycles.values()) + line.wait_cycles + line.delay_cycles
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", RUNNING)
-def test_parts_make_the_whole_to_the_cycle(compiler: str, program: str, tmp_path: Path) -> None:
-    timeline, blame = blamed(compiler, program, tmp_path)
+@pytest.fixture(params=CYCLES)
+def timeline(request: pytest.FixtureRequest) -> Timeline:
+    return modelled(*request.param)
+
+
+def test_parts_make_the_whole_to_the_cycle(timeline: Timeline) -> None:
+    blame = timeline.blame
     assert sum(line.cycles for line in blame.lines) == timeline.cycles
     assert sum(region.cycles for region in blame.regions) == timeline.cycles
     assert sum(region.wait_cycles for region in blame.regions) == timeline.dma_wait_cycles
@@ -54,21 +52,29 @@ def test_parts_make_the_whole_to_the_cycle(compiler: str, program: str, tmp_path
     issued = Counter[str]()
     for line in blame.lines:
         issued.update(line.issues)
-    assert {slot: n for slot, n in timeline.slot_issues.items() if n} == {slot: n for slot, n in issued.items() if n}
+    assert +Counter(timeline.slot_issues) == +issued
     used = sum(n for slot, n in timeline.slot_issues.items() if slot not in ("FILL", "SPILL"))
     assert sum(line.empty_slots for line in blame.lines) == ISSUE_SLOTS * timeline.cycles - used
     assert sum(line.spill_stores for line in blame.lines) == timeline.slot_issues["SPILL"]
     assert sum(line.spill_loads for line in blame.lines) == timeline.slot_issues["FILL"]
 
 
+def test_losses_are_sorted_and_possible(timeline: Timeline) -> None:
+    losses = timeline.blame.losses
+    costs = [loss.cycles for loss in losses if loss.kind is not LossKind.NOTHING_LEFT]
+    assert costs == sorted(costs, reverse=True)
+    for loss in losses:
+        assert 0 <= loss.ceiling_cycles <= timeline.cycles
+        assert loss.kind is LossKind.BOUND or loss.cycles == timeline.cycles - loss.ceiling_cycles
+
+
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_every_vector_instruction_of_a_kernel_has_a_line(compiler: str, tmp_path: Path) -> None:
-    _, blame = blamed(compiler, "flash", tmp_path)
-    places = {line.place: line for line in blame.lines}
+def test_every_vector_instruction_of_a_kernel_has_a_line(compiler: str) -> None:
+    places = {line.place: line for line in modelled(compiler, "flash").blame.lines}
     assert Code.VECTOR not in places
     named = [(place, line) for place, line in places.items() if isinstance(place, SourceLine)]
     assert {place.file for place, _ in named} == {"programs.py"}
-    source = (GOLDEN.parent / "programs.py").read_text().splitlines()
+    source = Path(programs.__file__).read_text().splitlines()
     by_text = {source[place.line - 1].strip(): line for place, line in named}
     (product,) = [line for text, line in by_text.items() if text.startswith("s = lax.dot_general")]
     (exponentials,) = [line for text, line in by_text.items() if text.startswith("p, scale = jnp.exp")]
@@ -79,58 +85,43 @@ def test_every_vector_instruction_of_a_kernel_has_a_line(compiler: str, tmp_path
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_steps_are_distinguished_by_their_way(compiler: str, tmp_path: Path) -> None:
+def test_steps_are_distinguished_by_their_way(compiler: str) -> None:
     """20 of 32 steps compute (causal); the pipeline has two iterations more, which fill and drain it."""
-    timeline, blame = blamed(compiler, "flash", tmp_path)
-    working = [kind for kind in blame.steps if kind.mxu_cycles]
+    timeline = modelled(compiler, "flash")
+    working = [kind for kind in timeline.blame.steps if kind.mxu_cycles]
     assert sum(kind.steps for kind in working) == 20
-    assert sum(kind.steps for kind in blame.steps) == 34
+    assert sum(kind.steps for kind in timeline.blame.steps) == 34
     assert sum(kind.mxu_cycles for kind in working) <= 2 * timeline.mxu_busy_cycles  # busiest unit against the average
-    named = {region.name: region for region in blame.regions}
-    assert set(named) == {"first", "steady", "last", "outside"}
-    assert [named[name].steps for name in ("first", "steady", "last")] == [2, 30, 2]
+    steps = {region.name: region.steps for region in timeline.blame.regions}
+    assert steps == {"first": 2, "steady": 30, "last": 2, "outside": 0}
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_what_is_outside_kernels_is_named(compiler: str, tmp_path: Path) -> None:
-    timeline, blame = blamed(compiler, "whole", tmp_path)
-    places = {line.place: line for line in blame.lines}
+def test_what_is_outside_kernels_is_named(compiler: str) -> None:
+    timeline = modelled(compiler, "whole")
+    places = {line.place: line for line in timeline.blame.lines}
     ops = {op.name: op for op in timeline.ops}
     assert places[Op(name="copy", opcode="copy")].cycles == ops["copy"].cycles
-    outside = next(region for region in blame.regions if region.name == "outside")
+    outside = next(region for region in timeline.blame.regions if region.name == "outside")
     kernels = sum(op.cycles for op in timeline.ops if op.name.startswith("_whole"))
     assert outside.cycles == timeline.cycles - kernels
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", RUNNING)
-def test_losses_are_sorted_and_possible(compiler: str, program: str, tmp_path: Path) -> None:
-    timeline, blame = blamed(compiler, program, tmp_path)
-    costs = [loss.cycles for loss in blame.losses if loss.kind is not LossKind.NOTHING_LEFT]
-    assert costs == sorted(costs, reverse=True)
-    for loss in blame.losses:
-        assert 0 <= loss.ceiling_cycles <= timeline.cycles
-        assert loss.kind is LossKind.BOUND or loss.cycles == timeline.cycles - loss.ceiling_cycles
-
-
 # --- the sharing rule ---------------------------------------------------------------------------
 
-fractions = st.fractions(min_value=0, max_value=1000, max_denominator=20)
 
-
-@given(st.lists(fractions, max_size=30))
-def test_rounding_keeps_the_sum_and_stays_next_to_the_share(parts: list[Fraction]) -> None:
-    missing = -sum(parts) % 1
-    shares = dict(enumerate([*parts, missing]))
-    total = int(sum(shares.values()))
-    found = whole(shares, total)
+@given(st.lists(st.integers(0, 20_000), max_size=30), st.integers(1, 20))
+def test_rounding_keeps_the_sum_and_stays_next_to_the_share(parts: list[int], denominator: int) -> None:
+    shares = dict(enumerate([*parts, -sum(parts) % denominator]))
+    total = sum(shares.values()) // denominator
+    found = whole(shares, denominator, total)
     assert sum(found.values()) == total
-    assert all(abs(found[key] - share) < 1 for key, share in shares.items())
+    assert all(abs(found[key] * denominator - share) < denominator for key, share in shares.items())
 
 
 def test_shares_that_do_not_sum_are_refused() -> None:
     with pytest.raises(ValueError, match="sum to 1/2, not to 1"):
-        whole({"a": Fraction(1, 2)}, 1)
+        whole({"a": 1}, 2, 1)
 
 
 def at(number: int) -> SourceLine:
@@ -156,23 +147,28 @@ bundles = st.lists(
 )
 
 
+def spent(bundles: list[tuple[Instruction, ...]], times: int) -> Placed:
+    """By bundles that are one basic block, executed so many times."""
+    listing = Listing(file="f", bundles=bundles, allocations={})
+    costs = costs_of(listing, [(0, len(bundles))], compiler="c", delay_slots=4)
+    return placed(costs, executed(costs, [times]))
+
+
 @given(bundles, st.integers(0, 10**6))
 def test_every_bundle_is_shared_out_exactly(bundles: list[tuple[Instruction, ...]], times: int) -> None:
-    listing = Listing(file="f", bundles=bundles, allocations={})
-    shares = Shares(listing, [(0, len(bundles))], compiler="c", elsewhere=None, delay_slots=4)
-    executed = shares.times([times])
-    assert sum(shares.cycles(executed).values()) == times * len(bundles)
-    occupying = [i for bundle in bundles for i in bundle if slots(i.opcode, spill=i.form.spill, moves=i.moves)]
-    assert sum(sum(own.values()) for own in shares.issues(executed).values()) == times * sum(
-        len(slots(i.opcode, spill=i.form.spill, moves=i.moves) or ()) for i in occupying
-    )
+    sums = Sums()
+    sums.add(spent(bundles, times))
+    assert sums.cells.total() == times * len(bundles)
+    taken = [slots(i.opcode, spill=i.form.spill, moves=i.moves) or () for bundle in bundles for i in bundle]
+    assert sum(sum(line.issues.values()) for line in sums.lines()) == times * sum(map(len, taken))
 
 
 def test_the_rule_by_hand() -> None:
-    both = (instruction("vadd.f32", 3), instruction("vmul.f32", 3), instruction("vld", 7), instruction("sphi", 9))
-    listing = Listing(file="f", bundles=[both], allocations={})
-    found = Shares(listing, [(0, 1)], compiler="c", elsewhere=None, delay_slots=4).cycles(np.array([6]))
-    assert found == {Cell(at(3), Activity.ISSUE, "VALU"): 4, Cell(at(7), Activity.ISSUE, "VLOAD"): 2}
+    bundle = (instruction("vadd.f32", 3), instruction("vmul.f32", 3), instruction("vld", 7), instruction("sphi", 9))
+    assert spent([bundle], 6).cycles == {
+        Cell(at(3), Activity.ISSUE, "VALU"): 4,
+        Cell(at(7), Activity.ISSUE, "VLOAD"): 2,
+    }
 
 
 # --- lines and stalls ---------------------------------------------------------------------------
@@ -228,25 +224,15 @@ def test_unfilled_delay_slots_are_the_branchs() -> None:
 # --- units, against the compiler's own count ------------------------------------------------------
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("compiler", "program"), [key for key in ARCHIVES if key[1] in programs.PROGRAMS])
 def test_busy_units_agree_with_the_compilers_own_count(compiler: str, program: str, tmp_path: Path) -> None:
     """The compiler counts busy units per bundle, empty ones folded away: a product keeps its unit busy for 16 cycles
     from the one after its issue, a cross-lane operation for 8 or 9."""
-    folder = unpack(compiler, program, tmp_path)
-    for path in folder.glob("*-final_hlo-static-per-bundle-utilization.txt"):
-        header, _, body = path.read_text().partition("== UTILIZATION:")
-        columns = [c.strip().rpartition(":")[2] for c in header.splitlines()[1].split(",")]
-        rows = np.array([[int(n) for n in line.split()] for line in body.splitlines() if line.strip()])
-        stem = path.name.rpartition("-final_hlo")[0].rpartition("-")[0]
-        (listing,) = folder.glob(f"{stem}-*-packed-bundles-post-ra.txt")
-        (outline,) = folder.glob(f"{stem}-*-post-bundle-packing-post-ra.txt")
-        parsed = parse(listing.read_text(), outline.read_text(), file=listing.name, compiler=compiler)
-        shares = Shares(parsed, [(0, len(parsed.bundles))], compiler=compiler, elsewhere=None, delay_slots=4)
-        products = "MATMUL" if "MATMUL" in columns else "MXU"
-        for units, column, slack in ((shares.mxu, products, 1), (shares.xlu, "XLU", 9 / 8)):
-            stated = int(rows[:, columns.index(column)].sum())
+    for listing, stated in counted(unpack(compiler, program, tmp_path)):
+        own = costs_of(listing, [(0, len(listing.bundles))], compiler=compiler, delay_slots=4)
+        products = stated["MATMUL" if "MATMUL" in stated else "MXU"]
+        for units, count, slack in ((own.mxu, products, 1), (own.xlu, stated["XLU"], 9 / 8)):
             # What is in folded bundles is missing there, so it can only be less; issued bundles are all there.
-            assert stated <= slack * units.sum()
+            assert count.sum() <= slack * units.sum()
             if units.sum() > 1000:
-                assert stated >= 0.5 * units.sum()
+                assert count.sum() >= 0.5 * units.sum()

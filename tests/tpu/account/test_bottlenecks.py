@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from benchmarks.lib.sources import edited as with_constants
-from ratchet.tpu.account.model import model as model_program
-from ratchet.tpu.account.shares import Shares
+from ratchet.tpu.account.costs import costs_of
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.chips.units import SLOTS
 from ratchet.tpu.dump.files import load_hlo
-from ratchet.tpu.dump.listing import parse
+from ratchet.tpu.latency import model as model_program
 from ratchet.values import Timeline
 from ratchet.values.blame import Blame, LineCost
 from ratchet.values.loss import IdleSteps, Stalls, Waits
 from ratchet.values.place import SourceLine, Window, Windows
 from tests.imports import HERE
 from tests.kernels import edited
+from tests.tpu.machine.golden_dumps import counted
 
 NAIVE = with_constants((HERE / "examples" / "naive_attention.py").read_text(), BQ=128, BKV=256)
 """Whatever block sizes somebody tried in the example."""
@@ -142,22 +142,14 @@ def test_lines_of_equal_operations_are_distinguished(dumps: Path) -> None:
 
 def test_busy_matrix_units_are_the_compilers_bundle_by_bundle(dumps: Path) -> None:
     """In the compiler's count a unit is busy in the 16 cycles after a product's issue; so it is here."""
-    (path,) = (dumps / "wide").glob("*kernel_fn*-final_hlo-static-per-bundle-utilization.txt")
-    header, _, body = path.read_text().partition("== UTILIZATION:")
-    columns = [c.strip().rpartition(":")[2] for c in header.splitlines()[1].split(",")]
-    rows = np.array([[int(n) for n in line.split()] for line in body.splitlines() if line.strip()])
-    stem = path.name.rpartition("-final_hlo")[0].rpartition("-")[0]
-    (listing,) = path.parent.glob(f"{stem}-*-packed-bundles-post-ra.txt")
-    (outline,) = path.parent.glob(f"{stem}-*-post-bundle-packing-post-ra.txt")
-    parsed = parse(listing.read_text(), outline.read_text(), file=listing.name, compiler="installed")
-    shares = Shares(parsed, [(0, len(parsed.bundles))], compiler="installed", elsewhere=None, delay_slots=4)
-    busy = np.zeros(len(parsed.bundles) + 64, np.int64)
-    for address, unit in zip(*np.nonzero(shares.mxu), strict=True):
-        busy[address + 1 : address + 1 + shares.mxu[address, unit]] += 1
+    ((listing, stated),) = [one for one in counted(dumps / "wide") if "kernel_fn" in one[0].file]
+    costs = costs_of(listing, [(0, len(listing.bundles))], compiler="installed", delay_slots=4)
+    busy = np.zeros(len(listing.bundles) + 64, np.int64)
+    for address, unit in zip(*np.nonzero(costs.mxu), strict=True):
+        busy[address + 1 : address + 1 + costs.mxu[address, unit]] += 1
     # Bundles with nothing to count are folded away there, and so are left out on both sides.
-    counted = ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU")
-    ours = np.flatnonzero(shares.slots[:, [SLOTS.index(slot) for slot in counted]].any(axis=1))
-    theirs = rows[rows[:, [columns.index(slot) for slot in counted]].any(axis=1)]
+    slots = ("VALU", "VPOP", "VLOAD", "VSTORE", "SALU")
+    ours = np.flatnonzero(costs.slots[:, [SLOTS.index(slot) for slot in slots]].any(axis=1))
+    theirs = np.flatnonzero(np.any([stated[slot] for slot in slots], axis=0))
     assert len(ours) == len(theirs)
-    stated = theirs[:, columns.index("MATMUL" if "MATMUL" in columns else "MXU")]
-    assert np.mean(stated == busy[ours]) > 0.98
+    assert np.mean(stated["MATMUL" if "MATMUL" in stated else "MXU"][theirs] == busy[ours]) > 0.98

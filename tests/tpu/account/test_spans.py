@@ -16,7 +16,7 @@ from ratchet.tpu.account.spans import make_spans
 from ratchet.tpu.machine.dma import Ends
 from ratchet.tpu.machine.record import OpRun
 from ratchet.values import Span
-from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
+from tests.tpu.machine.golden_dumps import COMPILERS, model, modelled, unpack
 
 CYCLES = 10_000
 SPACES = ("hbm", "vmem", "smem")
@@ -31,13 +31,13 @@ def record(transfers: list[tuple[Any, ...]], waits: list[tuple[Any, ...]], runs:
         ends.append(kept)
     return SimpleNamespace(
         cycles=CYCLES,
-        memory=SimpleNamespace(transfers=ends[0], waits=ends[1]),
-        op_runs=ends[2],
+        memory=SimpleNamespace(transfers=ends[0], waits=ends[1], remote_waits=Ends(0)),
         opcodes={},
         unit_of_op={},
         units={},
-        steps=SimpleNamespace(kernels={}),
-        flag_name=str,
+        steps=SimpleNamespace(kernels={}, op_runs=ends[2]),
+        addresses=SimpleNamespace(flag_name=str),
+        messages=(),
     )
 
 
@@ -75,8 +75,8 @@ def lanes(spans: tuple[Span, ...]) -> dict[str, list[Span]]:
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_every_step_has_its_units(compiler: str, tmp_path: Path) -> None:
-    timeline = model(unpack(compiler, "flash", tmp_path))
+def test_every_step_has_its_units(compiler: str) -> None:
+    timeline = modelled(compiler, "flash")
     found = lanes(timeline.spans)
     assert len(found["Steps"]) == 34
     assert len(found["MXU"]) == 20  # the steps that compute

@@ -12,7 +12,6 @@ from jax import export
 from jax.experimental import pallas as pl
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from ratchet.tpu.account.model import model
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import worker
 from ratchet.tpu.compiler.environment import DUMP_FOLDER
@@ -20,6 +19,7 @@ from ratchet.tpu.compiler.tokens import tokenise
 from ratchet.tpu.dump.comments import explained, read_notes
 from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.tpu.dump.instruction import Source
+from ratchet.tpu.latency import model
 from ratchet.tpu.mlir import kernel_config
 from ratchet.tpu.mlir.bindings import ir, mosaic_module, rebuilt, stablehlo_of
 from ratchet.tpu.mlir.calls import target, walk

@@ -2,51 +2,75 @@
 
 from __future__ import annotations
 
+import functools
 import tarfile
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ratchet.tpu.account.model import Reading
-from ratchet.tpu.account.model import model as model_program
+from ratchet.tpu import latency
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.dump.files import load_hlo
+from ratchet.tpu.dump.listing import Listing, parse
+from ratchet.tpu.dump.utilisation import parse_utilisation
 from ratchet.values import Timeline
 
-GOLDEN = Path(__file__).parent / "golden"
-COMPILERS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-PROGRAMS = sorted(path.name.removesuffix(".tar.xz") for path in (GOLDEN / COMPILERS[0]).iterdir())
+HERE = Path(__file__).parent
+ARCHIVES = {
+    (path.parent.name, path.name.removesuffix(".tar.xz")): path
+    for golden in (HERE / "golden", HERE / "golden_slice", HERE.parent / "dump" / "golden")
+    for path in sorted(golden.glob("*/*.tar.xz"))
+}
+"""By compiler and program. ``golden_slice`` are programs for four chips. Of the newest compiler there are some: their
+start and end differ, as it sends commands to the host."""
+COMPILERS = sorted(path.name for path in (HERE / "golden").iterdir())
 
-NEWEST_GOLDEN = Path(__file__).parents[1] / "dump" / "golden"
-"""Some of the programs under the newest compiler, whose start and end differ: it sends commands to the host."""
-(NEWEST,) = (path.name for path in NEWEST_GOLDEN.iterdir())
-NEWEST_PROGRAMS = sorted(path.name.removesuffix(".tar.xz") for path in (NEWEST_GOLDEN / NEWEST).iterdir())
+SCALARS = np.array([2.5, 3.0, 0.25, 9.0, 1.0, 0.5, 0.0, 0.0], np.float32)  # 2.5 * 3 - 0.25: 7 times, and the branch
+NUMBERS = np.array([1 << 29, 0, 0, 0, 0, 0, 0, 0], np.int32)  # with two leading zeros
+INPUTS: dict[str, dict[int | str, np.ndarray]] = {
+    "scalars": {0: SCALARS, 1: NUMBERS},
+    "prefetch": {0: np.array([3, 0, 2, 1], np.int32)},
+    "loop": {1: np.array(3, np.int32)},
+}
 
 
-def unpack(compiler: str, program: str, into: Path, *, golden: Path = GOLDEN) -> Path:
+def unpack(compiler: str, program: str, into: Path) -> Path:
     """The folder with the dumps of one program."""
     folder = into / compiler / program
     folder.mkdir(parents=True)
-    with tarfile.open(golden / compiler / f"{program}.tar.xz") as archive:
+    with tarfile.open(ARCHIVES[compiler, program]) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
         archive.extractall(folder)
     return folder
 
 
-def model(
-    folder: Path,
-    scalar_inputs: dict[int | str, np.ndarray] | None = None,
-    *,
-    detail: bool = False,
-    reading: Reading | None = None,
-) -> Timeline:
+def model(folder: Path, given: dict[int | str, np.ndarray] | None = None, /, **changes: object) -> Timeline:
     """The machine's timeline of an unpacked program."""
-    return model_program(
-        folder,
-        hlo=load_hlo(folder),
-        chip=V5E,
-        compiler=folder.parent.name,
-        scalar_inputs=[scalar_inputs or {}],
-        detail=detail,
-        reading=reading,
-    )
+    hlo, constants = load_hlo(folder), folder / "constants.bin"
+    arguments: dict[str, object] = {
+        "hlo": hlo,
+        "chip": V5E,
+        "compiler": folder.parent.name,
+        "scalar_inputs": [given or {}] * len(hlo.device_ids),
+        "constants": constants.read_bytes() if constants.exists() else b"",
+    }
+    return latency.model(folder, **(arguments | changes))  # type: ignore[arg-type]
+
+
+@functools.cache
+def modelled(compiler: str, program: str) -> Timeline:
+    """The same with the inputs that steer it. For tests with pinned constants only: one run serves them all."""
+    with tempfile.TemporaryDirectory() as folder:
+        return model(unpack(compiler, program, Path(folder)), INPUTS.get(program))
+
+
+def counted(folder: Path) -> Iterator[tuple[Listing, dict[str, np.ndarray]]]:
+    """The listings of a program, each with the compiler's own counts per bundle, empty ones left out."""
+    for path in folder.glob("*-final_hlo-static-per-bundle-utilization.txt"):
+        stem = path.name.rpartition("-final_hlo")[0].rpartition("-")[0]
+        (listing,) = folder.glob(f"{stem}-*-packed-bundles-post-ra.txt")
+        (outline,) = folder.glob(f"{stem}-*-post-bundle-packing-post-ra.txt")
+        read = parse(listing.read_text(), outline.read_text(), file=listing.name, compiler=folder.parent.name)
+        yield read, dict(parse_utilisation(path.read_text(), file=path.name))

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ratchet.tpu.account.model import Reading
-from ratchet.tpu.account.model import model as model_program
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.dump.files import load_hlo
-from ratchet.values import Timeline
+from ratchet.tpu.latency import Reading
+from ratchet.tpu.machine.dma import DmaEngine, GeneralDma
+from ratchet.tpu.machine.links import Interleaving, Links
+from ratchet.tpu.machine.memory import Memory
+from ratchet.tpu.machine.slice import Shared, SliceMember
+from ratchet.tpu.machine.words import NotExecutable
 from ratchet.values.loss import LinkWaits, WaitCause
 from ratchet.values.omission import OpenSemaphore
 from ratchet.values.status import Refusal, Status
-from tests.tpu.machine.golden_dumps import unpack
+from tests.tpu.machine.golden_dumps import COMPILERS, model, modelled, unpack
 
-GOLDEN = Path(__file__).parent / "golden_slice"
-COMPILERS = sorted(path.name for path in GOLDEN.iterdir())
 SHARD_BYTES = 64 * 128 * 4
 LAUNCH_BYTES = 512
 """What each chip sends to chip 0, and chip 0 to each, before the program."""
@@ -41,39 +43,14 @@ CYCLES = {
     ("libtpu-0.0.51", "ring"): 22521,
     ("libtpu-0.0.51", "scatter"): 20663,
 }
-RUNNING = ("all_gather", "all_to_all", "barrier", "permute", "psum", "ring", "scatter")
 
 
-def model(folder: Path, **changes: object) -> Timeline:
-    """The timeline of an unpacked program."""
-    arguments: dict[str, object] = {
-        "hlo": load_hlo(folder),
-        "chip": V5E,
-        "compiler": folder.parent.name,
-        "constants": (folder / "constants.bin").read_bytes(),
-    }
-    return model_program(folder, **(arguments | changes))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", RUNNING)
-def test_cycles(compiler: str, program: str, tmp_path: Path) -> None:
-    timeline = model(unpack(compiler, program, tmp_path, golden=GOLDEN))
+@pytest.mark.parametrize(("compiler", "program"), CYCLES)
+def test_cycles(compiler: str, program: str) -> None:
+    timeline = modelled(compiler, program)
     assert timeline.cycles == CYCLES[compiler, program]
-
-
-def test_what_was_read_for_one_run_of_a_slice_serves_another(tmp_path: Path) -> None:
-    folder, reading = unpack(COMPILERS[0], RUNNING[0], tmp_path, golden=GOLDEN), Reading()
-    first, second = (model(folder, reading=reading) for _ in range(2))
-    assert first == second == model(folder)
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", RUNNING)
-def test_parts_make_the_whole(compiler: str, program: str, tmp_path: Path) -> None:
-    timeline = model(unpack(compiler, program, tmp_path, golden=GOLDEN))
-    assert [chip.chip_index for chip in timeline.chips] == [0, 1, 2, 3]
     assert timeline.cycles == max(chip.cycles for chip in timeline.chips)
+    assert [chip.chip_index for chip in timeline.chips] == [0, 1, 2, 3]
     for chip in timeline.chips:
         assert chip.executed_bundles + chip.dma_wait_cycles == chip.cycles
         assert sum(op.cycles for op in chip.ops) == chip.cycles
@@ -83,10 +60,15 @@ def test_parts_make_the_whole(compiler: str, program: str, tmp_path: Path) -> No
         assert {span.lane for span in chip.spans} >= {"ICI out", "ICI in", "ICI wait"}
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", RUNNING)
-def test_semaphores_and_bytes_balance(compiler: str, program: str, tmp_path: Path) -> None:
-    timeline = model(unpack(compiler, program, tmp_path, golden=GOLDEN))
+def test_runs_are_the_same_each_time_and_what_was_read_for_one_serves_another(tmp_path: Path) -> None:
+    folder, reading = unpack(COMPILERS[0], "all_gather", tmp_path), Reading()
+    first, second = (model(folder, reading=reading) for _ in range(2))
+    assert first == second == model(folder)
+
+
+@pytest.mark.parametrize(("compiler", "program"), CYCLES)
+def test_semaphores_and_bytes_balance(compiler: str, program: str) -> None:
+    timeline = modelled(compiler, program)
     assert not [one for chip in timeline.chips for one in chip.not_modelled if isinstance(one, OpenSemaphore)]
     for chip in timeline.chips:
         lanes = {lane: [s for s in chip.spans if s.lane == lane] for lane in ("ICI out", "ICI in")}
@@ -101,15 +83,15 @@ def test_semaphores_and_bytes_balance(compiler: str, program: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("program", "shards"), [("ring", 3), ("all_gather", 3), ("psum", 3), ("permute", 1), ("barrier", 0)]
 )
-def test_what_each_chip_sends(compiler: str, program: str, shards: int, tmp_path: Path) -> None:
+def test_what_each_chip_sends(compiler: str, program: str, shards: int) -> None:
     """A gather takes (n - 1) shards from each chip; so does this small sum, which gathers first and adds then."""
-    timeline = model(unpack(compiler, program, tmp_path, golden=GOLDEN))
-    assert [chip.ici_bytes for chip in timeline.chips[1:]] == [shards * SHARD_BYTES + LAUNCH_BYTES] * 3
+    sent = [chip.ici_bytes for chip in modelled(compiler, program).chips[1:]]
+    assert sent == [shards * SHARD_BYTES + LAUNCH_BYTES] * 3
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_ring_of_neighbours_loads_one_direction(compiler: str, tmp_path: Path) -> None:
-    timeline = model(unpack(compiler, "ring", tmp_path, golden=GOLDEN))
+def test_a_ring_of_neighbours_loads_one_direction(compiler: str) -> None:
+    timeline = modelled(compiler, "ring")
     carried = {(use.source_chip, use.target_chip): use.bytes for use in timeline.links}
     forth = [(0, 1), (1, 3), (3, 2), (2, 0)]
     assert all(carried[link] >= 3 * SHARD_BYTES for link in forth)
@@ -120,46 +102,40 @@ def test_a_ring_of_neighbours_loads_one_direction(compiler: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_semaphore_nobody_signals(compiler: str, tmp_path: Path) -> None:
-    with pytest.raises(Refusal) as refusal:
-        model(unpack(compiler, "stuck", tmp_path, golden=GOLDEN))
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("stuck", "chip 3 for a signal that no chip ever sends; chips 0, 1 and 2 reached the end.*slice_programs.py:"),
+        (
+            "broken_ring",
+            "chip 2 for chip 3; chip 3 for a copy of its own that it never starts.*to reach 1024; it is at 0",
+        ),
+    ],
+)
+def test_a_deadlock_says_who_waits_for_whom(compiler: str, program: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=said) as refusal:
+        model(unpack(compiler, program, tmp_path))
     assert refusal.value.status is Status.DEADLOCK
-    assert "chip 3 for a signal that no chip ever sends; chips 0, 1 and 2 reached the end" in refusal.value.message
-    assert "slice_programs.py:" in refusal.value.message
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_copy_that_one_chip_does_not_send(compiler: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        Refusal, match="chip 2 for chip 3; chip 3 for a copy of its own that it never starts"
-    ) as refusal:
-        model(unpack(compiler, "broken_ring", tmp_path, golden=GOLDEN))
-    assert refusal.value.status is Status.DEADLOCK
-    assert "to reach 1024; it is at 0" in refusal.value.message
-
-
-def test_runs_are_the_same_each_time(tmp_path: Path) -> None:
-    folder = unpack(COMPILERS[0], "psum", tmp_path, golden=GOLDEN)
-    assert model(folder) == model(folder)
 
 
 def test_routing_tables_are_missed(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match=r"a constant of the compiler's.*give constants") as refusal:
-        model(unpack(COMPILERS[0], "psum", tmp_path, golden=GOLDEN), constants=b"")
+        model(unpack(COMPILERS[0], "psum", tmp_path), constants=b"")
     assert refusal.value.status is Status.SCHEDULE_UNKNOWN
 
 
 @pytest.mark.parametrize("ids", [(0, 0, 1, 2), (0, 1), (4, 5, 6, 7)])
 def test_a_mesh_that_does_not_fill_the_slice_is_refused(ids: tuple[int, ...], tmp_path: Path) -> None:
-    folder = unpack(COMPILERS[0], "permute", tmp_path, golden=GOLDEN)
+    folder = unpack(COMPILERS[0], "permute", tmp_path)
+    hlo = dataclasses.replace(load_hlo(folder), device_ids=ids)
     with pytest.raises(Refusal, match="use them all, each once") as refusal:
-        model(folder, hlo=dataclasses.replace(load_hlo(folder), device_ids=ids))
+        model(folder, hlo=hlo, scalar_inputs=())
     assert refusal.value.status is Status.USAGE
 
 
 def test_inputs_of_each_chip_are_its_own(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="3 sets of inputs"):
-        model(unpack(COMPILERS[0], "psum", tmp_path, golden=GOLDEN), scalar_inputs=[{0: np.zeros(1)}] * 3)
+        model(unpack(COMPILERS[0], "psum", tmp_path), scalar_inputs=[{0: np.zeros(1)}] * 3)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +148,7 @@ def test_inputs_of_each_chip_are_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_unknown_ways_to_name_a_chip_are_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
-    folder = unpack(COMPILERS[0], "ring", tmp_path, golden=GOLDEN)
+    folder = unpack(COMPILERS[0], "ring", tmp_path)
     found = 0
     for path in folder.glob("*-packed-bundles-post-ra.txt"):
         text = path.read_text()
@@ -182,3 +158,52 @@ def test_unknown_ways_to_name_a_chip_are_refused(old: str, new: str, said: str, 
     with pytest.raises(Refusal, match=said) as refusal:
         model(folder)
     assert refusal.value.status is Status.SCHEDULE_UNKNOWN
+
+
+# --- one chip of a slice, apart from any program ---
+
+OWN_CORE = 2 << 26
+TO_CHIP_1 = 1 | 1 << 14
+GRANULES = 65536
+FLAG, SOURCE_FLAG = 0x1E7, 0x30
+
+
+class StubMachine:
+    """As much of a machine as its peers use."""
+
+    def __init__(self) -> None:
+        self.engine = DmaEngine(V5E, V5E.constants, lambda *_: RuntimeError("deadlock"))
+        self.memory = Memory(V5E.hbm_address_bytes)
+
+
+@pytest.fixture
+def members() -> list[SliceMember]:
+    links = Links(V5E.ici, V5E.clock_hz)
+    order = Interleaving(2, 0.0, lambda: RuntimeError("deadlock"))
+    shared = Shared(links=links, order=order, constants={}, chip_ids=(0, 1))
+    shared.members.extend(SliceMember(shared, number) for number in range(2))
+    for member in shared.members:
+        stub: Any = StubMachine()
+        member.machine = stub
+    return shared.members
+
+
+def copy(overrides: int, flag: int) -> GeneralDma:
+    return GeneralDma(0, "hbm", 1 << 20, "vmem", 1 << 10, GRANULES, flag, SOURCE_FLAG, overrides, 0)
+
+
+def test_a_copy_that_names_its_own_core_stays_and_signals_both_ends(members: list[SliceMember]) -> None:
+    here, other = members
+    assert here.general_dma(copy(OWN_CORE, FLAG))
+    assert here.machine.engine.settled(FLAG) == here.machine.engine.settled(SOURCE_FLAG) == GRANULES
+    assert here.machine.engine.read_granules == GRANULES
+    assert not other.machine.engine.settled(FLAG)
+    assert not here.sent_bytes
+
+
+@pytest.mark.parametrize(
+    ("overrides", "flag"), [(OWN_CORE, FLAG | 2 << 13), (3 << 26, FLAG), (1 << 20, FLAG), (TO_CHIP_1, FLAG)]
+)
+def test_another_form_of_address_is_refused(members: list[SliceMember], overrides: int, flag: int) -> None:
+    with pytest.raises(NotExecutable, match="of unknown meaning"):
+        members[0].general_dma(copy(overrides, flag))

@@ -7,9 +7,9 @@ import pytest
 from ratchet.tpu.chips import TPU7X, V6E
 from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.tpu.dump.layout import ArrayType
-from ratchet.tpu.machine.dma import DmaEngine
-from ratchet.tpu.machine.peers import GeneralDma
-from ratchet.tpu.machine.sparse_cores import AVAILABLE, SparseCoreError, SparseCoreUnits
+from ratchet.tpu.machine.dma import DmaEngine, GeneralDma
+from ratchet.tpu.machine.sparse_cores import AVAILABLE, SparseCoreUnits
+from ratchet.tpu.machine.words import NotExecutable
 from ratchet.values.status import Refusal
 
 DONE, HANDED_OVER, READ = 3883, 51, 52
@@ -70,11 +70,11 @@ def test_start_up_moves_no_bytes_and_programs_run_one_after_another() -> None:
 
 def test_signals_of_unknown_meaning_are_errors() -> None:
     sparse, _ = units()
-    with pytest.raises(SparseCoreError, match="started without a descriptor"):
+    with pytest.raises(NotExecutable, match="started without a descriptor"):
         sparse.signal(0, word(0, GO), 1)
-    with pytest.raises(SparseCoreError, match="flag 5 of SparseCore 0"):
+    with pytest.raises(NotExecutable, match="flag 5 of SparseCore 0"):
         sparse.signal(0, word(0, 5), 1)
-    with pytest.raises(SparseCoreError, match="set to 3"):
+    with pytest.raises(NotExecutable, match="set to 3"):
         sparse.reset(word(0, GO), 3)
 
 

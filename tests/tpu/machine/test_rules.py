@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from ratchet.tpu import scalar
 from ratchet.tpu.dump.columns import Columns, flat
 from ratchet.tpu.dump.listing import read_instruction
-from ratchet.tpu.machine.arithmetic import Arithmetic
 from ratchet.tpu.machine.emitter import Emitter
 from ratchet.tpu.machine.rules import RULES
-from ratchet.tpu.machine.unknown import Unknown
+from ratchet.tpu.machine.words import Arithmetic, NotExecutable, Unknown, UnknownSteers
 
 WORDS = st.one_of(
     st.integers(scalar.LEAST, scalar.MOST),
@@ -55,14 +54,18 @@ DEFINED: dict[str, Callable[..., object]] = {
 ONE_OPERAND = ("sclz", "scvt.s32.f32", "scvt.f32.s32", "sfloor.f32", "sceil.f32")
 
 
+def left(*texts: str, **known: object) -> dict[str, object]:
+    """Registers behind one bundle of these instructions."""
+    lines, _ = Emitter(Columns(flat([])), {}, {}, RULES).bundle(tuple(map(read_instruction, texts)), 0, 0)
+    scope: dict[str, object] = {"X": Arithmetic, **known}
+    exec("\n".join(lines), scope)
+    return scope
+
+
 def computed(opcode: str, operands: list[str], **registers: object) -> object:
     """What the generated code of one instruction leaves in register 9."""
     dest = "%p9_p9" if opcode.startswith(("scmp", "sc.")) else "%s9_s9"
-    instruction = read_instruction(f"{dest} = {opcode} {', '.join(operands)}")
-    lines, _ = Emitter(Columns(flat([])), {}, {}, RULES).bundle((instruction,), 0, 0)
-    scope: dict[str, object] = {"X": Arithmetic, **registers}
-    exec("\n".join(lines), scope)
-    return scope[dest[-2:]]
+    return left(f"{dest} = {opcode} {', '.join(operands)}", **registers)[dest[-2:]]
 
 
 @pytest.mark.parametrize("opcode", DEFINED)
@@ -85,14 +88,21 @@ def test_generated_code_computes_what_the_scalar_unit_does(opcode: str, a: int, 
             assert found == wanted
 
 
-@given(a=WORDS, b=WORDS.filter(bool))
-def test_division_gives_quotient_and_remainder_in_that_order(a: int, b: int) -> None:
+@given(a=WORDS, b=WORDS)
+def test_a_division_gives_the_quotient_first_and_then_the_remainder(a: int, b: int) -> None:
     results = Arithmetic.divide(a, b)
-    assert [results.pop(), results.pop()] == [scalar.divide_unsigned(a, b), scalar.remainder_unsigned(a, b)]
+    for wanted in (scalar.divide_unsigned(a, b), scalar.remainder_unsigned(a, b)):
+        found = Arithmetic.popped(results)
+        assert found.origin == "a division by zero" if not b else found == wanted
+    with pytest.raises(NotExecutable, match="popped twice"):
+        Arithmetic.popped(results)
 
 
-def test_a_division_by_zero_is_unknown_and_no_crash() -> None:
-    assert {result.origin for result in Arithmetic.divide(7, 0)} == {"a division by zero"}
+def test_only_a_division_has_results_to_pop_and_they_are_no_word() -> None:
+    with pytest.raises(NotExecutable, match="no result of a division"):
+        Arithmetic.popped(Unknown("a vector result"))
+    with pytest.raises(UnknownSteers, match="the results of a division"):
+        bool(Arithmetic.divide(7, 2) + 1)
 
 
 @pytest.mark.parametrize("opcode", [opcode for opcode in DEFINED if not opcode.startswith("scmp")])
@@ -100,3 +110,27 @@ def test_unknown_passes_through(opcode: str) -> None:
     unknown = Unknown("an operand")
     count = 1 if opcode in ONE_OPERAND else 2
     assert computed(opcode, ["%s1_s1", "%s2_s2"][:count], s1=unknown, s2=3) is unknown
+
+
+# --- what the caller leaves in registers, beside what the first bundle puts there ---
+
+DEAD = "%s83_s2 = inlined_call_operand.hbm [shape: bf16[8,128], index: 2, kind: input, shape index: {}]"
+CONSTANT = "%s49_s2 = smov 7"
+LIVE = "%s81_s0 = inlined_call_operand.hbm [shape: bf16[8,128], index: 0, kind: input, shape index: {}]"
+READS = "%s41_s3 = sadd.s32 %s81_s0, 1"
+
+
+@pytest.mark.parametrize("texts", [(CONSTANT, DEAD), (DEAD, CONSTANT)])
+def test_a_constant_takes_the_register_of_an_argument_that_nobody_reads(texts: tuple[str, ...]) -> None:
+    assert left(*texts, A=[100, 200, 300])["s2"] == 7
+
+
+@pytest.mark.parametrize("texts", [(READS, LIVE), (LIVE, READS)])
+def test_an_argument_is_there_before_the_first_bundle(texts: tuple[str, ...]) -> None:
+    scope = left(*texts, A=[100, 200, 300])
+    assert (scope["s0"], scope["s3"]) == (100, 101)
+
+
+def test_a_copy_may_begin_where_an_argument_points() -> None:
+    argument = read_instruction(LIVE)
+    assert Emitter(Columns(flat([(argument,)])), {}, {}, RULES).pointers == {argument.makes: "hbm"}

@@ -8,8 +8,7 @@ import pytest
 
 from ratchet.tpu.chips import V5E, Ici
 from ratchet.tpu.dump.image import constant_segment
-from ratchet.tpu.machine.interleaving import Interleaving
-from ratchet.tpu.machine.links import Links
+from ratchet.tpu.machine.links import Interleaving, Links
 from ratchet.values.status import Refusal
 
 # One byte per cycle and a hop of 100 cycles, so that times can be read off.
@@ -28,26 +27,26 @@ def test_a_square_has_eight_links_and_no_diagonals() -> None:
 
 
 def test_one_hop() -> None:
-    message = links().send(7, 7, 0, 1, 2)
+    message = links().send(7, 0, 1, 2)
     assert (message.begin, message.left, message.arrival) == (7, 71, 171)
 
 
 def test_two_hops_pass_through() -> None:
-    assert links().send(0, 0, 0, 3, 2).arrival == 64 + 2 * 100
+    assert links().send(0, 0, 3, 2).arrival == 64 + 2 * 100
 
 
 def test_first_in_first_out_on_each_link() -> None:
     net = links()
-    net.send(0, 0, 0, 1, 2)
-    assert net.send(0, 0, 0, 1, 1).arrival == 64 + 32 + 100
-    assert net.send(0, 0, 1, 0, 1).arrival == 32 + 100, "the other direction is a link of its own"
-    assert net.send(50, 50, 0, 3, 1).begin == 96, "a way through shares its first link"
+    net.send(0, 0, 1, 2)
+    assert net.send(0, 0, 1, 1).arrival == 64 + 32 + 100
+    assert net.send(0, 1, 0, 1).arrival == 32 + 100, "the other direction is a link of its own"
+    assert net.send(50, 0, 3, 1).begin == 96, "a way through shares its first link"
 
 
 def test_signals_take_no_bandwidth() -> None:
     net = links()
-    net.send(0, 0, 0, 1, 2)
-    assert net.send(0, 0, 0, 1, 0).arrival == 100
+    net.send(0, 0, 1, 2)
+    assert net.send(0, 0, 1, 0).arrival == 100
     (use,) = [use for use in net.use() if use.messages]
     assert (use.source_chip, use.target_chip, use.bytes, use.messages, use.busy_cycles) == (0, 1, 64, 2, 64)
 

@@ -1,9 +1,9 @@
-"""Which source line each instruction of a listing belongs to. Pure.
+"""Where each instruction and each wait of a listing belongs. Pure.
 
 The compiler writes a location behind most vector instructions. Those without one (spills, selects, transcendentals) get
 the line of what they serve: a store that of the instruction whose value it stores, anything else that of the first
 instruction that reads its result, or else that of the one that made its operands. Scalar code without a location is
-the pipeline that the compiler puts around a kernel body.
+the pipeline that the compiler puts around a kernel body. A wait of that pipeline belongs to the windows that it is for.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ratchet.tpu.dump.columns import Columns, numbered
-from ratchet.tpu.dump.instruction import Source
-from ratchet.values.place import Code, Place, SourceLine
+from ratchet.tpu.dump.instruction import Address, Register, Source, Value
+from ratchet.tpu.dump.listing import Listing
+from ratchet.values.place import Code, Place, SourceLine, Window, Windows
 
 _NOWHERE = -1
+_ADDRESS_STEPS = 7
+"""Through how many instructions an address is followed back to the allocation that it is in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,3 +95,40 @@ def _from_makers(columns: Columns, number: np.ndarray, lost: np.ndarray) -> None
             if maker >= 0 and number[maker] != _NOWHERE and name[0] != "s":
                 number[instruction] = number[maker]
                 break
+
+
+def places_of_waits(listing: Listing, places: Places) -> dict[int, Place]:
+    """By bundle: the line of a wait, else the windows whose copies signal its flag, else the compiler's pipeline."""
+    columns = listing.columns
+    by_flag: dict[str, set[Window]] = {}
+    for number in columns.with_opcode(lambda opcode: opcode.startswith("dma.")):
+        instruction = columns.instruction(number)
+        flag = _allocation(columns, instruction.named("dst_syncflagno"))
+        buffer = listing.allocations.get(_allocation(columns, instruction.named("vmem")))
+        if flag and buffer is not None and buffer.window is not None:
+            by_flag.setdefault(flag, set()).add(buffer.window)
+    found: dict[int, Place] = {}
+    for number in columns.with_opcode(lambda opcode: opcode.startswith(("dma.done.wait", "vwait"))):
+        place = places.of(number)
+        if not isinstance(place, SourceLine):
+            flag = _allocation(columns, columns.instruction(number).operands[0].value)
+            place = Windows(windows=tuple(sorted(by_flag[flag]))) if flag in by_flag else place
+        found.setdefault(int(columns.bundle[number]), place)
+    return found
+
+
+def _allocation(columns: Columns, operand: Value | None) -> str:
+    """The allocation that an address is made from, or ``""``."""
+    if isinstance(operand, Address):
+        if operand.allocation:
+            return operand.allocation
+        operand = operand.registers[0] if operand.registers else None
+    value = operand.name if isinstance(operand, Register) else ""
+    for _ in range(_ADDRESS_STEPS):
+        maker = columns.maker(value) if value.startswith("s") else None
+        if maker is None:
+            break
+        if maker.form.allocations:
+            return maker.form.allocations[0]
+        value = next((read for read in maker.reads if read[0] == "s"), "")
+    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ratchet.tpu.dump.instruction import Bundle, Form, Instruction
 from ratchet.tpu.dump.listing import Listing
-from ratchet.tpu.machine.interlocks import interlocked
+from ratchet.tpu.machine.programs import interlocked
 
 PERMUTES = ("vperm.xlu0", "vrot.lane.b32.xlu0")
 REDUCES = "vmax.xlane.f32.xlu0"
