@@ -21,12 +21,12 @@ from benchmarks.lib.command import command
 from benchmarks.lib.published.build import NotBuilt, build
 from benchmarks.lib.published.cases import DATA, DEFAULT_FILES, Case, read
 from benchmarks.lib.table import show_all
-from ratchet.library import artefact_of, export
 from ratchet.process.sandbox.child import Child
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tpu.explain import explain_artefact
+from ratchet.tpu.library import artefact_of, export
 from ratchet.tune.fit import broken, search
 from ratchet.values import Point, Vmem
 from ratchet.values.points import Fit

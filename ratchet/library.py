@@ -1,215 +1,27 @@
-"""What ``import ratchet`` gives: programs compiled, modelled and executed from Python; kernel files judged; the ledger.
+"""What ``import ratchet`` gives: programs, as :mod:`ratchet.tpu.library` has them; kernel files judged; the ledger.
 
 JAX is imported when a function is traced or executed, pandas when the ledger is read.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ratchet.exam.judge.steps import Silent
 from ratchet.exam.measure.session import BUDGET_SECONDS
 from ratchet.process.boot.home import PACKAGE_ROOT
-from ratchet.tpu import latency
-from ratchet.tpu.chips import CHIPS, V5E, Chip
-from ratchet.tpu.compiler import compile as compiling
-from ratchet.tpu.explain import explain_artefact
-from ratchet.tpu.mosaic.findings import RunResult
-from ratchet.tune.captured import capture  # noqa: F401 - a name of the library's
-from ratchet.values import ArraySpec, Artefact, Explanation, Mesh, Program, Refusal, Status, Timeline, Verdict
+from ratchet.tpu.library import compile, execute, explain, export, model, steering  # noqa: F401 - names of the library's
+from ratchet.tpu.mosaic.findings import RunResult  # noqa: F401 - likewise
+from ratchet.tune.captured import capture  # noqa: F401 - likewise
+from ratchet.values import Explanation, Program, Refusal, Status, Timeline, Verdict  # noqa: F401 - likewise
 from ratchet.view import html
 from ratchet.wiring import RepositoryJudge, evaluator
 
 if TYPE_CHECKING:
     from ratchet.loop.table import DataFrame
 
-Function = Callable[..., Any]
 html.register()
-
-
-def export(function: Function, *arrays: Any, chip: str = V5E.name) -> bytes:
-    """``function`` traced and lowered for one TPU, in this process. JAX's settings stay as they are.
-
-    Args:
-        function: anything that ``jax.jit`` takes.
-        arrays: its positional arguments: arrays, ``jax.ShapeDtypeStruct``s, or pytrees of them.
-        chip: the chip that kernels see when they ask.
-
-    Returns:
-        A serialised ``jax.export`` program for platform ``tpu``, whose inputs and outputs are the leaves in order.
-
-    Raises:
-        Refusal: ``USAGE`` for a chip that is not known; what was raised while tracing and lowering, as
-            ``LOWERING_FAILED``, ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE`` or ``HOST_CALLBACK``, its cause kept.
-    """
-    import jax
-
-    from ratchet.tpu import exporting
-
-    known = _chip(chip)
-    try:
-        leaves, tree = jax.tree.flatten(jax.eval_shape(lambda *given: given, *arrays))
-        with exporting.for_tpu(chip=known):
-            program = exporting.exported(lambda *given: function(*jax.tree.unflatten(tree, given)), leaves)
-        return bytes(program.serialize())
-    except Exception as error:
-        raise Refusal(exporting.status_of(error), f"cannot export: {exporting.in_one_line(error)}") from error
-
-
-def compile(program: Function | bytes, *arrays: Any, chip: str = V5E.name, folder: str | Path | None = None) -> Program:
-    """Compile for one chip with Google's TPU compiler, in a child process that takes a few seconds to start.
-
-    Args:
-        program: a function, exported with ``arrays`` first, or what :func:`export` returned, without ``arrays``.
-        arrays: see :func:`export`.
-        chip: one of ``v5e``, ``v5p``, ``v4``, ``v6e``, ``tpu7x``.
-        folder: where the compiler's output goes, empty or new; by default a temporary folder that is removed with the
-            returned value.
-
-    Returns:
-        The program's memory and copies; ``dump_dir`` is the folder.
-
-    Raises:
-        Refusal: as :func:`export`; ``USAGE`` for a folder that is in use or bytes with arrays; ``COMPILE_FAILED``,
-            ``VMEM_OVERFLOW`` and what else :func:`ratchet.tpu.compiler.compile.compile_artefact` refuses.
-    """
-    known = _chip(chip)
-    artefact = artefact_of(_exported(program, arrays, chip))
-    if folder is not None:
-        where = Path(folder).resolve()
-        if where.exists() and (not where.is_dir() or any(where.iterdir())):
-            raise Refusal(Status.USAGE, f"{folder} is in use, wanted a folder that is empty or new")
-        return _compiled(artefact, known, where)
-    where = Path(tempfile.mkdtemp(prefix="ratchet-"))
-    try:
-        compiled = _compiled(artefact, known, where)
-    except BaseException:
-        shutil.rmtree(where, ignore_errors=True)
-        raise
-    weakref.finalize(compiled, shutil.rmtree, where, ignore_errors=True)
-    return compiled
-
-
-def model(program: Program, *, scalars: Mapping[int | str, Any] | None = None) -> Timeline:
-    """Run the schedule machine over a compiled program.
-
-    Args:
-        program: of :func:`compile`, for one chip; its folder still exists.
-        scalars: values that loops and branches depend on: arrays of an input's shape and dtype, by its position; or
-            what :func:`steering` returned.
-
-    Returns:
-        The modelled run: ``latency_ms``, ``blame`` by source line and unit, and what was not modelled.
-
-    Raises:
-        Refusal: ``SCHEDULE_UNKNOWN``, ``DEADLOCK``, ``OUT_OF_BOUNDS``, ``MEMORY_HAZARD``; ``USAGE`` for other scalars;
-            ``NOT_FOUND`` where the folder was removed.
-    """
-    import numpy as np
-
-    _check_kept(program)
-    given: dict[int | str, Any] = {key: np.asarray(values) for key, values in (scalars or {}).items()}
-    return latency.step(program, _chip(program.chip), Mesh(), given)[0]
-
-
-def steering(program: Program, exported: bytes, *arrays: Any) -> dict[int | str, Any]:
-    """What steers a compiled program on these inputs, for :func:`model`.
-
-    Args:
-        program: of :func:`compile`; its folder still exists.
-        exported: what it was compiled from, of :func:`export`.
-        arrays: the inputs, pytrees too. Without values (``jax.ShapeDtypeStruct``) they steer nothing.
-
-    Returns:
-        Integer inputs by position; by name, tables that XLA computes beside a kernel, such as group offsets: for those
-        the program is executed as by :func:`execute`. They are left out where it cannot be executed.
-
-    Raises:
-        Refusal: ``SCHEDULE_UNKNOWN`` where one call is executed more than once with other tables; ``NOT_FOUND`` where
-            the folder was removed.
-    """
-    import jax
-
-    from ratchet.tpu import control_inputs as steers
-
-    _check_kept(program)
-    leaves = jax.tree.leaves(arrays)
-    return steers.integers(leaves) | dict(steers.tables(exported, program, leaves))
-
-
-def explain(
-    program: Function | bytes,
-    *arrays: Any,
-    chip: str = V5E.name,
-    scalars: Mapping[int | str, Any] | None = None,
-    modelled: bool = True,
-) -> Explanation:
-    """Say what a program costs on one chip and why: any function, with or without Pallas kernels in it.
-
-    Args:
-        program: a function, exported with ``arrays`` first, or what :func:`export` returned, without ``arrays``.
-        arrays: see :func:`export`. Those with values steer the modelled run: see :func:`steering`.
-        chip: one of ``v5e``, ``v5p``, ``v4``, ``v6e``, ``tpu7x``.
-        scalars: values of inputs that loops and branches depend on, by position of the leaf, instead.
-        modelled: run the schedule machine; without, VMEM and copies only.
-
-    Returns:
-        Latency with its band, by operation and source line, what limits each, VMEM by allocation, and copies. A program
-        that does not fit in VMEM is explained, too: ``status`` is ``VMEM_OVERFLOW``. So is one that the machine cannot
-        model: ``status`` and ``reason`` name what it does not know.
-
-    Raises:
-        Refusal: as :func:`compile`, except ``VMEM_OVERFLOW``.
-    """
-    known = _chip(chip)
-    artefact = artefact_of(_exported(program, arrays, chip))
-
-    def steered(compiled: Program) -> Mapping[int | str, Any]:
-        return steering(compiled, artefact.program, *arrays) if scalars is None else scalars
-
-    with (
-        tempfile.TemporaryDirectory(prefix="ratchet-") as work,
-        compiling.start(Path(work, "compiler"), known) as child,
-    ):
-        return explain_artefact(
-            artefact,
-            known,
-            Path(work, "program"),
-            child,
-            title=getattr(program, "__name__", ""),
-            steering=steered,
-            modelled=modelled,
-        )
-
-
-def execute(program: Function | bytes, *arrays: Any) -> RunResult:
-    """Execute a TPU program's values on this machine's CPU, and again with what must not matter changed.
-
-    Args:
-        program: a function, exported with ``arrays`` first, or what :func:`export` returned.
-        arrays: the inputs; of a function, pytrees too.
-
-    Returns:
-        ``outputs``, NumPy arrays of the program's own dtypes in the order of its leaves, and ``findings``: hazards and
-        accesses out of bounds, with operation, grid step and source line. What has a finding has no reliable outputs.
-
-    Raises:
-        Refusal: as :func:`export`; ``CANNOT_VERIFY`` for an operation that is not known, ``USAGE`` for other inputs.
-    """
-    import jax
-    import numpy as np
-
-    from ratchet.tpu.mosaic import run
-
-    exported = program if isinstance(program, bytes) else export(program, *arrays)
-    with jax.default_device(jax.devices("cpu")[0]):
-        leaves = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(arrays)]
-        return run.load(exported).check(leaves)
 
 
 def judge_kernel(
@@ -269,57 +81,3 @@ def ledger(path: str | Path = "results.tsv") -> DataFrame:
     if not Path(path).is_file():
         raise Refusal(Status.NOT_FOUND, f"{path} is no file, wanted a ledger such as results.tsv")
     return table.read(Path(path))
-
-
-def _chip(name: str) -> Chip:
-    if name not in CHIPS:
-        raise Refusal(Status.USAGE, f"{name!r} is no chip that is known, wanted one of {', '.join(CHIPS)}")
-    return CHIPS[name]
-
-
-def _check_kept(program: Program) -> None:
-    if not program.dump_dir.is_dir():
-        raise Refusal(Status.NOT_FOUND, f"{program.dump_dir} was removed: keep the Program, or compile it to a folder")
-
-
-def _exported(program: Function | bytes, arrays: tuple[Any, ...], chip: str) -> bytes:
-    if not isinstance(program, bytes):
-        return export(program, *arrays, chip=chip)
-    if arrays:
-        raise Refusal(Status.USAGE, "an exported program has its shapes: give no arrays")
-    return program
-
-
-def artefact_of(program: bytes) -> Artefact:
-    """What the compiler room takes, of a program that no kernel file describes."""
-    from jax import export as jax_export
-
-    try:
-        exported = jax_export.deserialize(bytearray(program))
-    except Exception as error:  # flatbuffers raises nearly anything on corrupt bytes
-        raise Refusal(Status.USAGE, f"the program cannot be read: {type(error).__name__}: {error}") from None
-    if exported.nr_devices != 1 or tuple(exported.platforms) != ("tpu",):
-        what = f"{exported.nr_devices} devices of {', '.join(exported.platforms)}"
-        raise Refusal(Status.USAGE, f"the program is for {what}, wanted one for platform tpu on one device")
-    inputs, outputs = (
-        tuple(ArraySpec(shape=tuple(one.shape), dtype=one.dtype.name) for one in avals)
-        for avals in (exported.in_avals, exported.out_avals)
-    )
-    return Artefact(
-        kernel_name="",
-        problem_description="",
-        flops=0,
-        tiling_meta={},
-        inputs=inputs,
-        outputs=outputs,
-        program=program,
-        reference_sha256="",
-        inputs_sha256="",
-        jail="",
-        seconds=0.0,
-    )
-
-
-def _compiled(artefact: Artefact, chip: Chip, folder: Path) -> Program:
-    with tempfile.TemporaryDirectory(prefix="ratchet-") as work, compiling.start(Path(work), chip) as child:
-        return compiling.compile_artefact(artefact, chip, folder, child)

@@ -18,7 +18,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import ratchet
-from ratchet import library
+from ratchet.tpu import library
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import SourceLine

@@ -1,1 +1,1 @@
-"""What a program does and costs on a TPU. Knows no kernel file and no git."""
+"""What a program does and costs on a TPU; knows no kernel file, no git. Its library: :mod:`ratchet.tpu.library`."""

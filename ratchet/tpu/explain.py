@@ -17,9 +17,9 @@ from ratchet.tpu.compiler import compile as compiling
 from ratchet.tpu.dump import memory, overflow, utilisation
 from ratchet.tpu.dump.files import OPTIMIZED, load_hlo, tokens_in
 from ratchet.tpu.dump.hlo import HloModule
+from ratchet.tpu.dump.layout import ArrayType
 from ratchet.tpu.dump.origins import Origin, origins
 from ratchet.tpu.dump.text import text_of
-from ratchet.tpu.savings import savings
 from ratchet.values import (
     Artefact,
     Explanation,
@@ -36,6 +36,7 @@ from ratchet.values import (
 )
 from ratchet.values.blame import STALLS, WAITS
 from ratchet.values.place import Op
+from ratchet.values.program import Remedy, Saving, VmemAllocation, VmemUse
 from ratchet.values.status import Ended, Refusal, Status
 from ratchet.values.tokens import TokenTable
 
@@ -45,6 +46,8 @@ MATRIX_UNITS = frozenset({"MXU"})
 SCALAR_UNITS = frozenset({"SALU", "branch"})
 MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done", "transpose"})
 """Opcodes that move bytes and compute nothing."""
+LANES, SUBLANE_BITS = 128, 256
+"""A tile of VMEM is as many lanes wide, and as many bits of one lane deep: 8 rows of 32 bits, 16 of 16."""
 
 
 def explain_artefact(
@@ -278,3 +281,39 @@ def _limit(kind: OpKind, busy: Mapping[str, float]) -> Limit:
     if unit in MATRIX_UNITS:
         return Limit.MATRIX
     return Limit.SCALAR if unit in SCALAR_UNITS else Limit.VECTOR
+
+
+# --- what would free VMEM ---
+
+
+def savings(vmem: Vmem) -> tuple[Saving, ...]:
+    """What would free VMEM of one kernel, largest first; each if everything else stayed."""
+    windows = [one for one in vmem.allocations if one.use in (VmemUse.INPUT, VmemUse.OUTPUT)]
+    blocks = [*windows, *(one for one in vmem.allocations if one.use is VmemUse.SCRATCH)]
+    every = [_halved(side, blocks) for side in sorted({side for one in blocks for side in one.shape if side > 1})]
+    every += [
+        Saving(change=Remedy.SINGLE_BUFFER, allocations=(one,), frees_bytes=one.size_bytes - one.one_level_bytes)
+        for one in windows
+        if one.levels > 1
+    ]
+    every += [
+        Saving(change=Remedy.NO_SPILLS, allocations=(one,), frees_bytes=one.size_bytes)
+        for one in vmem.allocations
+        if one.use is VmemUse.SPILLS
+    ]
+    return tuple(sorted((one for one in every if one.frees_bytes), key=lambda one: -one.frees_bytes))
+
+
+def _halved(side: int, blocks: Sequence[VmemAllocation]) -> Saving:
+    """What halving all sides of one length frees."""
+    freed = {one: one.size_bytes - one.size_bytes * _bytes(one, side) // _bytes(one) for one in blocks}
+    shrink = tuple(one for one, saved in freed.items() if saved)
+    return Saving(change=Remedy.HALVE, side=side, allocations=shrink, frees_bytes=sum(freed.values()))
+
+
+def _bytes(block: VmemAllocation, halved: int = 0) -> int:
+    """Bytes of one level, padded to whole tiles, with every side of length ``halved`` at half of it."""
+    shape = tuple(-(-side // 2) if side == halved else side for side in block.shape)
+    order = tuple(reversed(range(len(shape))))
+    array = ArrayType(dtype=block.dtype, shape=shape, minor_to_major=order, tiles=(), space=1)
+    return replace(array, tiles=((max(1, SUBLANE_BITS // array.item_bits), LANES),)).padded_bytes

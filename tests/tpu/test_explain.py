@@ -14,7 +14,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 import ratchet
 from ratchet.commands.cli import main
-from ratchet.tpu.savings import savings
+from ratchet.tpu.explain import savings
 from ratchet.values import Limit, OpKind, Vmem, VmemAllocation, VmemUse
 from ratchet.values.program import Remedy
 from ratchet.values.status import Status
