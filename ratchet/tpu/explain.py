@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -42,8 +43,6 @@ from ratchet.values.tokens import TokenTable
 
 Steered = Callable[[Program], Mapping[int | str, Any]]
 """Values that loops and branches of a program depend on: inputs by position, operands by ``"launch:place"``."""
-MATRIX_UNITS = frozenset({"MXU"})
-SCALAR_UNITS = frozenset({"SALU", "branch"})
 MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done", "transpose"})
 """Opcodes that move bytes and compute nothing."""
 LANES, SUBLANE_BITS = 128, 256
@@ -72,7 +71,8 @@ def explain_artefact(
         modelled: run the schedule machine; without, there is VMEM and copies only.
 
     Raises:
-        Refusal: as ``compile_artefact``, except ``VMEM_OVERFLOW``, which is explained.
+        Refusal: as ``compile_artefact``, except ``VMEM_OVERFLOW``, which is explained. What the machine cannot model is
+            the explanation's ``reason``.
     """
     try:
         program = compiling.compile_artefact(artefact, chip, folder, child)
@@ -80,18 +80,6 @@ def explain_artefact(
         if refusal.status is not Status.VMEM_OVERFLOW:
             raise
         return _overflown(refusal, chip, folder, title)
-    return explain_program(program, chip, title=title, steering=steering, modelled=modelled)
-
-
-def explain_program(
-    program: Program,
-    chip: Chip,
-    *,
-    title: str = "",
-    steering: Steered | None = None,
-    modelled: bool = True,
-) -> Explanation:
-    """The same of a program that compiled. What the machine cannot model is the explanation's ``reason``."""
     schedule = program.dump_dir / "schedule"
     hlo, tokens = load_hlo(program.dump_dir), tokens_in(schedule)
     vmem = tuple(_named(one, tokens) for one in memory.vmem_by_op(hlo, schedule, chip))
@@ -153,10 +141,10 @@ def _slots(schedule: Path) -> Mapping[str, int]:
 
 
 def _limits(ops: Iterable[OpShare]) -> Mapping[Limit, int]:
-    spent: dict[Limit, int] = {}
+    spent: Counter[Limit] = Counter()
     for op in ops:
-        spent[op.limit] = spent.get(op.limit, 0) + op.cycles
-    return dict(sorted(spent.items(), key=lambda item: -item[1]))
+        spent[op.limit] += op.cycles
+    return dict(spent.most_common())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,9 +192,8 @@ class _Ops:
 
     def _busy(self, cost: OpCost) -> Mapping[str, float]:
         regions = self._regions.get(self._code(cost.name), ())
-        busy = (
-            self._of_chip(_of_regions(regions), {"XLU"}) if regions else self._of_chip(self._spans.get(cost.name, {}))
-        )
+        shares = _of_regions(regions) if regions else self._spans.get(cost.name, {})
+        busy = self._of_chip(shares, exact={"MXU", "XLU"} if regions else {"MXU"})
         if not busy and cost.opcode.endswith("-done"):  # nothing runs: it is waited for
             busy = {WAITS: 1.0}
         elif not regions and cost.cycles:
@@ -214,11 +201,10 @@ class _Ops:
             busy = {**busy, WAITS: waited} if waited else busy
         return dict(sorted(busy.items(), key=lambda item: -item[1]))
 
-    def _of_chip(self, busy: Mapping[str, float], exact: Collection[str] = ()) -> dict[str, float]:
-        """Shares of the chip's own slots; matrix units, and those of ``exact``, are counted one by one already."""
-        kept = {"MXU", *exact}
+    def _of_chip(self, busy: Mapping[str, float], *, exact: Collection[str]) -> dict[str, float]:
+        """Shares of the chip's own slots; those of ``exact`` are counted unit by unit already."""
         return {
-            unit: share if unit in kept or unit not in CAPACITY else share * CAPACITY[unit] / self.slots.get(unit, 1)
+            unit: share if unit in exact or unit not in CAPACITY else share * CAPACITY[unit] / self.slots.get(unit, 1)
             for unit, share in busy.items()
         }
 
@@ -259,10 +245,9 @@ class _Ops:
 
 def _of_regions(regions: Sequence[RegionCost]) -> dict[str, float]:
     cycles = max(1, sum(region.cycles for region in regions))
-    needed: dict[str, int] = {}
+    needed: Counter[str] = Counter()
     for region in regions:
-        for unit, busy in (*region.busy_cycles.items(), (STALLS, region.stall_cycles), (WAITS, region.wait_cycles)):
-            needed[unit] = needed.get(unit, 0) + busy
+        needed.update({**region.busy_cycles, STALLS: region.stall_cycles, WAITS: region.wait_cycles})
     return {unit: busy / cycles for unit, busy in needed.items() if busy}
 
 
@@ -276,11 +261,8 @@ def _limit(kind: OpKind, busy: Mapping[str, float]) -> Limit:
     unit = max(bound, key=lambda unit: bound[unit], default=STALLS)
     if unit in ("HBM", WAITS):
         return Limit.HBM
-    if unit == STALLS:
-        return Limit.DEPENDENCIES
-    if unit in MATRIX_UNITS:
-        return Limit.MATRIX
-    return Limit.SCALAR if unit in SCALAR_UNITS else Limit.VECTOR
+    named = {"MXU": Limit.MATRIX, "SALU": Limit.SCALAR, "branch": Limit.SCALAR, STALLS: Limit.DEPENDENCIES}
+    return named.get(unit, Limit.VECTOR)
 
 
 # --- what would free VMEM ---

@@ -6,7 +6,7 @@ their own.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from math import ceil, inf
 from typing import Any, NamedTuple
@@ -78,7 +78,7 @@ class DmaEngine:
         self._deadlock = deadlock
         self._local_free = 0.0
         self._values: dict[int, int] = {}
-        self._pending: dict[int, deque[tuple[float, int, bool]]] = {}
+        self._pending: defaultdict[int, deque[tuple[float, int, bool]]] = defaultdict(deque)
         """Per sync flag, in order of time: when it will move, by how much, and whether by traffic between chips."""
         self.read_granules = 0
         self.write_granules = 0
@@ -127,16 +127,11 @@ class DmaEngine:
 
     def arrive(self, time: float, flag: int, amount: int, *, remote: bool) -> None:
         """``flag`` will move by ``amount`` at ``time``; ``remote`` if traffic between chips moves it."""
-        pending = self._pending.get(flag)
-        if pending is None:
-            pending = self._pending[flag] = deque()
-        if pending and pending[-1][0] > time:
+        pending = self._pending[flag]
+        pending.append((time, amount, remote))
+        if len(pending) > 1 and pending[-2][0] > time:
             # A faster queue overtook a slower one on the same flag: keep arrivals in order of time.
-            items = sorted([*pending, (time, amount, remote)])
-            pending.clear()
-            pending.extend(items)
-        else:
-            pending.append((time, amount, remote))
+            self._pending[flag] = deque(sorted(pending))
 
     def later(self, now: int, cycles: int, flag: int, amount: int) -> None:
         """``flag`` will move by ``amount`` in ``cycles``: a unit beside the TensorCore moves it."""
@@ -150,14 +145,12 @@ class DmaEngine:
         self._sparse_free[core] = end
         self.arrive(end, flag, 1, remote=False)
 
-    def read_for_another(self, granules: int) -> None:
-        """Charges HBM for what a link reads. A link is many times slower, so the queue does not hold it up."""
-        self.read_granules += granules
-        self._hbm.occupy(self._hbm.free, granules * GRANULE_BYTES * self._hbm.cycles_per_byte)
-
-    def written_by_another(self, granules: int) -> None:
-        """Charges HBM for what another chip writes; the writer is not held up by this chip's own queue."""
-        self.write_granules += granules
+    def carry(self, granules: int, *, writes: bool) -> None:
+        """Charges HBM for what a link reads or writes: it is many times slower, so the queue does not hold it up."""
+        if writes:
+            self.write_granules += granules
+        else:
+            self.read_granules += granules
         self._hbm.occupy(self._hbm.free, granules * GRANULE_BYTES * self._hbm.cycles_per_byte)
 
     def reached(self, flag: int, least: int) -> float:

@@ -220,8 +220,10 @@ class Machine(Arithmetic):
         if unit.is_kernel:
             self._steps.kernel(unit.name, unit.translated).head(now, self.engine.hbm_busy_cycles)
 
-    def decide(self, condition: Unknown, is_loop: bool) -> bool:
+    def decide(self, condition: object, is_loop: bool) -> bool:
         """Which way a branch goes whose condition is not known. The length of a loop has no bound."""
+        if not isinstance(condition, Unknown):
+            raise NotExecutable("a branch on what is no truth value")
         if condition.given or is_loop:
             raise UnknownSteers(condition.origin)
         if self._take_undecided is None:

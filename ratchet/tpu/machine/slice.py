@@ -173,7 +173,7 @@ class SliceMember(Peers):
     def _copy(self, dma: GeneralDma, other: SliceMember, flag: int) -> None:
         engine = self.machine.engine
         if dma.source == "hbm":
-            engine.read_for_another(dma.granules)
+            engine.carry(dma.granules, writes=False)
         message = self._shared.links.send(dma.now, self.number, other.number, dma.granules)
         late = engine.latency if "hbm" in (dma.source, dma.target) else 0.0
         engine.arrive(message.left, dma.source_flag, dma.granules, remote=True)
@@ -181,7 +181,7 @@ class SliceMember(Peers):
         self._shared.own_copies.setdefault(dma.source_flag, set()).add(self.number)
         self._deliver(other, message.arrival + late, flag, dma.granules)
         if dma.target == "hbm":
-            other.machine.engine.written_by_another(dma.granules)
+            other.machine.engine.carry(dma.granules, writes=True)
         self.sent_bytes += message.size_bytes
 
     def _deliver(self, other: SliceMember, time: float, flag: int, amount: int) -> None:

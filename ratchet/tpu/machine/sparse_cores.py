@@ -43,12 +43,6 @@ class _Handing(NamedTuple):
     cores: set[int]
 
 
-def _prepared(hlo: HloModule) -> list[str]:
-    """Operations of the entry computation that the SparseCores run, in the order in which they are prepared."""
-    ops = hlo.by_computation.get(hlo.entry, ())
-    return [op.name.removeprefix(_PREPARED) for op in ops if op.target == _PREPARE]
-
-
 class SparseCoreUnits:
     """The SparseCores of one device during one run."""
 
@@ -58,7 +52,9 @@ class SparseCoreUnits:
         self._engine = engine
         self._queues: dict[int, deque[str]] = {}
         """Per SparseCore, the operations whose descriptors wait; ``""`` for start-up and end."""
-        self._prepared = iter(_prepared(hlo))
+        ops = hlo.by_computation.get(hlo.entry, ())
+        self._prepared = iter([op.name.removeprefix(_PREPARED) for op in ops if op.target == _PREPARE])
+        """Operations that the SparseCores run, in the order in which they are prepared."""
         self._handing = _Handing("", -1, set())
         self.done_flags: dict[int, int] = {}
         """Per SparseCore, the TensorCore's flag that says that a program is over."""

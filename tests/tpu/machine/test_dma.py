@@ -45,11 +45,36 @@ def memory(**changed: float) -> DmaEngine:
     return DmaEngine(V5E, dataclasses.replace(SIMPLE, **even), Stuck)
 
 
-def test_one_copy_takes_its_bytes_and_a_latency() -> None:
+IN, OUT, LOCAL = ("hbm", "vmem"), ("vmem", "hbm"), ("vmem", "smem")
+
+
+@pytest.mark.parametrize(
+    ("copies", "arrivals"),
+    [
+        pytest.param([(0, IN, 50)], [30 + 50 + 70], id="bytes and a latency"),
+        pytest.param([(0, IN, 50), (0, IN, 10)], [150, 30 + 50 + 10 + 70], id="first in, first out"),
+        pytest.param([(0, IN, 100), (100, IN, 10)], [200, 30 + 100 + 10 + 70], id="the queue hides its issue"),
+        pytest.param([(0, IN, 100), (1000, IN, 10)], [200, 1000 + 30 + 10 + 70], id="an empty queue hides nothing"),
+        pytest.param([(0, IN, 1000), (0, LOCAL, 20)], [1100, 20], id="local copies have a queue of their own"),
+        # The first 100 granules of a write at half the rate, whatever comes behind it.
+        pytest.param([(0, OUT, 500), (0, OUT, 10)], [5 + 10 + 500 + 100, 5 + 10 + 510 + 10], id="writes lag"),
+    ],
+)
+def test_when_copies_arrive(copies: list[tuple[int, tuple[str, str], int]], arrivals: list[int]) -> None:
+    m = memory()
+    for flag, (now, (source, target), granules) in enumerate(copies):
+        m.start(now, source, target, granules, flag)
+    assert [m.reached(flag, granules) for flag, (_, _, granules) in enumerate(copies)] == arrivals
+
+
+def test_a_wait_is_counted_and_never_ends_before_it_begins() -> None:
     m = memory()
     m.start(0, "hbm", "vmem", 50, flag=1)
-    assert m.wait(0, 1, 50, address=0) == 150
-    assert (m.wait_cycles, m.read_granules, m.waited_on) == (150, 50, {1: 150})
+    m.start(0, "hbm", "vmem", 10, flag=2)
+    assert m.wait(0, 2, 10, address=0) == 160
+    assert m.wait(160, 1, 50, address=0) == 160
+    assert (m.wait_cycles, m.read_granules, m.waited_on) == (160, 60, {2: 160})
+    assert m.value(160, 1) == 50
 
 
 def test_a_core_that_works_alone_has_the_bandwidth_of_all() -> None:
@@ -62,23 +87,6 @@ def test_a_core_that_works_alone_has_the_bandwidth_of_all() -> None:
     assert m.start(200_000, "hbm", "vmem", 10_000, flag=3) - 200_000 - latency == pytest.approx(shared)
     assert shared == pytest.approx(2 * alone)
     assert alone == pytest.approx(320_000 / V5P.achievable_hbm_bytes_per_s * V5P.clock_hz)
-
-
-def test_first_in_first_out() -> None:
-    m = memory()
-    m.start(0, "hbm", "vmem", 50, flag=1)
-    m.start(0, "hbm", "vmem", 10, flag=2)
-    assert m.wait(0, 2, 10, address=0) == 30 + 50 + 10 + 70
-    assert m.wait(160, 1, 50, address=0) == 160
-
-
-def test_a_copy_that_waits_in_the_queue_hides_its_issue() -> None:
-    m = memory()
-    m.start(0, "hbm", "vmem", 100, flag=1)
-    m.start(100, "hbm", "vmem", 10, flag=2)
-    assert m.wait(100, 2, 10, address=0) == 30 + 100 + 10 + 70
-    m.start(1000, "hbm", "vmem", 10, flag=3)
-    assert m.wait(1000, 3, 10, address=0) == 1000 + 30 + 10 + 70
 
 
 def test_hbm_turns_around_between_directions() -> None:
@@ -101,14 +109,6 @@ def test_hbm_turns_around_sooner_in_wide_pieces() -> None:
         busy.append(m.hbm_busy_cycles - 8 * ROW)
     times = 8 * ROW / 1000  # a copy of one direction turns around so many times, in pieces of one row
     assert busy == pytest.approx([10 * times * sooner for sooner in (0.5, 0.5, 0.75, 1, 1.25, 1.5, 1.5)])
-
-
-def test_a_write_is_acknowledged_late_but_holds_nobody_up() -> None:
-    m = memory()
-    m.start(0, "vmem", "hbm", 500, flag=1)
-    m.start(0, "vmem", "hbm", 10, flag=2)
-    assert m.wait(0, 1, 500, address=0) == 5 + 10 + 500 + 100  # the first 100 granules at half the rate
-    assert m.reached(2, 10) == 5 + 10 + 500 + 10 + 10
 
 
 def test_pieces_narrower_than_a_row_of_channels_end_late() -> None:
@@ -154,14 +154,6 @@ def test_copies_may_share_a_flag_and_waits_may_take_part_of_it() -> None:
     assert m.wait(0, 1, 50, address=0) == 150
     m.add(1, -50)
     assert m.wait(150, 1, 50, address=0) == 200
-
-
-def test_local_copies_do_not_queue_behind_hbm() -> None:
-    m = memory()
-    m.start(0, "hbm", "vmem", 1000, flag=1)
-    m.start(0, "vmem", "smem", 20, flag=2)
-    assert m.wait(0, 2, 20, address=0) == 20
-    assert m.value(20, 1) == 0
 
 
 def test_a_wait_for_nothing_is_a_deadlock() -> None:
