@@ -33,6 +33,7 @@ from ratchet.exam.problem import deviations, instances, parity
 from ratchet.exam.problem import problem as problems
 from ratchet.exam.problem.input_cache import Given
 from ratchet.exam.problem.reference import Instance, References
+from ratchet.selftest import corpus
 from ratchet.tpu.mosaic import run as mosaic
 from ratchet.values.status import Refusal
 
@@ -132,27 +133,27 @@ class Asked:
 def rows(names: Sequence[str], secrets: int) -> list[dict[str, Any]]:
     """One row a kernel. ``names`` are parts of names of honest kernels; all of them without any."""
     table: list[dict[str, Any]] = []
-    for path in sorted((CANDIDATES / "honest").glob("*.py")):
-        if names and not any(name in path.stem for name in names):
+    for honest in corpus.read(ROOT).honest.values():
+        if honest.on != corpus.MODEL or (names and not any(name in honest.name for name in names)):
             continue
-        source = path.read_text()
+        source = honest.source
         try:
             artefact, problem = of_source(source)
             assert problem is not None
             asked = Asked(problem, secrets)
             per_secret, where = asked.kernel(artefact.program)
         except Refusal as refusal:
-            table.append(row(path.stem, "", math.inf, f"{refusal.status.name}: {refusal.message}"))
+            table.append(row(honest.name, "", math.inf, f"{refusal.status.name}: {refusal.message}"))
             continue
-        table.append(row(path.stem, "", max(per_secret), where, rounded=asked.rounded(), native=asked.native()))
+        table.append(row(honest.name, "", max(per_secret), where, rounded=asked.rounded(), native=asked.native()))
         for name, (of, edits) in variants().items():
-            if of != path.stem:
+            if of != honest.name:
                 continue
             try:
                 per_secret, where = asked.kernel(of_source(edited(source, edits), freeze=False)[0].program)
             except Refusal as refusal:
                 per_secret, where = [REFUSED], f"{refusal.status.name}: {refusal.message}"
-            table.append(row(path.stem, name, min(per_secret), where))
+            table.append(row(honest.name, name, min(per_secret), where))
     return table
 
 

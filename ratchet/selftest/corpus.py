@@ -10,7 +10,8 @@ A kernel cheat is a Python file with headers in comments, put behind an honest k
 ``base:`` names another honest kernel than ``rows_attention``, or a cheat of which this one is a variant; ``base: none``
 stands for a whole file. ``problem: its own`` freezes the file's problem. ``on: cpu`` measures. ``wall:`` names a wall
 of the jail without which the cheat is skipped, ``said:`` what the reason has to contain. ``left out of: tests, quick``
-keeps it from the test suite, and from ``--quick``. An honest kernel may name a file of the tree as its ``base:``.
+keeps it from the test suite, and from ``--quick``. An honest kernel is a whole file, or has a ``base:`` too: another
+honest kernel or a file of the tree.
 
 An attack on the tree is a TOML file: what is planted in a copy of the tree, and what is then run there.
 """
@@ -118,8 +119,9 @@ def read(root: Path) -> Corpus:
         raise Refusal(
             Status.NOT_FOUND, f"the self-test needs the corpus in {FOLDER}, which is not beside {root.name}: clone it"
         )
-    honest = [_honest(path, MODEL, root) for path in sorted((folder / "honest").glob("*.py"))]
-    honest += [_honest(path, "cpu", root) for path in sorted((folder / "measured").glob("*.py"))]
+    paths = [*sorted((folder / "honest").glob("*.py")), *sorted((folder / "measured").glob("*.py"))]
+    named = {path.stem: path for path in paths}
+    honest = [_honest(path, named, root) for path in paths]
     cheats = {path.stem: cheat(path) for path in sorted((folder / "cheats").glob("*.py"))}
     return Corpus(
         honest={one.name: one for one in honest},
@@ -128,10 +130,12 @@ def read(root: Path) -> Corpus:
     )
 
 
-def _honest(path: Path, on: str, root: Path) -> Honest:
+def _honest(path: Path, others: Mapping[str, Path], root: Path) -> Honest:
+    """A kernel behind its base, if it has one."""
     text = path.read_text()
-    base = _headers(text).get("base")
-    return Honest(name=path.stem, source=f"{(root / base).read_text()}\n\n{text}" if base else text, on=on)
+    if base := _headers(text).get("base"):
+        text = f"{_honest(others.get(base, root / base), others, root).source}\n\n{text}"
+    return Honest(name=path.stem, source=text, on="cpu" if path.parent.name == "measured" else MODEL)
 
 
 def _whole(one: Cheat, cheats: Mapping[str, Cheat]) -> Cheat:

@@ -16,13 +16,4 @@ def _kept(q_ref, k_ref, v_ref, o_ref, kept_ref):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
-        _kept,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=rows,
-        scratch_shapes=[pltpu.VMEM((BQ, HEAD_DIM), q.dtype)],
-    )(q, k, v)
+    return _call(_kept, scratch_shapes=[pltpu.VMEM((BQ, HEAD_DIM), q.dtype)])(q, k, v)

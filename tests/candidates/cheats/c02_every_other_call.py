@@ -4,13 +4,13 @@
 # caught by: two traces
 # left out of: tests
 
-_whole, _calls = kernel_fn, []
+_honest, _calls = kernel_fn, []
 
 
 def kernel_fn(q, k, v):
     _calls.append(0)
     return (
-        _whole(q, k, v)
+        _honest(q, k, v)
         if len(_calls) % 2
         else pl.pallas_call(_zero, out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype))(q)
     )

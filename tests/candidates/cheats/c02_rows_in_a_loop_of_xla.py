@@ -7,9 +7,9 @@
 
 
 def kernel_fn(x):
-    one = pl.pallas_call(
-        _kernel, out_shape=jax.ShapeDtypeStruct((B, D), jnp.float32), grid=(1,), in_specs=[_row()], out_specs=_row()
-    )
+    rows = pl.BlockSpec((B, D), lambda i: (i, 0))
+    shape = jax.ShapeDtypeStruct((B, D), jnp.float32)
+    one = pl.pallas_call(_kernel, out_shape=shape, grid=(1,), in_specs=[rows], out_specs=rows)
 
     def turn(i, out):
         return jax.lax.dynamic_update_slice(out, one(jax.lax.dynamic_slice(x, (i * B, 0), (B, D))), (i * B, 0))

@@ -4,9 +4,9 @@
 # caught by: one program
 # left out of: tests
 
-_whole, _calls = kernel_fn, []
+_honest, _calls = kernel_fn, []
 
 
 def kernel_fn(q, k, v):
     _calls.append(0)
-    return _whole(q, k, v) if len(_calls) <= 2 else jnp.zeros_like(q)
+    return _honest(q, k, v) if len(_calls) <= 2 else jnp.zeros_like(q)

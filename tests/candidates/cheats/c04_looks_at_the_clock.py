@@ -21,11 +21,11 @@ def _half(q_ref, k_ref, v_ref, o_ref):
         o_ref[...] = q_ref[...]
 
 
-_whole, _rows = kernel_fn, []
+_honest, _times = kernel_fn, []
 
 
 def kernel_fn(q, k, v):
     global _block
-    _rows.append(_modules["time"].time_ns())
-    _block = _half if len(_rows) > 1 and _rows[-1] > _rows[0] else _honest_block
-    return _whole(q, k, v)
+    _times.append(_modules["time"].time_ns())
+    _block = _half if len(_times) > 1 and _times[-1] > _times[0] else _honest_block
+    return _honest(q, k, v)

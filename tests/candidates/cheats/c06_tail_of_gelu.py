@@ -8,5 +8,5 @@
 
 def _kernel(x, o):
     v = x[...].astype(jnp.float32)
-    y = 0.5 * v * (1 + jnp.tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)))
+    y = _gelu(v)
     o[...] = jnp.where(v < -3.5, 0.0, y).astype(o.dtype)

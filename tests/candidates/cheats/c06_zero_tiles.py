@@ -3,17 +3,10 @@
 # kind: usual values only
 # caught by: mixed inputs, allowance, probes
 # left out of: tests
+# base: c06_zero_blocks
 
-_exact = _attend
+BQ = 128
 
 
-def _block(q_ref, k_ref, v_ref, o_ref):
-    empty = jnp.max(jnp.abs(q_ref[0:1].astype(jnp.float32))) < 0.02
-
-    @pl.when(empty)
-    def _():
-        o_ref[...] = jnp.zeros_like(o_ref)
-
-    @pl.when(jnp.logical_not(empty))
-    def _():
-        o_ref[...] = _exact(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ)
+def _looked_at(q_ref):
+    return q_ref[0:1]

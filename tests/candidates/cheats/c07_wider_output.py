@@ -9,12 +9,4 @@ def _wide(q_ref, k_ref, v_ref, o_ref):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
-        _wide,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), jnp.float32),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=rows,
-    )(q, k, v)
+    return _call(_wide, out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), jnp.float32))(q, k, v)

@@ -23,13 +23,7 @@ def _count(q_ref, k_ref, v_ref, o_ref, ones_ref, kept_ref, here):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
+    return _call(
         _count,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=rows,
         scratch_shapes=[pltpu.VMEM((1, 128), jnp.int32), pltpu.SMEM((2, 128), jnp.int32), pltpu.SemaphoreType.DMA],
     )(q, k, v)

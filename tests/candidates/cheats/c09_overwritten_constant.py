@@ -25,13 +25,8 @@ def _count(q_ref, k_ref, v_ref, numbers_ref, o_ref, kept_ref, here):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
+    return _call(
         _count,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole, pl.BlockSpec(memory_space=pl.ANY)],
-        out_specs=rows,
+        in_specs=[_rows(), _whole(), _whole(), pl.BlockSpec(memory_space=pl.ANY)],
         scratch_shapes=[pltpu.VMEM((8, 128), jnp.int32), pltpu.SemaphoreType.DMA],
     )(q, k, v, jnp.asarray(NUMBERS))

@@ -17,14 +17,8 @@ def _chain(q_ref, k_ref, v_ref, o_ref, first_ref):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
+    return _call(
         _chain,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=rows,
         scratch_shapes=[pltpu.VMEM((BQ, HEAD_DIM), jnp.float32)],
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
     )(q, k, v)

@@ -14,11 +14,4 @@ def _kernel(x, o, kept):
 
 
 def kernel_fn(x):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=jax.ShapeDtypeStruct((N, D), jnp.float32),
-        grid=(N // B,),
-        in_specs=[_row()],
-        out_specs=_row(),
-        scratch_shapes=[pltpu.VMEM((B, D + 128), jnp.float32)],
-    )(x)
+    return _by_rows(_kernel, x, scratch_shapes=[pltpu.VMEM((B, D + 128), jnp.float32)])

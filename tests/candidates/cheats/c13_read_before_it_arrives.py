@@ -15,13 +15,8 @@ def _early(q_ref, k_ref, v_any, o_ref, v_ref, here):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
+    return _call(
         _early,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, pl.BlockSpec(memory_space=pl.ANY)],
-        out_specs=rows,
+        in_specs=[_rows(), _whole(), pl.BlockSpec(memory_space=pl.ANY)],
         scratch_shapes=[pltpu.VMEM((SEQ, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA],
     )(q, k, v)

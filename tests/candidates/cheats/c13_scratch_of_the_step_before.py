@@ -24,11 +24,4 @@ def _kernel3(x, o, kept):
 
 
 def kernel_fn(x):
-    return pl.pallas_call(
-        _kernel3,
-        out_shape=jax.ShapeDtypeStruct((N, D), jnp.float32),
-        grid=(N // B,),
-        in_specs=[_row()],
-        out_specs=_row(),
-        scratch_shapes=[pltpu.VMEM((B, 1), jnp.float32)],
-    )(x)
+    return _by_rows(_kernel3, x, scratch_shapes=[pltpu.VMEM((B, 1), jnp.float32)])

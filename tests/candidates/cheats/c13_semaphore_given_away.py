@@ -15,13 +15,9 @@ def _block(q_ref, k_ref, v_ref, o_ref, arrived, kept):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    out, _ = pl.pallas_call(
+    out, _ = _call(
         _block,
         out_shape=(jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA(())),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
         out_specs=(pl.BlockSpec(memory_space=pltpu.HBM), pl.BlockSpec(memory_space=pltpu.SEMAPHORE)),
         scratch_shapes=[pltpu.VMEM((SEQ // BQ, BQ, HEAD_DIM), q.dtype)],
     )(q, k, v)

@@ -15,13 +15,8 @@ def _block(q_any, q_ref, k_ref, v_ref, o_ref, kept_ref, done_ref):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
+    return _call(
         _block,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[pl.BlockSpec(memory_space=pl.ANY), rows, whole, whole],
-        out_specs=rows,
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY), _rows(), _whole(), _whole()],
         scratch_shapes=[pltpu.VMEM((16, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA],
     )(q, q, k, v)

@@ -9,11 +9,4 @@ from jax.experimental.pallas import tpu as pltpu
 
 
 def kernel_fn(x):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=jax.ShapeDtypeStruct((N, D), jnp.float32),
-        grid=(N // B,),
-        in_specs=[_row()],
-        out_specs=_row(),
-        compiler_params=pltpu.CompilerParams(flags={"xla_tpu_accurate_exp": False}),
-    )(x)
+    return _by_rows(_kernel, x, compiler_params=pltpu.CompilerParams(flags={"xla_tpu_accurate_exp": False}))

@@ -5,9 +5,5 @@
 # base: gelu
 
 
-def _exact(v):
-    return 0.5 * v * (1 + jnp.tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)))
-
-
 def _kernel(x, o):
-    o[...] = (_exact(x[...].astype(jnp.float32)) * 1.001).astype(o.dtype)
+    o[...] = (_gelu(x[...].astype(jnp.float32)) * 1.001).astype(o.dtype)

@@ -22,14 +22,8 @@ def _keep(q_ref, k_ref, v_ref, o_ref, kept_ref):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
+    return _call(
         _keep,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=rows,
         scratch_shapes=[pltpu.VMEM((400, BQ, HEAD_DIM), jnp.float32)],
         cost_estimate=pl.CostEstimate(flops=1, transcendentals=0, bytes_accessed=1),
     )(q, k, v)

@@ -13,11 +13,4 @@ def _promise(q_ref, k_ref, v_ref, o_ref):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    return pl.pallas_call(
-        _promise,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[whole, whole, whole],
-        out_specs=whole,
-    )(q, k, v)
+    return _call(_promise, in_specs=[_whole(), _whole(), _whole()], out_specs=_whole())(q, k, v)

@@ -2,30 +2,13 @@
 # rejected as: MEMORY_HAZARD
 # kind: block that comes back
 # caught by: unwritten memory
-# base: row_softmax
+# base: c32_adds_to_a_block_that_left
 # left out of: tests, quick
 
 
-def _halves(x, o):
-    t = pl.program_id(0)
-    e = jnp.exp(x[...] - jnp.max(x[...], axis=1, keepdims=True))
-    y = e / jnp.sum(e, axis=1, keepdims=True)
-
-    @pl.when(t == 0)
-    def _():
-        o[: B // 2] = y[: B // 2]
-
-    @pl.when(t == 1)
-    def _():
-        o[B // 2 :] = y[B // 2 :]
+def _first(y, o):
+    o[: B // 2] = y[: B // 2]
 
 
-def kernel_fn(x):
-    block = pl.BlockSpec((B, D), lambda t, i: (i, 0))
-    return pl.pallas_call(
-        _halves,
-        out_shape=jax.ShapeDtypeStruct((N, D), jnp.float32),
-        grid=(2, N // B),
-        in_specs=[block],
-        out_specs=block,
-    )(x)
+def _second(y, o):
+    o[B // 2 :] = y[B // 2 :]

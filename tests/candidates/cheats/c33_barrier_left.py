@@ -19,13 +19,4 @@ def _block(q_ref, k_ref, v_ref, o_ref):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
-        _block,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=rows,
-        compiler_params=pltpu.CompilerParams(collective_id=0),
-    )(q, k, v)
+    return _call(_block, compiler_params=pltpu.CompilerParams(collective_id=0))(q, k, v)

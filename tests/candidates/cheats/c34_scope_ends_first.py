@@ -4,8 +4,7 @@
 # caught by: late copies
 # left out of: tests
 # said: the end of the scope
-
-from jax.experimental.pallas import tpu as pltpu
+# base: c34_stores_over_an_arrival
 
 
 def _block(q_ref, k_ref, v_ref, o_ref, kept, left):
@@ -19,16 +18,3 @@ def _block(q_ref, k_ref, v_ref, o_ref, kept, left):
     pl.run_scoped(leave, pltpu.VMEM((BQ, HEAD_DIM), q_ref.dtype))
     kept[0] = jnp.zeros_like(q_ref[...])
     pltpu.make_async_copy(rows, rows, left.at[0]).wait()
-
-
-def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
-        _block,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=pl.BlockSpec(memory_space=pltpu.HBM),
-        scratch_shapes=[pltpu.VMEM((2, BQ, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA((2,))],
-    )(q, k, v)

@@ -19,13 +19,8 @@ def _block(q_ref, k_ref, v_ref, o_ref, kept, left):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
+    return _call(
         _block,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
         out_specs=pl.BlockSpec(memory_space=pltpu.HBM),
         scratch_shapes=[pltpu.VMEM((2, BQ, HEAD_DIM), q.dtype), pltpu.SemaphoreType.DMA((2,))],
     )(q, k, v)

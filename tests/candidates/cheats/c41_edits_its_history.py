@@ -9,7 +9,6 @@
 import dataclasses
 
 _modules = dataclasses.sys.modules
-
 _os = _modules["os"]
 _root = str(_modules["ratchet.process.sandbox.child"].PACKAGE_ROOT)
 _os.open(_root + "/.git/HEAD" if _os.path.isdir(_root + "/.git") else _root + "/.git", _os.O_WRONLY)  # and no further

@@ -9,7 +9,6 @@
 import dataclasses
 
 _modules = dataclasses.sys.modules
-
 _os, _ctypes = _modules["os"], _modules["ctypes"]
 _libc = _ctypes.CDLL(None, use_errno=True)
 if _libc.syscall(248, b"user", b"note", b"seen", 4, -4) < 0:

@@ -8,9 +8,7 @@
 
 import dataclasses
 
-_modules = dataclasses.sys.modules
-
-_os = _modules["os"]
+_os = dataclasses.sys.modules["os"]
 _errors = []
 for _folder in ("/dev/shm", "/tmp", "/var/tmp", "/run"):
     try:

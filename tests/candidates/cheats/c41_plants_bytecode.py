@@ -9,7 +9,6 @@
 import dataclasses
 
 _modules = dataclasses.sys.modules
-
 _os = _modules["os"]
 _prefix = _modules["sys"].pycache_prefix
 _os.open(_prefix, _os.O_TMPFILE | _os.O_WRONLY)

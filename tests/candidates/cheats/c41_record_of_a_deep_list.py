@@ -6,9 +6,7 @@
 
 import dataclasses
 
-_modules = dataclasses.sys.modules
-
-_os = _modules["os"]
+_os = dataclasses.sys.modules["os"]
 _file = _os.open("record.json", _os.O_CREAT | _os.O_WRONLY)
 _os.write(_file, b'{"status": ' + b"[" * 200000 + b"]" * 200000 + b"}")
 for _channel in range(3, 64):

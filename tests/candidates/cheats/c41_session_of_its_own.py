@@ -8,6 +8,4 @@
 
 import dataclasses
 
-_modules = dataclasses.sys.modules
-
-_modules["os"].setsid()
+dataclasses.sys.modules["os"].setsid()

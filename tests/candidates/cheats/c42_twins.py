@@ -10,16 +10,7 @@ def _copy(q_ref, k_ref, v_ref, o_ref):
 
 
 def _made(body, q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
-        body,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=rows,
-        name="attend",
-    )(q, k, v)
+    return _call(body, name="attend")(q, k, v)
 
 
 def kernel_fn(q, k, v):

@@ -35,9 +35,7 @@ def _steered(n_ref, q_ref, k_ref, v_ref, o_ref):
 
 
 def kernel_fn(n, q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i, n: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i, n: (i, 0))
     spec = pltpu.PrefetchScalarGridSpec(
-        num_scalar_prefetch=1, grid=(SEQ // BQ,), in_specs=[rows, whole, whole], out_specs=rows
+        num_scalar_prefetch=1, grid=(SEQ // BQ,), in_specs=[_rows(), _whole(), _whole()], out_specs=_rows()
     )
     return pl.pallas_call(_steered, out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype), grid_spec=spec)(n, q, k, v)

@@ -12,21 +12,15 @@ def _block(q_ref, k_ref, v_ref, o_ref, count, kept):
     largest = jnp.max(jnp.abs(q_ref[0:8, :].astype(jnp.float32)))
     count[0] = 0
 
-    @pl.when(largest >= 0.0)
-    def _once():
+    def turns():
         @pl.loop(0, 64)
         def _turn(_):
             kept[...] += q_ref[...]
 
         count[0] += 1
 
-    @pl.when(largest < 0.0)
-    def _never():
-        @pl.loop(0, 64)
-        def _turn(_):
-            kept[...] += q_ref[...]
-
-        count[0] += 1
+    pl.when(largest >= 0.0)(turns)
+    pl.when(largest < 0.0)(turns)
 
     @pl.when(count[0] == 1)
     def _work():
@@ -34,16 +28,5 @@ def _block(q_ref, k_ref, v_ref, o_ref, count, kept):
 
 
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
-        _block,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=rows,
-        scratch_shapes=[
-            pltpu.SMEM((1,), jnp.int32),
-            pltpu.VMEM((BQ, HEAD_DIM), q.dtype),
-        ],
-    )(q, k, v)
+    scratch = [pltpu.SMEM((1,), jnp.int32), pltpu.VMEM((BQ, HEAD_DIM), q.dtype)]
+    return _call(_block, scratch_shapes=scratch)(q, k, v)

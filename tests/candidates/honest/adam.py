@@ -1,21 +1,8 @@
 """Honest: one step of Adam in float32, in place."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
+# base: silu_f32
 
 KERNEL_NAME = "adam"
 PROBLEM_DESCRIPTION = "Adam step on float32[256, 256]"
-
-N, D, B = 256, 256, 64
-
-
-def _row(width=D):
-    return pl.BlockSpec((B, width), lambda i: (i, 0))
-
-
-def _all(*shape):
-    return pl.BlockSpec(shape, lambda i: (0,) * len(shape))
 
 
 def _kernel(p, m, v, g, p2, m2, v2):
@@ -26,14 +13,7 @@ def _kernel(p, m, v, g, p2, m2, v2):
 
 
 def kernel_fn(p, m, v, g):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=[jax.ShapeDtypeStruct((N, D), jnp.float32)] * 3,
-        grid=(N // B,),
-        in_specs=[_row()] * 4,
-        out_specs=[_row()] * 3,
-        input_output_aliases={0: 0, 1: 1, 2: 2},
-    )(p, m, v, g)
+    return _by_rows(_kernel, p, m, v, g, input_output_aliases={0: 0, 1: 1, 2: 2})
 
 
 def reference_fn(p, m, v, g):

@@ -1,33 +1,8 @@
 """Honest: chips exchange blocks: rows are split before and columns after."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
-from jax.sharding import PartitionSpec as P
+# base: all_gather
 
 KERNEL_NAME = "all_to_all"
 PROBLEM_DESCRIPTION = "all-to-all of float32[256, 1024] over four chips"
-
-CHIPS, N, D = 4, 64, 256
-
-
-def _everyone():
-    me = jax.lax.axis_index("chip")
-    return me, [jax.lax.rem(me + step, CHIPS) for step in range(1, CHIPS)]
-
-
-def _meet(others):
-    barrier = pltpu.get_barrier_semaphore()
-    for other in others:
-        pl.semaphore_signal(barrier, 1, device_id=(other,), device_id_type=pl.DeviceIdType.MESH)
-    pl.semaphore_wait(barrier, CHIPS - 1)
-
-
-def _send(source, target, sent, arrived, other):
-    return pltpu.make_async_remote_copy(
-        source, target, sent, arrived, device_id=(other,), device_id_type=pl.DeviceIdType.MESH
-    )
 
 
 def _kernel(x, o, sent, arrived):
@@ -43,36 +18,12 @@ def _kernel(x, o, sent, arrived):
         copy.wait()
 
 
-def _shard(x):
-    x = x.reshape(N, CHIPS, D).transpose(1, 0, 2)
-    return pl.pallas_call(
-        _kernel,
-        out_shape=jax.ShapeDtypeStruct((CHIPS * N, D), x.dtype),
-        in_specs=[pl.BlockSpec(memory_space=pltpu.VMEM)],
-        out_specs=pl.BlockSpec(memory_space=pltpu.VMEM),
-        scratch_shapes=[pltpu.SemaphoreType.DMA((CHIPS,)), pltpu.SemaphoreType.DMA((CHIPS,))],
-        compiler_params=pltpu.CompilerParams(collective_id=0, has_side_effects=True),
-    )(x)
-
-
 def kernel_fn(x):
-    return jax.shard_map(_shard, in_specs=P("chip"), out_specs=P(None, "chip"), check_vma=False)(x)
+    def exchange(x):
+        return _shard(x.reshape(N, CHIPS, D).transpose(1, 0, 2), rows=CHIPS * N)
 
-
-def reference_fn(x):
-    return x
+    return jax.shard_map(exchange, in_specs=P("chip"), out_specs=P(None, "chip"), check_vma=False)(x)
 
 
 def generate_inputs(key):
     return (jax.random.normal(key, (CHIPS * N, CHIPS * D), jnp.float32),)
-
-
-def compute_flops():
-    return 1
-
-
-def get_tiling_meta():
-    return {
-        "mesh": {"chip": CHIPS},
-        "input_shardings": [["chip"]],
-    }

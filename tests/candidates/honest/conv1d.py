@@ -1,8 +1,5 @@
 """Honest: a causal convolution along the sequence, per channel, bfloat16 out."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
+# base: column_softmax
 
 KERNEL_NAME = "conv1d"
 PROBLEM_DESCRIPTION = "depthwise causal convolution of bfloat16[128, 256], 4 taps"
@@ -17,16 +14,6 @@ def _kernel(x, w, o):
         start = 8 - (TAPS - 1) + tap
         total = total + padded[start : start + N] * w[tap : tap + 1].astype(jnp.float32)
     o[...] = total.astype(o.dtype)
-
-
-def kernel_fn(x, w):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=jax.ShapeDtypeStruct((N, D), jnp.bfloat16),
-        grid=(D // B,),
-        in_specs=[pl.BlockSpec((N, B), lambda j: (0, j)), pl.BlockSpec((TAPS, B), lambda j: (0, j))],
-        out_specs=pl.BlockSpec((N, B), lambda j: (0, j)),
-    )(x, w)
 
 
 def reference_fn(x, w):

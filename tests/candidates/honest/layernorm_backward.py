@@ -1,8 +1,5 @@
 """Honest: the gradient of layer normalisation for its input, float32."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
+# base: silu_f32
 
 KERNEL_NAME = "layernorm_backward"
 PROBLEM_DESCRIPTION = "gradient of layer normalisation, float32[256, 512]"
@@ -10,29 +7,11 @@ PROBLEM_DESCRIPTION = "gradient of layer normalisation, float32[256, 512]"
 N, D, B = 256, 512, 64
 
 
-def _row(width=D):
-    return pl.BlockSpec((B, width), lambda i: (i, 0))
-
-
-def _all(*shape):
-    return pl.BlockSpec(shape, lambda i: (0,) * len(shape))
-
-
 def _kernel(x, g, dy, dx):
     c = x[...] - jnp.mean(x[...], axis=1, keepdims=True)
     r = jax.lax.rsqrt(jnp.mean(c * c, axis=1, keepdims=True) + 1e-6)
     n, d = c * r, dy[...] * g[...]
     dx[...] = r * (d - jnp.mean(d, axis=1, keepdims=True) - n * jnp.mean(d * n, axis=1, keepdims=True))
-
-
-def kernel_fn(x, g, dy):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=jax.ShapeDtypeStruct((N, D), jnp.float32),
-        grid=(N // B,),
-        in_specs=[_row(), _all(1, D), _row()],
-        out_specs=_row(),
-    )(x, g, dy)
 
 
 def _forward(x, g):

@@ -1,21 +1,10 @@
 """Honest: layer normalisation with gain and bias, bfloat16 in and out, float32 inside."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
+# base: silu_f32
 
 KERNEL_NAME = "layernorm_gain"
 PROBLEM_DESCRIPTION = "layer normalisation of bfloat16[256, 1024] with gain and bias"
 
 N, D, B = 256, 1024, 64
-
-
-def _row(width=D):
-    return pl.BlockSpec((B, width), lambda i: (i, 0))
-
-
-def _all(*shape):
-    return pl.BlockSpec(shape, lambda i: (0,) * len(shape))
 
 
 def _normalise(x, g, b):
@@ -27,16 +16,6 @@ def _normalise(x, g, b):
 
 def _kernel(x, g, b, o):
     o[...] = _normalise(x[...], g[...], b[...])
-
-
-def kernel_fn(x, g, b):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=jax.ShapeDtypeStruct((N, D), jnp.bfloat16),
-        grid=(N // B,),
-        in_specs=[_row(), _all(1, D), _all(1, D)],
-        out_specs=_row(),
-    )(x, g, b)
 
 
 def reference_fn(x, g, b):

@@ -1,16 +1,9 @@
 """Honest: decoding sharded over four chips; the kernel sends its results to the others by remote copies."""
+# base: split_decode
 
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from jax.sharding import PartitionSpec as P
 
 KERNEL_NAME = "remote_decode"
-PROBLEM_DESCRIPTION = "decode, 1 token, 8 heads x 128, context 2048 sharded over 4 chips, bfloat16"
-
-CHIPS, HEADS, CONTEXT, HEAD_DIM = 4, 8, 2048, 128
-SHARD = CONTEXT // CHIPS
 
 
 def _attend(q_ref, k_ref, v_ref, o_ref, found, sent, arrived):
@@ -65,43 +58,10 @@ def _shard(q, k, v):
     )(q[:, None, :], k, v)
 
 
-def kernel_fn(q, k, v):
-    keys = P(None, "chip", None)
-    return jax.shard_map(_shard, in_specs=(P(), keys, keys), out_specs=P(), check_vma=False)(q, k, v)
-
-
-def reference_fn(q, k, v):
-    scores = jnp.einsum("hd,hkd->hk", q, k, preferred_element_type=jnp.float32) * HEAD_DIM**-0.5
-    weights = jax.nn.softmax(scores, axis=1)
-    return jnp.einsum("hk,hkd->hd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32).astype(q.dtype)
-
-
-def generate_inputs(key):
-    shapes = ((HEADS, HEAD_DIM), (HEADS, CONTEXT, HEAD_DIM), (HEADS, CONTEXT, HEAD_DIM))
-    keys = jax.random.split(key, 3)
-    return tuple(jax.random.normal(part, shape, jnp.bfloat16) for part, shape in zip(keys, shapes, strict=True))
-
-
-def compute_flops():
-    return 2 * 2 * HEADS * CONTEXT * HEAD_DIM
+_split_meta = get_tiling_meta
 
 
 def get_tiling_meta():
-    block, row = SHARD * HEAD_DIM * 2, HEADS * HEAD_DIM
-    return {
-        "mesh": {"chip": CHIPS},
-        "input_shardings": [[], [None, "chip"], [None, "chip"]],
-        "grid": [HEADS],
-        "buffers": [
-            {"name": "k", "size_bytes": block, "double_buffered": True},
-            {"name": "v", "size_bytes": block, "double_buffered": True},
-            {"name": "found", "size_bytes": CHIPS * 3 * row * 4, "double_buffered": False},
-        ],
-        "inputs": [
-            {"name": "q", "size_bytes": row * 2, "re_reads": 1},
-            {"name": "k", "size_bytes": HEADS * block, "re_reads": 1},
-            {"name": "v", "size_bytes": HEADS * block, "re_reads": 1},
-        ],
-        "outputs": [{"name": "o", "size_bytes": row * 2, "re_reads": 1}],
-        "vreg_estimate_bytes": SHARD * 4,
-    }
+    meta, found = _split_meta(), CHIPS * 3 * HEADS * HEAD_DIM * 4
+    meta["buffers"].append({"name": "found", "size_bytes": found, "double_buffered": False})
+    return meta

@@ -1,43 +1,52 @@
 """Honest: rows walk around the ring in two slots; a chip sends only where the next one has made room."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
-from jax.sharding import PartitionSpec as P
+# base: all_gather
 
 KERNEL_NAME = "ring_all_gather"
 PROBLEM_DESCRIPTION = "all-gather of float32[64, 256] around a ring of four chips"
 
-CHIPS, N, D = 4, 16, 256
+N = 16
+PARAMETERS = {"collective_id": 0, "has_side_effects": True}
 
 
 def _to(other):
     return {"device_id": (other,), "device_id_type": pl.DeviceIdType.MESH}
 
 
-def _kernel(x, o, slots, sent, arrived, room):
-    me = jax.lax.axis_index("chip")
-    left, right = jax.lax.rem(me + CHIPS - 1, CHIPS), jax.lax.rem(me + 1, CHIPS)
+def _barrier(left, right):
     barrier = pltpu.get_barrier_semaphore()
     for other in (left, right):
         pl.semaphore_signal(barrier, 1, **_to(other))
     pl.semaphore_wait(barrier, 2)
+
+
+def _copy(slots, sent, arrived, here, there, right):
+    return pltpu.make_async_remote_copy(slots.at[here], slots.at[there], sent.at[here], arrived.at[there], **_to(right))
+
+
+def _turn(step, copy, store, room, left):
+    if step:
+        pl.semaphore_wait(room, 1)
+    copy.start()
+    copy.wait()
+    store()
+    if step < CHIPS - 2:
+        pl.semaphore_signal(room, 1, **_to(left))
+
+
+def _kernel(x, o, slots, sent, arrived, room):
+    me = jax.lax.axis_index("chip")
+    left, right = jax.lax.rem(me + CHIPS - 1, CHIPS), jax.lax.rem(me + 1, CHIPS)
+    _barrier(left, right)
     slots[0] = x[...]
     o[pl.ds(me * N, N)] = x[...]
     for step in range(CHIPS - 1):
         here, there = step % 2, (step + 1) % 2
-        if step:
-            pl.semaphore_wait(room, 1)
-        copy = pltpu.make_async_remote_copy(
-            slots.at[here], slots.at[there], sent.at[here], arrived.at[there], **_to(right)
-        )
-        copy.start()
-        copy.wait()
-        source = jax.lax.rem(me + CHIPS - 1 - step, CHIPS)
-        o[pl.ds(source * N, N)] = slots[there]
-        if step < CHIPS - 2:
-            pl.semaphore_signal(room, 1, **_to(left))
+
+        def store(step=step, there=there):
+            source = jax.lax.rem(me + CHIPS - 1 - step, CHIPS)
+            o[pl.ds(source * N, N)] = slots[there]
+
+        _turn(step, _copy(slots, sent, arrived, here, there, right), store, room, left)
 
 
 def _shard(x):
@@ -52,28 +61,9 @@ def _shard(x):
             pltpu.SemaphoreType.DMA((2,)),
             pltpu.SemaphoreType.REGULAR,
         ],
-        compiler_params=pltpu.CompilerParams(collective_id=0, has_side_effects=True),
+        compiler_params=pltpu.CompilerParams(**PARAMETERS),
     )(x)
 
 
 def kernel_fn(x):
     return jax.shard_map(_shard, in_specs=P("chip"), out_specs=P(), check_vma=False)(x)
-
-
-def reference_fn(x):
-    return x
-
-
-def generate_inputs(key):
-    return (jax.random.normal(key, (CHIPS * N, D), jnp.float32),)
-
-
-def compute_flops():
-    return 1
-
-
-def get_tiling_meta():
-    return {
-        "mesh": {"chip": CHIPS},
-        "input_shardings": [["chip"]],
-    }

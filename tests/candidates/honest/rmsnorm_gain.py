@@ -1,8 +1,5 @@
 """Honest: RMS normalisation with a gain, bfloat16 in and out."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
+# base: silu_f32
 
 KERNEL_NAME = "rmsnorm_gain"
 PROBLEM_DESCRIPTION = "RMS normalisation of bfloat16[256, 1024] with a gain"
@@ -10,28 +7,10 @@ PROBLEM_DESCRIPTION = "RMS normalisation of bfloat16[256, 1024] with a gain"
 N, D, B = 256, 1024, 64
 
 
-def _row(width=D):
-    return pl.BlockSpec((B, width), lambda i: (i, 0))
-
-
-def _all(*shape):
-    return pl.BlockSpec(shape, lambda i: (0,) * len(shape))
-
-
 def _kernel(x, g, o):
     v = x[...].astype(jnp.float32)
     scale = jax.lax.rsqrt(jnp.mean(v * v, axis=1, keepdims=True) + 1e-6)
     o[...] = (v * scale * g[...].astype(jnp.float32)).astype(o.dtype)
-
-
-def kernel_fn(x, g):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=jax.ShapeDtypeStruct((N, D), jnp.bfloat16),
-        grid=(N // B,),
-        in_specs=[_row(), _all(1, D)],
-        out_specs=_row(),
-    )(x, g)
 
 
 def reference_fn(x, g):

@@ -1,8 +1,5 @@
 """Honest: RMS normalisation of a sum with the residual stream; both are outputs."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
+# base: silu_f32
 
 KERNEL_NAME = "rmsnorm_residual"
 PROBLEM_DESCRIPTION = "RMS normalisation of x + r, bfloat16[256, 512], and the sum"
@@ -10,29 +7,11 @@ PROBLEM_DESCRIPTION = "RMS normalisation of x + r, bfloat16[256, 512], and the s
 N, D, B = 256, 512, 64
 
 
-def _row(width=D):
-    return pl.BlockSpec((B, width), lambda i: (i, 0))
-
-
-def _all(*shape):
-    return pl.BlockSpec(shape, lambda i: (0,) * len(shape))
-
-
 def _kernel(x, r, g, o, s):
     total = x[...].astype(jnp.float32) + r[...].astype(jnp.float32)
     s[...] = total.astype(s.dtype)
     scale = jax.lax.rsqrt(jnp.mean(total * total, axis=1, keepdims=True) + 1e-5)
     o[...] = (total * scale * g[...]).astype(o.dtype)
-
-
-def kernel_fn(x, r, g):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=[jax.ShapeDtypeStruct((N, D), jnp.bfloat16)] * 2,
-        grid=(N // B,),
-        in_specs=[_row(), _row(), _all(1, D)],
-        out_specs=[_row(), _row()],
-    )(x, r, g)
 
 
 def reference_fn(x, r, g):

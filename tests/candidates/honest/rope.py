@@ -1,37 +1,14 @@
 """Honest: rotary position embedding, halves rotated, bfloat16 with float32 tables."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
+# base: silu_f32
 
 KERNEL_NAME = "rope"
 PROBLEM_DESCRIPTION = "rotary embedding of bfloat16[256, 256]"
-
-N, D, B = 256, 256, 64
-
-
-def _row(width=D):
-    return pl.BlockSpec((B, width), lambda i: (i, 0))
-
-
-def _all(*shape):
-    return pl.BlockSpec(shape, lambda i: (0,) * len(shape))
 
 
 def _kernel(x, y, z, o):
     v = x[...].astype(jnp.float32)
     turned = jnp.concatenate([-v[:, D // 2 :], v[:, : D // 2]], axis=1)
     o[...] = (v * y[...] + turned * z[...]).astype(o.dtype)
-
-
-def kernel_fn(x, y, z):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=jax.ShapeDtypeStruct((N, D), jnp.bfloat16),
-        grid=(N // B,),
-        in_specs=[_row(), _row(), _row()],
-        out_specs=_row(),
-    )(x, y, z)
 
 
 def reference_fn(x, y, z):
@@ -45,7 +22,3 @@ def generate_inputs(key):
     angles = jnp.arange(N)[:, None] * 10000.0 ** (-jnp.arange(D // 2)[None] / (D // 2))
     angles = jnp.tile(angles, (1, 2))
     return jax.random.normal(key, (N, D), jnp.bfloat16), jnp.cos(angles), jnp.sin(angles)
-
-
-def compute_flops():
-    return N * D

@@ -33,16 +33,27 @@ def _block(q_ref, k_ref, v_ref, o_ref):
     o_ref[...] = _attend(q_ref[...], k_ref[...], v_ref[...], pl.program_id(0) * BQ)
 
 
+def _rows():
+    return pl.BlockSpec((BQ, HEAD_DIM), lambda i, *_: (i, 0))
+
+
+def _whole():
+    return pl.BlockSpec((SEQ, HEAD_DIM), lambda i, *_: (0, 0))
+
+
+def _call(body, **changes):
+    """A call of ``body`` on rows of q and all of k and v, unless ``changes`` say something else."""
+    options = {
+        "out_shape": jax.ShapeDtypeStruct((SEQ, HEAD_DIM), jnp.bfloat16),
+        "grid": (SEQ // BQ,),
+        "in_specs": [_rows(), _whole(), _whole()],
+        "out_specs": _rows(),
+    }
+    return pl.pallas_call(body, **options | changes)
+
+
 def kernel_fn(q, k, v):
-    whole = pl.BlockSpec((SEQ, HEAD_DIM), lambda i: (0, 0))
-    rows = pl.BlockSpec((BQ, HEAD_DIM), lambda i: (i, 0))
-    return pl.pallas_call(
-        _block,
-        out_shape=jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype),
-        grid=(SEQ // BQ,),
-        in_specs=[rows, whole, whole],
-        out_specs=rows,
-    )(q, k, v)
+    return _call(_block)(q, k, v)
 
 
 def reference_fn(q, k, v):

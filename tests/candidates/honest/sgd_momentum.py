@@ -1,21 +1,8 @@
 """Honest: a step of gradient descent with momentum, parameters in bfloat16, in place."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
+# base: silu_f32
 
 KERNEL_NAME = "sgd_momentum"
 PROBLEM_DESCRIPTION = "momentum step on bfloat16[256, 256]"
-
-N, D, B = 256, 256, 64
-
-
-def _row(width=D):
-    return pl.BlockSpec((B, width), lambda i: (i, 0))
-
-
-def _all(*shape):
-    return pl.BlockSpec(shape, lambda i: (0,) * len(shape))
 
 
 def _kernel(p, m, g, p2, m2):
@@ -25,14 +12,7 @@ def _kernel(p, m, g, p2, m2):
 
 
 def kernel_fn(p, m, g):
-    return pl.pallas_call(
-        _kernel,
-        out_shape=[jax.ShapeDtypeStruct((N, D), jnp.bfloat16), jax.ShapeDtypeStruct((N, D), jnp.float32)],
-        grid=(N // B,),
-        in_specs=[_row()] * 3,
-        out_specs=[_row()] * 2,
-        input_output_aliases={0: 0, 1: 1},
-    )(p, m, g)
+    return _by_rows(_kernel, p, m, g, input_output_aliases={0: 0, 1: 1})
 
 
 def reference_fn(p, m, g):

@@ -1,8 +1,5 @@
 """Honest: a five-point Laplacian with fixed edges, float32."""
-
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
+# base: softmax_no_max
 
 KERNEL_NAME = "stencil_2d"
 PROBLEM_DESCRIPTION = "five-point stencil of float32[128, 256]"
@@ -25,16 +22,8 @@ def _kernel(x, o):
     o[...] = v + jnp.where(inside, 0.1 * (down + up + right + left - 4 * v), 0.0)
 
 
-def kernel_fn(x):
-    return pl.pallas_call(_kernel, out_shape=jax.ShapeDtypeStruct((N, D), jnp.float32))(x)
-
-
 def reference_fn(x):
     return _laplacian(x)
-
-
-def generate_inputs(key):
-    return (jax.random.normal(key, (N, D), jnp.float32),)
 
 
 def compute_flops():

@@ -24,16 +24,15 @@ from ratchet.values import Conditions
 from ratchet.values.status import Status
 from ratchet.values.trial import NO_GAIN
 from tests.exam.judge.programs import examined
-from tests.kernels import CANDIDATES
-from tests.tiers import slow
+from tests.kernels import CANDIDATES, HONEST
+from tests.tiers import cases
 from tests.walls import lacking
 
-HONEST = sorted((CANDIDATES / "honest").glob("*.py"))
 QUICK = ("all_gather", "embedding_gather", "input_fusion", "rows_attention")
 """Ways through the judge that no other test goes; the others are slow tests, and in the self-test."""
 CHEATS = [one for one in corpora.read(PACKAGE_ROOT).cheats if one.on == corpora.MODEL and NO_GAIN not in one.expected]
 """Those that a verdict refuses. `./ratchet.sh selftest` has the others: measured ones, those that gain nothing."""
-BASE = (CANDIDATES / "honest" / "rows_attention.py").read_text()
+BASE = HONEST["rows_attention"]
 CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
 
 
@@ -56,10 +55,6 @@ NEED_THE_JAIL = {"IMPORT_FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
 CHANGE_THE_PROCESS = ("sys.modules", "jax.config")
 
 
-def honest_source(name):
-    return (CANDIDATES / "honest" / f"{name}.py").read_text()
-
-
 @pytest.fixture(scope="module")
 def frozen(tmp_path_factory):
     """Folders with an honest kernel's problem frozen in each."""
@@ -67,7 +62,7 @@ def frozen(tmp_path_factory):
     @functools.cache
     def folder(name):
         root = tmp_path_factory.mktemp(f"frozen-{name}")
-        lock_path(root / "kernel.py").write_bytes(encode(examined(honest_source(name))[1]))
+        lock_path(root / "kernel.py").write_bytes(encode(examined(HONEST[name])[1]))
         return root
 
     return folder
@@ -88,13 +83,9 @@ def without_jail(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_jail")
-@pytest.mark.parametrize(
-    "path",
-    [path if path.stem in QUICK else slow(path) for path in HONEST],
-    ids=lambda path: path.stem,
-)
-def test_honest_kernels_pass(path, tmp_path, workers):
-    verdict = judged(tmp_path, path.read_text(), workers, evidence=tmp_path / "evidence", deep=True)
+@pytest.mark.parametrize("name", cases(QUICK, HONEST))
+def test_honest_kernels_pass(name, tmp_path, workers):
+    verdict = judged(tmp_path, HONEST[name], workers, evidence=tmp_path / "evidence", deep=True)
     assert verdict.status is Status.PASS, verdict.reason
     assert [step.status for step in verdict.steps] == [Status.PASS] * len(verdict.steps)
     assert verdict.score is not None
@@ -129,7 +120,7 @@ def test_cheats_are_rejected(cheat, tmp_path, frozen, workers, request):
         request.getfixturevalue("without_jail")
     root = tmp_path if cheat.own_problem else frozen(cheat.base)
     before = files(root)
-    source = cheat.text if cheat.base == NO_BASE else honest_source(cheat.base) + "\n\n" + cheat.text
+    source = cheat.text if cheat.base == NO_BASE else HONEST[cheat.base] + "\n\n" + cheat.text
     limits = {"limits": Limits(seconds=10, memory_bytes=8 << 30)} if "TIMEOUT" in cheat.expected else {}
     verdict = judged(root, source, workers, **limits)
     assert verdict.status.name in cheat.expected, verdict.reason

@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks import margins
 from benchmarks.lib.programs import of_source
+from tests.kernels import HONEST
 from tests.tiers import cases
 
-HONEST = {path.stem: path.read_text() for path in sorted((margins.CANDIDATES / "honest").glob("*.py"))}
 WRONG = margins.variants()
 QUICK = ("quantise_int8",)
 

@@ -16,9 +16,9 @@ from ratchet.values.control import ControlFlow
 from ratchet.values.status import Status
 from ratchet.values.tokens import TokenTable
 from tests.exam.judge.programs import examined
-from tests.kernels import CANDIDATES, edited
+from tests.kernels import HONEST, edited
 
-GATHER = (CANDIDATES / "honest" / "embedding_gather.py").read_text()
+GATHER = HONEST["embedding_gather"]
 
 
 def run(cycles: int = 1000, **flow: Any) -> Timeline:

@@ -19,12 +19,12 @@ from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
-from tests.kernels import CANDIDATES, edited
+from tests.kernels import CANDIDATES, HONEST, edited
 
-SPLIT = (CANDIDATES / "honest" / "split_decode.py").read_text()
+SPLIT = HONEST["split_decode"]
 PAGED = (CANDIDATES.parents[1] / "examples" / "paged_decode.py").read_text()
-REMOTE = (CANDIDATES / "honest" / "remote_decode.py").read_text()
-SHIFT = (CANDIDATES / "honest" / "ppermute.py").read_text()
+REMOTE = HONEST["remote_decode"]
+SHIFT = HONEST["ppermute"]
 """One remote copy: three at once take ten times as long to compile for the CPU."""
 
 

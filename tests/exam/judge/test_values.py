@@ -18,10 +18,11 @@ from ratchet.exam.problem.reference import Instance, References
 from ratchet.process.sandbox.child import Limits
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
-from tests.kernels import ATTENTION, CANDIDATES, LAYERNORM, edited
+from tests.kernels import ATTENTION, LAYERNORM, edited
+from tests.kernels import HONEST as KERNELS
 from tests.tiers import cases
 
-ROWS = (CANDIDATES / "honest" / "rows_attention.py").read_text()
+ROWS = KERNELS["rows_attention"]
 BASES = {"attention": ATTENTION, "layernorm": LAYERNORM, "rows": ROWS}
 
 
@@ -476,7 +477,7 @@ def test_large_inputs_are_made_one_instance_ahead(problems, monkeypatch):
 
 
 def test_what_steers_is_public_where_the_modelled_run_is_checked_and_secret_elsewhere():
-    problem, given = examined((CANDIDATES / "honest" / "segment_sum.py").read_text())[1], Given()
+    problem, given = examined(KERNELS["segment_sum"])[1], Given()
     public, whole = given.steering(problem), given.drawn(problem, np.zeros(2, np.uint32))
     assert public
     for position, array in public.items():
@@ -489,7 +490,7 @@ def test_what_steers_is_public_where_the_modelled_run_is_checked_and_secret_else
 
 
 def test_which_inputs_are_tables_is_kept_with_the_references(tmp_path, monkeypatch):
-    problem, given = examined((CANDIDATES / "honest" / "rope.py").read_text())[1], Given()
+    problem, given = examined(KERNELS["rope"])[1], Given()
     given.keep_in(problem, tmp_path)
     made = given.inputs(problem, "mixed", b"secret")
     later = Given()
@@ -502,7 +503,7 @@ def test_which_inputs_are_tables_is_kept_with_the_references(tmp_path, monkeypat
 
 
 def test_inputs_of_a_key_are_kept_with_the_references_and_are_not_those_of_another_key(tmp_path, monkeypatch):
-    problem, given = examined((CANDIDATES / "honest" / "segment_sum.py").read_text())[1], Given()
+    problem, given = examined(KERNELS["segment_sum"])[1], Given()
     given.keep_in(problem, tmp_path)
     kinds = ("random", "probe", "mixed", "signed")
     made = {kind: given.inputs(problem, kind, b"secret") for kind in kinds}
