@@ -23,40 +23,28 @@ class Field(Enum):
 class Edit(Enum):
     """The closed set of edits. Sentences about them are in ``view/advise.py``."""
 
-    LARGER = "larger blocks"
-    SMALLER = "smaller blocks"
-    RESIDENT = "operands stay in VMEM"
-    SKIP = "skip what is masked away"
-    MASK = "mask only where it matters"
-    STRIPS = "strips of rows"
-    SCALE = "scale an operand"
-    BASE_2 = "exponentials to base 2"
-    NARROW = "narrow operands of products"
-    WIDE = "statistics as wide as the lanes"
-    LANES = "sums lane by lane"
-    DIVIDE = "divide rows, not elements"
-    UNROLL = "unroll a loop"
-    PAIR = "two edits that lost alone"
-    VMEM = "larger blocks under a higher VMEM limit"
+    field: Field
 
+    LARGER = "larger blocks", Field.TILING
+    SMALLER = "smaller blocks", Field.TILING
+    RESIDENT = "operands stay in VMEM", Field.ALGORITHM
+    SKIP = "skip what is masked away", Field.ALGORITHM
+    MASK = "mask only where it matters", Field.ALGORITHM
+    STRIPS = "strips of rows", Field.TILING
+    SCALE = "scale an operand", Field.PRECISION
+    BASE_2 = "exponentials to base 2", Field.PRECISION
+    NARROW = "narrow operands of products", Field.PRECISION
+    WIDE = "statistics as wide as the lanes", Field.LAYOUT
+    LANES = "sums lane by lane", Field.LAYOUT
+    DIVIDE = "divide rows, not elements", Field.ALGORITHM
+    UNROLL = "unroll a loop", Field.COMPILER
+    PAIR = "two edits that lost alone", Field.ALGORITHM
+    VMEM = "larger blocks under a higher VMEM limit", Field.TILING
 
-FIELDS: Mapping[Edit, Field] = {
-    Edit.LARGER: Field.TILING,
-    Edit.SMALLER: Field.TILING,
-    Edit.RESIDENT: Field.ALGORITHM,
-    Edit.SKIP: Field.ALGORITHM,
-    Edit.MASK: Field.ALGORITHM,
-    Edit.STRIPS: Field.TILING,
-    Edit.SCALE: Field.PRECISION,
-    Edit.BASE_2: Field.PRECISION,
-    Edit.NARROW: Field.PRECISION,
-    Edit.WIDE: Field.LAYOUT,
-    Edit.LANES: Field.LAYOUT,
-    Edit.DIVIDE: Field.ALGORITHM,
-    Edit.UNROLL: Field.COMPILER,
-    Edit.PAIR: Field.ALGORITHM,
-    Edit.VMEM: Field.TILING,
-}
+    def __new__(cls, text: str, about: Field) -> Edit:
+        one = object.__new__(cls)
+        one._value_, one.field = text, about
+        return one
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,28 +5,29 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
-from ratchet.advise import divide, hints, layout, mask, predict, resident, scale, strips, tiles
+from ratchet.advise import arithmetic, layout, mask, predict, resident, strips, tiles
 from ratchet.advise.advice import Advice, Edit, Record, Rewrite
 from ratchet.kernelfile.knobs import in_words
+from ratchet.kernelfile.program import Kernel, kernels
 from ratchet.kernelfile.syntax import File
 from ratchet.values import Timeline
 from ratchet.values.status import Refusal, Status
 
-PATTERNS: tuple[Callable[[File], Iterator[Rewrite]], ...] = (
-    tiles.rewrites,
+PATTERNS: tuple[Callable[[Kernel], Iterator[Rewrite]], ...] = (
     resident.rewrites,
     mask.rewrites,
-    scale.rewrites,
+    arithmetic.rewrites,
     layout.rewrites,
     strips.rewrites,
-    divide.rewrites,
-    hints.rewrites,
+    arithmetic.reciprocals,
+    tiles.unrolled,
 )
-
-
+"""Of one kernel, whose function no other call runs."""
+_WITHOUT_REFS = (arithmetic.rewrites, tiles.unrolled)
+"""Those that do not ask what the function's parameters are."""
 _NEAR = 0.06
 """An edit that makes a kernel slower by less may win together with another one."""
 _MOST_NEAR = 8
@@ -47,12 +48,8 @@ class Attempt:
     """Whether it is of this kernel, under the conditions that hold now."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Followed:
-    """An attempt that is an edit of ours."""
-
-    attempt: Attempt
-    rewrite: Rewrite
+Followed = tuple[Attempt, Rewrite]
+"""An attempt that is an edit of ours."""
 
 
 def advise(file: File, timeline: Timeline, attempts: Sequence[Attempt]) -> tuple[Advice, ...]:
@@ -90,7 +87,10 @@ def advise(file: File, timeline: Timeline, attempts: Sequence[Attempt]) -> tuple
 
 def rewrites(file: File) -> tuple[Rewrite, ...]:
     """Every edit whose pattern is in the file."""
-    return tuple(one for pattern in PATTERNS for one in pattern(file))
+    alone = [kernel for kernel in kernels(file) if kernel.alone]
+    pairs = [(pattern, kernel) for pattern in PATTERNS for kernel in alone]
+    known = [(pattern, kernel) for pattern, kernel in pairs if kernel.refs or pattern in _WITHOUT_REFS]
+    return (*tiles.rewrites(file), *(one for pattern, kernel in known for one in pattern(kernel)))
 
 
 def program(source: bytes) -> str:
@@ -112,25 +112,23 @@ def followed(attempts: Sequence[Attempt], name: str) -> tuple[Followed, ...]:
         except Refusal:
             return {}
         every = rewrites(file)
-        higher = [one for rewrite in every if (one := _raised(rewrite, name)) is not None]
+        higher = [one for rewrite in every if (one := tiles.raised(rewrite, name)) is not None]
         return {program(one.after): one for one in (*higher, *every)}
 
     pairs = [(one, by_result(one.before).get(program(one.after))) for one in attempts if one.before != one.after]
-    return tuple(Followed(attempt=one, rewrite=rewrite) for one, rewrite in pairs if rewrite is not None)
+    return tuple((one, rewrite) for one, rewrite in pairs if rewrite is not None)
 
 
 def records(past: Sequence[Followed]) -> Mapping[Edit, Record]:
     """What came of each edit."""
-    found: dict[Edit, Record] = {}
-    for one in past:
-        before = found.get(one.rewrite.edit, Record())
-        kept, gain = one.attempt.kept, one.attempt.gain
-        found[one.rewrite.edit] = Record(
-            followed=before.followed + 1,
-            kept=before.kept + kept,
-            gains=(*before.gains, gain) if kept and gain is not None else before.gains,
-        )
-    return found
+    found: dict[Edit, list[Attempt]] = {}
+    for attempt, rewrite in past:
+        found.setdefault(rewrite.edit, []).append(attempt)
+    gains = {edit: [one.gain for one in ones if one.kept and one.gain is not None] for edit, ones in found.items()}
+    return {
+        edit: Record(followed=len(ones), kept=sum(one.kept for one in ones), gains=tuple(gains[edit]))
+        for edit, ones in found.items()
+    }
 
 
 def _pairs(file: File, run: predict.Run, near: Sequence[Advice]) -> Iterator[Advice]:
@@ -171,37 +169,28 @@ def _with_room(file: File, judged: Mapping[str, Attempt]) -> Iterator[Rewrite]:
     for rewrite in rewrites(file):
         yield rewrite
         attempt = judged.get(program(rewrite.after))
-        if attempt is not None and attempt.status == Status.VMEM_OVERFLOW.name:
-            higher = _raised(rewrite, file.name)
-            if higher is not None:
-                yield higher
-
-
-def _raised(rewrite: Rewrite, name: str) -> Rewrite | None:
-    if rewrite.edit is not Edit.LARGER:
-        return None
-    after = hints.raised(File.of(rewrite.after, name))
-    return replace(rewrite, edit=Edit.VMEM, after=after) if after is not None and after != rewrite.after else None
+        overflowed = attempt is not None and attempt.status == Status.VMEM_OVERFLOW.name
+        if overflowed and (higher := tiles.raised(rewrite, file.name)) is not None:
+            yield higher
 
 
 def _overflows(rewrite: Rewrite, past: Sequence[Followed], current: str) -> bool:
     """Whether a smaller block of the same side was too large for VMEM, in the version that there is now."""
-    if rewrite.edit is not Edit.LARGER:
-        return False
-    for one in past:
-        attempt, other = one.attempt, one.rewrite
-        smaller = other.edit is Edit.LARGER and other.subject == rewrite.subject and other.factor < rewrite.factor
-        overflowed = attempt.here and attempt.status == Status.VMEM_OVERFLOW.name
-        if smaller and overflowed and program(attempt.before) == current:
-            return True
-    return False
+    return any(
+        rewrite.edit is other.edit is Edit.LARGER
+        and attempt.here
+        and attempt.status == Status.VMEM_OVERFLOW.name
+        and other.subject == rewrite.subject
+        and other.factor < rewrite.factor
+        and program(attempt.before) == current
+        for attempt, other in past
+    )
 
 
 def _lost(rewrite: Rewrite, past: Sequence[Followed]) -> tuple[str, ...]:
     """The attempts at the same edit that were not kept, after the last one that was."""
     lost: list[str] = []
-    for one in past:
-        same = one.rewrite.edit is rewrite.edit and one.rewrite.subject == rewrite.subject
-        if one.attempt.here and same and one.rewrite.point == rewrite.point:
-            lost = [] if one.attempt.kept else [*lost, one.attempt.id]
+    for attempt, other in past:
+        if attempt.here and _kind(other) == _kind(rewrite) and other.point == rewrite.point:
+            lost = [] if attempt.kept else [*lost, attempt.id]
     return tuple(lost)

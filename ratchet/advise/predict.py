@@ -14,7 +14,7 @@ from functools import cached_property
 from ratchet.advise.advice import Edit, Evidence, Rewrite
 from ratchet.values import SourceLine, Timeline
 from ratchet.values.blame import LineCost
-from ratchet.values.loss import IdleSteps, Loss, LossKind, MatrixBound, NothingLeft, Spills, Stalls, Waits
+from ratchet.values.loss import IdleSteps, Loss, LossKind, MatrixBound, Spills, Stalls, Waits
 from ratchet.values.place import Code
 
 _SPARED = 0.5
@@ -71,10 +71,6 @@ class Run:
     def loss(self, kind: LossKind) -> Loss | None:
         return next((one for one in self.timeline.blame.losses if one.kind is kind), None)
 
-    def cost(self, kind: LossKind) -> int:
-        loss = self.loss(kind)
-        return loss.cycles if loss is not None else 0
-
     def units(self, lines: Iterable[int], *names: str) -> int:
         """Cycles that lines issue on units, and wait for them."""
         costs = [self._lines[line] for line in lines if line in self._lines]
@@ -83,26 +79,21 @@ class Run:
     def of_lines(self, lines: Sequence[int]) -> Evidence:
         """What source lines cost."""
         costs = {line: self._lines[line].cycles for line in lines if line in self._lines}
-        spent = sum(costs.values())
-        return Evidence(
-            loss=None,
-            cycles=spent,
-            share=spent / max(1, self.cycles),
-            line=max(costs, key=lambda line: costs[line], default=None),
-        )
+        return self._evidence(None, sum(costs.values()), max(costs, key=lambda line: costs[line], default=None))
 
     def of_loss(self, kind: LossKind) -> Evidence | None:
         """A loss, with the source line that most of it is on, if it is on one."""
         match loss := self.loss(kind):
-            case None | MatrixBound() | NothingLeft():
-                return None
             case Waits() | Stalls() | Spills() | IdleSteps():
                 place = loss.place if isinstance(loss, Waits) else None
                 if isinstance(loss, Stalls) and loss.units:
                     place = loss.units[0].place
                 line = place.line if isinstance(place, SourceLine) and place.file == self.file else None
-                return Evidence(loss=kind, cycles=loss.cycles, share=loss.cycles / max(1, self.cycles), line=line)
+                return self._evidence(kind, loss.cycles, line)
         return None
+
+    def _evidence(self, loss: LossKind | None, cycles: int, line: int | None) -> Evidence:
+        return Evidence(loss=loss, cycles=cycles, share=cycles / max(1, self.cycles), line=line)
 
 
 def saved(run: Run, rewrite: Rewrite) -> int:
@@ -126,10 +117,28 @@ _ABOUT = {
     Edit.RESIDENT: (LossKind.IDLE_STEPS, LossKind.WAITS),
     Edit.SKIP: (LossKind.STALLS,),
 }
+_WHOLLY = {
+    Edit.MASK: ("VALU",),
+    Edit.SCALE: ("VALU",),
+    Edit.NARROW: ("VALU",),
+    Edit.WIDE: ("XLU",),
+    Edit.LANES: ("XLU", "VPOP"),
+}
+"""Units whose work on its lines an edit takes away."""
+_PARTLY = {
+    Edit.BASE_2: ("VALU", "EUP"),
+    Edit.DIVIDE: ("VALU", "EUP"),
+    Edit.NARROW: ("MXU",),
+    Edit.WIDE: ("VALU", "VLOAD", "VSTORE"),
+}
+"""Units whose work on its lines it makes less."""
 
 
 def _saved(run: Run, rewrite: Rewrite) -> float:
-    spills, stalls = run.cost(LossKind.SPILLS), run.cost(LossKind.STALLS)
+    spills, stalls, idle = (
+        loss.cycles if (loss := run.loss(kind)) is not None else 0
+        for kind in (LossKind.SPILLS, LossKind.STALLS, LossKind.IDLE_STEPS)
+    )
     steps = run.pipeline + run.waited
     less = 1 - 1 / rewrite.factor if rewrite.factor > 1 else 0.0
     match rewrite.edit:
@@ -140,29 +149,15 @@ def _saved(run: Run, rewrite: Rewrite) -> float:
         case Edit.STRIPS:
             return (spills + stalls) / 2
         case Edit.RESIDENT:
-            return max(run.cost(LossKind.IDLE_STEPS), less * steps)
+            return max(idle, less * steps)
         case Edit.SKIP:
             return run.cycles / 2
         case Edit.UNROLL:
             return less * run.units(rewrite.lines, "SALU", "branch")
-    return _of_lines(run, rewrite)
+    away = run.units(rewrite.lines, *_WHOLLY.get(rewrite.edit, ()))
+    return away + _SPARED * run.units(rewrite.lines, *_PARTLY.get(rewrite.edit, ()))
 
 
 def _net(saves: float, costs: float) -> float:
     """What an edit saves less what it makes worse; a little where that is more, because neither is known well."""
     return max(saves - costs, _DOUBTFUL * saves)
-
-
-def _of_lines(run: Run, rewrite: Rewrite) -> float:
-    match rewrite.edit:
-        case Edit.MASK | Edit.SCALE:
-            return run.units(rewrite.lines, "VALU")
-        case Edit.BASE_2 | Edit.DIVIDE:
-            return _SPARED * run.units(rewrite.lines, "VALU", "EUP")
-        case Edit.NARROW:
-            return run.units(rewrite.lines, "VALU") + _SPARED * run.units(rewrite.lines, "MXU")
-        case Edit.WIDE:
-            return run.units(rewrite.lines, "XLU") + _SPARED * run.units(rewrite.lines, "VALU", "VLOAD", "VSTORE")
-        case Edit.LANES:
-            return run.units(rewrite.lines, "XLU", "VPOP")
-    return 0.0

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.hints import with_limit
-from ratchet.kernelfile.blocks import deleted, free_name, indented, is_guard, movable, runs_when
-from ratchet.kernelfile.program import Kernel, Ref, is_call, is_whole, kernels, keyword, num_programs, program_id, same
-from ratchet.kernelfile.shapes import numpy_of, pallas_of
-from ratchet.kernelfile.syntax import CLAIMS, Change, File, changed
+from ratchet.advise.pattern import deleted, free_name, indented, made, movable, runs_when, unguarded
+from ratchet.advise.tiles import with_limit
+from ratchet.kernelfile.program import Kernel, Ref, is_call, is_whole, keyword, num_programs, parts, program_id, same
+from ratchet.kernelfile.syntax import CLAIMS, Change, assignments, names_in
 
 _MOST_BYTES = 64 << 20
 """Of whole operands, twice each, at two bytes an element or more: what is too large does not compile."""
@@ -43,9 +42,6 @@ class _Walk:
     def is_index(self, node: ast.AST) -> bool:
         return (isinstance(node, ast.Name) and node.id == self.name) or program_id(node) == self.last
 
-    def has_index(self, node: ast.AST) -> bool:
-        return any(self.is_index(one) for one in ast.walk(node))
-
 
 @dataclass(kw_only=True)
 class _Order:
@@ -58,16 +54,20 @@ class _Order:
     last: list[ast.stmt] = field(default_factory=list)
 
 
-def rewrites(file: File) -> Iterator[Rewrite]:
-    """Each kernel with two grid dimensions or more whose last one walks inputs and no output."""
-    for kernel in kernels(file):
-        if kernel.alone and kernel.refs and len(kernel.grid) > 1 and (walk := _walk(kernel)) is not None:
-            order = _order(walk)
-            if order is not None and (after := _rewritten(walk, order)) is not None:
-                steps = kernel.number(walk.length) or 1
-                yield Rewrite(
-                    edit=Edit.RESIDENT, after=after, lines=(), subject=", ".join(walk.walked), factor=float(steps)
-                )
+def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
+    """A kernel with two grid dimensions or more whose last one walks inputs and no output."""
+    walk = _walk(kernel) if len(kernel.grid) > 1 else None
+    order = _order(walk) if walk is not None else None
+    if walk is None or order is None or (calls := _calls(walk)) is None:
+        return
+    changes = {*calls, *_claims(walk), *_loop(walk, order)}
+    for node in order.places:
+        texts = [f"{name} = {kernel.file.pallas}.program_id({at})" for name, at in _places(node) if at != walk.last]
+        changes.add(kernel.file.replaced(node, "; ".join(texts)) if texts else deleted(kernel.file, node))
+    for node in (*order.first, *order.last):
+        changes |= unguarded(kernel.file, node)
+    steps = float(kernel.number(walk.length) or 1)
+    yield from made(kernel.file, Edit.RESIDENT, changes, subject=", ".join(walk.walked), factor=steps)
 
 
 def _walk(kernel: Kernel) -> _Walk | None:
@@ -78,11 +78,11 @@ def _walk(kernel: Kernel) -> _Walk | None:
     asks = [name for node in kernel.body.body for name, at in _places(node) if at == last]
     asked = sum(program_id(node) == last for node in ast.walk(kernel.body))
     understood = steps is not None and steps > 1 and kernel.known(kernel.grid[last]) and not (asks and asked > 1)
-    if not understood or not asked or not walked or min(walked.values()) < 0 or pallas_of(kernel.file) is None:
+    if not understood or not asked or not walked or min(walked.values()) < 0 or kernel.file.pallas is None:
         return None
-    return (
-        _Walk(kernel=kernel, walked=walked, name=asks[0] if asks else "") if _fits(kernel, walked, steps or 1) else None
-    )
+    if sum(_bytes(kernel, name) for name in walked) * (steps or 1) > _MOST_BYTES:
+        return None
+    return _Walk(kernel=kernel, walked=walked, name=asks[0] if asks else "")
 
 
 def _side(kernel: Kernel, ref: Ref, last: int) -> int | None:
@@ -92,56 +92,43 @@ def _side(kernel: Kernel, ref: Ref, last: int) -> int | None:
     names = [one.arg for one in ref.index.args.args]
     if len(names) != len(kernel.grid) or ref.index.args.vararg or ref.index.args.defaults:
         return -1
-    parts = _parts(ref.index)
-    using = [at for at, part in enumerate(parts) if names[last] in _names(part)]
+    places = parts(ref.index.body)
+    using = [at for at, part in enumerate(places) if names[last] in names_in(part)]
     if not using:
         return None
     at = using[0]
-    whole = ref.block is not None and len(ref.block) == len(parts) and len(using) == 1
-    if ref.role != "in" or not whole or not isinstance(parts[at], ast.Name) or ref.spec.keywords or ref.block is None:
+    whole = ref.block is not None and len(ref.block) == len(places) and len(using) == 1
+    if ref.role != "in" or not whole or not isinstance(places[at], ast.Name) or ref.spec.keywords or ref.block is None:
         return -1
     return at if kernel.known(ref.block[at]) and kernel.number(ref.block[at]) else -1
 
 
-def _parts(index: ast.Lambda) -> list[ast.expr]:
-    return list(index.body.elts) if isinstance(index.body, ast.Tuple) else [index.body]
+def _bytes(kernel: Kernel, name: str) -> int:
+    """Of both buffers of a block."""
+    size = 2 * _ELEMENT_BYTES
+    for side in kernel.by_name[name].block or ():
+        size *= kernel.number(side) or _MOST_BYTES
+    return size
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-
-
-def _fits(kernel: Kernel, walked: Mapping[str, int], steps: int) -> bool:
-    whole = 0
-    for name in walked:
-        size = 2 * _ELEMENT_BYTES * steps
-        for side in kernel.by_name[name].block or ():
-            size *= kernel.number(side) or _MOST_BYTES
-        whole += size
-    return whole <= _MOST_BYTES
-
-
-def _places(node: ast.stmt) -> Iterator[tuple[str, int]]:
+def _places(node: ast.stmt) -> list[tuple[str, int]]:
     """Names that a statement gives to places in the grid, where it does nothing else."""
     if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
-        return
-    target, value = node.targets[0], node.value
-    targets = target.elts if isinstance(target, ast.Tuple) else [target]
-    values = value.elts if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) else [value]
-    pairs = [(one, program_id(its)) for one, its in zip(targets, values, strict=False)]
-    if len(targets) == len(values) and all(isinstance(one, ast.Name) and at is not None for one, at in pairs):
-        yield from ((one.id, at) for one, at in pairs if isinstance(one, ast.Name) and at is not None)
+        return []
+    pairs = [(name, program_id(value)) for name, value in assignments([node])]
+    places = [(name, at) for name, at in pairs if at is not None]
+    return places if len(places) == len(parts(node.targets[0])) else []
 
 
 def _order(walk: _Walk) -> _Order | None:
     """The statements by when they run; None where one of them is not understood."""
-    order = _Order()
-    statements = list(walk.kernel.body.body)
+    order, kernel = _Order(), walk.kernel
+    statements = list(kernel.body.body)
     if isinstance(statements[0], ast.Expr) and isinstance(statements[0].value, ast.Constant):
         del statements[0]
     for node in statements:
         when = _when(walk, node)
-        if list(_places(node)):
+        if _places(node):
             order.places.append(node)
         elif when == "first" and not order.inside:
             order.first.append(node)
@@ -151,34 +138,23 @@ def _order(walk: _Walk) -> _Order | None:
             return None
         else:
             order.inside.append(node)
-    ends = [one for node in (*order.first, *order.last) for one in ast.walk(node) if one is not runs_when(node)]
-    loose = any(walk.is_index(one) for one in ends if not _in_condition(one, order))
+    ends = (*order.first, *order.last)
+    conditions = {id(one) for node in ends for one in ast.walk(runs_when(node) or ast.Pass())}
+    loose = any(walk.is_index(one) for node in ends for one in ast.walk(node) if id(one) not in conditions)
     counts = any(num_programs(one) == walk.last for node in order.inside for one in ast.walk(node))
-    whole = walk.kernel.file
-    if loose or counts or not order.inside or not all(movable(whole, node) for node in walk.kernel.body.body):
+    if loose or counts or not order.inside or not movable(kernel.file, *kernel.body.body):
         return None
-    return order if _reads_whole(walk, order) else None
+    return order if all(_is_read_whole(walk, order, name) for name in walk.walked) else None
 
 
-def _in_condition(node: ast.AST, order: _Order) -> bool:
-    conditions = [runs_when(one) for one in (*order.first, *order.last)]
-    return any(node is one for condition in conditions if condition is not None for one in ast.walk(condition))
-
-
-def _reads_whole(walk: _Walk, order: _Order) -> bool:
-    """Whether all that is walked is read in the loop alone, a whole block at a time."""
-    for name in walk.walked:
-        every = [one for one in ast.walk(walk.kernel.body) if isinstance(one, ast.Name) and one.id == name]
-        inside = [one for node in order.inside for one in ast.walk(node) if is_whole(one, (name,))]
-        kinds = [
-            one for node in order.inside for one in ast.walk(node)
-            if isinstance(one, ast.Attribute) and one.attr == "dtype" and _names(one) == {name}
-        ]  # fmt: skip
-        if len(every) != len(inside) + len(kinds) or not inside:
-            return False
-        if any(isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) for one in inside):
-            return False
-    return True
+def _is_read_whole(walk: _Walk, order: _Order, name: str) -> bool:
+    """Whether what is walked is read in the loop alone, a whole block at a time."""
+    nodes = [one for node in order.inside for one in ast.walk(node)]
+    every = sum(isinstance(one, ast.Name) and one.id == name for one in ast.walk(walk.kernel.body))
+    blocks = [one for one in nodes if is_whole(one, (name,))]
+    kinds = [one for one in nodes if isinstance(one, ast.Attribute) and one.attr == "dtype" and names_in(one) == {name}]
+    stored = any(isinstance(one.ctx, ast.Store) for one in blocks)
+    return bool(blocks) and every == len(blocks) + len(kinds) and not stored
 
 
 def _when(walk: _Walk, node: ast.stmt) -> str:
@@ -193,33 +169,9 @@ def _when(walk: _Walk, node: ast.stmt) -> str:
     return ""
 
 
-def _rewritten(walk: _Walk, order: _Order) -> bytes | None:
-    kernel, file = walk.kernel, walk.kernel.file
-    calls = _calls(walk)
-    if calls is None:
-        return None
-    changes = {*calls, *_claims(walk), *_loop(walk, order)}
-    for node in order.places:
-        kept = [(name, at) for name, at in _places(node) if at != walk.last]
-        texts = [f"{name} = {_asked(kernel, at)}" for name, at in kept]
-        changes.add(file.replaced(node, "; ".join(texts)) if texts else deleted(file, node))
-    for node in (*order.first, *order.last):
-        changes.update(is_guard(file, node))
-    try:
-        after = changed(file.source, changes)
-        ast.parse(after)
-    except (ValueError, SyntaxError):
-        return None
-    return after
-
-
-def _asked(kernel: Kernel, at: int) -> str:
-    return f"{pallas_of(kernel.file)}.program_id({at})"
-
-
 def _loop(walk: _Walk, order: _Order) -> set[Change]:
     """The statements inside under ``@pl.loop``, reading their block of what is whole now."""
-    file, pallas = walk.kernel.file, pallas_of(walk.kernel.file)
+    file, pallas = walk.kernel.file, walk.kernel.file.pallas
     name = walk.name or free_name(file, "step")
     margin = " " * order.inside[0].col_offset
     head = f"{margin}@{pallas}.loop(0, {_end(walk, order)})\n{margin}def {free_name(file, '_steps')}({name}):\n"
@@ -228,22 +180,22 @@ def _loop(walk: _Walk, order: _Order) -> set[Change]:
         for one in ast.walk(node):
             if not walk.name and isinstance(one, ast.expr) and program_id(one) == walk.last:
                 changes.add(file.replaced(one, name))
-            if is_whole(one, walk.walked) and isinstance(one, ast.Subscript) and isinstance(one.value, ast.Name):
-                changes.add(file.replaced(one, _read(walk, one.value.id, name)))
+            if is_whole(one, walk.walked):
+                changes.add(file.replaced(one, _read(walk, ast.unparse(one.value), name)))
     return changes
 
 
 def _read(walk: _Walk, ref: str, name: str) -> str:
     """One block of a whole operand."""
     block, at = walk.kernel.by_name[ref].block or (), walk.walked[ref]
-    side, pallas = walk.kernel.file.text(block[at]), pallas_of(walk.kernel.file)
+    side, pallas = walk.kernel.file.text(block[at]), walk.kernel.file.pallas
     part = f"{pallas}.ds({pallas}.multiple_of({name} * {side}, {side}), {side})"
     return f"{ref}[{', '.join(part if here == at else ':' for here in range(len(block)))}]"
 
 
 def _end(walk: _Walk, order: _Order) -> str:
     """How many turns the loop takes: all, or those that every guard inside lets through."""
-    every, numpy = walk.kernel.file.text(walk.length), numpy_of(walk.kernel.file)
+    every, numpy = walk.kernel.file.text(walk.length), walk.kernel.file.numpy
     guards = [condition for node in order.inside if (condition := runs_when(node)) is not None]
     rest = [node for node in order.inside if runs_when(node) is None]
     if not guards or numpy is None or not all(map(_does_nothing, rest)):
@@ -263,20 +215,19 @@ def _does_nothing(node: ast.stmt) -> bool:
 
 
 def _conjuncts(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.Call) and is_call(node, "logical_and") and len(node.args) == 2:
+    if is_call(node, "logical_and") and len(node.args) == 2:
         return [*_conjuncts(node.args[0]), *_conjuncts(node.args[1])]
     return [node]
 
 
 def _turns(walk: _Walk, guard: ast.expr) -> str | None:
     """For how many turns, from the first on, ``j * B < end`` is true."""
+    file = walk.kernel.file
     match guard:
-        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() as op], comparators=[right]) if not walk.has_index(right):
-            step = _multiple(walk, left)
-            end = walk.kernel.file.text(right)
-            if step is not None and isinstance(op, ast.Lt):
-                return f"{pallas_of(walk.kernel.file)}.cdiv({end}, {step})"
-            return f"({end}) // {step} + 1" if step is not None else None
+        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() as op], comparators=[right]):
+            step, end = _multiple(walk, left), file.text(right)
+            if step is not None and not any(map(walk.is_index, ast.walk(right))):
+                return f"{file.pallas}.cdiv({end}, {step})" if isinstance(op, ast.Lt) else f"({end}) // {step} + 1"
     return None
 
 
@@ -285,33 +236,28 @@ def _multiple(walk: _Walk, node: ast.expr) -> str | None:
     if walk.is_index(node):
         return "1"
     match node:
-        case ast.BinOp(left=left, op=ast.Mult(), right=right) if walk.is_index(left) and walk.kernel.number(right):
-            return walk.kernel.file.text(right)
-        case ast.BinOp(left=left, op=ast.Mult(), right=right) if walk.is_index(right) and walk.kernel.number(left):
-            return walk.kernel.file.text(left)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            for index, step in ((left, right), (right, left)):
+                if walk.is_index(index) and walk.kernel.number(step):
+                    return walk.kernel.file.text(step)
     return None
 
 
 def _calls(walk: _Walk) -> set[Change] | None:
     """Grid, blocks, index maps, dimension semantics and VMEM limit of the call."""
-    kernel, file = walk.kernel, walk.kernel.file
-    if keyword(kernel.settings, "grid") is not kernel.grid_node or not isinstance(
-        kernel.grid_node, ast.Tuple | ast.List
-    ):
+    kernel, file, limit = walk.kernel, walk.kernel.file, with_limit(walk.kernel)
+    written = keyword(kernel.call, "compiler_params")
+    semantics = keyword(written, "dimension_semantics") if isinstance(written, ast.Call) else None
+    grid = kernel.grid_node
+    if keyword(kernel.settings, "grid") is not grid or not isinstance(grid, ast.Tuple | ast.List) or limit is None:
         return None
-    changes = {file.replaced(kernel.grid_node, _tuple([file.text(one) for one in kernel.grid[:-1]]))}
+    changes = {*limit, file.replaced(grid, _tuple([file.text(one) for one in kernel.grid[:-1]]))}
     for ref in kernel.refs:
         if ref.index is not None:
             changes.add(file.replaced(ref.index, _index(walk, ref, ref.index)))
         if ref.name in walk.walked and ref.block is not None:
             side = ref.block[walk.walked[ref.name]]
             changes.add(file.replaced(side, _whole(walk, side)))
-    limit = with_limit(kernel)
-    if limit is None:
-        return None
-    changes.update(limit)
-    written = keyword(kernel.call, "compiler_params")
-    semantics = keyword(written, "dimension_semantics") if isinstance(written, ast.Call) else None
     if semantics is not None:
         if not isinstance(semantics, ast.Tuple | ast.List) or len(semantics.elts) != len(kernel.grid):
             return None
@@ -321,10 +267,10 @@ def _calls(walk: _Walk) -> set[Change] | None:
 
 def _index(walk: _Walk, ref: Ref, index: ast.Lambda) -> str:
     names = [one.arg for one in index.args.args][:-1]
-    parts = [walk.kernel.file.text(one) for one in _parts(index)]
+    places = [walk.kernel.file.text(one) for one in parts(index.body)]
     if ref.name in walk.walked:
-        parts[walk.walked[ref.name]] = "0"
-    return f"lambda {', '.join(names)}: {_tuple(parts)}"
+        places[walk.walked[ref.name]] = "0"
+    return f"lambda {', '.join(names)}: {_tuple(places)}"
 
 
 def _whole(walk: _Walk, side: ast.expr) -> str:
@@ -337,22 +283,17 @@ def _whole(walk: _Walk, side: ast.expr) -> str:
     return f"({file.text(walk.length)}) * {file.text(side)}"
 
 
-def _tuple(parts: Sequence[str]) -> str:
-    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+def _tuple(texts: Sequence[str]) -> str:
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def _claims(walk: _Walk) -> Iterator[Change]:
     """What the author says of the grid, where that is what the call says."""
     file, grid = walk.kernel.file, walk.kernel.grid
     claims = file.functions.get(CLAIMS)
-    pairs = [
-        pair
-        for node in (ast.walk(claims) if claims else ())
-        if isinstance(node, ast.Dict)
-        for pair in zip(node.keys, node.values, strict=True)
-    ]
-    for key, value in pairs:
-        if not (isinstance(key, ast.Constant) and key.value == "grid" and isinstance(value, ast.Tuple | ast.List)):
-            continue
-        if len(value.elts) == len(grid) and all(map(same, value.elts, grid)):
-            yield file.replaced(value, f"[{', '.join(file.text(one) for one in value.elts[:-1])}]")
+    for node in ast.walk(claims) if claims else ():
+        for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+            named = isinstance(key, ast.Constant) and key.value == "grid" and isinstance(value, ast.Tuple | ast.List)
+            said = parts(value)
+            if named and len(said) == len(grid) and all(map(same, said, grid)):
+                yield file.replaced(value, f"[{', '.join(file.text(one) for one in said[:-1])}]")

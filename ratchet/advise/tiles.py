@@ -1,17 +1,19 @@
-"""Blocks made larger or smaller: constants that divide a grid or step a loop, changed by a power of two. Pure."""
+"""Blocks larger or smaller, and loops unrolled: constants changed by a power of two, and more VMEM for them. Pure."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.kernelfile.program import Kernel, is_call, kernels, keyword
-from ratchet.kernelfile.syntax import File, assigned_once, changed
+from ratchet.advise.pattern import made
+from ratchet.kernelfile.program import Kernel, calls, is_call, kernels, keyword
+from ratchet.kernelfile.syntax import Change, File, changed, lines_of, names_in
 
 FACTORS = (2, 4)
-_LEAST = 1
+LIMIT = "100 << 20"
+"""Bytes of VMEM: most of a v5e's 128 MiB, where the compiler gives 16 unless asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,83 +29,107 @@ class Tile:
     """Whether the number of grid steps follows from it."""
 
 
-def tiles(file: File) -> tuple[Tile, ...]:
-    """What may be tuned: no constant that the problem needs, and none that only some arithmetic uses."""
-    found: dict[tuple[int, int], Tile] = {}
-    frozen = file.frozen | _made(file)
-    for of_grid, node in _sides(file):
-        for name, value in _literals(file, node, frozen):
-            number = file.number(value)
-            if number is None or number < _LEAST:
-                continue
-            where = file.span(value)
-            before = found.get(where)
-            found[where] = Tile(
-                name=before.name if before else name,
-                value=number,
-                node=value,
-                of_grid=of_grid or bool(before and before.of_grid),
-            )
-    return tuple(found.values())
-
-
-def _made(file: File) -> frozenset[str]:
-    """What the shapes of outputs need, which is the problem's as well."""
-    shapes = [keyword(kernel.call, "out_shape") for kernel in kernels(file)]
-    names = {one.id for node in shapes if node is not None for one in ast.walk(node) if isinstance(one, ast.Name)}
-    return file.needed_by(names)
-
-
 def rewrites(file: File) -> Iterator[Rewrite]:
     """Every tile twice and four times as large, and half."""
     for tile in tiles(file):
         for factor in (*FACTORS, 1 / FACTORS[0]):
             wanted = int(tile.value * factor)
-            if wanted < _LEAST or wanted == tile.value:
+            if not wanted:
                 continue
-            after = changed(file.source, [file.replaced(tile.node, str(wanted))])
-            if _fits(file, File.of(after, file.name)):
-                yield Rewrite(
-                    edit=Edit.LARGER if factor > 1 else Edit.SMALLER,
-                    after=after,
-                    lines=(),
-                    subject=tile.name,
-                    point={tile.name: wanted},
-                    factor=factor if tile.of_grid else 1 + (factor - 1) / 4,
-                )
+            for one in made(
+                file,
+                Edit.LARGER if factor > 1 else Edit.SMALLER,
+                [file.replaced(tile.node, str(wanted))],
+                subject=tile.name,
+                point={tile.name: wanted},
+                factor=factor if tile.of_grid else 1 + (factor - 1) / 4,
+            ):
+                if _fits(file, File.of(one.after, file.name)):
+                    yield one
+
+
+def unrolled(kernel: Kernel) -> Iterator[Rewrite]:
+    """Loops of a known length unrolled."""
+    file = kernel.file
+    for node in calls(kernel.body, "loop", "fori_loop"):
+        first, end = (file.number(one) for one in node.args[:2]) if len(node.args) >= 2 else (None, None)
+        if first is None or end is None or keyword(node, "unroll") is not None:
+            continue
+        for times in FACTORS:
+            if end - first > times and (end - first) % times == 0:
+                changes = [_added(file, node, f"unroll={times}")]
+                subject = file.text(node.args[1])
+                yield from made(file, Edit.UNROLL, changes, lines=lines_of(node), subject=subject, factor=times)
+
+
+def with_limit(kernel: Kernel) -> set[Change] | None:
+    """A higher limit of VMEM, unless one is set already; None where the call cannot be given one."""
+    file, limit = kernel.file, f"vmem_limit_bytes={LIMIT}"
+    written = keyword(kernel.call, "compiler_params")
+    if written is None and file.tpu is not None:
+        return {_added(file, kernel.call, f"compiler_params={file.tpu}.CompilerParams({limit})")}
+    if not isinstance(written, ast.Call):
+        return None
+    return {_added(file, written, limit)} if keyword(written, "vmem_limit_bytes") is None else set()
+
+
+def raised(rewrite: Rewrite, name: str) -> Rewrite | None:
+    """A larger block under a higher limit of VMEM; None for another edit, and where no kernel can be given one."""
+    if rewrite.edit is not Edit.LARGER:
+        return None
+    file = File.of(rewrite.after, name)
+    changes = {one for kernel in kernels(file) for one in with_limit(kernel) or ()}
+    return replace(rewrite, edit=Edit.VMEM, after=changed(file.source, changes)) if changes else None
+
+
+def _added(file: File, call: ast.Call, text: str) -> Change:
+    """One more keyword of a call."""
+    at = file.span(call)[1] - 1
+    comma = "" if file.source[:at].rstrip().endswith((b",", b"(")) else ", "
+    return Change(start=at, end=at, text=comma + text)
+
+
+def tiles(file: File) -> tuple[Tile, ...]:
+    """What may be tuned: no constant that the problem or an output needs, and none that only some arithmetic uses."""
+    shapes = [keyword(kernel.call, "out_shape") for kernel in kernels(file)]
+    outputs = file.needed_by({name for node in shapes if node is not None for name in names_in(node)})
+    found: dict[tuple[int, int], Tile] = {}
+    for of_grid, node in _sides(file):
+        for name, value in _literals(file, node, file.frozen | outputs):
+            number, where = file.number(value), file.span(value)
+            if number is not None and number > 0:
+                before = found.get(where, Tile(name=name, value=number, node=value, of_grid=False))
+                found[where] = replace(before, of_grid=of_grid or before.of_grid)
+    return tuple(found.values())
 
 
 def _sides(file: File) -> Iterator[tuple[bool, ast.expr]]:
     """Expressions of which blocks are made: divisors of a grid, sides of blocks, steps of loops."""
     for kernel in kernels(file):
-        for node in (*kernel.grid, *_needed(kernel, kernel.grid)):
+        for node in (*kernel.grid, *_needed(kernel)):
             yield from ((True, divisor) for divisor in _divisors(node))
         for ref in kernel.refs:
             if ref.role != "scratch":
                 yield from ((True, side) for side in ref.block or ())
         for one in ast.walk(kernel.body):
-            if isinstance(one, ast.For) and isinstance(one.iter, ast.Call) and is_call(one.iter, "range"):
+            if isinstance(one, ast.For) and is_call(one.iter, "range"):
                 yield from ((False, step) for step in one.iter.args[2:])
-            if isinstance(one, ast.Call) and is_call(one, "loop", "fori_loop"):
+            if is_call(one, "loop", "fori_loop"):
                 yield from ((False, divisor) for bound in one.args[:2] for divisor in _divisors(bound))
 
 
-def _needed(kernel: Kernel, nodes: Sequence[ast.expr]) -> Iterator[ast.expr]:
+def _needed(kernel: Kernel) -> Iterator[ast.expr]:
     """What names in the grid were given, in its host and at the top level."""
-    local = assigned_once(kernel.host.body)
-    for node in nodes:
-        for one in ast.walk(node):
-            if isinstance(one, ast.Name):
-                value = local.get(one.id, kernel.file.assigned.get(one.id))
-                if value is not None:
-                    yield value
+    given = {**kernel.file.assigned, **kernel.local}
+    for node in kernel.grid:
+        yield from (given[one.id] for one in ast.walk(node) if isinstance(one, ast.Name) and one.id in given)
 
 
 def _divisors(node: ast.expr) -> Iterator[ast.expr]:
     for one in ast.walk(node):
         if isinstance(one, ast.BinOp) and isinstance(one.op, ast.FloorDiv):
             yield one.right
-        if is_call(one, "cdiv") and isinstance(one, ast.Call) and len(one.args) == 2:
+        if is_call(one, "cdiv") and len(one.args) == 2:
             yield one.args[1]
 
 
@@ -137,25 +163,20 @@ def _written(name: str, node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 def _fits(before: File, after: File) -> bool:
     """Whether everything that was divided without a rest still is, and no step is longer than its range."""
-    old, new = _quotients(before), _quotients(after)
+    old, new = list(_rests(before)), list(_rests(after))
     return len(old) == len(new) and all(
         (was is None or now is not None) and not (was == 0 and now != 0) for was, now in zip(old, new, strict=True)
     )
 
 
-def _quotients(file: File) -> list[int | None]:
+def _rests(file: File) -> Iterator[int | None]:
     """The rest of each division between constants; None where it has no value, or the quotient is zero."""
-    rests: list[int | None] = []
     for node in ast.walk(file.tree):
-        pair: tuple[ast.expr, ast.expr] | None = None
         match node:
             case ast.BinOp(op=ast.FloorDiv(), left=left, right=right):
-                pair = left, right
+                whole, part = file.number(left), file.number(right)
             case ast.Call(args=[_, end, step]) if is_call(node, "range"):
-                pair = end, step
-        if pair is None:
-            continue
-        whole, part = (file.number(one) for one in pair)
-        known = whole is not None and part is not None and part > 0 and whole >= part
-        rests.append(whole % part if known and whole is not None and part is not None else None)
-    return rests
+                whole, part = file.number(end), file.number(step)
+            case _:
+                continue
+        yield whole % part if whole is not None and part is not None and whole >= part > 0 else None

@@ -7,14 +7,14 @@ of their combinations are wanted, in a comment of its own (``# where: SEQ % BQ =
 from __future__ import annotations
 
 import ast
-import codecs
 import io
 import itertools
 import math
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ratchet.kernelfile.syntax import Change, File, assignments, changed
 from ratchet.values import Literal, Point
 from ratchet.values.status import Refusal, Status
 
@@ -32,78 +32,22 @@ class Knob:
     """Its value as it is written."""
 
 
-def parsed(source: bytes, name: str) -> ast.Module:
-    """The syntax tree of a file of any encoding.
-
-    Raises:
-      Refusal: ``SYNTAX_ERROR``; ``name`` is what the file is called there.
-    """
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Refusal(Status.SYNTAX_ERROR, f"{name}: {error}") from None
-
-
-def parsed_utf8(source: bytes, name: str) -> ast.Module:
-    """The syntax tree of a file whose bytes can be changed at the places that the tree gives.
-
-    Raises:
-      Refusal: as ``parsed``; ``USAGE`` for another encoding than UTF-8.
-    """
-    tree = parsed(source, name)
-    try:
-        encoding = tokenize.detect_encoding(io.BytesIO(source).readline)[0]
-    except SyntaxError:  # bytes of another one, and no word of it: the parser passes over them in a comment
-        encoding = "unknown"
-    if encoding not in ("utf-8", "utf-8-sig"):
-        raise Refusal(Status.USAGE, f"{name} is not in UTF-8, which is needed to change it")
-    return tree
-
-
 def knobs(source: bytes, name: str) -> dict[str, Knob]:
-    """All constants of a file by name: ``BQ = 256``, ``BQ: int = 256`` and ``BQ, BKV = 256, 512``.
-
-    A name that is assigned more than once is none.
+    """The constants that a file assigns once at its top level, by name.
 
     Raises:
-      Refusal: as ``parsed_utf8``.
+      Refusal: as ``File.of``; ``name`` is what the file is called there.
     """
-    tree = parsed_utf8(source, name)
-    lines = list(itertools.accumulate(map(len, source.splitlines(keepends=True)), initial=0))
-    lines[0] = len(codecs.BOM_UTF8) if source.startswith(codecs.BOM_UTF8) else 0
+    file = File.of(source, name)
     found: dict[str, list[Knob]] = {}
-    for target, value in _assigned(tree):
-        assert value.end_lineno is not None
-        assert value.end_col_offset is not None
-        start, end = lines[value.lineno - 1] + value.col_offset, lines[value.end_lineno - 1] + value.end_col_offset
+    for target, value in assignments(file.tree.body):
+        start, end = file.span(value)
         knob = Knob(name=target, start=start, end=end, line=value.lineno, value=source[start:end].decode())
         found.setdefault(target, []).append(knob)
-    for node in ast.walk(tree):  # also where a function or a loop sets it
+    for node in ast.walk(file.tree):  # also where a function or a loop sets it
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             found.pop(node.target.id, None)
     return {target: one for target, (one, *more) in found.items() if not more}
-
-
-def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    for node in tree.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            yield node.target.id, node.value
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                yield from _pairs(target, node.value)
-
-
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(target, ast.Name):
-        yield target.id, value
-    elif (
-        isinstance(target, ast.Tuple | ast.List)
-        and isinstance(value, ast.Tuple | ast.List)
-        and len(target.elts) == len(value.elts)
-        and not any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts))
-    ):
-        for one, its in zip(target.elts, value.elts, strict=True):
-            yield from _pairs(one, its)
 
 
 def turned(source: bytes, name: str, point: Point) -> bytes:
@@ -124,10 +68,8 @@ def turned(source: bytes, name: str, point: Point) -> bytes:
         if len(shared) > 1:
             message = f"{name}:{known[wanted].line}: {' and '.join(shared)} share one value, so that none of them can"
             raise Refusal(Status.USAGE, f"{message} be changed alone: assign each in a line of its own")
-    for wanted in sorted(point, key=lambda one: -known[one].start):
-        knob = known[wanted]
-        source = source[: knob.start] + repr(point[wanted]).encode() + source[knob.end :]
-    return source
+    spans = [(known[wanted], value) for wanted, value in point.items()]
+    return changed(source, [Change(start=knob.start, end=knob.end, text=repr(value)) for knob, value in spans])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,30 +88,23 @@ def asked(source: bytes, name: str) -> Asked:
     Raises:
       Refusal: ``USAGE`` for a ``# tune:`` that is not behind one knob, or holds no constants; as ``knobs``.
     """
-    known = knobs(source, name)
     by_line: dict[int, list[Knob]] = {}
-    for knob in known.values():
+    for knob in knobs(source, name).values():
         by_line.setdefault(knob.line, []).append(knob)
     axes: list[tuple[str, tuple[Literal, ...]]] = []
     where: list[str] = []
-    for line, comment in _comments(source):
-        word, colon, rest = comment.lstrip("#").strip().partition(":")
-        if not colon or word not in ("tune", "where"):
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        word, colon, rest = token.string.lstrip("#").strip().partition(":")
+        if token.type != tokenize.COMMENT or not colon:
             continue
         if word == "where":
             where.append(rest.strip())
-            continue
-        here = by_line.get(line, [])
-        if len(here) != 1:
-            raise Refusal(Status.USAGE, f"{name}:{line}: `# tune:` is behind {len(here)} constants, wanted one")
-        axes.append(choices(f"{here[0].name}={rest.strip()}"))
+        elif word == "tune":
+            here = by_line.get(line := token.start[0], [])
+            if len(here) != 1:
+                raise Refusal(Status.USAGE, f"{name}:{line}: `# tune:` is behind {len(here)} constants, wanted one")
+            axes.append(choices(f"{here[0].name}={rest.strip()}"))
     return Asked(axes=tuple(axes), where=tuple(where))
-
-
-def _comments(source: bytes) -> Iterator[tuple[int, str]]:
-    for token in tokenize.tokenize(io.BytesIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
 
 
 def values(source: bytes, name: str) -> dict[str, Literal]:

@@ -12,20 +12,8 @@ import ast
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
-from ratchet.kernelfile.knobs import parsed
-
-FOLLOWS = "get_tiling_meta"
-
-
-class Kind(Enum):
-    """How much of a file a change touches."""
-
-    NOTHING = "comments, or what is new and not used"
-    KNOB = "one constant"
-    FUNCTION = "one function"
-    SEVERAL = "several"
+from ratchet.kernelfile.syntax import CLAIMS, parsed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,24 +33,18 @@ class Mutation:
     parts: tuple[Part, ...]
 
     @property
-    def kind(self) -> Kind:
-        if not self.parts:
-            return Kind.NOTHING
-        if len(self.parts) > 1:
-            return Kind.SEVERAL
-        return Kind.KNOB if self.parts[0].constant else Kind.FUNCTION
-
-    @property
     def compound(self) -> bool:
         """Whether it is more than one change."""
-        return self.kind is Kind.SEVERAL
+        return len(self.parts) > 1
 
     def __str__(self) -> str:
         """``one constant, BQ``; ``2 at once: BQ, block``."""
         names = ", ".join(part.name for part in self.parts)
         if self.compound:
             return f"{len(self.parts)} at once: {names}"
-        return f"{self.kind.value}, {names}" if names else self.kind.value
+        if not self.parts:
+            return "comments, or what is new and not used"
+        return f"one {'constant' if self.parts[0].constant else 'function'}, {names}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +69,7 @@ def mutation(before: bytes, after: bytes, name: str) -> Mutation:
     parts = [
         Part(name=key, constant=one.constant)
         for key, one in new.items()
-        if (old[key].tree != one.tree if key in old else one.acts) and key != FOLLOWS
+        if (old[key].tree != one.tree if key in old else one.acts) and key != CLAIMS
     ]
     gone = [
         Part(name=key, constant=one.constant)
@@ -123,31 +105,25 @@ def _merged(old: list[str], new: list[str]) -> list[str]:
 
 
 def _by_key(source: bytes, name: str) -> Mapping[str, _Statement]:
-    tree = parsed(source, name)
+    """The statements of the top level by what they define; those of one key are one."""
     lines = source.splitlines(keepends=True)
-    found: dict[str, list[tuple[int, ast.stmt]]] = {}
-    for node in tree.body:
-        assert node.end_lineno is not None
-        found.setdefault(_key(node), []).append((node.end_lineno, node))
-    ends = sorted({node.end_lineno or 0 for node in tree.body})
-    starts = dict(zip(ends, [0, *ends], strict=False))
-    statements: dict[str, _Statement] = {}
-    shown: set[int] = set()
-    for key, nodes in found.items():
-        text = b""
-        for end, _ in nodes:
-            if end not in shown:  # several on one line
-                shown.add(end)
-                text += b"".join(lines[starts[end] : end])
-        statements[key] = _Statement(
-            text=text,
+    found: dict[str, list[tuple[bytes, ast.stmt]]] = {}
+    shown = 0
+    for node in parsed(source, name).body:
+        end = max(shown, node.end_lineno or 0)  # the same for several on one line
+        found.setdefault(_key(node), []).append((b"".join(lines[shown:end]), node))
+        shown = end
+    statements = {
+        key: _Statement(
+            text=b"".join(text for text, _ in nodes),
             tree=";".join(ast.dump(node) for _, node in nodes),
             constant=all(isinstance(node, ast.Assign | ast.AnnAssign) for _, node in nodes),
             defines=any(_defines(node) for _, node in nodes),
             acts=any(not _defines(node) and not _is_quiet(node) for _, node in nodes),
         )
-    rest = b"".join(lines[ends[-1] if ends else 0 :])
-    if rest:
+        for key, nodes in found.items()
+    }
+    if rest := b"".join(lines[shown:]):
         statements["\0end"] = _Statement(text=rest, tree="", constant=True, defines=False, acts=False)
     return statements
 

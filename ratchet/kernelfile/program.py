@@ -7,11 +7,14 @@ its position among the parameters.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeGuard
 
-from ratchet.kernelfile.syntax import File, assigned_once
+from ratchet.kernelfile.syntax import File, assigned_once, names_in
+
+PRODUCTS = ("dot", "dot_general", "matmul")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,44 +48,40 @@ class Kernel:
     grid_node: ast.expr
     refs: tuple[Ref, ...]
     """Every parameter; empty where they could not be matched."""
-    alone: bool
+    alone: bool = False
     """Whether this call alone runs the function."""
 
     @cached_property
     def by_name(self) -> Mapping[str, Ref]:
         return {ref.name: ref for ref in self.refs}
 
+    @cached_property
+    def local(self) -> Mapping[str, ast.expr]:
+        """What names of the host are given, where that is one thing."""
+        return assigned_once(self.host.body)
+
     def number(self, node: ast.expr) -> int | None:
         """An expression of the host's, as an integer."""
-        node = _resolved(node, assigned_once(self.host.body))
-        return self.file.number(node)
+        return self.file.number(_resolved(node, self.local))
 
     def known(self, node: ast.expr) -> bool:
         """Whether an expression means the same wherever in the file it is written."""
-        names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-        local = {one.arg for one in self.host.args.args} | set(assigned_once(self.host.body))
-        return not names & local and self.file.value(node) is not None
+        local = {one.arg for one in self.host.args.args} | set(self.local)
+        return not names_in(node) & local and self.file.value(node) is not None
 
 
 def kernels(file: File) -> tuple[Kernel, ...]:
     """Every ``pallas_call`` of the file whose function and grid are written out."""
-    calls = [
-        (host, call) for host in file.functions.values() for call in ast.walk(host) if is_call(call, "pallas_call")
-    ]
-    made = []
-    for host, call in calls:
-        assert isinstance(call, ast.Call)
-        if (one := _kernel(file, host, call)) is not None:
-            made.append(one)
+    pairs = [(host, call) for host in file.functions.values() for call in calls(host, "pallas_call")]
+    made = [one for host, call in pairs if (one := _kernel(file, host, call)) is not None]
     bodies = [one.body.name for one in made]
     used = [node.id for node in ast.walk(file.tree) if isinstance(node, ast.Name)]
     return tuple(
-        Kernel(**{**one.__dict__, "alone": bodies.count(one.body.name) == 1 and used.count(one.body.name) == 1})
-        for one in made
+        replace(one, alone=bodies.count(name) == used.count(name) == 1) for one, name in zip(made, bodies, strict=True)
     )
 
 
-def is_call(node: ast.AST, *names: str) -> bool:
+def is_call(node: ast.AST, *names: str) -> TypeGuard[ast.Call]:
     """Whether a node calls a function of one of these names, in whatever module."""
     if not isinstance(node, ast.Call):
         return False
@@ -90,6 +89,11 @@ def is_call(node: ast.AST, *names: str) -> bool:
     return (isinstance(function, ast.Attribute) and function.attr in names) or (
         isinstance(function, ast.Name) and function.id in names
     )
+
+
+def calls(node: ast.AST, *names: str) -> list[ast.Call]:
+    """The calls inside a node of functions of these names."""
+    return [one for one in ast.walk(node) if is_call(one, *names)]
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
@@ -113,36 +117,43 @@ def num_programs(node: ast.AST) -> int | None:
 
 
 def _dimension(node: ast.AST, name: str) -> int | None:
-    match node:
-        case ast.Call(args=[ast.Constant(value=int() as at)]) if is_call(node, name):
-            return at
-        case ast.Call(args=[], keywords=[ast.keyword(arg="axis", value=ast.Constant(value=int() as at))]) if is_call(
-            node, name
-        ):
+    if not is_call(node, name):
+        return None
+    match [*node.args, *(one.value for one in node.keywords if one.arg == "axis")]:
+        case [ast.Constant(value=int() as at)] if len(node.args) + len(node.keywords) == 1:
             return at
     return None
 
 
-def is_whole(node: ast.AST, names: Sequence[str] | Mapping[str, object]) -> bool:
+def is_part(node: ast.AST, names: Container[str]) -> TypeGuard[ast.Subscript]:
+    """Whether a node is ``x_ref[...]`` of one of these references, whatever of it."""
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names
+
+
+def is_whole(node: ast.AST, names: Container[str]) -> TypeGuard[ast.Subscript]:
     """Whether a node is all of one of these references: ``x_ref[...]`` or ``x_ref[:, :]``."""
-    if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names):
-        return False
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    return all(
-        (isinstance(one, ast.Constant) and one.value is Ellipsis)
-        or (isinstance(one, ast.Slice) and one.lower is None and one.upper is None and one.step is None)
-        for one in parts
+    return is_part(node, names) and all(
+        _is_all(one) or (isinstance(one, ast.Constant) and one.value is Ellipsis) for one in parts(node.slice)
     )
 
 
-def has_all_lanes(node: ast.AST, names: Sequence[str] | Mapping[str, object]) -> bool:
+def has_all_lanes(node: ast.AST, names: Container[str]) -> TypeGuard[ast.Subscript]:
     """Whether a node is a reference as a whole, or rows of it: ``x_ref[...]``, ``x_ref[a:b, :]``."""
     if is_whole(node, names):
         return True
-    match node:
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=[ast.Slice(), ast.Slice() as lanes])):
-            return name in names and lanes.lower is None and lanes.upper is None and lanes.step is None
-    return False
+    if not is_part(node, names) or not isinstance(node.slice, ast.Tuple):
+        return False
+    sides = node.slice.elts
+    return len(sides) == 2 and isinstance(sides[0], ast.Slice) and _is_all(sides[1])
+
+
+def _is_all(node: ast.expr) -> bool:
+    return isinstance(node, ast.Slice) and node.lower is None and node.upper is None and node.step is None
+
+
+def parts(node: ast.expr) -> list[ast.expr]:
+    """The elements of a tuple or a list; anything else alone."""
+    return list(node.elts) if isinstance(node, ast.Tuple | ast.List) else [node]
 
 
 def _kernel(file: File, host: ast.FunctionDef, call: ast.Call) -> Kernel | None:
@@ -150,23 +161,19 @@ def _kernel(file: File, host: ast.FunctionDef, call: ast.Call) -> Kernel | None:
     body = _function(file, call)
     spec = keyword(call, "grid_spec")
     settings = _resolved(spec, local) if spec is not None else call
-    if body is None or not isinstance(settings, ast.Call):
+    written = keyword(settings, "grid") if isinstance(settings, ast.Call) else None
+    if body is None or written is None or not isinstance(settings, ast.Call):
         return None
-    written = keyword(settings, "grid")
-    grid_node = _resolved(written, local) if written is not None else None
-    if grid_node is None:
-        return None
-    grid = tuple(grid_node.elts) if isinstance(grid_node, ast.Tuple | ast.List) else (grid_node,)
+    grid = _resolved(written, local)
     return Kernel(
         file=file,
         call=call,
         settings=settings,
         host=host,
         body=body,
-        grid=grid,
-        grid_node=grid_node,
-        refs=tuple(_refs(file, settings, body, local)),
-        alone=False,
+        grid=tuple(parts(grid)),
+        grid_node=grid,
+        refs=tuple(_refs(settings, body, local)),
     )
 
 
@@ -174,52 +181,36 @@ def _function(file: File, call: ast.Call) -> ast.FunctionDef | None:
     if not call.args:
         return None
     named = call.args[0]
-    if is_call(named, "partial") and isinstance(named, ast.Call) and len(named.args) == 1:
+    if is_call(named, "partial") and len(named.args) == 1:
         named = named.args[0]
     return file.functions.get(named.id) if isinstance(named, ast.Name) else None
 
 
-def _refs(file: File, settings: ast.Call, body: ast.FunctionDef, local: Mapping[str, ast.expr]) -> Iterator[Ref]:
-    arguments = body.args
-    if (
-        arguments.vararg
-        or arguments.kwarg
-        or arguments.posonlyargs
-        or arguments.defaults
-        or keyword(settings, "num_scalar_prefetch")
-    ):
+def _refs(settings: ast.Call, body: ast.FunctionDef, local: Mapping[str, ast.expr]) -> Iterator[Ref]:
+    given = body.args
+    if given.vararg or given.kwarg or given.posonlyargs or given.defaults or keyword(settings, "num_scalar_prefetch"):
         return
-    made: list[tuple[str, ast.Call]] = []
+    made: list[tuple[str, ast.expr]] = []
     for name, role in (("in_specs", "in"), ("out_specs", "out"), ("scratch_shapes", "scratch")):
         value = keyword(settings, name)
-        if value is None and role != "scratch":
+        if value is not None:
+            made += [(role, _resolved(one, local)) for one in parts(_resolved(value, local))]
+        elif role != "scratch":
             return
-        for one in _listed(value, local):
-            if not isinstance(one, ast.Call):
-                return
-            made.append((role, one))
-    if len(made) != len(arguments.args):
+    specs = [(role, spec) for role, spec in made if isinstance(spec, ast.Call)]
+    if not len(specs) == len(made) == len(given.args):
         return
-    for argument, (role, spec) in zip(arguments.args, made, strict=True):
-        block = _block(spec, role, local)
-        index = spec.args[1] if len(spec.args) > 1 else keyword(spec, "index_map")
+    for argument, (role, spec) in zip(given.args, specs, strict=True):
+        second = spec.args[1] if len(spec.args) > 1 else None
+        index = (second or keyword(spec, "index_map")) if role != "scratch" else None
         yield Ref(
             name=argument.arg,
             role=role,
             spec=spec,
-            block=block,
-            index=index if isinstance(index, ast.Lambda) and role != "scratch" else None,
-            dtype=spec.args[1] if role == "scratch" and len(spec.args) > 1 else None,
+            block=_block(spec, role, local),
+            index=index if isinstance(index, ast.Lambda) else None,
+            dtype=second if role == "scratch" else None,
         )
-
-
-def _listed(value: ast.expr | None, local: Mapping[str, ast.expr]) -> list[ast.expr]:
-    if value is None:
-        return []
-    value = _resolved(value, local)
-    if isinstance(value, ast.Tuple | ast.List):
-        return [_resolved(one, local) for one in value.elts]
-    return [value]
 
 
 def _block(spec: ast.Call, role: str, local: Mapping[str, ast.expr]) -> tuple[ast.expr, ...] | None:

@@ -8,11 +8,11 @@ change that spreads it is noted.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ratchet.kernelfile.program import Kernel, has_all_lanes, is_call, is_whole, num_programs, program_id
-from ratchet.kernelfile.syntax import Change, File
+from ratchet.kernelfile.program import Kernel, has_all_lanes, is_call, is_part, is_whole, keyword, parts
+from ratchet.kernelfile.syntax import Change
 
 LANES = 128
 _ELEMENTWISE = (
@@ -101,7 +101,10 @@ class Shapes:
 
     def number(self, side: str) -> int | None:
         """A side as an integer."""
-        return number_of(self.kernel.file, side)
+        try:
+            return self.kernel.file.number(ast.parse(side, mode="eval").body)
+        except SyntaxError:
+            return None
 
     def ref(self, name: str) -> Shape | None:
         """The block of a reference."""
@@ -131,29 +134,24 @@ class Shapes:
 
     def _store(self, target: ast.expr, shape: Shape | None, value: ast.expr) -> None:
         """Into a reference: a wide one gets equal lanes, another one a single lane."""
-        name = target.value.id if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) else ""
-        if name in self.wide:
+        if is_part(target, self.wide):
             if not has_all_lanes(target, self.wide) or shape is None:
                 raise Unknown
             if shape.sides and not shape.wide:
-                rows = shape.sides[0] if not is_whole(target, self.wide) else ""
-                whole = f"({rows}, {LANES})" if rows else f"{name}.shape"
+                name = ast.unparse(target.value)
+                whole = f"{name}.shape" if is_whole(target, self.wide) else f"({shape.sides[0]}, {LANES})"
                 self._wrap(value, f"{self._numpy()}.broadcast_to(", f", {whole})")
         elif shape is not None and shape.wide:
             self._wrap(value, "(", ")[:, :1]")
 
     def _join(self, nodes: Sequence[ast.expr]) -> Shape | None:
         shapes = [self.of(node) for node in nodes]
-        if any(shape is None for shape in shapes):
-            if any(shape is not None and shape.wide for shape in shapes):
-                raise Unknown
-            return None
         known = [shape for shape in shapes if shape is not None]
-        sides = self._broadcast([shape.sides for shape in known])
         is_wide = any(shape.wide for shape in known)
-        if sides is None or (is_wide and not sides):
-            if is_wide:
-                raise Unknown
+        sides = self._broadcast([shape.sides for shape in known]) if len(known) == len(nodes) else None
+        if is_wide and not sides:
+            raise Unknown
+        if sides is None:
             return None
         if is_wide and sides[-1] != "1":
             for node, shape in zip(nodes, known, strict=True):
@@ -188,17 +186,17 @@ class Shapes:
         self.changes += [Change(start=start, end=start, text=before), Change(start=end, end=end, text=after)]
 
     def _numpy(self) -> str:
-        if (name := numpy_of(self.kernel.file)) is None:
+        if self.kernel.file.numpy is None:
             raise Unknown
-        return name
+        return self.kernel.file.numpy
 
     def _part(self, node: ast.Subscript) -> Shape | None:
         if isinstance(node.value, ast.Name) and (whole := self._name(node.value.id)) is not None:
             if is_whole(node, (node.value.id,)):
                 return whole
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            if len(parts) == len(whole.sides) and (not whole.wide or has_all_lanes(node, (node.value.id,))):
-                sides = [_side(part, side) for part, side in zip(parts, whole.sides, strict=True)]
+            taken = parts(node.slice)
+            if len(taken) == len(whole.sides) and (not whole.wide or has_all_lanes(node, (node.value.id,))):
+                sides = [_side(part, side) for part, side in zip(taken, whole.sides, strict=True)]
                 if None not in sides:
                     return Shape(sides=tuple(map(str, sides)), wide=whole.wide)
         self._no_wide(node)
@@ -209,12 +207,12 @@ class Shapes:
         shape: Shape | None = None
         if isinstance(function, ast.Attribute) and function.attr == "astype":
             shape = self.of(function.value)
-        elif program_id(node) is not None or num_programs(node) is not None:
+        elif is_call(node, "program_id", "num_programs"):
             shape = Shape(sides=())
         elif is_call(node, *_ELEMENTWISE):
             shape = self._join(arguments)
         elif is_call(node, *_LIKE) and arguments:
-            self._no_wide_in(arguments[1:])
+            self._no_wide(*arguments[1:])
             shape = self.of(arguments[0])
         elif is_call(node, "broadcasted_iota") and len(arguments) == 3:
             shape = self._written_shape(arguments[1])
@@ -230,16 +228,20 @@ class Shapes:
             self._no_wide(node)
         return shape
 
-    def _reduced(self, node: ast.Call) -> Shape | None:
-        axis = next((one.value for one in node.keywords if one.arg == "axis"), None)
-        keeps = next((one.value for one in node.keywords if one.arg == "keepdims"), None)
-        shape = self.of(node.args[0])
+    def _narrow(self, node: ast.expr) -> Shape | None:
+        """The shape of what must not be wide here."""
+        shape = self.of(node)
         if shape is not None and shape.wide:
             raise Unknown
+        return shape
+
+    def _reduced(self, node: ast.Call) -> Shape | None:
+        axis, keeps = keyword(node, "axis"), keyword(node, "keepdims")
+        shape = self._narrow(node.args[0])
         at = self.kernel.file.number(axis) if axis is not None else None
         kept = isinstance(keeps, ast.Constant) and keeps.value is True
         if shape is None or at is None or not kept or not -len(shape.sides) <= at < len(shape.sides):
-            self._no_wide_in(node.args)
+            self._no_wide(*node.args)
             return None
         sides = list(shape.sides)
         sides[at] = "1"
@@ -247,88 +249,39 @@ class Shapes:
 
     def _written_shape(self, node: ast.expr) -> Shape | None:
         if isinstance(node, ast.Attribute) and node.attr == "shape":
-            shape = self.of(node.value)
-            if shape is not None and shape.wide:
-                raise Unknown
-            return shape
-        if isinstance(node, ast.Tuple):
-            return Shape(sides=tuple(map(ast.unparse, node.elts)))
-        return None
+            return self._narrow(node.value)
+        return Shape(sides=tuple(map(ast.unparse, node.elts))) if isinstance(node, ast.Tuple) else None
 
     def _product(self, left: ast.expr, right: ast.expr, numbers: ast.expr | None) -> Shape | None:
-        shapes = [self.of(left), self.of(right)]
-        if any(shape is not None and shape.wide for shape in shapes):
-            raise Unknown
+        one, other = self._narrow(left), self._narrow(right)
         try:
             over = ast.literal_eval(numbers) if numbers is not None else (((1,), (0,)), ((), ()))
             (first, second), batch = over
         except (ValueError, TypeError):
             return None
-        if None in shapes or any(batch) or any(shape is not None and len(shape.sides) != 2 for shape in shapes):
+        if one is None or other is None or any(batch) or not len(one.sides) == len(other.sides) == 2:
             return None
         rests = [
             [side for at, side in enumerate(shape.sides) if at not in tuple(axes)]
-            for shape, axes in zip(shapes, (first, second), strict=True)
-            if shape is not None
+            for shape, axes in ((one, first), (other, second))
         ]
         return Shape(sides=(*rests[0], *rests[1]))
 
     def _tiled(self, node: ast.Call) -> Shape | None:
         """``jnp.tile(x, (1, N // 128))`` of a value with 128 lanes has N."""
-        shape, times = self.of(node.args[0]), node.args[1]
-        if shape is not None and shape.wide:
-            raise Unknown
-        match times:
+        shape = self._narrow(node.args[0])
+        match node.args[1]:
             case ast.Tuple(elts=[ast.Constant(value=1), ast.BinOp(left=whole, op=ast.FloorDiv(), right=part)]):
                 if shape is not None and self.kernel.file.number(part) == self.number(shape.sides[-1]):
                     return Shape(sides=(*shape.sides[:-1], ast.unparse(whole)))
         return None
 
-    def _no_wide(self, node: ast.AST) -> None:
+    def _no_wide(self, *nodes: ast.AST) -> None:
         """Of what is not known no part may be wide."""
-        self._no_wide_in([node])
-
-    def _no_wide_in(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
             for one in ast.walk(node):
                 if isinstance(one, ast.Name) and (shape := self._name(one.id)) is not None and shape.wide:
                     raise Unknown
-
-
-def number_of(file: File, side: str) -> int | None:
-    """A side of a shape as an integer."""
-    try:
-        return file.number(ast.parse(side, mode="eval").body)
-    except SyntaxError:
-        return None
-
-
-def numpy_of(file: File) -> str | None:
-    """What the file calls ``jax.numpy``."""
-    return _module(file, "jax", "numpy")
-
-
-def pallas_of(file: File) -> str | None:
-    """What the file calls ``jax.experimental.pallas``."""
-    return _module(file, "jax.experimental", "pallas")
-
-
-def tpu_of(file: File) -> str | None:
-    """What the file calls ``jax.experimental.pallas.tpu``."""
-    return _module(file, "jax.experimental.pallas", "tpu")
-
-
-def _module(file: File, package: str, name: str) -> str | None:
-    for node in file.tree.body:
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                if one.name == f"{package}.{name}" and one.asname:
-                    return one.asname
-        if isinstance(node, ast.ImportFrom) and node.module == package:
-            for one in node.names:
-                if one.name == name:
-                    return one.asname or one.name
-    return None
 
 
 def _side(part: ast.expr, side: str) -> str | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import codecs
+import io
 import itertools
+import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ratchet.kernelfile.knobs import parsed_utf8
+from ratchet.values.status import Refusal, Status
 
 PROBLEM = ("reference_fn", "generate_inputs", "compute_flops")
 """What of a kernel file is frozen. What they need is no constant to tune."""
@@ -27,6 +30,18 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
 }
 
 
+def parsed(source: bytes, name: str) -> ast.Module:
+    """The syntax tree of a file of any encoding.
+
+    Raises:
+      Refusal: ``SYNTAX_ERROR``; ``name`` is what the file is called there.
+    """
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Refusal(Status.SYNTAX_ERROR, f"{name}: {error}") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """Bytes ``start`` to ``end`` of a file replaced."""
@@ -38,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A kernel file that is Python, in UTF-8."""
+    """A kernel file that is Python, in UTF-8: it can be changed at the places that its tree gives."""
 
     name: str
     source: bytes
@@ -47,9 +62,16 @@ class File:
     @classmethod
     def of(cls, source: bytes, name: str) -> File:
         """Raises:
-        Refusal: as ``knobs.parsed_utf8``.
+        Refusal: as ``parsed``; ``USAGE`` for another encoding than UTF-8.
         """
-        return cls(name=name, source=source, tree=parsed_utf8(source, name))
+        tree = parsed(source, name)
+        try:
+            encoding = tokenize.detect_encoding(io.BytesIO(source).readline)[0]
+        except SyntaxError:  # bytes of another one, and no word of it: the parser passes over them in a comment
+            encoding = "unknown"
+        if encoding not in ("utf-8", "utf-8-sig"):
+            raise Refusal(Status.USAGE, f"{name} is not in UTF-8, which is needed to change it")
+        return cls(name=name, source=source, tree=tree)
 
     @cached_property
     def _starts(self) -> Sequence[int]:
@@ -59,13 +81,8 @@ class File:
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         """Where a node is, in bytes. A function begins with its first decorator."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        first: ast.expr | ast.stmt = node
-        start = self._starts[first.lineno - 1] + first.col_offset
-        if isinstance(node, ast.FunctionDef) and node.decorator_list:
-            start = self._starts[node.decorator_list[0].lineno - 1] + node.col_offset
-        return start, self._starts[node.end_lineno - 1] + node.end_col_offset
+        end = self._starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        return self._starts[first_line(node) - 1] + node.col_offset, end
 
     def line_start(self, line: int) -> int:
         """Where a line begins, in bytes; lines count from 1."""
@@ -74,11 +91,7 @@ class File:
     def text(self, node: ast.expr | ast.stmt, inside: Iterable[Change] = ()) -> str:
         """A node as it is written, with changes inside of it made."""
         start, end = self.span(node)
-        moved = [
-            Change(start=one.start - start, end=one.end - start, text=one.text)
-            for one in inside
-            if start <= one.start and one.end <= end
-        ]
+        moved = [Change(start=one.start - start, end=one.end - start, text=one.text) for one in inside]
         return changed(self.source[start:end], moved).decode()
 
     def replaced(self, node: ast.expr | ast.stmt, text: str) -> Change:
@@ -101,6 +114,33 @@ class File:
         """Names of the top level that the problem needs: to change them would change it."""
         return self.needed_by(PROBLEM)
 
+    @cached_property
+    def numpy(self) -> str | None:
+        """What the file calls ``jax.numpy``."""
+        return self._module("jax", "numpy")
+
+    @cached_property
+    def pallas(self) -> str | None:
+        """What the file calls ``jax.experimental.pallas``."""
+        return self._module("jax.experimental", "pallas")
+
+    @cached_property
+    def tpu(self) -> str | None:
+        """What the file calls ``jax.experimental.pallas.tpu``."""
+        return self._module("jax.experimental.pallas", "tpu")
+
+    def _module(self, package: str, name: str) -> str | None:
+        for node in self.tree.body:
+            if isinstance(node, ast.Import):
+                for one in node.names:
+                    if one.name == f"{package}.{name}" and one.asname:
+                        return one.asname
+            if isinstance(node, ast.ImportFrom) and node.module == package:
+                for one in node.names:
+                    if one.name == name:
+                        return one.asname or one.name
+        return None
+
     def needed_by(self, names: Iterable[str]) -> frozenset[str]:
         """Names of the top level that these need, themselves among them."""
         defined: dict[str, list[ast.stmt]] = {}
@@ -111,11 +151,10 @@ class File:
         todo = [name for name in names if name in defined]
         while todo:
             name = todo.pop()
-            if name in needed:
-                continue
-            needed.add(name)
-            used = {one.id for node in defined[name] for one in ast.walk(_value_of(node, name)) if _is_read(one)}  # type: ignore[attr-defined]
-            todo += [one for one in used if one in defined]
+            if name not in needed:
+                needed.add(name)
+                used = {one for node in defined[name] for one in names_in(_value_of(node, name), ast.Load)}
+                todo += [one for one in used if one in defined]
         return frozenset(needed)
 
     def value(self, node: ast.expr) -> Value | None:
@@ -146,30 +185,50 @@ def changed(source: bytes, changes: Iterable[Change]) -> bytes:
     return source
 
 
-def assigned_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
-    """Names that these statements assign once, at their own level, with what is assigned."""
-    seen: dict[str, list[ast.expr]] = {}
+def first_line(node: ast.expr | ast.stmt) -> int:
+    """Where it begins, decorators counted."""
+    if isinstance(node, ast.FunctionDef) and node.decorator_list:
+        return node.decorator_list[0].lineno
+    return node.lineno
+
+
+def lines_of(*nodes: ast.expr | ast.stmt) -> tuple[int, ...]:
+    """The source lines that nodes are on."""
+    return tuple(sorted({line for one in nodes for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}))
+
+
+def names_in(node: ast.AST, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
+    """Names that are in a node; only those that it reads or stores with ``ast.Load`` or ``ast.Store``."""
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
+
+
+def assignments(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    """What statements assign at their own level: ``A = 1``, ``A: int = 1``, ``A, (B, C) = 1, (2, 3)``."""
     for node in body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                for name, value in _pairs(target, node.value):
-                    seen.setdefault(name, []).append(value)
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            seen.setdefault(node.target.id, []).append(node.value)
-    stores: dict[str, int] = {}
-    for node in body:
-        for one in ast.walk(node):
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-                stores[one.id] = stores.get(one.id, 0) + 1
-    return {name: values[0] for name, values in seen.items() if len(values) == 1 and stores.get(name) == 1}
+                yield from _pairs(target, node.value)
+
+
+def assigned_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+    """Names that these statements assign once, at their own level, with what is assigned; nothing else sets them."""
+    stores = Counter(
+        one.id
+        for node in body
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    )
+    return {name: value for name, value in assignments(body) if stores[name] == 1}
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(target, ast.Name):
         yield target.id, value
     elif (
-        isinstance(target, ast.Tuple)
-        and isinstance(value, ast.Tuple)
+        isinstance(target, ast.Tuple | ast.List)
+        and isinstance(value, ast.Tuple | ast.List)
         and len(target.elts) == len(value.elts)
         and not any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts))
     ):
@@ -181,23 +240,13 @@ def _defined(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         yield node.name
     elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name))
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            yield from names_in(target)
 
 
 def _value_of(node: ast.stmt, name: str) -> ast.AST:
     """What a statement gives one of the names that it sets."""
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            for one, value in _pairs(target, node.value):
-                if one == name:
-                    return value
-    return node
-
-
-def _is_read(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    return dict(assignments([node])).get(name, node) if isinstance(node, ast.Assign) else node
 
 
 def _value(node: ast.expr, names: Mapping[str, ast.expr], depth: int) -> Value:

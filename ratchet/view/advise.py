@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from ratchet.advise.advice import FIELDS, Advice, Edit, Evidence
+from ratchet.advise.advice import Advice, Edit, Evidence
 from ratchet.kernelfile.knobs import in_words
 from ratchet.kernelfile.mutation import mutation
 from ratchet.values import Row
@@ -58,7 +58,7 @@ def advice_text(advice: Sequence[Advice], incumbent: Row, *, kernel: str, most: 
 
 
 def _lines(number: int, one: Advice) -> list[str]:
-    kind = FIELDS[one.rewrite.edit].value
+    kind = one.rewrite.edit.field.value
     lines = [
         f"{number}. {kind}: {title(one)}",
         f"   {_WHAT[one.rewrite.edit]}",
@@ -117,7 +117,7 @@ def advice_document(
     latency = float(incumbent.median_ms)
     tables: Tables = {
         Advice: {
-            "kind": lambda one: FIELDS[one.rewrite.edit],
+            "kind": "rewrite.edit.field",
             **same("edit", "subject", of="rewrite"),
             "constants": "rewrite.point",
             "title": title,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ratchet.advise import predict
-from ratchet.advise.advice import FIELDS, Edit
+from ratchet.advise.advice import Edit
 from ratchet.advise.advise import Attempt, advise, followed, program, records
 from ratchet.values.loss import MatrixBound
 from ratchet.values.status import Status
@@ -28,10 +28,6 @@ def attempt(before: str, after: bytes | str, **changes: object) -> Attempt:
         "here": True,
     }
     return Attempt(**(given | changes))  # type: ignore[arg-type]
-
-
-def test_every_edit_belongs_to_a_field():
-    assert set(FIELDS) == set(Edit)
 
 
 def test_advice_is_ranked_by_what_it_is_worth_and_never_saves_more_than_there_is():
