@@ -8,6 +8,7 @@ through the loop as anybody's. Brief, transcript and proposal of each turn stay 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shlex
@@ -18,12 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ratchet.agents import program, running, untouched
+from ratchet.agents import program, running
 from ratchet.agents.program import Answer
 from ratchet.agents.proposal import MOST_BYTES, Target, message_of
-from ratchet.agents.rules import stop
 from ratchet.loop import ledger, log
 from ratchet.loop.history import History
+from ratchet.process.boot import home
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values.agent import Ending, Rules, Stop, Turn
 from ratchet.values.status import Refusal, Status
@@ -39,6 +40,8 @@ instructions.
 """Before every brief."""
 _MESSAGE_BYTES = 1 << 16
 _BY_CODE = {status.exit_code: status for status in Status}
+_NOTHING_NEW = (Ending.REPEATED, Ending.NOTHING)
+_FAILED = (Ending.CRASHED, Ending.TIMED_OUT, Ending.TRESPASS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +81,13 @@ class Agent:
                 self.say(f"turn {turn.number}: {turn.ending.value} {turn.status} {turn.decision} {turn.note}".strip())
         return folder, tuple(turns), end
 
-    def _turn(self, number: int, here: Path, room: Path) -> Turn:
+    def _turn(self, number: int, here: Path, folder: Path) -> Turn:
         target = self.target
-        brief, message = here / "brief.md", room / "scratch" / "message.txt"
-        about = ABOUT.format(kernel=room / "tree" / target.kernel, message=message, seconds=self.seconds)
+        brief, message = here / "brief.md", folder / "scratch" / "message.txt"
+        about = ABOUT.format(kernel=folder / "tree" / target.kernel, message=message, seconds=self.seconds)
         brief.write_text(about + self.brief())
-        with _tree(target, room / "tree") as tree, _scratch(room / "scratch") as scratch:
-            before = untouched.of_tree(tree, target.kernel), untouched.of_repository(target.root, target.kernel)
+        with _tree(target, folder / "tree") as tree, _scratch(folder / "scratch") as scratch:
+            before = running.of_tree(tree, target.kernel), running.of_repository(target.root, target.kernel)
             paths = {"brief": str(brief), "kernel": str(tree / target.kernel), "message": str(message)}
             done = running.run(
                 _words(self.command, paths),
@@ -94,19 +97,18 @@ class Agent:
                 seconds=self.seconds,
                 writable=(tree / target.kernel, scratch, *self.writable),
             )
-            after = untouched.of_tree(tree, target.kernel), untouched.of_repository(target.root, target.kernel)
+            after = running.of_tree(tree, target.kernel), running.of_repository(target.root, target.kernel)
             data, note = _left(tree / target.kernel), _note(message, number)
-        if moved := untouched.changed(before[1], after[1]):
+        outside, moved = (running.changed(*sides) for sides in zip(before, after, strict=True))
+        if moved:
             what = f"the repository changed while turn {number} of the agent worked: {', '.join(moved[:5])}"
-            todo = f"look at {here}, and `{program.home.PROGRAM} verify`"
+            todo = f"look at {here}, and `{home.PROGRAM} verify`"
             raise Refusal(Status.BRANCH_MOVED, f"{what}; nothing of it was judged; {todo}")
-        outside = untouched.changed(before[0], after[0])
         outside = [os.path.relpath(path, tree) for path in outside]
         if data is None:
             outside.append(f"{target.kernel} is no file of at most {MOST_BYTES >> 20} MiB any more")
-        if outside:
+        if data is None or outside:
             return _ended(number, done, Ending.TRESPASS, ", ".join(outside[:5]))
-        assert data is not None
         if done.limit:
             return _ended(number, done, Ending.CRASHED, done.limit)
         if done.exit_code is None:
@@ -122,27 +124,30 @@ class Agent:
         blob = history.objects.name(data, target.kernel)
         for row in log.rows(target.root):
             if row.kernel == target.kernel and row.kernel_blob == blob:
-                return Turn(
-                    number=number,
-                    ending=Ending.REPEATED,
-                    seconds=done.seconds,
-                    exit_code=done.exit_code,
-                    note=note,
-                    id=row.id,
-                    status=row.status,
-                    decision=row.decision,
-                )
+                known = {"id": row.id, "status": row.status, "decision": row.decision}
+                return _ended(number, done, Ending.REPEATED, note, **known)
         outcome = experiment(target, data, note)
-        return Turn(
-            number=number,
-            ending=Ending.JUDGED,
-            seconds=done.seconds,
-            exit_code=done.exit_code,
-            note=note,
-            id=outcome["id"],
-            status=outcome["status"],
-            decision=outcome["decision"] or "",
-        )
+        known = {name: outcome[name] or "" for name in ("id", "status", "decision")}
+        return _ended(number, done, Ending.JUDGED, note, **known)
+
+
+def stop(turns: Sequence[Turn], rules: Rules) -> Stop | None:
+    """Why no further turn is taken; None where one is."""
+    judged = [turn for turn in turns if turn.ending is Ending.JUDGED]
+    if len(turns) >= rules.budget:
+        return Stop.BUDGET
+    if _last(judged, lambda turn: not turn.kept) >= rules.plateau:
+        return Stop.PLATEAU
+    if _last(turns, lambda turn: turn.ending in _NOTHING_NEW) >= rules.repeats:
+        return Stop.REPEATS
+    if _last(turns, lambda turn: turn.ending in _FAILED) >= rules.failures:
+        return Stop.FAILURES
+    return None
+
+
+def _last(turns: Sequence[Turn], wanted: Callable[[Turn], bool]) -> int:
+    """How many of the last turns in a row are wanted ones."""
+    return len(list(itertools.takewhile(wanted, reversed(turns))))
 
 
 def experiment(target: Target, data: bytes, message: str) -> dict[str, str]:
@@ -157,8 +162,7 @@ def experiment(target: Target, data: bytes, message: str) -> dict[str, str]:
         words = [*program.command(), *program.experiment(message, kernel=target.kernel)]
         done = subprocess.run(words, cwd=target.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     finally:
-        with contextlib.suppress(Refusal, OSError):
-            target.take_back(data)
+        target.take_back(data)
     document = Answer(exit_code=done.returncode, output=done.stdout.decode(errors="replace")).document or {}
     outcome: dict[str, str] = document.get("outcome", {})
     if outcome.get("id"):
@@ -169,8 +173,9 @@ def experiment(target: Target, data: bytes, message: str) -> dict[str, str]:
     raise Refusal(status, f"the experiment was not judged: {outcome.get('reason') or status.meaning}")
 
 
-def _ended(number: int, done: running.Run, ending: Ending, note: str) -> Turn:
-    return Turn(number=number, ending=ending, seconds=done.seconds, exit_code=done.exit_code, note=note)
+def _ended(number: int, done: running.Run, ending: Ending, note: str, **known: str) -> Turn:
+    """``known`` is of the row that its proposal has."""
+    return Turn(number=number, ending=ending, seconds=done.seconds, exit_code=done.exit_code, note=note, **known)
 
 
 def _words(command: str, paths: dict[str, str]) -> Sequence[str]:

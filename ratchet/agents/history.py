@@ -34,20 +34,12 @@ def history(root: Path, *, kernel: str, newest: int) -> dict[str, Any]:
 
 def short(row: Row) -> dict[str, Any]:
     """What one row says of an experiment."""
+    texts = ("id", "time", "commit", "kernel", "note", "status", "decision", "reason")
+    numbers = {"latency_ms": row.median_ms, "score": row.score, "vmem_bytes": row.vmem_bytes, "spills": row.spills}
     return {
-        "id": row.id,
-        "time": row.time,
-        "commit": row.commit,
-        "kernel": row.kernel,
-        "note": row.note,
-        "status": row.status,
-        "decision": row.decision,
-        "reason": row.reason,
+        **{name: getattr(row, name) for name in texts},
         "kind": kind_of(row.evaluator) if row.evaluator else "",
-        "latency_ms": number(row.median_ms),
-        "score": number(row.score),
-        "vmem_bytes": number(row.vmem_bytes),
-        "spills": number(row.spills),
+        **{name: number(text) for name, text in numbers.items()},
     }
 
 

@@ -6,6 +6,7 @@ person to try again; an agent's file goes back then, so that the next proposal b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import tempfile
@@ -70,18 +71,11 @@ class Target:
             raise Refusal(Status.DIRTY, f"{self.kernel} was edited here and is not what HEAD has: {todo}")
         self._write(data)
 
-    def take_back(self, data: bytes) -> bool:
-        """Give the file back what HEAD has, if it still holds the proposal ``data``; returns whether it did."""
-        try:
-            if read_file(self.path, MOST_BYTES) != data:
-                return False
-        except (OSError, ValueError):
-            return False
-        head = self.head()
-        if head == data:
-            return False
-        self._write(head)
-        return True
+    def take_back(self, data: bytes) -> None:
+        """Give the file back what HEAD has, if it still holds the proposal ``data``, and it and HEAD can be read."""
+        with contextlib.suppress(Refusal, OSError, ValueError):
+            if read_file(self.path, MOST_BYTES) == data != (head := self.head()):
+                self._write(head)
 
     def patched(self, patch: str) -> bytes:
         """HEAD's kernel with a unified diff applied.

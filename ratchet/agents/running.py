@@ -1,17 +1,24 @@
-"""One run of a user's command: limits, a transcript, few places to write to, and nothing left of it after."""
+"""One run of a user's command: limits, a transcript, few places to write to, and nothing left of it after.
+
+What it may not change is read by hash before it starts and after it ended.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ratchet.exam.problem.problem import lock_path
+from ratchet.loop import ledger
+from ratchet.loop.history import History
 from ratchet.process.sandbox import launcher, system, writes
 from ratchet.values.status import Refusal, Status
 
@@ -20,6 +27,10 @@ PRINTED_BYTES = 64 << 20
 FREE_BYTES = 512 << 20
 """One that leaves less of a disk that it can write is ended: the judge needs some, and the ledger."""
 _POLL_S = 0.05
+_OF_GIT = ("HEAD", "config", "config.worktree", "packed-refs", "refs", "info", "hooks", "ratchet")
+"""What a repository's git folder says, its objects and the lists of its work trees left out."""
+
+Listing = Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,3 +119,48 @@ def _ended(pid: int, is_over: Callable[[], bool]) -> int | None:
         if is_over():
             return None
         time.sleep(_POLL_S)
+
+
+def listing(paths: Iterable[Path]) -> Listing:
+    """Every file and link below ``paths``, by its path: mode and SHA-256, or where a link leads. Folders too."""
+    return {os.fspath(path): _what(path) for top in paths for path in _below(top)}
+
+
+def of_tree(tree: Path, kernel: str) -> Listing:
+    """A work tree, without its kernel file."""
+    return {path: what for path, what in listing([tree]).items() if path != os.fspath(tree / kernel)}
+
+
+def of_repository(root: Path, kernel: str) -> Listing:
+    """What the loop goes by: refs, configuration, ledger, kernel file and its lock."""
+    history = History(root)
+    names = (ledger.NAME, kernel, lock_path(Path(kernel)))
+    folders = dict.fromkeys((history.common_dir, history.state_dir.parent))
+    return listing([*(folder / name for folder in folders for name in _OF_GIT), *(root / name for name in names)])
+
+
+def changed(before: Listing, after: Listing) -> list[str]:
+    """Paths that differ, sorted."""
+    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+
+
+def _below(top: Path) -> Iterator[Path]:
+    if not os.path.lexists(top):
+        return
+    yield top
+    if top.is_dir() and not top.is_symlink():
+        for parent, folders, files in os.walk(top, followlinks=False):
+            yield from (Path(parent, name) for name in (*folders, *files))
+
+
+def _what(path: Path) -> str:
+    try:
+        status = path.lstat()
+        if path.is_symlink():
+            return f"link {os.readlink(path)!r}"
+        if not path.is_file():
+            return f"{status.st_mode:o}"
+        with path.open("rb") as file:
+            return f"{status.st_mode:o} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError as error:  # gone meanwhile, or not readable any more
+        return f"{error.strerror}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,8 +18,8 @@ import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from ratchet.agents import history, program, summary
-from ratchet.agents.jobs import RUNNING, Job, Jobs
+from ratchet.agents import history, program
+from ratchet.agents.program import RUNNING, Job, Jobs
 from ratchet.agents.proposal import Target, message_of
 from ratchet.values.status import Refusal, Status
 from ratchet.view.text import clean
@@ -31,6 +31,8 @@ _TICK_S = 1.0
 _LINES = 20
 _SHORT_S = 120.0
 """How long a command that judges nothing may take."""
+_OF_A_VERDICT = ("reason", "hint", "score", "footprint", "losses", "notes", "remembered", "seconds")
+_OF_A_FOOTPRINT = ("vmem_bytes", "vmem_limit_bytes", "spill_stores", "spill_loads")
 
 INSTRUCTIONS = """\
 You improve one Pallas TPU kernel by experiments. No TPU is needed: the judge compiles with the real TPU compiler,
@@ -67,11 +69,11 @@ class Tools:
 
     def diff(self, before: str, after: str) -> dict[str, Any]:
         """Two experiments (ids, or HEAD) side by side, and what explains the difference in latency."""
-        return self._answered("diff", "diff", "--json", "--kernel", self.target.kernel, "--", before, after)
+        return self._answered("diff", "--json", "--kernel", self.target.kernel, "--", before, after)
 
     def brief(self) -> dict[str, Any]:
         """One document to begin with: problem, incumbent, where its cycles go, what was tried."""
-        return self._answered("brief", "brief", "--json", "--kernel", self.target.kernel)
+        return self._answered("brief", "--json", "--kernel", self.target.kernel)
 
     async def propose(
         self, context: Context[Any], message: str, file: str = "", patch: str = "", wait_s: float = WAIT_S
@@ -87,7 +89,7 @@ class Tools:
     async def judge(self, context: Context[Any], deep: bool = False, wait_s: float = WAIT_S) -> dict[str, Any]:
         """Judge the kernel file as it is, neither keeping nor reverting it; appends a row."""
         arguments = ["judge", "--json", *(["--deep"] if deep else []), "--", self.target.kernel]
-        return await self._job(context, wait_s, "judge", arguments, alone=True)
+        return await self._job(context, wait_s, arguments, alone=True)
 
     async def explain(
         self, context: Context[Any], target: str = "", inputs: list[str] | None = None, wait_s: float = WAIT_S
@@ -95,14 +97,14 @@ class Tools:
         """Where the time and the VMEM of the kernel file go, or of any function: pkg.module:function with inputs."""
         given = [word for one in inputs or [] for word in ("--input", one)]
         arguments = ["explain", "--json", *given, "--", target or self.target.kernel]
-        return await self._job(context, wait_s, "explain", arguments)
+        return await self._job(context, wait_s, arguments)
 
     async def sweep(
         self, context: Context[Any], knobs: list[str], chip: str = "v5e", wait_s: float = WAIT_S
     ) -> dict[str, Any]:
         """Model every combination of constants of the kernel file, such as ["BQ=128,256"], ranked; nothing is kept."""
         arguments = ["sweep", "--json", f"--chip={chip}", "--", self.target.kernel, *knobs]
-        return await self._job(context, wait_s, "sweep", arguments, alone=True)
+        return await self._job(context, wait_s, arguments, alone=True)
 
     async def poll(
         self, context: Context[Any], job: int, wait_s: float = WAIT_S, whole: bool = False
@@ -133,32 +135,33 @@ class Tools:
             cwd=target.root,
             alone=True,
             begin=lambda: target.put(data),
-            finish=lambda _answer: _quietly(lambda: target.take_back(data)),
+            finish=lambda _answer: target.take_back(data),
         )
 
     async def _job(
-        self, context: Context[Any], wait_s: float, kind: str, arguments: list[str], *, alone: bool = False
+        self, context: Context[Any], wait_s: float, arguments: Sequence[str], *, alone: bool = False
     ) -> dict[str, Any]:
         with _refusals():
             _sayable(arguments)
-            start = partial(self.jobs.start, kind, arguments, cwd=self.target.root, alone=alone)
+            start = partial(self.jobs.start, arguments[0], arguments, cwd=self.target.root, alone=alone)
             job = await anyio.to_thread.run_sync(start)
         return await _followed(job, wait_s, context)
 
-    def _answered(self, kind: str, *arguments: str) -> dict[str, Any]:
+    def _answered(self, *arguments: str) -> dict[str, Any]:
         """The document of a command that judges nothing."""
         with _refusals():
             _sayable(arguments)
-            job = self.jobs.start(kind, arguments, cwd=self.target.root)
+            job = self.jobs.start(arguments[0], arguments, cwd=self.target.root)
             job.wait(_SHORT_S)
             job.cancel()
             document = job.answer.document if job.answer else None
             if job.answer is None or job.answer.exit_code or document is None:
-                raise Refusal(Status.NOT_FOUND, clean(" ".join(job.lines[-3:]), 600) or f"{kind} gave no answer")
+                said = clean(" ".join(job.lines[-3:]), 600)
+                raise Refusal(Status.NOT_FOUND, said or f"{job.kind} gave no answer")
             return document
 
 
-def _sayable(arguments: list[str] | tuple[str, ...]) -> None:
+def _sayable(arguments: Sequence[str]) -> None:
     for one in arguments:
         if "\0" in one or len(one) > 4000 or not one.isprintable():
             raise Refusal(Status.USAGE, f"{one!r:.60} cannot be an argument")
@@ -171,11 +174,6 @@ def _refusals() -> Iterator[None]:
         yield
     except Refusal as refusal:
         raise ToolError(f"{refusal.status.name}: {clean(refusal.message)}") from None
-
-
-def _quietly(action: Callable[[], object]) -> None:
-    with contextlib.suppress(Refusal, OSError):
-        action()
 
 
 async def _followed(job: Job, wait_s: float, context: Context[Any], *, whole: bool = False) -> dict[str, Any]:
@@ -201,7 +199,22 @@ def _shown(job: Job, *, whole: bool = False) -> dict[str, Any]:
     if document is None:
         return shown | {"said": [clean(line, 300) for line in job.lines[-_LINES:]]}
     turn = "outcome" in document and "schema_version" in document
-    return shown | {"result": document if whole or not turn else summary.of_turn(document)}
+    return shown | {"result": document if whole or not turn else _short(document)}
+
+
+def _short(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the document of one turn (``verdict.schema.json``): the outcome, and the verdict without tables."""
+    short, verdict = {"outcome": document.get("outcome")}, document.get("verdict")
+    if verdict is not None:
+        about = {name: verdict[name] for name in _OF_A_VERDICT if verdict.get(name) not in (None, [], "")}
+        if verdict.get("footprint"):
+            about["footprint"] = {name: verdict["footprint"][name] for name in _OF_A_FOOTPRINT}
+        failed = [step for step in verdict["steps"] if step["status"] != "PASS"]
+        disagree = [claim for claim in verdict["claims"] if not claim["agrees"]]
+        about |= {"failed_steps": failed} if failed else {}
+        about |= {"claims_that_disagree": disagree} if disagree else {}
+        short["verdict"] = about
+    return short
 
 
 def server(tools: Tools, *, with_brief: bool) -> MCPServer[None]:
@@ -216,21 +229,9 @@ def server(tools: Tools, *, with_brief: bool) -> MCPServer[None]:
                 await anyio.to_thread.run_sync(tools.jobs.close)
 
     made: MCPServer[None] = MCPServer("pallas-ratchet", instructions=INSTRUCTIONS, lifespan=lifespan, log_level="ERROR")
-    named: dict[str, Callable[..., Any]] = {
-        "history": tools.history,
-        "source": tools.source,
-        "evidence": tools.evidence,
-        "propose": tools.propose,
-        "judge": tools.judge,
-        "explain": tools.explain,
-        "sweep": tools.sweep,
-        "diff": tools.diff,
-        "poll": tools.poll,
-        "jobs": tools.list_jobs,
-        "cancel": tools.cancel,
-    }
-    if with_brief:
-        named["brief"] = tools.brief
-    for name, tool in named.items():
-        made.add_tool(tool, name=name)
+    for tool in (tools.history, tools.source, tools.evidence, tools.propose, tools.judge, tools.explain, tools.sweep):
+        made.add_tool(tool)
+    for tool in (tools.diff, tools.poll, tools.cancel, *((tools.brief,) if with_brief else ())):
+        made.add_tool(tool)
+    made.add_tool(tools.list_jobs, name="jobs")
     return made

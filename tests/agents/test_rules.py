@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.agents.rules import stop
+from ratchet.agents.agent import stop
 from ratchet.values.agent import Ending, Rules, Stop, Turn
 
 RULES = Rules(budget=10, plateau=3, repeats=2, failures=2)

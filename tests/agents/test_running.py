@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents import untouched
+from ratchet.agents import running
 from ratchet.process.sandbox import landlock
 
 CALL = """
@@ -98,9 +98,9 @@ def test_every_change_below_a_folder_shows(tmp_path, change):
     (top / "sub" / "one").write_text("1")
     (top / "two").write_text("2")
     (top / "kernel.py").write_text("k")
-    before = untouched.of_tree(top, "kernel.py")
+    before = running.of_tree(top, "kernel.py")
     (top / "kernel.py").write_text("another")
-    assert untouched.changed(before, untouched.of_tree(top, "kernel.py")) == []
+    assert running.changed(before, running.of_tree(top, "kernel.py")) == []
     actions = {
         "content": lambda: (top / "sub" / "one").write_text("3"),
         "mode": lambda: (top / "two").chmod(0o755),
@@ -111,5 +111,5 @@ def test_every_change_below_a_folder_shows(tmp_path, change):
     }
     actions[change]()
     names = {"content": "sub/one", "mode": "two", "new": "sub/new", "gone": "two", "link": "two", "folder": "empty"}
-    changed = untouched.changed(before, untouched.of_tree(top, "kernel.py"))
+    changed = running.changed(before, running.of_tree(top, "kernel.py"))
     assert changed == [str(top / names[change])]
