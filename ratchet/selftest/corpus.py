@@ -22,10 +22,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ratchet.values.status import Refusal, Status
-from ratchet.values.trial import NO_EFFECT, NO_GAIN
+from ratchet.values.trial import NO_EFFECT, NO_GAIN, Trial
 
 FOLDER = "tests/candidates"
 BASE = "rows_attention"
@@ -37,6 +37,10 @@ MODEL = "v5e-model"
 class Honest:
     """A kernel that has to pass."""
 
+    group: ClassVar[str] = "honest"
+    expected: ClassVar[tuple[str, ...]] = (Status.PASS.name,)
+    caught_by: ClassVar[tuple[str, ...]] = ()
+    kind: ClassVar[str] = ""
     name: str
     source: str
     on: str
@@ -44,9 +48,10 @@ class Honest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cheat:
-    """A kernel that must not pass."""
+class Attack:
+    """What must not pass, or have an effect."""
 
+    group: ClassVar[str]
     name: str
     number: int | None
     """Of the class that it belongs to; None where it is in no list."""
@@ -54,12 +59,20 @@ class Cheat:
     kind: str
     expected: tuple[str, ...]
     caught_by: tuple[str, ...]
+    said: str
+    """What the reason, or all that is printed, has to contain."""
+    left_out_of: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cheat(Attack):
+    """A kernel that must not pass."""
+
+    group: ClassVar[str] = "cheat"
     base: str
     own_problem: bool
     on: str
     wall: str
-    said: str
-    left_out_of: tuple[str, ...]
     marks: frozenset[str]
     """All headers as they are: some are for the test suite alone."""
     text: str
@@ -67,18 +80,10 @@ class Cheat:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planted:
+class Planted(Attack):
     """An attack on the tree that the judge is run from, or on what runs it."""
 
-    name: str
-    number: int
-    what: str
-    kind: str
-    expected: tuple[str, ...]
-    caught_by: tuple[str, ...]
-    said: str
-    """What the last command has to print."""
-    left_out_of: tuple[str, ...]
+    group: ClassVar[str] = "planted"
     runs: tuple[tuple[str, ...], ...]
     """Arguments of ``./ratchet.sh``; the last one's exit code counts."""
     history: bool = False
@@ -97,6 +102,9 @@ class Planted:
     git: tuple[tuple[str, ...], ...] = ()
     """Arguments of git, run in the tree."""
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+Entry = Honest | Cheat | Planted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,3 +226,9 @@ def _planted(path: Path) -> Planted:
 
 def _commands(entries: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(str(word) for word in entry) for entry in entries)
+
+
+def trial(entry: Entry, **known: Any) -> Trial:
+    """What came of an entry: ``known``, beside what was expected."""
+    expected = {"name": entry.name, "group": entry.group, "kind": entry.kind, "expected": entry.expected}
+    return Trial(**{**expected, "wanted": entry.caught_by, **known})

@@ -11,7 +11,7 @@ from typing import Protocol
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
 from ratchet.process.sandbox.child import Limits
-from ratchet.selftest.corpus import MODEL, Cheat, Honest
+from ratchet.selftest.corpus import MODEL, Cheat, Honest, trial
 from ratchet.selftest.defences import caught_by
 from ratchet.tpu.chips import V5E
 from ratchet.values import Conditions, Verdict
@@ -71,16 +71,7 @@ def request(kernel: Path, root: Path, on: str, **options: object) -> Request:
 def judge_honest(one: Honest, bases: Bases, workers: Workers) -> Trial:
     """An honest kernel has to pass."""
     verdict = bases.verdict(one.name, workers)
-    return Trial(
-        name=one.name,
-        group="honest",
-        kind=verdict.kernel_name,
-        expected=(Status.PASS.name,),
-        got=verdict.status.name,
-        defence=caught_by(verdict.steps),
-        reason=verdict.reason,
-        seconds=verdict.seconds,
-    )
+    return _trial(one, verdict, kind=verdict.kernel_name, defence=caught_by(verdict.steps))
 
 
 def judge_cheat(cheat: Cheat, bases: Bases, workers: Workers, judge: Judge, folder: Path) -> Trial:
@@ -95,18 +86,11 @@ def judge_cheat(cheat: Cheat, bases: Bases, workers: Workers, judge: Judge, fold
     verdict = judge(request(folder / FILE, root, cheat.on, **options), workers=workers)
     passes = honest is not None and NO_GAIN in cheat.expected and not gained(verdict, honest, cheat.on)
     defence = caught_by(verdict.steps) if cheat.said in verdict.reason else ""
-    return Trial(
-        name=cheat.name,
-        group="cheat",
-        kind=cheat.kind,
-        expected=cheat.expected,
-        got=NO_GAIN if passes else verdict.status.name,
-        defence=defence,
-        wanted=cheat.caught_by,
-        seen=not passes,
-        reason=verdict.reason,
-        seconds=verdict.seconds,
-    )
+    return _trial(cheat, verdict, got=NO_GAIN if passes else verdict.status.name, defence=defence, seen=not passes)
+
+
+def _trial(entry: Honest | Cheat, verdict: Verdict, **known: object) -> Trial:
+    return trial(entry, **{"got": verdict.status.name, "reason": verdict.reason, "seconds": verdict.seconds, **known})
 
 
 def gained(verdict: Verdict, honest: Verdict, on: str) -> bool:

@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from ratchet.exam.judge.steps import internal
 from ratchet.exam.judge.workers import Workers
 from ratchet.process.sandbox.folder import remove
 from ratchet.selftest import trees
-from ratchet.selftest.corpus import MODEL, Cheat, Corpus, Honest, Planted
+from ratchet.selftest.corpus import MODEL, Cheat, Corpus, Entry, Honest, Planted, trial
 from ratchet.selftest.kernels import Bases, Judge, judge_cheat, judge_honest
 from ratchet.tpu.chips import V5E
 from ratchet.values.status import Refusal, Status
@@ -30,9 +30,6 @@ QUICK_HONEST = (
     *("layernorm_gain", "quantized_matmul", "row_softmax", "rows_attention", "split_decode"),
 )
 """One of each way through the judge."""
-
-
-Entry = Honest | Cheat | Planted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +111,9 @@ class _Run:
         try:
             return self._trial(entry, self._folder / f"{number:04d}", workers)
         except Refusal as refusal:
-            return _failed(entry, refusal.status, refusal.message)
+            return trial(entry, got=refusal.status.name, reason=refusal.message)
         except Exception as error:  # what a verdict must never do is a result, too
-            return _failed(entry, Status.INTERNAL, internal(error))
+            return trial(entry, got=Status.INTERNAL.name, reason=internal(error))
 
     def _trial(self, entry: Entry, folder: Path, workers: Workers) -> Trial:
         if isinstance(entry, Honest):
@@ -127,14 +124,7 @@ class _Run:
             finally:
                 remove(folder)
         if entry.wall in self._missing:
-            return Trial(
-                name=entry.name,
-                group="cheat",
-                kind=entry.kind,
-                expected=entry.expected,
-                wanted=entry.caught_by,
-                reason=f"this system offers no {entry.wall} to this user",
-            )
+            return trial(entry, reason=f"this system offers no {entry.wall} to this user")
         return judge_cheat(entry, self._bases, workers, self._judge, folder)
 
     def _tree(self, *, history: bool) -> Path:
@@ -146,17 +136,6 @@ class _Run:
             if history and not lived.exists():
                 trees.with_history(clean, lived)
         return lived if history else clean
-
-
-def _failed(entry: Entry, status: Status, reason: str) -> Trial:
-    """The trial of an entry that could not be judged."""
-    trial = Trial(
-        name=entry.name, group="honest", kind="", expected=(Status.PASS.name,), got=status.name, reason=reason
-    )
-    if isinstance(entry, Honest):
-        return trial
-    group = "planted" if isinstance(entry, Planted) else "cheat"
-    return replace(trial, group=group, kind=entry.kind, expected=entry.expected, wanted=entry.caught_by)
 
 
 def _missing(folder: Path) -> tuple[str, ...]:

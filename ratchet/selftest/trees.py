@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ratchet.exam.problem import array_file
 from ratchet.process.sandbox import standby
-from ratchet.selftest.corpus import Planted
+from ratchet.selftest.corpus import Planted, trial
 from ratchet.values.status import Refusal, Status
 from ratchet.values.trial import NO_EFFECT, Trial
 
@@ -70,33 +70,16 @@ def play(attack: Planted, clean: Path, folder: Path) -> Trial:
     start = time.monotonic()
     tree = folder / "tree"
     shutil.copytree(clean, tree, symlinks=True)
-    said, got = "", ""
     plant(attack, tree)
-    places = {"tree": str(tree)}
-    environment = {name: _filled(value, places) for name, value in attack.environment.items()}
-    output = ""
-    for command in attack.runs:
-        got, said = _run(tree, command, environment)
-        output += said
+    environment = {name: _filled(value, {"tree": str(tree)}) for name, value in attack.environment.items()}
+    ended = [_run(tree, command, environment) for command in attack.runs]
+    (got, said), output = ended[-1], "".join(printed for _, printed in ended)
     if MARK in output:
         got = MARK
     elif got == Status.PASS.name and NO_EFFECT in attack.expected:
         got = NO_EFFECT
-    return _trial(attack, got if attack.said in output else f"{got}, silently", _last(said), start)
-
-
-def _trial(attack: Planted, got: str, reason: str, start: float) -> Trial:
-    return Trial(
-        name=attack.name,
-        group="planted",
-        kind=attack.kind,
-        expected=attack.expected,
-        got=got,
-        wanted=attack.caught_by,
-        seen=False,
-        reason=reason,
-        seconds=time.monotonic() - start,
-    )
+    got = got if attack.said in output else f"{got}, silently"
+    return trial(attack, got=got, seen=False, reason=_last(said), seconds=time.monotonic() - start)
 
 
 def _last(said: str) -> str:
