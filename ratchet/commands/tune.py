@@ -18,8 +18,8 @@ from ratchet.kernelfile.knobs import choices, points
 from ratchet.loop.compare import ModelledLatency, compare
 from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tune import captured
+from ratchet.tune.fit import modelled, ranked, shortlist
 from ratchet.tune.tables import python_module, tokamax, tpu_inference
-from ratchet.tune.tune import ranked, run, shortlist
 from ratchet.values import Explanation, Point
 from ratchet.values.points import Trial, Tuned
 from ratchet.values.status import Refusal, Status
@@ -79,7 +79,7 @@ def _tuned(version: Version, wanted: list[dict[str, Any]], say: Callable[[str], 
         return trial
 
     default = _trial(version, {})
-    trials = ranked(run(wanted, case.chip, tried))
+    trials = ranked(modelled(wanted, case.chip, tried))
     return Tuned(
         inputs=case.inputs,
         generator=case.generator,

@@ -17,8 +17,7 @@ from ratchet import launch
 from ratchet.commands.environments import environment_of
 from ratchet.commands.targets import target_of
 from ratchet.process.boot import home
-from ratchet.upgrade.plain import FAILED, REQUEST, request_of, side_name
-from ratchet.upgrade.upgrade import upgraded
+from ratchet.upgrade.upgrade import FAILED, REQUEST, request_of, side_name, upgraded
 from ratchet.values.change import Costs, Output, Side
 from ratchet.values.status import KILLED, Refusal, Status
 from ratchet.view.changes import upgrade_document, upgrade_text

@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,9 @@ from ratchet.exam.candidate.source_closure import Bundle, Read, check_tops, gath
 from ratchet.exam.candidate.target import Case, Target
 from ratchet.exam.candidate.tracer import Given
 from ratchet.exam.judge.request import Request
-from ratchet.exam.problem.problem import lock_path
+from ratchet.exam.problem.problem import MAX_LOCK_BYTES, decode, lock_path
 from ratchet.process.sandbox.child import packages
-from ratchet.project import locks
+from ratchet.process.sandbox.folder import read_file
 from ratchet.project.table import Project, described
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Against, Band, Bar, Conditions, Score, Step, Verdict
@@ -127,7 +127,7 @@ class ProjectJudge:
             ),
             chip=CHIPS[case.chip],
             evidence=evidence,
-            lock_file=locks.path_of(folder, case.name),
+            lock_file=_lock_of(folder, case.name),
             deep=self.own.deep,
             model_only=model_only,
         )
@@ -218,6 +218,7 @@ def together(named: Sequence[Named], *, kernel_rel: str, source: bytes) -> Verdi
     passed = last.status is Status.PASS
     shown = [f"{one.case.name}: {_in_words(one)}" for one in named]
     notes = [note for one in named for note in one.verdict.notes]
+    footprints = [one.verdict.footprint for one in named if one.verdict.footprint]
     return Verdict(
         status=last.status,
         reason=f"{len(named)} problems, correct and modelled" if passed else f"{named[-1].case.name}: {last.reason}",
@@ -230,7 +231,7 @@ def together(named: Sequence[Named], *, kernel_rel: str, source: bytes) -> Verdi
             for one in named
             for step in one.verdict.steps
         ),
-        footprint=max((one.verdict.footprint for one in named if one.verdict.footprint), key=_vmem, default=None),
+        footprint=max(footprints, key=lambda one: one.vmem_bytes, default=None),
         notes=tuple(dict.fromkeys([*shown, *notes])),
         source_sha256=hashlib.sha256(source).hexdigest(),
         seconds=sum(one.verdict.seconds for one in named),
@@ -264,10 +265,6 @@ def _geometric(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values)) if all(value > 0 for value in values) else 0.0
 
 
-def _vmem(footprint: object) -> int:
-    return int(getattr(footprint, "vmem_bytes", 0))
-
-
 def _in_words(one: Named) -> str:
     score, chip = one.verdict.score, one.case.chip
     if score is None:
@@ -290,24 +287,58 @@ def _refused(request: Request, refusal: Refusal, source: bytes) -> Verdict:
     )
 
 
+def read_locks(lock: Path) -> dict[str, bytes]:
+    """Each problem's own lock by its name, of the one file beside the editable one; none where there is no file.
+
+    Raises:
+      Refusal: ``PROBLEM_CHANGED`` if it is not what is written after a verdict.
+    """
+    if not lock.exists():
+        return {}
+    try:
+        data = read_file(lock, MAX_LOCK_BYTES)
+        locks = {name: _encoded(document) for name, document in json.loads(data)["problems"].items()}
+        for name, one in locks.items():
+            decode(one, f"{lock.name}: {name}")
+        if _together(locks) != data:
+            raise ValueError("it was edited or reformatted")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Refusal(Status.PROBLEM_CHANGED, f"{lock.name} cannot be read ({error}); restore it with git") from None
+    return locks
+
+
+def _together(locks: Mapping[str, bytes]) -> bytes:
+    return _encoded({"problems": {name: json.loads(data) for name, data in sorted(locks.items())}})
+
+
+def _encoded(document: object) -> bytes:
+    """As ``ratchet.exam.problem.problem.encode`` writes it."""
+    return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
+
+
+def _lock_of(folder: Path, name: str) -> Path:
+    """Where one problem's lock is while it is judged."""
+    return lock_path(folder / name.replace("/", "_"))
+
+
 @contextmanager
 def _spread(project: Project, kernel_rel: str, *, new: bool) -> Iterator[Path]:
     """A folder with the frozen problems, one lock each; empty where they are to be frozen anew."""
-    frozen = {} if new else locks.read(lock_path(project.root / kernel_rel))
-    names = [case.name for case in project.cases]
+    frozen = {} if new else read_locks(lock_path(project.root / kernel_rel))
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
-        locks.spread({name: data for name, data in frozen.items() if name in names}, Path(folder))
+        for name in frozen.keys() & {case.name for case in project.cases}:
+            _lock_of(Path(folder), name).write_bytes(frozen[name])
         yield Path(folder)
 
 
 def _collect(project: Project, kernel_rel: str, folder: Path) -> None:
     """Write the frozen problems back where one is new."""
     lock = lock_path(project.root / kernel_rel)
-    paths = {case.name: locks.path_of(folder, case.name) for case in project.cases}
+    paths = {case.name: _lock_of(folder, case.name) for case in project.cases}
     made = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
     try:
-        same = locks.read(lock) == made
+        same = read_locks(lock) == made
     except Refusal:
         same = False
     if not same:
-        locks.write(lock, made)
+        lock.write_bytes(_together(made))

@@ -18,7 +18,7 @@ chip = "v6e"
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,34 +62,33 @@ def read(root: Path) -> Project | None:
     Raises:
       Refusal: ``USAGE`` or ``NOT_FOUND`` with what is wrong in the table.
     """
-    table = target.configuration(root)
+    table, where, needed = target.configuration(root), f"{FILE}: [tool.ratchet]", ("kernel", "reference", "problems")
     if unknown := sorted(set(table) - set(_KEYS)):
-        message = f"{FILE}: [tool.ratchet] has {', '.join(unknown)}; it knows {', '.join(_KEYS)}"
-        raise Refusal(Status.USAGE, message)
-    if not {"kernel", "reference", "problems"} & set(table):
+        raise Refusal(Status.USAGE, f"{where} has {', '.join(unknown)}; it knows {', '.join(_KEYS)}")
+    missing = [key for key in needed if key not in table]
+    if len(missing) == len(needed):
         return None
-    return of_table(table, root)
-
-
-def of_table(table: Mapping[str, Any], root: Path) -> Project:
-    """The project that a table describes. Raises as ``read``."""
-    where = f"{FILE}: [tool.ratchet]"
-    if missing := [key for key in ("kernel", "reference", "problems") if key not in table]:
+    if missing:
         raise Refusal(Status.USAGE, f"{where} lacks {', '.join(missing)}")
-    slowdown = table.get("max_slowdown", SLOWDOWN)
-    if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not 0 <= slowdown < 1:
-        raise Refusal(Status.USAGE, f"{where}: max_slowdown is {slowdown!r:.40}, wanted a share such as {SLOWDOWN}")
-    python = _text(table, "python", where)
+
+    def given(key: str, default: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:
+        value = table.get(key, default)
+        if not fits(value):
+            raise Refusal(Status.USAGE, f"{where}: {key} is {value!r:.40}, wanted {wanted}")
+        return value
+
+    keys = ("kernel", "reference", "source", "editable", "python")
+    texts = {key: given(key, "", "text", lambda value: isinstance(value, str)) for key in keys}
+    if "/" in texts["python"]:
+        texts["python"] = str(root / texts["python"])
+    tables = "tables [tool.ratchet.problems.NAME]"
+    problems = given("problems", {}, tables, lambda value: isinstance(value, Mapping))
     return of_parts(
-        kernel=_text(table, "kernel", where),
-        reference=_text(table, "reference", where),
-        cases=target.cases_of(table["problems"], f"{where} problems") if _is_table(table["problems"], where) else (),
+        **texts,
+        cases=target.cases_of(problems, f"{where} problems"),
         root=root,
-        source=_text(table, "source", where),
-        editable=_text(table, "editable", where),
-        include=_texts(table.get("include", []), where),
-        python=str(root / python) if "/" in python else python,
-        max_slowdown=float(slowdown),
+        include=tuple(given("include", [], "a list of patterns", _are_texts)),
+        max_slowdown=float(given("max_slowdown", SLOWDOWN, f"a share such as {SLOWDOWN}", _is_share)),
     )
 
 
@@ -145,20 +144,9 @@ def described(project: Project, case: Case) -> dict[str, Any]:
     }
 
 
-def _text(table: Mapping[str, Any], key: str, where: str) -> str:
-    value = table.get(key, "")
-    if not isinstance(value, str):
-        raise Refusal(Status.USAGE, f"{where}: {key} is {value!r:.40}, wanted text")
-    return value
+def _are_texts(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
 
 
-def _texts(value: object, where: str) -> tuple[str, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(one, str) for one in value):
-        raise Refusal(Status.USAGE, f"{where}: include is {value!r:.40}, wanted a list of patterns")
-    return tuple(value)
-
-
-def _is_table(value: object, where: str) -> bool:
-    if not isinstance(value, Mapping):
-        raise Refusal(Status.USAGE, f"{where}: problems is {value!r:.40}, wanted tables [tool.ratchet.problems.NAME]")
-    return True
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1

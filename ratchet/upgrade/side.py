@@ -20,7 +20,7 @@ from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Exported, Target
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.explain import explain_artefact
-from ratchet.upgrade.plain import FAILED, REQUEST, case_of, side_name
+from ratchet.upgrade.upgrade import FAILED, REQUEST, case_of, side_name
 from ratchet.values import ArraySpec, Explanation, OpKind
 from ratchet.values.change import Costs
 from ratchet.values.status import Ended, Refusal, Status

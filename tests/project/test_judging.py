@@ -17,8 +17,8 @@ from ratchet.exam.candidate.target import Exported
 from ratchet.exam.judge.steps import Silent
 from ratchet.exam.problem.problem import Problem, encode
 from ratchet.loop.experiment import Idea, run_experiment
-from ratchet.project import locks, table
-from ratchet.project.judging import ProjectJudge, mean
+from ratchet.project import table
+from ratchet.project.judging import ProjectJudge, mean, read_locks
 from ratchet.values import ArraySpec, Band, Conditions, Decision, Mesh, Score, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import RepositoryJudge
@@ -197,16 +197,16 @@ def test_a_kernel_cannot_bring_a_module_of_pythons(root):
 def test_problems_are_frozen_in_one_file_that_cannot_be_edited(root):
     turn(root, "small=0.5 large=0.5")
     lock = root / "src" / "pkg" / "kernels.py.lock.json"
-    assert set(locks.read(lock)) == {"small", "large"}
+    assert set(read_locks(lock)) == {"small", "large"}
     document = json.loads(lock.read_bytes())
     lock.write_text(json.dumps(document))
     with pytest.raises(Refusal, match="reformatted") as refused:
-        locks.read(lock)
+        read_locks(lock)
     assert refused.value.status is Status.PROBLEM_CHANGED
     document["problems"]["small"]["flops"] = "many"
     lock.write_text(json.dumps(document))
     with pytest.raises(Refusal, match=r"kernels\.py\.lock\.json"):
-        locks.read(lock)
+        read_locks(lock)
 
 
 def test_another_table_is_another_problem(root):

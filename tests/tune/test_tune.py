@@ -16,8 +16,8 @@ from ratchet.exam.candidate.target import Target
 from ratchet.exam.measure import devices
 from ratchet.tune import shortlist as measuring
 from ratchet.tune.captured import cases
+from ratchet.tune.fit import modelled, ranked, shortlist
 from ratchet.tune.tables import python_module, tokamax, tpu_inference
-from ratchet.tune.tune import ranked, run, shortlist
 from ratchet.values import ArraySpec, Band
 from ratchet.values.points import Trial, Tuned
 from ratchet.values.program import Vmem
@@ -127,7 +127,7 @@ def tuned(**changes):
 def test_what_fits_is_modelled_and_most_overflows_are_not_compiled():
     count = []
     rows = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
-    trials = ranked(run([{"rows": one} for one in rows], "v5e", modeller(count)))
+    trials = ranked(modelled([{"rows": one} for one in rows], "v5e", modeller(count)))
     assert [one.point["rows"] for one in trials if one.latency_ms is not None] == [512, 128, 64, 1024]
     assert {one.point["rows"] for one in trials if one.status is Status.VMEM_OVERFLOW} == {2048, 4096, 8192}
     assert [one.point["rows"] for one in trials if one.status is Status.SCHEDULE_UNKNOWN] == [256]
