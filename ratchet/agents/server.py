@@ -1,4 +1,4 @@
-"""The tools of ``ratchet mcp``: a thin edge between the official MCP SDK and the command line.
+"""The tools of ``ratchet mcp``: an edge between the official MCP SDK and the command line, and what they read.
 
 What takes long is a job: a tool that starts one waits for it for a while, with progress, and else returns its number
 for ``poll`` and ``cancel``, because clients give up a request after a minute. A proposal is a turn of the ratchet like
@@ -8,27 +8,38 @@ any other. Text of a client's is data: it is the message, the kernel file, or an
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from ratchet.agents import history, program
+from ratchet.agents import program
 from ratchet.agents.program import RUNNING, Job, Jobs
 from ratchet.agents.proposal import Target, message_of
+from ratchet.exam.judge.evidence import FOLDERS
+from ratchet.loop import log, recorded
+from ratchet.process.sandbox.folder import read_file
+from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
-from ratchet.view.text import clean
+from ratchet.view.text import clean, kind_of, number
 
 WAIT_S = 40.0
 """How long a tool waits for its job where the client does not say: clients give up after 60 s."""
 MOST_WAIT_S = 600.0
 _TICK_S = 1.0
 _LINES = 20
+PAGE = 16_000
+"""Characters of a file that come at once."""
+_FILE_BYTES = 64 << 20
+_MOST_ROWS = 200
+_MOST_FILES = 500
 _SHORT_S = 120.0
 """How long a command that judges nothing may take."""
 _OF_A_VERDICT = ("reason", "hint", "score", "footprint", "losses", "notes", "remembered", "seconds")
@@ -53,19 +64,19 @@ class Tools:
         """The ledger's newest rows: what was tried, what came of it and why."""
         with _refusals():
             kernel = "" if all_kernels else self.target.kernel
-            return history.history(self.target.root, kernel=kernel, newest=newest)
+            return _rows(self.target.root, kernel=kernel, newest=newest)
 
     def source(self, experiment: str = "HEAD") -> dict[str, Any]:
         """The kernel file as HEAD has it, or as an experiment had it."""
         with _refusals():
             if experiment == "HEAD":  # also before anything was judged
                 return {"id": None, "kernel": self.target.kernel, "text": self.target.head().decode(errors="replace")}
-            return history.source(self.target.root, experiment)
+            return _source(self.target.root, experiment)
 
     def evidence(self, experiment: str, file: str = "", offset: int = 0) -> dict[str, Any]:
         """The files that the judge left of an experiment, or a page of one; `blame.txt` says where the cycles went."""
         with _refusals():
-            return history.evidence(self.target.root, experiment, file, offset)
+            return _evidence(self.target.root, experiment, file, offset)
 
     def diff(self, before: str, after: str) -> dict[str, Any]:
         """Two experiments (ids, or HEAD) side by side, and what explains the difference in latency."""
@@ -159,6 +170,86 @@ class Tools:
                 said = clean(" ".join(job.lines[-3:]), 600)
                 raise Refusal(Status.NOT_FOUND, said or f"{job.kind} gave no answer")
             return document
+
+
+def _rows(root: Path, *, kernel: str, newest: int) -> dict[str, Any]:
+    """The newest rows of the ledger, oldest of them first; ``kernel`` leaves out those of other files.
+
+    Raises:
+        Refusal: LEDGER_BROKEN.
+    """
+    rows = [row for row in log.rows(root) if kernel in ("", row.kernel)]
+    shown = rows[-max(1, min(newest, _MOST_ROWS)) :]
+    return {"rows": len(rows), "newest": [_short_row(row) for row in shown]}
+
+
+def _short_row(row: Row) -> dict[str, Any]:
+    """What one row says of an experiment."""
+    texts = ("id", "time", "commit", "kernel", "note", "status", "decision", "reason")
+    numbers = {"latency_ms": row.median_ms, "score": row.score, "vmem_bytes": row.vmem_bytes, "spills": row.spills}
+    return {
+        **{name: getattr(row, name) for name in texts},
+        "kind": kind_of(row.evaluator) if row.evaluator else "",
+        **{name: number(text) for name, text in numbers.items()},
+    }
+
+
+def _source(root: Path, name: str) -> dict[str, Any]:
+    """The kernel file of an experiment.
+
+    Raises:
+        Refusal: NOT_FOUND.
+    """
+    row = log.find(root, name)
+    text = recorded.source(root, row)
+    if text is None:
+        raise Refusal(Status.NOT_FOUND, f"the kernel of {row.id} is not in this clone: fetch refs/ratchet/*")
+    return {"id": row.id, "kernel": row.kernel, "text": text}
+
+
+def _evidence(root: Path, name: str, file: str, offset: int) -> dict[str, Any]:
+    """The files that the judge left of an experiment, or a page of one of them.
+
+    Raises:
+        Refusal: NOT_FOUND, USAGE.
+    """
+    row = log.find(root, name)
+    files = dict(_files(root, row.id))
+    if not file:
+        shown = sorted(files)[:_MOST_FILES]
+        return {"id": row.id, "row": _short_row(row), "files": {path: files[path] for path in shown}, "of": len(files)}
+    if file not in files:
+        raise Refusal(Status.NOT_FOUND, f"{row.id} has no evidence {file!r:.100}: without a file name they are listed")
+    try:
+        text = read_file(root / file, _FILE_BYTES).decode()
+    except UnicodeDecodeError:
+        raise Refusal(Status.USAGE, f"{file} is no text: {files[file]} bytes") from None
+    except (OSError, ValueError) as error:
+        raise Refusal(Status.NOT_FOUND, f"{file} cannot be read: {error}") from None
+    offset = max(0, min(offset, len(text)))
+    end = offset + PAGE
+    return {
+        "id": row.id,
+        "file": file,
+        "characters": len(text),
+        "text": text[offset:end],
+        "next_offset": end if end < len(text) else None,
+    }
+
+
+def _files(root: Path, name: str) -> Iterator[tuple[str, int]]:
+    """Paths relative to the root and sizes of an experiment's files; links lead nowhere."""
+    if Path(name).name != name or name in ("", ".", ".."):  # a ledger is text that anyone can edit
+        return
+    for folder in FOLDERS:
+        top = root / folder / name
+        if (root / folder).is_symlink() or top.is_symlink():
+            continue
+        for parent, _, names in os.walk(top, followlinks=False):
+            for one in names:
+                path = Path(parent, one)
+                if path.is_file() and not path.is_symlink():
+                    yield path.relative_to(root).as_posix(), path.stat().st_size
 
 
 def _sayable(arguments: Sequence[str]) -> None:

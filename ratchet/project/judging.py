@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ratchet.exam.candidate import target
 from ratchet.exam.candidate.source_closure import Bundle, Read, check_tops, gather, way
@@ -34,8 +35,7 @@ from ratchet.values.status import Refusal, Status
 from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, trace_of, write_views
 
 
-@dataclass(frozen=True, kw_only=True)
-class Named:
+class Named(NamedTuple):
     """One problem's verdict."""
 
     case: Case
@@ -134,11 +134,11 @@ class ProjectJudge:
         try:
             given = self._given(case, source)
         except Refusal as refusal:
-            return Named(case=case, verdict=_refused(request, refusal, source))
+            return Named(case, _refused(request, refusal, source))
         verdict = self.own.function(dataclasses.replace(request, given=given), progress=self.own.progress)
         if evidence is not None:
             write_views(verdict, request, trace_of(self.project.root / TRACES / evidence.parent.name, case.name))
-        return Named(case=case, verdict=verdict)
+        return Named(case, verdict)
 
     def _given(self, case: Case, source: bytes) -> Given:
         """A problem with its kernel exported. Raises Refusal as ``target.export``, and ``FORBIDDEN``."""

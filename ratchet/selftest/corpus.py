@@ -59,9 +59,9 @@ class Attack:
     kind: str
     expected: tuple[str, ...]
     caught_by: tuple[str, ...]
-    said: str
+    said: str = ""
     """What the reason, or all that is printed, has to contain."""
-    left_out_of: tuple[str, ...]
+    left_out_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,29 +203,20 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _planted(path: Path) -> Planted:
     try:
-        document = tomllib.loads(path.read_text())
-        expected = tuple(document.pop("expected"))
-        if any(name != NO_EFFECT and name not in Status.__members__ for name in expected):
-            raise ValueError(f"{expected} is no status")
-        return Planted(
-            name=path.stem,
-            expected=expected,
-            number=document.pop("cheat"),
-            caught_by=tuple(document.pop("caught_by")),
-            said=document.pop("said", ""),
-            left_out_of=tuple(document.pop("left_out_of", [])),
-            runs=_commands(document.pop("runs")),
-            git=_commands(document.pop("git", [])),
-            pipes=tuple(document.pop("pipes", [])),
-            replaced={name: (old, new) for name, (old, new) in document.pop("replaced", {}).items()},
-            **document,
-        )
+        document = {key: _frozen(value) for key, value in tomllib.loads(path.read_text()).items()}
+        planted = Planted(name=path.stem, number=document.pop("cheat"), **document)
+        if any(name != NO_EFFECT and name not in Status.__members__ for name in planted.expected):
+            raise ValueError(f"{planted.expected} is no status")
     except (KeyError, TypeError, ValueError) as error:
         raise Refusal(Status.INFRASTRUCTURE, f"{path.name} is no attack on the tree: {error}") from None
+    return planted
 
 
-def _commands(entries: Any) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(str(word) for word in entry) for entry in entries)
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, at any depth."""
+    if isinstance(value, dict):
+        return {key: _frozen(one) for key, one in value.items()}
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def trial(entry: Entry, **known: Any) -> Trial:

@@ -46,10 +46,7 @@ DEFENCES = (
     *_of(
         "contract",
         _row(
-            "static check",
-            "imports, names and writes that the contract forbids are refused before anything runs",
-            _S.FORBIDDEN,
-            _S.SYNTAX_ERROR,
+            "static check", "what the contract forbids is refused before anything runs", _S.FORBIDDEN, _S.SYNTAX_ERROR
         ),
         _row(
             "landlock",
@@ -80,24 +77,10 @@ DEFENCES = (
             "contained exceptions",
             "whatever the file raises is its own failure, not the judge's",
             _S.IMPORT_FAILED,
-            said=(
-                "at import:",
-                "generate_inputs(key):",
-                "reference_fn",
-                "compute_flops():",
-                "get_tiling_meta():",
-            ),
+            said=("at import:", "generate_inputs(key):", "reference_fn", "compute_flops():", "get_tiling_meta():"),
         ),
-        _row(
-            "complete record",
-            "a process that ends before its record is complete has not answered; every field is checked",
-            _S.IMPORT_FAILED,
-        ),
-        _row(
-            "typed symbols",
-            "the seven symbols, FLOPs and claims have the types and ranges that the contract names",
-            _S.CONTRACT,
-        ),
+        _row("complete record", "a process that ends before its record is complete has not answered", _S.IMPORT_FAILED),
+        _row("typed symbols", "symbols, FLOPs and claims have the types and ranges of the contract", _S.CONTRACT),
         _row("two traces", "the file is traced twice, and both programs have to be the same", _S.NON_DETERMINISTIC),
         _row(
             "one program",
@@ -115,12 +98,7 @@ DEFENCES = (
     ),
     *_of(
         "compile",
-        _row(
-            "readable program",
-            "an artefact that cannot be read, or translated, goes no further",
-            _S.CANNOT_VERIFY,
-            said=("cannot be read",),
-        ),
+        _row("readable program", "what cannot be read goes no further", _S.CANNOT_VERIFY, said=("cannot be read",)),
         _row(
             "tokens",
             "no text of the author's reaches the compiler, and what is not known in a program is refused",
@@ -160,10 +138,7 @@ DEFENCES = (
             said=("no fault of the kernel's",),
         ),
         _row(
-            "mixed inputs",
-            "large, tiny, equal, zero and integer stripes are checked, too",
-            _S.WRONG_VALUES,
-            said=("mixed inputs",),
+            "mixed inputs", "large, tiny, equal, zero and integer stripes, too", _S.WRONG_VALUES, said=("mixed inputs",)
         ),
         _row(
             "sides of a rounding",
@@ -178,12 +153,7 @@ DEFENCES = (
             _S.INSENSITIVE,
             said=("probe",),
         ),
-        _row(
-            "common factor",
-            "a factor that all elements share is no rounding",
-            _S.WRONG_VALUES,
-            said=("by a common factor",),
-        ),
+        _row("common factor", "a factor of all elements is no rounding", _S.WRONG_VALUES, said=("by a common factor",)),
         _row(
             "rows",
             "rows, slices and the whole output are compared beside single elements",
@@ -210,12 +180,7 @@ DEFENCES = (
             _S.MEMORY_HAZARD,
             said=("read_before_wait", "source_overwritten", "target_overwritten"),
         ),
-        _row(
-            "promises",
-            "what a kernel promises the compiler is checked wherever it is executed",
-            _S.MEMORY_HAZARD,
-            said=("false_promise",),
-        ),
+        _row("promises", "what a kernel promises the compiler is checked", _S.MEMORY_HAZARD, said=("false_promise",)),
         _row(
             "windows read ahead",
             "executed again with windows that the pipeline read before earlier steps were written back",
@@ -235,25 +200,11 @@ DEFENCES = (
             _S.DEADLOCK,
             said=("wait_without_start", "dma_never_waited", "negative_amount"),
         ),
-        _row(
-            "other hazards",
-            "further ways in which memory is misused",
-            _S.MEMORY_HAZARD,
-            _S.DEADLOCK,
-            _S.NON_DETERMINISTIC,
-        ),
+        _row("other hazards", "further misuses of memory", _S.MEMORY_HAZARD, _S.DEADLOCK, _S.NON_DETERMINISTIC),
         _row("inputs kept", "no input is written that is not aliased to an output", _S.INPUTS_CHANGED),
+        _row("defined scalars", "only scalars of a known value are used", _S.CANNOT_VERIFY, said=("undefined_scalar",)),
         _row(
-            "defined scalars",
-            "no scalar is used whose value on a TPU is not known",
-            _S.CANNOT_VERIFY,
-            said=("undefined_scalar",),
-        ),
-        _row(
-            "known operations",
-            "an operation that cannot be executed for its values is refused by name",
-            _S.CANNOT_VERIFY,
-            _S.HOST_CALLBACK,
+            "known operations", "what cannot be executed for its values is refused", _S.CANNOT_VERIFY, _S.HOST_CALLBACK
         ),
     ),
     *_of(

@@ -35,7 +35,7 @@ class Bases:
     """The honest kernels, each judged once, with the folder in which its problem is then frozen."""
 
     def __init__(self, honest: Mapping[str, Honest], folder: Path, judge: Judge) -> None:
-        self._honest, self._folder, self._judge = honest, folder, judge
+        self.honest, self._folder, self._judge = honest, folder, judge
         self._locks = {name: threading.Lock() for name in honest}
         self._verdicts: dict[str, Verdict] = {}
 
@@ -47,18 +47,11 @@ class Bases:
         """Its verdict. Several threads may ask."""
         with self._locks[name]:
             if name not in self._verdicts:
-                one, root = self._honest[name], self.root(name)
+                one, root = self.honest[name], self.root(name)
                 root.mkdir(parents=True)
                 (root / FILE).write_text(one.source)
                 self._verdicts[name] = self._judge(request(root / FILE, root, one.on), workers=workers)
         return self._verdicts[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._honest
-
-    def source(self, name: str) -> str:
-        """Its file."""
-        return self._honest[name].source
 
 
 def request(kernel: Path, root: Path, on: str, **options: object) -> Request:
@@ -77,9 +70,9 @@ def judge_honest(one: Honest, bases: Bases, workers: Workers) -> Trial:
 def judge_cheat(cheat: Cheat, bases: Bases, workers: Workers, judge: Judge, folder: Path) -> Trial:
     """A cheat has to end as it says, by one of the defences that it names. ``folder`` is new and its own."""
     folder.mkdir(parents=True)
-    alone = cheat.base not in bases
+    alone = cheat.base not in bases.honest
     honest = None if alone else bases.verdict(cheat.base, workers)
-    source = cheat.text if alone else f"{bases.source(cheat.base)}\n\n{cheat.text}"
+    source = cheat.text if alone else f"{bases.honest[cheat.base].source}\n\n{cheat.text}"
     root = folder if cheat.own_problem else bases.root(cheat.base)
     (folder / FILE).write_text(source)
     options = {"limits": HANGING} if Status.TIMEOUT.name in cheat.expected else {}

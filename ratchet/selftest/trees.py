@@ -25,7 +25,6 @@ MARK = "PLANTED CODE RAN"
 """What planted code prints."""
 SECONDS = 240
 HANGS = "HANGS"
-_IDENTITY = ("-c", "user.name=Self Test", "-c", "user.email=selftest@example.invalid")
 
 
 def new_tree(root: Path, target: Path, kernel: str) -> None:
@@ -43,10 +42,11 @@ def new_tree(root: Path, target: Path, kernel: str) -> None:
     (target / ".gitignore").write_text("/.venv\n/.ratchet\n")
     (target / ".venv").symlink_to(sys.prefix)
     (target / "kernel.py").write_text(kernel)
-    for arguments in (("init", "-q", "-b", "main"), ("add", "."), (*_IDENTITY, "commit", "-q", "-m", "first")):
-        _git(target, *arguments)
+    _git(target, "init", "-q", "-b", "main")
     for name, value in (("user.name", "Self Test"), ("user.email", "selftest@example.invalid")):
         _git(target, "config", name, value)
+    _git(target, "add", ".")
+    _git(target, "commit", "-q", "-m", "first")
 
 
 def _git(tree: Path, *arguments: str) -> None:

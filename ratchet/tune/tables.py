@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ratchet.tpu.chips import CHIPS
-from ratchet.values import ArraySpec, Literal
+from ratchet.values import ArraySpec
 from ratchet.values.points import Tuned
 from ratchet.values.status import Refusal, Status
 
@@ -31,13 +31,14 @@ def python_module(rows: Sequence[Tuned]) -> str:
         (
             row.chip,
             *(f"{one.dtype}[{','.join(map(str, one.shape))}]" for one in row.inputs),
-            *_words(row.options),
+            *(f"{name}={value!r}" for name, value in row.options.items()),
         ): dict(row.best.point)
         for row in rows
         if row.best is not None
     }
     entries = "".join(f"    {key!r}: {value!r},\n" for key, value in table.items())
-    head = f'"""Blocks by chip, inputs and options. Modelled, not measured: {_compilers(rows)}."""\n'
+    compilers = " and ".join(dict.fromkeys(row.compiler for row in rows if row.compiler)) or "nothing was modelled"
+    head = f'"""Blocks by chip, inputs and options. Modelled, not measured: {compilers}."""\n'
     return f"{head}\nTUNED = {{\n{entries}}}\n"
 
 
@@ -122,11 +123,3 @@ def _names(row: Tuned) -> dict[str, object]:
 
 def _short(spec: ArraySpec) -> str:
     return f"{SHORT_DTYPES.get(spec.dtype, spec.dtype)}[{','.join(map(str, spec.shape))}]"
-
-
-def _words(options: Mapping[str, Literal]) -> list[str]:
-    return [f"{name}={value!r}" for name, value in options.items()]
-
-
-def _compilers(rows: Sequence[Tuned]) -> str:
-    return " and ".join(dict.fromkeys(row.compiler for row in rows if row.compiler)) or "nothing was modelled"

@@ -1,12 +1,17 @@
-"""Kernel files of other shapes and names than those of this repository, as patterns have to read them."""
+"""Kernel files of other shapes and names than those of this repository, as patterns have to read them; and runs."""
 
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.advise import rewrites
 from ratchet.kernelfile.syntax import File
+from ratchet.values import SourceLine, Timeline
+from ratchet.values.loss import LossKind
+from ratchet.values.place import Code, Place
+from tests.view import timelines
 
 HEAD = """import jax
 from jax import numpy as np
@@ -173,3 +178,24 @@ def changed(before: str, after: str) -> list[str]:
     """Lines that went and came, without their margins."""
     lines = difflib.ndiff(before.splitlines(), after.splitlines())
     return [f"{line[0]} {line[2:].strip()}" for line in lines if line[0] in "+-" and line[2:].strip()]
+
+
+CYCLES = 100_000
+LINES = 120
+UNITS = ("MXU", "XLU", "VALU", "VPOP", "EUP", "VLOAD", "VSTORE", "SALU")
+
+
+def run(file: str, *, spills: bool = False) -> Timeline:
+    """Of ``file``; lines cost 240 cycles each, the pipeline the rest."""
+    blame = timelines.blame(CYCLES, file)
+    (one,) = blame.lines
+
+    def cost(place: Place, cycles: int, waits: int) -> object:
+        issued = dict.fromkeys(UNITS, (cycles - waits) // len(UNITS))
+        return replace(one, place=place, cycles=cycles, issue_cycles=issued, wait_cycles=waits)
+
+    lines = [cost(SourceLine(file=file, line=line), 240, 0) for line in range(1, LINES + 1)]
+    lines.append(cost(Code.PIPELINE, CYCLES - 240 * LINES, 30_000))
+    losses = tuple(loss for loss in blame.losses if spills or loss.kind is not LossKind.SPILLS)
+    blame = replace(blame, lines=tuple(lines), losses=losses)  # type: ignore[arg-type]
+    return replace(timelines.timeline(), cycles=CYCLES, blame=blame)

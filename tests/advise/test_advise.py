@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ratchet.advise import predict
 from ratchet.advise.advice import Edit
-from ratchet.advise.advise import Attempt, advise, followed, program, records
+from ratchet.advise.advise import Attempt, Run, advise, evidence, followed, program, records, saved
 from ratchet.values.loss import MatrixBound
 from ratchet.values.status import Status
-from tests.advise.runs import run
-from tests.advise.sources import ATTENTION, edits, file_of
+from tests.advise.sources import ATTENTION, edits, file_of, run
 
 RUN = run("other.py")
 
@@ -107,13 +105,13 @@ def test_an_edit_saves_what_its_lines_cost():
     cost = replace(
         line, place=replace(line.place, line=scale.lines[0]), issue_cycles={"VALU": 700, "MXU": 300}, cycles=1000
     )  # type: ignore[type-var]
-    dear = predict.Run(timeline=replace(RUN, blame=replace(RUN.blame, lines=(cost,))), file="other.py")
-    assert predict.saved(dear, scale) == 700
-    (evidence,) = predict.evidence(dear, scale)
-    assert (evidence.cycles, evidence.line) == (1000, scale.lines[0])
-    other = predict.Run(timeline=dear.timeline, file="another.py")
-    assert predict.saved(other, scale) == 0
-    assert predict.evidence(other, scale) == ()
+    dear = Run(timeline=replace(RUN, blame=replace(RUN.blame, lines=(cost,))), file="other.py")
+    assert saved(dear, scale) == 700
+    (shown,) = evidence(dear, scale)
+    assert (shown.cycles, shown.line) == (1000, scale.lines[0])
+    other = Run(timeline=dear.timeline, file="another.py")
+    assert saved(other, scale) == 0
+    assert evidence(other, scale) == ()
 
 
 def test_a_run_without_losses_gets_no_advice():

@@ -8,6 +8,7 @@ judging.
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,6 +20,12 @@ from ratchet.agents import program  # noqa: E402
 from ratchet.commands import cli  # noqa: E402
 from ratchet.process.boot import home  # noqa: E402
 from tests.loop.stage import Stage, StageJudge  # noqa: E402
+
+
+def started(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    words = [sys.executable, str(HERE), str(root), *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
 def main(root: Path, arguments: list[str]) -> int:

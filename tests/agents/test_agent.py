@@ -10,32 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.agents.agent import stop
 from ratchet.loop import log
+from ratchet.values.agent import Ending, Rules, Stop, Turn
 from ratchet.values.status import Status
 from tests.agents import prepared, scripted
 from tests.loop.stage import Stage, kernel_text
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    stage = Stage.new(tmp_path / "repository")
-    stage.run("baseline")
-    return stage
-
-
-def agent(
-    stage: Stage, script: list[list[list[str]]], *options: str
-) -> tuple[dict[str, object], subprocess.CompletedProcess[str]]:
-    """The document that a run of a script ends with."""
+def agent(stage: Stage, script: list[list[list[str]]], *options: str) -> subprocess.CompletedProcess[str]:
+    """A run of a script, or of the command that ``options`` name."""
     path = stage.root.parent / "script.json"
     path.write_text(json.dumps(script))
     command = shlex.join([sys.executable, scripted.__file__, str(path)])
     words = ["agent", "--json", "--command", command, "--budget", str(len(script)), *options]
-    done = subprocess.run(
-        [sys.executable, prepared.__file__, str(stage.root), *words], capture_output=True, text=True, check=False
-    )
+    done = prepared.started(stage.root, *words)
     assert "Traceback" not in done.stderr, done.stderr
-    return json.loads(done.stdout), done
+    return done
 
 
 def status(name: str) -> str:
@@ -70,8 +61,9 @@ ENDED = [
 
 @pytest.mark.slow
 def test_ten_proposals_with_cheats_crashes_and_a_hang(stage: Stage) -> None:
-    document, done = agent(stage, TEN, "--turn-seconds", "60")  # what does not hang is done long before
+    done = agent(stage, TEN, "--turn-seconds", "60")  # what does not hang is done long before
     assert done.returncode == 0
+    document = json.loads(done.stdout)
     assert [(turn["ending"], turn["status"], turn["decision"]) for turn in document["turns"]] == ENDED
     assert document["stopped"] == "budget"
     assert [(row.note, row.status, row.decision) for row in stage.rows()] == [
@@ -95,8 +87,9 @@ def test_ten_proposals_with_cheats_crashes_and_a_hang(stage: Stage) -> None:
 
 def test_its_proposals_are_turns_like_any_and_nothing_else_counts(stage: Stage) -> None:
     """The ten without a hang, and fewer."""
-    document, done = agent(stage, [TEN[0], TEN[1], TEN[7], TEN[4], TEN[4]], "--repeats", "1")
+    done = agent(stage, [TEN[0], TEN[1], TEN[7], TEN[4], TEN[4]], "--repeats", "1")
     assert done.returncode == 0
+    document = json.loads(done.stdout)
     assert [turn["ending"] for turn in document["turns"]] == ["judged", "judged", "trespass", "judged", "repeated"]
     assert document["stopped"] == "budget"
     assert [(row.note, row.status, row.decision) for row in stage.rows()] == [
@@ -126,12 +119,7 @@ def test_a_command_that_reaches_the_repository_ends_the_run(stage: Stage, where:
         "ledger": [["beside", str(stage.root / "results.tsv"), "forged"]],
         "ref": [["git", "-C", str(stage.root), "branch", "forged"]],
     }
-    (stage.root.parent / "script.json").write_text(json.dumps([steps[where] + TEN[0]]))
-    command = shlex.join([sys.executable, scripted.__file__, str(stage.root.parent / "script.json")])
-    words = ["agent", "--command", command, "--budget", "3", "--writable", str(stage.root)]
-    done = subprocess.run(
-        [sys.executable, prepared.__file__, str(stage.root), *words], capture_output=True, text=True, check=False
-    )
+    done = agent(stage, [steps[where] + TEN[0]], "--budget", "3", "--writable", str(stage.root))
     assert done.returncode == Status.BRANCH_MOVED.exit_code
     assert "nothing of it was judged" in done.stderr
     assert {"ledger": "results.tsv", "ref": "refs/heads/forged"}[where] in done.stderr
@@ -140,10 +128,49 @@ def test_a_command_that_reaches_the_repository_ends_the_run(stage: Stage, where:
 
 
 def test_a_command_that_cannot_be_started_is_refused(stage: Stage) -> None:
-    words = ["agent", "--command", "/no/such/agent", "--budget", "1"]
-    done = subprocess.run(
-        [sys.executable, prepared.__file__, str(stage.root), *words], capture_output=True, text=True, check=False
-    )
+    done = agent(stage, [[]], "--command", "/no/such/agent")
     assert done.returncode == Status.NOT_FOUND.exit_code
     assert "cannot be started" in done.stderr
     assert len(stage.git("worktree", "list").splitlines()) == 1
+
+
+RULES = Rules(budget=10, plateau=3, repeats=2, failures=2)
+ENDINGS = {
+    "k": (Ending.JUDGED, "kept"),
+    "r": (Ending.JUDGED, "reverted"),
+    "n": (Ending.NOTHING, ""),
+    "o": (Ending.REPEATED, "kept"),
+    "c": (Ending.CRASHED, ""),
+    "t": (Ending.TIMED_OUT, ""),
+    "x": (Ending.TRESPASS, ""),
+}
+
+
+def turns(text: str) -> list[Turn]:
+    return [
+        Turn(number=number, ending=ENDINGS[one][0], decision=ENDINGS[one][1], seconds=1.0, exit_code=0)
+        for number, one in enumerate(text, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("", None),
+        ("kkkkkkkkk", None),
+        ("kkkkkkkkkk", Stop.BUDGET),
+        ("krr", None),
+        ("krrr", Stop.PLATEAU),
+        ("krncrr", Stop.PLATEAU),  # turns without a verdict say nothing of a plateau
+        ("krrkrr", None),
+        ("n", None),
+        ("no", Stop.REPEATS),
+        ("nko", None),
+        ("nc", None),
+        ("ct", Stop.FAILURES),
+        ("tx", Stop.FAILURES),
+        ("ckc", None),
+    ],
+)
+def test_a_run_stops(text, end):
+    assert stop(turns(text), RULES) is end

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,13 +20,6 @@ from tests.extras import needs
 from tests.loop.stage import Stage, kernel_text
 
 pytestmark = needs("mcp")
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    stage = Stage.new(tmp_path / "repository")
-    stage.run("baseline")
-    return stage
 
 
 def served(stage: Stage, ask: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
@@ -248,8 +239,7 @@ def test_long_work_is_polled_and_cancelled_by_its_number(stage: Stage) -> None:
 
 
 def test_a_server_that_cannot_start_says_so_beside_the_protocol(stage: Stage) -> None:
-    words = [sys.executable, prepared.__file__, str(stage.root), "mcp", "--kernel", "no/such.py"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = prepared.started(stage.root, "mcp", "--kernel", "no/such.py")
     assert (done.returncode, done.stdout) == (Status.NOT_FOUND.exit_code, "")
     assert "HEAD has no no/such.py" in done.stderr
 

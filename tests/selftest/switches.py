@@ -21,6 +21,11 @@ class Switch:
     """How the cheat ends without it."""
 
 
+def _edit(file: str, old: str, new: str) -> tuple[tuple[str, str, str], ...]:
+    """The only one."""
+    return ((file, old, new),)
+
+
 def _wall(name: str) -> tuple[tuple[str, str, str], ...]:
     walls = f'[name for name in self.walls.names if name != "{name}"]'
     return (
@@ -50,7 +55,7 @@ def _no_instance(name: str) -> tuple[tuple[str, str, str], ...]:
 SWITCHES = {
     "static check": Switch(
         cheat="c09_patched_comparison",
-        edits=(("ratchet/exam/candidate/contract.py", "    if findings:\n", "    if False:\n"),),
+        edits=_edit("ratchet/exam/candidate/contract.py", "    if findings:\n", "    if False:\n"),
         then=("PASS",),
     ),
     "landlock": Switch(cheat="c28_forged_evidence", edits=_wall("landlock"), then=("PASS",)),
@@ -60,87 +65,81 @@ SWITCHES = {
     ),
     "limits": Switch(
         cheat="c29_takes_its_time",
-        edits=(("ratchet/process/sandbox/child.py", "if now - start > limits.seconds:", "if now - start > 600:"),),
+        edits=_edit("ratchet/process/sandbox/child.py", "if now - start > limits.seconds:", "if now - start > 600:"),
         then=("PASS",),
     ),
     "file size": Switch(
         cheat="c29_fills_the_disk",
-        edits=(
-            (
-                "ratchet/process/sandbox/launcher.py",
-                "resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))",
-                "pass",
-            ),
+        edits=_edit(
+            "ratchet/process/sandbox/launcher.py",
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))",
+            "pass",
         ),
         then=("PASS", "IMPORT_FAILED"),
     ),
     "contained exceptions": Switch(
         cheat="c12_system_exit",
-        edits=(
-            ("ratchet/exam/candidate/answering.py", "except BaseException as error:", "except Exception as error:"),
+        edits=_edit(
+            "ratchet/exam/candidate/answering.py", "except BaseException as error:", "except Exception as error:"
         ),
         then=("IMPORT_FAILED",),
     ),
     "complete record": Switch(
         cheat="c41_record_of_a_status",
-        edits=(
-            (
-                "ratchet/exam/candidate/tracer.py",
-                "if status is None or not 10 <= status.exit_code < 40:",
-                "if status is None:",
-            ),
+        edits=_edit(
+            "ratchet/exam/candidate/tracer.py",
+            "if status is None or not 10 <= status.exit_code < 40:",
+            "if status is None:",
         ),
         then=("INFRASTRUCTURE",),
     ),
     "typed symbols": Switch(
         cheat="c44_claims_not_a_number",
-        edits=(
-            (
-                "ratchet/exam/candidate/contract.py",
-                '    if wrong:\n        raise Refusal(Status.CONTRACT, "get_t',
-                '    if False:\n        raise Refusal(Status.CONTRACT, "get_t',
-            ),
+        edits=_edit(
+            "ratchet/exam/candidate/contract.py",
+            '    if wrong:\n        raise Refusal(Status.CONTRACT, "get_t',
+            '    if False:\n        raise Refusal(Status.CONTRACT, "get_t',
         ),
         then=("PASS",),
     ),
     "two traces": Switch(
         cheat="c02_every_other_call",
-        edits=(("ratchet/exam/candidate/worker.py", "if digest(kernel) != digest(again):", "if False:"),),
+        edits=_edit("ratchet/exam/candidate/worker.py", "if digest(kernel) != digest(again):", "if False:"),
         then=("PASS",),
     ),
     "frozen problem": Switch(
         cheat="c24_chosen_seed",
-        edits=(("ratchet/exam/problem/problem.py", "    if not changed:\n", "    if True:\n"),),
+        edits=_edit("ratchet/exam/problem/problem.py", "    if not changed:\n", "    if True:\n"),
         then=("PASS",),
     ),
     "output types": Switch(
         cheat="c07_wider_output",
-        edits=(("ratchet/exam/problem/problem.py", "if artefact.outputs != problem.outputs:", "if False:"),),
+        edits=_edit("ratchet/exam/problem/problem.py", "if artefact.outputs != problem.outputs:", "if False:"),
         then=("PASS",),
     ),
     "tokens": Switch(
         cheat="c42_unknown_setting",
-        edits=(("ratchet/tpu/mlir/kernel_config.py", "    if unknown:\n", "    if False:\n"),),
+        edits=_edit("ratchet/tpu/mlir/kernel_config.py", "    if unknown:\n", "    if False:\n"),
         then=("PASS", "COMPILE_FAILED"),
     ),
     "declared program": Switch(
         cheat="c41_another_program",
-        edits=(("ratchet/tpu/compiler/compile.py", 'if "changed" in record:', "if False:"),),
+        edits=_edit("ratchet/tpu/compiler/compile.py", 'if "changed" in record:', "if False:"),
         then=("SCHEDULE_UNKNOWN",),
     ),
     "live kernel": Switch(
         cheat="c21_calls_the_reference",
-        edits=(("ratchet/exam/judge/audit.py", "if not compiled.kernels:", "if False:"),),
+        edits=_edit("ratchet/exam/judge/audit.py", "if not compiled.kernels:", "if False:"),
         then=("PASS", "SCHEDULE_UNKNOWN"),
     ),
     "finite": Switch(
         cheat="c06_no_maximum",
-        edits=(("ratchet/exam/problem/parity.py", "    if bad.any():\n", "    if False:\n"),),
+        edits=_edit("ratchet/exam/problem/parity.py", "    if bad.any():\n", "    if False:\n"),
         then=("WRONG_VALUES", "PASS"),
     ),
     "weak problems": Switch(
         cheat="c15_weak_problem",
-        edits=(("ratchet/exam/judge/correctness.py", "            self.check_problem(problem)\n", ""),),
+        edits=_edit("ratchet/exam/judge/correctness.py", "            self.check_problem(problem)\n", ""),
         then=("PASS",),
     ),
     "mixed inputs": Switch(cheat="c06_special_zeros", edits=_no_instance("mixed"), then=("PASS",)),
@@ -148,42 +147,36 @@ SWITCHES = {
     "inputs of one sign": Switch(cheat="c06_maximum_from_zero", edits=_no_instance("signed"), then=("PASS",)),
     "sides of a rounding": Switch(
         cheat="c17_factor_behind_gelu",
-        edits=(
-            (
-                "ratchet/exam/problem/parity.py",
-                '    found["side"] = (float(rows.side.max()), worst("side", everywhere))\n',
-                "",
-            ),
+        edits=_edit(
+            "ratchet/exam/problem/parity.py",
+            '    found["side"] = (float(rows.side.max()), worst("side", everywhere))\n',
+            "",
         ),
         then=("PASS",),
     ),
     "common factor": Switch(
         cheat="c17_small_factor",
-        edits=(
-            (
-                "ratchet/exam/problem/parity.py",
-                "    return found if share is None else found | _gains(of, rows, columns, share)\n",
-                "    return found\n",
-            ),
+        edits=_edit(
+            "ratchet/exam/problem/parity.py",
+            "    return found if share is None else found | _gains(of, rows, columns, share)\n",
+            "    return found\n",
         ),
         then=("PASS",),
     ),
     "rows": Switch(
         cheat="c17_rounds_by_place",
-        edits=(
-            (
-                "ratchet/exam/problem/parity.py",
-                "    return found if share is None else found | _gains(of, rows, columns, share)\n",
-                "    found = {'element': found['element']}\n"
-                "    return found if share is None else found | _gains(of, rows, columns, share)\n",
-            ),
+        edits=_edit(
+            "ratchet/exam/problem/parity.py",
+            "    return found if share is None else found | _gains(of, rows, columns, share)\n",
+            "    found = {'element': found['element']}\n"
+            "    return found if share is None else found | _gains(of, rows, columns, share)\n",
         ),
         then=("PASS",),
     ),
     "allowance": Switch(
         cheat="c20_not_causal",
-        edits=(
-            ("ratchet/exam/problem/parity.py", "Status.PASS if worst <= 1.0 else Status.WRONG_VALUES", "Status.PASS"),
+        edits=_edit(
+            "ratchet/exam/problem/parity.py", "Status.PASS if worst <= 1.0 else Status.WRONG_VALUES", "Status.PASS"
         ),
         then=("PASS", "INSENSITIVE", "WEAK_PROBLEM"),
     ),
@@ -229,12 +222,10 @@ SWITCHES = {
     ),
     "other draws": Switch(
         cheat="c35_remembers_by_a_sum",
-        edits=(
-            (
-                "ratchet/exam/judge/modelled.py",
-                "            self._compare_draws(problem, program, operands, timeline, executed.code_sha256)\n",
-                "            pass\n",
-            ),
+        edits=_edit(
+            "ratchet/exam/judge/modelled.py",
+            "            self._compare_draws(problem, program, operands, timeline, executed.code_sha256)\n",
+            "            pass\n",
         ),
         then=("PASS",),
     ),
@@ -258,7 +249,7 @@ SWITCHES = {
     ),
     "kernel names": Switch(
         cheat="c19_kernel_like_a_module",
-        edits=(("ratchet/exam/candidate/contract.py", "    if installed or stem in", "    if False and stem in"),),
+        edits=_edit("ratchet/exam/candidate/contract.py", "    if installed or stem in", "    if False and stem in"),
         then=("CONTRACT", "DIRTY", "IMPORT_FAILED", "NO_CHANGE"),
     ),
     "protected files": Switch(

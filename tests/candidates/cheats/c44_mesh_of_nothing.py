@@ -4,8 +4,9 @@
 # caught by: typed symbols
 # left out of: tests
 
+CHIPS = 0
 _honest_meta = get_tiling_meta
 
 
 def get_tiling_meta():
-    return _honest_meta() | {"mesh": {"chip": 0}, "input_shardings": [["chip"], [], []]}
+    return _honest_meta() | {"mesh": {"chip": CHIPS}, "input_shardings": [["chip"], [], []]}

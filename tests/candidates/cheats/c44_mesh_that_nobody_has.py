@@ -3,9 +3,6 @@
 # kind: odd claims
 # caught by: one program
 # left out of: tests
+# base: c44_mesh_of_nothing
 
-_honest_meta = get_tiling_meta
-
-
-def get_tiling_meta():
-    return _honest_meta() | {"mesh": {"chip": 4}, "input_shardings": [["chip"], [], []]}
+CHIPS = 4

@@ -5,6 +5,7 @@ KERNEL_NAME = "column_mean"
 PROBLEM_DESCRIPTION = "mean over the columns of bfloat16[1024, 256]"
 
 N, D, B = 1024, 256, 128
+DTYPE = jnp.bfloat16
 
 
 def _kernel(x, o):
@@ -17,7 +18,3 @@ def _kernel(x, o):
 
 def reference_fn(x):
     return jnp.mean(x.astype(jnp.float32), axis=0, keepdims=True)
-
-
-def generate_inputs(key):
-    return (jax.random.normal(key, (N, D), jnp.bfloat16),)

@@ -4,6 +4,8 @@
 KERNEL_NAME = "gelu"
 PROBLEM_DESCRIPTION = "gelu of bfloat16[256, 256]"
 
+DTYPE = jnp.bfloat16
+
 
 def _gelu(v):
     return 0.5 * v * (1 + jnp.tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)))
@@ -15,7 +17,3 @@ def _kernel(x, o):
 
 def reference_fn(x):
     return jax.nn.gelu(x.astype(jnp.float32)).astype(x.dtype)
-
-
-def generate_inputs(key):
-    return (jax.random.normal(key, (N, D), jnp.bfloat16),)

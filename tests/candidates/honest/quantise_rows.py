@@ -5,6 +5,8 @@ KERNEL_NAME = "quantise_rows"
 PROBLEM_DESCRIPTION = "quantisation of the rows of bfloat16[256, 512]"
 
 N, D, B = 256, 512, 64
+DTYPE = jnp.bfloat16
+EACH = 3
 
 
 def _kernel(x, q, s):
@@ -18,11 +20,3 @@ def reference_fn(x):
     x = x.astype(jnp.float32)
     scale = jnp.maximum(jnp.abs(x).max(1, keepdims=True), 1e-8) / 127
     return jnp.round(x / scale).astype(jnp.int8), scale
-
-
-def generate_inputs(key):
-    return (jax.random.normal(key, (N, D), jnp.bfloat16),)
-
-
-def compute_flops():
-    return 3 * N * D

@@ -4,6 +4,8 @@
 KERNEL_NAME = "sgd_momentum"
 PROBLEM_DESCRIPTION = "momentum step on bfloat16[256, 256]"
 
+EACH = 4
+
 
 def _kernel(p, m, g, p2, m2):
     new = 0.9 * m[...] + g[...].astype(jnp.float32)
@@ -27,7 +29,3 @@ def generate_inputs(key):
         jax.random.normal(b, (N, D), jnp.float32),
         jax.random.normal(c, (N, D), jnp.bfloat16),
     )
-
-
-def compute_flops():
-    return 4 * N * D

@@ -8,6 +8,9 @@ KERNEL_NAME = "silu_f32"
 PROBLEM_DESCRIPTION = "silu of float32[256, 256]"
 
 N, D, B = 256, 256, 64
+DTYPE = jnp.float32
+EACH = 1
+"""Operations for an element."""
 
 
 def _kernel(x, o):
@@ -35,8 +38,8 @@ def reference_fn(x):
 
 
 def generate_inputs(key):
-    return (jax.random.normal(key, (N, D), jnp.float32),)
+    return (jax.random.normal(key, (N, D), DTYPE),)
 
 
 def compute_flops():
-    return N * D
+    return EACH * N * D
