@@ -14,9 +14,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ratchet.values import Literal, Point
-from ratchet.values.points import Fit
+from ratchet.values.points import Fit, Trial
 from ratchet.values.status import Status
-from ratchet.values.tuned import Trial
 
 TOP = 5
 """Points on a shortlist, at least."""
