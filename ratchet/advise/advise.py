@@ -153,7 +153,8 @@ def _pairs(file: File, run: Run, near: Sequence[Advice]) -> Iterator[Advice]:
                 continue
             cycles = min(first.saved_cycles + second.saved_cycles, run.most)
             lines = tuple(sorted({*first.rewrite.lines, *second.rewrite.lines}))
-            names = f"{_named(first.rewrite)}; {_named(rewrite)}"
+            both = [(one.edit.value, in_words(one.point) or one.subject) for one in (first.rewrite, rewrite)]
+            names = "; ".join(" ".join(words) for words in both)
             yield Advice(
                 rewrite=Rewrite(edit=Edit.PAIR, after=rewrite.after, lines=lines, subject=names),
                 evidence=(*first.evidence, *second.evidence),
@@ -170,10 +171,6 @@ def _lost_little(attempt: Attempt) -> bool:
 
 def _kind(rewrite: Rewrite) -> tuple[Edit, str]:
     return rewrite.edit, rewrite.subject
-
-
-def _named(rewrite: Rewrite) -> str:
-    return f"{rewrite.edit.value} {in_words(rewrite.point) if rewrite.point else rewrite.subject}"
 
 
 def _with_room(file: File, judged: Mapping[str, Attempt]) -> Iterator[Rewrite]:

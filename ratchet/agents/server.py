@@ -63,20 +63,38 @@ class Tools:
     def history(self, newest: int = 20, all_kernels: bool = False) -> dict[str, Any]:
         """The ledger's newest rows: what was tried, what came of it and why."""
         with _refusals():
-            kernel = "" if all_kernels else self.target.kernel
-            return _rows(self.target.root, kernel=kernel, newest=newest)
+            rows = [row for row in log.rows(self.target.root) if all_kernels or row.kernel == self.target.kernel]
+            shown = rows[-max(1, min(newest, _MOST_ROWS)) :]
+            return {"rows": len(rows), "newest": [_short_row(row) for row in shown]}
 
     def source(self, experiment: str = "HEAD") -> dict[str, Any]:
         """The kernel file as HEAD has it, or as an experiment had it."""
         with _refusals():
             if experiment == "HEAD":  # also before anything was judged
                 return {"id": None, "kernel": self.target.kernel, "text": self.target.head().decode(errors="replace")}
-            return _source(self.target.root, experiment)
+            row = log.find(self.target.root, experiment)
+            text = recorded.source(self.target.root, row)
+            if text is None:
+                todo = "fetch refs/ratchet/*"
+                raise Refusal(Status.NOT_FOUND, f"the kernel of {row.id} is not in this clone: {todo}")
+            return {"id": row.id, "kernel": row.kernel, "text": text}
 
     def evidence(self, experiment: str, file: str = "", offset: int = 0) -> dict[str, Any]:
         """The files that the judge left of an experiment, or a page of one; `blame.txt` says where the cycles went."""
         with _refusals():
-            return _evidence(self.target.root, experiment, file, offset)
+            root, row = self.target.root, log.find(self.target.root, experiment)
+            files = dict(_files(root, row.id))
+            if not file:
+                shown = {path: files[path] for path in sorted(files)[:_MOST_FILES]}
+                return {"id": row.id, "row": _short_row(row), "files": shown, "of": len(files)}
+            if file not in files:
+                message = f"{row.id} has no evidence {file!r:.100}: without a file name they are listed"
+                raise Refusal(Status.NOT_FOUND, message)
+            text = _text(root, file, files[file])
+            offset = max(0, min(offset, len(text)))
+            end = offset + PAGE
+            page = {"id": row.id, "file": file, "characters": len(text), "text": text[offset:end]}
+            return page | {"next_offset": end if end < len(text) else None}
 
     def diff(self, before: str, after: str) -> dict[str, Any]:
         """Two experiments (ids, or HEAD) side by side, and what explains the difference in latency."""
@@ -172,17 +190,6 @@ class Tools:
             return document
 
 
-def _rows(root: Path, *, kernel: str, newest: int) -> dict[str, Any]:
-    """The newest rows of the ledger, oldest of them first; ``kernel`` leaves out those of other files.
-
-    Raises:
-        Refusal: LEDGER_BROKEN.
-    """
-    rows = [row for row in log.rows(root) if kernel in ("", row.kernel)]
-    shown = rows[-max(1, min(newest, _MOST_ROWS)) :]
-    return {"rows": len(rows), "newest": [_short_row(row) for row in shown]}
-
-
 def _short_row(row: Row) -> dict[str, Any]:
     """What one row says of an experiment."""
     texts = ("id", "time", "commit", "kernel", "note", "status", "decision", "reason")
@@ -194,47 +201,13 @@ def _short_row(row: Row) -> dict[str, Any]:
     }
 
 
-def _source(root: Path, name: str) -> dict[str, Any]:
-    """The kernel file of an experiment.
-
-    Raises:
-        Refusal: NOT_FOUND.
-    """
-    row = log.find(root, name)
-    text = recorded.source(root, row)
-    if text is None:
-        raise Refusal(Status.NOT_FOUND, f"the kernel of {row.id} is not in this clone: fetch refs/ratchet/*")
-    return {"id": row.id, "kernel": row.kernel, "text": text}
-
-
-def _evidence(root: Path, name: str, file: str, offset: int) -> dict[str, Any]:
-    """The files that the judge left of an experiment, or a page of one of them.
-
-    Raises:
-        Refusal: NOT_FOUND, USAGE.
-    """
-    row = log.find(root, name)
-    files = dict(_files(root, row.id))
-    if not file:
-        shown = sorted(files)[:_MOST_FILES]
-        return {"id": row.id, "row": _short_row(row), "files": {path: files[path] for path in shown}, "of": len(files)}
-    if file not in files:
-        raise Refusal(Status.NOT_FOUND, f"{row.id} has no evidence {file!r:.100}: without a file name they are listed")
+def _text(root: Path, file: str, size: int) -> str:
     try:
-        text = read_file(root / file, _FILE_BYTES).decode()
+        return read_file(root / file, _FILE_BYTES).decode()
     except UnicodeDecodeError:
-        raise Refusal(Status.USAGE, f"{file} is no text: {files[file]} bytes") from None
+        raise Refusal(Status.USAGE, f"{file} is no text: {size} bytes") from None
     except (OSError, ValueError) as error:
         raise Refusal(Status.NOT_FOUND, f"{file} cannot be read: {error}") from None
-    offset = max(0, min(offset, len(text)))
-    end = offset + PAGE
-    return {
-        "id": row.id,
-        "file": file,
-        "characters": len(text),
-        "text": text[offset:end],
-        "next_offset": end if end < len(text) else None,
-    }
 
 
 def _files(root: Path, name: str) -> Iterator[tuple[str, int]]:

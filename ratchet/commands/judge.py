@@ -38,7 +38,7 @@ def command(options: argparse.Namespace, *, root: Path, function: JudgeFunction,
         copy = Path(folder, kernel.name)
         copy.write_bytes(kernel.read_bytes())
         judge = judge_of(project, options, function, progress, read=below(project.root))
-        named = list(judge.each(copy, kernel_rel=project.editable, lock_folder=Path(folder)))
+        named = list(judge.each(copy, Path(folder)))
     verdict = together(named, kernel_rel=project.editable, source=kernel.read_bytes())
     shown = [(one.case.name, one.verdict) for one in named]
     if options.json:

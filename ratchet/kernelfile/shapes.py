@@ -177,7 +177,8 @@ class Shapes:
         if number is None or (number > LANES and number % LANES):
             raise Unknown
         if number > LANES:
-            self._wrap(node, f"{self._numpy()}.tile(", f", (1, {_factor(side)} // {LANES}))")
+            factor = side if side.isidentifier() or side.isdigit() else f"({side})"
+            self._wrap(node, f"{self._numpy()}.tile(", f", (1, {factor} // {LANES}))")
         elif number < LANES:
             self._wrap(node, "(", f")[:, :{side}]")
 
@@ -293,7 +294,3 @@ def _side(part: ast.expr, side: str) -> str | None:
         case ast.Slice(lower=ast.Name(id=name), upper=ast.BinOp(left=ast.Name(id=again), op=ast.Add(), right=length)):
             return ast.unparse(length) if name == again and part.step is None else None
     return None
-
-
-def _factor(side: str) -> str:
-    return side if side.isidentifier() or side.isdigit() else f"({side})"

@@ -88,40 +88,34 @@ class ProjectJudge:
     ) -> Verdict:
         """One verdict for all problems; ``kernel_path`` holds the editable file's bytes."""
         del against, bar  # the bar is one for all problems together
-        project, source = self.project, kernel_path.read_bytes()
+        project = self.project
         if evidence_id:
             make_folders(project.root)
         evidence = project.root / DUMPS / evidence_id if evidence_id else None
-        with _spread(project, kernel_rel, new=self.own.new_problem) as folder:
-            named = list(self.each(kernel_path, kernel_rel=kernel_rel, lock_folder=folder, evidence=evidence))
-            verdict = together(named, kernel_rel=kernel_rel, source=source)
-            if verdict.status is Status.PASS and (slower := self._slower(named, source, kernel_rel, folder)):
+        with _spread(project, new=self.own.new_problem) as folder:
+            named = list(self.each(kernel_path, folder, evidence))
+            verdict = together(named, kernel_rel=kernel_rel, source=kernel_path.read_bytes())
+            if verdict.status is Status.PASS and (slower := self._slower(named, kernel_path, folder)):
                 verdict = dataclasses.replace(verdict, status=Status.NOT_BETTER, reason=slower, score=None)
             if verdict.status is Status.PASS:
-                _collect(project, kernel_rel, folder)
+                _collect(project, folder)
         return dataclasses.replace(verdict, conditions=self.conditions(kernel_rel))
 
-    def each(
-        self, kernel: Path, *, kernel_rel: str, lock_folder: Path, evidence: Path | None = None
-    ) -> Iterator[Named]:
-        """The verdicts on the problems, in their order, until one is no PASS. Their locks are in ``lock_folder``."""
-        source = kernel.read_bytes()
+    def each(self, kernel: Path, folder: Path, evidence: Path | None = None) -> Iterator[Named]:
+        """The verdicts on the problems, in their order, until one is no PASS. Their locks are in ``folder``."""
         for case in self.project.cases:
-            below = evidence / case.name if evidence else None
-            named = self._one(case, source, kernel, kernel_rel, lock_folder, below)
+            named = self._one(case, kernel, folder, evidence / case.name if evidence else None)
             yield named
             if named.verdict.status is not Status.PASS:
                 return
 
-    def _one(  # noqa: PLR0917 - what is judged, and where its files are
-        self, case: Case, source: bytes, kernel: Path, kernel_rel: str, folder: Path, evidence: Path | None,
-        model_only: bool = False,
-    ) -> Named:  # fmt: skip
+    def _one(self, case: Case, kernel: Path, folder: Path, evidence: Path | None, *, model_only: bool = False) -> Named:
         """The verdict on one problem. Whatever is wrong with the kernel is its status."""
+        source = kernel.read_bytes()
         request = Request(
             kernel=kernel,
             root=self.project.root,
-            kernel_rel=kernel_rel,
+            kernel_rel=self.project.editable,
             conditions=dataclasses.replace(
                 self.own.conditions(_NOT_THERE), evaluator=f"{case.chip}-model", chip=case.chip
             ),
@@ -188,17 +182,17 @@ class ProjectJudge:
         inside = file.is_relative_to(self.project.source)
         return file.relative_to(self.project.source).as_posix() if inside else f"/{self.project.editable}"
 
-    def _slower(self, named: Sequence[Named], source: bytes, kernel_rel: str, folder: Path) -> str:
+    def _slower(self, named: Sequence[Named], candidate: Path, folder: Path) -> str:
         """Which problems got slower than HEAD's file by more than is allowed, in words; ``""`` where none did."""
-        before = self.read(kernel_rel)
-        if before is None or before == source:
+        before = self.read(self.project.editable)
+        if before is None or before == candidate.read_bytes():
             return ""
         with tempfile.TemporaryDirectory(prefix="ratchet-") as temporary:
-            kernel = Path(temporary, Path(kernel_rel).name)
+            kernel = Path(temporary, Path(self.project.editable).name)
             kernel.write_bytes(before)
             found = []
             for one in named:
-                old = self._one(one.case, before, kernel, kernel_rel, folder, None, model_only=True).verdict.score
+                old = self._one(one.case, kernel, folder, None, model_only=True).verdict.score
                 new = one.verdict.score
                 if old and new and new.latency_ms > old.latency_ms * (1 + self.project.max_slowdown):
                     by = (new.latency_ms / old.latency_ms - 1) * 100
@@ -322,18 +316,18 @@ def _lock_of(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def _spread(project: Project, kernel_rel: str, *, new: bool) -> Iterator[Path]:
+def _spread(project: Project, *, new: bool) -> Iterator[Path]:
     """A folder with the frozen problems, one lock each; empty where they are to be frozen anew."""
-    frozen = {} if new else read_locks(lock_path(project.root / kernel_rel))
+    frozen = {} if new else read_locks(lock_path(project.root / project.editable))
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
         for name in frozen.keys() & {case.name for case in project.cases}:
             _lock_of(Path(folder), name).write_bytes(frozen[name])
         yield Path(folder)
 
 
-def _collect(project: Project, kernel_rel: str, folder: Path) -> None:
+def _collect(project: Project, folder: Path) -> None:
     """Write the frozen problems back where one is new."""
-    lock = lock_path(project.root / kernel_rel)
+    lock = lock_path(project.root / project.editable)
     paths = {case.name: _lock_of(folder, case.name) for case in project.cases}
     made = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
     try:

@@ -96,7 +96,9 @@ class _Run:
         self._bases = Bases(corpus.honest, folder, judge)
         self._kernel = corpus.honest["rows_attention"].source
         self._cloning = threading.Lock()
-        self._missing = _missing(folder)
+        with tracer.start(folder / "walls") as child:
+            self._missing = child.missing
+            """The walls of the jail that this machine has no means for."""
 
     def all_of(self, entries: Sequence[Entry]) -> tuple[Trial, ...]:
         count = min(MOST_LANES, len(os.sched_getaffinity(0)), len(entries))
@@ -136,9 +138,3 @@ class _Run:
             if history and not lived.exists():
                 trees.with_history(clean, lived)
         return lived if history else clean
-
-
-def _missing(folder: Path) -> tuple[str, ...]:
-    """The walls of the jail that this machine has no means for."""
-    with tracer.start(folder / "walls") as child:
-        return child.missing

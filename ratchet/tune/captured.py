@@ -44,7 +44,7 @@ def capture(*functions: str, to: str | Path) -> Iterator[None]:
     recorders = [(_function(name), name) for name in functions]
     try:
         for function, name in recorders:
-            recorder = _Recorder(function, functools.partial(_record, known, name))
+            recorder = _Recorder(function, name, known)
             for module in list(sys.modules.values()):
                 held = getattr(module, "__dict__", {})
                 for attribute in [key for key, value in held.items() if value is function]:
@@ -58,15 +58,16 @@ def capture(*functions: str, to: str | Path) -> Iterator[None]:
 
 
 class _Recorder:
-    """Calls a function and says with what; in all else it is that function."""
+    """Calls a function and records with what; in all else it is that function."""
 
-    def __init__(self, function: Callable[..., Any], record: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, known: dict[str, dict[str, Any]]) -> None:
         functools.update_wrapper(self, function)
-        self._function, self._record = function, record
+        self._function, self._name, self._known = function, name, known
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         result = self._function(*args, **options)
-        self._record(_call(self._function, args, options))
+        entry: dict[str, Any] = {"function": self._name, **_call(self._function, args, options)}
+        self._known.setdefault(json.dumps(entry, sort_keys=True), {**entry, "calls": 0})["calls"] += 1
         return result
 
     def __getattr__(self, name: str) -> Any:
@@ -132,12 +133,6 @@ def _flat(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
             yield from value.items()
         else:
             yield name, value
-
-
-def _record(known: dict[str, dict[str, Any]], function: str, call: Mapping[str, Any]) -> None:
-    entry: dict[str, Any] = {"function": function, **call}
-    key = json.dumps(entry, sort_keys=True)
-    known.setdefault(key, {**entry, "calls": 0})["calls"] += 1
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

@@ -185,7 +185,7 @@ LINES = 120
 UNITS = ("MXU", "XLU", "VALU", "VPOP", "EUP", "VLOAD", "VSTORE", "SALU")
 
 
-def run(file: str, *, spills: bool = False) -> Timeline:
+def run(file: str) -> Timeline:
     """Of ``file``; lines cost 240 cycles each, the pipeline the rest."""
     blame = timelines.blame(CYCLES, file)
     (one,) = blame.lines
@@ -196,6 +196,6 @@ def run(file: str, *, spills: bool = False) -> Timeline:
 
     lines = [cost(SourceLine(file=file, line=line), 240, 0) for line in range(1, LINES + 1)]
     lines.append(cost(Code.PIPELINE, CYCLES - 240 * LINES, 30_000))
-    losses = tuple(loss for loss in blame.losses if spills or loss.kind is not LossKind.SPILLS)
+    losses = tuple(loss for loss in blame.losses if loss.kind is not LossKind.SPILLS)
     blame = replace(blame, lines=tuple(lines), losses=losses)  # type: ignore[arg-type]
     return replace(timelines.timeline(), cycles=CYCLES, blame=blame)

@@ -30,7 +30,7 @@ def _wall(name: str) -> tuple[tuple[str, str, str], ...]:
     walls = f'[name for name in self.walls.names if name != "{name}"]'
     return (
         ("ratchet/process/sandbox/child.py", '"walls": self.walls.names', f'"walls": {walls}'),
-        ("ratchet/selftest/run.py", "return child.missing", "return ()"),  # or the cheat is skipped
+        ("ratchet/selftest/run.py", "= child.missing", "= ()"),  # or the cheat is skipped
     )
 
 
