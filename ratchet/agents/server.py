@@ -281,8 +281,8 @@ def _short(document: Mapping[str, Any]) -> dict[str, Any]:
     return short
 
 
-def server(tools: Tools, *, with_brief: bool) -> MCPServer[None]:
-    """The server, ready to run. ``with_brief``: whether the command line has that command."""
+def server(tools: Tools) -> MCPServer[None]:
+    """The server, ready to run."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_server: object) -> AsyncIterator[None]:
@@ -293,9 +293,9 @@ def server(tools: Tools, *, with_brief: bool) -> MCPServer[None]:
                 await anyio.to_thread.run_sync(tools.jobs.close)
 
     made: MCPServer[None] = MCPServer("pallas-ratchet", instructions=INSTRUCTIONS, lifespan=lifespan, log_level="ERROR")
-    for tool in (tools.history, tools.source, tools.evidence, tools.propose, tools.judge, tools.explain, tools.sweep):
-        made.add_tool(tool)
-    for tool in (tools.diff, tools.poll, tools.cancel, *((tools.brief,) if with_brief else ())):
+    read = (tools.history, tools.source, tools.evidence, tools.diff, tools.brief, tools.cancel)
+    work = (tools.propose, tools.judge, tools.explain, tools.sweep, tools.poll)
+    for tool in (*read, *work):
         made.add_tool(tool)
     made.add_tool(tools.list_jobs, name="jobs")
     return made

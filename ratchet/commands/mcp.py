@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ratchet.agents.proposal import Target
-from ratchet.commands import options as options_of
 from ratchet.values.status import Refusal, Status
 
 
@@ -31,4 +30,4 @@ def _serve(root: Path, kernel: Path) -> None:
         raise Refusal(Status.UNSUPPORTED_PLATFORM, f"{what}: {todo}") from None
     tools = Tools(target=Target.of(root, kernel))
     tools.target.head()  # there is one
-    server(tools, with_brief=options_of.knows("brief")).run("stdio")
+    server(tools).run("stdio")

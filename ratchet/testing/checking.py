@@ -70,7 +70,9 @@ def checked(
     with jax.default_device(cpu):
         given = [np.asarray(jax.numpy.asarray(leaf)) for leaf in leaves]
         native = [np.asarray(leaf) for leaf in jax.jit(flat)(*given)]
-    _same_shapes(result.outputs, native)
+    got, wanted = ([(one.shape, one.dtype.name) for one in each] for each in (result.outputs, native))
+    if got != wanted:
+        raise Refusal(Status.WRONG_SHAPE, f"the function gives {got}, its reference {wanted}")
     if rtol is not None or atol is not None:
         exact, losses = native, [np.zeros(one.shape) for one in native]
         compare = _within(rtol or 0.0, atol or 0.0)
@@ -79,12 +81,6 @@ def checked(
         compare = parity.compare
     comparisons = tuple(compare(*three) for three in zip(result.outputs, exact, losses, strict=True))
     return Checked(findings=result.findings, comparisons=comparisons, outputs=result.outputs)
-
-
-def _same_shapes(outputs: Sequence[np.ndarray], native: Sequence[np.ndarray]) -> None:
-    got, wanted = ([(one.shape, one.dtype.name) for one in each] for each in (outputs, native))
-    if got != wanted:
-        raise Refusal(Status.WRONG_SHAPE, f"the function gives {got}, its reference {wanted}")
 
 
 def _widened(

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from ratchet.exam.measure.rounds import Timed, time_rounds, warm_up
+from ratchet.kernelfile.knobs import in_words
 from ratchet.values.status import Refusal, Status
 
 SECONDS = 2.0
@@ -41,8 +42,8 @@ def main(given: Sequence[str] | None = None) -> int:
     for call in calls:
         print(f"{call['device']}: {call['target']}, {len(call['points'])} points, {call['rounds']} rounds")
         for point in call["points"]:
-            values = ", ".join(f"{name} {value}" for name, value in point["point"].items())
-            print(f"  {point['measured_ms']:.5g} ms measured, {point['latency_ms']:.5g} ms modelled: {values}")
+            times = f"{point['measured_ms']:.5g} ms measured, {point['latency_ms']:.5g} ms modelled"
+            print(f"  {times}: {in_words(point['point'])}")
     if options.json:
         options.json.write_text(json.dumps({"calls": calls}, indent=1) + "\n", encoding="utf-8")
     return Status.PASS.exit_code
