@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ratchet.commands.targets import Compilers, Sources, sources_of, target_of
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Target
-from ratchet.kernelfile.knobs import choices, in_words, points, turned
+from ratchet.kernelfile.knobs import choices, in_words, points, with_constants
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.explain import explain_artefact
 from ratchet.tune.fit import search
@@ -66,7 +66,7 @@ class Version:
         options = {name: value for name, value in point.items() if name not in self.constants}
         files, path = self.sources.files, self.sources.path
         if constants:
-            files = replace(files, files={**files.files, path: turned(files.files[path], path, constants)})
+            files = replace(files, files={**files.files, path: with_constants(files.files[path], path, constants)})
         case = replace(self.case, options={**self.case.options, **options})
         exported = targets.export(self.target, case, files=files)
         key, known = (exported.program, case.chip, modelled), self.compilers.known

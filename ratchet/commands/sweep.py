@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ratchet.commands.options import PROGRAM
 from ratchet.exam.problem import problem as problems
-from ratchet.kernelfile.knobs import choices, in_words, points, turned
+from ratchet.kernelfile.knobs import choices, in_words, points, with_constants
 from ratchet.search.sweep import Sweep
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Point, SweepResult
@@ -64,7 +64,7 @@ def _apply(kernel: Path, wanted: Sequence[Point]) -> int:
     if len(wanted) != 1:
         raise Refusal(Status.USAGE, f"--apply writes one point, and {len(wanted)} are named: give each knob one value")
     before = kernel.read_bytes()
-    after = turned(before, kernel.name, wanted[0])
+    after = with_constants(before, kernel.name, wanted[0])
     if after != before:
         kernel.write_bytes(after)
     print(f"{in_words(wanted[0])} in {kernel.name}: {'written' if after != before else 'as it was'}")

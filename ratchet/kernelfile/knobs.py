@@ -50,7 +50,7 @@ def knobs(source: bytes, name: str) -> dict[str, Knob]:
     return {target: one for target, (one, *more) in found.items() if not more}
 
 
-def turned(source: bytes, name: str, point: Point) -> bytes:
+def with_constants(source: bytes, name: str, point: Point) -> bytes:
     """The file with other values of its knobs; every other byte stays.
 
     Raises:
@@ -73,7 +73,7 @@ def turned(source: bytes, name: str, point: Point) -> bytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Tuning:
     """What a file says of its own knobs, in comments."""
 
     axes: tuple[tuple[str, tuple[Literal, ...]], ...]
@@ -82,7 +82,7 @@ class Asked:
     """Conditions on them, as they are written."""
 
 
-def asked(source: bytes, name: str) -> Asked:
+def tuning(source: bytes, name: str) -> Tuning:
     """The ``# tune:`` and ``# where:`` comments of a file.
 
     Raises:
@@ -104,7 +104,7 @@ def asked(source: bytes, name: str) -> Asked:
             if len(here) != 1:
                 raise Refusal(Status.USAGE, f"{name}:{line}: `# tune:` is behind {len(here)} constants, wanted one")
             axes.append(choices(f"{here[0].name}={rest.strip()}"))
-    return Asked(axes=tuple(axes), where=tuple(where))
+    return Tuning(axes=tuple(axes), where=tuple(where))
 
 
 def values(source: bytes, name: str) -> dict[str, Literal]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ratchet.kernelfile.knobs import in_words, turned
+from ratchet.kernelfile.knobs import in_words, with_constants
 from ratchet.search.candidates import Candidate
 from ratchet.search.propose import Known, propose
 from ratchet.search.space import Space, Tried, since_best
@@ -119,7 +119,7 @@ class Search:
 
     def _candidate(self, point: Point) -> Candidate:
         message = f"search: {in_words(point)}\n\nA trial of the {self.how} search {self.study.name}."
-        return Candidate(text=turned(self.source, self.name, point), message=message)
+        return Candidate(text=with_constants(self.source, self.name, point), message=message)
 
 
 def result_of(point: Point, row: Row) -> Tried:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.kernelfile.knobs import asked, choices, knobs, values
+from ratchet.kernelfile.knobs import choices, knobs, tuning, values
 from ratchet.values import Literal, Point
 from ratchet.values.status import Refusal, Status
 
@@ -225,7 +225,7 @@ def space_of(source: bytes, name: str, given: Sequence[str], where: Sequence[str
     Raises:
       Refusal: ``USAGE`` for no knob at all, a name that is no knob, or a condition that cannot be evaluated.
     """
-    said, own = asked(source, name), dict(map(choices, given))
+    said, own = tuning(source, name), dict(map(choices, given))
     if len(own) < len(given):
         raise Refusal(Status.USAGE, "a knob is named twice: give all its values at once")
     known = knobs(source, name)

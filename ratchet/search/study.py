@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.exam.judge.secret import clone_folder
-from ratchet.kernelfile.knobs import turned
+from ratchet.kernelfile.knobs import with_constants
 from ratchet.search import tpe
 from ratchet.search.space import Space, Tried
 from ratchet.values import Conditions, Point
@@ -28,7 +28,7 @@ _START = "start"
 
 def study_id(source: bytes, space: Space, how: str, conditions: Conditions) -> str:
     """Of everything that a search's course follows from but where it begins: the same for every point of its space."""
-    blank = turned(source, "kernel", {axis.name: None for axis in space.axes})
+    blank = with_constants(source, "kernel", {axis.name: None for axis in space.axes})
     axes = [[axis.name, list(map(repr, axis.values))] for axis in space.axes]
     where = [one.text for one in space.where]
     comparable = replace(conditions, seal=conditions.series)

@@ -17,7 +17,7 @@ from pathlib import Path
 from ratchet.exam.judge.lanes import Lanes
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
-from ratchet.kernelfile.knobs import turned
+from ratchet.kernelfile.knobs import with_constants
 from ratchet.tpu.chips import Chip
 from ratchet.values import Conditions, Point, SweepResult
 from ratchet.wiring import JudgeFunction
@@ -51,7 +51,7 @@ class Sweep:
           Refusal: ``USAGE`` for a name that is no knob of the file, before anything runs.
         """
         source = self.kernel.read_bytes()
-        versions = [(point, turned(source, self.kernel.name, point)) for point in points]
+        versions = [(point, with_constants(source, self.kernel.name, point)) for point in points]
         count = max(1, min(self.lanes, len(versions)))
         with (
             tempfile.TemporaryDirectory(prefix="ratchet-") as folder,

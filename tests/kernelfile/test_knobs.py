@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.kernelfile.knobs import asked, choices, in_words, knobs, points, turned, values
+from ratchet.kernelfile.knobs import choices, in_words, knobs, points, tuning, values, with_constants
 from ratchet.values.status import Refusal, Status
 
 FILE = b"""# BQ = 1
@@ -38,7 +38,7 @@ def test_constants_that_are_set_once_at_the_top_are_knobs():
 
 @given(st.dictionaries(st.sampled_from(["BQ", "BKV", "HEADS", "DEPTH", "MODE"]), LITERALS))
 def test_only_the_values_change(point):
-    changed = turned(FILE, "kernel.py", point)
+    changed = with_constants(FILE, "kernel.py", point)
     before, after = knobs(FILE, "kernel.py"), knobs(changed, "kernel.py")
     rest, left = FILE, changed
     for name in sorted(before, key=lambda one: -before[one].start):
@@ -54,7 +54,7 @@ def test_only_the_values_change(point):
 def test_places_are_bytes(end, mark):
     source = f"{mark}X = 1; Y = 'ä€'; Z = 3{end}NAME = 'ö'  # ß{end}BQ = 1{end}".encode()
     expected = f"{mark}X = 5; Y = 'ä€'; Z = 30{end}NAME = 'ö'  # ß{end}BQ = 1024{end}".encode()
-    assert turned(source, "kernel.py", {"BQ": 1024, "X": 5, "Z": 30}) == expected
+    assert with_constants(source, "kernel.py", {"BQ": 1024, "X": 5, "Z": 30}) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_places_are_bytes(end, mark):
 )
 def test_what_is_no_knob_is_refused(source, status, said):
     with pytest.raises(Refusal, match=r"kernel\.py") as caught:
-        turned(source, "kernel.py", {"TK": 1})
+        with_constants(source, "kernel.py", {"TK": 1})
     assert caught.value.status is status
     assert said in caught.value.message
 
@@ -112,7 +112,7 @@ def f():
 
 
 def test_comments_say_which_values_to_try():
-    said = asked(TUNED.replace(b"  (both)", b""), "kernel.py")
+    said = tuning(TUNED.replace(b"  (both)", b""), "kernel.py")
     assert said.axes == (("BQ", (128, 256, 512)), ("MODE", ("a", "b")))
     assert said.where == ("SEQ % BQ == 0",)
     assert values(TUNED, "kernel.py") == {"SEQ": 1024, "BQ": 256, "MODE": "a", "TEXT": "# tune: 1"}
@@ -131,7 +131,7 @@ def test_comments_say_which_values_to_try():
 )
 def test_a_comment_that_cannot_be_followed_is_refused(source, said):
     with pytest.raises(Refusal) as caught:
-        asked(source, "kernel.py")
+        tuning(source, "kernel.py")
     assert caught.value.status is Status.USAGE
     assert said in caught.value.message
 
