@@ -28,10 +28,10 @@ def main() -> None:
     environment.enter(V5E, options.out / "dumps", profiles=options.profiled)
     import jax
 
+    from ratchet.tpu.compiler.fast.inside import profiled
     from ratchet.tpu.compiler.inside import clear_dumps, lower, move_dumps, optimised
-    from ratchet.tpu.compiler.profile import profiled
     from ratchet.tpu.dump.files import OPTIMIZED
-    from ratchet.tpu.lines import lines_apart
+    from ratchet.tpu.exporting import lines_apart
 
     rows = []
     for file in options.files:

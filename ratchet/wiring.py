@@ -256,17 +256,15 @@ def _useful(verdict: Verdict, problem: Problem) -> int:
 
 def hbm_buffers(data: bytes, hbm_bytes: int) -> tuple[HbmBuffer, ...]:
     """Arguments and results of a compiled module as serialised, and what is left of ``hbm_bytes``, of one chip."""
-    from ratchet.tpu.dump.hlo import read_hlo  # these import numpy
-    from ratchet.tpu.dump.proto import parse_module
+    from ratchet.tpu.dump.hlo import read_hlo  # imports numpy
 
     module = read_hlo(data, file=HLO)
-    numbers = {one.name: one.id for computation in parse_module(data).computations for one in computation.instructions}
     result = module.result
     buffers = [
         HbmBuffer(
             kind=BufferKind.ARGUMENT,
             size_bytes=sum(leaf.padded_bytes for leaf in op.types),
-            instruction=numbers[op.name],
+            instruction=op.number,
             number=op.parameter or 0,
         )
         for op in module.parameters()
@@ -275,11 +273,11 @@ def hbm_buffers(data: bytes, hbm_bytes: int) -> tuple[HbmBuffer, ...]:
     for number, leaf in enumerate(result.types):
         index = (number,) if result.is_tuple else ()
         if index not in shared:
-            size, where = leaf.padded_bytes, numbers[result.name]
+            size, where = leaf.padded_bytes, result.number
             buffers.append(HbmBuffer(kind=BufferKind.RESULT, size_bytes=size, instruction=where, shape_index=index))
     left = hbm_bytes - sum(buffer.size_bytes for buffer in buffers)
     if left > 0:
-        buffers.append(HbmBuffer(kind=BufferKind.TEMPORARY, size_bytes=left, instruction=numbers[result.name]))
+        buffers.append(HbmBuffer(kind=BufferKind.TEMPORARY, size_bytes=left, instruction=result.number))
     return tuple(buffers)
 
 

@@ -1,6 +1,5 @@
 """What every test process needs. One set of the judge's children is shared by all tests of a process."""
 
-import functools
 import os
 import shutil
 import signal
@@ -92,9 +91,8 @@ def not_compiled(workers: Workers) -> Callable[..., Refusal]:
 
     def compile_it(artefact: Artefact, **limits: Any) -> Refusal:
         wanted = Limits(**{"seconds": 120, "memory_bytes": 8 << 30, **limits})
-        lister = functools.partial(workers.lister_for, V5E)
         with pytest.raises(Refusal) as caught:
-            compiling.compile_artefact(artefact, V5E, workers.folder("test"), workers.compiler, wanted, lister=lister)
+            compiling.compile_artefact(artefact, V5E, workers.folder("test"), workers.compiler, wanted)
         assert "\n" not in caught.value.message
         return caught.value
 

@@ -74,7 +74,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("jaxlib._hlo", {"ratchet.tpu.compiler.inside"}),
         ("google.protobuf", {"ratchet.tpu.protos"}),
         ("jaxlib.mlir", {"ratchet.tpu.mlir.bindings", "ratchet.exam.candidate.target_worker"}),
-        ("jax._src", {"ratchet.tpu.mlir.bindings", "ratchet.tpu.lines"}),
+        ("jax._src", {"ratchet.tpu.mlir.bindings", "ratchet.tpu.exporting"}),
         (
             "ctypes",
             {"ratchet.process.sandbox.system", "ratchet.process.sandbox.landlock", "ratchet.process.sandbox.seccomp"},

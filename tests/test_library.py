@@ -51,7 +51,7 @@ class SharedCompiler:
         return getattr(compiling, name)
 
     def start(self, work, chip):
-        return contextlib.nullcontext(self.workers.lister_for(V5E)) if chip is V5E else compiling.start(work, chip)
+        return contextlib.nullcontext(self.workers.compiler) if chip is V5E else compiling.start(work, chip)
 
 
 @pytest.fixture(autouse=True, scope="module")

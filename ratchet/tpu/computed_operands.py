@@ -1,20 +1,74 @@
-"""Operands of kernels that XLA computes beside them: how the values child is asked for them, and reading its arrays.
+"""Operands of kernels that may steer them and that XLA computes: which there are, and reading their values. Pure.
 
-Pure. The child names an array ``index:number:site``: the mesh index, the operand's number and its call's site.
+The values child names an array ``index:number:site``: the mesh index, the operand's number and its call's site.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ratchet.tpu.dump.computed_operands import ComputedOperand
+from ratchet.tpu.dump.hlo import HloModule, HloOp
+from ratchet.tpu.dump.layout import ArrayType
 from ratchet.values.status import Refusal, Status
 
 Steering = Mapping[int | str, Any]
 """Arrays that may steer a kernel: inputs by position, computed operands by ``"launch:place"``."""
 Draw = tuple[Steering, list[Steering]]
 """Of one draw of the inputs those that steer, and what XLA computes of the draw, per mesh index."""
+
+SCALARS = 1024
+"""An operand of float32 or narrow integers with at most so many elements may be scalars, by which a kernel branches."""
+_INTEGERS = ("s32", "u32")
+_MOST = 1 << 20
+"""Elements of the largest table that is taken: four times what scalar memory holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputedOperand:
+    """One such operand, in the compiled program and in the artefact."""
+
+    launch: str
+    """Name of the HLO instruction that launches the kernel."""
+    place: int
+    """Number among the operands of the launch."""
+    site: str
+    """Name of the call in the artefact (``mosaic.calls.Call.site``)."""
+    number: int
+    """Number among the operands of the call."""
+    type: ArrayType
+
+
+def computed_operands(hlo: HloModule) -> tuple[ComputedOperand, ...]:
+    """Every operand of a kernel that may steer it and is a copy of neither an entry parameter nor a constant."""
+    return tuple(_computed(hlo))
+
+
+def _computed(hlo: HloModule) -> Iterator[ComputedOperand]:
+    for launch, kernel in hlo.launches.items():
+        for number in range(len(kernel.operands)):
+            place = hlo.launched_operand(launch, number)
+            if place is None:
+                continue
+            operand = hlo.operands(hlo.ops[launch])[place]
+            if len(operand.types) != 1 or not _steers(operand.types[0]) or _is_known(hlo, operand):
+                continue
+            site = "/".join(kernel.op_name.split("/")[-2:])
+            yield ComputedOperand(launch=launch, place=place, site=site, number=number, type=operand.types[0])
+
+
+def _steers(array: ArrayType) -> bool:
+    most = _MOST if array.dtype in _INTEGERS else SCALARS
+    return array.may_steer and math.prod(array.shape) <= most
+
+
+def _is_known(hlo: HloModule, operand: HloOp) -> bool:
+    origin = hlo.origin(operand.name)
+    if origin.opcode == "constant":
+        return origin.literal is not None
+    return origin.parameter is not None and origin.computation == hlo.entry
 
 
 def wanted(operands: Sequence[ComputedOperand]) -> dict[str, list[int]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from ratchet.process.sandbox.child import Child
@@ -15,12 +15,11 @@ from ratchet.tpu.account.band import band
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.chips.units import CAPACITY
 from ratchet.tpu.compiler import compile as compiling
-from ratchet.tpu.dump import memory, overflow, utilisation
-from ratchet.tpu.dump.files import OPTIMIZED, load_hlo, tokens_in
-from ratchet.tpu.dump.hlo import HloModule
+from ratchet.tpu.compiler.errors import overflowing
+from ratchet.tpu.dump import memory
+from ratchet.tpu.dump.files import UTILISATION_PASS, load_hlo, text_of, tokens_in
+from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.tpu.dump.layout import ArrayType
-from ratchet.tpu.dump.origins import Origin, origins
-from ratchet.tpu.dump.text import text_of
 from ratchet.values import (
     Artefact,
     Explanation,
@@ -36,10 +35,10 @@ from ratchet.values import (
     Vmem,
 )
 from ratchet.values.blame import STALLS, WAITS
-from ratchet.values.place import Op
+from ratchet.values.place import Op, SourceLine
 from ratchet.values.program import Remedy, Saving, VmemAllocation, VmemUse
 from ratchet.values.status import Ended, Refusal, Status
-from ratchet.values.tokens import TokenTable
+from ratchet.values.tokens import SOURCE_FILE, TokenTable
 
 Steered = Callable[[Program], Mapping[int | str, Any]]
 """Values that loops and branches of a program depend on: inputs by position, operands by ``"launch:place"``."""
@@ -47,6 +46,8 @@ MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done
 """Opcodes that move bytes and compute nothing."""
 LANES, SUBLANE_BITS = 128, 256
 """A tile of VMEM is as many lanes wide, and as many bits of one lane deep: 8 rows of 32 bits, 16 of 16."""
+_WRAPPERS = ("jit(call)", "call_exported", "jit(program)", "call")
+"""Scopes that exporting puts around every name."""
 
 
 def explain_artefact(
@@ -100,8 +101,7 @@ def explain_artefact(
     except Refusal as refusal:
         ended = isinstance(refusal, Ended)
         return Explanation(status=refusal.status, reason=refusal.message, ended=ended, **known)
-    places = origins((program.dump_dir / OPTIMIZED).read_bytes(), tokens, file=OPTIMIZED)
-    ops = _Ops(timeline=timeline, hlo=hlo, tokens=tokens, origins=places, slots=_slots(schedule)).all()
+    ops = _Ops(timeline=timeline, hlo=hlo, tokens=tokens, slots=_slots(schedule)).all()
     return Explanation(
         status=Status.PASS,
         reason="",
@@ -117,7 +117,7 @@ def explain_artefact(
 def _overflown(refusal: Refusal, chip: Chip, folder: Path, title: str) -> Explanation:
     """The explanation of a program that does not fit: what its kernel wanted."""
     tokens = tokens_in(folder / "schedule")
-    vmem = overflow.overflowing(compiling.error_in(folder), folder / "schedule", chip)
+    vmem = overflowing(compiling.error_in(folder), folder / "schedule", chip)
     return Explanation(
         title=title,
         chip=chip.name,
@@ -135,8 +135,8 @@ def _named(vmem: Vmem, tokens: TokenTable) -> Vmem:
 
 def _slots(schedule: Path) -> Mapping[str, int]:
     """Slots per bundle of the chip, by the compiler's own word; those of the account where it says nothing."""
-    for path in sorted(schedule.glob(f"*{utilisation.SUFFIX}.txt")):
-        return utilisation.capacities(text_of(path, Status.INFRASTRUCTURE), file=path.name)
+    for path in sorted(schedule.glob(f"*{UTILISATION_PASS}.txt")):
+        return memory.capacities(text_of(path, Status.INFRASTRUCTURE), file=path.name)
     return CAPACITY
 
 
@@ -154,7 +154,6 @@ class _Ops:
     timeline: Timeline
     hlo: HloModule
     tokens: TokenTable
-    origins: Mapping[str, Origin]
     slots: Mapping[str, int]
     """Slots per bundle of this chip; the timeline's shares are of v5e's."""
 
@@ -164,13 +163,13 @@ class _Ops:
 
     def _share(self, cost: OpCost) -> OpShare:
         kind, busy = self._kind(cost), self._busy(cost)
-        origin = self.origins.get(cost.name)
+        op = self.hlo.ops.get(cost.name)
         return OpShare(
             name=self.tokens.name(cost.name),
             opcode=cost.opcode,
             kind=kind,
-            origin=origin.name if origin else "",
-            source=origin.source if origin else None,
+            origin=_readable(self.tokens.explain(op.op_name)) if op else "",
+            source=_source(op, self.tokens) if op else None,
             executions=cost.executions,
             cycles=cost.cycles,
             limit=_limit(kind, busy),
@@ -241,6 +240,22 @@ class _Ops:
             for line in self.timeline.blame.lines
             if isinstance(line.place, Op)
         }
+
+
+def _readable(name: str) -> str:
+    """JAX's name of an operation without the scopes of exporting, and without a primitive behind its own name."""
+    parts = [part for part in name.split("/") if part not in _WRAPPERS]
+    if len(parts) > 1 and parts[-1] == parts[-2]:
+        parts.pop()
+    return "/".join(parts)
+
+
+def _source(op: HloOp, tokens: TokenTable) -> SourceLine | None:
+    """The author's line; None where the compiler made the operation, or the program has no places."""
+    if not op.op_name or op.place is None or op.place[0] != SOURCE_FILE:
+        return None
+    source = tokens.nearest(op.place[1])
+    return SourceLine(file=PurePath(source[0]).name, line=source[1]) if source else None
 
 
 def _of_regions(regions: Sequence[RegionCost]) -> dict[str, float]:

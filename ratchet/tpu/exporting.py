@@ -11,7 +11,6 @@ import jax
 from jax import export
 
 from ratchet.tpu.chips import V5E, Chip
-from ratchet.tpu.lines import lines_apart
 from ratchet.values import Mesh
 from ratchet.values.status import Status
 from ratchet.values.verdict import GPU_KERNELS
@@ -56,6 +55,29 @@ def for_tpu(mesh: Mesh | None = None, chip: Chip = V5E) -> Iterator[jax.sharding
     ambient = jax.sharding.AbstractMesh(sizes, names, abstract_device=device)
     with lines_apart(), jax.sharding.use_abstract_mesh(ambient):
         yield ambient
+
+
+@contextlib.contextmanager
+def lines_apart() -> Iterator[None]:
+    """While the block runs, Pallas lowers every operation of a kernel for itself.
+
+    JAX 0.10 lowers equal operations (same primitive, shapes and parameters) once and reuses the result, whose source
+    line is that of the first: two stores of the same shape would both be blamed on one line. The program is the same
+    either way, to the bundle; a JAX without that cache is left as it is. Afterwards JAX is as it was.
+    """
+    from jax._src.pallas.mosaic import lowering
+
+    uncached = getattr(lowering, "_uncacheable_primitives", None)
+    if not isinstance(uncached, set):
+        yield
+        return
+    before = set(uncached)
+    for rules in lowering.lowering_rules.values():
+        uncached.update(rules)
+    try:
+        yield
+    finally:
+        uncached.intersection_update(before)
 
 
 def status_of(error: BaseException) -> Status:

@@ -17,8 +17,7 @@ import numpy as np
 from ratchet.tpu import latency
 from ratchet.tpu.chips import CHIPS, V5E, Chip
 from ratchet.tpu.compiler import compile as compiling
-from ratchet.tpu.computed_operands import Steering, check_shapes, wanted
-from ratchet.tpu.dump.computed_operands import computed_operands
+from ratchet.tpu.computed_operands import Steering, check_shapes, computed_operands, wanted
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.explain import explain_artefact
 from ratchet.tpu.mosaic.findings import RunResult

@@ -37,8 +37,8 @@ from ratchet.process.sandbox.folder import Folder
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.tpu.compiler.errors import classify
+from ratchet.tpu.computed_operands import computed_operands
 from ratchet.tpu.dump import copies, image
-from ratchet.tpu.dump.computed_operands import computed_operands
 from ratchet.tpu.dump.files import LOWERED, OPTIMIZED, Dumps, load_hlo
 from ratchet.tpu.mlir import kernel_config
 from ratchet.values import Mesh

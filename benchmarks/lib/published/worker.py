@@ -20,8 +20,8 @@ from benchmarks.lib.cache import serve_records
 from benchmarks.lib.published.build import Built, NotBuilt, build
 from benchmarks.lib.published.cases import Array, Case, parse_array
 from ratchet.tpu.compiler.environment import COMPILER
-from ratchet.tpu.compiler.inside import clear_dumps, keep, lower, mesh_of, move_dumps
-from ratchet.tpu.dump.image import OFFSETS_PASS, constant_segment
+from ratchet.tpu.compiler.inside import clear_dumps, keep, lower, mesh_of
+from ratchet.tpu.dump.image import constant_segment
 
 
 def _case(recipe: dict[str, Any]) -> Case:
@@ -75,10 +75,9 @@ def _compile(lowered: Any, folder: Path, *, chips: int) -> None:
     record = {}
     try:
         compiled = lowered.compile()
-        if chips > 1:  # what collectives look up is in the executable alone; a pass says where
+        if chips > 1:  # what collectives look up is in the executable alone
             image = constant_segment(compiled.runtime_executable().serialize(), compiler=os.environ[COMPILER])
             (folder / "constants.bin").write_bytes(image)
-            move_dumps(folder / "schedule", lambda name: name.endswith(f"-{OFFSETS_PASS}.txt"))
         keep(compiled, folder)
     except Exception as error:  # the compiler's errors have many types; all are kept
         if "lockfile" in str(error):

@@ -19,8 +19,7 @@ from ratchet.process.sandbox.arrays import read_arrays
 from ratchet.process.sandbox.child import Limits
 from ratchet.tpu import computed_operands
 from ratchet.tpu.compiler.environment import compiler_version
-from ratchet.tpu.computed_operands import Draw, Steering
-from ratchet.tpu.dump.computed_operands import ComputedOperand
+from ratchet.tpu.computed_operands import ComputedOperand, Draw, Steering
 from ratchet.values import Artefact, Parity, control
 from ratchet.values.control import ControlFlow
 from ratchet.values.records import Record

@@ -16,8 +16,8 @@ from ratchet.process.sandbox.child import Child
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.tpu.compiler.environment import dumps_of
-from ratchet.tpu.computed_operands import Draw
-from ratchet.tpu.dump.computed_operands import ComputedOperand, computed_operands
+from ratchet.tpu.compiler.fast import route
+from ratchet.tpu.computed_operands import ComputedOperand, Draw, computed_operands
 from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.values import Artefact, Parity, Program, Score, Timeline
 from ratchet.values.omission import Unmodelled
@@ -59,13 +59,12 @@ class Modelled:
                 self.chip,
                 self.work,
                 compiler,
-                lister=functools.partial(self.workers.lister_for, self.chip),
                 profiler=functools.partial(self.workers.profiler_for, self.chip),
             )
 
     def compiler(self, artefact: Artefact) -> Child:
         """The child that ``compile`` asks first."""
-        large = compiling.is_large(artefact)
+        large = route.takes(artefact)
         return self.workers.profiler_for(self.chip) if large else self.workers.compiler_for(self.chip)
 
     def values(self, problem: Problem, artefact: Artefact) -> tuple[Parity, str]:

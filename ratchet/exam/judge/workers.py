@@ -68,8 +68,8 @@ class Workers:
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()
         self._machine = self._start_machine() if compiles else None
-        self._others: dict[str, tuple[Chip, Child]] = {}
-        """More compilers, by what they are for."""
+        self._profiler: tuple[Chip, Child] | None = None
+        """Another compiler, and what it compiles for."""
 
     def folder(self, name: str) -> Path:
         """A new folder for one piece of work.
@@ -85,7 +85,7 @@ class Workers:
         return tracer.start(self.folder("candidate"), warm=self._authors)
 
     def _start_compiler(self) -> Child:
-        return compiling.start(self.folder("compiler"), self._compiles_for, self._warm, lists=False)
+        return compiling.start(self.folder("compiler"), self._compiles_for, self._warm)
 
     def _start_values(self) -> Child:
         return asking.start(self.folder("values"), self._warm)
@@ -132,23 +132,14 @@ class Workers:
             self._compiler = self._start_compiler()
         return self._compiler
 
-    def lister_for(self, chip: Chip) -> Child:
-        """Another compiler, which also lists the buffers of a kernel that does not fit. One is kept."""
-        return self._other("lister", chip)
-
     def profiler_for(self, chip: Chip) -> Child:
         """Another compiler, which takes the bundles of kernels from a profile: for large ones. One is kept."""
-        return self._other("profiler", chip)
-
-    def _other(self, what: str, chip: Chip) -> Child:
-        kept_for, child = self._others.get(what, (None, None))
-        if child is not None and (not child.alive or chip != kept_for):
-            child.close()
-            child = None
-        if child is None:
-            child = compiling.start(self.folder(what), chip, self._warm, profiles=what == "profiler")
-            self._others[what] = chip, child
-        return child
+        if self._profiler is not None and (not self._profiler[1].alive or chip != self._profiler[0]):
+            self._profiler[1].close()
+            self._profiler = None
+        if self._profiler is None:
+            self._profiler = chip, compiling.start(self.folder("profiler"), chip, self._warm, profiles=True)
+        return self._profiler[1]
 
     @property
     def values(self) -> Child:
@@ -177,9 +168,9 @@ class Workers:
         processes = [one for one in (self._authors, self._warm) if one is not None]
         for process in processes:
             process.cancel()
-        others = [child for _, child in self._others.values()]
+        profiler = self._profiler[1] if self._profiler else None
         begun = self._early.asked.child if self._early else None
-        every = (begun, self._next, self._compiler, *others, self._values, self._machine)
+        every = (begun, self._next, self._compiler, profiler, self._values, self._machine)
         children = [child for child in every if child is not None]
         for child in children:  # each frees much memory, all at a time
             with contextlib.suppress(OSError):

@@ -44,7 +44,7 @@ _BOOT = _READ + _SERVE
 _FOREIGN_BOOT = _READ + _COMPILE + _SERVE
 """The same for another Python, which is given sources."""
 FOREIGN = (
-    "ratchet.exam.candidate", "ratchet.process", "ratchet.tpu.chips", "ratchet.tpu.exporting", "ratchet.tpu.lines",
+    "ratchet.exam.candidate", "ratchet.process", "ratchet.tpu.chips", "ratchet.tpu.exporting",
     "ratchet.values",
 )  # fmt: skip
 """The packages and modules that another Python is given."""

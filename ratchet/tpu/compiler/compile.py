@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ratchet.process.sandbox.child import Child, Ending, Limits
@@ -15,17 +14,16 @@ from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import environment
 from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tpu.compiler.errors import classify, died
-from ratchet.tpu.dump import overflow
+from ratchet.tpu.compiler.fast import route
+from ratchet.tpu.dump import copies, memory
+from ratchet.tpu.dump.files import ALLOCATIONS_PASS, LAST_PASS, LOWERED, load_hlo, tokens_in
+from ratchet.tpu.dump.image import OFFSETS_PASS
 from ratchet.values import Artefact, Copy, Mesh, Program, records
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
 
 LIMITS = Limits(seconds=300, memory_bytes=12 << 30)
 WORKER = "ratchet.tpu.compiler.worker"
-
-LARGE_BYTES = 64 << 10
-"""Of a program whose dumps of bundles take the compiler longer than it takes to start two more of it, by far:
-``kernel.py`` has 89 KB. ``python -m benchmarks.compiled OUT kernel.py`` prints seconds of both ways."""
 
 PROGRAM = "kernel.bin"
 """The artefact's program, beside what the compiler makes of it."""
@@ -41,16 +39,12 @@ _KINDS = {
 """Fields of its record."""
 
 
-def start(workdir: Path, chip: Chip, warm: Warm | None = None, *, lists: bool = True, profiles: bool = False) -> Child:
+def start(workdir: Path, chip: Chip, warm: Warm | None = None, *, profiles: bool = False) -> Child:
     """Start a compiler process for one chip. It can answer several requests; each is a fresh compile.
 
-    One that ``lists`` dumps what names the buffers of a kernel that does not fit, and what ``around.py`` compares: half
-    of all text that it writes. One that ``profiles`` takes the bundles of kernels from a profile (``scheduled.py``).
+    One that ``profiles`` is for the fast route: it takes the bundles of kernels from a profile.
     """
-    from ratchet.tpu.dump.image import OFFSETS_PASS
-    from ratchet.tpu.dump.scheduled import LAST_PASS
-
-    passes = (overflow.ALLOCATIONS_PASS, LAST_PASS, OFFSETS_PASS) if lists else (OFFSETS_PASS,)
+    passes = (ALLOCATIONS_PASS, LAST_PASS, OFFSETS_PASS)
     return environment.start(WORKER, workdir, chip, extra_passes=passes, profiles=profiles, warm=warm)
 
 
@@ -59,8 +53,6 @@ def identify(artefact: Artefact, child: Child, limits: Limits = LIMITS) -> tuple
 
     None for a program that cannot be compiled: why is what compiling it says.
     """
-    from ratchet.tpu.dump.files import tokens_in  # imports numpy
-
     folder = child.request()
     (folder / PROGRAM).write_bytes(artefact.program)
     (folder / "request.json").write_text(json.dumps({"identify": True}))
@@ -80,14 +72,11 @@ def compile_artefact(
     child: Child,
     limits: Limits = LIMITS,
     *,
-    lister: Callable[[], Child] | None = None,
     profiler: Callable[[], Child] | None = None,
 ) -> Program:
     """Compile for ``chip``, or as many as the artefact's mesh has; texts and schedule dumps land in ``folder``.
 
-    What does not fit in VMEM is compiled again by ``lister()``, if it is given, where ``child`` does not list buffers.
-    A large program for one chip is compiled by ``profiler()``, and what is around its kernels by ``lister()``, if both
-    are given: the same texts, sooner. Where they do not fit together ``child`` compiles it as any other.
+    With a ``profiler``, a process that ``profiles``, large programs take the fast route: the same texts, sooner.
 
     Raises:
       Refusal: ``CONTRACT`` for a mesh that is not the whole slice, ``PROBLEM_CHANGED`` for a program that takes or
@@ -96,79 +85,46 @@ def compile_artefact(
         ``INFRASTRUCTURE``, or what :func:`ratchet.tpu.compiler.tokens.tokenise` refuses.
     """
     _check_mesh(artefact.mesh, chip)
-    try:
-        if lister and profiler and is_large(artefact):
-            program = _compiled_apart(artefact, chip, folder, (profiler(), lister()), limits)
-            if program is not None:
-                return program
-            remove(folder)
-        return _compiled(artefact, chip, folder, child, limits)
-    except Refusal as refusal:
-        if refusal.status is not Status.VMEM_OVERFLOW or lister is None:
-            raise
-    remove(folder)
-    return _compiled(artefact, chip, folder, lister(), limits)
+    plain = _Plain(artefact=artefact, chip=chip, limits=limits)
+    if profiler is not None and route.takes(artefact):
+        if program := route.compiled_apart(plain, folder, profiler(), child):
+            return program
+        remove(folder)
+    return plain.read(folder, plain.ask(folder, child))
 
 
-def is_large(artefact: Artefact) -> bool:
-    """Whether it is compiled sooner by a child that ``profiles``. Not on several chips, which need other dumps, too."""
-    return len(artefact.program) >= LARGE_BYTES and artefact.mesh.chips == 1
+@dataclass(frozen=True, kw_only=True)
+class _Plain:
+    """One program, compiled by one process."""
 
+    artefact: Artefact
+    chip: Chip
+    limits: Limits
 
-def _compiled(artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits) -> Program:
-    ending = _asked(artefact, chip, folder, child, limits)
-    if ending.how != "answered":
-        raise died(ending, limits)
-    return program_in(folder, chip, seconds=ending.seconds)
+    def ask(self, folder: Path, child: Child, *, stubbed: bool = False) -> Ending:
+        """Have ``child`` compile it, ``stubbed`` with kernels that do nothing; what it leaves lands in ``folder``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        work, artefact = child.request(), self.artefact
+        (work / PROGRAM).write_bytes(artefact.program)
+        request = {
+            "chip": self.chip.name,
+            "axes": artefact.mesh.axes,
+            "splits": artefact.mesh.inputs,
+            "inputs": [(spec.shape, spec.dtype) for spec in artefact.inputs],
+            "outputs": [(spec.shape, spec.dtype) for spec in artefact.outputs],
+            "output_splits": artefact.output_splits,
+            "stubbed": stubbed,
+        }
+        (work / "request.json").write_text(json.dumps(request))
+        ending = child.ask(work, self.limits)
+        take(work, folder)
+        return ending
 
-
-def _compiled_apart(
-    artefact: Artefact, chip: Chip, folder: Path, children: tuple[Child, Child], limits: Limits
-) -> Program | None:
-    """The program as the first child makes it, with what the second makes around empty kernels.
-
-    None where the two do not fit together, and where the first dies: whether that is the program's fault is for a
-    compiler to say that has no other flags.
-    """
-    from ratchet.tpu.dump.around import add_around
-
-    profiler, lister = children
-    hollow = folder.with_name(f"{folder.name}-hollow")
-    try:
-        with ThreadPoolExecutor(1) as beside:
-            around = beside.submit(_asked, artefact, chip, hollow, lister, limits, hollow=True)
-            ending = _asked(artefact, chip, folder, profiler, limits)
-        if ending.how == "timeout":
-            raise died(ending, limits)
+    def read(self, folder: Path, ending: Ending) -> Program:
+        """What it left in ``folder``. Raises Refusal as :func:`compile_artefact`."""
         if ending.how != "answered":
-            return None
-        is_whole = around.result().how == "answered" and add_around(folder / "schedule", hollow / "schedule")
-        program = program_in(folder, chip, seconds=ending.seconds)
-        return program if is_whole else None
-    finally:
-        remove(hollow)
-
-
-def _asked(
-    artefact: Artefact, chip: Chip, folder: Path, child: Child, limits: Limits, *, hollow: bool = False
-) -> Ending:
-    """Ask ``child`` to compile; what it leaves lands in ``folder``. ``hollow``: with kernels that do nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    work = child.request()
-    (work / PROGRAM).write_bytes(artefact.program)
-    request = {
-        "chip": chip.name,
-        "axes": artefact.mesh.axes,
-        "splits": artefact.mesh.inputs,
-        "inputs": [(spec.shape, spec.dtype) for spec in artefact.inputs],
-        "outputs": [(spec.shape, spec.dtype) for spec in artefact.outputs],
-        "output_splits": artefact.output_splits,
-        "hollow": hollow,
-    }
-    (work / "request.json").write_text(json.dumps(request))
-    ending = child.ask(work, limits)
-    take(work, folder)
-    return ending
+            raise died(ending, self.limits)
+        return program_in(folder, self.chip, seconds=ending.seconds)
 
 
 def program_in(folder: Path, chip: Chip, *, seconds: float) -> Program:
@@ -178,9 +134,6 @@ def program_in(folder: Path, chip: Chip, *, seconds: float) -> Program:
       Refusal: what the compiler says, as :func:`compile_artefact`; ``COMPILER_CRASHED`` where it left no usable record,
         ``SCHEDULE_UNKNOWN`` or ``INFRASTRUCTURE`` where its files do not read.
     """
-    from ratchet.tpu.dump import copies, memory  # these import numpy
-    from ratchet.tpu.dump.files import LOWERED, load_hlo, tokens_in
-
     try:
         data = read_file(folder / RECORD, RECORD_BYTES)
     except (OSError, ValueError) as error:
@@ -226,16 +179,10 @@ def _no_record(why: str) -> Refusal:
 
 
 def step(
-    artefact: Artefact,
-    chip: Chip,
-    folder: Path,
-    child: Child,
-    *,
-    lister: Callable[[], Child],
-    profiler: Callable[[], Child],
+    artefact: Artefact, chip: Chip, folder: Path, child: Child, *, profiler: Callable[[], Child]
 ) -> tuple[Program, str]:
     """A step of a verdict: ``compile_artefact``, with a summary."""
-    program = compile_artefact(artefact, chip, folder, child, lister=lister, profiler=profiler)
+    program = compile_artefact(artefact, chip, folder, child, profiler=profiler)
     many = f"the {artefact.mesh.chips} chips of a {chip.topology} slice" if artefact.mesh.chips > 1 else chip.name
     return program, f"{program.compiler} for {many}"
 

@@ -14,6 +14,7 @@ from ratchet.process.boot.home import PROGRAM
 from ratchet.process.sandbox.child import JAILED, Child, Walls
 from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
+from ratchet.tpu.dump.files import dump_flags, profile_flags
 from ratchet.values.status import Refusal, Status
 
 DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
@@ -53,11 +54,6 @@ def environment(
     ``extra_passes`` names passes to dump besides those that the schedule machine reads. One that ``profiles`` dumps
     nothing of those, and takes the bundles of kernels from a profile.
     """
-    from ratchet.tpu.dump.files import (  # import numpy: `log` and a refusal need not wait for it
-        dump_flags,
-        profile_flags,
-    )
-
     flags = [] if dumps is None else profile_flags(dumps) if profiles else dump_flags(dumps, extra_passes=extra_passes)
     return {
         "JAX_PLATFORMS": "cpu",

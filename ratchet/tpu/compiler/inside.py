@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -61,7 +60,7 @@ def text_of(module: Any) -> str:
 def keep(compiled: Any, folder: Path) -> None:
     """Write what the schedule machine reads of the latest compile to ``folder``: the HLO and ``schedule/``."""
     (folder / OPTIMIZED).write_bytes(optimised(compiled).as_serialized_hlo_module_proto())
-    move_dumps(folder / "schedule", machine_reads)
+    move_dumps(folder / "schedule")
 
 
 def clear_dumps() -> None:
@@ -70,19 +69,8 @@ def clear_dumps() -> None:
         old.unlink()
 
 
-def move_dumps(schedule: Path, wanted: Callable[[str], bool] = lambda name: True) -> None:
-    """Move the dumps of the latest compile to ``schedule``; those whose name is not ``wanted`` stay."""
+def move_dumps(schedule: Path) -> None:
+    """Move the dumps of the latest compile to ``schedule``."""
     schedule.mkdir(parents=True, exist_ok=True)
     for dump in Path(os.environ[DUMP_FOLDER]).iterdir():
-        if wanted(dump.name):
-            shutil.move(dump, schedule / dump.name)
-
-
-_READ = re.compile(
-    r"-(packed-bundles-post-ra|post-bundle-packing-post-ra|final_hlo-static-per-bundle-utilization)\.txt$"
-)
-
-
-def machine_reads(name: str) -> bool:
-    """Whether the schedule machine reads a dump of that name, rather than a person or the memory report."""
-    return _READ.search(name) is not None and "schedule-analysis_" not in name
+        shutil.move(dump, schedule / dump.name)

@@ -28,12 +28,11 @@ from jax.sharding import Mesh
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.compiler.donation import donate, donated
 from ratchet.tpu.compiler.environment import CHIP, DUMP_FOLDER, PROFILES
+from ratchet.tpu.compiler.errors import HEADER_BYTES
+from ratchet.tpu.compiler.fast.inside import profiled, stubbed
 from ratchet.tpu.compiler.inside import clear_dumps, devices_of, mesh_of, move_dumps, optimised, text_of
-from ratchet.tpu.compiler.profile import profiled
-from ratchet.tpu.compiler.stubbed import hollowed
 from ratchet.tpu.compiler.tokens import tokenise
-from ratchet.tpu.dump import overflow
-from ratchet.tpu.dump.files import LOWERED, OPTIMIZED
+from ratchet.tpu.dump.files import ALLOCATIONS_PASS, LAST_PASS, LOWERED, OPTIMIZED
 from ratchet.tpu.dump.image import constant_segment
 from ratchet.tpu.mlir.bindings import stablehlo_of
 from ratchet.values.status import Refusal
@@ -89,7 +88,7 @@ def identify(folder: Path) -> dict[str, Any]:
 
 def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Compile ``folder/kernel.bin``; write texts and schedule dumps to ``folder``."""
-    mesh = mesh_of(asked["chip"], asked["axes"])
+    mesh, profiles = mesh_of(asked["chip"], asked["axes"]), bool(os.environ.get(PROFILES))
     clear_dumps()
     schedule = folder / "schedule"
     schedule.mkdir()
@@ -101,8 +100,8 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]
     if what := changed(program, shardings, mesh, asked):
         return {"changed": what}
-    if asked.get("hollow"):
-        program = hollowed(program)
+    if asked.get("stubbed"):
+        program = stubbed(program)
     avals = [
         jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(program.in_avals, shardings, strict=True)
     ]
@@ -111,13 +110,14 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         if mesh.size == 1:
             donate(lowered.compiler_ir(dialect="stablehlo"), donated(stablehlo_of(program)))
         lowered_seconds = time.monotonic() - start
-        compiled: Any = profiled(lowered) if os.environ.get(PROFILES) else lowered.compile()
+        compiled: Any = profiled(lowered) if profiles else lowered.compile()
     finally:  # what failed leaves the table of tokens, and dumps, which say which buffer was too large
         move_dumps(schedule)
-        for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
-            os.truncate(dump, min(dump.stat().st_size, overflow.HEADER_BYTES))  # more is never read
-    for dump in schedule.glob(f"*{overflow.ALLOCATIONS_SUFFIX}"):
-        dump.unlink()  # only an overflow is read from them
+        for dump in schedule.glob(f"*-{ALLOCATIONS_PASS}.txt"):
+            os.truncate(dump, min(dump.stat().st_size, HEADER_BYTES))  # more is never read
+    for label in (ALLOCATIONS_PASS,) if asked.get("stubbed") or profiles else (ALLOCATIONS_PASS, LAST_PASS):
+        for dump in schedule.glob(f"*-{label}.txt"):
+            dump.unlink()  # one is read of what does not fit, the other by the fast route
     if what := left_elsewhere(compiled.output_shardings, program.out_avals, mesh, asked["output_splits"]):
         return {"changed": what}
     seconds = time.monotonic() - start

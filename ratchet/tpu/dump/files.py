@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from ratchet.tpu.dump.hlo import HloModule, read_hlo
 from ratchet.tpu.dump.listing import Listing
-from ratchet.tpu.dump.names import named
 from ratchet.tpu.dump.prefetch import Ahead, Texts
-from ratchet.tpu.dump.scheduled import LAST_PASS, LISTING_PASS, OUTLINE_PASS
-from ratchet.tpu.dump.text import text_of
-from ratchet.tpu.dump.utilisation import SUFFIX
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
 
-_PASSES = (LISTING_PASS, OUTLINE_PASS, SUFFIX)
+LISTING_PASS, OUTLINE_PASS = "packed-bundles-post-ra", "post-bundle-packing-post-ra"
+UTILISATION_PASS = "final_hlo-static-per-bundle-utilization"
+"""The passes whose dumps are read of every unit; the last says how many slots of each bundle are in use."""
+LAST_PASS = "post-delay-converter"
+"""The pass after which a unit's text has every instruction of its listing, in order, without bundles."""
+ALLOCATIONS_PASS = "pre-finalize-registers-and-allocations"
+"""The pass whose dump lists the buffers of a kernel that does not fit."""
+TOP = "TLP"
+"""Name under which the compiler dumps the top-level program."""
+OPTIMIZED, LOWERED = "optimized.hlo.pb", "lowered.hlo.pb"
+"""Serialised HLO modules beside the dumps: after the compiler's passes, and before them."""
+LARGE = 16 << 20
+"""Bytes of a listing that is worth reading ahead. A smaller one takes less than a second, and when it is there, values
+may still be computed on the other core."""
+MOST_BYTES = 1 << 30
+
+_DUMP = re.compile(r"(?P<unit>\d+-(?P<name>.+))-\d+-(?P<label>.+)\.txt", re.DOTALL)
+_ANALYSIS = "-schedule-analysis_"
+"""In the name of what the compiler says of a pass, beside what the pass made."""
 
 
 def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> list[str]:
@@ -25,11 +41,11 @@ def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> 
     Only the passes that are read are asked for (about 1 % of a full dump), with source locations, which leave the
     schedule as it is. One directory holds the dumps of one program. ``extra_passes`` are asked for besides.
     """
-    return _flags(directory, (*_PASSES, *extra_passes))
+    return _flags(directory, (LISTING_PASS, OUTLINE_PASS, UTILISATION_PASS, *extra_passes))
 
 
 def profile_flags(directory: Path | str) -> list[str]:
-    """Flags that make the compiler write less, and hand the bundles of kernels to a profiler: see ``scheduled.py``."""
+    """Flags that make the compiler write less, and hand the bundles of kernels to a profiler: see ``compiler/fast``."""
     return [
         *_flags(directory, (LAST_PASS,)),
         "--xla_jf_dump_category_filter=basic,memory-report",
@@ -46,15 +62,34 @@ def _flags(directory: Path | str, passes: tuple[str, ...]) -> list[str]:
     ]
 
 
-TOP = "TLP"
-"""Name under which the compiler dumps the top-level program."""
+class Dump(NamedTuple):
+    """What a name says: ``17-TLP-03-post-ra.txt``."""
 
-LARGE = 16 << 20
-"""Bytes of a listing that is worth reading ahead. A smaller one takes less than a second, and when it is there, values
-may still be computed on the other core."""
+    unit: str
+    """Number and name of the unit, by which its dumps belong together: ``17-TLP``."""
+    name: str
+    label: str
+    """Of the pass."""
 
-OPTIMIZED, LOWERED = "optimized.hlo.pb", "lowered.hlo.pb"
-"""Serialised HLO modules beside the dumps: after the compiler's passes, and before them."""
+
+def named(dump: PurePath) -> Dump | None:
+    """Of which unit a dump is and after which pass, by its file's name; None where it is that of no dump of a pass."""
+    match = _DUMP.fullmatch(dump.name)
+    return Dump(**match.groupdict()) if match and _ANALYSIS not in dump.name else None
+
+
+def text_of(path: Path, status: Status = Status.SCHEDULE_UNKNOWN) -> str:
+    """The text of a dump.
+
+    Raises:
+        Refusal: ``status`` for a file that is no UTF-8, or larger than any dump.
+    """
+    if path.stat().st_size > MOST_BYTES:
+        raise Refusal(status, f"{path.name} is larger than {MOST_BYTES >> 20} MiB, wanted a dump of the compiler's")
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise Refusal(status, f"{path.name} is not UTF-8 at byte {error.start}: compile again") from None
 
 
 def load_hlo(folder: Path, name: str = OPTIMIZED) -> HloModule:

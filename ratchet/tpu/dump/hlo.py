@@ -8,15 +8,40 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ratchet.tpu.dump.layout import STEERING, ArrayType
-from ratchet.tpu.dump.proto import parse_module
+from ratchet.tpu.protos import Protos
 from ratchet.values.status import Refusal, Status
+
+_MESSAGES: dict[str, str] = {
+    "Tile": "dimensions 1 int64[]",
+    "Layout": "minor_to_major 1 int64[], tiles 6 Tile[], memory_space 8 int64",
+    "Shape": "element_type 2 int32, dimensions 3 int64[], tuple_shapes 4 Shape[], layout 5 Layout",
+    "Literal": "shape 1 Shape, preds 2 bool[], u8s 3 bytes, s32s 4 int32[], s64s 5 int64[], u32s 6 uint32[], "
+    "u64s 7 uint64[], f32s 8 float[], f64s 9 double[], s8s 15 bytes, u16s 16 bytes, s16s 17 bytes",
+    "Metadata": "op_name 2 string, stack_frame_id 15 int32",
+    "Location": "file_name_id 1 int32, line 3 int32",
+    "Frame": "file_location_id 1 int32",
+    "StackFrames": "file_names 1 string[], file_locations 3 Location[], stack_frames 4 Frame[]",
+    "Instruction": "name 1 string, opcode 2 string, shape 3 Shape, metadata 7 Metadata, literal 8 Literal, "
+    "parameter_number 9 int64, custom_call_target 28 string, id 35 int64, operand_ids 36 int64[], "
+    "control_predecessor_ids 37 int64[], called_computation_ids 38 int64[], sharding 40 bytes, "
+    "backend_config 43 bytes, frontend_attributes 68 bytes",
+    "Computation": "name 1 string, instructions 2 Instruction[], id 5 int64, root_id 6 int64",
+    "Alias": "output_index 1 int64[], parameter_number 2 int64, parameter_index 3 int64[], kind 4 int32",
+    "Aliases": "entries 1 Alias[]",
+    "Devices": "ids 1 int64[]",
+    "DeviceAssignment": "replica_count 1 int32, computation_count 2 int32, computations 3 Devices[]",
+    "Module": "name 1 string, entry_computation_name 2 string, computations 3 Computation[], "
+    "entry_computation_id 6 int64, input_output_alias 8 Aliases, device_assignment 15 DeviceAssignment, "
+    "stack_frames 17 StackFrames",
+}
+"""What is read of OpenXLA's ``hlo.proto`` and ``xla_data.proto``. No installed package has them generated."""
 
 KERNEL = "tpu_custom_call"
 """Target of the custom call that is a Mosaic kernel."""
@@ -65,7 +90,11 @@ class HloOp:
     backend_config: bytes = b""
     """JSON; ``b""`` where the compiler wrote none."""
     op_name: str = ""
-    """What JAX calls the operation that it comes from; for messages only."""
+    """What JAX calls the operation that it comes from, in its scopes; for messages only."""
+    place: tuple[str, int] | None = field(default=None, compare=False)
+    """File and line that it comes from; None where the compiler made it. For messages only."""
+    number: int = field(default=0, compare=False)
+    """Its number in the module."""
     literal: np.ndarray | None = field(default=None, compare=False)
     """Of a constant: its values if they may steer, else None."""
     identity: bytes = field(default=b"", repr=False)
@@ -210,6 +239,16 @@ _DEEPEST = 4
 """Computations within computations that are compared."""
 
 
+@functools.cache
+def _protos() -> Protos:
+    return Protos("ratchet.hlo", _MESSAGES)
+
+
+def parse_module(data: bytes) -> Any:
+    """A ``Module`` message. Raises ValueError for bytes that are none."""
+    return _protos().parse("Module", data)
+
+
 @functools.lru_cache(maxsize=2)
 def read_hlo(data: bytes, *, file: str) -> HloModule:
     """Reads a serialised ``HloModuleProto``; the last two are kept, for several steps of a verdict read the same.
@@ -221,53 +260,49 @@ def read_hlo(data: bytes, *, file: str) -> HloModule:
     Raises:
         Refusal: SCHEDULE_UNKNOWN for bytes that are no such proto, or one that contradicts itself.
     """
-
-    def refuse(why: str) -> Refusal:
-        return Refusal(Status.SCHEDULE_UNKNOWN, f"{file} does not read as an HLO module: {why}. Compile again.")
-
     try:
-        module = parse_module(data)
+        return _module(parse_module(data))
     except ValueError as error:
-        raise refuse(str(error)) from None
-    computations = {computation.id: computation.name for computation in module.computations}
+        message = f"{file} does not read as an HLO module: {error}. Compile again."
+        raise Refusal(Status.SCHEDULE_UNKNOWN, message) from None
+
+
+def _module(message: Any) -> HloModule:
+    computations = {computation.id: computation.name for computation in message.computations}
     ops: dict[str, HloOp] = {}
-    for computation in module.computations:
+    for computation in message.computations:
         names = {instruction.id: instruction.name for instruction in computation.instructions}
         for instruction in computation.instructions:
             if instruction.name in ops:
-                raise refuse(f"two instructions are called {instruction.name!r}")
+                raise ValueError(f"two instructions are called {instruction.name!r}")
             try:
-                ops[instruction.name] = _op(instruction, computation, names, computations, refuse)
+                ops[instruction.name] = _op(instruction, computation, names, computations, message.stack_frames)
             except KeyError as error:
-                raise refuse(f"{instruction.name} refers to number {error}, which there is not") from None
-    entry = computations.get(module.entry_computation_id)
+                raise ValueError(f"{instruction.name} refers to number {error}, which there is not") from None
+    entry = computations.get(message.entry_computation_id)
     if entry is None:
-        raise refuse("it has no entry computation")
-    devices = [devices.ids[0] for devices in module.device_assignment.computations if devices.ids]
+        raise ValueError("it has no entry computation")
+    devices = [devices.ids[0] for devices in message.device_assignment.computations if devices.ids]
     return HloModule(
         ops=ops,
         entry=entry,
         device_ids=tuple(devices) or (0,),
-        aliases=tuple((tuple(e.output_index), e.parameter_number) for e in module.input_output_alias.entries),
+        aliases=tuple((tuple(e.output_index), e.parameter_number) for e in message.input_output_alias.entries),
     )
 
 
 def _op(
-    message: Any,
-    computation: Any,
-    names: Mapping[int, str],
-    computations: Mapping[int, str],
-    refuse: Callable[[str], Refusal],
+    message: Any, computation: Any, names: Mapping[int, str], computations: Mapping[int, str], frames: Any
 ) -> HloOp:
     opcode = message.opcode
-    types = tuple(_types(message.shape, message.name, refuse))
+    types = tuple(_types(message.shape, message.name))
     identity = type(message)()
     identity.CopyFrom(message)
     for name in _NOT_COMPUTED:
         identity.ClearField(name)
     if opcode != "custom-call":  # there it holds the kernel; elsewhere the compiler's own choices
         identity.ClearField("backend_config")
-    literal = _literal(message.literal, types[0], refuse) if opcode == "constant" and types else None
+    literal = _literal(message.literal, types[0]) if opcode == "constant" and types else None
     if opcode == "constant" and literal is None:
         identity.literal.CopyFrom(message.literal)
     return HloOp(
@@ -283,29 +318,44 @@ def _op(
         target=message.custom_call_target,
         backend_config=bytes(message.backend_config),
         op_name=message.metadata.op_name,
+        place=_place(frames, message.metadata.stack_frame_id),
+        number=message.id,
         literal=literal,
         identity=identity.SerializeToString(deterministic=True),
     )
 
 
-def _types(shape: Any, name: str, refuse: Callable[[str], Refusal]) -> list[ArrayType]:
+def _place(frames: Any, number: int) -> tuple[str, int] | None:
+    """File and line of a stack frame; all numbers count from 1, and 0 is none."""
+    if not 0 < number <= len(frames.stack_frames):
+        return None
+    place = frames.stack_frames[number - 1].file_location_id
+    if not 0 < place <= len(frames.file_locations):
+        return None
+    location = frames.file_locations[place - 1]
+    if not 0 < location.file_name_id <= len(frames.file_names):
+        return None
+    return frames.file_names[location.file_name_id - 1], location.line
+
+
+def _types(shape: Any, name: str) -> list[ArrayType]:
     if shape.element_type == _TUPLE:
-        return [leaf for part in shape.tuple_shapes for leaf in _types(part, name, refuse)]
+        return [leaf for part in shape.tuple_shapes for leaf in _types(part, name)]
     dtype = _DTYPES.get(shape.element_type)
     dimensions, layout = tuple(shape.dimensions), shape.layout
     minor_to_major = tuple(layout.minor_to_major) or tuple(reversed(range(len(dimensions))))
     if dtype is None or any(d < 0 for d in dimensions) or sorted(minor_to_major) != list(range(len(dimensions))):
-        raise refuse(f"{name} has an impossible type")
+        raise ValueError(f"{name} has an impossible type")
     # A tile dimension that says "combine" is negative there.
     tiles = tuple(tuple(1 if d < 0 else d for d in tile.dimensions) for tile in layout.tiles)
     if any(d == 0 for tile in tiles for d in tile):
-        raise refuse(f"{name} has a tile of size 0")
+        raise ValueError(f"{name} has a tile of size 0")
     return [
         ArrayType(dtype=dtype, shape=dimensions, minor_to_major=minor_to_major, tiles=tiles, space=layout.memory_space)
     ]
 
 
-def _literal(literal: Any, array: ArrayType, refuse: Callable[[str], Refusal]) -> np.ndarray | None:
+def _literal(literal: Any, array: ArrayType) -> np.ndarray | None:
     """Values of a constant; None for a dtype that cannot steer."""
     dtype = STEERING.get(array.dtype)
     if dtype is None:

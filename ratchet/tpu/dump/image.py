@@ -11,9 +11,8 @@ import contextlib
 import re
 from pathlib import Path
 
-from ratchet.tpu.dump.files import TOP
+from ratchet.tpu.dump.files import TOP, text_of
 from ratchet.tpu.dump.outline import CONSTANT_TAGS
-from ratchet.tpu.dump.text import text_of
 from ratchet.values.status import Refusal, Status
 
 OFFSETS_PASS = "final-top-level-llo"

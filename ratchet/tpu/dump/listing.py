@@ -19,8 +19,7 @@ import numpy as np
 from ratchet.tpu.chips.units import is_vector_code
 from ratchet.tpu.dump.columns import Bundles, Columns, Flat, flat
 from ratchet.tpu.dump.comments import BEGIN, END, BadComment, explained, read_notes, set_aside
-from ratchet.tpu.dump.instruction import NO_NOTES, Bundle, Form, Immediate, Instruction, Notes
-from ratchet.tpu.dump.operands import REGISTER, read_form
+from ratchet.tpu.dump.instruction import NO_NOTES, REGISTER, Bundle, Form, Immediate, Instruction, Notes, read_form
 from ratchet.tpu.dump.outline import Allocation, parse_outline
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TokenTable

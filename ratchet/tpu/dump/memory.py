@@ -1,19 +1,59 @@
-"""VMEM, spills and HBM of a compiled program, by the compiler's own account."""
+"""VMEM, spills and HBM of a compiled program, by the compiler's own account.
+
+The compiler reports VMEM buffer by buffer (``*vmem_report.html``), and counts units in use bundle by bundle
+(:data:`~ratchet.tpu.dump.files.UTILISATION_PASS`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ratchet.tpu.chips import Chip
-from ratchet.tpu.dump import utilisation, vmem_report
+from ratchet.tpu.dump.files import UTILISATION_PASS, text_of
 from ratchet.tpu.dump.hlo import HloModule, HloOp
-from ratchet.tpu.dump.text import text_of
-from ratchet.values import Footprint, Program, Vmem, VmemAllocation
+from ratchet.values import Footprint, Program, Vmem, VmemAllocation, VmemBuffer, VmemUse
 from ratchet.values.status import Refusal, Status
 
+_REPORT = "*vmem_report.html"
+_SPILLS = "register spills"
+"""Name of the buffer that holds spilled registers."""
+_UNTAGGED = "without a name"
+"""Tag of an allocation that the compiler names none for; libtpu 0.0.52 has such."""
+_OUTSIDE = "<top-inlining-caller>"
 _VMEM = "1"
 """VMEM's number among the memory spaces of a ``backend_config``."""
+
+_WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d{1,9})\b")
+_OPERAND = re.compile(r"operand span for operand (\d{1,9})\b")
+_BLOCK = re.compile(r"The window shape is (\S+), while the full shape is (\S+)\.(?:\s|$)")
+_SHAPE = re.compile(r"([a-z]+\d*\w*)\[((?:\d{1,12}(?:,\d{1,12})*)?)\]")
+_LEVELS = re.compile(r"has (\d{1,3}) buffering levels")
+_WINDOW_USES = {"input": VmemUse.INPUT, "output": VmemUse.OUTPUT}
+
+_COUNT = re.compile(r"[0-9]{1,18}")
+_COUNTS = re.compile(r"[0-9 \t\n]*")
+_TOO_LONG = re.compile(r"[0-9]{19}")
+
+Raw = tuple[str, str, int]
+"""Tag, shape and bytes of an allocation, as the compiler writes them."""
+
+
+class Block(NamedTuple):
+    """Of a VMEM report: what one operation has in one place."""
+
+    op: str
+    size_bytes: int
+    kind: str
+    allocations: list[Raw]
 
 
 def footprint(hlo: HloModule, schedule: Path, chip: Chip, *, hbm_bytes: int) -> Footprint:
@@ -40,21 +80,27 @@ def footprint(hlo: HloModule, schedule: Path, chip: Chip, *, hbm_bytes: int) -> 
         if sum(sizes) >= used:
             used, limit = sum(sizes), limits[0] if limits else chip.default_scoped_vmem_bytes
     spilled = [
-        utilisation.spills(text_of(path, Status.INFRASTRUCTURE), file=path.name)
-        for path in schedule.glob(f"*{utilisation.SUFFIX}.txt")
-    ]
-    reports = [
-        vmem_report.heaviest_buffers(text_of(path, Status.INFRASTRUCTURE), file=path.name)
-        for path in sorted(schedule.glob(f"*{vmem_report.SUFFIX}"))
+        spills(text_of(path, Status.INFRASTRUCTURE), file=path.name)
+        for path in schedule.glob(f"*{UTILISATION_PASS}.txt")
     ]
     return Footprint(
         vmem_bytes=used,
         vmem_limit_bytes=limit,
-        vmem_buffers=max(reports, key=vmem_report.total_bytes, default=()),
+        vmem_buffers=max(map(heaviest_buffers, _reports(schedule)), key=total_bytes, default=()),
         hbm_bytes=hbm_bytes,
         hbm_limit_bytes=chip.hbm_bytes,
         spill_stores=sum(stores for stores, _ in spilled),
         spill_loads=sum(loads for _, loads in spilled),
+    )
+
+
+def step(program: Program) -> tuple[Footprint, str]:
+    """A step of a verdict: the footprint, in words."""
+    used = program.footprint
+    mib = 1 << 20
+    return used, (
+        f"VMEM {used.vmem_bytes / mib:.2f} of {used.vmem_limit_bytes / mib:.0f} MiB, "
+        f"HBM {used.hbm_bytes / mib:.0f} MiB, {used.spill_stores} spill stores"
     )
 
 
@@ -70,8 +116,8 @@ def vmem_by_op(hlo: HloModule, schedule: Path, chip: Chip) -> tuple[Vmem, ...]:
         Refusal: ``INFRASTRUCTURE`` for a report of another form.
     """
     reported: dict[str, tuple[VmemAllocation, ...]] = dict.fromkeys(hlo.kernels(), ())
-    for path in sorted(schedule.glob(f"*{vmem_report.SUFFIX}")):
-        reported |= vmem_report.allocations_by_op(text_of(path, Status.INFRASTRUCTURE), file=path.name)
+    for report in _reports(schedule):
+        reported |= allocations_by_op(report)
     every = [_of_op(name, allocations, hlo, chip) for name, allocations in reported.items()]
     return tuple(sorted(every, key=lambda one: (not one.is_kernel, -one.used_bytes)))
 
@@ -90,14 +136,6 @@ def _of_op(name: str, allocations: tuple[VmemAllocation, ...], hlo: HloModule, c
     )
 
 
-def kept_bytes(schedule: Path) -> int:
-    """VMEM in which XLA keeps whole arrays. Raises Refusal ``INFRASTRUCTURE`` for a report of another form."""
-    reports = sorted(schedule.glob(f"*{vmem_report.SUFFIX}"))
-    return max(
-        (vmem_report.kept_bytes(text_of(path, Status.INFRASTRUCTURE), file=path.name) for path in reports), default=0
-    )
-
-
 def _vmem(op: HloOp, key: str) -> Sequence[int] | None:
     """Bytes of VMEM under ``key`` of a kernel's ``backend_config``; None if there is nothing of the kind."""
     try:
@@ -109,11 +147,166 @@ def _vmem(op: HloOp, key: str) -> Sequence[int] | None:
         return None
 
 
-def step(program: Program) -> tuple[Footprint, str]:
-    """A step of a verdict: the footprint, in words."""
-    used = program.footprint
-    mib = 1 << 20
-    return used, (
-        f"VMEM {used.vmem_bytes / mib:.2f} of {used.vmem_limit_bytes / mib:.0f} MiB, "
-        f"HBM {used.hbm_bytes / mib:.0f} MiB, {used.spill_stores} spill stores"
-    )
+def kept_bytes(schedule: Path) -> int:
+    """VMEM in which XLA keeps whole arrays. Raises Refusal ``INFRASTRUCTURE`` for a report of another form."""
+    reports = _reports(schedule)
+    kept = [sum(block.size_bytes for block in report if block.kind == "HLO_TEMPORARY") for report in reports]
+    return max(kept, default=0)
+
+
+# --- the report of VMEM ---
+
+
+def _reports(schedule: Path) -> list[list[Block]]:
+    paths = sorted(schedule.glob(_REPORT))
+    return [read_report(text_of(path, Status.INFRASTRUCTURE), file=path.name) for path in paths]
+
+
+def read_report(text: str, *, file: str) -> list[Block]:
+    """The blocks of all operations of a report.
+
+    Raises:
+        Refusal: INFRASTRUCTURE for a text of another form.
+    """
+    try:
+        data: dict[str, Any] = json.JSONDecoder().raw_decode(text[text.index("{", text.index("DATA")) :])[0]
+        return [
+            Block(
+                op,
+                int(block.get("block_size", 0)),
+                str(block.get("block_type", "")),
+                [(a.get("tag", _UNTAGGED), a.get("shape", ""), int(a["size"])) for a in block["allocations"]],
+            )
+            for op, breakdown in (data["hlo_breakdowns"] or {}).items()  # null where nothing is in VMEM
+            for block in breakdown["blocks"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refusal(Status.INFRASTRUCTURE, f"{file} does not read as a VMEM report: {error!r}.") from None
+
+
+def _by_op(report: Iterable[Block]) -> dict[str, list[Raw]]:
+    found: dict[str, list[Raw]] = {}
+    for block in report:
+        found.setdefault(block.op, []).extend(block.allocations)
+    return found
+
+
+def heaviest_buffers(report: Iterable[Block]) -> tuple[VmemBuffer, ...]:
+    """The buffers of the kernel that needs most VMEM, double buffering included; largest first."""
+    found = _by_op(report)
+    outside = buffers_of(found.pop(_OUTSIDE, ()))
+    inside = [buffers_of(allocations) for allocations in found.values()]
+    return max((buffers for buffers in inside if buffers), key=total_bytes, default=outside)
+
+
+def allocations_by_op(report: Iterable[Block]) -> dict[str, tuple[VmemAllocation, ...]]:
+    """The allocations of every operation, by its HLO name; largest first."""
+    return {op: allocations_of(raw) for op, raw in _by_op(report).items() if op != _OUTSIDE}
+
+
+def total_bytes(buffers: Iterable[VmemBuffer]) -> int:
+    """Bytes of all together."""
+    return sum(buffer.size_bytes for buffer in buffers)
+
+
+def buffers_of(allocations: Iterable[Raw]) -> tuple[VmemBuffer, ...]:
+    """Buffers by name, largest first; the bytes of a window hold all its buffering levels."""
+    total: dict[str, int] = defaultdict(int)
+    for tag, shape, size in allocations:
+        name = tag.partition(". The window shape")[0].replace(" allocation for operator", "").replace(" operand", "")
+        window = re.search(r"The window shape is (\S+),", tag)
+        levels = re.search(r"has (\d+) buffering levels", tag)
+        label = f"{name} {window[1] if window else shape}" + (f" x{levels[1]}" if levels else "")
+        total[_SPILLS if tag == "SPILL" else label.strip()] += size
+    buffers = (VmemBuffer(name=name, size_bytes=size) for name, size in total.items())
+    return tuple(sorted(buffers, key=lambda buffer: (-buffer.size_bytes, buffer.name)))
+
+
+def allocations_of(raw: Iterable[Raw]) -> tuple[VmemAllocation, ...]:
+    """Allocations by what they are for, equal ones added up, largest first."""
+    total: dict[VmemAllocation, int] = defaultdict(int)
+    for tag, shape, size in raw:
+        total[_allocation(tag, shape)] += size
+    every = (replace(allocation, size_bytes=size) for allocation, size in total.items())
+    return tuple(sorted(every, key=lambda one: (-one.size_bytes, one.use.value, one.number or 0, one.block)))
+
+
+def _allocation(tag: str, shape: str) -> VmemAllocation:
+    """What an allocation is for, without its bytes."""
+    window = _WINDOW.match(tag)
+    if window is not None:
+        block, levels = _BLOCK.search(tag), _LEVELS.search(tag)
+        dtype, sides = _shape(block[1] if block else shape)
+        return VmemAllocation(
+            use=_WINDOW_USES[window[1]],
+            number=int(window[2]),
+            dtype=dtype,
+            shape=sides,
+            whole=_shape(block[2])[1] if block else (),
+            levels=max(1, int(levels[1])) if levels else 1,
+            size_bytes=0,
+        )
+    if tag == "SPILL":
+        return VmemAllocation(use=VmemUse.SPILLS, size_bytes=0)
+    dtype, sides = _shape(shape)
+    operand = _OPERAND.match(tag)
+    if operand is not None:
+        return VmemAllocation(use=VmemUse.OPERAND, number=int(operand[1]), dtype=dtype, shape=sides, size_bytes=0)
+    use = VmemUse.SCRATCH if tag.startswith(("scratch operand", "scoped memory")) else VmemUse.COMPILER
+    return VmemAllocation(use=use, dtype=dtype, shape=sides, size_bytes=0)
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Dtype and sides of ``bf16[256,128]{1,0}``; nothing of what is no shape."""
+    match = _SHAPE.match(text)
+    return (match[1], tuple(map(int, match[2].split(",") if match[2] else ()))) if match else ("", ())
+
+
+# --- units in use, bundle by bundle ---
+
+
+def parse_utilisation(text: str, *, file: str) -> Mapping[str, np.ndarray]:
+    """Counts per bundle (empty ones left out) by column: ``MXU``, ``VALU``, ``FILL``, ``SPILL``…; int64.
+
+    Raises:
+        Refusal: INFRASTRUCTURE for a text of another form.
+    """
+    head, marker, body = text.partition("== UTILIZATION:")
+    columns, _ = _columns(head)
+    if not columns or not marker:
+        raise Refusal(Status.INFRASTRUCTURE, f"{file} has no VLOAD:FILL column; is this an unknown compiler?")
+    rows = sum(not line.isspace() for line in body.splitlines() if line)
+    is_counts = _COUNTS.fullmatch(body) and not _TOO_LONG.search(body)
+    flat = np.fromstring(body, np.int64, sep=" ") if is_counts and rows else np.zeros(0, np.int64)
+    if not is_counts or flat.size != rows * len(columns):
+        raise Refusal(Status.INFRASTRUCTURE, f"{file} has rows that do not fit its VLOAD:FILL header; is it cut off?")
+    counts = flat.reshape(-1, len(columns))
+    return {column: counts[:, number] for number, column in enumerate(columns)}
+
+
+def capacities(text: str, *, file: str) -> Mapping[str, int]:
+    """Slots per bundle of the chip by column, as the compiler heads the dump: ``VSTORE`` is 1 on v5e and 2 on v6e.
+
+    Raises:
+        Refusal: INFRASTRUCTURE for a text of another form.
+    """
+    columns, counts = _columns(text.partition("== UTILIZATION:")[0])
+    if not columns or len(counts) != len(columns) or not all(map(_COUNT.fullmatch, counts)):
+        raise Refusal(Status.INFRASTRUCTURE, f"{file} has no line of capacities; is this an unknown compiler?")
+    return {column: max(1, int(count)) for column, count in zip(columns, counts, strict=True)}
+
+
+def _columns(head: str) -> tuple[list[str], list[str]]:
+    """Names of a dump's columns, and the words of the line below them: the slots of each."""
+    for line, below in pairwise([*head.splitlines(), ""]):
+        if "VLOAD:FILL" in line:
+            return [column.strip().rpartition(":")[2] for column in line.split(",")], below.split()
+    return [], []
+
+
+def spills(text: str, *, file: str) -> tuple[int, int]:
+    """Static counts of spill stores and loads. Raises like :func:`parse_utilisation`."""
+    counts = parse_utilisation(text, file=file)
+    if "SPILL" not in counts or "FILL" not in counts:
+        raise Refusal(Status.INFRASTRUCTURE, f"{file} does not count spills; is this an unknown compiler?")
+    return int(counts["SPILL"].sum()), int(counts["FILL"].sum())

@@ -6,7 +6,7 @@ import pytest
 from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.modelled import Modelled
 from ratchet.tpu.chips import V5E
-from ratchet.tpu.dump.computed_operands import computed_operands
+from ratchet.tpu.computed_operands import computed_operands
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.values import Timeline
 from ratchet.values.omission import Unmodelled

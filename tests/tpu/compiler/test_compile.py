@@ -8,10 +8,7 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ratchet.tpu.chips import V5E
-from ratchet.tpu.compiler import compile as compiling
 from ratchet.tpu.compiler.environment import compiler_version
-from ratchet.tpu.compiler.errors import classify
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import artefact, blocked, double, scratch
 
@@ -154,20 +151,6 @@ def test_two_compiles_of_one_program_are_the_same(compiled):
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        ("ABORTED: Internal error when accessing libtpu multi-process lockfile.", Status.INFRASTRUCTURE),
-        ("ValueError: The Pallas TPU lowering currently requires that the last two dimensions", Status.UNALIGNED_BLOCK),
-        ("NotImplementedError: Unimplemented primitive in Pallas TPU lowering", Status.UNSUPPORTED_PRIMITIVE),
-        ("Ran out of memory in memory space vmem. Used 156.25M of 128.00M vmem.", Status.VMEM_OVERFLOW),
-        ("something nobody has seen", Status.COMPILE_FAILED),
-    ],
-)
-def test_errors_that_only_some_programs_cause(text, status):
-    assert classify(f"JaxRuntimeError: {text}").status is status
-
-
 @pytest.mark.parametrize("missing", ["libtpu", "jax"])
 def test_a_platform_without_the_compiler_says_what_works(monkeypatch, missing):
     real = importlib.metadata.version
@@ -183,27 +166,3 @@ def test_a_platform_without_the_compiler_says_what_works(monkeypatch, missing):
     assert caught.value.status is Status.UNSUPPORTED_PLATFORM
     assert missing in caught.value.message
     assert all(word in caught.value.message for word in ("x86-64 Linux", "log", "show", "verify"))
-
-
-def test_only_what_does_not_fit_is_compiled_by_the_compiler_that_lists_buffers(workers):
-    asked = []
-
-    def lister():
-        asked.append(True)
-        return workers.lister_for(V5E)
-
-    def compile_it(program):
-        return compiling.compile_artefact(program, V5E, workers.folder("test"), workers.compiler, lister=lister)
-
-    compile_it(artefact(blocked(double), X))
-    with pytest.raises(Refusal) as caught:
-        compile_it(nested(25))
-    assert caught.value.status is Status.COMPILER_CRASHED
-    assert not asked
-    with pytest.raises(Refusal, match="scratch f32") as caught:
-        compile_it(kept_in_scratch(40960))
-    assert caught.value.status is Status.VMEM_OVERFLOW
-    assert asked == [True]
-    first = workers.lister_for(V5E)
-    first.close()
-    assert workers.lister_for(V5E) is not first

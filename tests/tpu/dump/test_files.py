@@ -1,10 +1,13 @@
 """Which dump belongs to which instruction, and what is said where one is missing."""
 
+import os
+from pathlib import Path
+
 import pytest
 
-from ratchet.tpu.dump.files import Dumps, dump_flags, load_hlo, tokens_in
+from ratchet.tpu.dump.files import Dump, Dumps, dump_flags, load_hlo, named, text_of, tokens_in
 from ratchet.values.status import Refusal, Status
-from ratchet.values.tokens import NO_TOKENS
+from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE
 from tests.hlo_texts import hlo_of, write_hlo
 
 LISTING = "= control target key end\n\n     0   :  { %s1_s1 = smov 7 }\n"
@@ -85,3 +88,42 @@ def test_flags_ask_for_the_passes_that_are_read():
     assert flags[2].endswith(
         "=(packed-bundles-post-ra|post-bundle-packing-post-ra|final_hlo-static-per-bundle-utilization|more)"
     )
+
+
+def test_a_dump_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "dump.txt").write_bytes(b"abc\xff")
+    with pytest.raises(Refusal, match=r"dump\.txt is not UTF-8 at byte 3") as caught:
+        text_of(tmp_path / "dump.txt", Status.INFRASTRUCTURE)
+    assert caught.value.status is Status.INFRASTRUCTURE
+
+
+def test_a_damaged_table_of_tokens_is_refused(tmp_path):
+    (tmp_path / TOKENS_FILE).write_text("{}")
+    with pytest.raises(Refusal, match=r"tokens\.json is no table of tokens"):
+        tokens_in(tmp_path)
+
+
+def test_a_dump_larger_than_a_gibibyte_is_refused(tmp_path):
+    """A file that takes no room."""
+    (tmp_path / "dump.txt").touch()
+    os.truncate(tmp_path / "dump.txt", (1 << 30) + 1)
+    with pytest.raises(Refusal, match=r"dump.txt is larger than 1024 MiB") as caught:
+        text_of(tmp_path / "dump.txt")
+    assert caught.value.status is Status.SCHEDULE_UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("17-TLP-03-post-ra.txt", Dump("17-TLP", "TLP", "post-ra")),
+        ("17-a-4-b-00-x_y-z.txt", Dump("17-a-4-b", "a-4-b", "x_y-z")),
+        ("1-<late-initialization>-00-p.txt", Dump("1-<late-initialization>", "<late-initialization>", "p")),
+        ("17-TLP-00-schedule-analysis_packed-bundles-post-ra.txt", None),
+        ("17-TLP-hlo.txt", None),
+        ("17-TLP-01-vmem_report.html", None),
+        ("TLP-01-post-ra.txt", None),
+        ("tokens.json", None),
+    ],
+)
+def test_a_name_says_unit_and_pass(name, said):
+    assert named(Path("7-folder-00-x.txt") / name) == said

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ratchet.tpu.dump.hlo import read_hlo
-from ratchet.tpu.dump.layout import lay_out, rearranged
-from ratchet.tpu.dump.proto import parse_module
+from ratchet.tpu.dump.hlo import parse_module, read_hlo
 from ratchet.values.status import Refusal, Status
 from tests.hlo_texts import array_types, hlo_of, proto_of
 
@@ -64,25 +62,6 @@ def test_literals() -> None:
     module = hlo_of(TEXT)
     np.testing.assert_array_equal(module.ops["c"].literal, np.array([[1, 0], [-2, 3]], np.int8))
     np.testing.assert_array_equal(module.ops["reals"].literal, np.array([1.5, -2e-3, np.inf], np.float32))
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("bf16[65536,96]{1,0:T(8,128)(2,1)}", 65536 * 128 * 2),
-        ("bf16[1024,64]{0,1:T(8,128)(2,1)}", 1024 * 64 * 2),
-        ("f32[1024,1]{1,0:T(8,128)}", 1024 * 128 * 4),
-        ("f32[1024,1]{0,1:T(1,128)}", 1024 * 4),
-        ("s32[5]{0:T(128)}", 128 * 4),
-        ("s32[]{:T(128)S(6)}", 512),
-        ("pred[8,128]{1,0:T(8,128)(4,1)}", 1024),
-        ("s4[8,128]{1,0:T(8,128)(8,1)}", 512),
-        ("f32[]", 4),
-    ],
-)
-def test_padded_bytes(text: str, size: int) -> None:
-    (array,) = array_types(text)
-    assert array.padded_bytes == size
 
 
 def test_memory_spaces() -> None:
@@ -137,39 +116,6 @@ def test_a_truncated_proto_is_refused(cut: int) -> None:
     with pytest.raises(Refusal, match="does not read as an HLO module") as refusal:
         read_hlo(proto_of(TEXT)[:-cut], file="optimized.hlo.pb")
     assert refusal.value.status is Status.SCHEDULE_UNKNOWN
-
-
-def test_lay_out() -> None:
-    (row,) = array_types("s32[5]{0:T(128)}")
-    words = lay_out(np.arange(5, dtype=np.int32), row)
-    assert (words[:6], len(words)) == ([0, 1, 2, 3, 4, 0], 128)
-    (tiled,) = array_types("s32[16,256]{1,0:T(8,128)}")
-    words = lay_out(np.arange(16 * 256, dtype=np.int32).reshape(16, 256), tiled)
-    assert words[127:130] == [127, 256, 257], "the second row of the first tile follows its first row"
-    (packed,) = array_types("s8[4,2]{1,0:T(8,128)(4,1)}")
-    words = lay_out(np.array([[1, 5], [2, 6], [3, 7], [4, 8]], np.int8), packed)
-    assert words[:2] == [0x04030201, 0x08070605], "four rows share a word"
-    (flat,) = array_types("s8[256]{0:T(512)(128)(4,1)}")
-    words = lay_out(np.arange(256, dtype=np.uint8).view(np.int8), flat)
-    # As compiled kernels read element i: byte (i % 512) // 128 of word i // 512 * 128 + i % 128.
-    assert (words[0], words[127], len(words)) == (0x8000, 0xFF7F, 128), "elements 0 and 128 share a word"
-    with pytest.raises(ValueError, match="wants"):
-        lay_out(np.zeros(3, np.int32), row)
-
-
-def test_a_bitcast_keeps_the_bytes_and_not_the_order_of_the_elements() -> None:
-    source, transposed, tiles, narrow, turned = array_types(
-        *("s32[16,256]{1,0:T(8,128)}", "s32[256,16]{0,1:T(8,128)}", "s32[2,2,8,128]{3,2,1,0:T(8,128)}"),
-        *("s8[16,256]{1,0:T(8,128)(4,1)}", "s8[256,16]{0,1:T(8,128)(4,1)}"),
-    )
-    values = np.arange(16 * 256, dtype=np.int32).reshape(16, 256)
-    np.testing.assert_array_equal(rearranged(values, source, source), values)
-    np.testing.assert_array_equal(rearranged(values, source, transposed), values.T)
-    by_tile = values.reshape(2, 8, 2, 128).transpose(0, 2, 1, 3)
-    np.testing.assert_array_equal(rearranged(values, source, tiles), by_tile)
-    one, scalar = array_types("s32[1]{0:T(128)}", "s32[]{:T(128)}")
-    assert rearranged(np.array([7], np.int32), one, scalar) == 7
-    assert rearranged(values.astype(np.int8), narrow, turned) is None, "four share a word"
 
 
 def test_a_kernel_inside_a_fusion_is_launched_by_it():

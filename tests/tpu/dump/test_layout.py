@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ratchet.tpu.dump.layout import ArrayType, lay_out, rearranged
-from ratchet.tpu.dump.listing import read_instruction
+from tests.hlo_texts import array_types
 
 NAMES = {
     "pred": "bool", "s8": "int8", "u8": "uint8", "s16": "int16", "u16": "uint16", "bf16": "bfloat16", "f16": "float16",
@@ -42,27 +42,30 @@ def test_nothing_is_smaller_than_a_word() -> None:
     assert ArrayType(dtype="pred", shape=(), minor_to_major=(), tiles=(), space=0).padded_bytes == np.int32().itemsize
 
 
-def test_an_instruction_without_registers_moves() -> None:
-    assert read_instruction("%s1_s1 = smov 5").moves
-    assert read_instruction("%s2_s2 = smov %s1_s1").moves
-    assert not read_instruction("%s2_s1 = smov %s1_s1").moves
-
-
 @pytest.mark.parametrize(
-    ("shape", "order", "tiles", "size"),
+    ("text", "size"),
     [
-        ((3, 5), (1, 0), ((8, 128),), 8 * 128 * 4),
-        ((9, 129), (1, 0), ((8, 128),), 16 * 256 * 4),
-        ((129, 9), (0, 1), ((8, 128),), 16 * 256 * 4),
-        ((5,), (0,), ((8, 128),), 8 * 128 * 4),
-        ((2, 3, 5), (2, 1, 0), ((8, 128),), 2 * 8 * 128 * 4),
-        ((3, 5), (1, 0), (), 3 * 5 * 4),
+        ("bf16[65536,96]{1,0:T(8,128)(2,1)}", 65536 * 128 * 2),
+        ("bf16[1024,64]{0,1:T(8,128)(2,1)}", 1024 * 64 * 2),
+        ("f32[1024,1]{1,0:T(8,128)}", 1024 * 128 * 4),
+        ("f32[1024,1]{0,1:T(1,128)}", 1024 * 4),
+        ("s32[5]{0:T(128)}", 128 * 4),
+        ("s32[]{:T(128)S(6)}", 512),
+        ("pred[8,128]{1,0:T(8,128)(4,1)}", 1024),
+        ("s4[8,128]{1,0:T(8,128)(8,1)}", 512),
+        ("f32[]", 4),
+        ("f32[3,5]{1,0:T(8,128)}", 8 * 128 * 4),
+        ("f32[9,129]{1,0:T(8,128)}", 16 * 256 * 4),
+        ("f32[129,9]{0,1:T(8,128)}", 16 * 256 * 4),
+        ("f32[5]{0:T(8,128)}", 8 * 128 * 4),
+        ("f32[2,3,5]{2,1,0:T(8,128)}", 2 * 8 * 128 * 4),
+        ("f32[3,5]", 3 * 5 * 4),
     ],
 )
-def test_arrays_are_padded_to_whole_tiles(shape, order, tiles, size) -> None:
-    array = ArrayType(dtype="f32", shape=shape, minor_to_major=order, tiles=tiles, space=0)
+def test_arrays_are_padded_to_whole_tiles(text: str, size: int) -> None:
+    (array,) = array_types(text)
     assert array.padded_bytes == size
-    assert str(array) == f"f32[{','.join(map(str, shape))}]"
+    assert str(array) == text.partition("{")[0]
 
 
 def test_an_array_of_fewer_dimensions_than_its_tile() -> None:
@@ -96,3 +99,36 @@ def test_narrow_values_are_rearranged_only_where_nothing_changes() -> None:
     assert rearranged(values, wide, flat) is None
     assert rearranged(values.reshape(4).astype(np.int32), flat, wide) is None
     assert rearranged(values, wide, same) is values
+
+
+def test_lay_out() -> None:
+    (row,) = array_types("s32[5]{0:T(128)}")
+    words = lay_out(np.arange(5, dtype=np.int32), row)
+    assert (words[:6], len(words)) == ([0, 1, 2, 3, 4, 0], 128)
+    (tiled,) = array_types("s32[16,256]{1,0:T(8,128)}")
+    words = lay_out(np.arange(16 * 256, dtype=np.int32).reshape(16, 256), tiled)
+    assert words[127:130] == [127, 256, 257], "the second row of the first tile follows its first row"
+    (packed,) = array_types("s8[4,2]{1,0:T(8,128)(4,1)}")
+    words = lay_out(np.array([[1, 5], [2, 6], [3, 7], [4, 8]], np.int8), packed)
+    assert words[:2] == [0x04030201, 0x08070605], "four rows share a word"
+    (flat,) = array_types("s8[256]{0:T(512)(128)(4,1)}")
+    words = lay_out(np.arange(256, dtype=np.uint8).view(np.int8), flat)
+    # As compiled kernels read element i: byte (i % 512) // 128 of word i // 512 * 128 + i % 128.
+    assert (words[0], words[127], len(words)) == (0x8000, 0xFF7F, 128), "elements 0 and 128 share a word"
+    with pytest.raises(ValueError, match="wants"):
+        lay_out(np.zeros(3, np.int32), row)
+
+
+def test_a_bitcast_keeps_the_bytes_and_not_the_order_of_the_elements() -> None:
+    source, transposed, tiles, narrow, turned = array_types(
+        *("s32[16,256]{1,0:T(8,128)}", "s32[256,16]{0,1:T(8,128)}", "s32[2,2,8,128]{3,2,1,0:T(8,128)}"),
+        *("s8[16,256]{1,0:T(8,128)(4,1)}", "s8[256,16]{0,1:T(8,128)(4,1)}"),
+    )
+    values = np.arange(16 * 256, dtype=np.int32).reshape(16, 256)
+    np.testing.assert_array_equal(rearranged(values, source, source), values)
+    np.testing.assert_array_equal(rearranged(values, source, transposed), values.T)
+    by_tile = values.reshape(2, 8, 2, 128).transpose(0, 2, 1, 3)
+    np.testing.assert_array_equal(rearranged(values, source, tiles), by_tile)
+    one, scalar = array_types("s32[1]{0:T(128)}", "s32[]{:T(128)}")
+    assert rearranged(np.array([7], np.int32), one, scalar) == 7
+    assert rearranged(values.astype(np.int8), narrow, turned) is None, "four share a word"

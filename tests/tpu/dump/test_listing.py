@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.tpu.dump.instruction import Access, Address, Argument, Immediate, Operand, Predicate, Register, Source
+from ratchet.tpu.dump import comments as commenting
+from ratchet.tpu.dump.columns import Columns, flat, numbered, ranges
+from ratchet.tpu.dump.instruction import (
+    Access,
+    Address,
+    Argument,
+    Immediate,
+    Operand,
+    Predicate,
+    Register,
+    Source,
+    Unread,
+)
 from ratchet.tpu.dump.listing import MOST_DELAY, parse, read_instruction
 from ratchet.tpu.dump.outline import PASSED_ON, SPARSE_CORE_DONE, parse_outline
 from ratchet.values.place import Window
 from ratchet.values.status import Refusal, Status
+from tests.tpu.account.test_blame import instruction
 
 HEADER = "= control target key start\nLB: loop body\n= control target key end\n\n"
 
@@ -256,6 +271,12 @@ def test_vector_operands_may_stay_unread() -> None:
     assert read_instruction("%v1_v1 = vfoo.f32 @new ~form, %v2_v2").reads == ("v2",)
 
 
+def test_a_move_is_into_another_register() -> None:
+    assert read_instruction("%s1_s1 = smov 5").moves
+    assert read_instruction("%s2_s2 = smov %s1_s1").moves
+    assert not read_instruction("%s2_s1 = smov %s1_s1").moves
+
+
 def test_the_place_of_a_result_is_no_part_of_the_opcode() -> None:
     instruction = read_instruction("%1 = vmatmul.mubr.bf16.gmra.mrb[12].mxu0 %v2_v2")
     assert instruction.opcode == "vmatmul.mubr.bf16.gmra.mrb.mxu0"
@@ -306,3 +327,77 @@ def test_roles_and_windows_of_allocations() -> None:
     assert found["#allocation2"].window == Window(kind="output", number=3)
     assert [found[f"#allocation{n}"].role for n in (2, 3, 4, 5)] == ["", "chip ID", "", ""]
     assert found["#allocation5"].awaited_op == "copy-done.1"
+
+
+@pytest.mark.parametrize("text", [
+    "%v1_v1 = vmul.u32 {}, %v2_v2", "%v1_v1 = vld [vmem:[#allocation2 + {}] sm:$0xff]", "%v{}_v1 = vmul.u32 %v1_v1",
+    "%v1_v1 = vmul.u32 %v{}_v1", "%v1_v{} = vmul.u32 %v1_v1", "%9 = sbr.rel target bundleno = {} (0x1)",
+])  # fmt: skip
+def test_a_number_of_thousands_of_digits_is_no_operand(text: str) -> None:
+    """It is refused, or an operand of vector code that stays unread."""
+    try:
+        instruction = read_instruction(text.format("9" * 5000))
+    except ValueError as error:
+        assert "does not read as an instruction" in str(error) or "unknown form" in str(error)  # noqa: PT017 - or none
+    else:
+        assert any(isinstance(operand.value, Unread) for operand in instruction.operands)
+    assert read_instruction(text.format("1")).opcode
+
+
+PIECES = ["/*", "*/", "/", "*", "a=", ' loc("', '"', '":3', "\\", " ", "x", "\n", "vst_source="]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
+def test_two_ways_to_set_comments_aside_agree(body: str) -> None:
+    try:
+        expected = commenting._by_tokens(body)
+    except commenting.BadComment:
+        assert commenting._by_pieces(body) is None
+        return
+    assert commenting._by_pieces(body) in (None, expected)
+
+
+def test_comments_that_say_the_same_share_a_number() -> None:
+    text, notes = commenting.set_aside('a /* loc("x /* y":3:4) */ b /* z */ c /* loc("x /* y":3:4) */')
+    assert text == "a \x010\x02 b \x011\x02 c \x010\x02"
+    assert notes == ['loc("x /* y":3:4)', "z"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4))))
+def test_ranges_one_after_another(pairs: list[tuple[int, int]]) -> None:
+    starts, sizes = np.array(pairs, np.int64).reshape(-1, 2).T
+    assert ranges(starts, sizes).tolist() == list(chain.from_iterable(range(a, a + n) for a, n in pairs))
+
+
+@given(st.lists(st.text(max_size=1)))
+def test_numbers_stand_for_items(items: list[str]) -> None:
+    numbers, distinct = numbered(items)
+    assert [distinct[number] for number in numbers] == items
+    assert distinct == list(dict.fromkeys(items))
+
+
+def test_a_value_is_its_last_maker() -> None:
+    bundles = [
+        (instruction("vadd.f32", 3, "v1_v1"), instruction("vadd.f32", 3, "v2_v2", "%v1_v1")),
+        (),
+        (instruction("vsub.f32", 4, "v1_v1", "%v2_v2"),),
+    ]
+    columns = Columns(flat(bundles))
+    assert columns.first.tolist() == [0, 2, 2, 3]
+    assert columns.bundle.tolist() == [0, 0, 2]
+    assert [columns.opcodes[number] for number in columns.opcode] == ["vadd.f32", "vadd.f32", "vsub.f32"]
+    assert columns.makes.tolist() == [2, 1, 2]
+    assert columns.reads.tolist() == [2, 1]
+    assert columns.reader.tolist() == [1, 2]
+    assert list(columns.of_bundle(0)) == [0, 1]
+    assert columns.maker("v1") == bundles[2][0]
+    assert columns.maker("v7") is None
+    assert columns.bundles == bundles
+    assert columns.bundles[-1:] == [bundles[2]]
+    assert columns.bundles != bundles[:2]
+
+
+def test_a_listing_may_be_empty() -> None:
+    columns = Columns(flat([(), ()]))
+    assert columns.first.tolist() == [0, 0, 0]
+    assert len(columns) == len(columns.reads) == 0

@@ -1,7 +1,6 @@
 """VMEM, spills and HBM, as the compiler reports them."""
 
 import json
-import os
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +10,9 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.tpu import latency
 from ratchet.tpu.chips import V5E
-from ratchet.tpu.dump import memory, overflow, utilisation
-from ratchet.tpu.dump.files import load_hlo
-from ratchet.tpu.dump.text import text_of
-from ratchet.tpu.dump.vmem_report import allocations_by_op, buffers_of, heaviest_buffers
+from ratchet.tpu.dump import memory
+from ratchet.tpu.dump.files import UTILISATION_PASS, load_hlo
+from ratchet.tpu.dump.memory import allocations_by_op, buffers_of, heaviest_buffers, read_report, spills
 from ratchet.values import Mesh, Program, VmemBuffer
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import artefact, blocked, double, examined
@@ -68,58 +66,13 @@ def test_a_kernel_without_vmem(compiled):
     assert (found.vmem_bytes, found.vmem_buffers) == (0, ())
 
 
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [("0", 0), ("512", 512), ("1K", 1024), ("16.12M", int(16.12 * MIB)), ("18.94G", int(18.94 * 1024 * MIB))],
-)
-def test_amounts(text, amount):
-    assert overflow.parse_amount(text) == amount
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (
-            "E1001: CompileTimeScopedVmemOom: Ran out of memory in memory space vmem while allocating.\n"
-            "Scoped allocation with size 16.12M and limit 16.00M exceeded by 123.0K.",
-            "needs 16.12MiB of VMEM, the limit is 16.00MiB",
-        ),
-        (
-            "Ran out of memory in memory space vmem. Used 156.25M of 128.00M vmem. Exceeded by 28.25M",
-            "needs 156.25MiB of VMEM, the limit is 128.00MiB; use smaller blocks",
-        ),
-        ("CompileTimeScopedVmemOom: in words that are new", "needs too much VMEM: "),
-    ],
-)
-def test_overflows_of_vmem_in_one_line(error, said, tmp_path):
-    for schedule in (None, tmp_path):
-        message = overflow.overflow_message(error, schedule)
-        assert said in message
-        assert "\n" not in message
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (
-            "Ran out of memory on HBM, the total memory required (18.94G) exceeds available HBM (15.75G)",
-            "needs 18.94GiB of HBM, a program may use 15.75GiB",
-        ),
-        ("Ran out of memory in memory space hbm. Used 32.00G of 15.75G hbm.", "needs 32.00GiB of HBM"),
-        ("HBM capacity, in words that are new", "needs too much HBM"),
-    ],
-)
-def test_overflows_of_hbm_in_one_line(error, said):
-    assert said in overflow.hbm_message(error)
-
-
 def test_what_an_unknown_compiler_writes_is_refused_and_not_read_as_zero(tmp_path):
     kernel = '%k = f32[8] custom-call(%x), custom_call_target="tpu_custom_call", backend_config={"used": []}'
     hlo = hlo_of(f"%x = f32[8] parameter(0)\n {kernel}")
     with pytest.raises(Refusal, match="used_scoped_memory_configs") as caught:
         memory.footprint(hlo, tmp_path, V5E, hbm_bytes=0)
     assert caught.value.status is Status.INFRASTRUCTURE
-    (tmp_path / f"1-{utilisation.SUFFIX}.txt").write_text("== UTILIZATION:\n1 2 3\n")
+    (tmp_path / f"1-{UTILISATION_PASS}.txt").write_text("== UTILIZATION:\n1 2 3\n")
     with pytest.raises(Refusal, match="VLOAD:FILL") as caught:
         memory.footprint(hlo_of("%x = f32[8] parameter(0)"), tmp_path, V5E, hbm_bytes=0)
     assert caught.value.status is Status.INFRASTRUCTURE
@@ -200,7 +153,7 @@ OUTSIDE = {"<top-inlining-caller>": [("around", "", 100)]}
 def test_reports_and_spills_of_all_kernels_count(tmp_path):
     counts = "MXU, VLOAD:FILL, VSTORE:SPILL\n== UTILIZATION:\n1 2 3\n0 10 20\n"
     for number, size in enumerate((5, 7, 6)):
-        (tmp_path / f"{number}-{utilisation.SUFFIX}.txt").write_text(counts)
+        (tmp_path / f"{number}-{UTILISATION_PASS}.txt").write_text(counts)
         (tmp_path / f"{number}-vmem_report.html").write_text(report(k=[("a", "f32[8]", size), ("b", "", 1)]))
     found = memory.footprint(of_kernels(vmem(8)), tmp_path, V5E, hbm_bytes=0)
     assert found.vmem_buffers == (VmemBuffer(name="a f32[8]", size_bytes=7), VmemBuffer(name="b", size_bytes=1))
@@ -212,22 +165,25 @@ def test_reports_and_spills_of_all_kernels_count(tmp_path):
 def test_an_allocation_may_have_no_tag():
     text = report(k=[("a", "f32[8]", 64), ("", "s32[8]", 32)]).replace('"tag": "", ', "")
     assert text.count('"tag"') == 1
-    assert [one.name for one in heaviest_buffers(text, file="f")] == ["a f32[8]", "without a name s32[8]"]
-    assert [one.use.value for one in allocations_by_op(text, file="f")["k"]] == ["compiler", "compiler"]
+    read = read_report(text, file="f")
+    assert [one.name for one in heaviest_buffers(read)] == ["a f32[8]", "without a name s32[8]"]
+    assert [one.use.value for one in allocations_by_op(read)["k"]] == ["compiler", "compiler"]
 
 
 def test_what_is_outside_of_kernels_counts_where_there_is_none():
-    assert heaviest_buffers(report(**OUTSIDE), file="f")[0].name == "around"
-    assert heaviest_buffers(report(**OUTSIDE, empty=[]), file="f")[0].name == "around"
-    found = heaviest_buffers(report(**OUTSIDE, k=[("a", "", 1)], heavy=[("b", "", 1), ("c", "", 1)]), file="f")
-    assert [one.name for one in found] == ["b", "c"]
-    assert heaviest_buffers('DATA {"hlo_breakdowns": null}', file="f") == ()
+    def names(text):
+        return [one.name for one in heaviest_buffers(read_report(text, file="f"))]
+
+    assert names(report(**OUTSIDE)) == ["around"]
+    assert names(report(**OUTSIDE, empty=[])) == ["around"]
+    assert names(report(**OUTSIDE, k=[("a", "", 1)], heavy=[("b", "", 1), ("c", "", 1)])) == ["b", "c"]
+    assert names('DATA {"hlo_breakdowns": null}') == []
 
 
 @pytest.mark.parametrize("text", ["", "DATA", 'DATA {"hlo', "DATA {}", 'DATA {"hlo_breakdowns": {"a": {}}}', "{} DATA"])
 def test_a_report_of_another_form_is_refused(text):
     with pytest.raises(Refusal, match="f does not read as a VMEM report") as caught:
-        heaviest_buffers(text, file="f")
+        read_report(text, file="f")
     assert caught.value.status is Status.INFRASTRUCTURE
 
 
@@ -242,68 +198,18 @@ def test_buffers_by_name():
     ]  # fmt: skip
 
 
-SCOPED = "Scoped allocation with size 16.12M and limit 16.00M exceeded by 123.0K."
-ALLOCATION = "#allocation{} [shape = 'f32[8]{{0}}', space=vmem, size = 0x{:x}, scoped, tag = '{}']\n"
+COUNTS = "MXU, VLOAD:FILL, VSTORE:SPILL\n== UTILIZATION:\n1 2 {}\n"
 
 
-def header(*buffers):
-    return "".join(ALLOCATION.format(number, size, tag) for number, (size, tag) in enumerate(buffers))
+def test_counts_of_spills():
+    assert spills(COUNTS.format(3), file="f") == (3, 2)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "said"),
-    [
-        ((9 * MIB, 2 * MIB), "; scratch f32[8] weighs most (9.0 MiB), then other f32[8] (2.0 MiB);"),
-        ((3 * MIB, 2 * MIB), "; most of it, 11.1 MiB, is register spills and compiler temporaries;"),
-        (
-            (8 * MIB, int(16.12 * MIB) - 16 * MIB),
-            "; scratch f32[8] weighs most (8.0 MiB), then other f32[8] (0.1 MiB);",
-        ),
-        ((8 * MIB, int(16.12 * MIB) - 16 * MIB - 1), "; most of it, 8.0 MiB, is register spills"),
-    ],
-)
-def test_what_weighs_most_of_a_kernel_that_does_not_fit(tmp_path, sizes, said):
-    suffix = overflow.ALLOCATIONS_SUFFIX
-    (tmp_path / f"1-k-07-{suffix}").write_text(header((MIB, "of an earlier pass")))
-    (tmp_path / f"2-k-07-{suffix}").write_text(header((sizes[0], "scratch"), (sizes[1], "other")))
-    for name in ("3-<late-initialization>-", "4-TLP-"):
-        (tmp_path / f"{name}07-{suffix}").write_text(header((MIB, "of the runtime")))
-    message = overflow.overflow_message(SCOPED, tmp_path, V5E)
-    assert said in message
-    assert message.endswith("; use smaller blocks, or raise vmem_limit_bytes in CompilerParams (the chip has 128 MiB)")
-
-
-def test_of_a_large_dump_the_beginning_is_read(tmp_path):
-    whole = (
-        "x" * (overflow.HEADER_BYTES - len(header((9 * MIB, "a")))) + header((9 * MIB, "a")) + header((12 * MIB, "b"))
-    )
-    (tmp_path / f"1-k-07-{overflow.ALLOCATIONS_SUFFIX}").write_text(whole)
-    assert "; a f32[8] weighs most (9.0 MiB);" in overflow.overflow_message(SCOPED, tmp_path)
-    assert overflow.HEADER_BYTES == 65536
-
-
-def test_a_single_buffer_that_no_limit_makes_fit():
-    error = f"Allocation (size={256 * MIB}) would exceed memory (size={128 * MIB}) :: {header((256 * MIB, 'scratch'))}"
-    start = "the kernel needs 256.00MiB of VMEM for one buffer, the limit is 128.00MiB"
-    assert overflow.overflow_message(error) == f"{start}; scratch f32[8] weighs most (256.0 MiB); use a smaller one"
-    assert overflow.overflow_message(error.partition(" :: ")[0]) == f"{start}; use a smaller one"
-
-
-def test_messages_in_new_words_are_quoted_in_part():
-    for message in (overflow.overflow_message("x" * 400), overflow.hbm_message("x" * 400)):
-        assert message.count("x" * 300) == 1
-        assert "x" * 301 not in message
-
-
-@pytest.mark.parametrize(("amount", "size"), [("1T", 1 << 40), ("2M", 2 << 20), ("2K", 2048), ("0.5K", 512)])
-def test_units_are_binary(amount, size):
-    assert overflow.parse_amount(amount) == size
-
-
-def test_a_dump_larger_than_a_gibibyte_is_refused(tmp_path):
-    """A file that takes no room."""
-    (tmp_path / "dump.txt").touch()
-    os.truncate(tmp_path / "dump.txt", (1 << 30) + 1)
-    with pytest.raises(Refusal, match=r"dump.txt is larger than 1024 MiB") as caught:
-        text_of(tmp_path / "dump.txt")
-    assert caught.value.status is Status.SCHEDULE_UNKNOWN
+@pytest.mark.parametrize("text", [
+    COUNTS.format("9" * 19), COUNTS.format("9" * 5000), COUNTS.format("٣"), COUNTS.format("-1"), COUNTS.format(""),
+    COUNTS.replace(":SPILL", ":S").format(3),
+])  # fmt: skip
+def test_damaged_counts_of_spills_are_refused(text):
+    with pytest.raises(Refusal, match="f ") as caught:
+        spills(text, file="f")
+    assert caught.value.status is Status.INFRASTRUCTURE

@@ -14,7 +14,7 @@ from ratchet.tpu import latency
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.dump.listing import Listing, parse
-from ratchet.tpu.dump.utilisation import parse_utilisation
+from ratchet.tpu.dump.memory import parse_utilisation
 from ratchet.values import Timeline
 
 HERE = Path(__file__).parent

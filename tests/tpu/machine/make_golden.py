@@ -21,7 +21,7 @@ from typing import Any
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import environment
 from ratchet.tpu.dump.files import OPTIMIZED
-from ratchet.tpu.dump.proto import parse_module
+from ratchet.tpu.dump.hlo import parse_module
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -1,6 +1,7 @@
-"""A large program is compiled by a process that profiles, and what is around its kernels by one that lists."""
+"""A large program is compiled by a process that profiles, and what is around its kernels by another."""
 
 import functools
+import shutil
 import time
 from dataclasses import replace
 
@@ -11,15 +12,13 @@ from jax.experimental import pallas as pl
 
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import compile as compiling
-from ratchet.tpu.compiler import profile
-from ratchet.tpu.dump import around
-from ratchet.tpu.dump.files import Dumps, load_hlo
-from ratchet.tpu.dump.scheduled import LAST_PASS, LISTING_PASS, scheduled
-from ratchet.tpu.dump.utilisation import SUFFIX
+from ratchet.tpu.compiler.fast import inside, route
+from ratchet.tpu.compiler.fast.bundles import scheduled
+from ratchet.tpu.dump.files import LAST_PASS, LISTING_PASS, OUTLINE_PASS, UTILISATION_PASS, Dumps, load_hlo
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import artefact, blocked, double
 from tests.tpu.compiler.test_compile import nested
-from tests.tpu.dump.test_scheduled import SCHEDULE, TEXT
+from tests.tpu.compiler.test_fast_bundles import SCHEDULE, TEXT
 
 X = ((1024, 128), jnp.float32)
 
@@ -47,27 +46,28 @@ def too_large():
 
 
 @pytest.fixture
-def large(monkeypatch):
-    monkeypatch.setattr(compiling, "LARGE_BYTES", 0)
+def whole(workers, monkeypatch):
+    """Compiles by the fast route, or by a plain compiler."""
+    monkeypatch.setattr(route, "LARGE_BYTES", 0)
 
-
-@pytest.fixture
-def whole(workers, large):
-    """Compiles by both of the other compilers, or by a plain one."""
-
-    def compile_it(program, child=None):
-        lister, profiler = (functools.partial(one, V5E) for one in (workers.lister_for, workers.profiler_for))
-        folder = workers.folder("test")
-        child = workers.compiler if child is None else child
-        return compiling.compile_artefact(program, V5E, folder, child, lister=lister, profiler=profiler)
+    def compile_it(program):
+        folder, profiler = workers.folder("test"), functools.partial(workers.profiler_for, V5E)
+        return compiling.compile_artefact(program, V5E, folder, workers.compiler, profiler=profiler)
 
     return compile_it
 
 
 @pytest.fixture
-def apart(whole):
+def apart(whole, monkeypatch):
     """As ``whole``, where a plain compile fails."""
-    return functools.partial(whole, child=object())
+    whole_program = compiling._Plain.ask
+
+    def ask(self, folder, child, *, stubbed=False):
+        assert stubbed or child.directory.name.endswith("profiler"), "compiled plainly"
+        return whole_program(self, folder, child, stubbed=stubbed)
+
+    monkeypatch.setattr(compiling._Plain, "ask", ask)
+    return whole
 
 
 def read(program):
@@ -84,18 +84,18 @@ def test_every_unit_reads_as_in_a_plain_compile(function, apart, compiled):
     assert sooner.footprint == plain.footprint
     assert sooner.copies == plain.copies
     assert not list(sooner.dump_dir.glob("schedule/*post-delay*"))
-    assert not list(sooner.dump_dir.parent.glob("*-hollow"))
+    assert not list(sooner.dump_dir.parent.glob("*-stubbed"))
 
 
 def test_where_the_two_do_not_fit_it_is_compiled_as_any_other(whole, compiled, monkeypatch):
     moved = []
-    monkeypatch.setattr(around, "add_around", lambda schedule, hollow: moved.append(hollow.is_dir()))
+    monkeypatch.setattr(route, "add_around", lambda schedule, stubs: moved.append(stubs.is_dir()))
     program = artefact(between, X)
     sooner = whole(program)
     assert moved == [True]
     assert read(sooner) == read(compiled(program))
     assert not list(sooner.dump_dir.glob("schedule/*post-delay*"))  # what was made of it before is gone
-    assert not list(sooner.dump_dir.parent.glob("*-hollow"))
+    assert not list(sooner.dump_dir.parent.glob("*-stubbed"))
 
 
 def test_what_a_compiler_dies_of_is_said_by_a_plain_one(whole):
@@ -119,6 +119,78 @@ def test_a_program_that_follows_one_that_was_refused_has_its_own_bundles(apart, 
     assert read(apart(program)) == read(compiled(program))
 
 
+def test_switched_off_every_program_is_compiled_plainly(workers, compiled, monkeypatch):
+    monkeypatch.setattr(route, "LARGE_BYTES", 0)
+    monkeypatch.setattr(route, "ENABLED", False)
+    program, folder = artefact(blocked(double), X), workers.folder("test")
+    plain = compiling.compile_artefact(program, V5E, folder, workers.compiler, profiler=lambda: pytest.fail("asked"))
+    assert read(plain) == read(compiled(program))
+
+
+ALL = (LAST_PASS, LISTING_PASS, OUTLINE_PASS, UTILISATION_PASS)
+
+
+def dump(folder, name, passes, text="text"):
+    folder.mkdir(exist_ok=True)
+    for number, label in enumerate(passes):
+        (folder / f"17-{name}-{number:02}-{label}.txt").write_text(f"{text} {name} {label}")
+
+
+@pytest.fixture
+def folders(tmp_path):
+    real, stubs = tmp_path / "real", tmp_path / "stubs"
+    dump(real, "kernel_0.3", ALL[1:], "real")
+    dump(stubs, "kernel_0.3", ALL, "stubs")
+    for name in ("TLP", "<late-initialization>"):
+        dump(real, name, ALL[:1])
+        dump(stubs, name, ALL)
+    (stubs / "17-TLP-schedule-analysis_packed-09-packed-bundles-post-ra.txt").write_text("")
+    (real / "17-TLP-01-vmem_report.html").write_text("")
+    return real, stubs
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_is_around_is_taken_and_the_kernel_stays(folders):
+    real, stubs = folders
+    assert route.add_around(real, stubs)
+    assert not [name for name in names(real) if LAST_PASS in name or "analysis" in name]
+    for name in ("TLP", "<late-initialization>"):
+        assert {f"17-{name}-0{n}-{label}.txt" for n, label in enumerate(ALL[1:], 1)} <= names(real)
+    assert (real / f"17-kernel_0.3-00-{LISTING_PASS}.txt").read_text().startswith("real")
+    assert "17-TLP-01-vmem_report.html" in names(real)
+
+
+def nothing_around(real, stubs):
+    for folder in (real, stubs):
+        for path in [*folder.glob("17-TLP-*"), *folder.glob("17-<*")]:
+            path.unlink()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda real, stubs: dump(stubs, "TLP", ALL[:1], "another"), id="another text"),
+        pytest.param(lambda real, stubs: dump(real, "fusion", ALL[:1]), id="a unit only here"),
+        pytest.param(lambda real, stubs: dump(stubs, "fusion", ALL), id="a unit only there"),
+        pytest.param(lambda real, stubs: (stubs / f"17-TLP-01-{LISTING_PASS}.txt").unlink(), id="no bundles there"),
+        pytest.param(
+            lambda real, stubs: (real / f"17-kernel_0.3-00-{LISTING_PASS}.txt").unlink(), id="none of the kernel"
+        ),
+        pytest.param(nothing_around, id="nothing around"),
+        pytest.param(lambda real, stubs: shutil.rmtree(stubs), id="nothing there"),
+    ],
+)
+def test_nothing_is_moved_where_they_differ(folders, change):
+    real, stubs = folders
+    change(real, stubs)
+    before = names(real)
+    assert not route.add_around(real, stubs)
+    assert names(real) == before
+
+
 LATE = f"17-kernel_0.3-00-{LAST_PASS}.txt"
 LISTING = f"17-kernel_0.3-00-{LISTING_PASS}.txt"
 MADE = scheduled(TEXT, SCHEDULE)
@@ -128,9 +200,9 @@ MADE = scheduled(TEXT, SCHEDULE)
 def units(tmp_path, monkeypatch):
     """The units of a folder; the compiler registers one that fits ``TEXT``, once."""
     spaces = [b"space"]
-    monkeypatch.setattr(profile, "registered", lambda: spaces.pop() if spaces else b"")
-    monkeypatch.setattr(profile, "schedules", lambda space: {"kernel_0.3": SCHEDULE} if space else {})
-    return profile.Units(tmp_path)
+    monkeypatch.setattr(inside, "registered", lambda: spaces.pop() if spaces else b"")
+    monkeypatch.setattr(inside, "schedules", lambda space: {"kernel_0.3": SCHEDULE} if space else {})
+    return inside.Units(tmp_path)
 
 
 def until(condition):
@@ -148,7 +220,7 @@ def test_the_texts_of_a_large_unit_are_there_before_the_compiler_is_done(units, 
         (tmp_path / LATE.replace("kernel_0.3", "TLP")).write_text(TEXT[:-1])
         until((tmp_path / LISTING).exists)
     units.write(b"")
-    assert (tmp_path / LISTING).read_text() == MADE.listing
+    assert (tmp_path / LISTING).read_text() == MADE[LISTING_PASS]
     left = [path.name for path in tmp_path.glob(f"*{LAST_PASS}*")]
     assert left == [LATE.replace("kernel_0.3", "TLP")]  # it is no unit's: a plain compile has its bundles
 
@@ -156,36 +228,36 @@ def test_the_texts_of_a_large_unit_are_there_before_the_compiler_is_done(units, 
 def test_a_small_unit_waits_for_the_end(units, tmp_path):
     with units.written_meanwhile(least=len(TEXT) + 1):
         (tmp_path / LATE).write_text(TEXT)
-        time.sleep(4 * profile.LOOK_SECONDS)
+        time.sleep(4 * inside.LOOK_SECONDS)
     assert not (tmp_path / LISTING).exists()
     units.write(b"")
-    assert (tmp_path / LISTING).read_text() == MADE.listing
+    assert (tmp_path / LISTING).read_text() == MADE[LISTING_PASS]
 
 
 def test_a_text_that_was_cut_off_is_read_again(units, tmp_path, monkeypatch):
     tried = []
-    monkeypatch.setattr(profile, "scheduled", lambda *given: (tried.append(given[0]), scheduled(*given))[1])
+    monkeypatch.setattr(inside, "scheduled", lambda *given: (tried.append(given[0]), scheduled(*given))[1])
     with units.written_meanwhile(least=0):
         (tmp_path / LATE).write_text(TEXT[:-50])
         until(lambda: tried)
         (tmp_path / LATE).write_text(TEXT)
     units.write(b"")
     assert {TEXT[:-50], TEXT} == set(tried)
-    assert (tmp_path / LISTING).read_text() == MADE.listing
+    assert (tmp_path / LISTING).read_text() == MADE[LISTING_PASS]
 
 
 def test_a_text_that_has_grown_since_is_read_again(units, tmp_path):
     with units.written_meanwhile(least=0):
         (tmp_path / LATE).write_text(TEXT.replace("vadd", "vsub"))
-        until((tmp_path / f"17-kernel_0.3-00-{SUFFIX}.txt").exists)
+        until((tmp_path / f"17-kernel_0.3-00-{UTILISATION_PASS}.txt").exists)
     (tmp_path / LATE).write_text(TEXT + "    _\n")
     units.write(b"")
-    assert (tmp_path / LISTING).read_text() == MADE.listing
+    assert (tmp_path / LISTING).read_text() == MADE[LISTING_PASS]
 
 
 def test_a_unit_that_is_registered_twice_has_to_be_the_same(units, monkeypatch):
     units.write(b"space")
     units.write(b"space")
-    monkeypatch.setattr(profile, "schedules", lambda _: {"kernel_0.3": replace(SCHEDULE, limit=7)})
+    monkeypatch.setattr(inside, "schedules", lambda _: {"kernel_0.3": replace(SCHEDULE, limit=7)})
     with pytest.raises(ValueError, match="two modules"):
         units.write(b"space")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.tpu.dump.computed_operands import computed_operands
+from ratchet.tpu.computed_operands import computed_operands
 from tests.hlo_texts import hlo_of
 
 CALL = 'custom_call_target="tpu_custom_call", metadata={op_name="jit(f)/outer/kernel/call"}'

@@ -1,4 +1,4 @@
-"""The bundles of a program's units from a profile, in place of dumps: see ``ratchet/tpu/dump/scheduled.py``."""
+"""The fast route inside of a compiler process: bundles from a profile, in place of dumps, and stubbed kernels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from jax import export
 from jaxlib import _profiler  # type: ignore[attr-defined]
 
 from ratchet.tpu.compiler.environment import DUMP_FOLDER
-from ratchet.tpu.dump.files import LARGE
-from ratchet.tpu.dump.llo import Schedule, schedules
-from ratchet.tpu.dump.names import named
-from ratchet.tpu.dump.scheduled import LAST_PASS, scheduled
+from ratchet.tpu.compiler.fast.bundles import Schedule, scheduled, schedules
+from ratchet.tpu.dump.files import LARGE, LAST_PASS, named
+from ratchet.tpu.mlir import kernel_config
+from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of
+from ratchet.tpu.mlir.calls import target, walk
 
 LOOK_SECONDS = 0.05
 """How often the folder of a compile under way is looked at: a text that has grown no more is complete, mostly."""
@@ -116,6 +118,32 @@ class Units:
     def _write(self, text: Path) -> None:
         dump, size = named(text), text.stat().st_size
         if dump and dump.name in self._schedules:
-            for label, written in scheduled(text.read_text(), self._schedules[dump.name]).by_pass.items():
+            for label, written in scheduled(text.read_text(), self._schedules[dump.name]).items():
                 (self._dumps / f"{dump.unit}-00-{label}.txt").write_text(written)
             self._written[text] = size
+
+
+def stubbed(program: export.Exported) -> export.Exported:
+    """``program`` with the body of each kernel emptied: the same calls, operands, windows, scratch and configuration.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` for a kernel whose configuration or module does not read.
+    """
+    module = stablehlo_of(program)
+    with module.context, ir.Location.unknown():
+        for op in list(walk(module.operation)):
+            if target(op) == "tpu_custom_call":
+                body, config = kernel_config.read(str(ir.StringAttr(op.attributes["backend_config"]).value))
+                op.attributes["backend_config"] = ir.StringAttr.get(kernel_config.write(_emptied(body), config))
+    return rebuilt(program, module)
+
+
+def _emptied(body: bytes) -> bytes:
+    """A serialised Mosaic module whose kernel only returns; the functions that say where windows are stay."""
+    module: Any = mosaic_module(body)
+    with module.context, ir.Location.unknown():
+        kernel = module.operation.regions[0].blocks[0].operations[0].operation
+        operations = [view.operation for view in kernel.regions[0].blocks[0].operations]
+        for operation in reversed(operations[:-1]):
+            operation.erase()
+        return body_of(module)
