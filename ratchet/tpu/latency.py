@@ -12,7 +12,6 @@ from ratchet.tpu.account.timeline import timeline_of
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.dump.hlo import HloModule
-from ratchet.tpu.dump.prefetch import Ahead
 from ratchet.tpu.machine.memory import ScalarInputs
 from ratchet.tpu.machine.programs import Programs, read
 from ratchet.tpu.machine.run import run, without_collections
@@ -23,8 +22,6 @@ from ratchet.values import Mesh, Program, Timeline
 class Reading:
     """What is read of a compiled program's listings once, for as many runs as there are."""
 
-    ahead: Ahead | None = None
-    """What was read while the program was compiled."""
     programs: Programs | None = None
     known: Known = field(default_factory=dict)
 
@@ -98,9 +95,7 @@ def model(  # noqa: PLR0913 - the dumps, what they are of, and what steers them
     """
     reading = reading or Reading()
     with without_collections():
-        programs = reading.programs or read(
-            dump_dir, hlo=hlo, chip=chip, compiler=compiler, constants=constants, ahead=reading.ahead
-        )
+        programs = reading.programs or read(dump_dir, hlo=hlo, chip=chip, compiler=compiler, constants=constants)
         reading.programs = programs
         done = run(programs, scalar_inputs)
         return timeline_of(done, chip=chip, compiler=compiler, detail=detail, known=reading.known)

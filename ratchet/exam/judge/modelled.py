@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from ratchet.exam.problem.problem import Problem
 from ratchet.process.sandbox.child import Child
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import compile as compiling
-from ratchet.tpu.compiler.environment import dumps_of
 from ratchet.tpu.compiler.fast import route
 from ratchet.tpu.computed_operands import ComputedOperand, Draw, computed_operands
 from ratchet.tpu.dump.files import load_hlo, tokens_in
@@ -49,18 +47,8 @@ class Modelled:
 
     def compile(self, artefact: Artefact) -> tuple[Program, str]:
         """A step of a verdict: the program that the TPU compiler makes for this chip."""
-        compiler = self.workers.compiler_for(self.chip)
-        with contextlib.ExitStack() as meanwhile:
-            if self.chip.schedules:
-                dumps = dumps_of(self.compiler(artefact))
-                meanwhile.enter_context(schedule.reading_ahead(self.workers.machine, dumps))
-            return compiling.step(
-                artefact,
-                self.chip,
-                self.work,
-                compiler,
-                profiler=functools.partial(self.workers.profiler_for, self.chip),
-            )
+        profiler = functools.partial(self.workers.profiler_for, self.chip)
+        return compiling.step(artefact, self.chip, self.work, self.workers.compiler_for(self.chip), profiler=profiler)
 
     def compiler(self, artefact: Artefact) -> Child:
         """The child that ``compile`` asks first."""

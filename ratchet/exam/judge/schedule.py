@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ from ratchet.process.sandbox.child import Child, Ending, Limits, Walls
 from ratchet.process.sandbox.folder import read_file
 from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
-from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tpu.computed_operands import Steering
 from ratchet.values import Mesh, Program, Timeline, records
 from ratchet.values.encoding import decode, encode
@@ -24,8 +20,6 @@ WORKER = "ratchet.exam.judge.schedule_worker"
 LIMITS = Limits(seconds=900, memory_bytes=12 << 30)
 TIMELINE_BYTES = 1 << 30
 REQUEST, ARRAYS, TIMELINE = "request.json", "arrays.npz", "timeline.json"
-AHEAD, ENOUGH = "ahead", "enough"
-"""Of a request to read listings ahead: the field with the compiler's folder, and the file that ends it."""
 
 _KINDS = {
     "refused": records.is_refused,
@@ -40,29 +34,6 @@ _KINDS = {
 def start(workdir: Path, warm: Warm | None = None) -> Child:
     """Start the machine's child; it answers any number of requests and reads what other children left."""
     return Child(WORKER, directory=workdir, walls=Walls(readable=(workdir.parent.resolve(),)), warm=warm)
-
-
-@contextlib.contextmanager
-def reading_ahead(child: Child, dumps: Path) -> Iterator[None]:
-    """Meanwhile ``child`` reads the listings that a compiler writes to ``dumps``.
-
-    Nothing is said of what goes wrong with that: the child is asked about the program later, and reads what it lacks.
-    """
-    folder = child.request()
-    (folder / REQUEST).write_text(json.dumps({AHEAD: os.fspath(dumps), "compiler": compiler_version()}))
-    reading = threading.Thread(target=_asked, args=(child, folder))
-    reading.start()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # it is gone where these workers were closed
-            (folder / ENOUGH).touch()
-        reading.join()
-
-
-def _asked(child: Child, folder: Path) -> None:
-    with contextlib.suppress(OSError, ValueError):  # it is closed meanwhile, by another thread
-        child.ask(folder, LIMITS)
 
 
 def step(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ratchet.exam.judge.schedule import AHEAD, ARRAYS, ENOUGH, REQUEST, TIMELINE, steered
+from ratchet.exam.judge.schedule import ARRAYS, REQUEST, TIMELINE, steered
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu import latency
 from ratchet.tpu.chips import CHIPS
-from ratchet.tpu.dump.files import look
-from ratchet.tpu.dump.prefetch import Ahead
 from ratchet.tpu.latency import Reading
 from ratchet.values import Mesh, Program
 from ratchet.values.encoding import decode, encode
@@ -28,12 +25,8 @@ from ratchet.values.status import Refusal
 
 _LAST: dict[str, Reading] = {}
 """What is read of the program that was asked about last: a verdict asks again for other inputs that steer it."""
-_AHEAD = Ahead()
-"""What was read of the program that was compiled last."""
 MOST_OBJECTS = 1 << 22
 """That may be made and not be freed before what is garbage is collected: ten times those of a large listing."""
-LOOK_SECONDS = 0.05
-"""How often the folder of a compile under way is looked at."""
 
 
 def _reading(program: Program, chip: str) -> Reading:
@@ -41,22 +34,8 @@ def _reading(program: Program, chip: str) -> Reading:
     key = f"{chip} {written} {program}"
     if key not in _LAST:
         _LAST.clear()
-        _LAST[key] = Reading(ahead=_AHEAD)
+        _LAST[key] = Reading()
     return _LAST[key]
-
-
-def read_ahead(request: Path, dumps: Path, compiler: str) -> None:
-    """Read what a compiler writes to ``dumps`` until the request says that it is enough.
-
-    A compiler that begins is done with the program before. What that left is collected now: a collection takes a
-    quarter of a second where a large listing has been read, and later somebody waits for it.
-    """
-    _AHEAD.clear()
-    _LAST.clear()
-    gc.collect()
-    while not (request / ENOUGH).exists():
-        look(dumps, compiler, _AHEAD)
-        time.sleep(LOOK_SECONDS)
 
 
 def answer(request: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,9 +65,6 @@ def answer(request: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 def handle(request: Path) -> str:
     """Answer one request."""
     asked = json.loads((request / REQUEST).read_text())
-    if AHEAD in asked:
-        read_ahead(request, Path(asked[AHEAD]), asked["compiler"])
-        return AHEAD
     (request / TIMELINE).write_text(json.dumps(answer(request, asked)))
     return TIMELINE
 

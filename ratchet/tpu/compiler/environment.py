@@ -26,9 +26,6 @@ CHIP = "RATCHET_CHIP"
 COMPILER = "RATCHET_COMPILER"
 """Environment variable of a compiler process: :func:`compiler_version`."""
 
-DUMPS = "dumps"
-"""The folder of :data:`DUMP_FOLDER`, in that of a child."""
-
 
 def compiler_version() -> str:
     """What compiles here, e.g. ``libtpu 0.0.42.1, jax 0.10.2``.
@@ -92,12 +89,7 @@ def start(
     Raises:
       Refusal: ``UNSUPPORTED_PLATFORM`` where libtpu is not installed.
     """
-    dumps = workdir / DUMPS
+    dumps = workdir / "dumps"
     dumps.mkdir(parents=True, exist_ok=True)
     variables = environment(chip, dumps, extra_passes=extra_passes, profiles=profiles)
     return Child(worker, directory=workdir, environment=variables, walls=walls, warm=warm)
-
-
-def dumps_of(compiler: Child) -> Path:
-    """Where a compiler process has the dumps of the compile that is under way."""
-    return compiler.directory / DUMPS

@@ -27,7 +27,7 @@ from jax.sharding import Mesh
 
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.compiler.donation import donate, donated
-from ratchet.tpu.compiler.environment import CHIP, DUMP_FOLDER, PROFILES
+from ratchet.tpu.compiler.environment import CHIP, PROFILES
 from ratchet.tpu.compiler.errors import HEADER_BYTES
 from ratchet.tpu.compiler.fast.inside import profiled, stubbed
 from ratchet.tpu.compiler.inside import clear_dumps, devices_of, mesh_of, move_dumps, optimised, text_of
@@ -94,7 +94,7 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     schedule.mkdir()
     start = time.monotonic()
     program, table = tokenised((folder / "kernel.bin").read_bytes())
-    (Path(os.environ[DUMP_FOLDER]) / TOKENS_FILE).write_text(encode(table))  # beside the dumps, which may be read ahead
+    (schedule / TOKENS_FILE).write_text(encode(table))
     (folder / "stablehlo.mlir").write_text(str(program.mlir_module()))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]

@@ -7,6 +7,7 @@ it neither ends a comment nor begins one. Operand markers (``/*hbm=*/``) become 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ratchet.tpu.dump.instruction import NO_NOTES, Notes, Source
@@ -15,9 +16,8 @@ from ratchet.values.tokens import TokenTable
 BEGIN, END = "\x01", "\x02"
 """Around the number of a comment that was set aside. The compiler escapes such characters in names."""
 
-_COMMENT = re.compile(r'/\*(\w+=)\*/|/\*( loc\("(?:[^"\\\n]|\\.)*":[\d:to )(]*) \*/|(/\*|\*/)')
-_LOCATED, _NAMED = ' loc("', re.compile(r' loc\("(?:[^"\\\n]|\\.)*"')
-"""How a comment begins that names a source file, and one in which that name ends too; without ``/*``."""
+_COMMENT = re.compile(r'(/\*\w+=\*/|/\* loc\("(?:[^"\\\n]|\\.)*":[\d:to )(]* \*/|/\*|\*/)')
+"""An operand marker, a whole location, and where other comments begin and end."""
 _LOCATION = re.compile(r'loc\("((?:[^"\\\n]|\\.)*)":(\d{1,9})(?::(\d{1,9}))?')
 _CALLED = re.compile(r"%?([\w.\-]+)(?: = |$)|<([\w.\-]+)>$")
 _LAUNCH_WAITS = ("global-barrier-wait", "enhanced-barrier-wait")
@@ -32,105 +32,46 @@ class BadComment(ValueError):
 def set_aside(body: str) -> tuple[str, list[str]]:
     """Replaces each outermost comment by a number between :data:`BEGIN` and :data:`END`; returns text and comments.
 
+    Hundreds of thousands of comments say a thousand different things: those that say the same share a number.
+
     Raises:
         BadComment: for comments that do not pair up.
     """
     if BEGIN in body or END in body:
         raise BadComment("a control character in the text")
-    return _by_pieces(body) or _by_tokens(body)
+    numbers: dict[str, int] = {}
+    kept = [
+        f"{BEGIN}{numbers.setdefault(piece, len(numbers))}{END}" if is_comment else piece
+        for piece, is_comment in _pieces(body)
+    ]
+    return "".join(kept), [comment.strip() for comment in numbers]
 
 
-def _by_pieces(body: str) -> tuple[str, list[str]] | None:
-    """As ``set_aside``, where cutting at each begin of a comment gives the same; None where it may not.
-
-    Hundreds of thousands of comments say a thousand different things, so that each is looked at once.
-    """
-    first, *pieces = body.split("/*")
-    # Begins and ends pair up, and none shares a character with another. Then an end too many in one place is one that
-    # lacks in another, where a comment does not end: that is all there is to look for.
-    if body.count("*/") != len(pieces) or "*/*" in body or "/*/" in body:
-        return None
-    kept, notes = [first], list[str]()
-    marks: dict[str, str] = {}
-    held: list[str] = []  # pieces of a comment in which another began
-    for piece in pieces:
-        if held or "*/" not in piece:
-            held.append(piece)
-            whole = "/*".join(held)
-            if whole.count("*/") < len(held):
-                continue
-            comment, _, text = whole.rpartition("*/")
-            held = []
-        else:
-            comment, _, text = piece.partition("*/")
-        mark = marks.get(comment)
-        if mark is None:
-            mark = marks[comment] = _mark(comment, notes)
-            if not mark:
-                return None
-        kept.append(mark)
-        kept.append(text)
-    return None if held else ("".join(kept), notes)
-
-
-def _mark(comment: str, notes: list[str]) -> str:
-    """What stands for a comment, or ``""`` where the text behind may be part of it. Adds what it says to ``notes``."""
-    if any(piece.startswith(_LOCATED) and not _NAMED.match(piece) for piece in comment.split("/*")):
-        return ""
-    mark, said = _by_tokens(f"/*{comment}*/")
-    if said and mark != f"{BEGIN}0{END}":
-        return ""
-    notes += said
-    return f"{BEGIN}{len(notes) - 1}{END}" if said else mark
-
-
-def _by_tokens(body: str) -> tuple[str, list[str]]:  # noqa: C901, PLR0912 - one pass over megabytes, one state
-    """As ``set_aside``, begin by begin and end by end."""
-    kept: list[str] = []
-    notes: list[str] = []
-    marks: dict[str, str] = {}
-    depth = 0
-    inner: list[str] = []
-    pieces = _COMMENT.split(body)
-    kept.append(pieces[0])
-    for marker, location, delimiter, text in zip(pieces[1::4], pieces[2::4], pieces[3::4], pieces[4::4], strict=True):
+def _pieces(body: str) -> Iterator[tuple[str, bool]]:
+    """Texts and outermost comments, which are True, in order. Raises BadComment."""
+    first, *pieces = _COMMENT.split(body)
+    yield first, False
+    inner, depth = list[str](), 0
+    for piece, text in zip(pieces[::2], pieces[1::2], strict=True):
+        if piece == "*/":
+            depth -= 1
+            if depth < 0:
+                raise BadComment("a comment ends that never began")
+            if not depth:
+                yield "".join(inner), True
+                inner.clear()
+        said = piece[2:-2] if piece.endswith("=*/") else piece  # an operand marker is text
         if depth:
-            if marker is not None:
-                inner.append(marker)
-            elif location is not None:
-                inner.append(f"/*{location} */")
-            elif delimiter == "/*":
-                depth += 1
-                inner.append(delimiter)
-            else:
-                depth -= 1
-                if depth:
-                    inner.append(delimiter)
-                else:
-                    location = "".join(inner)  # noqa: PLW2901
-                    inner.clear()
-            if depth:
-                inner.append(text)
-                continue
-        elif marker is not None:
-            kept.append(marker)
-            kept.append(text)
-            continue
-        elif delimiter == "/*":
-            depth = 1
+            inner.append(said)
+        elif len(piece) > 2:
+            yield piece[2:-2], said is piece
+        depth += piece == "/*"
+        if depth:
             inner.append(text)
-            continue
-        elif delimiter is not None:
-            raise BadComment("a comment ends that never began")
-        mark = marks.get(location)
-        if mark is None:
-            mark = marks[location] = f"{BEGIN}{len(notes)}{END}"
-            notes.append(location.strip())
-        kept.append(mark)
-        kept.append(text)
+        else:
+            yield text, False
     if depth:
         raise BadComment("a comment never ends: the dump is cut off")
-    return "".join(kept), notes
 
 
 def read_notes(comments: tuple[str, ...]) -> Notes:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from ratchet.tpu.dump.hlo import HloModule, read_hlo
-from ratchet.tpu.dump.listing import Listing
-from ratchet.tpu.dump.prefetch import Ahead, Texts
+from ratchet.tpu.dump.listing import Listing, parse
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
 
@@ -25,9 +22,6 @@ TOP = "TLP"
 """Name under which the compiler dumps the top-level program."""
 OPTIMIZED, LOWERED = "optimized.hlo.pb", "lowered.hlo.pb"
 """Serialised HLO modules beside the dumps: after the compiler's passes, and before them."""
-LARGE = 16 << 20
-"""Bytes of a listing that is worth reading ahead. A smaller one takes less than a second, and when it is there, values
-may still be computed on the other core."""
 MOST_BYTES = 1 << 30
 
 _DUMP = re.compile(r"(?P<unit>\d+-(?P<name>.+))-\d+-(?P<label>.+)\.txt", re.DOTALL)
@@ -116,40 +110,10 @@ def tokens_in(folder: Path) -> TokenTable:
         ) from None
 
 
-def _listings(directory: Path) -> Iterator[tuple[str, Path, Path | None]]:
-    """Name, listing and outline of every dump that is there."""
-    everything = sorted(directory.iterdir()) if directory.is_dir() else []
-    dumps = [(dump, path) for path in everything if (dump := named(path))]
-    outlines = {dump.unit: path for dump, path in dumps if dump.label == OUTLINE_PASS}
-    for dump, path in dumps:
-        if dump.label == LISTING_PASS:
-            yield dump.name, path, outlines.get(dump.unit)
-
-
-def _texts(listing: Path, outline: Path, compiler: str, tokens: TokenTable) -> Texts:
-    return Texts(
-        listing=text_of(listing), outline=text_of(outline), file=listing.name, compiler=compiler, tokens=tokens
-    )
-
-
-def look(directory: Path, compiler: str, ahead: Ahead, least: int = LARGE) -> None:
-    """Read the listings of ``least`` bytes or more that a compile under way has written by now.
-
-    What does not read is no fault yet.
-    """
-    with contextlib.suppress(OSError):  # it moves its files when it is done
-        for _, listing, outline in _listings(directory):
-            if outline is None or not listing.is_file() or listing.stat().st_size < least:
-                continue
-            if ahead.is_due(outline):
-                with contextlib.suppress(Refusal):
-                    ahead.keep(_texts(listing, outline, compiler, tokens_in(directory)))
-
-
 class Dumps:
-    """Finds and reads the listings of one program, those that were not read ``ahead``."""
+    """Finds and reads the listings of one program."""
 
-    def __init__(self, directory: Path, hlo: HloModule, compiler: str, ahead: Ahead | None = None) -> None:
+    def __init__(self, directory: Path, hlo: HloModule, compiler: str) -> None:
         self._compiler = compiler
         self._hlo = hlo
         self._directory = directory
@@ -157,16 +121,20 @@ class Dumps:
         """Listing and outline of each."""
         self._listings: dict[str, Listing] = {}
         self._tokens = tokens_in(directory)
-        self._ahead = ahead or Ahead()
-        for name, path, outline in _listings(directory):
-            if name in self._files:
-                raise self._refuse(f"two dumps of {name!r}: give every program a dump directory of its own")
-            if outline is None:
-                raise self._refuse(f"{path.name} lacks its *-post-bundle-packing-post-ra.txt: dump that pass too")
-            self._files[name] = path, outline
+        every = sorted(directory.iterdir()) if directory.is_dir() else []
+        dumps = [(dump, path) for path in every if (dump := named(path))]
+        outlines = {dump.unit: path for dump, path in dumps if dump.label == OUTLINE_PASS}
+        for dump, path in dumps:
+            if dump.label != LISTING_PASS:
+                continue
+            if dump.name in self._files:
+                raise self._refuse(f"two dumps of {dump.name!r}: give every program a dump directory of its own")
+            if dump.unit not in outlines:
+                raise self._refuse(f"{path.name} lacks its *-{OUTLINE_PASS}.txt: dump that pass too")
+            self._files[dump.name] = path, outlines[dump.unit]
         if TOP not in self._files:
             raise self._refuse(
-                f"no *-{TOP}-*-packed-bundles-post-ra.txt. Compile with the flags of ratchet.tpu.dump.files.dump_flags"
+                f"no *-{TOP}-*-{LISTING_PASS}.txt. Compile with the flags of ratchet.tpu.dump.files.dump_flags"
             )
         self._by_fingerprint: dict[str, str] | None = None
 
@@ -191,8 +159,9 @@ class Dumps:
         """The parsed listing of a dump; kept, because a program may have to be run more than once."""
         if name not in self._listings:
             listing, outline = self._files[name]
-            texts = _texts(listing, outline, self._compiler, self._tokens)
-            self._listings[name] = self._ahead.listing(texts)
+            self._listings[name] = parse(
+                text_of(listing), text_of(outline), file=listing.name, compiler=self._compiler, tokens=self._tokens
+            )
         return self._listings[name]
 
     def _refuse(self, what: str) -> Refusal:

@@ -21,7 +21,6 @@ from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.dump.image import constant_offsets
 from ratchet.tpu.dump.listing import Listing
 from ratchet.tpu.dump.outline import NULL, PARAMETERS, PASSED_ON, SPARSE_CORE_DONE, Allocation
-from ratchet.tpu.dump.prefetch import Ahead
 from ratchet.tpu.machine.memory import UNIT_BYTES, Buffers
 from ratchet.tpu.machine.translate import Translated, translate
 from ratchet.values.status import Refusal, Status
@@ -138,9 +137,7 @@ class Addresses:
         return known.awaited_op if known else ""
 
 
-def read(
-    dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, constants: bytes = b"", ahead: Ahead | None = None
-) -> Programs:
+def read(dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, constants: bytes = b"") -> Programs:
     """The listings of a compiled program, for one run or several.
 
     Args:
@@ -151,7 +148,6 @@ def read(
         compiler: version of the compiler, for messages.
         constants: what :func:`ratchet.tpu.dump.image.constant_segment` reads in the executable of a program for a
             slice: collectives of XLA have their routing tables there.
-        ahead: what was read while it was compiled.
 
     Raises:
         Refusal: SCHEDULE_UNKNOWN for a chip whose schedules are not known, and for dumps that cannot be read.
@@ -163,7 +159,7 @@ def read(
             f"programs for {chip.name} are compiled, and executed for their values; their schedules are not modelled: "
             f"they count DMAs in other units. Modelled are {known}.",
         )
-    programs = Programs(Dumps(dump_dir, hlo, compiler, ahead), hlo, compiler, chip)
+    programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler, chip)
     for name, offset in constant_offsets(dump_dir).items() if len(hlo.device_ids) > 1 else ():
         piece = constants[offset : offset + CONSTANT_BYTES]
         words = [piece[i : i + 4] for i in range(0, len(piece), 4)]

@@ -2,8 +2,6 @@
 
 import functools
 import shutil
-import time
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -60,14 +58,13 @@ def whole(workers, monkeypatch):
 @pytest.fixture
 def apart(whole, monkeypatch):
     """As ``whole``, where a plain compile fails."""
-    whole_program = compiling._Plain.ask
 
-    def ask(self, folder, child, *, stubbed=False):
-        assert stubbed or child.directory.name.endswith("profiler"), "compiled plainly"
-        return whole_program(self, folder, child, stubbed=stubbed)
+    def compile_it(program):
+        with monkeypatch.context() as patch:
+            patch.setattr(compiling, "remove", lambda _: pytest.fail("compiled plainly"))
+            return whole(program)
 
-    monkeypatch.setattr(compiling._Plain, "ask", ask)
-    return whole
+    return compile_it
 
 
 def read(program):
@@ -112,9 +109,9 @@ def test_what_does_not_fit_in_vmem_is_refused_as_by_a_plain_compile(whole, not_c
     assert caught.value.message == not_compiled(program).message
 
 
-def test_a_program_that_follows_one_that_was_refused_has_its_own_bundles(apart, compiled):
+def test_a_program_that_follows_one_that_was_refused_has_its_own_bundles(whole, apart, compiled):
     with pytest.raises(Refusal):
-        apart(too_large())
+        whole(too_large())
     program = artefact(blocked(walking), X)
     assert read(apart(program)) == read(compiled(program))
 
@@ -191,73 +188,10 @@ def test_nothing_is_moved_where_they_differ(folders, change):
     assert names(real) == before
 
 
-LATE = f"17-kernel_0.3-00-{LAST_PASS}.txt"
-LISTING = f"17-kernel_0.3-00-{LISTING_PASS}.txt"
-MADE = scheduled(TEXT, SCHEDULE)
-
-
-@pytest.fixture
-def units(tmp_path, monkeypatch):
-    """The units of a folder; the compiler registers one that fits ``TEXT``, once."""
-    spaces = [b"space"]
-    monkeypatch.setattr(inside, "registered", lambda: spaces.pop() if spaces else b"")
-    monkeypatch.setattr(inside, "schedules", lambda space: {"kernel_0.3": SCHEDULE} if space else {})
-    return inside.Units(tmp_path)
-
-
-def until(condition):
-    """Waits for another thread: seconds are no matter here, but no test waits for ever."""
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came")
-
-
-def test_the_texts_of_a_large_unit_are_there_before_the_compiler_is_done(units, tmp_path):
-    with units.written_meanwhile(least=len(TEXT)):
-        (tmp_path / LATE).write_text(TEXT)
-        (tmp_path / LATE.replace("kernel_0.3", "TLP")).write_text(TEXT[:-1])
-        until((tmp_path / LISTING).exists)
-    units.write(b"")
-    assert (tmp_path / LISTING).read_text() == MADE[LISTING_PASS]
-    left = [path.name for path in tmp_path.glob(f"*{LAST_PASS}*")]
-    assert left == [LATE.replace("kernel_0.3", "TLP")]  # it is no unit's: a plain compile has its bundles
-
-
-def test_a_small_unit_waits_for_the_end(units, tmp_path):
-    with units.written_meanwhile(least=len(TEXT) + 1):
-        (tmp_path / LATE).write_text(TEXT)
-        time.sleep(4 * inside.LOOK_SECONDS)
-    assert not (tmp_path / LISTING).exists()
-    units.write(b"")
-    assert (tmp_path / LISTING).read_text() == MADE[LISTING_PASS]
-
-
-def test_a_text_that_was_cut_off_is_read_again(units, tmp_path, monkeypatch):
-    tried = []
-    monkeypatch.setattr(inside, "scheduled", lambda *given: (tried.append(given[0]), scheduled(*given))[1])
-    with units.written_meanwhile(least=0):
-        (tmp_path / LATE).write_text(TEXT[:-50])
-        until(lambda: tried)
-        (tmp_path / LATE).write_text(TEXT)
-    units.write(b"")
-    assert {TEXT[:-50], TEXT} == set(tried)
-    assert (tmp_path / LISTING).read_text() == MADE[LISTING_PASS]
-
-
-def test_a_text_that_has_grown_since_is_read_again(units, tmp_path):
-    with units.written_meanwhile(least=0):
-        (tmp_path / LATE).write_text(TEXT.replace("vadd", "vsub"))
-        until((tmp_path / f"17-kernel_0.3-00-{UTILISATION_PASS}.txt").exists)
-    (tmp_path / LATE).write_text(TEXT + "    _\n")
-    units.write(b"")
-    assert (tmp_path / LISTING).read_text() == MADE[LISTING_PASS]
-
-
-def test_a_unit_that_is_registered_twice_has_to_be_the_same(units, monkeypatch):
-    units.write(b"space")
-    units.write(b"space")
-    monkeypatch.setattr(inside, "schedules", lambda _: {"kernel_0.3": replace(SCHEDULE, limit=7)})
-    with pytest.raises(ValueError, match="two modules"):
-        units.write(b"space")
+def test_a_unit_that_no_profile_has_is_left_to_a_plain_compile(tmp_path):
+    late = f"17-kernel_0.3-00-{LAST_PASS}.txt"
+    for name in (late, late.replace("kernel_0.3", "TLP")):
+        (tmp_path / name).write_text(TEXT)
+    inside.write_units(tmp_path, {"kernel_0.3": SCHEDULE})
+    assert (tmp_path / f"17-kernel_0.3-00-{LISTING_PASS}.txt").read_text() == scheduled(TEXT, SCHEDULE)[LISTING_PASS]
+    assert [path.name for path in tmp_path.glob(f"*{LAST_PASS}*")] == [late.replace("kernel_0.3", "TLP")]
