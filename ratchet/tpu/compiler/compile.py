@@ -59,9 +59,9 @@ def identify(artefact: Artefact, child: Child, limits: Limits = LIMITS) -> tuple
     if child.ask(folder, limits).how != "answered":
         return None
     try:
-        record = records.read(read_file(folder / RECORD, RECORD_BYTES), _KINDS, _no_record)
+        record = _record(folder)
         return (record["code_sha256"], tokens_in(folder)) if "code_sha256" in record else None
-    except (OSError, ValueError, Refusal):
+    except Refusal:
         return None
 
 
@@ -134,11 +134,7 @@ def program_in(folder: Path, chip: Chip, *, seconds: float) -> Program:
       Refusal: what the compiler says, as :func:`compile_artefact`; ``COMPILER_CRASHED`` where it left no usable record,
         ``SCHEDULE_UNKNOWN`` or ``INFRASTRUCTURE`` where its files do not read.
     """
-    try:
-        data = read_file(folder / RECORD, RECORD_BYTES)
-    except (OSError, ValueError) as error:
-        raise _no_record(str(error)) from None
-    record = records.read(data, _KINDS, _no_record)
+    record = _record(folder)
     if "changed" in record:
         raise Refusal(
             Status.PROBLEM_CHANGED,
@@ -168,10 +164,17 @@ def program_in(folder: Path, chip: Chip, *, seconds: float) -> Program:
 def error_in(folder: Path) -> str:
     """What the compiler said of a program that it refused, in its own words; ``""`` where it left none."""
     try:
-        record = records.read(read_file(folder / RECORD, RECORD_BYTES), _KINDS, _no_record)
-    except (OSError, ValueError):
+        return str(_record(folder).get("error", ""))
+    except Refusal:
         return ""
-    return str(record.get("error", ""))
+
+
+def _record(folder: Path) -> records.Record:
+    """What a compiler process says of its request. Raises Refusal ``COMPILER_CRASHED`` where it says nothing usable."""
+    try:
+        return records.read(read_file(folder / RECORD, RECORD_BYTES), _KINDS, _no_record)
+    except (OSError, ValueError) as error:
+        raise _no_record(str(error)) from None
 
 
 def _no_record(why: str) -> Refusal:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 REGISTER = re.compile(r"%([a-z]*\d{1,18})(?!\d)(?:_([a-z]+\d{1,18})(?!\d))?")
 """A value, and the register that holds it. Forms have ``%`` in its place."""
@@ -55,21 +55,30 @@ class Immediate(NamedTuple):
     word: int
 
 
-class Address(NamedTuple):
+class Hole(NamedTuple):
+    """The place of a register in a form."""
+
+    place: int
+
+
+R = TypeVar("R", Register, Hole)
+
+
+class Address(NamedTuple, Generic[R]):
     """An allocation, an offset in the units of its memory and registers, added up."""
 
     allocation: str
     """``#allocation7``, or ``""``."""
     offset: int
-    registers: tuple[Register, ...]
+    registers: tuple[R, ...]
 
 
-class Access(NamedTuple):
+class Access(NamedTuple, Generic[R]):
     """Memory that a load or store reaches."""
 
     space: str
     """``smem`` or ``vmem``."""
-    address: Address
+    address: Address[R]
     whole_rows: bool
     """False if a stride or a pattern picks rows; True for rows side by side and for scalar memory."""
 
@@ -80,7 +89,9 @@ class Unread(NamedTuple):
     text: str
 
 
-Value = Register | Immediate | Address | Access | Unread
+Value = Register | Immediate | Address[Register] | Access[Register] | Unread
+Holed = Hole | Immediate | Address[Hole] | Access[Hole] | Unread
+"""A value of a form."""
 
 
 class Operand(NamedTuple):
@@ -107,31 +118,6 @@ class Argument(NamedTuple):
     number: int
     kind: str
     """``input``, ``output`` or ``const``."""
-
-
-class Hole(NamedTuple):
-    """The place of a register in a form."""
-
-    place: int
-
-
-class HoledAddress(NamedTuple):
-    """An :class:`Address` with holes for registers."""
-
-    allocation: str
-    offset: int
-    holes: tuple[int, ...]
-
-
-class HoledAccess(NamedTuple):
-    """An :class:`Access` with holes for registers."""
-
-    space: str
-    address: HoledAddress
-    whole_rows: bool
-
-
-Holed = Hole | HoledAddress | HoledAccess | Immediate | Unread
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -224,9 +210,9 @@ class Instruction(NamedTuple):
             return None
         holds, negated, otherwise = form
         return Predicate(
-            self._register(holds.place) if isinstance(holds, Hole) else holds,
+            self._register(holds) if isinstance(holds, Hole) else holds,
             negated,
-            self._register(otherwise.place) if otherwise else None,
+            self._register(otherwise) if otherwise else None,
         )
 
     @property
@@ -253,20 +239,20 @@ class Instruction(NamedTuple):
         text = "".join([piece + name for piece, name in zip(pieces, [*names, ""], strict=True)])
         return f"{self.opcode} {text}".strip()
 
-    def _register(self, place: int) -> Register:
-        return register(self.reads[place], self.registers[place])
+    def _register(self, hole: Hole) -> Register:
+        return register(self.reads[hole.place], self.registers[hole.place])
 
     def _filled(self, value: Holed) -> Value:
         if isinstance(value, Hole):
-            return self._register(value.place)
-        if isinstance(value, HoledAddress):
+            return self._register(value)
+        if isinstance(value, Address):
             return self._address(value)
-        if isinstance(value, HoledAccess):
+        if isinstance(value, Access):
             return Access(value.space, self._address(value.address), value.whole_rows)
         return value
 
-    def _address(self, value: HoledAddress) -> Address:
-        return Address(value.allocation, value.offset, tuple([self._register(hole) for hole in value.holes]))
+    def _address(self, value: Address[Hole]) -> Address[Register]:
+        return Address(value.allocation, value.offset, tuple([self._register(hole) for hole in value.registers]))
 
 
 Bundle = tuple[Instruction, ...]
@@ -348,17 +334,17 @@ def _value(match: re.Match[str], hole: int) -> Holed:
     if address is None:
         return Unread(match[0])
     if match["space"]:
-        return HoledAccess(match["space"], address, _WHOLE_ROWS.match(match["rows"]) is not None)
+        return Access(match["space"], address, _WHOLE_ROWS.match(match["rows"]) is not None)
     return address
 
 
-def _address(text: str, hole: int) -> HoledAddress | None:
+def _address(text: str, hole: int) -> Address[Hole] | None:
     allocation, offset = "", 0
-    holes: list[int] = []
+    holes: list[Hole] = []
     for number, term in enumerate(text.split(" + ")):
         shift = _OFFSET.match(term)
         if term == "%":
-            holes.append(hole + len(holes))
+            holes.append(Hole(hole + len(holes)))
         elif shift is not None:
             offset += int(shift[1], 16)
         elif term.isdecimal() and len(term) < 18 and int(term) < _LARGEST:
@@ -367,7 +353,7 @@ def _address(text: str, hole: int) -> HoledAddress | None:
             allocation = term
         else:
             return None
-    return HoledAddress(allocation, offset, tuple(holes))
+    return Address(allocation, offset, tuple(holes))
 
 
 def _word(text: str) -> int:

@@ -220,7 +220,7 @@ class Emitter:
             return self.place(value)
         raise Untranslatable(f"operand {value!r} is of unknown form")
 
-    def place(self, address: Address) -> str:
+    def place(self, address: Address[Register]) -> str:
         """An address as an expression."""
         base = address.offset
         if address.allocation:
