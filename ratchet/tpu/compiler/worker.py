@@ -12,6 +12,7 @@ A request to identify a program leaves that table and a digest of what would be 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -36,7 +37,7 @@ from ratchet.tpu.dump.files import ALLOCATIONS_PASS, LAST_PASS, LOWERED, OPTIMIZ
 from ratchet.tpu.dump.image import constant_segment
 from ratchet.tpu.mlir.bindings import stablehlo_of
 from ratchet.values.status import Refusal
-from ratchet.values.tokens import TOKENS_FILE, TokenTable, encode
+from ratchet.values.tokens import TOKENS_FILE, encode
 
 
 def changed(program: export.Exported, shardings: Sequence[Any], mesh: Mesh, asked: Mapping[str, Any]) -> str:
@@ -47,8 +48,7 @@ def changed(program: export.Exported, shardings: Sequence[Any], mesh: Mesh, aske
         if got != asked[what]:
             differences.append(f"its {what} are {got}, declared as {asked[what]}")
     for number, (sharding, aval) in enumerate(zip(shardings, program.in_avals, strict=True)):
-        splits = asked["splits"][number] if number < len(asked["splits"]) else []
-        declared = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*map(tuple, splits)))
+        declared = _spread(mesh, asked["splits"][number] if number < len(asked["splits"]) else [])
         if not sharding.is_equivalent_to(declared, len(aval.shape)):
             differences.append(f"input {number} is on the chips as {sharding.spec}, declared as {declared.spec}")
     return "; ".join(differences)
@@ -60,23 +60,18 @@ def left_elsewhere(shardings: Any, avals: Sequence[Any], mesh: Mesh, splits: Seq
     for number, (sharding, aval, split) in enumerate(zip(jax.tree.leaves(shardings), avals, splits, strict=False)):
         if split is None or mesh.size == 1:
             continue
-        declared = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*map(tuple, split)))
+        declared = _spread(mesh, split)
         if not sharding.is_equivalent_to(declared, len(aval.shape)):
             differences.append(f"output {number} is left on the chips as {sharding}, recorded as {declared.spec}")
     return "; ".join(differences)
 
 
-_TOKENISED: dict[str, tuple[export.Exported, TokenTable]] = {}
-"""The latest program, by the digest of its bytes: one that is identified is mostly compiled next."""
+def _spread(mesh: Mesh, splits: Sequence[Any]) -> jax.sharding.NamedSharding:
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*map(tuple, splits)))
 
 
-def tokenised(program: bytes) -> tuple[export.Exported, TokenTable]:
-    """As :func:`ratchet.tpu.compiler.tokens.tokenise`, once for the same bytes."""
-    digest = hashlib.sha256(program).hexdigest()
-    if digest not in _TOKENISED:
-        _TOKENISED.clear()
-        _TOKENISED[digest] = tokenise(program)
-    return _TOKENISED[digest]
+tokenised = functools.lru_cache(maxsize=1)(tokenise)
+"""A program that is identified is mostly compiled next."""
 
 
 def identify(folder: Path) -> dict[str, Any]:
@@ -96,8 +91,7 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     program, table = tokenised((folder / "kernel.bin").read_bytes())
     (schedule / TOKENS_FILE).write_text(encode(table))
     (folder / "stablehlo.mlir").write_text(str(program.mlir_module()))
-    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]
+    shardings = [sharding or _spread(mesh, []) for sharding in program.in_shardings_jax(mesh)]
     if what := changed(program, shardings, mesh, asked):
         return {"changed": what}
     if asked.get("stubbed"):

@@ -18,8 +18,17 @@ import numpy as np
 
 from ratchet.tpu.chips.units import is_vector_code
 from ratchet.tpu.dump.columns import Bundles, Columns, Flat, flat
-from ratchet.tpu.dump.comments import BEGIN, END, BadComment, explained, read_notes, set_aside
-from ratchet.tpu.dump.instruction import NO_NOTES, REGISTER, Bundle, Form, Immediate, Instruction, Notes, read_form
+from ratchet.tpu.dump.instruction import (
+    NO_NOTES,
+    REGISTER,
+    Bundle,
+    Form,
+    Immediate,
+    Instruction,
+    Notes,
+    Source,
+    read_form,
+)
 from ratchet.tpu.dump.outline import Allocation, parse_outline
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TokenTable
@@ -36,6 +45,17 @@ _Refuse = Callable[[str], Exception]
 NO_SPACE = "inlined_call_operand.<no memory space>"
 ARGUMENT = "inlined_call_operand"
 """First part of the opcode that brings an operand or a result into a listing; behind it, the memory."""
+
+BEGIN, END = "\x01", "\x02"
+"""Around the number of a comment that was set aside. The compiler escapes such characters in names."""
+
+_COMMENT = re.compile(r'(/\*\w+=\*/|/\* loc\("(?:[^"\\\n]|\\.)*":[\d:to )(]* \*/|/\*|\*/)')
+"""An operand marker, a whole location, and where other comments begin and end."""
+_LOCATION = re.compile(r'loc\("((?:[^"\\\n]|\\.)*)":(\d{1,9})(?::(\d{1,9}))?')
+_CALLED = re.compile(r"%?([\w.\-]+)(?: = |$)|<([\w.\-]+)>$")
+_LAUNCH_WAITS = ("global-barrier-wait", "enhanced-barrier-wait")
+_RESULTS = {"kDiv": "quotient", "kRem": "remainder", "kDivAndRem": "both"}
+_ASSERTIONS = (("BoundsCheck", "bounds"), ("has a nonzero value upon exit", "semaphore"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +115,7 @@ def parse(
     if not header:
         raise refuse(f"no line {_HEADER_END!r}: not a bundle listing, or cut off")
     allocations, expected = parse_outline(outline, file=file, compiler=compiler)
-    reader = _Reader([], allocations, refuse, tokens)
+    reader = _Reader(allocations, refuse, tokens)
     bundles = reader.columns(reader.set_aside(body)).bundles
     if len(bundles) == expected + 1 and all(instruction.form.argument for instruction in bundles[-1]):
         expected += 1  # a bundle behind the last instruction, there to be fallen or branched to, is in no region
@@ -116,16 +136,12 @@ class _Reader:
     """Reads bundles; each distinct form and set of comments once."""
 
     def __init__(
-        self,
-        comments: Sequence[str],
-        allocations: Mapping[str, Allocation] | None,
-        refuse: _Refuse,
-        tokens: TokenTable = NO_TOKENS,
+        self, allocations: Mapping[str, Allocation] | None, refuse: _Refuse, tokens: TokenTable = NO_TOKENS
     ) -> None:
-        self._comments = comments
-        self._tokens = tokens
         self._allocations = allocations
         self._refuse = refuse
+        self._tokens = tokens
+        self._comments: Sequence[str] = ()
         self._forms: dict[tuple[str, ...], Form] = {}
         self._notes: dict[str, Notes] = {"": NO_NOTES}
         self._known: list[tuple[str, Form, int]] = []
@@ -142,7 +158,7 @@ class _Reader:
         """``text`` without its comments, which are kept."""
         try:
             text, self._comments = set_aside(text.replace(NO_SPACE, ARGUMENT))
-        except BadComment as error:
+        except ValueError as error:
             raise self._refuse(str(error)) from None
         return text
 
@@ -283,5 +299,90 @@ def read_instruction(text: str) -> Instruction:
     Raises:
         ValueError: if it does not read as an instruction.
     """
-    marked, comments = set_aside(text)
-    return _Reader(comments, None, ValueError).instruction(marked, "0")
+    reader = _Reader(None, ValueError)
+    return reader.instruction(reader.set_aside(text), "0")
+
+
+# --- comments ---
+# They nest. A location holds the name of a source file in quotes, which is read whole: whatever a file is called, it
+# neither ends a comment nor begins one. Operand markers (``/*hbm=*/``) become part of the operand (``hbm=``).
+
+
+def set_aside(body: str) -> tuple[str, list[str]]:
+    """Replaces each outermost comment by a number between :data:`BEGIN` and :data:`END`; returns text and comments.
+
+    Hundreds of thousands of comments say a thousand different things: those that say the same share a number.
+
+    Raises:
+        ValueError: for comments that do not pair up.
+    """
+    if BEGIN in body or END in body:
+        raise ValueError("a control character in the text")
+    numbers: dict[str, int] = {}
+    kept = [
+        f"{BEGIN}{numbers.setdefault(piece, len(numbers))}{END}" if is_comment else piece
+        for piece, is_comment in _pieces(body)
+    ]
+    return "".join(kept), [comment.strip() for comment in numbers]
+
+
+def _pieces(body: str) -> Iterator[tuple[str, bool]]:
+    """Texts and outermost comments, which are True, in order. Raises ValueError."""
+    first, *pieces = _COMMENT.split(body)
+    yield first, False
+    inner, depth = list[str](), 0
+    for piece, text in zip(pieces[::2], pieces[1::2], strict=True):
+        if piece == "*/":
+            depth -= 1
+            if depth < 0:
+                raise ValueError("a comment ends that never began")
+            if not depth:
+                yield "".join(inner), True
+                inner.clear()
+        said = piece[2:-2] if piece.endswith("=*/") else piece  # an operand marker is text
+        if depth:
+            inner.append(said)
+        elif len(piece) > 2:
+            yield piece[2:-2], said is piece
+        depth += piece == "/*"
+        if depth:
+            inner.append(text)
+        else:
+            yield text, False
+    if depth:
+        raise ValueError("a comment never ends: the dump is cut off")
+
+
+def read_notes(comments: tuple[str, ...]) -> Notes:
+    """What the comments of one instruction say together."""
+    if not comments:
+        return NO_NOTES
+    called = _CALLED.match(comments[0])
+    text = " ".join(comments)
+    return Notes(
+        source=next((source for comment in comments if (source := read_source(comment))), None),
+        called=(called[1] or f"<{called[2]}>") if called else "",
+        assertion=next((kind for part, kind in _ASSERTIONS if part in text), "unknown"),
+        text=text,
+        heads_pipeline="iteration index, stage" in text,
+        results=next((_RESULTS[last] for comment in comments if (last := comment.split(" :: ")[-1]) in _RESULTS), ""),
+        waits_for_launch=any(comment in _LAUNCH_WAITS for comment in comments),
+    )
+
+
+def read_source(comment: str) -> Source | None:
+    """The place that a location names, or None for another comment."""
+    match = _LOCATION.match(comment)
+    return Source(file=match[1], line=int(match[2]), column=int(match[3] or 0)) if match else None
+
+
+def explained(notes: Notes, tokens: TokenTable) -> Notes:
+    """The notes of a program that was compiled with tokens, with its author's place and names in them.
+
+    What the comments mean is decided before: no name of an author's can look like a comment of the compiler's.
+    Code that a library made for the author, such as the copies of ``emit_pipeline``, has the place of the call.
+    """
+    operation = notes.source.line if notes.source else -1
+    place = tokens.nearest(operation)
+    source = Source(file=place[0], line=place[1], column=place[2], operation=operation) if place else None
+    return replace(notes, source=source, text=tokens.explain(notes.text))

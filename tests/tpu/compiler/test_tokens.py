@@ -16,9 +16,9 @@ from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import worker
 from ratchet.tpu.compiler.environment import DUMP_FOLDER
 from ratchet.tpu.compiler.tokens import tokenise
-from ratchet.tpu.dump.comments import explained, read_notes
 from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.tpu.dump.instruction import Source
+from ratchet.tpu.dump.listing import explained, read_notes
 from ratchet.tpu.latency import model
 from ratchet.tpu.mlir import kernel_config
 from ratchet.tpu.mlir.bindings import ir, mosaic_module, rebuilt, stablehlo_of
