@@ -9,6 +9,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.tpu.compiler.environment import compiler_version
+from ratchet.tpu.dump.files import load_hlo
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import artefact, blocked, double, scratch
 
@@ -166,3 +167,30 @@ def test_a_platform_without_the_compiler_says_what_works(monkeypatch, missing):
     assert caught.value.status is Status.UNSUPPORTED_PLATFORM
     assert missing in caught.value.message
     assert all(word in caught.value.message for word in ("x86-64 Linux", "log", "show", "verify"))
+
+
+IN_PLACE = blocked(double, input_output_aliases={0: 0})
+
+
+@pytest.mark.parametrize(
+    ("function", "aliases"),
+    [
+        (IN_PLACE, (((), 0),)),
+        (jax.jit(IN_PLACE), (((), 0),)),
+        (lambda x: IN_PLACE(x.reshape(1024, 128)), (((), 0),)),
+        (blocked(double), ()),
+        (lambda x: IN_PLACE(x) + 1, ()),
+        (lambda x: (IN_PLACE(x), x + 1), (((0,), 0),)),
+        (lambda x: IN_PLACE(x + 1), ()),
+    ],
+    ids=["direct", "in a function", "reshaped", "not in place", "result used", "read elsewhere", "computed"],
+)
+def test_only_what_a_kernel_overwrites_itself_is_donated(compiled, function, aliases):
+    program = compiled(artefact(function, X))
+    assert load_hlo(program.dump_dir).aliases == aliases
+
+
+def test_a_donated_parameter_is_not_copied(compiled):
+    before = compiled(artefact(lambda x: IN_PLACE(x) + 1, X)).copies
+    assert sum(copy.size_bytes for copy in before) == 1024 * 128 * 4
+    assert compiled(artefact(IN_PLACE, X)).copies == ()

@@ -1,4 +1,4 @@
-"""Sizes of elements, as the compiler lays them out."""
+"""Sizes of arrays and of their elements, and values as the compiler lays them out."""
 
 import jax.numpy as jnp
 import ml_dtypes
@@ -15,31 +15,25 @@ NAMES = {
     "f8e4m3b11fnuz": "float8_e4m3b11fnuz", "f8e4m3": "float8_e4m3", "f8e3m4": "float8_e3m4",
     "f8e8m0fnu": "float8_e8m0fnu",
 }  # fmt: skip
-PACKED = {"s2": ml_dtypes.int2, "u2": ml_dtypes.uint2, "s4": ml_dtypes.int4, "u4": ml_dtypes.uint4}
+BITS = {
+    **{name: 8 * jnp.dtype(dtype).itemsize for name, dtype in NAMES.items()},
+    "s2": ml_dtypes.iinfo(ml_dtypes.int2).bits,
+    "u2": ml_dtypes.iinfo(ml_dtypes.uint2).bits,
+    "s4": ml_dtypes.iinfo(ml_dtypes.int4).bits,
+    "u4": ml_dtypes.iinfo(ml_dtypes.uint4).bits,
+    "f4e2m1fn": ml_dtypes.finfo(ml_dtypes.float4_e2m1fn).bits,
+    "token": 32,  # what is not known counts as a word
+}
 
 
-def bits(dtype: str, shape: tuple[int, ...] = (1024,)) -> float:
-    """Of one element of an array."""
-    array = ArrayType(dtype=dtype, shape=shape, minor_to_major=(0,), tiles=(), space=0)
-    return array.padded_bytes * 8 / shape[0]
+def plain(dtype: str, *shape: int) -> ArrayType:
+    order = tuple(range(len(shape)))[::-1]
+    return ArrayType(dtype=dtype, shape=shape, minor_to_major=order, tiles=(), space=0)
 
 
-@pytest.mark.parametrize(("name", "dtype"), NAMES.items())
-def test_elements_are_as_large_as_numpy_has_them(name: str, dtype: str) -> None:
-    assert bits(name) == 8 * jnp.dtype(dtype).itemsize
-
-
-@pytest.mark.parametrize(("name", "dtype"), PACKED.items())
-def test_narrow_integers_are_packed(name: str, dtype: type) -> None:
-    assert bits(name) == ml_dtypes.iinfo(dtype).bits
-
-
-def test_a_narrow_float_is_packed() -> None:
-    assert bits("f4e2m1fn") == ml_dtypes.finfo(ml_dtypes.float4_e2m1fn).bits
-
-
-def test_nothing_is_smaller_than_a_word() -> None:
-    assert ArrayType(dtype="pred", shape=(), minor_to_major=(), tiles=(), space=0).padded_bytes == np.int32().itemsize
+@pytest.mark.parametrize(("dtype", "bits"), BITS.items())
+def test_elements_are_as_large_as_numpy_has_them_and_narrow_ones_packed(dtype: str, bits: int) -> None:
+    assert plain(dtype, 1024).padded_bytes == 1024 * bits / 8
 
 
 @pytest.mark.parametrize(
@@ -49,17 +43,17 @@ def test_nothing_is_smaller_than_a_word() -> None:
         ("bf16[1024,64]{0,1:T(8,128)(2,1)}", 1024 * 64 * 2),
         ("f32[1024,1]{1,0:T(8,128)}", 1024 * 128 * 4),
         ("f32[1024,1]{0,1:T(1,128)}", 1024 * 4),
-        ("s32[5]{0:T(128)}", 128 * 4),
-        ("s32[]{:T(128)S(6)}", 512),
-        ("pred[8,128]{1,0:T(8,128)(4,1)}", 1024),
-        ("s4[8,128]{1,0:T(8,128)(8,1)}", 512),
-        ("f32[]", 4),
-        ("f32[3,5]{1,0:T(8,128)}", 8 * 128 * 4),
         ("f32[9,129]{1,0:T(8,128)}", 16 * 256 * 4),
         ("f32[129,9]{0,1:T(8,128)}", 16 * 256 * 4),
         ("f32[5]{0:T(8,128)}", 8 * 128 * 4),
         ("f32[2,3,5]{2,1,0:T(8,128)}", 2 * 8 * 128 * 4),
         ("f32[3,5]", 3 * 5 * 4),
+        ("s32[5]{0:T(128)}", 128 * 4),
+        ("s32[]{:T(128)S(6)}", 512),
+        ("pred[8,128]{1,0:T(8,128)(4,1)}", 1024),
+        ("s4[8,128]{1,0:T(8,128)(8,1)}", 512),
+        ("f32[]", 4),
+        ("pred[]", 4),  # nothing is smaller than a word
     ],
 )
 def test_arrays_are_padded_to_whole_tiles(text: str, size: int) -> None:
@@ -68,67 +62,50 @@ def test_arrays_are_padded_to_whole_tiles(text: str, size: int) -> None:
     assert str(array) == text.partition("{")[0]
 
 
-def test_an_array_of_fewer_dimensions_than_its_tile() -> None:
-    array = ArrayType(dtype="s32", shape=(3,), minor_to_major=(0,), tiles=((2, 4),), space=0)
-    assert lay_out(np.array([1, 2, 3], np.int32), array) == [1, 2, 3, 0, 0, 0, 0, 0]
-    assert lay_out(np.int32(7), ArrayType(dtype="s32", shape=(), minor_to_major=(), tiles=(), space=0))[0] == 7
-
-
-def test_tiles_of_several_dimensions() -> None:
-    array = ArrayType(dtype="s32", shape=(2, 2, 3), minor_to_major=(2, 1, 0), tiles=((2, 2),), space=0)
-    words = lay_out(np.arange(1, 13, dtype=np.int32).reshape(2, 2, 3), array)
-    assert words == [1, 2, 4, 5, 3, 0, 6, 0, 7, 8, 10, 11, 9, 0, 12, 0]
-
-
 @pytest.mark.parametrize("dtype", ["pred", "s8", "u8", "s16", "u16", "s32", "u32", "f32", "bf16", "s4", "f64"])
 def test_what_the_scalar_unit_branches_on(dtype: str) -> None:
-    array = ArrayType(dtype=dtype, shape=(), minor_to_major=(), tiles=(), space=0)
-    assert array.may_steer is (dtype not in ("bf16", "s4", "f64"))
-
-
-def test_a_dtype_that_is_not_known_counts_as_a_word() -> None:
-    assert bits("token") == 32
-
-
-def test_narrow_values_are_rearranged_only_where_nothing_changes() -> None:
-    wide, flat, same = (
-        ArrayType(dtype=dtype, shape=shape, minor_to_major=tuple(range(len(shape)))[::-1], tiles=(), space=0)
-        for dtype, shape in (("s16", (2, 2)), ("s32", (4,)), ("u16", (2, 2)))
-    )
-    values = np.arange(4, dtype=np.int16).reshape(2, 2)
-    assert rearranged(values, wide, flat) is None
-    assert rearranged(values.reshape(4).astype(np.int32), flat, wide) is None
-    assert rearranged(values, wide, same) is values
+    assert plain(dtype).may_steer is (dtype not in ("bf16", "s4", "f64"))
 
 
 def test_lay_out() -> None:
-    (row,) = array_types("s32[5]{0:T(128)}")
+    row, tiled, packed, flat, short, scalar, many = array_types(
+        *("s32[5]{0:T(128)}", "s32[16,256]{1,0:T(8,128)}", "s8[4,2]{1,0:T(8,128)(4,1)}", "s8[256]{0:T(512)(128)(4,1)}"),
+        *("s32[3]{0:T(2,4)}", "s32[]", "s32[2,2,3]{2,1,0:T(2,2)}"),
+    )
     words = lay_out(np.arange(5, dtype=np.int32), row)
     assert (words[:6], len(words)) == ([0, 1, 2, 3, 4, 0], 128)
-    (tiled,) = array_types("s32[16,256]{1,0:T(8,128)}")
     words = lay_out(np.arange(16 * 256, dtype=np.int32).reshape(16, 256), tiled)
     assert words[127:130] == [127, 256, 257], "the second row of the first tile follows its first row"
-    (packed,) = array_types("s8[4,2]{1,0:T(8,128)(4,1)}")
     words = lay_out(np.array([[1, 5], [2, 6], [3, 7], [4, 8]], np.int8), packed)
     assert words[:2] == [0x04030201, 0x08070605], "four rows share a word"
-    (flat,) = array_types("s8[256]{0:T(512)(128)(4,1)}")
     words = lay_out(np.arange(256, dtype=np.uint8).view(np.int8), flat)
     # As compiled kernels read element i: byte (i % 512) // 128 of word i // 512 * 128 + i % 128.
     assert (words[0], words[127], len(words)) == (0x8000, 0xFF7F, 128), "elements 0 and 128 share a word"
+    assert lay_out(np.array([1, 2, 3], np.int32), short) == [1, 2, 3, 0, 0, 0, 0, 0]
+    assert lay_out(np.int32(7), scalar)[0] == 7
+    words = lay_out(np.arange(1, 13, dtype=np.int32).reshape(2, 2, 3), many)
+    assert words == [1, 2, 4, 5, 3, 0, 6, 0, 7, 8, 10, 11, 9, 0, 12, 0]
     with pytest.raises(ValueError, match="wants"):
         lay_out(np.zeros(3, np.int32), row)
 
 
 def test_a_bitcast_keeps_the_bytes_and_not_the_order_of_the_elements() -> None:
-    source, transposed, tiles, narrow, turned = array_types(
+    source, transposed, tiles, narrow, other, one, scalar = array_types(
         *("s32[16,256]{1,0:T(8,128)}", "s32[256,16]{0,1:T(8,128)}", "s32[2,2,8,128]{3,2,1,0:T(8,128)}"),
-        *("s8[16,256]{1,0:T(8,128)(4,1)}", "s8[256,16]{0,1:T(8,128)(4,1)}"),
+        *("s8[16,256]{1,0:T(8,128)(4,1)}", "s8[256,16]{0,1:T(8,128)(4,1)}", "s32[1]{0:T(128)}", "s32[]{:T(128)}"),
     )
     values = np.arange(16 * 256, dtype=np.int32).reshape(16, 256)
     np.testing.assert_array_equal(rearranged(values, source, source), values)
     np.testing.assert_array_equal(rearranged(values, source, transposed), values.T)
     by_tile = values.reshape(2, 8, 2, 128).transpose(0, 2, 1, 3)
     np.testing.assert_array_equal(rearranged(values, source, tiles), by_tile)
-    one, scalar = array_types("s32[1]{0:T(128)}", "s32[]{:T(128)}")
     assert rearranged(np.array([7], np.int32), one, scalar) == 7
-    assert rearranged(values.astype(np.int8), narrow, turned) is None, "four share a word"
+    assert rearranged(values.astype(np.int8), narrow, other) is None, "four share a word"
+
+
+def test_narrow_values_are_rearranged_only_where_nothing_changes() -> None:
+    wide, flat, same = plain("s16", 2, 2), plain("s32", 4), plain("u16", 2, 2)
+    values = np.arange(4, dtype=np.int16).reshape(2, 2)
+    assert rearranged(values, wide, flat) is None
+    assert rearranged(values.reshape(4).astype(np.int32), flat, wide) is None
+    assert rearranged(values, wide, same) is values
