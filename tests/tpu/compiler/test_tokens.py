@@ -1,7 +1,5 @@
 """Nothing that an author calls something reaches the compiler's texts, and every place finds its way back."""
 
-import base64
-import json
 import sys
 
 import jax
@@ -223,57 +221,18 @@ def test_code_without_a_place_has_that_of_what_is_around_it():
     assert explained(read_notes(('loc("t":2:1)',)), TokenTable(sources=(None,) * 3)).source is None
 
 
-def with_config(change):
-    """An artefact whose kernel has another ``backend_config``."""
-    whole = artefact(blocked(double), X)
-    exported = export.deserialize(bytearray(whole.program))
+@pytest.mark.parametrize("read", [tokenise, load])
+def test_a_kernel_with_a_second_reading_is_refused(read):
+    """By the compiler room and by the value executor, from one reader."""
+    exported = export.deserialize(bytearray(artefact(blocked(double), X).program))
     module, found = operations(exported)
     (call,) = [op for op in found if target(op) == "tpu_custom_call"]
     with module.context, ir.Location.unknown():
         before = str(ir.StringAttr(call.attributes["backend_config"]).value)
-        call.attributes["backend_config"] = ir.StringAttr.get(change(before))
-    return bytes(rebuilt(exported, module).serialize())
-
-
-def other_body(text):
-    config = json.loads(text)
-    config["customCallConfig"] = {"body": base64.b64encode(b"another").decode()}
-    return json.dumps(config)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        other_body,
-        lambda text: text.replace('"body":', '"Body": "", "body":'),
-        lambda text: text.replace('"body":', '"body": "", "body":'),
-        lambda text: text.replace('"serialization_format"', '"note": "*/", "serialization_format"'),
-        lambda text: text.replace('"serialization_format": 1', '"serialization_format": "*/ ;; "'),
-        lambda text: text.replace('"serialization_format": 1', '"serialization_format": NaN'),
-        lambda text: "[" * 10**5,
-        lambda text: text[:100],
-        lambda text: "{}",
-    ],
-)
-@pytest.mark.parametrize("read", [tokenise, load])
-def test_a_kernel_with_a_second_reading_is_refused(change, read):
-    """By the compiler room and by the value executor, from one reader."""
+        call.attributes["backend_config"] = ir.StringAttr.get(before.replace('"body":', '"body": "", "body":'))
     with pytest.raises(Refusal, match="configuration of a tpu_custom_call") as caught:
-        read(with_config(change))
+        read(bytes(rebuilt(exported, module).serialize()))
     assert caught.value.status is Status.CANNOT_VERIFY
-
-
-def test_a_kernel_that_is_read_is_written_as_it_was():
-    body, config = kernel_config.read(
-        '{"custom_call_config": {"body": "aGk=", "cost_estimate": {"flops": 5}, "collective_id": 3,'
-        ' "has_communication": true, "allow_input_fusion": [true,false]}, "device_type": "DEVICE_TYPE_X",'
-        ' "scoped_memory_configs": [{"memory_space":1, "offset": 0, "size": 77}],'
-        ' "flag_configs": [{"flag_type": "xla_tpu_x", "value": {"boolean_value": true}}]}'
-    )
-    assert body == b"hi"
-    assert kernel_config.read(kernel_config.write(b"ho", config)) == (b"ho", config)
-    assert config["scoped_memory_configs"] == [{"memory_space": 1, "offset": 0, "size": 77}]
-    assert config["custom_call_config"]["cost_estimate"] == {"flops": 5}
 
 
 def test_what_asks_xla_for_the_host_is_refused():

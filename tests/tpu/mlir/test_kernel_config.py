@@ -7,7 +7,19 @@ import pytest
 from ratchet.tpu.mlir.kernel_config import read, write
 from ratchet.values.status import Refusal, Status
 
-CALL = {"body": "aGk=", "has_communication": False, "vmem_limit_bytes": 5, "cost_estimate": {"flops": [1.5, None]}}
+CALL = {
+    "body": "aGk=",
+    "has_communication": False,
+    "vmem_limit_bytes": 5,
+    "cost_estimate": {"flops": [1.5, None]},
+    "collective_id": 3,
+    "allow_input_fusion": [True, False],
+}
+AROUND = {
+    "device_type": "DEVICE_TYPE_X",
+    "scoped_memory_configs": [{"memory_space": 1, "offset": 0, "size": 77}],
+    "flag_configs": [{"flag_type": "xla_tpu_x", "value": {"boolean_value": True}}],
+}
 
 
 def text(call: dict[str, object] | None = None, **around: object) -> str:
@@ -15,14 +27,11 @@ def text(call: dict[str, object] | None = None, **around: object) -> str:
 
 
 def test_what_is_read_is_written_again():
-    body, rest = read(text(device_type="TPU"))
+    body, rest = read(text(**AROUND))
     assert body == b"hi"
-    assert rest == {
-        "custom_call_config": {key: value for key, value in CALL.items() if key != "body"},
-        "device_type": "TPU",
-    }
+    assert rest == {"custom_call_config": {key: value for key, value in CALL.items() if key != "body"}, **AROUND}
     assert read(write(b"ho", rest)) == (b"ho", rest)
-    assert json.loads(write(b"hi", rest)) == json.loads(text(device_type="TPU"))
+    assert json.loads(write(b"hi", rest)) == json.loads(text(**AROUND))
 
 
 @pytest.mark.parametrize(
@@ -40,6 +49,8 @@ def test_what_is_read_is_written_again():
         ("[" * 100_000, "cannot be read"),
         (text(vmem_limit_bytes=5), "the key 'vmem_limit_bytes', which is not known"),
         (text({"device_type": "TPU"}), "the key 'device_type', which is not known"),
+        (text({"Body": ""}), "the key 'Body', which is not known"),
+        (text(customCallConfig={"body": "aGk="}), "the key 'customCallConfig', which is not known"),
         (text(device_type="a b"), "the text 'a b', wanted a plain word"),
         (text(device_type=""), "the text '', wanted"),
         (text(device_type="x" * 81), "wanted a plain word"),
