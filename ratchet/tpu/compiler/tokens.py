@@ -16,7 +16,7 @@ from typing import Any
 from jax import export
 
 from ratchet.tpu.mlir import kernel_config
-from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of
+from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of, string
 from ratchet.tpu.mlir.calls import target, walk
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import SOURCE_FILE, Source, TokenTable
@@ -152,7 +152,7 @@ class _Rewriter:
         for view in module.regions[0].blocks[0].operations:
             op = view.operation
             if op.name == self.function:
-                name = str(ir.StringAttr(op.attributes["sym_name"]).value)
+                name = string(op, "sym_name")
                 self._symbols[name] = name if name == "main" else self.tokens.name("f", name)
 
     def _operation(self, op: ir.Operation, around: int = -1) -> None:
@@ -252,7 +252,7 @@ class _Program(_Rewriter):
         """Place, scope and a word that XLA makes its own names of: which kernel it is, or what kind of operation."""
         scope = _scope(op.location)
         if "kernel_name" in op.attributes:
-            word = self._kernel_token(str(ir.StringAttr(op.attributes["kernel_name"]).value))
+            word = self._kernel_token(string(op, "kernel_name"))
             return ir.Location.name(f"{self.tokens.fresh('op', scope)}/{word}", super().location(op, around))
         word = op.name.rpartition(".")[2]
         name = f"{self.tokens.name('op', scope)}/{word}" if scope else word

@@ -237,7 +237,7 @@ def lowered_per_device(
     lowered = jax.jit(sharded, keep_unused=True).trace(*avals).lower(lowering_platforms=("cpu",))
     with context, ir.Location.unknown():
         module = _moved(lowered, context)
-        (main,) = (op.operation for op in module.body if _symbol(op.operation) == "main")
+        (main,) = (op.operation for op in module.body if string(op.operation, "sym_name") == "main")
         (manual,) = (op.operation for op in main.regions[0].blocks[0] if op.operation.name == "sdy.manual_computation")
         block = manual.regions[0].blocks[0]
         # The inner block may lack unused arguments and have constants for arguments: give it the outer signature.
@@ -276,8 +276,9 @@ def lowered_per_device(
     return module
 
 
-def _symbol(op: ir.Operation) -> str:
-    return str(ir.StringAttr(op.attributes["sym_name"]).value) if "sym_name" in op.attributes else ""
+def string(op: ir.Operation, name: str) -> str:
+    """A string among the attributes of an operation; ``""`` where there is none of that name."""
+    return str(ir.StringAttr(op.attributes[name]).value) if name in op.attributes else ""
 
 
 def _renumber(operation: ir.Operation, channel: int) -> None:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ratchet.tpu.mlir import kernel_config
-from ratchet.tpu.mlir.bindings import ir
+from ratchet.tpu.mlir.bindings import ir, string
 from ratchet.values.status import Refusal, Status
 
 
@@ -42,9 +42,8 @@ def read_call(op: ir.Operation, mesh: Any) -> Call:
     """
     if "backend_config" not in op.attributes:
         raise Refusal(Status.CANNOT_VERIFY, "a tpu_custom_call without a configuration; export it with the locked jax")
-    body, configuration = kernel_config.read(str(ir.StringAttr(op.attributes["backend_config"]).value))
+    body, configuration = kernel_config.read(string(op, "backend_config"))
     config = configuration["custom_call_config"]
-    name = str(ir.StringAttr(op.attributes["kernel_name"]).value) if "kernel_name" in op.attributes else "kernel"
     aliases = {}
     if "output_operand_aliases" in op.attributes:
         for alias in ir.ArrayAttr(op.attributes["output_operand_aliases"]):
@@ -53,7 +52,7 @@ def read_call(op: ir.Operation, mesh: Any) -> Call:
             output = text.split("output_tuple_indices = [", 1)[1].split("]", 1)[0].strip()
             aliases[operand] = int(output) if output else 0
     return Call(
-        name=name,
+        name=string(op, "kernel_name") if "kernel_name" in op.attributes else "kernel",
         body=body,
         inputs=tuple(_aval(value.type) for value in op.operands),
         outputs=tuple(_aval(value.type) for value in op.results),
@@ -91,9 +90,7 @@ def walk(op: ir.Operation) -> Iterator[ir.Operation]:
 
 def target(op: ir.Operation) -> str:
     """Whom a custom call calls; ``""`` for any other operation."""
-    if op.name != "stablehlo.custom_call":
-        return ""
-    return str(ir.StringAttr(op.attributes["call_target_name"]).value)
+    return string(op, "call_target_name") if op.name == "stablehlo.custom_call" else ""
 
 
 def kernel_calls(module: ir.Module) -> list[Call]:
@@ -103,5 +100,5 @@ def kernel_calls(module: ir.Module) -> list[Call]:
         Refusal: ``CANNOT_VERIFY`` for a call that cannot be read.
     """
     functions = [op.operation for op in module.body if op.operation.name == "func.func"]
-    functions.sort(key=lambda op: str(ir.StringAttr(op.attributes["sym_name"]).value))
+    functions.sort(key=lambda op: string(op, "sym_name"))
     return [read_call(op, ()) for function in functions for op in walk(function) if target(op) == "tpu_custom_call"]

@@ -19,7 +19,7 @@ from ratchet.tpu.dump.instruction import Source
 from ratchet.tpu.dump.listing import explained, read_notes
 from ratchet.tpu.latency import model
 from ratchet.tpu.mlir import kernel_config
-from ratchet.tpu.mlir.bindings import ir, mosaic_module, rebuilt, stablehlo_of
+from ratchet.tpu.mlir.bindings import ir, mosaic_module, rebuilt, stablehlo_of, string
 from ratchet.tpu.mlir.calls import target, walk
 from ratchet.tpu.mosaic.run import load, translated
 from ratchet.tpu.mosaic.state import Options
@@ -165,7 +165,7 @@ def test_every_operation_of_a_kernel_has_a_place_of_its_own():
     exported, table = tokenise(artefact(blocked(double), X).program)
     _, found = operations(exported)
     (call,) = [op for op in found if target(op) == "tpu_custom_call"]
-    body, _ = kernel_config.read(str(ir.StringAttr(call.attributes["backend_config"]).value))
+    body, _ = kernel_config.read(string(call, "backend_config"))
     module = mosaic_module(body)
     lines = [op.location.start_line for op in walk(module.operation)]
     assert len(lines) == len(set(lines)) > 10
@@ -228,7 +228,7 @@ def test_a_kernel_with_a_second_reading_is_refused(read):
     module, found = operations(exported)
     (call,) = [op for op in found if target(op) == "tpu_custom_call"]
     with module.context, ir.Location.unknown():
-        before = str(ir.StringAttr(call.attributes["backend_config"]).value)
+        before = string(call, "backend_config")
         call.attributes["backend_config"] = ir.StringAttr.get(before.replace('"body":', '"body": "", "body":'))
     with pytest.raises(Refusal, match="configuration of a tpu_custom_call") as caught:
         read(bytes(rebuilt(exported, module).serialize()))

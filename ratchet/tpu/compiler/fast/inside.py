@@ -15,7 +15,7 @@ from ratchet.tpu.compiler.environment import DUMP_FOLDER
 from ratchet.tpu.compiler.fast.bundles import Schedule, scheduled, schedules
 from ratchet.tpu.dump.files import LAST_PASS, named
 from ratchet.tpu.mlir import kernel_config
-from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of
+from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of, string
 from ratchet.tpu.mlir.calls import target, walk
 
 
@@ -65,7 +65,7 @@ def stubbed(program: export.Exported) -> export.Exported:
     with module.context, ir.Location.unknown():
         for op in list(walk(module.operation)):
             if target(op) == "tpu_custom_call":
-                body, config = kernel_config.read(str(ir.StringAttr(op.attributes["backend_config"]).value))
+                body, config = kernel_config.read(string(op, "backend_config"))
                 op.attributes["backend_config"] = ir.StringAttr.get(kernel_config.write(_emptied(body), config))
     return rebuilt(program, module)
 
