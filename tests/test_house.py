@@ -71,7 +71,8 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
     ("awkward", "importer"),
     [
         ("git", {"ratchet.loop.plumbing"}),
-        ("jaxlib._hlo", {"ratchet.tpu.compiler.inside"}),
+        ("jaxlib._hlo", {"ratchet.tpu.mlir.bindings"}),
+        ("jaxlib._profiler", {"ratchet.tpu.mlir.bindings"}),
         ("google.protobuf", {"ratchet.tpu.protos"}),
         ("jaxlib.mlir", {"ratchet.tpu.mlir.bindings", "ratchet.exam.candidate.target_worker"}),
         ("jax._src", {"ratchet.tpu.mlir.bindings", "ratchet.tpu.exporting"}),

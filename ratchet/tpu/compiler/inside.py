@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jax.experimental import mesh_utils, topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler.environment import DUMP_FOLDER
@@ -48,13 +47,6 @@ def lower(function: Callable[..., Any], avals: Sequence[Any], chip: str) -> Any:
 def optimised(compiled: Any) -> Any:
     """The HLO module that the compiler made of a program."""
     return compiled.runtime_executable().hlo_modules()[0]
-
-
-def text_of(module: Any) -> str:
-    """An HLO module as text, with all constants, for people."""
-    printing = _hlo.HloPrintOptions()
-    printing.print_large_constants = True
-    return str(module.to_string(printing))
 
 
 def keep(compiled: Any, folder: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from jax import export
 
 from ratchet.tpu.mlir import kernel_config
-from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of, string
+from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, shardings_of, stablehlo_of, string
 from ratchet.tpu.mlir.calls import target, walk
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import SOURCE_FILE, Source, TokenTable
@@ -58,8 +58,8 @@ def tokenise(program: bytes) -> tuple[export.Exported, TokenTable]:
 
 def _tokenised(program: bytes) -> tuple[export.Exported, TokenTable]:
     exported = export.deserialize(bytearray(program))
-    for sharding in (*exported._in_named_shardings, *exported._out_named_shardings):
-        for axis in sharding.mesh.axis_names if sharding is not None else ():
+    for sharding in shardings_of(exported):
+        for axis in sharding.mesh.axis_names:
             _word(str(axis), "an axis of the mesh")
     module = stablehlo_of(exported)
     tokens = _Tokens()

@@ -31,11 +31,11 @@ from ratchet.tpu.compiler.donation import donate, donated
 from ratchet.tpu.compiler.environment import CHIP, PROFILES
 from ratchet.tpu.compiler.errors import HEADER_BYTES
 from ratchet.tpu.compiler.fast.inside import profiled, stubbed
-from ratchet.tpu.compiler.inside import clear_dumps, devices_of, mesh_of, move_dumps, optimised, text_of
+from ratchet.tpu.compiler.inside import clear_dumps, devices_of, mesh_of, move_dumps, optimised
 from ratchet.tpu.compiler.tokens import tokenise
 from ratchet.tpu.dump.files import ALLOCATIONS_PASS, LAST_PASS, LOWERED, OPTIMIZED
 from ratchet.tpu.dump.image import constant_segment
-from ratchet.tpu.mlir.bindings import stablehlo_of
+from ratchet.tpu.mlir.bindings import hlo_text, stablehlo_of
 from ratchet.values.status import Refusal
 from ratchet.values.tokens import TOKENS_FILE, encode
 
@@ -118,7 +118,7 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     (folder / "lowered.hlo").write_text(lowered.as_text(dialect="hlo"))
     (folder / LOWERED).write_bytes(lowered.compiler_ir(dialect="hlo").as_serialized_hlo_module_proto())
     module = optimised(compiled)
-    (folder / "optimized.hlo").write_text(text_of(module))
+    (folder / "optimized.hlo").write_text(hlo_text(module))
     (folder / OPTIMIZED).write_bytes(module.as_serialized_hlo_module_proto())
     if mesh.size > 1:
         image = constant_segment(compiled.runtime_executable().serialize(), compiler="libtpu")

@@ -1,4 +1,4 @@
-"""The one importer of jaxlib's private MLIR bindings: bytes in, plain values out.
+"""The one importer of what JAX and jaxlib keep private: another version of them is met here, and in ``exporting.py``.
 
 The body of a ``tpu_custom_call`` is a versioned ``stable_mosaic`` module. jaxlib's own ``mosaic-serde`` pass, the
 one libtpu runs, turns it into the current ``tpu``/``vector``/``arith`` dialects, upgrading older versions.
@@ -19,6 +19,7 @@ import numpy as np
 from jax._src.export import _export as jax_export
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import tpu
+from jaxlib import _hlo, _profiler  # type: ignore[attr-defined]
 from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
@@ -200,6 +201,29 @@ def stablehlo_of(exported: Any) -> ir.Module:
             PassManager.parse("builtin.module(xla-sdy-round-trip-import-shardy-attrs)").run(module.operation)
         PassManager.parse("builtin.module(sdy-lift-inlined-meshes)").run(module.operation)
     return module  # type: ignore[no-any-return]
+
+
+def shardings_of(exported: Any) -> list[Any]:
+    """The named shardings of the inputs and outputs that have one."""
+    every = (*exported._in_named_shardings, *exported._out_named_shardings)
+    return [sharding for sharding in every if sharding is not None]
+
+
+def hlo_text(module: Any) -> str:
+    """An HLO module as text, with all constants, for people."""
+    printing = _hlo.HloPrintOptions()
+    printing.print_large_constants = True
+    return str(module.to_string(printing))
+
+
+def registered() -> bytes:
+    """What the compiler registered for profilers since this was asked last, as an ``XSpace``.
+
+    The session ends at once: one that lasts keeps a core busy, and what was compiled before it is in it, too.
+    """
+    options = _profiler.ProfileOptions()
+    options.host_tracer_level = options.python_tracer_level = 0
+    return bytes(_profiler.ProfilerSession(options).stop())
 
 
 def lowered_module(function: Callable[..., Any], avals: Sequence[Any], context: ir.Context) -> ir.Module:

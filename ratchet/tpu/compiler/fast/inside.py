@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from jax import export
-from jaxlib import _profiler  # type: ignore[attr-defined]
 
 from ratchet.tpu.compiler.environment import DUMP_FOLDER
 from ratchet.tpu.compiler.fast.bundles import Schedule, scheduled, schedules
 from ratchet.tpu.dump.files import LAST_PASS, named
 from ratchet.tpu.mlir import kernel_config
-from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, stablehlo_of, string
+from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, registered, stablehlo_of, string
 from ratchet.tpu.mlir.calls import target, walk
 
 
@@ -29,16 +28,6 @@ def profiled(lowered: Any) -> Any:
     with contextlib.suppress(ValueError):
         write_units(Path(os.environ[DUMP_FOLDER]), schedules(registered()))
     return compiled
-
-
-def registered() -> bytes:
-    """What the compiler registered for profilers since this was asked last, as an ``XSpace``.
-
-    The session ends at once: one that lasts keeps a core busy, and what was compiled before it is in it, too.
-    """
-    options = _profiler.ProfileOptions()
-    options.host_tracer_level = options.python_tracer_level = 0
-    return bytes(_profiler.ProfilerSession(options).stop())
 
 
 def write_units(dumps: Path, units: Mapping[str, Schedule]) -> None:
