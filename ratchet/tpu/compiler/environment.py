@@ -14,7 +14,7 @@ from ratchet.process.boot.home import PROGRAM
 from ratchet.process.sandbox.child import JAILED, Child, Walls
 from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
-from ratchet.tpu.dump.files import dump_flags, profile_flags
+from ratchet.tpu.dump.files import dump_flags
 from ratchet.values.status import Refusal, Status
 
 DUMP_FOLDER = "RATCHET_DUMP_FOLDER"
@@ -51,7 +51,7 @@ def environment(
     ``extra_passes`` names passes to dump besides those that the schedule machine reads. One that ``profiles`` dumps
     nothing of those, and takes the bundles of kernels from a profile.
     """
-    flags = [] if dumps is None else profile_flags(dumps) if profiles else dump_flags(dumps, extra_passes=extra_passes)
+    flags = dump_flags(dumps, extra_passes=extra_passes, profiles=profiles) if dumps else []
     return {
         "JAX_PLATFORMS": "cpu",
         "TPU_SKIP_MDS_QUERY": "1",

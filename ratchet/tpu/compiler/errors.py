@@ -49,9 +49,9 @@ def classify(
     if "lockfile" in text or "libtpu_lockfile" in text:
         return Refusal(Status.INFRASTRUCTURE, f"libtpu could not be opened, try again: {_short(text)}")
     if "CompileTimeScopedVmemOom" in text or re.search(r"memory space vmem|exceed memory .*space=vmem", text):
-        return Refusal(Status.VMEM_OVERFLOW, _vmem_message(error, schedule, chip))
+        return Refusal(Status.VMEM_OVERFLOW, _vmem_message(text, schedule, chip))
     if "memory space hbm" in text or "on HBM" in text or "HBM capacity" in text:
-        return Refusal(Status.HBM_OVERFLOW, _hbm_message(error))
+        return Refusal(Status.HBM_OVERFLOW, _hbm_message(text))
     message = _short(tokens.explain(_short(text)))
     if "UnprovenMemoryAccessAlignment" in text or "last two dimensions" in text:
         return Refusal(Status.UNALIGNED_BLOCK, message)
@@ -92,9 +92,8 @@ def parse_amount(text: str) -> int:
     return int(float(text[: len(text) - len(unit)]) * _UNITS[unit])
 
 
-def _vmem_message(error: str, schedule: Path | None = None, chip: Chip | None = None) -> str:
+def _vmem_message(text: str, schedule: Path | None, chip: Chip | None) -> str:
     """VMEM overflow in one line: used, limit, the buffers that weigh most, and whether ``chip`` has room for more."""
-    text = " ".join(error.split())
     one = _ONE.search(text)
     if one is not None:  # a single buffer that no limit could make fit
         named = buffers_of(_listed(text))
@@ -103,7 +102,7 @@ def _vmem_message(error: str, schedule: Path | None = None, chip: Chip | None = 
         return f"{needs}{int(one[2]) / (1 << 20):.2f}MiB{which}; use a smaller one"
     whole = _WHOLE.search(text)
     match = _SCOPED.search(text) or whole
-    buffers = _buffers(schedule, text) if schedule else ()
+    buffers = buffers_of(_listed(_header(schedule, text)[1])) if schedule else ()
     used_bytes, listed = parse_amount(match[1]) if match else 0, total_bytes(buffers)
     needs = match[1] if match and listed <= used_bytes * (1 + 1 / _ROUNDING) else f"{listed / (1 << 20):.2f}M"
     used = f"needs {needs}iB of VMEM, the limit is {match[2]}iB" if match else f"needs too much VMEM: {text[:300]}"
@@ -157,10 +156,6 @@ def _heaviest(buffers: Sequence[VmemBuffer], used_bytes: int) -> str:
     return f"; {first.name} weighs most ({first.size_bytes / (1 << 20):.1f} MiB){', then' if then else ''}{then[1:]}"
 
 
-def _buffers(schedule: Path, text: str) -> tuple[VmemBuffer, ...]:
-    return buffers_of(_listed(_header(schedule, text)[1]))
-
-
 def _listed(header: str) -> list[Raw]:
     every = [(tag, shape, int(size, 16)) for shape, size, tag in _ALLOCATION.findall(header)]
     return [one for one in every if one[0] != _UNCOUNTED]
@@ -181,9 +176,8 @@ def _header(schedule: Path, text: str) -> tuple[str, str]:
         return name, file.read(HEADER_BYTES)
 
 
-def _hbm_message(error: str) -> str:
+def _hbm_message(text: str) -> str:
     """HBM overflow in one line: used and available."""
-    text = " ".join(error.split())
     match = re.search(rf"\({_AMOUNT}\) exceeds available HBM \({_AMOUNT}\)", text) or re.search(
         rf"Used {_AMOUNT} of {_AMOUNT} hbm", text
     )

@@ -29,31 +29,23 @@ _ANALYSIS = "-schedule-analysis_"
 """In the name of what the compiler says of a pass, beside what the pass made."""
 
 
-def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = ()) -> list[str]:
+def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = (), profiles: bool = False) -> list[str]:
     """Flags for ``LIBTPU_INIT_ARGS`` that make the compiler write what :func:`ratchet.tpu.machine.run` reads.
 
     Only the passes that are read are asked for (about 1 % of a full dump), with source locations, which leave the
-    schedule as it is. One directory holds the dumps of one program. ``extra_passes`` are asked for besides.
+    schedule as it is. One directory holds the dumps of one program. ``extra_passes`` are asked for besides. A compiler
+    that ``profiles`` writes less, and hands the bundles of kernels to a profiler: see ``compiler/fast``.
     """
-    return _flags(directory, (LISTING_PASS, OUTLINE_PASS, UTILISATION_PASS, *extra_passes))
-
-
-def profile_flags(directory: Path | str) -> list[str]:
-    """Flags that make the compiler write less, and hand the bundles of kernels to a profiler: see ``compiler/fast``."""
-    return [
-        *_flags(directory, (LAST_PASS,)),
-        "--xla_jf_dump_category_filter=basic,memory-report",
-        "--xla_xprof_register_llo_debug_info=true",
-    ]
-
-
-def _flags(directory: Path | str, passes: tuple[str, ...]) -> list[str]:
-    return [
+    passes = (LAST_PASS,) if profiles else (LISTING_PASS, OUTLINE_PASS, UTILISATION_PASS, *extra_passes)
+    flags = [
         f"--xla_jf_dump_to={directory}",
         "--xla_jf_dump_llo_text=true",
         f"--xla_jf_dump_llo_pass_label_regex=({'|'.join(passes)})",
         "--xla_mosaic_enable_llo_source_annotations=true",
     ]
+    if profiles:
+        flags += ["--xla_jf_dump_category_filter=basic,memory-report", "--xla_xprof_register_llo_debug_info=true"]
+    return flags
 
 
 class Dump(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ratchet.tpu import protos
 from ratchet.tpu.dump.hlo import parse_module, read_hlo
 from ratchet.values.status import Refusal, Status
 from tests.hlo_texts import array_types, hlo_of, proto_of
@@ -287,3 +288,12 @@ def test_every_dtype_has_its_name() -> None:
     ).split()
     scalars = [f"{name}[]" for name in names]
     assert [array.dtype for array in array_types(*scalars)] == names
+
+
+def test_no_class_is_made_once_messages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads read their first messages at once, and a class that is being made is not whole."""
+    table = {"Outer": "inner 1 Inner, many 2 map:Inner", "Inner": "text 1 string"}
+    made = protos.Protos("threads", table)
+    monkeypatch.setattr(protos.message_factory, "GetMessageClass", lambda _: pytest.fail("made late"))
+    assert made.parse("Outer", b"\x0a\x03\x0a\x01x").inner.text == "x"
+    assert made.new("Inner").text == ""

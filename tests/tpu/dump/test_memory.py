@@ -90,7 +90,6 @@ def test_a_kernel_that_xla_fuses_an_operand_into(compiled):
     assert program.kernels == (launch.replace("kernel_0", "add"),)
     assert program.copies == ()
     assert program.footprint.vmem_bytes >= 2 * 3 * 256 * 128 * 4
-    assert program.footprint.vmem_limit_bytes == 16 * MIB, "XLA fuses what the default limit has room for"
     timeline, _ = latency.step(program, V5E, Mesh(), {})
     assert timeline.grid_steps == 4
 
