@@ -29,7 +29,7 @@ from ratchet.exam.problem.floor import products
 from ratchet.exam.problem.input_cache import Arrays, Given
 from ratchet.exam.problem.problem import Problem, decode
 from ratchet.exam.problem.reference import Instance, Reference, References
-from ratchet.process.concurrency.background import Meanwhile
+from ratchet.process.concurrency import BackgroundJobs
 from ratchet.process.sandbox import system
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.compiler.tokens import tokenise
@@ -60,7 +60,7 @@ class Values:
         self.references = References(self.given)
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
         self._random_outputs: Arrays = []
-        self._meanwhile: Meanwhile[tuple[mosaic.RunResult, Compared]] = Meanwhile()
+        self._meanwhile: BackgroundJobs[tuple[mosaic.RunResult, Compared]] = BackgroundJobs()
 
     def check(self, instance: Instance, *, program: bytes, order: int = 0, then: Iterable[str] = ()) -> dict[str, Any]:
         """Run the candidate's program on one instance and compare. Returns the answer as plain JSON.

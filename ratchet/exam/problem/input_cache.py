@@ -21,8 +21,7 @@ from jax import export
 
 from ratchet.exam.problem import array_file, instances, rows
 from ratchet.exam.problem.problem import Problem, array_bytes
-from ratchet.process.concurrency.background import Meanwhile
-from ratchet.process.concurrency.memory_budget import Turns
+from ratchet.process.concurrency import BackgroundJobs, MemoryBudget
 
 KEPT_BYTES = 1 << 27
 """Inputs of all instances of a problem that are made ahead and kept, at most; and inputs and outputs of one whose
@@ -48,11 +47,11 @@ class Given:
     def __init__(self) -> None:
         self._programs: dict[object, Future[Any]] = {}
         self._compilers = ThreadPoolExecutor(COMPILERS)
-        self._turns = Turns(TOGETHER_BYTES)
+        self._budget = MemoryBudget(TOGETHER_BYTES)
         self._folders: dict[str, Path] = {}
         self._tables: dict[str, list[int]] = {}
         self._finding, self._making = threading.Lock(), threading.RLock()
-        self._ahead: Meanwhile[Arrays] = Meanwhile()
+        self._ahead: BackgroundJobs[Arrays] = BackgroundJobs()
         self._kept: tuple[object, dict[str, Arrays]] = (None, {})
         self._made: tuple[object, Arrays] = (None, [])
         self._known: tuple[object, Arrays] = (None, [])
@@ -69,7 +68,7 @@ class Given:
         avals = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arguments]
         compiled = self._compiled(program, avals, wide=wide, only=only).result()
         needed = compiled.memory_analysis()
-        with self._turns.taken(needed.temp_size_in_bytes + needed.output_size_in_bytes), jax.enable_x64(wide):
+        with self._budget.reserved(needed.temp_size_in_bytes + needed.output_size_in_bytes), jax.enable_x64(wide):
             return [np.asarray(leaf) for leaf in compiled(*arguments)]
 
     def _compiled(

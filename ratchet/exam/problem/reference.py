@@ -20,7 +20,7 @@ from ratchet.exam.problem import array_file, instances, parity, rows
 from ratchet.exam.problem.deviations import is_float
 from ratchet.exam.problem.input_cache import KEPT_BYTES, Arrays, Given
 from ratchet.exam.problem.problem import Problem
-from ratchet.process.concurrency.background import Meanwhile
+from ratchet.process.concurrency import BackgroundJobs
 from ratchet.values.status import Refusal, Status
 
 
@@ -82,7 +82,7 @@ class References:
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._meanwhile: Meanwhile[None] = Meanwhile()
+        self._meanwhile: BackgroundJobs[None] = BackgroundJobs()
         self.has_made = False
         """Whether one was made here, not read."""
 

@@ -14,8 +14,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from ratchet.process.concurrency.background import Meanwhile
-from ratchet.process.concurrency.once import once
+from ratchet.process.concurrency import BackgroundJobs, once
 from ratchet.tpu.mlir.calls import Call
 from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mosaic import chip_races, events
@@ -173,7 +172,7 @@ class Translations:
         self.program = Program(exported)
         self._options = options
         self._made: dict[Options, Translation] = {}
-        self._background: Meanwhile[Translation] = Meanwhile()
+        self._background: BackgroundJobs[Translation] = BackgroundJobs()
         assert self.with_options(**self.first)  # what cannot be translated is refused here
 
     @once
