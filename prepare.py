@@ -28,7 +28,7 @@ if __name__ == "__main__":  # go on in the private environment's Python, before 
 import dataclasses
 import hashlib
 
-from ratchet.process.boot.interrupts import starting
+from ratchet.process.boot.start import starting
 
 with starting():  # NumPy is imported here, and takes an interrupt for an error of its own
     from ratchet.exam.judge import audit

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ratchet.process.boot.interrupts import starting
+from ratchet.process.boot.start import starting
 
 with starting():
     from ratchet.commands import options

@@ -116,11 +116,10 @@ def test_only_the_candidates_workers_execute_a_kernel_file():
         "ratchet.exam.candidate.tree",  # compiles the files that it is in
         "ratchet.tpu.machine.translate",  # makes Python of the programs that it translated itself
         "ratchet.tune.shortlist",  # imports a function of the user's, in the user's own process
-        "ratchet.process.boot.sources",  # compiles the judge's own modules
-        "ratchet.process.boot.served",  # runs them
+        "ratchet.process.boot.sources",  # compiles the judge's own modules, and runs them
         "ratchet.process.sandbox.launcher",  # runs a child's own module
         "ratchet.process.sandbox.forking",  # imports those of the judge's children
-        "ratchet.process.boot.start",  # runs the three of them that serve the others
+        "ratchet.process.boot.start",  # runs the two of them that serve the others, and one beside
     }
     started = ("ratchet.exam.candidate.worker", "ratchet.exam.candidate.target_worker")
     assert importers(*started) == set(), "they are started as processes and never imported"

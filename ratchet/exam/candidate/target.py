@@ -26,8 +26,8 @@ from typing import Any
 from ratchet.exam.candidate import tracer
 from ratchet.exam.candidate.source_closure import Bundle, below, check_tops, gather
 from ratchet.exam.problem import problem
-from ratchet.process.boot import interpreter as interpreters
-from ratchet.process.boot.interpreter import Interpreter
+from ratchet.process.boot import children
+from ratchet.process.boot.children import Interpreter
 from ratchet.process.sandbox.child import Child, Limits, Walls, packages
 from ratchet.tpu.chips import CHIPS, V5E
 from ratchet.values import ArraySpec, Artefact
@@ -291,7 +291,7 @@ def export(
     if files is None:
         others = () if generator is None or generator.source != target.source else (generator,)
         files = bundle(target, *others)
-    interpreter = interpreters.asked(python) if python else None
+    interpreter = children.find_interpreter(python) if python else None
     request = {
         "target": [target.module, target.attribute],
         "generator": [generator.module, generator.attribute] if generator else None,

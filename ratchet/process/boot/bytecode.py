@@ -14,7 +14,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from ratchet.process.private import private_folder
+from ratchet.process.boot.home import private_folder
 
 FILLED_BY = (
     "jax jax.export jax.extend jax.experimental.mesh_utils jax.experimental.pallas jax.experimental.pallas.tpu "

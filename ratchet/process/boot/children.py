@@ -1,18 +1,25 @@
-"""How a child's Python starts: with the judge's modules from sources that were read once, and few variables."""
+"""How a child's Python starts: with the judge's modules from sources that were read once, and few variables.
+
+It is the judge's own Python, or another one, which is asked where its packages are. Standard library only.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import marshal
 import os
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from ratchet.process.boot import bytecode, sources
 from ratchet.process.boot.home import PACKAGE_ROOT
-from ratchet.process.boot.interpreter import Interpreter
+from ratchet.values.status import Refusal, Status
 
 LAUNCHER = "ratchet.process.sandbox.launcher"
 """Whose ``main`` a new Python runs."""
@@ -20,6 +27,15 @@ LAUNCHER = "ratchet.process.sandbox.launcher"
 OBJECTS = 50_000
 """That a process makes before Python looks for garbage among them: most are modules, or programs that are traced, and
 stay. By default it is 700."""
+
+_OLDEST = (3, 11)
+"""What runs the jail's own modules."""
+_SECONDS = 60
+_QUESTION = """
+import json, sys
+print(json.dumps({"version": sys.version_info[:2], "path": [p for p in sys.path if p], "prefix": sys.prefix,
+                  "base": sys.base_prefix, "executable": sys.executable}))
+"""
 
 _NO_CHANGE = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
@@ -34,9 +50,11 @@ for name, (package, origin, source) in compiled.items():
     compiled[name] = package, origin, marshal.dumps(compile(source, origin, "exec", dont_inherit=True))
 """
 _SERVE = """
-served = {"__name__": "ratchet.process.boot.served"}
-exec(marshal.loads(compiled["ratchet.process.boot.served"][2]), served)
-served["Server"](compiled).install()
+for name in ("ratchet.process.boot.home", "ratchet.process.boot.sources"):
+    module = sys.modules[name] = type(sys)(name)
+    module.__file__ = compiled[name][1]
+    exec(marshal.loads(compiled[name][2]), module.__dict__)
+module.Server(compiled).install()
 importlib.import_module(sys.argv[3]).main(control)
 """
 _BOOT = _READ + _SERVE
@@ -50,6 +68,52 @@ FOREIGN = (
 """The packages and modules that another Python is given."""
 _PORTABLE = 2
 """A version of marshal's format that every Python reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interpreter:
+    """A Python with packages of its own."""
+
+    executable: str
+    path: tuple[str, ...]
+    """Its ``sys.path``, the folder of the caller left out."""
+    readable: tuple[str, ...]
+    """Folders that it needs besides: where it is installed."""
+
+
+def find_interpreter(python: str | Path) -> Interpreter:
+    """The interpreter at a path or of a name on the PATH. Runs it, outside of every jail.
+
+    Raises:
+      Refusal: ``NOT_FOUND`` where it cannot be run, ``USAGE`` where it is older than Python 3.11.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_"))}
+    try:
+        done = subprocess.run(
+            [str(python), "-P", "-s", "-c", _QUESTION],
+            capture_output=True,
+            check=True,
+            cwd="/",
+            env=environment,
+            timeout=_SECONDS,
+        )
+        answer = json.loads(done.stdout)
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        message = f"{python} is no Python {'.'.join(map(str, _OLDEST))} or newer: {''.join(said):.200}"
+        raise Refusal(Status.USAGE, message) from None
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise Refusal(Status.NOT_FOUND, f"{python} cannot be run as a Python: {error}") from None
+    if tuple(answer["version"]) < _OLDEST:
+        got, wanted = ".".join(map(str, answer["version"])), ".".join(map(str, _OLDEST))
+        raise Refusal(Status.USAGE, f"{python} is Python {got}, wanted {wanted} or newer")
+    real = os.path.realpath(answer["executable"])
+    folders = (answer["prefix"], answer["base"], str(Path(real).parent.parent), *answer["path"])
+    return Interpreter(
+        executable=answer["executable"],
+        path=tuple(answer["path"]),
+        readable=tuple(dict.fromkeys((*folders, *map(os.path.realpath, folders)))),
+    )
 
 
 def command(control: int, interpreter: Interpreter | None = None, *, main: str = LAUNCHER) -> list[str]:

@@ -1,17 +1,16 @@
-"""Where the judge is, and where the repository is that it judges in. Standard library only: it is read at the start.
+"""Where the judge is, where it keeps what is its own, and where the repository is that it judges in.
 
 In a clone the judge's files are those of the repository, and so is its environment, ``.venv``. Installed from a wheel,
 its modules are among other packages, its other files beside them in ``pallas_ratchet/``, its environment is one for
-all workspaces, and the repository is that of the working directory.
+all workspaces, and the repository is that of the working directory. Standard library only: it is read at the start.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 from pathlib import Path
-
-from ratchet.process.private import private_folder
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 """The folder that holds the package ``ratchet``: the top of a clone, or a folder of installed packages."""
@@ -29,6 +28,22 @@ KERNEL = "kernel.py"
 """The kernel file that is judged where none is named."""
 ENVIRONMENT = "RATCHET_ENVIRONMENT"
 """The variable that names another environment than the shared one. A clone does not look at it."""
+
+
+def private_folder() -> Path | None:
+    """``~/.cache/pallas-ratchet`` of the user who runs this, readable by nobody else; None where it cannot be.
+
+    It is outside every repository, where an author of kernels does not reach it. The home folder is that of the
+    password file: no environment variable moves it.
+    """
+    try:
+        folder = Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache", "pallas-ratchet")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = folder.lstat()
+    except (KeyError, OSError):
+        return None
+    ours = state.st_uid == os.getuid() and not state.st_mode & 0o077 and folder.is_dir() and not folder.is_symlink()
+    return folder if ours and os.access(folder, os.W_OK) else None
 
 
 def environment() -> Path | None:

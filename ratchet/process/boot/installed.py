@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from ratchet.process.private import private_folder
+from ratchet.process.boot.home import private_folder
 
 _RECORDS = "*.dist-info/RECORD"
 _TOOL = "pip"

@@ -1,6 +1,8 @@
-"""The judge's own source files, read once and compiled. Compiled code is kept in the judge's private folder.
+"""The judge's own source files: read once, compiled, and served as its modules, so that what runs is what was hashed.
 
-Standard library only.
+No other file can be a module of ``ratchet``: no extension module, no bytecode beside a source, nothing that a path
+entry holds. Compiled code is kept in the judge's private folder. This module and ``home.py`` are the first that run in
+every process of the judge's. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,19 +12,22 @@ import hashlib
 import importlib.util
 import marshal
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 
-from ratchet.process.boot.home import FILES, PACKAGE_ROOT
-from ratchet.process.boot.served import Compiled
-from ratchet.process.private import private_folder
+from ratchet.process.boot.home import FILES, PACKAGE_ROOT, private_folder
 
 PACKAGE = "ratchet"
 JUDGE = "prepare"
 """The one module of the judge's that is not in the package: ``prepare.py``."""
+
+Compiled = dict[str, tuple[bool, str, bytes]]
+"""By module: whether it is a package, its file, its marshalled code."""
 
 _KEPT = 4
 """Files of compiled code that stay in the private folder."""
@@ -125,3 +130,34 @@ def _keep(path: Path, data: bytes) -> None:
         beside.replace(path)
         for old in sorted(path.parent.glob("code-*"), key=lambda file: file.stat().st_mtime)[:-_KEPT]:
             old.unlink()
+
+
+class Server:
+    """Finds and loads the judge's modules, and refuses every other of their names."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self._compiled = compiled
+        self._tops = {name.partition(".")[0] for name in compiled}
+
+    def install(self) -> None:
+        """Become the first that is asked for a module."""
+        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+
+    def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
+        if name.partition(".")[0] not in self._tops:
+            return None
+        if name not in self._compiled:
+            raise ModuleNotFoundError(f"{name} is no module of the judge's sources", name=name)
+        package, origin, _ = self._compiled[name]
+        spec = ModuleSpec(name, self, origin=origin, is_package=package)  # type: ignore[arg-type]
+        spec.has_location = True
+        return spec
+
+    def create_module(self, _spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self.get_code(module.__name__), module.__dict__)
+
+    def get_code(self, name: str) -> CodeType:
+        return marshal.loads(self._compiled[name][2])  # type: ignore[no-any-return]

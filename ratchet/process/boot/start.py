@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -34,8 +35,8 @@ _NO_ENVIRONMENT = 69
 
 def _early(name: str) -> ModuleType:
     """A module of the judge's before there is a server for them: compiled here, from its source."""
-    path = Path(ROOT, "ratchet", "process", *name.split(".")).with_suffix(".py")
-    module = ModuleType(f"ratchet.process.{name}")
+    path = Path(__file__).with_name(f"{name}.py").resolve()
+    module = ModuleType(f"ratchet.process.boot.{name}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
     exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), module.__dict__)
@@ -70,11 +71,8 @@ def main() -> int:
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _early("private")
-    home, served = _early("boot.home"), _early("boot.served")
-    sources, bytecode = _early("boot.sources"), _early("boot.bytecode")
-    read = sources.loaded(ROOT)
-    served.Server(read.compiled()).install()
+    home, sources, bytecode = map(_early, ("home", "sources", "bytecode"))
+    sources.Server(sources.loaded(ROOT).compiled()).install()
     entry = sys.argv.pop(1)
     environment = Path(sys.argv.pop(1)) if entry == "upgrade" else home.environment() or ROOT
     packages = _packages(environment)
@@ -94,6 +92,31 @@ def main() -> int:
     gc.set_threshold(children.OBJECTS)
     module, function = ENTRIES[entry].split(":")
     return int(getattr(importlib.import_module(module), function)())
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """While the block runs, Ctrl-C ends the process at once, with one line: nothing has begun that has to be undone.
+
+    A KeyboardInterrupt in the middle of an import would be a traceback, or any other error where C code turns it into
+    one. An interrupt that is ignored stays ignored. Only the main thread is interrupted; in another nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    from ratchet.values.status import Status
+
+    def end(*_: object) -> None:
+        os.write(2, f"{Status.INTERRUPTED.name}: {Status.INTERRUPTED.meaning}\n".encode())
+        os._exit(Status.INTERRUPTED.exit_code)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def leave(code: int) -> None:

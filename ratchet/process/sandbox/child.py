@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.process.boot import bytecode, children, sources
-from ratchet.process.boot.children import packages
+from ratchet.process.boot.children import Interpreter, packages
 from ratchet.process.boot.home import PACKAGE_ROOT
-from ratchet.process.boot.interpreter import Interpreter
 from ratchet.process.sandbox.folder import Folder
 from ratchet.process.sandbox.warm import Forked, Warm
 

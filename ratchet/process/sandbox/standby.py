@@ -20,7 +20,7 @@ import struct
 import time
 from pathlib import Path
 
-from ratchet.process.private import private_folder
+from ratchet.process.boot.home import private_folder
 
 MINUTES, DEFAULT_MINUTES = "RATCHET_STANDBY_MINUTES", 10.0
 """The variable that says how long one waits for work, and what it says where it is not set."""

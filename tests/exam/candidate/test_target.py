@@ -10,7 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from ratchet.exam.candidate import target
 from ratchet.exam.candidate.target_worker import in_stablehlo
-from ratchet.process.boot import interpreter
+from ratchet.process.boot import children
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
 
@@ -143,7 +143,7 @@ def test_a_program_of_a_newer_jax_is_written_in_the_stablehlo_that_the_judge_rea
 
 
 def test_an_interpreter_says_where_its_packages_are():
-    here = interpreter.asked(sys.executable)
+    here = children.find_interpreter(sys.executable)
     assert any(path.endswith("site-packages") for path in here.path)
     assert "" not in here.path
 
@@ -151,7 +151,7 @@ def test_an_interpreter_says_where_its_packages_are():
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true"])
 def test_what_is_no_python_is_refused(python):
     with pytest.raises(Refusal, match=python) as refused:
-        interpreter.asked(python)
+        children.find_interpreter(python)
     assert refused.value.status is Status.NOT_FOUND
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.process.boot import bytecode, home, installed, served, sources
+from ratchet.process.boot import bytecode, home, installed, sources
 from ratchet.values.status import Status
 from tests.imports import HERE
 from tests.workspaces import Workspace
@@ -255,7 +255,7 @@ def test_a_served_package_has_no_other_modules(tmp_path):
     read = sources.read(tmp_path)
     (tmp_path / "ratchet" / "one.py").write_text("value = 2\n")
     (tmp_path / "ratchet" / "two.py").write_text("")
-    server = served.Server(read.compiled())
+    server = sources.Server(read.compiled())
     spec = server.find_spec("ratchet.one")
     assert spec is not None
     namespace = {}
@@ -296,7 +296,7 @@ def test_compiled_code_of_the_same_files_elsewhere_is_used(tmp_path, monkeypatch
             sources.read(tmp_path / "other").compiled()
     assert second["ratchet.one"][1] == str(tmp_path / "second" / "ratchet" / "one.py")
     namespace = {}
-    exec(served.Server(second).get_code("ratchet.one"), namespace)
+    exec(sources.Server(second).get_code("ratchet.one"), namespace)
     with pytest.raises(ZeroDivisionError) as raised:
         namespace["outer"]()
     places = {frame.filename for frame in traceback.extract_tb(raised.tb)[1:]}

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.process.boot import children
-from ratchet.process.boot.children import environment, packages
-from ratchet.process.boot.interpreter import Interpreter
+from ratchet.process.boot.children import Interpreter, environment, packages
 from ratchet.process.sandbox import landlock, launcher
 from ratchet.process.sandbox.child import JAILED, OPEN, Child, Limits, resident_bytes
 from ratchet.process.sandbox.folder import Folder
@@ -394,7 +393,7 @@ def test_the_modules_that_a_child_is_given_cannot_be_changed():
         os.pwrite(descriptor, b"x", 0)
     assert children.code() == descriptor
     modules = marshal.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
-    assert {"ratchet.process.boot.served", "ratchet.process.sandbox.launcher", "ratchet.exam.problem.parity"} <= set(
+    assert {"ratchet.process.boot.sources", "ratchet.process.sandbox.launcher", "ratchet.exam.problem.parity"} <= set(
         modules
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.process import private
+from ratchet.process.boot import home
 from ratchet.process.sandbox import standby, warm
 from ratchet.process.sandbox.child import OPEN, Child, Limits
 from ratchet.process.sandbox.warm import JUDGE, Warm
@@ -252,7 +252,7 @@ def test_nobody_takes_the_place_of_one_that_waits_and_a_file_nobody_listens_at_i
 
 def test_the_next_run_of_the_command_forks_its_children_of_the_same_processes(tmp_path, folder):
     """As the command is called, in the folder of this user: the same two wait after the second run."""
-    place = private.private_folder()
+    place = home.private_folder()
     if place is None:
         pytest.skip("this user has no private folder")
     before = set((place / "standby").glob("*.sock"))
