@@ -19,7 +19,7 @@ from pathlib import Path
 from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.history import History
-from ratchet.process.sandbox import launcher, system, writes
+from ratchet.process.sandbox import landlock, launcher, system
 from ratchet.values.status import Refusal, Status
 
 PRINTED_BYTES = 64 << 20
@@ -70,7 +70,7 @@ def run(
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=partial(writes.confine, [os.fspath(path) for path in writable]),  # noqa: PLW1509 - no threads here
+                preexec_fn=partial(landlock.confine_writes, [os.fspath(path) for path in writable]),  # noqa: PLW1509 - no threads here
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise Refusal(Status.NOT_FOUND, f"the command {words[0]!r:.100} cannot be started: {error}") from None

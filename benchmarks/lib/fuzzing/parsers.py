@@ -26,12 +26,11 @@ from benchmarks.lib.fuzzing.damage import damaged, damaged_json, flipped
 from benchmarks.lib.fuzzing.outcome import Difference, Round, counted
 from ratchet.exam.candidate import tracer
 from ratchet.exam.judge import schedule
-from ratchet.exam.judge.responses import answer_in
+from ratchet.exam.judge.responses import answer_in, read_arrays
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem import problem
 from ratchet.loop import journal, ledger, log
 from ratchet.loop.history import History
-from ratchet.process.sandbox.arrays import read_arrays
 from ratchet.process.sandbox.child import Child, Limits
 from ratchet.process.sandbox.folder import Folder
 from ratchet.tpu.chips import V5E

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.exam.judge.asking import LIMITS, Asking, Workers
-from ratchet.exam.judge.responses import passed
+from ratchet.exam.judge.responses import passed, read_arrays
 from ratchet.exam.problem import instances
 from ratchet.exam.problem.floor import products
 from ratchet.exam.problem.problem import Problem
-from ratchet.process.sandbox.arrays import read_arrays
 from ratchet.process.sandbox.child import Limits
 from ratchet.tpu import computed_operands
 from ratchet.tpu.compiler.environment import compiler_version

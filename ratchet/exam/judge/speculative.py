@@ -16,7 +16,7 @@ from ratchet.exam.measure import devices
 from ratchet.exam.problem import problem
 from ratchet.process.boot import home
 from ratchet.process.sandbox import warm
-from ratchet.process.sandbox.scratch import Place
+from ratchet.process.sandbox.folder import ScratchFolder
 from ratchet.process.sandbox.warm import Warm
 from ratchet.values.status import Refusal
 
@@ -27,13 +27,13 @@ class Early:
 
     asked: tracer.Asked
     authors: Warm
-    place: Place
+    scratch: ScratchFolder
 
     def close(self) -> None:
         """End it. Safe to call twice."""
         with contextlib.suppress(OSError):
             self.asked.child.close()
-        self.place.close()
+        self.scratch.close()
 
 
 _BEGUN: list[Early] = []
@@ -61,9 +61,9 @@ def begin(given: Path | None, evaluator: str | None, *, new_problem: bool) -> No
             chip=chip,
         )
         atexit.register(forget)
-        place = Place()
-        child = tracer.start(place.root / "candidate", warm=authors)
-        _BEGUN.append(Early(asked=tracer.ask_at_once(wanted, child), authors=authors, place=place))
+        scratch = ScratchFolder()
+        child = tracer.start(scratch.root / "candidate", warm=authors)
+        _BEGUN.append(Early(asked=tracer.ask_at_once(wanted, child), authors=authors, scratch=scratch))
 
 
 def begun(authors: Warm | None) -> Early | None:

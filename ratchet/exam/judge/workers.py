@@ -16,7 +16,7 @@ from ratchet.exam.judge import asking, schedule, speculative
 from ratchet.exam.judge.correctness import Executed
 from ratchet.process.sandbox import warm
 from ratchet.process.sandbox.child import Child
-from ratchet.process.sandbox.scratch import Place, sweep
+from ratchet.process.sandbox.folder import ScratchFolder, sweep
 from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import compile as compiling
@@ -59,8 +59,8 @@ class Workers:
         self._closed = False
         self._authors = warm.begun(warm.AUTHOR, seal) or (Warm(warm.AUTHOR) if keep else None)
         self._early = None if keep or one_file else speculative.begun(self._authors)
-        self._place = self._early.place if self._early else Place()
-        self.root = self._place.root
+        self._scratch = self._early.scratch if self._early else ScratchFolder()
+        self.root = self._scratch.root
         self.asking = threading.Lock()
         """Held by whoever asks the values child."""
         self._next: Child | None = self._fresh() if self._early is None else None
@@ -180,7 +180,7 @@ class Workers:
                 child.close()
         for process in processes:
             process.close()
-        self._place.close()
+        self._scratch.close()
 
     def __enter__(self) -> Workers:
         return self

@@ -1,21 +1,25 @@
 """A folder that a child writes to, as the judge handles it: by descriptor, regular files only, of limited size.
 
 Nothing that a child leaves there can make the judge follow a link, wait on a pipe, fill its memory or raise while it
-cleans up.
+cleans up. Those of one judge are in a scratch folder, which a lease keeps from being taken for left over.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DEEPEST = 50
+PREFIX, LEASE = "ratchet-", "lease"
+"""Of a scratch folder's name; the file in it that is locked while its judge lives."""
 _PIECE = 1 << 26
 """Bytes that are copied by one call of the system."""
 
@@ -206,3 +210,31 @@ def _unlink_files(folder: int) -> list[str]:
             else:
                 os.unlink(entry.name, dir_fd=folder)
     return folders
+
+
+class ScratchFolder:
+    """A new folder for temporary files, held for as long as this process lives."""
+
+    def __init__(self) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lease = (self.root / f".{LEASE}").open("w")
+        fcntl.flock(self._lease, fcntl.LOCK_EX)
+        (self.root / f".{LEASE}").rename(self.root / LEASE)
+
+    def close(self) -> None:
+        """Remove it, with all that is in it. Safe to call twice."""
+        self._lease.close()
+        remove(self.root)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what judges that were killed left in ``folder``: scratch folders of this user that nobody holds."""
+    for left in folder.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(left / LEASE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_uid == os.getuid() and not left.is_symlink():
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove(left)
+            finally:
+                os.close(descriptor)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import resource
+import signal
 from collections.abc import Iterable
 from stat import S_ISDIR
 
-from ratchet.process.sandbox.system import syscall
+from ratchet.process.sandbox.system import PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, prctl, syscall
 
 # The same numbers on every architecture: include/uapi/asm-generic/unistd.h
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -27,6 +30,9 @@ _OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
 _EXECUTE = 1 << 0
 _NO_WRITE = _EXECUTE | _READ_FILE | _READ_DIR | _IOCTL_DEV
 """Rights that change no file."""
+_FILE_BYTES = 1 << 30
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
+"""What a program of the user's may write anywhere: the size of a file, and devices."""
 _NO_TCP, _TCP_VERSION = 0b11, 4
 _SCOPED, _SCOPE_VERSION = 0b11, 6
 """No abstract Unix sockets, and no signals, to processes outside."""
@@ -57,32 +63,42 @@ def restrict(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
     have = version()
     if not have:
         return False
-    handled = sum(rights for since, rights in _OF_VERSION if have >= since)
+    handled = _handled(have)
     attributes = _Ruleset(handled, _NO_TCP if have >= _TCP_VERSION else 0, _SCOPED if have >= _SCOPE_VERSION else 0)
     size = 24 if have >= _SCOPE_VERSION else 16 if have >= _TCP_VERSION else 8
-    ruleset = syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
-    for paths, rights in ((readable, _READ), (writable, _WRITE)):
-        for path in paths:
-            _allow(ruleset, path, rights & handled)
-    syscall(_RESTRICT_SELF, ruleset, 0)
-    os.close(ruleset)
+    paths = [*((path, _READ & handled) for path in readable), *((path, _WRITE & handled) for path in writable)]
+    _enforce(attributes, size, paths)
     return True
 
 
-def restrict_writes(writable: Iterable[str]) -> bool:
-    """Confine what the calling thread, and what it starts, may change to these files and folders; False where there is
-    no Landlock. Everything can be read and executed. As ``restrict`` otherwise.
+def confine_writes(writable: Iterable[str]) -> None:
+    """Confine a program of the user's: it may read and run anything, and change files below ``writable`` alone.
+
+    For a new process, before it becomes the program. Paths are of folders, or of single files, which are written in
+    place. Without Landlock nothing is confined except the size of a file. It ends with the process that started it.
     """
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError, OSError):  # a lower limit is there already
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
     have = version()
-    if not have:
-        return False
-    handled = sum(rights for since, rights in _OF_VERSION if have >= since) & ~_NO_WRITE
-    ruleset = syscall(_CREATE_RULESET, ctypes.byref(_Ruleset(handled, 0, 0)), 8, 0)
-    for path in writable:
-        _allow(ruleset, path, handled)
+    if have:
+        handled = _handled(have) & ~_NO_WRITE
+        _enforce(_Ruleset(handled, 0, 0), 8, [(path, handled) for path in (*writable, *_DEVICES)])
+
+
+def _handled(have: int) -> int:
+    """All rights that a version of Landlock denies unless they are granted."""
+    return sum(rights for since, rights in _OF_VERSION if have >= since)
+
+
+def _enforce(attributes: _Ruleset, size: int, allowed: Iterable[tuple[str, int]]) -> None:
+    ruleset = syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
+    for path, rights in allowed:
+        _allow(ruleset, path, rights)
     syscall(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
-    return True
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

@@ -64,7 +64,7 @@ def test_what_was_traced_early_is_not_traced_again(begun: Path, authors: Warm, m
         assert workers.asked(wanted()).child is not asked.child  # it has run a kernel file
     assert frozen is not None
     assert artefact.kernel_name
-    assert not one.place.root.exists()
+    assert not one.scratch.root.exists()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_child_of_another_process_does_not_count(begun: Path, authors: Warm, m
     (one,) = speculative._BEGUN
     assert speculative.begun(None) is None
     assert not one.asked.child.alive
-    assert not one.place.root.exists()
+    assert not one.scratch.root.exists()
     assert speculative.begun(authors) is None
 
 
@@ -106,7 +106,7 @@ def test_what_nobody_asks_for_is_ended(begun: Path) -> None:
     (one,) = speculative._BEGUN
     speculative.forget()
     assert not one.asked.child.alive
-    assert not one.place.root.exists()
+    assert not one.scratch.root.exists()
     speculative.forget()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.exam.judge.workers import Workers
-from ratchet.process.sandbox.scratch import LEASE, sweep
+from ratchet.process.sandbox.folder import LEASE, sweep
 from ratchet.tpu.chips import V5E
 from ratchet.values.status import Refusal, Status
 

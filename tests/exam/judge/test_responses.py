@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ratchet.exam.judge.responses import answer_in
+from ratchet.exam.judge.responses import answer_in, read_arrays
 from ratchet.exam.judge.schedule import timeline_in
-from ratchet.process.sandbox.arrays import read_arrays
 from ratchet.values.status import Refusal, Status
 
 LIMIT = 1 << 20
