@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.exam.judge import evidence
-from ratchet.exam.judge.lanes import Lanes
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.steps import Progress
 from ratchet.exam.judge.verdict_cache import KEPT
-from ratchet.exam.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers, WorkerSlots
 from ratchet.exam.measure.stats import FASTER
 from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import log
@@ -125,7 +124,7 @@ class Bench:
     judge: RepositoryJudge
     kernel: str
     """Path of the kernel file, relative to the top of the repository."""
-    lanes: Lanes | None
+    lanes: WorkerSlots | None
     """Of this machine; None where a cluster models."""
     cluster: Cluster | None = None
     beside: tuple[str, ...] = ()
@@ -303,7 +302,9 @@ def bench(
 
         side = None
         if cluster is None and judge.evaluator not in MEASURED:
-            side = stack.enter_context(Lanes(lanes, partial(Workers, judge.chip, keep=not one_file, one_file=one_file)))
+            side = stack.enter_context(
+                WorkerSlots(lanes, partial(Workers, judge.chip, keep=not one_file, one_file=one_file))
+            )
         yield Bench(judge=replace(judge, function=function), kernel=kernel, lanes=side, cluster=cluster, **options)
 
 

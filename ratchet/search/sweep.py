@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ratchet.exam.judge.lanes import Lanes
 from ratchet.exam.judge.request import Request
-from ratchet.exam.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers, WorkerSlots
 from ratchet.kernelfile.knobs import with_constants
 from ratchet.tpu.chips import Chip
 from ratchet.values import Conditions, Point, SweepResult
@@ -55,7 +54,7 @@ class Sweep:
         count = max(1, min(self.lanes, len(versions)))
         with (
             tempfile.TemporaryDirectory(prefix="ratchet-") as folder,
-            Lanes(count, partial(Workers, self.chip, one_file=True)) as lanes,
+            WorkerSlots(count, partial(Workers, self.chip, one_file=True)) as lanes,
         ):
             running = [
                 lanes.submit(partial(self._point, Path(folder, f"{number:05d}"), point, text))

@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from ratchet.exam.candidate import tracer
-from ratchet.exam.judge.lanes import Lanes
 from ratchet.exam.judge.steps import internal
-from ratchet.exam.judge.workers import Workers
+from ratchet.exam.judge.workers import Workers, WorkerSlots
 from ratchet.process.sandbox.folder import remove
 from ratchet.selftest import trees
 from ratchet.selftest.corpus import MODEL, Cheat, Corpus, Entry, Honest, Planted, trial
@@ -103,7 +102,7 @@ class _Run:
     def all_of(self, entries: Sequence[Entry]) -> tuple[Trial, ...]:
         count = min(MOST_LANES, len(os.sched_getaffinity(0)), len(entries))
         compiles = any(getattr(one, "on", MODEL) == MODEL for one in entries)
-        with Lanes(count, partial(Workers, V5E, keep=True, compiles=compiles)) as lanes:
+        with WorkerSlots(count, partial(Workers, V5E, keep=True, compiles=compiles)) as lanes:
             running = [lanes.submit(partial(self._one, *numbered)) for numbered in enumerate(entries)]
             for future in as_completed(running):
                 self._done(future.result())

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.exam.judge.lanes import Lanes
 from ratchet.exam.judge.request import Request
+from ratchet.exam.judge.workers import WorkerSlots
 from ratchet.exam.measure.session import conclusion
 from ratchet.kernelfile.knobs import values
 from ratchet.loop.placed import committed
@@ -180,7 +180,7 @@ def search(
     name = study_id(source, space, how, made.conditions("kernel.py"))
     with ExitStack() as stack:
         study = stack.enter_context(opened(root, name))
-        lanes = stack.enter_context(Lanes(2, Children))  # type: ignore[arg-type]
+        lanes = stack.enter_context(WorkerSlots(2, Children))  # type: ignore[arg-type]
         bench = Bench(judge=made, kernel="kernel.py", lanes=lanes, cluster=cluster, say=lambda _line: None)
         limits = Limits(trials=budget)
         return Search(

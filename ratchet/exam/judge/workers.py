@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import queue
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from ratchet.exam.candidate import tracer
 from ratchet.exam.candidate.tracer import Asked, Wanted
@@ -21,6 +25,8 @@ from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values.status import Refusal, Status
+
+Result = TypeVar("Result")
 
 NEEDED_BYTES = 256 << 20
 """Free space wanted for programs, dumps and what a kernel file may write."""
@@ -183,6 +189,67 @@ class Workers:
         self._scratch.close()
 
     def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class WorkerSlots:
+    """Several kernels judged at once: each slot is one set of workers, kept from one kernel to the next.
+
+    Results come as the work of a slot is done: ``as_completed``, or ``wait`` for the first of them, to choose by it
+    what is submitted next. Leaving the context closes the slots.
+    """
+
+    def __init__(self, count: int, make: Callable[[], Workers]) -> None:
+        """Start ``count`` slots, at least one, each with the workers that a call of ``make`` returns.
+
+        Raises:
+          Refusal: what ``make`` raises. Those that were made by then are closed.
+        """
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="slot")
+        self._idle: queue.SimpleQueue[Workers] = queue.SimpleQueue()
+        self._kept: list[Workers] = []
+        try:
+            for _ in range(count):
+                self._kept.append(make())
+                self._idle.put(self._kept[-1])
+        except BaseException:
+            self.close()
+            raise
+
+    def submit(self, work: Callable[[Workers], Result]) -> Future[Result]:
+        """Call ``work`` with the workers of the next slot that is idle, in the order of submission.
+
+        Raises:
+          RuntimeError: the slots were stopped.
+        """
+        return self._pool.submit(self._in_a_slot, work)
+
+    def _in_a_slot(self, work: Callable[[Workers], Result]) -> Result:
+        workers = self._idle.get()
+        try:
+            return work(workers)
+        finally:
+            self._idle.put(workers)
+
+    def stop(self) -> None:
+        """Begin nothing more: what waits is cancelled, what is under way goes on. Any thread may ask, again too."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """``stop``, and end what is under way: its result is of no use. Safe to call twice."""
+        self.stop()
+        for workers in self._kept:
+            workers.close()
+        self._pool.shutdown()
+        for workers in self._kept:  # again: a child may have been about to start
+            workers.close()
+
+    def __enter__(self) -> WorkerSlots:
         return self
 
     def __exit__(
