@@ -68,11 +68,11 @@ def main() -> int:
 def compared(some: Instance) -> list[dict[str, Any]]:
     """The rows of one instance; its first output is changed."""
     values, whole, found = Values(), replace(some, whole=True), []
-    specs, exact = some.problem.outputs, values.references.of(whole).exact
+    specs, exact = some.problem.outputs, values.comparer.references.of(whole).exact
     others = [array.astype(np.dtype(spec.dtype)) for array, spec in zip(exact[1:], specs[1:], strict=True)]
 
     def answer(one: Instance, first: np.ndarray[Any, Any]) -> dict[str, Any]:
-        return values.judged(one, [first, *others])
+        return values.comparer.outputs(one, [first, *others])
 
     for name, (unit, changed) in changes(values, whole).items():
         (at_all, _), (at_some, asked) = (smallest(partial(answer, one), changed, RANGES[unit]) for one in (whole, some))
@@ -92,7 +92,7 @@ def compared(some: Instance) -> list[dict[str, Any]]:
 
 def changes(values: Values, whole: Instance) -> dict[str, tuple[str, Changed]]:
     """By name what is changed, in which unit, and how."""
-    reference, generator = values.references.of(whole), np.random.default_rng(0)
+    reference, generator = values.comparer.references.of(whole), np.random.default_rng(0)
     exact, dtype = reference.exact[0].astype(np.float64), np.dtype(whole.problem.outputs[0].dtype)
     loss = np.where(np.isfinite(reference.losses[0]), reference.losses[0], 0.0)
     axis, count = rows.axes(whole.problem)[0], rows.length(whole.problem)

@@ -35,14 +35,14 @@ def _wall(name: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def _finding(*labels: str) -> tuple[tuple[str, str, str], ...]:
-    old = "        if result.findings:\n            return _found(result.findings)\n"
+    old = "        if result.findings:\n            return found(result.findings)\n"
     new = (
         f"        findings = [one for one in result.findings if one.kind.label not in {labels}]\n"
-        "        if findings:\n            return _found(findings)\n"
+        "        if findings:\n            return found(findings)\n"
     )
-    cause = "answer |= _found(cause.findings) if cause.findings else {}"  # of a probe that fails
+    cause = "answer |= found(cause.findings) if cause.findings else {}"  # of a probe that fails
     return (
-        ("ratchet/exam/judge/values_worker.py", old, new),
+        ("ratchet/exam/judge/comparison.py", old, new),
         ("ratchet/exam/judge/values_worker.py", cause, "answer |= {}"),
     )
 

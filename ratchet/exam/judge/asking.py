@@ -8,14 +8,16 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ratchet.exam.judge import secret
+from ratchet.exam.judge.requests import Asked, ValuesRequest
 from ratchet.exam.judge.responses import answer_in
 from ratchet.exam.problem import array_file, references, rows
 from ratchet.exam.problem.problem import Problem, encode
 from ratchet.process.sandbox.child import Child, Ending, Limits, Walls
 from ratchet.process.sandbox.warm import Warm
+from ratchet.values import encoding
 from ratchet.values.records import Record
 from ratchet.values.status import Refusal, Status
 
@@ -71,7 +73,7 @@ class Asking:
         with self.workers.asking:
             return array_file.path_of(self._lend(problem), name).exists()
 
-    def ask(self, mode: str, problem: Problem, **more: Any) -> Record:
+    def ask(self, problem: Problem, request: ValuesRequest) -> Record:
         """The child's answer, whatever its status. References that it made are kept.
 
         Raises:
@@ -82,15 +84,10 @@ class Asking:
             if self._stopped:  # asked once there is a child that ``stopped`` would have cancelled
                 raise _refusal("was stopped")
             folder = child.request()
-            (folder / "problem.lock.json").write_bytes(encode(problem))
-            request = {
-                "mode": mode,
-                "lock": str(folder / "problem.lock.json"),
-                "secret": secret.secret_of(self.root).hex(),
-                "cache": str(lent),
-                **more,
-            }
-            (folder / "request.json").write_text(json.dumps(request))
+            lock = folder / "problem.lock.json"
+            lock.write_bytes(encode(problem))
+            asked = Asked(lock=lock, secret=secret.secret_of(self.root).hex(), cache=lent, request=request)
+            (folder / "request.json").write_text(json.dumps(encoding.encode(asked)))
             ending = child.ask(folder, self.limits)
             references.collect(lent, self._kept(problem))
         if ending.how != "answered":

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ratchet.exam.judge import requests
 from ratchet.exam.judge.asking import LIMITS, Asking, Workers
 from ratchet.exam.judge.responses import passed, read_arrays
 from ratchet.exam.problem import instances
@@ -121,16 +122,24 @@ class Examiner:
             self.known[key] = self.executed
         return parity
 
+    def _ask(self, problem: Problem, request: requests.ValuesRequest, prefix: str = "") -> Record:
+        """The child's answer, if it is a pass.
+
+        Raises:
+          Refusal: as ``Asking.ask`` and ``passed``, with ``prefix`` before the message.
+        """
+        return passed(self._asking.ask(problem, request), prefix)
+
     def begin(self, problem: Problem) -> None:
         """Have the child compute what every check of the problem begins with, which needs no kernel yet."""
-        self._asking.ask("begin", problem)
+        self._asking.ask(problem, requests.BeginInputs())
 
     def counted_flops(self, problem: Problem) -> float:
         """FLOPs of the reference as written; 0, for not known, where its products alone are as many as claimed."""
         if problem.flops <= sum(products(problem).values()):
             return 0.0
         if problem.short not in self._flops:
-            self._flops[problem.short] = float(passed(self._asking.ask("flops", problem))["flops"])
+            self._flops[problem.short] = float(self._ask(problem, requests.CountFlops())["flops"])
         return self._flops[problem.short]
 
     def steering(self, problem: Problem) -> Steering:
@@ -155,20 +164,21 @@ class Examiner:
         Raises:
           Refusal: as ``check``, and ``SCHEDULE_UNKNOWN`` where the operands have no one value.
         """
-        path = self._asking.folder() / "beside.npz"
-        asked = {"program": str(program), "wanted": computed_operands.wanted(operands)}
-        same = passed(self._asking.ask("beside", problem, path=str(path), **asked))["same"]
+        path = self._asking.folder() / "operands.npz"
+        wanted = requests.WriteOperands(computed=_computed(program, operands), path=path)
+        same = self._ask(problem, wanted)["same"]
         if not same:
             self.prepare(problem, ["public"])
             self.progress("public: the inputs of the modelled run, whose tables follow from floats")
-            answer = self._asking.ask("check", problem, kind="public", program=str(program))
-            self._public = control.decode(passed(answer, prefix=f"public inputs ({CHECKS['public']}): ")["control"])
+            check = requests.CheckProgram(program=program, kind="public")
+            answer = self._ask(problem, check, f"public inputs ({CHECKS['public']}): ")
+            self._public = control.decode(answer["control"])
         per_chip = computed_operands.read(read_arrays(path, ARRAYS_BYTES), operands, problem.mesh.chips)
         computed_operands.check_shapes(operands, per_chip[0])
         return per_chip, same
 
     def draws(
-        self, problem: Problem, program: Path | None, operands: Sequence[ComputedOperand], seeds: Sequence[bytes]
+        self, problem: Problem, program: Path | None, operands: Sequence[ComputedOperand], keys: Sequence[bytes]
     ) -> list[Draw]:
         """For inputs with each of these keys what steers, as ``steering`` and, per mesh index, ``computed`` have it.
 
@@ -176,19 +186,15 @@ class Examiner:
           Refusal: as ``computed``.
         """
         path = self._asking.folder() / "draws.npz"
-        asked = {
-            "program": str(program),
-            "wanted": computed_operands.wanted(operands),
-            "seeds": [seed.hex() for seed in seeds],
-        }
-        passed(self._asking.ask("draws", problem, path=str(path), **asked))
+        computed = _computed(program, operands) if program and operands else None
+        self._ask(problem, requests.WriteDraws(keys=tuple(key.hex() for key in keys), computed=computed, path=path))
         stored, steering = read_arrays(path, ARRAYS_BYTES), instances.steering(problem.inputs)
         return [
             (
                 {position: stored[f"{number}:input{position}"] for position in steering},
                 computed_operands.read(stored, operands, problem.mesh.chips, prefix=f"{number}:"),
             )
-            for number in range(len(seeds))
+            for number in range(len(keys))
         ]
 
     def prepare(self, problem: Problem, kinds: Sequence[str] = (), *, whole: bool = False) -> None:
@@ -197,7 +203,7 @@ class Examiner:
         missing = [kind for kind in wanted if not self._asking.has_reference(problem, kind, whole=whole)]
         for number, kind in enumerate(missing):
             self.progress(f"reference in float64, once per problem: {kind}")
-            passed(self._asking.ask("reference", problem, kind=kind, then=missing[number + 1 :], whole=whole))
+            self._ask(problem, requests.MakeReference(kind=kind, whole=whole, then=tuple(missing[number + 1 :])))
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse a problem that a constant would pass.
@@ -206,13 +212,13 @@ class Examiner:
           Refusal: ``WEAK_PROBLEM`` or ``CONTRACT``.
         """
         self.progress("would a constant pass this problem?")
-        passed(self._asking.ask("weak", problem))
+        self._ask(problem, requests.CheckProblem())
 
     def write_inputs(self, problem: Problem, kinds: Sequence[str]) -> Path:
         """A folder that holds the arrays of each instance, for a device to load."""
         folder = self._asking.folder()
         for kind in kinds:
-            passed(self._asking.ask("inputs", problem, kind=kind, folder=str(folder / kind)))
+            self._ask(problem, requests.WriteInputs(kind=kind, folder=folder / kind))
         return folder
 
     def check_outputs(self, problem: Problem, kind: str, outputs: Path, *, what: str) -> None:
@@ -221,7 +227,7 @@ class Examiner:
         Raises:
           Refusal: as ``check``.
         """
-        passed(self._asking.ask("outputs", problem, kind=kind, folder=str(outputs)), prefix=f"{what}, timed: ")
+        self._ask(problem, requests.CheckOutputs(kind=kind, folder=outputs), f"{what}, timed: ")
 
     def check(
         self, problem: Problem, artefact: Artefact, *, deep: bool = False, execute: Execute | None = None
@@ -243,18 +249,20 @@ class Examiner:
             outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None
             for number, kind in enumerate(kinds):
                 self.progress(f"{kind}: {what(kind)}")
+                request: requests.ValuesRequest
                 if outputs is not None:
-                    folder = str(outputs / kind)
-                    answers[kind] = self._asking.ask("outputs", problem, kind=kind, folder=folder, whole=deep)
+                    request = requests.CheckOutputs(kind=kind, folder=outputs / kind, whole=deep)
                 else:
-                    more: dict[str, Any] = {"program": str(program), "then": kinds[number + 1 :], "whole": deep}
-                    answers[kind] = self._asking.ask("check", problem, kind=kind, **more)
+                    then = kinds[number + 1 :]
+                    request = requests.CheckProgram(program=program, kind=kind, whole=deep, then=then)
+                answers[kind] = self._asking.ask(problem, request)
                 passed(answers[kind], prefix=f"{kind} inputs ({what(kind)}): ")
                 if left_out := _left_out(answers[kind]):
                     self.progress(f"{kind}{left_out}")
             if deep:
                 self.progress("again, parallel grid dimensions in a third order")
-                answers["repeat"] = self._asking.ask("check", problem, kind="random", program=str(program), order=2)
+                repeat = requests.CheckProgram(program=program, kind="random", order=2)
+                answers["repeat"] = self._asking.ask(problem, repeat)
                 passed(answers["repeat"])
         finally:
             self._write_evidence(artefact, answers)
@@ -277,6 +285,11 @@ class Examiner:
         }
         self.evidence.mkdir(parents=True, exist_ok=True)
         (self.evidence / "verification.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _computed(program: Path, operands: Sequence[ComputedOperand]) -> requests.Computed:
+    wanted = computed_operands.wanted(operands)
+    return requests.Computed(program=program, operands={site: tuple(numbers) for site, numbers in wanted.items()})
 
 
 def _parity_of(kinds: Sequence[str], answers: Mapping[str, Record]) -> Parity:

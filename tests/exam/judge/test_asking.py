@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.exam.judge.asking import Asking
+from ratchet.exam.judge.requests import BeginInputs, CheckProblem, CountFlops
 from ratchet.process.sandbox.child import Ending, Limits
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
@@ -65,9 +66,9 @@ def test_verdicts_that_share_a_child_ask_it_one_after_the_other(tmp_path, monkey
     monkeypatch.setattr(first.workers.values, "ask", ask)
     problem = examined(LAYERNORM)[1]
     with ThreadPoolExecutor(2) as pool:
-        begun = pool.submit(first.ask, "begin", problem)
+        begun = pool.submit(first.ask, problem, BeginInputs())
         assert asked.wait(60)
-        next_one = pool.submit(second.ask, "flops", problem)
+        next_one = pool.submit(second.ask, problem, CountFlops())
         assert first.workers.asking.locked()
         go_on.set()
         assert [one.result()["status"] for one in (begun, next_one)] == ["PASS", "PASS"]
@@ -85,15 +86,15 @@ def test_verdicts_that_share_a_child_ask_it_one_after_the_other(tmp_path, monkey
 )
 def test_a_request_without_an_answer_is_refused(tmp_path, how, said):
     with pytest.raises(Refusal, match=said) as caught:
-        asking(tmp_path, how).ask("weak", examined(LAYERNORM)[1])
+        asking(tmp_path, how).ask(examined(LAYERNORM)[1], CheckProblem())
     assert caught.value.status is Status.CANNOT_VERIFY
 
 
 def test_what_is_stopped_asks_nothing_more_until_it_may_go_on(tmp_path):
     problem, own = examined(LAYERNORM)[1], asking(tmp_path, "answered")
-    assert own.ask("weak", problem)["status"] == "PASS"
+    assert own.ask(problem, CheckProblem())["status"] == "PASS"
     with own.stopped(), pytest.raises(Refusal, match="was stopped"):
-        own.ask("weak", problem)
+        own.ask(problem, CheckProblem())
     assert (own.workers.values.asked, own.workers.values.how) == (1, "cancelled")
     own.workers.values.how = "answered"  # by a new child
-    assert own.ask("weak", problem)["status"] == "PASS"
+    assert own.ask(problem, CheckProblem())["status"] == "PASS"

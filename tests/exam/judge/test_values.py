@@ -551,7 +551,7 @@ def test_what_is_executed_beside_another_instance_answers_the_same(problems, tmp
     random = Instance(problem=problem, kind="random", secret=b"secret", cache=tmp_path)
     judge = Values()
     for kind in kinds:
-        judge.references.of(random.of_kind(kind))
+        judge.comparer.references.of(random.of_kind(kind))
 
     def answers(values, then):
         return [

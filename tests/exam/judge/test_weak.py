@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ratchet.exam.judge.values_worker import Values
+from ratchet.exam.judge.comparison import Comparer
 from ratchet.exam.problem.problem import ArraySpec
 from ratchet.exam.problem.reference import Instance, Reference
 from ratchet.values.status import Status
@@ -44,10 +44,10 @@ class Given:
     ],
 )
 def test_a_number_is_weak_where_it_is_the_same_in_every_draw(monkeypatch, public, other, status):
-    values = Values()
-    values.given = values.references = Given({"random": 10.0, "public": public, "fresh-mean": other})
-    monkeypatch.setattr(values, "_check_again", lambda *_: None)
+    comparer = Comparer(Given({"random": 10.0, "public": public, "fresh-mean": other}))
+    comparer.references = comparer._given
+    monkeypatch.setattr(comparer, "_check_other_secrets", lambda *_: None)
     problem = SimpleNamespace(outputs=(ArraySpec(shape=(1, 1), dtype="float32"),), output_splits=(), rows=None)
-    answer = values.weak(Instance(problem=problem, kind="random", secret=b"", cache=Path()))
+    answer = comparer.problem(Instance(problem=problem, kind="random", secret=b"", cache=Path()))
     assert answer["status"] == status.name
     assert ("the reference's mean would pass" in answer["message"]) == (status is Status.WEAK_PROBLEM)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ratchet.exam.candidate import worker
 from ratchet.exam.judge import correctness
 from ratchet.exam.judge.correctness import Examiner
+from ratchet.exam.judge.requests import CheckOutputs
 from ratchet.exam.judge.responses import answer_in
 from ratchet.exam.judge.values_worker import Values
 from ratchet.exam.problem import blocks, instances, parity, promote, rows
@@ -207,9 +208,9 @@ def test_of_a_problem_whose_known_rows_are_zero_the_others_are_looked_at(name, r
         losses, counts = [picked * 1e-6], [np.zeros(0, np.uint32)]
         return Reference(exact=[picked], losses=losses, counts=counts, numbers=numbers, native=[native])
 
-    values.references.of = lambda _: of(known)
-    values.references.more = lambda _instance, numbers, _native: of(numbers)
-    assert values.weak(random)["status"] == status.name
+    values.comparer.references.of = lambda _: of(known)
+    values.comparer.references.more = lambda _instance, numbers, _native: of(numbers)
+    assert values.comparer.problem(random)["status"] == status.name
 
 
 class Asked:
@@ -223,10 +224,10 @@ class Asked:
         self.wholes.add(whole)
         return False
 
-    def ask(self, mode, problem, **more):
+    def ask(self, problem, request):
         del problem
-        if mode == "reference" or not more.get("order"):  # another order is compared with the first, bit by bit
-            self.wholes.add(more["whole"])
+        if not getattr(request, "order", 0):  # another order is compared with the first, bit by bit
+            self.wholes.add(request.whole)
         numbers = dict.fromkeys(("worst", "rms", "floor_rms", "seconds"), 0.0)
         known = {"modules": [], "is_steered": False, "code_sha256": "", "control": control.encode(ControlFlow())}
         return {"status": Status.PASS.name, "message": "", **numbers, **known}
@@ -244,7 +245,7 @@ def answered(instance, outputs, folder):
     """What the values child says of outputs that a device computed."""
     folder.mkdir(exist_ok=True)
     np.ascontiguousarray(outputs).view(np.uint8).tofile(folder / "output0.bin")
-    return Values().outputs(instance, folder=folder)
+    return Values().check_outputs(instance, CheckOutputs(kind=instance.kind, folder=folder, whole=instance.whole))
 
 
 def row_beside(known, generator):
