@@ -14,7 +14,6 @@ from typing import Any
 from ratchet.exam.candidate import tracer
 from ratchet.exam.judge import verdict_cache
 from ratchet.exam.judge.correctness import Examiner
-from ratchet.exam.judge.evaluator import Evaluator
 from ratchet.exam.judge.evidence import keep
 from ratchet.exam.judge.measured import Measured
 from ratchet.exam.judge.modelled import Modelled
@@ -51,9 +50,9 @@ class Bench:
     """None where no device is timed."""
 
     @property
-    def evaluator(self) -> Evaluator[Any, Any]:
+    def evaluator(self) -> Modelled | Measured:
         """The one whose platform kernels are exported for, and whose values count."""
-        evaluator: Evaluator[Any, Any] | None = self.model or self.device
+        evaluator = self.model or self.device
         if evaluator is None:
             raise Refusal(Status.USAGE, f"{self.request.conditions.evaluator} is no evaluator")
         return evaluator

@@ -51,7 +51,7 @@ def check_program(platform: str, hlo: HloModule) -> tuple[str, ...]:
 
 @dataclass(kw_only=True)
 class Measured:
-    """An ``Evaluator`` that times the attached device, for one verdict."""
+    """An evaluator that times the attached device, for one verdict. Its methods are steps as those of ``Modelled``."""
 
     evaluator: str
     """``tpu``, ``gpu`` or ``cpu``."""
@@ -76,10 +76,6 @@ class Measured:
     @property
     def timed(self) -> str:
         return f"on the {self.evaluator}"
-
-    @property
-    def peak(self) -> devices.Peak:
-        return devices.peak(self.evaluator, devices.device(self.evaluator))
 
     @property
     def device(self) -> session.Device:
@@ -171,8 +167,9 @@ class Measured:
 
     def score(self, problem: Problem, latency: Timing, *, modelled: Score | None = None) -> tuple[Score, str]:
         """A step of a verdict: the roofline's share of the measured latency, with the band of ``modelled``."""
+        peak = devices.peak(self.evaluator, devices.device(self.evaluator))
         counted = self.exam.counted_flops(problem)
-        return roofline.measured(problem, latency.samples, self.peak, modelled, counted=counted)
+        return roofline.measured(problem, latency.samples, peak, modelled, counted=counted)
 
     def _leave(self, name: str, text: str) -> None:
         """Leave evidence."""

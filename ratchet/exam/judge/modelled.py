@@ -1,4 +1,8 @@
-"""The model as an evaluator: the Mosaic module is executed for its values, the compiled schedule for its cycles."""
+"""The model as an evaluator: the Mosaic module is executed for its values, the compiled schedule for its cycles.
+
+``measured.py`` is the other way to know what a kernel computes and how long it takes. Methods that are steps of a
+verdict return their value and a summary, and raise a ``Refusal`` where the kernel fails.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ratchet.exam.judge import control, draws, roofline, schedule
+from ratchet.exam.judge import control, roofline, schedule
 from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem.problem import Problem
@@ -23,7 +27,7 @@ from ratchet.values.omission import Unmodelled
 
 @dataclass(frozen=True, kw_only=True)
 class Modelled:
-    """An ``Evaluator`` that needs no device: a TPU is modelled."""
+    """An evaluator that needs no device: a TPU is modelled."""
 
     chip: Chip
     workers: Workers
@@ -40,10 +44,6 @@ class Modelled:
     @property
     def timed(self) -> str:
         return "by the schedule machine"
-
-    @property
-    def peak(self) -> Chip:
-        return self.chip
 
     def compile(self, artefact: Artefact) -> tuple[Program, str]:
         """A step of a verdict: the program that the TPU compiler makes for this chip."""
@@ -85,20 +85,20 @@ class Modelled:
         public: Timeline,
         code_sha256: str,
     ) -> None:
-        """Refuse a kernel that does with the public inputs what it does with no others: see ``draws``.
+        """Refuse a kernel that does with the public inputs what it does with no others: see ``control``.
 
         Raises:
           Refusal: ``CONTROL_FLOW_DIFFERS``; as ``schedule.step`` for another draw.
         """
         program = self._program(built)
         others: list[Timeline] = []
-        for batch in draws.seeds(problem, code_sha256):
+        for batch in control.seeds(problem, code_sha256):
             self.exam.progress(f"modelled on other inputs that steer it, too: {len(batch)} draws")
             drawn = self.exam.draws(problem, program, operands, batch)
             others += [self._modelled(problem, built, draw)[0] for draw in drawn]
-            if not draws.unlike(public, others):
+            if not control.unlike(public, others):
                 return
-        raise draws.refuse(draws.unlike(public, others), tokens_in(built.dump_dir / "schedule"))
+        raise control.refuse(control.unlike(public, others), tokens_in(built.dump_dir / "schedule"))
 
     def control(self, problem: Problem, program: Program, timeline: Timeline, _parity: Parity) -> tuple[int, str]:
         """A step of a verdict: whether the schedule machine went the way of the executed module, once that is right,
@@ -114,6 +114,3 @@ class Modelled:
     def score(self, problem: Problem, latency: Timeline) -> tuple[Score, str]:
         """A step of a verdict: the roofline's share of the modelled latency."""
         return roofline.step(problem, latency, self.chip, counted=self.exam.counted_flops(problem))
-
-    def close(self) -> None:
-        """Nothing is held that the workers do not hold."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.exam.judge import draws
+from ratchet.exam.judge import control
 from ratchet.tpu.compiler.tokens import tokenise
 from ratchet.tpu.mosaic.run import Loaded, Options
 from ratchet.values import Timeline
@@ -31,13 +31,13 @@ def run(cycles: int = 1000, **flow: Any) -> Timeline:
 def keys(source: str) -> list[bytes]:
     artefact, problem = examined(source)
     code = Loaded(tokenise(artefact.program)[0], Options()).program.sha256
-    return list(itertools.chain.from_iterable(draws.seeds(problem, code)))
+    return list(itertools.chain.from_iterable(control.seeds(problem, code)))
 
 
 def test_draws_follow_from_the_program_and_not_from_its_comments() -> None:
     first = keys(GATHER)
-    assert len(set(first)) == len(first) == sum(draws.BATCHES)
-    assert bytes(draws.SEED_BYTES) not in first, "that of the public draw"
+    assert len(set(first)) == len(first) == sum(control.BATCHES)
+    assert bytes(control.SEED_BYTES) not in first, "that of the public draw"
     assert keys(GATHER.replace("\nimport jax\n", "\n# A comment,\n# and another.\nimport jax\n", 1)) == first
     assert not set(
         keys(edited(GATHER, ("def kernel_fn(ids, table):\n", "def kernel_fn(ids, table):\n    ids = ids + 0\n")))
@@ -57,9 +57,9 @@ SLOWER = 1500
     ({"copies": {"t:3": 4, "t:4": 1}}, ["copy"]),
 ])  # fmt: skip
 def test_what_few_other_draws_do_is_named_where_they_are_slower(other: dict[str, Any], what: list[str]) -> None:
-    assert [one.what for one in draws.unlike(run(), [run(SLOWER, **other)] * 8)] == [*what, "cycles"]
-    assert draws.unlike(run(), [run(1015, **other)] * 8) == [], "no gain"
-    assert draws.unlike(run(), [run(10, **other)] * 8) == []
+    assert [one.what for one in control.unlike(run(), [run(SLOWER, **other)] * 8)] == [*what, "cycles"]
+    assert control.unlike(run(), [run(1015, **other)] * 8) == [], "no gain"
+    assert control.unlike(run(), [run(10, **other)] * 8) == []
 
 
 @pytest.mark.parametrize(("alike", "count"), [(4, 8), (6, 24), (15, 60)])
@@ -69,7 +69,7 @@ def test_one_draw_in_four_has_to_go_the_same_way(alike: int, count: int) -> None
     def places(alike: int) -> list[str]:
         fast = [run(1000, loops={"t:2": 90})] * 3
         others = [*fast, *[run(SLOWER)] * alike, *[run(SLOWER, loops={"t:2": 90})] * (count - alike - 3)]
-        return [one.what for one in draws.unlike(run(), others)]
+        return [one.what for one in control.unlike(run(), others)]
 
     assert places(alike) == []
     assert places(alike - 1) == ["loop"]
@@ -80,34 +80,34 @@ def test_one_draw_in_four_has_to_go_the_same_way(alike: int, count: int) -> None
 ])  # fmt: skip
 def test_one_draw_in_twenty_has_to_be_as_fast(fast: int, count: int, said: list[str]) -> None:
     others = [run(1010)] * fast + [run(SLOWER)] * (count - fast)
-    assert [one.what for one in draws.unlike(run(), others)] == said
+    assert [one.what for one in control.unlike(run(), others)] == said
 
 
 def test_three_draws_settle_a_kernel_that_is_as_slow_on_all() -> None:
-    assert draws.unlike(run(), [run(1000), run(1015), run(990)]) == []
-    assert draws.unlike(run(), [run(1000), run(1015), run(1030)]) != [], "more are asked for"
+    assert control.unlike(run(), [run(1000), run(1015), run(990)]) == []
+    assert control.unlike(run(), [run(1000), run(1015), run(1030)]) != [], "more are asked for"
 
 
 def test_who_meets_the_public_draw_by_chance_is_still_unlike() -> None:
     """A special case that one input in sixty falls into, too."""
     public = run(500, loops={"t:2": 0})
     others = [run(1000)] * 59 + [public]
-    assert [one.what for one in draws.unlike(public, others)] == ["loop", "cycles"]
+    assert [one.what for one in control.unlike(public, others)] == ["loop", "cycles"]
 
 
 def test_branches_that_nobody_knows_are_not_compared_but_cycles_are() -> None:
     public, other = (replace(run(cycles), control=None) for cycles in (1000, 2000))
-    assert [one.what for one in draws.unlike(public, [other] * 8)] == ["cycles"]
+    assert [one.what for one in control.unlike(public, [other] * 8)] == ["cycles"]
 
 
 def test_a_refusal_names_the_place_and_what_differs() -> None:
     tokens = TokenTable(sources=(None, ("kernel.py", 40, 5)))
     others = [run(SLOWER, branches={"t:1": (then, 0)}) for then in (7, 8)] * 4
-    refusal = draws.refuse(draws.unlike(run(branches={"t:1": (0, 8)}), others), tokens)
+    refusal = control.refuse(control.unlike(run(branches={"t:1": (0, 8)}), others), tokens)
     assert refusal.status is Status.CONTROL_FLOW_DIFFERS
     what = (
         "the branch at kernel.py:40:5 is executed never with the public inputs, and mostly 8 times with 8 other draws"
     )
     assert refusal.message.startswith(what)
-    slower = draws.refuse(draws.unlike(run(1000), [run(1300), run(1200)] * 4), tokens)
+    slower = control.refuse(control.unlike(run(1000), [run(1300), run(1200)] * 4), tokens)
     assert "1,000 cycles with the public inputs, and mostly 1,250 or so with 8 other draws" in slower.message
