@@ -17,6 +17,7 @@ from ratchet.loop import log
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Conditions, Decision
 from ratchet.values.status import Refusal, Status
+from ratchet.values.verdict import MODELLED_STEPS
 from ratchet.wiring import RepositoryJudge, across, evaluator, make_folders
 from tests.kernels import ATTENTION
 from tests.loop.stage import Stage, verdict_of
@@ -70,10 +71,7 @@ def test_a_step_that_fails_unexpectedly_is_a_verdict(tmp_path, monkeypatch, work
     assert verdict.reason.startswith("kernel: ZeroDivisionError: integer modulo by zero")
     assert verdict.score is None
     assert [step.name for step in verdict.steps if step.status is not Status.PASS] == ["kernel"]
-    assert [step.name for step in verdict.steps] == [
-        "contract", "problem", "compile", "memory", "copies", "kernel", "correctness", "schedule", "control",
-        "roofline", "audit",
-    ]  # fmt: skip
+    assert [step.name for step in verdict.steps] == [*MODELLED_STEPS]
     assert "Traceback" in (evidence / "internal-error.txt").read_text()
     assert not (tmp_path / "kernel.py.lock.json").exists()
 

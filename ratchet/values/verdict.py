@@ -49,6 +49,24 @@ class Score:
     """How far the model may be off; beside a measured latency as well, where both are known."""
 
 
+MODELLED_STEPS = (
+    "contract",
+    "problem",
+    "compile",
+    "memory",
+    "copies",
+    "kernel",
+    "correctness",
+    "schedule",
+    "control",
+    "roofline",
+    "audit",
+)
+"""The steps of every modelled verdict, in the order in which they count: ``prepare.py`` has them, and no others."""
+MEASURED_STEPS = ("incumbent", "measure")
+"""Those before the second ``roofline`` where a device is timed, too."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parity:
     """How close the outputs are to the reference in higher precision."""

@@ -12,24 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Step, Timeline, Verdict
 from ratchet.values.loss import Key, Refuted
 from ratchet.values.status import Status
+from ratchet.values.verdict import MODELLED_STEPS
 from ratchet.view.losses import losses_in_words, notes
 from ratchet.view.text import clean, clean_lines, fixed, kind_of, number, size, time_change, times
 from ratchet.view.verdict_json import hint, reason_beyond, summary_beyond
 
-STAGES = (
-    "contract",
-    "problem",
-    "compile",
-    "memory",
-    "copies",
-    "kernel",
-    "correctness",
-    "schedule",
-    "control",
-    "roofline",
-    "audit",
-)
-"""The steps of every modelled verdict, in the order of ``prepare.py``."""
 _SHOWN_S = 0.05
 """Seconds below which a step that passed is not worth a word."""
 WIDTH = 108
@@ -285,7 +272,7 @@ def _left_out(verdict: Verdict) -> Sequence[str]:
     """Stages of a modelled verdict that did not run; of a remembered one, when it was made."""
     ran = {step.name for step in verdict.steps}
     modelled = kind_of(verdict.conditions.evaluator) == "modelled"
-    return [name for name in STAGES if name not in ran] if ran and modelled else []
+    return [name for name in MODELLED_STEPS if name not in ran] if ran and modelled else []
 
 
 def _saved(verdict: Verdict, incumbent: Row | None) -> list[str]:

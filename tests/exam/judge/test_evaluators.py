@@ -12,22 +12,9 @@ from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
 from ratchet.values import Against, Conditions, Launch, Samples
 from ratchet.values.status import Refusal, Status
+from ratchet.values.verdict import MODELLED_STEPS
 from tests.exam.judge.programs import examined
 from tests.kernels import ATTENTION
-
-MODELLED = [
-    "contract",
-    "problem",
-    "compile",
-    "memory",
-    "copies",
-    "kernel",
-    "correctness",
-    "schedule",
-    "control",
-    "roofline",
-    "audit",
-]
 
 
 def request(root, evaluator, **options):
@@ -61,7 +48,7 @@ def a_tpu(monkeypatch):
 def test_with_a_tpu_both_latencies_are_there_and_the_measured_one_counts(tmp_path, workers):
     verdict = judge(request(tmp_path, "tpu"), workers=workers)
     assert verdict.status is Status.PASS, verdict.reason
-    assert [step.name for step in verdict.steps] == [*MODELLED, "measure", "roofline"]
+    assert [step.name for step in verdict.steps] == [*MODELLED_STEPS, "measure", "roofline"]
     assert verdict.reason == "correct and timed on the tpu"
     assert verdict.timeline is not None
     assert verdict.timeline.latency_ms != 0.5
@@ -69,7 +56,7 @@ def test_with_a_tpu_both_latencies_are_there_and_the_measured_one_counts(tmp_pat
     low, high = verdict.score.band.low_ms, verdict.score.band.high_ms
     assert low < verdict.timeline.latency_ms < high, "the band is the model's"
     modelled = judge(request(tmp_path, "v5e-model"), workers=workers)
-    assert [step.name for step in modelled.steps] == MODELLED
+    assert [step.name for step in modelled.steps] == [*MODELLED_STEPS]
     assert modelled.score.latency_ms == verdict.timeline.latency_ms
     assert modelled.samples is None
     assert modelled.reason == "correct and timed by the schedule machine"
@@ -100,7 +87,7 @@ def test_the_values_of_what_is_too_slow_are_not_waited_for(tmp_path, workers):
     assert (slow.status, slow.reason) == (Status.UNCHECKED, "correctness: too slow by far")
     assert slow.parity is None
     assert asked == [slow.score]
-    assert [step.name for step in slow.steps] == [name for name in MODELLED if name != "control"]
+    assert [step.name for step in slow.steps] == [name for name in MODELLED_STEPS if name != "control"]
     better = judge(request(tmp_path, "v5e-model", bar=lambda score: ""), workers=workers)
     assert better.status is Status.PASS, better.reason
     assert better.score == slow.score

@@ -1,5 +1,6 @@
 """The steps of a verdict: the first failure decides, what cannot run is left out, and nothing raises through."""
 
+import ast
 import errno
 import threading
 import time
@@ -8,6 +9,8 @@ import pytest
 
 from ratchet.exam.judge.steps import Silent, Steps
 from ratchet.values.status import Refusal, Status
+from ratchet.values.verdict import MEASURED_STEPS, MODELLED_STEPS
+from tests.imports import HERE
 
 
 def doubled(number: int, *, by: int = 2) -> tuple[int, str]:
@@ -16,6 +19,23 @@ def doubled(number: int, *, by: int = 2) -> tuple[int, str]:
 
 def raises(error: Exception) -> tuple[None, str]:
     raise error
+
+
+def test_the_table_of_steps_is_that_of_prepare_and_of_the_document():
+    calls = [node for node in ast.walk(ast.parse((HERE / "prepare.py").read_text())) if isinstance(node, ast.Call)]
+    steps = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in ("run", "begin")]
+    named = [call.args[0].value for call in sorted(steps, key=lambda call: call.lineno)]
+    modelled = [name for name in dict.fromkeys(named) if name not in MEASURED_STEPS]
+    modelled.remove(
+        "correctness"
+    )  # begun before the compiler, beside which it runs, it counts after what that leads to
+    modelled.insert(modelled.index("schedule"), "correctness")
+    assert (*modelled,) == MODELLED_STEPS
+    assert set(MEASURED_STEPS) < set(named)
+    rows = [
+        line.split("|")[1].strip() for line in (HERE / "docs" / "judging.md").read_text().splitlines() if "|" in line
+    ]
+    assert (*rows[2:],) == MODELLED_STEPS
 
 
 def test_a_step_returns_its_value_and_leaves_its_summary():
