@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ratchet.exam.judge.steps import Silent
 from ratchet.exam.measure.session import BUDGET_SECONDS
 from ratchet.process.boot.home import PACKAGE_ROOT
 from ratchet.tpu.library import compile, execute, explain, export, model, steering  # noqa: F401 - names of the library's
@@ -53,15 +52,7 @@ def judge_kernel(
     except ModuleNotFoundError:
         message = f"prepare.py is not on the path: judging needs a checkout of pallas-ratchet, not {PACKAGE_ROOT}"
         raise Refusal(Status.NOT_FOUND, message) from None
-    own = RepositoryJudge(
-        root=PACKAGE_ROOT,
-        function=judge,
-        evaluator=evaluator(on),
-        budget_s=budget_s,
-        deep=deep,
-        new_problem=False,
-        progress=Silent(),
-    )
+    own = RepositoryJudge(root=PACKAGE_ROOT, function=judge, evaluator=evaluator(on), budget_s=budget_s, deep=deep)
     inside = path.is_relative_to(PACKAGE_ROOT)
     return own.judge(path, kernel_rel=(path.relative_to(PACKAGE_ROOT) if inside else path).as_posix())
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import tempfile
 import traceback
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -40,8 +40,6 @@ LOSSES = "losses.json"
 """Its losses as values, for the hindsight of later experiments."""
 TIMELINE = "timeline.json"
 """Its modelled run as a value, without spans and without each chip by itself."""
-_MOST_BYTES = 64 << 20
-"""Its modelled run without spans, for what is compared with it later."""
 HLO = "optimized.hlo.pb"
 """The compiled module, among the dumps."""
 IGNORE = "*\n!README.md\n"
@@ -63,25 +61,17 @@ class RepositoryJudge:
     root: Path
     function: JudgeFunction
     evaluator: str
-    budget_s: float
-    deep: bool
-    new_problem: bool
-    progress: Progress
+    budget_s: float = BUDGET_SECONDS
+    deep: bool = False
+    new_problem: bool = False
+    progress: Progress = field(default_factory=Silent)
     remember: bool = False
     """Use the verdict that the same program had before."""
 
     @classmethod
     def modelling(cls, root: Path, function: JudgeFunction, chip: Chip = V5E) -> RepositoryJudge:
         """One that models for ``chip`` and says nothing."""
-        return cls(
-            root=root,
-            function=function,
-            evaluator=f"{chip.name}-model",
-            budget_s=BUDGET_SECONDS,
-            deep=False,
-            new_problem=False,
-            progress=Silent(),
-        )
+        return cls(root=root, function=function, evaluator=f"{chip.name}-model")
 
     def conditions(self, kernel_rel: str) -> Conditions:
         """What a kernel would be judged under now.
@@ -170,24 +160,11 @@ def across(
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder, Workers(V5E, keep=True) as workers:
         copy = Path(folder, kernel.name)
         copy.write_bytes(kernel.read_bytes())
-
-        def with_workers(
-            request: Request, *, workers: Workers | None = workers, progress: Progress | None = None
-        ) -> Verdict:
-            return function(request, workers=workers, progress=progress)
-
+        with_workers = functools.partial(function, workers=workers)
         verdicts = []
         for name in devices.MODELS:
             progress.done(f"for {name}", "", 0.0, True)
-            judge = RepositoryJudge(
-                root=root,
-                function=with_workers,
-                evaluator=name,
-                budget_s=BUDGET_SECONDS,
-                deep=False,
-                new_problem=False,
-                progress=progress,
-            )
+            judge = RepositoryJudge(root=root, function=with_workers, evaluator=name, progress=progress)
             verdicts.append(judge.judge(copy, kernel_rel=kernel_rel))
         return tuple(verdicts)
 
@@ -301,7 +278,7 @@ def internal_error(request: Request, error: Exception) -> Verdict:
         reason=internal(error),
         kernel=request.kernel_rel,
         kernel_name="",
-        conditions=dataclasses.replace(request.conditions),
+        conditions=request.conditions,
         score=None,
         steps=(),
         source_sha256="",

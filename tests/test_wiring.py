@@ -25,15 +25,7 @@ from tests.view.timelines import verdict
 
 
 def repository_judge(stage: Stage, function) -> RepositoryJudge:
-    return RepositoryJudge(
-        root=stage.root,
-        function=function,
-        evaluator="v5e-model",
-        budget_s=1.0,
-        deep=False,
-        new_problem=False,
-        progress=Silent(),
-    )
+    return RepositoryJudge.modelling(stage.root, function)
 
 
 def test_a_judge_that_fails_unexpectedly_leaves_a_row_and_its_traceback(tmp_path):
