@@ -1,4 +1,4 @@
-"""The module of a child that attacks: it does what its request names and says what came of it."""
+"""The module of a child that attacks: it calls the function that its request names, and says what came of it."""
 
 import ctypes
 import os
@@ -177,40 +177,10 @@ def descriptors(_: Path) -> str:
     return " ".join(links)
 
 
-ATTACKS = {
-    function.__name__: function
-    for function in (
-        survive,
-        wait_in_a_session,
-        read,
-        write,
-        read_on_every_thread,
-        listen,
-        connect,
-        kill,
-        processes,
-        fifo,
-        link,
-        litter,
-        fill,
-        eat,
-        sleep,
-        become,
-        mount,
-        trace,
-        leave,
-        say,
-        variables,
-        spaces,
-        descriptors,
-    )
-}
-
-
 def handle(request: Path) -> str:
     name, _, argument = request.name.partition(" ")
     try:
-        return ATTACKS[name](Path(argument.replace("|", "/")))
+        return globals()[name](Path(argument.replace("|", "/")))
     except OSError as error:
         return f"{type(error).__name__}: {error.strerror}"
 

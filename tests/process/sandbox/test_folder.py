@@ -1,5 +1,6 @@
 """A folder that a child wrote to: what is taken out of it, how much it holds, and that it goes away."""
 
+import fcntl
 import os
 import stat
 import tempfile
@@ -242,3 +243,27 @@ def test_a_folder_whose_files_cannot_be_removed_stays(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "unlink", refused)
     assert folder.remove(tmp_path / "top") is False
+
+
+def scratch(parent, name):
+    made = parent / name
+    (made / "0000-program").mkdir(parents=True)
+    (made / "0000-program" / "text").write_text("a dump")
+    (made / folder.LEASE).touch()
+    return made
+
+
+def test_what_a_killed_judge_left_is_removed_and_what_one_holds_stays(tmp_path):
+    killed, alive, other = (scratch(tmp_path, name) for name in ("ratchet-a", "ratchet-b", "other"))
+    new = tmp_path / "ratchet-c"  # its judge has only just begun
+    new.mkdir()
+    elsewhere = scratch(tmp_path / "elsewhere", "ratchet-d")
+    (tmp_path / "ratchet-link").symlink_to(elsewhere)
+    os.mkfifo(tmp_path / "ratchet-pipe")
+    with (alive / folder.LEASE).open() as lease:
+        fcntl.flock(lease, fcntl.LOCK_EX)
+        folder.sweep(tmp_path)
+        assert not killed.exists()
+        assert all(path.exists() for path in (alive, other, new, elsewhere))
+    folder.sweep(tmp_path)
+    assert not alive.exists()

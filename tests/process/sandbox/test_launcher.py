@@ -18,13 +18,11 @@ import pytest
 from ratchet.process.boot import children
 from ratchet.process.boot.children import Interpreter, environment, packages
 from ratchet.process.sandbox import landlock, launcher
-from ratchet.process.sandbox.child import JAILED, OPEN, Child, Limits, resident_bytes
+from ratchet.process.sandbox.child import JAILED, OPEN, Child, resident_bytes
 from ratchet.process.sandbox.folder import Folder
 from ratchet.process.sandbox.warm import Warm
+from tests.process.sandbox.children import QUICK, answer, asked, until
 from tests.walls import needs
-
-LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
-MODULE = "tests.process.sandbox.quick"
 
 
 @pytest.fixture(scope="module")
@@ -43,22 +41,12 @@ def start(tmp_path, request):
 
     def child(walls=JAILED, **options):
         folder = tmp_path / f"child{len(started)}"
-        started.append(Child(MODULE, directory=folder, walls=walls, warm=of, **options))
+        started.append(Child(QUICK, directory=folder, walls=walls, warm=of, **options))
         return started[-1]
 
     yield child
     for one in started:
         one.close()
-
-
-def asked(child, attack, argument="", limits=LIMITS):
-    return child.ask(Path(f"{attack} {str(argument).replace('/', '|')}"), limits)
-
-
-def answer(child, attack, argument=""):
-    ending = asked(child, attack, argument)
-    assert (ending.how, ending.returncode) == ("answered", None), ending.tail
-    return ending.answer
 
 
 def fields(text, *names):
@@ -168,7 +156,7 @@ def test_how_a_child_ends_is_how_its_module_ended(start, how, code, said):
 
 def test_a_child_whose_module_is_not_there_says_so(tmp_path):
     with Child("tests.process.sandbox.none", directory=tmp_path / "child") as child:
-        ending = child.ask(tmp_path, LIMITS)
+        ending = asked(child, "processes")
     assert (ending.how, ending.returncode) == ("died", 1)
     assert "No module named tests.process.sandbox.none" in ending.tail
 
@@ -179,7 +167,7 @@ def test_a_child_whose_jail_cannot_be_built_says_so(start, tmp_path):
     child.end()
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
-        Child(MODULE, directory=tmp_path / "file")
+        Child(QUICK, directory=tmp_path / "file")
 
 
 def test_an_answer_is_one_line_and_what_is_printed_is_only_kept(start):
@@ -238,10 +226,19 @@ def test_requests_have_folders_of_their_own(start):
     assert answer(child, "read", child.directory / "note") == "seen"
 
 
-def test_a_request_may_be_given_up_from_elsewhere(start):
+@pytest.mark.parametrize("under_way", [False, True], ids=["idle", "under way"])
+def test_a_child_may_be_cancelled_from_elsewhere(start, under_way):
+    """It ends, and is not taken for one that can be asked."""
     child = start(OPEN)
-    child.cancel()
+    assert answer(child, "processes")
+    assert child.alive
+    canceller = threading.Timer(0.1 if under_way else 0.0, child.cancel)
+    canceller.start()
+    if not under_way:
+        canceller.join()
+        assert not child.alive
     ending = asked(child, "sleep")
+    canceller.join()
     assert (ending.how, ending.answer) == ("cancelled", "")
     assert not child.alive
 
@@ -267,9 +264,7 @@ def test_memory_is_that_of_the_whole_group():
         time.sleep(600)
         os._exit(0)
     try:
-        deadline = time.monotonic() + 60
-        while resident_bytes(first) < 128 << 20 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: resident_bytes(first) >= 128 << 20)
         assert 128 << 20 <= resident_bytes(first) < 8 << 30
     finally:
         os.killpg(first, signal.SIGKILL)
@@ -289,7 +284,7 @@ def test_a_child_ends_with_its_block_and_gives_everything_back(tmp_path, monkeyp
     """By letting go of it: the judge does not have to kill its process group."""
     monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("it did not end by itself"))
     before = os.listdir("/proc/self/fd")
-    with Child(MODULE, directory=tmp_path / "child", walls=OPEN) as child:
+    with Child(QUICK, directory=tmp_path / "child", walls=OPEN) as child:
         assert answer(child, "processes")
         outer = child._process.pid
     assert not child.alive
@@ -321,9 +316,7 @@ def test_a_child_of_which_one_process_is_killed_ends_whole(start, walls, which):
     middle = below(outer)
     inner = below(middle)
     os.kill(middle if which == "middle" else inner, signal.SIGKILL)
-    deadline = time.monotonic() + 120
-    while child.alive and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: not child.alive)
     ending = asked(child, "processes")
     assert (ending.how, ending.returncode) == ("died", -signal.SIGKILL)
     assert not any(Path(f"/proc/{process}").exists() for process in (outer, middle, inner))
@@ -367,7 +360,7 @@ def launched(wanted, prepare=lambda: None):
 
 
 WANTED = {
-    "module": MODULE, "directory": "/no/such/folder", "walls": [], "processes": True, "folder_bytes": 0,
+    "module": QUICK, "directory": "/no/such/folder", "walls": [], "processes": True, "folder_bytes": 0,
     "folder_files": 0, "readable": [], "packages": [],
 }  # fmt: skip
 

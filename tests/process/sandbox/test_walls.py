@@ -15,12 +15,11 @@ import pytest
 from ratchet.exam.candidate import tracer
 from ratchet.process import key
 from ratchet.process.sandbox import landlock
-from ratchet.process.sandbox.child import JAILED, PACKAGE_ROOT, Child, Limits, Walls
+from ratchet.process.sandbox.child import JAILED, PACKAGE_ROOT, Child, Walls
+from tests.process.sandbox.children import HOSTILE, LIMITS, answer, asked
 from tests.walls import missing, needs
 
-LIMITS = Limits(seconds=250, memory_bytes=4 << 30)
 WITH_PROCESSES = replace(JAILED, processes=True)
-MODULE = "tests.process.sandbox.hostile"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def refused(tmp_path_factory):
         @functools.cache
         def child(names: tuple[str, ...]) -> Child:
             directory = tmp_path_factory.mktemp("refused") / "child"
-            return stack.enter_context(Child(MODULE, directory=directory, walls=replace(JAILED, names=names)))
+            return stack.enter_context(Child(HOSTILE, directory=directory, walls=replace(JAILED, names=names)))
 
         yield child
 
@@ -42,18 +41,12 @@ def start(tmp_path):
     started = []
 
     def child(walls: Walls = JAILED) -> Child:
-        started.append(Child(MODULE, directory=tmp_path / f"child{len(started)}", walls=walls))
+        started.append(Child(HOSTILE, directory=tmp_path / f"child{len(started)}", walls=walls))
         return started[-1]
 
     yield child
     for one in started:
         one.close()
-
-
-def ask(child: Child, attack: str, argument: object = "") -> str:
-    ending = child.ask(Path(f"{attack} {str(argument).replace('/', '|')}"), LIMITS)
-    assert ending.how == "answered", (ending.how, ending.tail)
-    return ending.answer
 
 
 def read(note: Path) -> str:
@@ -81,15 +74,15 @@ DENIED = "PermissionError"
 @pytest.mark.parametrize("names", [JAILED.names, ("seccomp",)], ids=["all walls", "seccomp alone"])
 def test_system_calls_that_are_refused(refused, tmp_path, attack, names):
     argument = os.getppid() if attack == "trace" else tmp_path
-    assert ask(refused(names), attack, argument).startswith(DENIED)
+    assert answer(refused(names), attack, argument).startswith(DENIED)
 
 
 @needs("seccomp")
 @pytest.mark.parametrize("names", [JAILED.names, ("seccomp",)], ids=["all walls", "seccomp alone"])
 def test_nobody_else_gets_a_signal(refused, names):
     child = refused(names)
-    assert ask(child, "kill", os.getpid()).startswith((DENIED, "ProcessLookupError"))
-    assert ask(child, "kill", 1).startswith((DENIED, "ProcessLookupError"))
+    assert answer(child, "kill", os.getpid()).startswith((DENIED, "ProcessLookupError"))
+    assert answer(child, "kill", 1).startswith((DENIED, "ProcessLookupError"))
 
 
 @needs("landlock")
@@ -97,7 +90,7 @@ def test_nobody_else_gets_a_signal(refused, names):
 def test_the_key_is_out_of_reach(refused, names):
     """Where it is for this user, not where a test puts one."""
     assert key.load().secret
-    assert ask(refused(names), "read", key.path()).startswith(DENIED)
+    assert answer(refused(names), "read", key.path()).startswith(DENIED)
 
 
 @needs("landlock")
@@ -107,9 +100,9 @@ def test_files_outside_are_out_of_reach_on_every_thread(start, tmp_path, names):
     secret = tmp_path / "secret"
     secret.write_text("the judge's")
     child = start(replace(JAILED, names=names))
-    assert ask(child, "read", secret).startswith(DENIED)
-    assert ask(child, "write", secret).startswith(DENIED)
-    threads, _, got = ask(child, "read_on_every_thread", secret).partition(" ")
+    assert answer(child, "read", secret).startswith(DENIED)
+    assert answer(child, "write", secret).startswith(DENIED)
+    threads, _, got = answer(child, "read_on_every_thread", secret).partition(" ")
     assert int(threads) >= 1 or os.cpu_count() == 1, "there is a thread of a library's"
     assert got == "['PermissionError']"
     assert secret.read_text() == "the judge's"
@@ -119,15 +112,15 @@ def test_files_outside_are_out_of_reach_on_every_thread(start, tmp_path, names):
 @pytest.mark.parametrize("attack", ["fifo", "link"])
 def test_only_regular_files_and_folders_are_made(refused, attack):
     child = refused(JAILED.names)
-    assert ask(child, attack, child.directory / "it").startswith(DENIED)
+    assert answer(child, attack, child.directory / "it").startswith(DENIED)
 
 
 @needs("namespaces")
 def test_a_namespace_has_no_network_and_no_other_process(start):
     server = socket.create_server(("127.0.0.1", 0))
     child = start(replace(WITH_PROCESSES, names=("namespaces",)))
-    assert ask(child, "connect", server.getsockname()[1]).startswith("OSError: Network is unreachable")
-    assert ask(child, "processes") == "1 2"
+    assert answer(child, "connect", server.getsockname()[1]).startswith("OSError: Network is unreachable")
+    assert answer(child, "processes") == "1 2"
     server.close()
 
 
@@ -140,7 +133,7 @@ def test_what_may_start_processes_leaves_none(start, names):
     """The seccomp filter refuses ``setsid``; without it the survivor has a session of its own, and dies too."""
     child = start(Walls(names=tuple(name for name in names if name != "seccomp"), processes=True))
     note = child.directory / "alive"
-    assert ask(child, "survive", note) == "forked"
+    assert answer(child, "survive", note) == "forked"
     wait_until_it_is_written_again(note)  # the attack works while the child lives
     child.end()
     assert stands_still(note)
@@ -149,8 +142,8 @@ def test_what_may_start_processes_leaves_none(start, names):
 def test_what_survives_a_crash_is_ended_too(start):
     child = start(Walls(names=(), processes=True))
     note = child.directory / "alive"
-    assert ask(child, "survive", note) == "forked"
-    ending = child.ask(Path("no-such-attack"), LIMITS)
+    assert answer(child, "survive", note) == "forked"
+    ending = asked(child, "no-such-attack")
     assert ending.how == "died"
     assert stands_still(note)
 
@@ -158,9 +151,9 @@ def test_what_survives_a_crash_is_ended_too(start):
 @needs("namespaces")
 def test_a_folder_in_memory_is_full_where_its_limit_says(start):
     child = start(tracer.WALLS)
-    assert ask(child, "litter", child.directory) == "OSError: No space left on device"
+    assert answer(child, "litter", child.directory) == "OSError: No space left on device"
     child = start(tracer.WALLS)
-    assert ask(child, "fill", child.directory / "large") == "OSError: No space left on device"
+    assert answer(child, "fill", child.directory / "large") == "OSError: No space left on device"
     assert list(child.directory.iterdir()) == [], "nothing of it is on the disk"
 
 
@@ -171,21 +164,21 @@ def test_a_folder_in_memory_is_full_where_its_limit_says(start):
 )
 def test_a_folder_on_disk_is_watched(start, attack, name, limits):
     child = start(replace(JAILED, names=(), **limits))
-    ending = child.ask(Path(f"{attack} {str(child.directory / name).replace('/', '|')}"), LIMITS)
+    ending = asked(child, attack, child.directory / name)
     assert ending.how == "disk"
 
 
 def test_a_child_that_takes_more_memory_than_it_may_is_ended(start):
     child = start(JAILED)
-    ending = child.ask(Path("eat x"), replace(LIMITS, memory_bytes=512 << 20))
+    ending = asked(child, "eat", "x", replace(LIMITS, memory_bytes=512 << 20))
     assert (ending.how, ending.answer) == ("memory", "")
     assert not child.alive
 
 
 def test_a_child_that_does_not_answer_in_time_is_ended(start):
     child = start(JAILED)
-    assert ask(child, "processes"), "it is up before the clock runs"
-    ending = child.ask(Path("sleep x"), replace(LIMITS, seconds=0.5))
+    assert answer(child, "processes"), "it is up before the clock runs"
+    ending = asked(child, "sleep", "x", replace(LIMITS, seconds=0.5))
     assert (ending.how, ending.answer) == ("timeout", "")
     assert ending.seconds >= 0.5
     assert not child.alive
