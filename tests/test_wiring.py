@@ -11,14 +11,14 @@ import pytest
 from prepare import judge
 from ratchet.commands import cli
 from ratchet.exam.judge import audit
-from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.steps import Silent
 from ratchet.loop import log
 from ratchet.tpu.chips import CHIPS
-from ratchet.values import Conditions, Decision
+from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
 from ratchet.values.verdict import MODELLED_STEPS
 from ratchet.wiring import RepositoryJudge, across, evaluator, make_folders
+from tests.exam.judge.programs import request_of
 from tests.kernels import ATTENTION
 from tests.loop.stage import Stage, verdict_of
 from tests.view.timelines import verdict
@@ -53,12 +53,8 @@ def test_a_step_that_fails_unexpectedly_is_a_verdict(tmp_path, monkeypatch, work
         raise ZeroDivisionError("integer modulo by zero")
 
     monkeypatch.setattr(audit, "program", fails)
-    kernel = tmp_path / "kernel.py"
-    kernel.write_text(ATTENTION)
-    conditions = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
     evidence = tmp_path / "evidence"
-    request = Request(kernel=kernel, root=tmp_path, kernel_rel="kernel.py", conditions=conditions, evidence=evidence)
-    verdict = judge(request, workers=workers)
+    verdict = judge(request_of(tmp_path, ATTENTION, evidence=evidence), workers=workers)
     assert verdict.status is Status.INTERNAL, verdict.reason
     assert verdict.reason.startswith("kernel: ZeroDivisionError: integer modulo by zero")
     assert verdict.score is None

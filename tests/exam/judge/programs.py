@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,8 +11,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from benchmarks.lib.programs import of_function, of_source
+from ratchet.exam.judge.request import Request
 from ratchet.exam.problem import problem as problems
-from ratchet.values import Artefact
+from ratchet.tpu.chips import CHIPS, V5E
+from ratchet.values import Artefact, Conditions
 
 
 def artefact(function: Callable[..., Any], *inputs: tuple[tuple[int, ...], Any]) -> Artefact:
@@ -25,6 +28,22 @@ def examined(source: str, name: str = "kernel.py") -> tuple[Artefact, problems.P
     made, problem = of_source(source, name)
     assert problem is not None
     return made, problem
+
+
+def request_of(root: Path, source: str, evaluator: str = "v5e-model", **options: Any) -> Request:
+    """A request to judge this source as the file ``kernel.py`` in ``root``."""
+    kernel = root / "kernel.py"
+    kernel.write_text(source)
+    chip = evaluator.removesuffix("-model") if evaluator.endswith("-model") else V5E.name
+    conditions = Conditions(evaluator=evaluator, chip=chip, compiler="", seal="", problem="")
+    return Request(kernel=kernel, root=root, kernel_rel=kernel.name, conditions=conditions, chip=CHIPS[chip], **options)
+
+
+def freeze(root: Path, source: str) -> Path:
+    """Write the problem of this source beside the file ``kernel.py`` in ``root``; returns the lock."""
+    lock = problems.lock_path(root / "kernel.py")
+    lock.write_bytes(problems.encode(examined(source)[1]))
+    return lock
 
 
 def blocked(

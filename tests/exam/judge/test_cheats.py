@@ -12,18 +12,14 @@ import sys
 import pytest
 
 from prepare import judge
-from ratchet.exam.candidate import tracer
-from ratchet.exam.judge.request import Request
-from ratchet.exam.judge.workers import Workers
-from ratchet.exam.problem.problem import encode, lock_path
+from ratchet.exam.problem.problem import lock_path
 from ratchet.process.sandbox.child import PACKAGE_ROOT, Limits
 from ratchet.selftest import corpus as corpora
 from ratchet.selftest.corpus import NO_BASE
 from ratchet.selftest.defences import caught_by
-from ratchet.values import Conditions
 from ratchet.values.status import Status
 from ratchet.values.trial import NO_GAIN
-from tests.exam.judge.programs import examined
+from tests.exam.judge.programs import freeze, request_of
 from tests.kernels import CANDIDATES, HONEST
 from tests.tiers import cases
 from tests.walls import lacking
@@ -33,15 +29,10 @@ QUICK = ("all_gather", "embedding_gather", "input_fusion", "rows_attention")
 CHEATS = [one for one in corpora.read(PACKAGE_ROOT).cheats if one.on == corpora.MODEL and NO_GAIN not in one.expected]
 """Those that a verdict refuses. `./ratchet.sh selftest` has the others: measured ones, those that gain nothing."""
 BASE = HONEST["rows_attention"]
-CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
 
 
 def judged(root, source, workers, **options):
-    kernel = root / "kernel.py"
-    kernel.write_text(source)
-    return judge(
-        Request(kernel=kernel, root=root, kernel_rel="kernel.py", conditions=CONDITIONS, **options), workers=workers
-    )
+    return judge(request_of(root, source, **options), workers=workers)
 
 
 def files(root):
@@ -62,24 +53,10 @@ def frozen(tmp_path_factory):
     @functools.cache
     def folder(name):
         root = tmp_path_factory.mktemp(f"frozen-{name}")
-        lock_path(root / "kernel.py").write_bytes(encode(examined(HONEST[name])[1]))
+        freeze(root, HONEST[name])
         return root
 
     return folder
-
-
-@pytest.fixture
-def without_jail(monkeypatch):
-    """Traces in this process what does no harm at import: a child's start is most of what a small verdict costs."""
-
-    def step(ask, **_):
-        wanted = ask()
-        artefact, problem = examined(wanted.source.decode(), wanted.name)
-        return (artefact, problem if wanted.freeze else None), "traced without a jail"
-
-    monkeypatch.setattr(tracer, "step", step)
-    monkeypatch.setattr(Workers, "asked", lambda self, wanted: wanted)
-    monkeypatch.setattr(Workers, "prepare_next", lambda self: None)
 
 
 @pytest.mark.usefixtures("without_jail")

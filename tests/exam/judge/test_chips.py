@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from prepare import judge
-from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import CHIPS
-from ratchet.values import Conditions, Verdict
+from ratchet.values import Verdict
 from ratchet.values.status import Status
+from tests.exam.judge.programs import request_of
 from tests.kernels import LAYERNORM, edited
 
 ASKS = """
@@ -21,11 +21,7 @@ def kernel_fn(*arrays):
 
 
 def verdict_on(chip: str, root: Path, source: str, workers: Workers) -> Verdict:
-    kernel = root / "kernel.py"
-    kernel.write_text(source)
-    conditions = Conditions(evaluator=f"{chip}-model", chip=chip, compiler="", seal="", problem="")
-    request = Request(kernel=kernel, root=root, kernel_rel="kernel.py", conditions=conditions, chip=CHIPS[chip])
-    return judge(request, workers=workers)
+    return judge(request_of(root, source, f"{chip}-model"), workers=workers)
 
 
 def test_a_kernel_is_traced_compiled_and_modelled_for_its_chip(tmp_path: Path, workers: Workers) -> None:

@@ -3,37 +3,19 @@
 import pytest
 
 from prepare import judge
-from ratchet.exam.candidate import tracer
 from ratchet.exam.judge.bench import opened
 from ratchet.exam.judge.measured import Measured, Timing
-from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.steps import Silent
-from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
-from ratchet.values import Against, Conditions, Launch, Samples
+from ratchet.values import Against, Launch, Samples
 from ratchet.values.status import Refusal, Status
 from ratchet.values.verdict import MODELLED_STEPS
-from tests.exam.judge.programs import examined
+from tests.exam.judge.programs import request_of
 from tests.kernels import ATTENTION
 
 
 def request(root, evaluator, **options):
-    kernel = root / "kernel.py"
-    kernel.write_text(ATTENTION)
-    conditions = Conditions(evaluator=evaluator, chip="v5e", compiler="", seal="", problem="")
-    return Request(kernel=kernel, root=root, kernel_rel="kernel.py", conditions=conditions, **options)
-
-
-@pytest.fixture
-def without_jail(monkeypatch):
-    def step(ask, **_):
-        wanted = ask()
-        artefact, problem = examined(wanted.source.decode(), wanted.name)
-        return (artefact, problem if wanted.freeze else None), "traced without a jail"
-
-    monkeypatch.setattr(tracer, "step", step)
-    monkeypatch.setattr(Workers, "asked", lambda self, wanted: wanted)
-    monkeypatch.setattr(Workers, "prepare_next", lambda self: None)
+    return request_of(root, ATTENTION, evaluator, **options)
 
 
 @pytest.fixture

@@ -7,15 +7,11 @@ import pytest
 
 from prepare import judge
 from ratchet.exam.judge import asking
-from ratchet.exam.judge.request import Request
-from ratchet.exam.problem.problem import encode, lock_path
 from ratchet.process.sandbox.child import Child, resident_bytes
-from ratchet.values import Conditions
 from ratchet.values.status import Status
-from tests.exam.judge.programs import examined
+from tests.exam.judge.programs import freeze, request_of
 from tests.kernels import LAYERNORM
 
-CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
 ENDINGS = {
     "ratchet.exam.candidate.worker": Status.IMPORT_FAILED,
     "ratchet.tpu.compiler.worker": Status.COMPILER_CRASHED,
@@ -32,9 +28,7 @@ ENDINGS = {
     ],
 )
 def test_a_child_that_is_killed_is_a_verdict(tmp_path, workers, monkeypatch, module):
-    kernel = tmp_path / "kernel.py"
-    kernel.write_text(LAYERNORM)
-    lock_path(kernel).write_bytes(encode(examined(LAYERNORM)[1]))
+    freeze(tmp_path, LAYERNORM)
     modules, wanted, ask = {}, Child._wanted, Child.ask
 
     def remember(self, name):
@@ -52,7 +46,7 @@ def test_a_child_that_is_killed_is_a_verdict(tmp_path, workers, monkeypatch, mod
         if child is not None:
             child.close()  # those of this test are new, so that their modules are known
     workers._next = None
-    request = Request(kernel=kernel, root=tmp_path, kernel_rel="kernel.py", conditions=CONDITIONS)
+    request = request_of(tmp_path, LAYERNORM)
     with monkeypatch.context() as patch:
         patch.setattr(Child, "ask", killed)
         verdict = judge(request, workers=workers)

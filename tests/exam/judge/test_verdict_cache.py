@@ -7,14 +7,12 @@ import pytest
 
 from prepare import judge
 from ratchet.exam.judge import verdict_cache
-from ratchet.exam.judge.request import Request
-from ratchet.exam.problem.problem import encode, lock_path
 from ratchet.process import key
 from ratchet.values import ArraySpec, Artefact, Conditions, Earlier, Score, Verdict
 from ratchet.values.place import SourceLine
 from ratchet.values.status import Status
 from ratchet.values.tokens import TokenTable
-from tests.exam.judge.programs import examined
+from tests.exam.judge.programs import freeze, request_of
 from tests.kernels import LAYERNORM
 
 CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="libtpu", seal="a seal", problem="")
@@ -121,14 +119,10 @@ def lines(found):
 
 
 def test_a_verdict_is_remembered_with_todays_lines_until_it_is_asked_for_afresh(tmp_path, workers):
-    kernel = tmp_path / "kernel.py"
-    lock_path(kernel).write_bytes(encode(examined(LAYERNORM)[1]))
+    freeze(tmp_path, LAYERNORM)
 
     def judged(source, **options):
-        kernel.write_text(source)
-        asked = Request(
-            kernel=kernel, root=tmp_path, kernel_rel="kernel.py", conditions=CONDITIONS, remember=True, **options
-        )
+        asked = replace(request_of(tmp_path, source, **options), conditions=CONDITIONS, remember=True)
         return judge(asked, workers=workers)
 
     first = judged(LAYERNORM)

@@ -27,14 +27,6 @@ def survive(note: Path) -> str:
         time.sleep(0.02)
 
 
-def wait_in_a_session(note: Path) -> str:
-    if os.fork():
-        return "forked"
-    os.setpgid(0, 0) if note.name == "group" else os.setsid()
-    time.sleep(600)
-    return ""
-
-
 def read(path: Path) -> str:
     return path.read_text()
 
