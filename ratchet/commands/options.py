@@ -114,19 +114,9 @@ def knows(name: str) -> bool:
     return name in _COMMANDS
 
 
-def is_experiment(given: Sequence[str]) -> bool:
-    """Whether a command line asks for an experiment, right or wrong."""
-    return bool(given) and given[0] not in (*(name for name in _COMMANDS if name != RUN), "-h", "--help")
-
-
 def evaluator(options: argparse.Namespace) -> str | None:
     """What is to judge a kernel file; None where the command line does not say."""
     return f"{options.chip}-model" if options.chip else options.on
-
-
-def asks_for_help(given: Sequence[str]) -> bool:
-    """Whether reading the command line would print help."""
-    return any(word in ("-h", "--help") for word in given)
 
 
 def asks_for_json(given: Sequence[str]) -> bool:

@@ -110,22 +110,6 @@ def test_what_across_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "asks"),
-    [
-        (["experiment: BQ 1024"], True),
-        (["--kernel", "k.py", "baseline"], True),
-        (["run", "baseline"], True),
-        (["log"], False),
-        (["judge", "f"], False),
-        (["--help"], False),
-        ([], False),
-    ],
-)
-def test_an_experiment_is_told_from_a_command_before_the_rest_is_imported(given, asks):
-    assert options.is_experiment(given) is asks
-
-
-@pytest.mark.parametrize(
     ("given", "evaluator"),
     [([], None), (["--on", "cpu"], "cpu"), (["--on", "v5e-model"], "v5e-model"), (["--chip", "v6e"], "v6e-model")],
 )

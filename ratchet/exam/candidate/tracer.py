@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,64 +93,20 @@ class Wanted:
         return json.dumps(asked).encode()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """A worker and what it traces."""
-
-    wanted: Wanted
-    child: Child
-    ending: Callable[[], Ending]
-    """Waits for its answer."""
-
-
-def ask(wanted: Wanted, child: Child) -> Asked:
-    """Have a worker from ``start`` trace a kernel file, once its answer is waited for."""
-    return Asked(wanted=wanted, child=child, ending=functools.partial(_sent, wanted, child))
-
-
-def ask_at_once(wanted: Wanted, child: Child) -> Asked:
-    """As ``ask``, beside what the caller does meanwhile."""
-    asked, ending = ask(wanted, child), Future[Ending]()
-
-    def wait() -> None:
-        try:
-            ending.set_result(asked.ending())
-        except BaseException as error:  # raised where the answer is waited for
-            ending.set_exception(error)
-
-    threading.Thread(target=wait, name="candidate", daemon=True).start()
-    return dataclasses.replace(asked, ending=ending.result)
-
-
-def _sent(wanted: Wanted, child: Child) -> Ending:
-    """Raises Refusal for a file that is none of a kernel."""
-    if wanted.given is None:
-        contract.check_source(wanted.source, wanted.name)
-    for left in (wanted.name, REQUEST, RECORD):  # by another version of the file
-        child.folder.unlink(left)
-    if wanted.given is None:
-        child.folder.write(wanted.name, wanted.source)
-    else:
-        child.folder.write(FILES, wanted.given.files.zipped())
-        child.folder.write(PROGRAM, wanted.given.program)
-    child.folder.write(REQUEST, wanted.request)
-    return child.ask(child.directory, wanted.limits)
-
-
-def answered(asked: Asked, *, again: bool = False) -> tuple[Artefact, problem.Problem | None]:
-    """What a worker makes of a kernel file. It is closed afterwards: it has run candidate code.
+def traced(wanted: Wanted, child: Child, *, again: bool = False) -> tuple[Artefact, problem.Problem | None]:
+    """What a worker from ``start`` makes of a kernel file. It is closed afterwards: it has run candidate code.
 
     Args:
-        asked: The worker, which can write to its folder alone, and what it traces.
+        wanted: The file, and what it is traced for.
+        child: The worker, which can write to its folder alone.
         again: Leave the child for other versions of the same file. Then one may know what another did, so that what
           comes of it is good for a table and for no row.
 
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
-    wanted, child = asked.wanted, asked.child
     with contextlib.nullcontext() if again else child:
-        jail, ending = lost(child.missing), asked.ending()
+        jail, ending = lost(child.missing), _asked(wanted, child)
         if not again:
             child.end()  # from here on nothing can change what it left
         if ending.how != "answered":
@@ -170,11 +123,26 @@ def answered(asked: Asked, *, again: bool = False) -> tuple[Artefact, problem.Pr
         return (dataclasses.replace(artefact, program=given.program) if given else artefact), frozen
 
 
+def _asked(wanted: Wanted, child: Child) -> Ending:
+    """Raises Refusal for a file that is none of a kernel."""
+    if wanted.given is None:
+        contract.check_source(wanted.source, wanted.name)
+    for left in (wanted.name, REQUEST, RECORD):  # by another version of the file
+        child.folder.unlink(left)
+    if wanted.given is None:
+        child.folder.write(wanted.name, wanted.source)
+    else:
+        child.folder.write(FILES, wanted.given.files.zipped())
+        child.folder.write(PROGRAM, wanted.given.program)
+    child.folder.write(REQUEST, wanted.request)
+    return child.ask(child.directory, wanted.limits)
+
+
 def examine(
     source: bytes, name: str, *, child: Child, again: bool = False, **others: Any
 ) -> tuple[Artefact, problem.Problem | None]:
-    """Trace a kernel file by a worker from ``start``. ``others`` are fields of ``Wanted``. Raises as ``answered``."""
-    return answered(ask(Wanted(source=source, name=name, **others), child), again=again)
+    """Trace a kernel file by a worker from ``start``. ``others`` are fields of ``Wanted``. Raises as ``traced``."""
+    return traced(Wanted(source=source, name=name, **others), child, again=again)
 
 
 def read(
@@ -221,9 +189,9 @@ def lost(missing: Sequence[str]) -> str:
     return f"the jail lacks {' and '.join(missing)} here: " + "; ".join(LOST[name] for name in missing)
 
 
-def step(ask: Callable[[], Asked], *, again: bool = False) -> tuple[tuple[Artefact, problem.Problem | None], str]:
-    """The first step of a verdict: ``answered``, with a summary."""
-    artefact, frozen = answered(ask(), again=again)
+def step(wanted: Wanted, child: Child, *, again: bool = False) -> tuple[tuple[Artefact, problem.Problem | None], str]:
+    """The first step of a verdict: ``traced``, with a summary."""
+    artefact, frozen = traced(wanted, child, again=again)
     inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
     return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from ratchet.exam.judge.secret import clone_folder, secret_of
 from ratchet.exam.judge.steps import INTERNAL_ERROR, Pending, Steps
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
-from ratchet.exam.problem import problem as problems
 from ratchet.exam.problem.problem import Problem, encode
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Artefact, Bar, Parity, Timeline, Verdict
@@ -69,7 +67,6 @@ class Bench:
 
     def trace(self) -> tuple[tuple[Artefact, Problem | None], str]:
         """The first step of a verdict: the kernel file, traced and exported in its jail."""
-        threading.Thread(target=self._begin_values, name="inputs", daemon=True).start()
         wanted = tracer.Wanted(
             source=self.source,
             name=self.request.kernel.name,
@@ -79,16 +76,9 @@ class Bench:
             limits=self.request.limits,
             given=self.request.given,
         )
-        traced = tracer.step(functools.partial(self.workers.asked, wanted), again=self.workers.one_file)
+        traced = tracer.step(wanted, self.workers.candidate(), again=self.workers.one_file)
         self.workers.prepare_next()
         return traced
-
-    def _begin_values(self) -> None:
-        """Inputs of the frozen problem are computed while the file is traced. What fails is said where it is needed."""
-        with contextlib.suppress(Exception):
-            problem = problems.read(self.request.lock)
-            if self.model is not None and problem is not None and not (self.freeze or self.request.model_only):
-                self.model.exam.begin(problem)
 
     @functools.cached_property
     def _verdicts(self) -> Path:

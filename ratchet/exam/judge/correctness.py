@@ -130,10 +130,6 @@ class Examiner:
         """
         return passed(self._asking.ask(problem, request), prefix)
 
-    def begin(self, problem: Problem) -> None:
-        """Have the child compute what every check of the problem begins with, which needs no kernel yet."""
-        self._asking.ask(problem, requests.BeginInputs())
-
     def counted_flops(self, problem: Problem) -> float:
         """FLOPs of the reference as written; 0, for not known, where its products alone are as many as claimed."""
         if problem.flops <= sum(products(problem).values()):

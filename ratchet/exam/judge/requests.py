@@ -20,11 +20,6 @@ class Computed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BeginInputs:
-    """Compute the inputs that every check of the problem begins with, which needs no kernel yet."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class MakeReference:
     """Compute what the outputs of one instance are compared with, unless it is cached."""
 
@@ -97,15 +92,7 @@ class WriteDraws:
 
 
 ValuesRequest = (
-    BeginInputs
-    | MakeReference
-    | CheckProblem
-    | CountFlops
-    | CheckProgram
-    | CheckOutputs
-    | WriteInputs
-    | WriteOperands
-    | WriteDraws
+    MakeReference | CheckProblem | CountFlops | CheckProgram | CheckOutputs | WriteInputs | WriteOperands | WriteDraws
 )
 
 

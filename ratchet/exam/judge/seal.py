@@ -33,6 +33,8 @@ SEALED_FILES = ("prepare.py", "requirements.lock", "environment.sh", "ratchet.sh
 PROTECTED_FILES = (*SEALED_FILES, "pyproject.toml")
 
 
+RECENT_S = 2.0
+"""Seconds for which what was seen is taken for what is there."""
 _SEEN: dict[Path, tuple[float, str]] = {}
 """By root when it was looked at last, and its seal."""
 
@@ -40,7 +42,7 @@ _SEEN: dict[Path, tuple[float, str]] = {}
 def recent_seal(root: Path) -> str:
     """As ``seal``, or what it said a moment ago: an experiment asks three times before it is judged, and once after."""
     when, seen = _SEEN.get(root, (-math.inf, ""))
-    return seen if time.monotonic() - when < installed.RECENT_S else seal(root)
+    return seen if time.monotonic() - when < RECENT_S else seal(root)
 
 
 def seal(root: Path) -> str:

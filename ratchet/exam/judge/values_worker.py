@@ -53,10 +53,6 @@ class Values:
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
         self._executed_beside: BackgroundJobs[tuple[mosaic.RunResult, Compared]] = BackgroundJobs()
 
-    def begin_inputs(self, random: Instance, _: requests.BeginInputs) -> Answer:
-        self.given.begin(random.problem, random.secret)
-        return answered(Status.PASS, "")
-
     def make_reference(self, random: Instance, asked: requests.MakeReference) -> Answer:
         instance, references = replace(random, whole=asked.whole), self.comparer.references
         references.begin(map(instance.of_kind, asked.then))
@@ -187,7 +183,6 @@ class Values:
 
 
 ANSWERS: Mapping[type[requests.ValuesRequest], Callable[[Values, Instance, Any], Answer]] = {
-    requests.BeginInputs: Values.begin_inputs,
     requests.MakeReference: Values.make_reference,
     requests.CheckProblem: Values.check_problem,
     requests.CountFlops: Values.count_flops,

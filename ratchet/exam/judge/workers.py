@@ -15,13 +15,11 @@ from types import TracebackType
 from typing import TypeVar
 
 from ratchet.exam.candidate import tracer
-from ratchet.exam.candidate.tracer import Asked, Wanted
-from ratchet.exam.judge import asking, schedule, speculative
+from ratchet.exam.judge import asking, schedule
 from ratchet.exam.judge.correctness import Executed
 from ratchet.process.sandbox import warm
 from ratchet.process.sandbox.child import Child
 from ratchet.process.sandbox.folder import ScratchFolder, sweep
-from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values.status import Refusal, Status
@@ -35,14 +33,12 @@ NEEDED_BYTES = 256 << 20
 class Workers:
     """One compiler, one values child, one schedule machine, and a fresh candidate child for every kernel file.
 
-    All start at once, the compiler for ``chip``. The judge's own are forks of one process that imports JAX, begun
-    already or here; the candidate's, which runs an author's code, of another, or imports it beside that. A child that
-    died or was killed is replaced. With ``keep``, the next candidate child starts while the current kernel is still
-    being judged, and candidate children are always forks; without ``compiles``, the TPU compiler starts only when it is
-    asked for. With ``one_file``, all kernel files are versions of one, which a sweep traces in the same child, and the
-    values child starts once it is asked for. With a ``seal``, warm processes that wait for work are used if they were
-    made under it, and those that were begun wait for the next run. A kernel file that is traced already (``early``) is
-    not traced again.
+    All start at once, the compiler for ``chip``. The judge's own are forks of one process that imports JAX; the
+    candidate's, which runs an author's code, is one of another, or imports JAX itself. A child that died or was killed
+    is replaced. With ``keep``, the next candidate child starts while the current kernel is still being judged; without
+    ``compiles``, the TPU compiler starts only when it is asked for. With ``one_file``, all kernel files are versions of
+    one, which a sweep traces in the same child, and the values child starts once it is asked for. With a ``seal``,
+    processes that wait for work and were made under it are forked, and those that are made here wait for the next run.
     """
 
     def __init__(
@@ -63,14 +59,13 @@ class Workers:
         sweep(Path(tempfile.gettempdir()))
         self._count = itertools.count()
         self._closed = False
-        self._authors = warm.begun(warm.AUTHOR, seal) or (Warm(warm.AUTHOR) if keep else None)
-        self._early = None if keep or one_file else speculative.begun(self._authors)
-        self._scratch = self._early.scratch if self._early else ScratchFolder()
+        self._scratch = ScratchFolder()
         self.root = self._scratch.root
         self.asking = threading.Lock()
         """Held by whoever asks the values child."""
-        self._next: Child | None = self._fresh() if self._early is None else None
-        self._warm = warm.begun(warm.JUDGE, seal) or Warm(warm.JUDGE)
+        self._authors = warm.process(warm.AUTHOR, seal) if keep or seal else None
+        self._next: Child | None = self._fresh()
+        self._warm = warm.process(warm.JUDGE, seal)
         self._compiler = self._start_compiler() if compiles else None
         self._values = None if one_file else self._start_values()
         self._machine = self._start_machine() if compiles else None
@@ -109,15 +104,6 @@ class Workers:
             return self._next
         child, self._next = self._next or self._fresh(), None
         return child
-
-    def asked(self, wanted: Wanted) -> Asked:
-        """A candidate child that traces this, or will once its answer is waited for; it is the caller's to close."""
-        begun, self._early = self._early, None
-        if begun is not None and begun.asked.wanted == wanted:
-            return begun.asked
-        if begun is not None:
-            begun.asked.child.close()
-        return tracer.ask(wanted, self.candidate())
 
     def prepare_next(self) -> None:
         """Start the next candidate child, if this set is kept."""
@@ -175,8 +161,7 @@ class Workers:
         for process in processes:
             process.cancel()
         profiler = self._profiler[1] if self._profiler else None
-        begun = self._early.asked.child if self._early else None
-        every = (begun, self._next, self._compiler, profiler, self._values, self._machine)
+        every = (self._next, self._compiler, profiler, self._values, self._machine)
         children = [child for child in every if child is not None]
         for child in children:  # each frees much memory, all at a time
             with contextlib.suppress(OSError):

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -188,14 +188,6 @@ class Given:
             array_file.write(array_file.path_of(folder, TABLES), [np.array(self._tables[owner], np.int64)])
         return self._tables[owner]
 
-    def begin(self, problem: Problem, secret: bytes) -> None:
-        """Compute the inputs that every check begins with; those that it needs later are made while it begins."""
-        self.inputs(problem, "random", secret)
-        if _are_few(problem):
-            later = [kind for kind in instances.kinds(problem.mesh, problem.mixed_axes) if kind != "random"]
-            make = functools.partial(_for_each, later, lambda kind: self.inputs(problem, kind, secret))
-            threading.Thread(target=make, name="inputs", daemon=True).start()
-
     def public(self, problem: Problem) -> Arrays:
         """The arrays of a key that everyone knows, for what steers a modelled run."""
         owner, arrays = self._known
@@ -257,10 +249,3 @@ def _are_few(problem: Problem) -> bool:
     """Whether the inputs of all instances may be kept."""
     count = len(instances.kinds(problem.mesh, problem.mixed_axes)) + 1
     return count * sum(map(array_bytes, problem.inputs)) <= KEPT_BYTES
-
-
-def _for_each(kinds: Iterable[str], make: Callable[[str], object]) -> None:
-    """What fails fails again, and is said, where it is needed."""
-    with contextlib.suppress(Exception):
-        for kind in kinds:
-            make(kind)

@@ -17,14 +17,12 @@ import hashlib
 import json
 import operator
 import os
-import signal
 import sys
 import sysconfig
-import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn
 
+from ratchet.process.boot import bytecode, children
 from ratchet.process.boot.home import private_folder
 
 _RECORDS = "*.dist-info/RECORD"
@@ -34,56 +32,25 @@ _NOT_LIBRARY = ("site-packages", "dist-packages", "test", "tests", "idlelib", "t
 """Folders of the standard library that the judge imports nothing of; distributors ship them or do not."""
 _BUILD = ("_sysconfigdata", "config-")
 """How and where Python was built and installed: another text in every place, and no verdict follows from it."""
-RECENT_S = 2.0
-"""Seconds for which what was seen is taken for what is there."""
 _HEX = 2 * hashlib.sha256().digest_size
-_BEGUN: dict[Path, tuple[int, int]] = {}
-"""By folder the fork that looks at it, and what it writes the digest to, with when that was."""
 _REMEMBERED = 8
 """Files of what earlier looks saw that stay in the private folder."""
 
 
-def begin(folder: Path) -> None:
-    """Have a fork of this process work out ``digest(folder)``, which then waits for it. It takes as long as imports do.
-
-    To be called while this process has one thread. What fails there, or was seen too long ago when it is asked for, is
-    done again.
-    """
-    with contextlib.suppress(OSError):
-        told, tell = os.pipe()
-        child = os.fork()
-        if not child:
-            _tell(tell, folder)
-        os.close(tell)
-        _BEGUN[folder] = child, told
-
-
-def _tell(tell: int, folder: Path) -> NoReturn:
-    """All that the fork does: nothing of its owner's, not even at its end."""
-    try:
-        os.closerange(0, 3)  # whoever reads what its owner prints waits for its owner alone
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.write(tell, f"{_digest(folder)} {time.monotonic()}".encode())
-    finally:
-        os._exit(0)
+def prewarm() -> int:
+    """Do what the first verdict of a new environment would wait for: compile its packages' code, and read it."""
+    folders = children.packages()
+    bytecode.fill(folders)
+    for folder in folders:
+        digest(Path(folder))
+    return 0
 
 
 def digest(folder: Path) -> str:
-    """SHA-256 over the code below a folder of installed packages; the same for the same wheels, wherever they are."""
-    begun = _BEGUN.pop(folder, None)
-    return (begun and _said(*begun)) or _digest(folder)
+    """SHA-256 over the code below a folder of installed packages; the same for the same wheels, wherever they are.
 
-
-def _said(child: int, told: int) -> str:
-    """What a fork found a moment ago; ``""`` where it failed, or that is longer ago."""
-    with os.fdopen(told) as heard:
-        found, _, when = heard.read().partition(" ")
-    os.waitpid(child, 0)
-    return found if when and time.monotonic() - float(when) < RECENT_S else ""
-
-
-def _digest(folder: Path) -> str:
-    """That of an earlier look by the same rule, if it saw what is there now."""
+    That of an earlier look by the same rule, if it saw what is there now.
+    """
     code = sorted(_code(str(folder)), key=operator.itemgetter(0))
     records = [(str(record), str(record), record.stat()) for record in sorted(folder.glob(_RECORDS))]
     rule = Path(__file__).read_bytes()

@@ -161,3 +161,8 @@ class Server:
 
     def get_code(self, name: str) -> CodeType:
         return marshal.loads(self._compiled[name][2])  # type: ignore[no-any-return]
+
+
+def are_served() -> bool:
+    """Whether this process has its modules from a server: ``start.py`` started it, not a user's program."""
+    return any(isinstance(finder, Server) for finder in sys.meta_path)

@@ -10,7 +10,6 @@ the private environment alone; their compiled code is kept in the judge's privat
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import importlib
@@ -27,7 +26,7 @@ ENTRIES = {
     "ratchet": "ratchet.__main__:run",
     "prepare": "ratchet.__main__:run_prepare",
     "upgrade": "ratchet.upgrade.side:main",
-    "prewarm": "ratchet.process.boot.prewarm:main",
+    "prewarm": "ratchet.process.boot.installed:prewarm",
 }
 """What can be run, by its first argument: modules above this one, so none is imported before the server is there."""
 _NO_ENVIRONMENT = 69
@@ -119,23 +118,5 @@ def starting() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def leave(code: int) -> None:
-    """End the process with all that waits for its end done and all that it printed written.
-
-    Python would take its modules apart first: a tenth of a second of every command, for nobody. Where a thread is still
-    at work or something cannot be written, that is what happens all the same.
-    """
-    if threading.active_count() > 1:
-        return
-    with contextlib.suppress(OSError, ValueError):  # it is said as ever
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        atexit._run_exitfuncs()
-        os._exit(code)
-
-
 if __name__ == "__main__":
-    ended = main()
-    leave(ended)
-    sys.exit(ended)
+    sys.exit(main())

@@ -20,6 +20,7 @@ import struct
 import time
 from pathlib import Path
 
+from ratchet.process.boot import sources
 from ratchet.process.boot.home import private_folder
 
 MINUTES, DEFAULT_MINUTES = "RATCHET_STANDBY_MINUTES", 10.0
@@ -51,25 +52,25 @@ def idle_seconds() -> float:
 def place(kind: str, shared: str, seal: str) -> Path | None:
     """The socket of processes of a kind that share ``shared``, this process's circumstances and the seal.
 
-    None where none may stay: there is no private folder, no Linux, or this process itself is confined.
+    None where none may stay: there is no private folder, no Linux, this process itself is confined, or it is one of a
+    user's that has the judge as a library.
     """
-    folder, begin = _folder(), _begin(kind, shared)
-    return folder / f"{begin}{seal}.sock" if folder and begin else None
+    private = private_folder()
+    if private is None or not idle_seconds() or not sources.are_served():
+        return None
+    try:
+        circumstances = _circumstances()
+        (private / "standby").mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    if _UNCONFINED not in circumstances:
+        return None
+    digest = hashlib.sha256(repr((shared, circumstances)).encode()).hexdigest()[:16]
+    return private / "standby" / f"{kind}-{digest}-{seal}.sock"
 
 
-def waiting(kind: str, shared: str) -> tuple[socket.socket, str] | None:
-    """A connection to a process that waits and shares these, and the seal it was made under; None where none does."""
-    folder = _folder()
-    begin = _begin(kind, shared)
-    for path in folder.glob(f"{begin}*.sock") if folder and begin else ():
-        connection = _connected(path)
-        if connection is not None:
-            return connection, path.stem.removeprefix(begin)
-    return None
-
-
-def _connected(path: Path) -> socket.socket | None:
-    """A connection to the process that waits there and said that it forks; None where there is none."""
+def connected(path: Path) -> socket.socket | None:
+    """A connection to the process that waits there, and forks; None where there is none."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with contextlib.suppress(OSError):
         connection.settimeout(ANSWER_SECONDS)
@@ -78,27 +79,6 @@ def _connected(path: Path) -> socket.socket | None:
             connection.settimeout(None)
             return connection
     connection.close()
-    return None
-
-
-def _begin(kind: str, shared: str) -> str:
-    """The first part of a socket's name, or ``""`` where processes of this one's circumstances may not wait."""
-    try:
-        circumstances = _circumstances()
-    except OSError:
-        return ""
-    if _UNCONFINED not in circumstances:
-        return ""
-    return f"{kind}-{hashlib.sha256(repr((shared, circumstances)).encode()).hexdigest()[:16]}-"
-
-
-def _folder() -> Path | None:
-    private = private_folder()
-    if private is None or not idle_seconds():
-        return None
-    with contextlib.suppress(OSError):
-        (private / "standby").mkdir(mode=0o700, exist_ok=True)
-        return private / "standby"
     return None
 
 
@@ -130,7 +110,7 @@ class Door:
         self._idle_seconds = idle_seconds
         self._closes = time.monotonic() + LIFE_SECONDS
         self._path = path
-        if (other := _connected(path)) is not None:
+        if (other := connected(path)) is not None:
             other.close()
             raise FileExistsError(path)
         path.unlink(missing_ok=True)
@@ -173,7 +153,7 @@ class Door:
         with contextlib.suppress(OSError):
             by_age = sorted(self._path.parent.glob(f"{kind}-*.sock"), key=lambda path: path.stat().st_mtime)
             for path in (old for old in by_age[:-KEPT] if old != self._path):
-                other = _connected(path)
+                other = connected(path)
                 if other is None:
                     path.unlink(missing_ok=True)
                 else:

@@ -7,7 +7,6 @@ owner and serve the next (``standby.py``).
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -29,6 +28,7 @@ JUDGE = ("ratchet.exam.judge.values_worker", "ratchet.tpu.compiler.worker", "rat
 """What the judge's own children run. Named here: the modules that start them import more than may be waited for."""
 AUTHOR = ("ratchet.exam.candidate.worker",)
 """What children run that run an author's code."""
+_KINDS = {JUDGE: "judge", AUTHOR: "author"}
 
 _DIALECTS = tuple(f"jaxlib.mlir.dialects.{name}" for name in ("arith", "builtin", "math", "mhlo", "scf", "vector"))
 _BESIDE = {
@@ -114,14 +114,12 @@ class Warm:
     One that was ``waiting`` has imported them.
     """
 
-    def __init__(self, modules: Sequence[str], *, waiting: tuple[socket.socket, str] | None = None) -> None:
+    def __init__(self, modules: Sequence[str], *, waiting: socket.socket | None = None) -> None:
         self._ready = waiting is not None
         self._stays = False
         self._process: subprocess.Popen[bytes] | None = None
-        self.seal = ""
-        """Under which it was made, where that was before."""
         if waiting is not None:
-            self._control, self.seal = waiting
+            self._control = waiting
             return
         bytecode.fill(children.packages())
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -186,12 +184,6 @@ class Warm:
             self._process.kill()
             self._process.wait()
 
-    def leave(self) -> None:
-        """Close it, and let it go if it waited."""
-        with contextlib.suppress(OSError):
-            self._control.send(standby.LEAVE)
-        self.close()
-
     def close(self) -> None:
         """End it, after its children, unless it stays or waited. Safe to call twice."""
         self._control.close()
@@ -201,41 +193,17 @@ class Warm:
         self._process.wait()
 
 
-_BEGUN: dict[tuple[str, ...], Warm] = {}
-_KINDS = {JUDGE: "judge", AUTHOR: "author"}
+def process(modules: tuple[str, ...], seal: str) -> Warm:
+    """A process with these modules: one that waits for work, or else a new one.
 
-
-def begin() -> None:
-    """Start what a verdict forks its children of, while this process still imports what it takes to ask for one.
-
-    Processes that wait for work are used. Where packages were never compiled here, that comes first, and whoever needs
-    children waits for it. What fails is tried again, and said, where it is needed.
+    With a ``seal`` it is one that was made under it, and it waits for the next run.
     """
-    atexit.register(_forget)
-    with contextlib.suppress(OSError):
-        for modules, kind in _KINDS.items() if bytecode.is_filled(children.packages()) else ():
-            _BEGUN[modules] = Warm(modules, waiting=standby.waiting(kind, _shared()))
-
-
-def waiting(modules: tuple[str, ...]) -> Warm | None:
-    """The process with these modules that was begun, which somebody else will ask for; None where there is none."""
-    return _BEGUN.get(modules)
-
-
-def begun(modules: tuple[str, ...], seal: str) -> Warm | None:
-    """The process with these modules that was begun, once; who asks for it closes it. With a ``seal`` it then waits.
-
-    None where nothing was begun, or where it is one that waited and was made under another seal.
-    """
-    process = _BEGUN.pop(modules, None)
-    if process is None:
-        return None
-    if process.seal and process.seal != seal:
-        process.leave()
-        return None
-    if seal and (path := standby.place(_KINDS[modules], _shared(), seal)):
-        process.stay(path)
-    return process
+    path = standby.place(_KINDS[modules], _shared(), seal) if seal else None
+    waiting = standby.connected(path) if path else None
+    made = Warm(modules, waiting=waiting)
+    if path and not waiting:
+        made.stay(path)
+    return made
 
 
 def _variables(modules: tuple[str, ...]) -> dict[str, str]:
@@ -247,8 +215,3 @@ def _shared() -> str:
     """What a warm process is made of. The contents of packages are not in it: they are in the seal."""
     judge = sources.loaded(home.PACKAGE_ROOT).digest
     return repr((judge, sys.version, os.path.realpath(sys.executable), children.packages(), _variables(JUDGE)))
-
-
-def _forget() -> None:
-    while _BEGUN:
-        _BEGUN.popitem()[1].close()

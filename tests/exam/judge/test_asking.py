@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.exam.judge.asking import Asking
-from ratchet.exam.judge.requests import BeginInputs, CheckProblem, CountFlops
+from ratchet.exam.judge.requests import CheckProblem, CountFlops
 from ratchet.process.sandbox.child import Ending, Limits
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
@@ -66,7 +66,7 @@ def test_verdicts_that_share_a_child_ask_it_one_after_the_other(tmp_path, monkey
     monkeypatch.setattr(first.workers.values, "ask", ask)
     problem = examined(LAYERNORM)[1]
     with ThreadPoolExecutor(2) as pool:
-        begun = pool.submit(first.ask, problem, BeginInputs())
+        begun = pool.submit(first.ask, problem, CheckProblem())
         assert asked.wait(60)
         next_one = pool.submit(second.ask, problem, CountFlops())
         assert first.workers.asking.locked()

@@ -177,5 +177,5 @@ def test_what_was_seen_a_moment_ago_is_taken_once_more(tree, monkeypatch):
     assert after != before
     assert recent_seal(tree) == after
     edit(tree / "ratchet/exam/problem/parity.py")
-    monkeypatch.setattr(installed, "RECENT_S", 0.0)
+    monkeypatch.setattr("ratchet.exam.judge.seal.RECENT_S", 0.0)
     assert recent_seal(tree) not in (before, after)

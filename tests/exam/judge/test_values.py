@@ -455,15 +455,6 @@ def test_a_damaged_program_cannot_be_verified(exam, problems):
     assert encode(problems["rows"])
 
 
-def test_inputs_that_are_made_ahead_are_those_that_are_made_when_asked_for(problems):
-    problem = problems["rows"]
-    ahead = Given()
-    ahead.begin(problem, b"secret")
-    for kind, secret in (("signed", b"secret"), ("probe", b"another"), ("mixed", b"secret"), ("random", b"secret")):
-        pairs = zip(ahead.inputs(problem, kind, secret), Given().inputs(problem, kind, secret), strict=True)
-        assert all(one.tobytes() == other.tobytes() for one, other in pairs)
-
-
 def test_large_inputs_are_made_one_instance_ahead(problems, monkeypatch):
     monkeypatch.setattr("ratchet.exam.problem.input_cache.KEPT_BYTES", 0)
     problem, ahead, alone, kinds = problems["rows"], Given(), Given(), ("random", "probe", "mixed", "signed")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.process.boot import bytecode, home, installed, sources
+from ratchet.process.boot import bootstrap, bytecode, children, home, installed, sources
 from ratchet.values.status import Status
 from tests.imports import HERE
 from tests.workspaces import Workspace
@@ -337,44 +337,26 @@ def test_a_digest_is_that_of_an_earlier_look_where_nothing_changed(tmp_path, mon
     assert installed.digest(folder) == before
 
 
-LEAVES = """
-import atexit, sys, threading
-from ratchet.process.boot import start
-atexit.register(print, "done at its end")
-print("said")
-{}
-start.leave(3)
-print("it went on")
-"""
+def test_packages_are_compiled_and_read_for_a_new_environment(monkeypatch):
+    done = []
+    monkeypatch.setattr(bytecode, "fill", done.append)
+    monkeypatch.setattr(installed, "digest", lambda folder: done.append(str(folder)))
+    assert installed.prewarm() == 0
+    assert done == [children.packages(), *children.packages()]
 
 
-def left(before: str = "", **settings: object) -> subprocess.CompletedProcess[str]:
-    """A process that leaves, ``before`` which it does something."""
-    command = [sys.executable, "-c", LEAVES.format(before)]
-    return subprocess.run(command, cwd=HERE, text=True, timeout=60, check=False, **settings)
+def test_set_up_runs_it_by_the_judges_start(monkeypatch):
+    ran = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
+    bootstrap.prewarm(HERE / ".venv")
+    ((python, *flags, start, entry),) = ran
+    assert Path(python) == (HERE / ".venv" / "bin" / "python").resolve()
+    assert (flags, start, entry) == (["-I", "-S"], str(home.START), "prewarm")
 
 
-def test_a_process_leaves_with_everything_said_and_done():
-    done = left(capture_output=True)
-    assert (done.returncode, done.stdout) == (3, "said\ndone at its end\n")
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        "threading.Thread(target=lambda: threading.Event().wait(1)).start()",
-        "sys.stdout.close(); sys.stdout = sys.stderr",
-    ],
-    ids=["a thread", "output that is closed"],
-)
-def test_it_ends_as_any_other_where_something_is_left(before):
-    done = left(before, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert "said\n" in done.stdout
-    assert ("it went on" in done.stdout) == ("Thread" in before)
-
-
-def test_what_cannot_be_written_is_for_the_end_to_say():
-    with open("/dev/full", "w") as full:
-        done = left(stdout=full, stderr=subprocess.PIPE)
-    assert done.returncode not in (0, 3)
-    assert "No space left" in done.stderr
+def test_the_start_knows_it():
+    python = Path(sys.executable).resolve()
+    start = home.START
+    done = subprocess.run([python, "-I", "-S", start, "prewarm"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert bytecode.is_filled(children.packages())

@@ -7,22 +7,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
-from ratchet.process.boot import home
+from ratchet.process.boot import home, sources
 from ratchet.process.sandbox import standby, warm
-from ratchet.process.sandbox.child import OPEN, Child, Limits
+from ratchet.process.sandbox.child import OPEN, Child
 from ratchet.process.sandbox.warm import JUDGE, Warm
 from tests.imports import HERE
+from tests.process.sandbox.children import QUICK, answer, parent, until
 from tests.workspaces import Workspace
 
-MODULE = "tests.process.sandbox.quick"
-LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
 SEAL = "0123456789abcdef"
 SHARED = "what both are made of"
+CONFINE = "import ctypes; assert not ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)"  # PR_SET_NO_NEW_PRIVS
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +29,11 @@ def folder(monkeypatch):
     """Where processes wait in a test; it is this test's own, and none stays behind. A socket's path is a short one."""
     place = Path(tempfile.mkdtemp())
     monkeypatch.setattr(standby, "private_folder", lambda: place)
+    monkeypatch.setattr(sources, "are_served", lambda: True)
     monkeypatch.setenv(standby.MINUTES, "1")
     yield place / "standby"
     for path in (place / "standby").glob("*.sock"):
-        if (left := standby._connected(path)) is not None:
+        if (left := standby.connected(path)) is not None:
             left.send(standby.LEAVE)
     shutil.rmtree(place, ignore_errors=True)  # a socket goes with the one that listened, perhaps just now
 
@@ -50,42 +50,42 @@ def stayed(seal=SEAL, kind="judge"):
     return one._process, path
 
 
-def until(holds):
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def owner(path):
+    return Warm([], waiting=standby.connected(path))
 
 
-def parent(process):
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def test_a_process_that_stays_serves_the_next_owners_and_several_at_a_time(tmp_path):
-    process, _ = stayed()
-    owners = [Warm([], waiting=standby.waiting("judge", SHARED)) for _ in range(2)]
-    for number, owner in enumerate(owners):
-        assert owner.seal == SEAL
-        with Child(MODULE, directory=tmp_path / str(number), walls=OPEN, warm=owner) as child:
-            ending = child.ask(Path("variables "), LIMITS)
-            assert ending.how == "answered", ending.tail
-            assert parent(child._process.pid) == process.pid
-        assert owner.alive
-        owner.cancel()
-        owner.close()
-    assert process.poll() is None
-
-
-def test_its_children_have_the_variables_that_they_are_given_and_no_others(tmp_path, monkeypatch):
+def test_a_process_that_stays_serves_the_next_owners_and_several_at_a_time(tmp_path, monkeypatch):
+    """Its children have the variables that they are given, and no others."""
     monkeypatch.setenv("SECRET", "of the first owner")
-    stayed()
+    process, path = stayed()
     said = []
-    for name, of in (("fork", Warm([], waiting=standby.waiting("judge", SHARED))), ("new", None)):
-        with Child(MODULE, directory=tmp_path / name, environment={"ONLY": "here"}, walls=OPEN, warm=of) as child:
-            said.append(child.ask(Path("variables "), LIMITS).answer.replace(str(tmp_path / name), "FOLDER"))
-    assert said[0] == said[1]
+    for number, one in enumerate([owner(path), owner(path), None]):
+        own = tmp_path / str(number)
+        with Child(QUICK, directory=own, environment={"ONLY": "here"}, walls=OPEN, warm=one) as child:
+            said.append(answer(child, "variables").replace(str(own), "FOLDER"))
+            assert (parent(child._process.pid) == process.pid) == (one is not None)
+        if one is not None:
+            assert one.alive
+            one.cancel()
+            one.close()
+    assert process.poll() is None
+    assert len(set(said)) == 1, "of a new process, too"
     assert "ONLY" in said[0]
     assert "SECRET" not in said[0]
+
+
+def test_the_next_that_asks_for_a_process_gets_the_one_that_waits(monkeypatch):
+    monkeypatch.setattr(warm, "_shared", lambda: SHARED)
+    process, _ = stayed()
+    waited = warm.process(JUDGE, SEAL)
+    assert waited._process is None
+    waited.close()
+    for seal in ("", "f" * 16):
+        new = warm.process(JUDGE, seal)
+        assert new._process is not None
+        new.cancel()
+        new.close()
+    assert process.poll() is None
 
 
 def test_it_outlives_an_owner_that_is_killed(folder):
@@ -102,128 +102,91 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     ended = subprocess.run([sys.executable, "-c", script], cwd=HERE, timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL
-    assert standby.waiting("judge", SHARED) is not None
+    assert standby.connected(path) is not None
 
 
 def test_a_child_lives_where_the_one_that_waited_has_ended(tmp_path):
     """Also where it ended with something unread, which who asks next hears as an error."""
-    process, _ = stayed()
     for name in ("idle", "asked"):
-        owner = Warm([], waiting=standby.waiting("judge", SHARED))
-        assert owner.alive
+        process, path = stayed()
+        one = owner(path)
+        assert one.alive
         if name == "asked":
             process.send_signal(signal.SIGSTOP)
-            owner.stay(tmp_path / "elsewhere")
-            owner._control.send(b"{}")
+            one._control.send(b"{}")
         process.kill()
         process.wait()
-        assert not owner.alive
-        with Child(MODULE, directory=tmp_path / name, walls=OPEN, warm=owner) as child:
-            assert child.ask(Path("variables "), LIMITS).how == "answered"
-        owner.close()
-        assert not owner.alive
-        process, _ = stayed()
+        assert not one.alive
+        with Child(QUICK, directory=tmp_path / name, walls=OPEN, warm=one) as child:
+            assert answer(child, "variables")
+        one.close()
+        assert not one.alive
 
 
 def test_an_owner_that_asks_and_goes_is_no_harm_to_the_others(tmp_path):
-    process, _ = stayed()
-    hasty, other = (Warm([], waiting=standby.waiting("judge", SHARED)) for _ in range(2))
+    process, path = stayed()
+    hasty, other = owner(path), owner(path)
     process.send_signal(signal.SIGSTOP)
-    child = Child(MODULE, directory=tmp_path / "hasty", walls=OPEN, warm=hasty)
+    child = Child(QUICK, directory=tmp_path / "hasty", walls=OPEN, warm=hasty)
     for descriptor in (child._process._said, child._control.detach()):
         os.close(descriptor)
     hasty.close()
     process.send_signal(signal.SIGCONT)
-    with Child(MODULE, directory=tmp_path / "other", walls=OPEN, warm=other) as child:
-        assert child.ask(Path("variables "), LIMITS).how == "answered"
+    with Child(QUICK, directory=tmp_path / "other", walls=OPEN, warm=other) as child:
+        assert answer(child, "variables")
     other.close()
     assert process.poll() is None
 
 
-def test_it_goes_when_nobody_asks(monkeypatch):
+def test_it_goes_when_nobody_asks_and_takes_no_new_work_after_its_life(monkeypatch):
     monkeypatch.setenv(standby.MINUTES, "0.01")
     process, path = stayed()
     assert process.wait(timeout=30) == 0
     assert not path.exists()
-
-
-def test_it_takes_no_new_work_after_its_life(monkeypatch, folder):
     monkeypatch.setattr(standby, "LIFE_SECONDS", 0.0)
-    path = standby.place("judge", SHARED, SEAL)
     door = standby.Door(path, 60.0)
     assert door.seconds_left(None) == 0
     door.close()
     assert not path.exists()
 
 
-def test_one_made_under_another_seal_goes(monkeypatch):
-    monkeypatch.setattr(warm, "_shared", lambda: SHARED)
-    process, path = stayed()
-    monkeypatch.setitem(warm._BEGUN, JUDGE, Warm([], waiting=standby.waiting("judge", SHARED)))
-    assert warm.begun(JUDGE, "f" * 16) is None
-    assert process.wait(timeout=30) == 0
-    assert not path.exists()
-
-
-def test_one_of_this_seal_is_used_once_for_each_verdict(monkeypatch):
-    monkeypatch.setattr(warm, "_shared", lambda: SHARED)
-    process, _ = stayed()
-    own = Warm([], waiting=standby.waiting("judge", SHARED))
-    monkeypatch.setitem(warm._BEGUN, JUDGE, own)
-    assert warm.begun(JUDGE, SEAL) is own
-    assert warm.begun(JUDGE, SEAL) is None
-    own.close()
-    assert process.poll() is None
-
-
-def test_a_confined_process_is_not_heard():
+def test_a_confined_process_is_not_heard_and_lets_none_wait():
     """As those that run an author's code are; their system calls are fewer besides."""
     _, path = stayed()
     script = f"""
-import ctypes, socket
-{{}}
+import socket
+from ratchet.process.boot import sources
+from ratchet.process.sandbox import standby
+sources.are_served = lambda: True
 one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 one.connect({str(path)!r})
-print(one.recv(5))
+print(one.recv(5), standby.place("judge", "", "seal") is not None)
 """
-    confine = "assert not ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)"  # PR_SET_NO_NEW_PRIVS
-    said = [
-        subprocess.run([sys.executable, "-c", script.format(first)], capture_output=True, timeout=30, check=True).stdout
-        for first in ("", confine)
-    ]
-    assert said == [b"b'ready'\n", b"b''\n"]
+    commands = [[sys.executable, "-c", f"{first}\n{script}"] for first in ("", CONFINE)]
+    said = [subprocess.run(one, cwd=HERE, capture_output=True, timeout=60, check=True).stdout for one in commands]
+    assert said == [b"b'ready' True\n", b"b'' False\n"]
 
 
-def test_a_confined_process_lets_none_wait(tmp_path):
-    script = """
-import ctypes
-from ratchet.process.sandbox import standby
-assert standby.place("judge", "", "seal")
-assert not ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
-assert standby.place("judge", "", "seal") is None
-assert standby.waiting("judge", "") is None
-"""
-    subprocess.run([sys.executable, "-c", script], cwd=HERE, check=True, timeout=60)
-
-
-def test_limits_of_the_process_tell_places_apart():
+def test_circumstances_seal_and_what_is_shared_tell_places_apart():
     before = standby.place("judge", SHARED, SEAL)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
     try:
-        assert standby.place("judge", SHARED, SEAL) != before
+        limited = standby.place("judge", SHARED, SEAL)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert standby.place("judge", SHARED, SEAL) == before
-    assert standby.place("judge", "another judge", SEAL) != before
-    assert standby.place("author", SHARED, SEAL) != before
+    others = [("judge", "another judge", SEAL), ("author", SHARED, SEAL), ("judge", SHARED, "f" * 16)]
+    assert len({before, limited, *(standby.place(*other) for other in others)}) == 5
 
 
-@pytest.mark.parametrize("minutes", ["0", "-1", "soon"])
-def test_none_stays_where_that_is_not_wanted(monkeypatch, minutes):
-    monkeypatch.setenv(standby.MINUTES, minutes)
+@pytest.mark.parametrize("minutes", ["0", "-1", "soon", None])
+def test_none_stays_where_that_is_not_wanted_or_the_judge_is_a_library(monkeypatch, minutes):
+    if minutes is None:
+        monkeypatch.setattr(sources, "are_served", lambda: False)
+    else:
+        monkeypatch.setenv(standby.MINUTES, minutes)
     assert standby.place("judge", SHARED, SEAL) is None
-    assert standby.waiting("judge", SHARED) is None
 
 
 def test_a_few_of_a_kind_wait_and_the_first_go():
@@ -242,7 +205,7 @@ def test_nobody_takes_the_place_of_one_that_waits_and_a_file_nobody_listens_at_i
     process.kill()
     process.wait()
     assert path.exists()
-    assert standby.waiting("judge", SHARED) is None
+    assert standby.connected(path) is None
     door = standby.Door(path, 60.0)
     os.unlink(path)
     path.write_text("another's")
@@ -250,7 +213,7 @@ def test_nobody_takes_the_place_of_one_that_waits_and_a_file_nobody_listens_at_i
     assert path.exists()
 
 
-def test_the_next_run_of_the_command_forks_its_children_of_the_same_processes(tmp_path, folder):
+def test_the_next_run_of_the_command_forks_its_children_of_the_same_processes(tmp_path, monkeypatch):
     """As the command is called, in the folder of this user: the same two wait after the second run."""
     place = home.private_folder()
     if place is None:
