@@ -35,7 +35,7 @@ each. A larger one has as many chances in its many elements."""
 Answer = dict[str, Any]
 """Plain JSON: ``responses.py`` names the fields."""
 Compared = list[parity.Comparison]
-"""Of every output, then of every replica that differs. Empty where there are findings, or no reference yet."""
+"""Of every output, then of every replica that differs."""
 
 
 class Comparer:
@@ -54,19 +54,8 @@ class Comparer:
         """The answer on outputs that were not executed here."""
         return self.result(instance, self.references.of(instance), _result_of(outputs))
 
-    def result(
-        self,
-        instance: Instance,
-        reference: Reference,
-        result: mosaic.RunResult,
-        compared: Compared | None = None,
-        *,
-        order: int = 0,
-    ) -> Answer:
-        """The answer on what an execution gave. ``compared``: of a comparison with the reference that was made before.
-
-        With an ``order`` the outputs have to be those of the check, to the last bit.
-        """
+    def result(self, instance: Instance, reference: Reference, result: mosaic.RunResult, *, order: int = 0) -> Answer:
+        """The answer on what an execution gave. With an ``order`` it has to give what the check gave, to the last bit."""
         if result.findings:
             return found(result.findings)
         problem, kind = instance.problem, instance.kind
@@ -81,7 +70,7 @@ class Comparer:
             and (still := self._insensitive(instance, reference, outputs))
         ):
             return still
-        compared = compared or compare(instance, result, reference)
+        compared = _compare(instance, result, reference)
         count, more = 0, Compared()
         if reference.numbers is not None and all(one.status is Status.PASS for one in compared):
             count, more = self._standing_out(instance, result, reference)
@@ -122,7 +111,7 @@ class Comparer:
         if not picked.size:
             return 0, []
         more = self.references.more(instance, picked, reference.native)
-        return picked.size, compare(instance, result, more, picked=True)
+        return picked.size, _compare(instance, result, more, picked=True)
 
     def _repeated(self, outputs: Arrays) -> Answer:
         for index, (first, second) in enumerate(zip(self._random_outputs, outputs, strict=True)):
@@ -190,7 +179,7 @@ class Comparer:
                 self.references.made(replace(random, kind=kind, secret=other))
 
 
-def compare(instance: Instance, result: mosaic.RunResult, reference: Reference, *, picked: bool = False) -> Compared:
+def _compare(instance: Instance, result: mosaic.RunResult, reference: Reference, *, picked: bool = False) -> Compared:
     """How outputs compare; of chips that ought to hold the same each has to be right."""
     alike, three = instance.kind == instances.SIGNED, (reference.exact, reference.losses, reference.counts)
     numbers, axes = reference.numbers, rows.axes(instance.problem)

@@ -243,14 +243,11 @@ class Examiner:
         answers: dict[str, Record] = {}
         try:
             outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None
-            for number, kind in enumerate(kinds):
+            for kind in kinds:
                 self.progress(f"{kind}: {what(kind)}")
-                request: requests.ValuesRequest
+                request: requests.ValuesRequest = requests.CheckProgram(program=program, kind=kind, whole=deep)
                 if outputs is not None:
                     request = requests.CheckOutputs(kind=kind, folder=outputs / kind, whole=deep)
-                else:
-                    then = kinds[number + 1 :]
-                    request = requests.CheckProgram(program=program, kind=kind, whole=deep, then=then)
                 answers[kind] = self._asking.ask(problem, request)
                 passed(answers[kind], prefix=f"{kind} inputs ({what(kind)}): ")
                 if left_out := _left_out(answers[kind]):

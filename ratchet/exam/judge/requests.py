@@ -49,8 +49,6 @@ class CheckProgram:
     whole: bool = False
     order: int = 0
     """Of the steps of parallel grid dimensions, where it is not that of the check."""
-    then: tuple[str, ...] = ()
-    """Instances that are asked for next."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.exam.judge import requests
-from ratchet.exam.judge.comparison import Answer, Compared, Comparer, answered, compare, found, reference_flops
+from ratchet.exam.judge.comparison import Answer, Comparer, answered, found, reference_flops
 from ratchet.exam.problem import instances
 from ratchet.exam.problem.input_cache import Given
 from ratchet.exam.problem.problem import Problem, decode
 from ratchet.exam.problem.reference import Instance
-from ratchet.process.concurrency import BackgroundJobs
 from ratchet.process.sandbox import system
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.compiler.tokens import tokenise
@@ -36,9 +34,6 @@ from ratchet.tpu.mosaic import run as mosaic
 from ratchet.values import control, encoding
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
-
-BESIDE_BYTES = 1 << 29
-"""Inputs and outputs of a program that is executed on two instances at a time, at most: each has its own memory."""
 
 
 class Values:
@@ -51,7 +46,6 @@ class Values:
         self.given = Given()
         self.comparer = Comparer(self.given)
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
-        self._executed_beside: BackgroundJobs[tuple[mosaic.RunResult, Compared]] = BackgroundJobs()
 
     def make_reference(self, random: Instance, asked: requests.MakeReference) -> Answer:
         instance, references = replace(random, whole=asked.whole), self.comparer.references
@@ -67,10 +61,10 @@ class Values:
 
     def check_program(self, random: Instance, asked: requests.CheckProgram) -> Answer:
         instance = replace(random, kind=asked.kind, whole=asked.whole)
-        return self.check(instance, program=asked.program.read_bytes(), order=asked.order, then=asked.then)
+        return self.check(instance, program=asked.program.read_bytes(), order=asked.order)
 
-    def check(self, instance: Instance, *, program: bytes, order: int = 0, then: Sequence[str] = ()) -> Answer:
-        """Execute the candidate's program on one instance and compare; on the instances ``then`` beside this."""
+    def check(self, instance: Instance, *, program: bytes, order: int = 0) -> Answer:
+        """Execute the candidate's program on one instance, and compare its outputs."""
         problem, kind, secret = instance.problem, instance.kind, instance.secret
         references = self.comparer.references
         if not references.has_made:  # they take blocks of all sizes: all of that and a program's is too much
@@ -80,18 +74,12 @@ class Values:
         _, loaded, tokens = self._load(program)
         if hazards:
             loaded.begin_check()
-        executed_beside = self._begin_beside([instance.of_kind(other) for other in then], loaded)
-        reference = references.of(instance)
+        reference, arrays = references.of(instance), self.given.inputs(problem, kind, secret)
         with _explained(tokens):
-            done = None if hazards or order else self._executed_beside.take(instance.name)
-            if done is None:
-                arrays = self.given.inputs(problem, kind, secret)
-                if not executed_beside:
-                    self.given.begin_inputs(problem, then, secret)
-                seed = order or _order(kind, loaded)
-                once = functools.partial(loaded.run, seed=seed)
-                done = (loaded.check(arrays) if hazards else once(arrays)), []
-            result, compared = done
+            if hazards:
+                result = loaded.check(arrays)
+            else:
+                result = loaded.run(arrays, seed=order or _order(kind, loaded))
         about = {
             "module_version": loaded.program.module_version,
             "operations": loaded.program.covered,
@@ -100,31 +88,12 @@ class Values:
             "is_steered": loaded.program.has_scalar_inputs,
             "code_sha256": loaded.program.sha256,
         }
-        answer = self.comparer.result(instance, reference, result, compared, order=order)
+        answer = self.comparer.result(instance, reference, result, order=order)
         if answer["status"] != Status.PASS.name and not order and _order(kind, loaded):
             with _explained(tokens):
                 cause = loaded.check(self.given.inputs(problem, kind, secret))
             answer |= found(cause.findings) if cause.findings else {}
         return answer | about | {"message": tokens.explain(answer["message"])}
-
-    def _begin_beside(self, wanted: Sequence[Instance], loaded: mosaic.Loaded) -> bool:
-        """Execute the program on these instances in another thread, and compare what comes of it; whether that is done.
-
-        On several chips executions take turns; what comes before and after one runs beside what else there is to do.
-        """
-        if any(instance.problem.compulsory_bytes > BESIDE_BYTES for instance in wanted):
-            return False
-        loaded.compile()
-
-        def run(instance: Instance) -> tuple[mosaic.RunResult, Compared]:
-            arrays = self.given.inputs(instance.problem, instance.kind, instance.secret)
-            result = loaded.run(arrays, seed=_order(instance.kind, loaded))
-            if result.findings or not instance.file.exists():  # who asks for a reference makes it
-                return result, []
-            return result, compare(instance, result, self.comparer.references.of(instance))
-
-        self._executed_beside.begin({instance.name: functools.partial(run, instance) for instance in wanted})
-        return True
 
     def check_outputs(self, random: Instance, asked: requests.CheckOutputs) -> Answer:
         instance = replace(random, kind=asked.kind, whole=asked.whole)
@@ -174,7 +143,6 @@ class Values:
         """The program with the tokens that the compiler gets, translated; what the tokens stand for."""
         digest = hashlib.sha256(program).hexdigest()
         if self._candidate is None or self._candidate[0] != digest:
-            self._executed_beside.forget()
             self.comparer.forget()
             exported, tokens = tokenise(program)
             with _explained(tokens):

@@ -5,11 +5,9 @@ Nothing of a candidate is here: the reference is a frozen program.
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,11 +19,11 @@ from jax import export
 
 from ratchet.exam.problem import array_file, instances, rows
 from ratchet.exam.problem.problem import Problem, array_bytes
-from ratchet.process.concurrency import BackgroundJobs, MemoryBudget
+from ratchet.process.concurrency import MemoryBudget
 
 KEPT_BYTES = 1 << 27
-"""Inputs of all instances of a problem that are made ahead and kept, at most; and inputs and outputs of one whose
-references are made two at a time."""
+"""Inputs of all instances of a problem that are kept, at most; and inputs and outputs of one whose references are made
+two at a time."""
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -51,7 +49,6 @@ class Given:
         self._folders: dict[str, Path] = {}
         self._tables: dict[str, list[int]] = {}
         self._finding, self._making = threading.Lock(), threading.RLock()
-        self._ahead: BackgroundJobs[Arrays] = BackgroundJobs()
         self._kept: tuple[object, dict[str, Arrays]] = (None, {})
         self._made: tuple[object, Arrays] = (None, [])
         self._known: tuple[object, Arrays] = (None, [])
@@ -88,21 +85,6 @@ class Given:
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
-        with contextlib.suppress(Exception):  # what failed is tried again
-            if (made := self._ahead.take((_owner(problem, secret), kind))) is not None:
-                self._ahead.forget()  # one set of large arrays is enough
-                return made
-        return self._inputs_of(problem, kind, secret)
-
-    def begin_inputs(self, problem: Problem, kinds: Iterable[str], secret: bytes) -> None:
-        """Make the arrays of the first of these instances beside what is done until they are asked for."""
-        kind = next(iter(kinds), None)
-        if kind is not None and not _are_few(problem):
-            self._ahead.forget()
-            make = functools.partial(self._inputs_of, problem, kind, secret)
-            self._ahead.begin({(_owner(problem, secret), kind): make})
-
-    def _inputs_of(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         with self._making:
             owner = _owner(problem, secret)
             if self._kept[0] != owner:

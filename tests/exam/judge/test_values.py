@@ -9,7 +9,6 @@ import pytest
 
 from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.secret import SECRET_BYTES, secret_of
-from ratchet.exam.judge.values_worker import Values
 from ratchet.exam.problem import instances
 from ratchet.exam.problem.floor import useful_flops
 from ratchet.exam.problem.input_cache import Given
@@ -455,18 +454,6 @@ def test_a_damaged_program_cannot_be_verified(exam, problems):
     assert encode(problems["rows"])
 
 
-def test_large_inputs_are_made_one_instance_ahead(problems, monkeypatch):
-    monkeypatch.setattr("ratchet.exam.problem.input_cache.KEPT_BYTES", 0)
-    problem, ahead, alone, kinds = problems["rows"], Given(), Given(), ("random", "probe", "mixed", "signed")
-    for number, kind in enumerate(kinds):
-        got = ahead.inputs(problem, kind, b"secret")
-        ahead.begin_inputs(problem, kinds[number + 1 :], b"secret")
-        assert all(a.tobytes() == b.tobytes() for a, b in zip(got, alone.inputs(problem, kind, b"secret"), strict=True))
-    ahead.begin_inputs(problem, ["mixed"], b"secret")
-    monkeypatch.setattr(ahead, "_inputs_of", lambda *_: pytest.fail("made again"))
-    assert ahead.inputs(problem, "mixed", b"secret")
-
-
 def test_what_steers_is_public_where_the_modelled_run_is_checked_and_secret_elsewhere():
     problem, given = examined(KERNELS["segment_sum"])[1], Given()
     public, whole = given.steering(problem), given.drawn(problem, np.zeros(2, np.uint32))
@@ -534,19 +521,3 @@ def test_references_that_are_made_beside_another_are_those_that_are_made_when_as
         pair = ahead.of(random.of_kind(kind)), alone.of(beside)
         for one, other in zip(*([*of.exact, *of.losses, *of.counts] for of in pair), strict=True):
             assert one.tobytes() == other.tobytes()
-
-
-def test_what_is_executed_beside_another_instance_answers_the_same(problems, tmp_path):
-    problem, program = problems["rows"], examined(ROWS)[0].program
-    kinds = instances.kinds(problem.mesh, problem.mixed_axes)
-    random = Instance(problem=problem, kind="random", secret=b"secret", cache=tmp_path)
-    judge = Values()
-    for kind in kinds:
-        judge.comparer.references.of(random.of_kind(kind))
-
-    def answers(values, then):
-        return [
-            values.check(random.of_kind(kind), program=program, then=then(number)) for number, kind in enumerate(kinds)
-        ]
-
-    assert answers(Values(), lambda number: kinds[number + 1 :]) == answers(Values(), lambda number: ())
