@@ -55,7 +55,7 @@ class Comparer:
         return self.result(instance, self.references.of(instance), _result_of(outputs))
 
     def result(self, instance: Instance, reference: Reference, result: mosaic.RunResult, *, order: int = 0) -> Answer:
-        """The answer on what an execution gave. With an ``order`` it has to give what the check gave, to the last bit."""
+        """The answer on what an execution gave; with an ``order`` it has to be what the check gave, bit by bit."""
         if result.findings:
             return found(result.findings)
         problem, kind = instance.problem, instance.kind

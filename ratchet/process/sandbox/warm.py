@@ -17,18 +17,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from ratchet.process import fast
 from ratchet.process.boot import bytecode, children, home, sources
-from ratchet.process.sandbox import allocator, standby
+from ratchet.process.sandbox import standby
 
 JUDGE = ("ratchet.exam.judge.values_worker", "ratchet.tpu.compiler.worker", "ratchet.exam.judge.schedule_worker")
 """What the judge's own children run. Named here: the modules that start them import more than may be waited for."""
 AUTHOR = ("ratchet.exam.candidate.worker",)
 """What children run that run an author's code."""
 _KINDS = {JUDGE: "judge", AUTHOR: "author"}
+
+JEMALLOC = "ray/core/libjemalloc.so"
+"""In a folder of packages: ray's, which the judge's environment has for searches on a cluster."""
 
 _DIALECTS = tuple(f"jaxlib.mlir.dialects.{name}" for name in ("arith", "builtin", "math", "mhlo", "scf", "vector"))
 _BESIDE = {
@@ -193,12 +197,14 @@ class Warm:
         self._process.wait()
 
 
-def process(modules: tuple[str, ...], seal: str) -> Warm:
-    """A process with these modules: one that waits for work, or else a new one.
+def process(modules: tuple[str, ...], seal: str) -> Warm | None:
+    """A process with these modules: one that waits for work, or else a new one; None where none is wanted.
 
     With a ``seal`` it is one that was made under it, and it waits for the next run.
     """
-    path = standby.place(_KINDS[modules], _shared(), seal) if seal else None
+    if not fast.ON.forks:
+        return None
+    path = standby.place(_KINDS[modules], _shared(), seal) if seal and fast.ON.standby else None
     waiting = standby.connected(path) if path else None
     made = Warm(modules, waiting=waiting)
     if path and not waiting:
@@ -206,9 +212,21 @@ def process(modules: tuple[str, ...], seal: str) -> Warm:
     return made
 
 
+def preload(packages: Iterable[str]) -> dict[str, str]:
+    """Variables that have the loader take jemalloc in a process that is started with them; none where it is missing.
+
+    The TPU compiler makes small objects by the million, and takes less time for a large kernel with it than with the
+    allocator of glibc. Nothing else follows from which one it is.
+    """
+    found = [path for path in (Path(folder, JEMALLOC) for folder in packages) if path.is_file()]
+    # The loader splits its list at these, and takes what it finds in the pieces.
+    usable = [str(path) for path in found if not set(" :").intersection(str(path))]
+    return {"LD_PRELOAD": usable[0]} if usable and fast.ON.allocator else {}
+
+
 def _variables(modules: tuple[str, ...]) -> dict[str, str]:
     """What a warm process is started with. Children that run an author's code keep the system's allocator."""
-    return children.environment(allocator.preload(children.packages()) if modules == JUDGE else {})
+    return children.environment(preload(children.packages()) if modules == JUDGE else {})
 
 
 def _shared() -> str:

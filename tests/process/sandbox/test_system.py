@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from ratchet.process.boot import children
-from ratchet.process.sandbox import allocator
+from ratchet.process.sandbox import warm
 from tests.imports import HERE
 
-JEMALLOC = allocator.preload(children.packages())
+JEMALLOC = warm.preload(children.packages())
 
 FAULTS = """
 import resource

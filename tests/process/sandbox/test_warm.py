@@ -11,6 +11,9 @@ import pytest
 from ratchet.exam.candidate import tracer
 from ratchet.exam.judge import asking, schedule
 from ratchet.exam.judge.workers import Workers
+from ratchet.process import fast
+from ratchet.process.boot import children
+from ratchet.process.sandbox import warm as warms
 from ratchet.process.sandbox.child import OPEN, Child
 from ratchet.process.sandbox.warm import AUTHOR, JUDGE, Warm
 from ratchet.tpu.chips import V5E
@@ -101,3 +104,40 @@ def test_what_runs_an_authors_code_is_no_fork_of_the_judges_own_process():
         assert len(authors) == 1
         assert own not in authors
     assert not [one for one in (*authors, own) if Path(f"/proc/{one}").exists()]
+
+
+def packages_at(folder):
+    library = folder / warms.JEMALLOC
+    library.parent.mkdir(parents=True)
+    library.touch()
+    return str(folder), str(library)
+
+
+@pytest.mark.parametrize("name", ["empty", "a folder", "a:folder"])
+def test_the_first_jemalloc_counts_whose_path_the_loader_would_not_split(tmp_path, name, monkeypatch):
+    first, library = packages_at(tmp_path / "first")
+    second, _ = packages_at(tmp_path / "second")
+    other = tmp_path / name
+    if name == "empty":
+        other.mkdir()
+    else:
+        packages_at(other)
+    assert warms.preload([str(other), first, second]) == {"LD_PRELOAD": library}
+    assert warms.preload([str(other), str(tmp_path / "none")]) == {}
+    monkeypatch.setattr(fast, "ON", fast.PLAIN)
+    assert warms.preload([first]) == {}
+
+
+@pytest.mark.skipif(not warms.preload(children.packages()), reason="jemalloc is not in this environment")
+def test_the_judges_own_children_have_jemalloc_and_those_of_an_author_have_not(tmp_path):
+    libraries = {}
+    for modules in (JUDGE, AUTHOR):
+        warm = warms.process(modules, "")
+        try:
+            with Child(QUICK, directory=tmp_path / modules[0], walls=OPEN, warm=warm) as child:
+                assert "LD_PRELOAD" not in answer(child, "variables")
+                libraries[modules] = Path(f"/proc/{child._process.pid}/maps").read_text()
+        finally:
+            warm.close()
+    assert warms.JEMALLOC in libraries[JUDGE]
+    assert warms.JEMALLOC not in libraries[AUTHOR]

@@ -1,0 +1,27 @@
+"""The judge's speed tricks: each has a name here and a switch, and a verdict is the same to the digit without them.
+
+Whatever they hasten reads on its own: who skips them misses nothing that decides a verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fast:
+    """Which tricks are used."""
+
+    forks: bool = True
+    """Children are forks of a process that has imported JAX (``sandbox/warm.py``); else each imports it."""
+    standby: bool = True
+    """That process waits for the next verdict (``sandbox/standby.py``)."""
+    allocator: bool = True
+    """The judge's own children have jemalloc, where it is installed (``sandbox/warm.py``)."""
+    listings: bool = True
+    """The schedule machine reads listings while the compiler still writes others (``exam/judge/schedule.py``)."""
+
+
+PLAIN = Fast(forks=False, standby=False, allocator=False, listings=False)
+ON = Fast()
+"""The switch."""
