@@ -14,7 +14,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from ratchet.process.boot.home import private_folder
+from ratchet.process.boot.home import least_used, private_folder
 
 FILLED_BY = (
     "jax jax.export jax.extend jax.experimental.mesh_utils jax.experimental.pallas jax.experimental.pallas.tpu "
@@ -61,11 +61,6 @@ def _mark(packages: tuple[str, ...]) -> Path:
     return Path(folders()[0]) / f"filled-{key}"
 
 
-def is_filled(packages: tuple[str, ...]) -> bool:
-    """Whether ``fill`` has nothing to do for these packages."""
-    return private_folder() is None or _mark(packages).exists()
-
-
 @cache
 def fill(packages: tuple[str, ...]) -> None:
     """Compile what children import, unless that was done for these packages. Failing costs time and nothing else."""
@@ -84,17 +79,8 @@ def fill(packages: tuple[str, ...]) -> None:
         subprocess.run(command, env=environment, cwd="/", check=True, capture_output=True, timeout=FILL_SECONDS)
         mark.touch()
         os.utime(folder)
-    prune(private, KEPT)
-
-
-def prune(private: Path, kept: int) -> None:
-    """Remove the compiled code of all environments except those used last, and what older versions marked as filled."""
     import shutil  # this module is one of the first that are read
 
     with contextlib.suppress(OSError):
-        by_use = sorted(private.glob("bytecode*"), key=lambda folder: folder.stat().st_mtime)
-        for folder in by_use[:-kept]:
-            shutil.rmtree(folder, ignore_errors=True)
-        if not (private / "bytecode").exists():  # the one folder of all environments that there was
-            for mark in private.glob("filled-*"):
-                mark.unlink()
+        for old in least_used("bytecode-*", private, KEPT):
+            shutil.rmtree(old, ignore_errors=True)

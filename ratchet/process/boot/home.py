@@ -7,6 +7,7 @@ all workspaces, and the repository is that of the working directory. Standard li
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pwd
@@ -44,6 +45,19 @@ def private_folder() -> Path | None:
         return None
     ours = state.st_uid == os.getuid() and not state.st_mode & 0o077 and folder.is_dir() and not folder.is_symlink()
     return folder if ours and os.access(folder, os.W_OK) else None
+
+
+def keep(path: Path, data: bytes) -> None:
+    """Write a file of the private folder whole or not at all. Nothing depends on its success."""
+    beside = path.with_name(f"new-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        beside.write_bytes(data)
+        beside.replace(path)
+
+
+def least_used(pattern: str, folder: Path, kept: int) -> list[Path]:
+    """Of what matches ``pattern`` in a folder all but the few that were used last."""
+    return sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)[:-kept]
 
 
 def environment() -> Path | None:

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ratchet.process.boot import bytecode, children
-from ratchet.process.boot.home import private_folder
+from ratchet.process.boot.home import keep, least_used, private_folder
 
 _RECORDS = "*.dist-info/RECORD"
 _TOOL = "pip"
@@ -65,7 +65,7 @@ def digest(folder: Path) -> str:
                 return found
     found = _read(folder, code)
     if memory is not None:
-        _write(memory, f"{key} {found}")
+        keep(memory, f"{key} {found}".encode())
     return found
 
 
@@ -175,17 +175,8 @@ def _known(folder: Path) -> dict[str, list[object]]:
 def _remember(folder: Path, found: dict[str, list[object]]) -> None:
     memory = _memory(folder)
     if memory is not None:
-        _write(memory, json.dumps(found))
+        keep(memory, json.dumps(found).encode())
         with contextlib.suppress(OSError):
-            every = sorted(memory.parent.glob("installed-*.json"), key=lambda file: file.stat().st_mtime)
-            for old in every[:-_REMEMBERED]:
+            for old in least_used("installed-*.json", memory.parent, _REMEMBERED):
                 old.unlink()
                 old.with_suffix(".seen").unlink(missing_ok=True)
-
-
-def _write(memory: Path, text: str) -> None:
-    """Whole or not at all; what fails is read again."""
-    beside = memory.with_name(f"new-{os.getpid()}")
-    with contextlib.suppress(OSError):
-        beside.write_text(text)
-        beside.replace(memory)

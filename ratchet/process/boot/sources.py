@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import importlib.util
 import marshal
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from ratchet.process.boot.home import FILES, PACKAGE_ROOT, private_folder
+from ratchet.process.boot.home import FILES, PACKAGE_ROOT, keep, least_used, private_folder
 
 PACKAGE = "ratchet"
 JUDGE = "prepare"
@@ -64,7 +63,10 @@ class Sources:
             return known
         others = filter(None, map(_known, folder.glob(f"code-{self._of_files}-*")))
         made = self._made(next(others, {}))
-        _keep(own, marshal.dumps(made))
+        keep(own, marshal.dumps(made))
+        with contextlib.suppress(OSError):
+            for old in least_used("code-*", folder, _KEPT):
+                old.unlink()
         return made
 
     def _made(self, elsewhere: Compiled) -> Compiled:
@@ -120,16 +122,6 @@ def _at(code: CodeType, file: str) -> CodeType:
     """The same code, of a file elsewhere."""
     inner = tuple(_at(one, file) if isinstance(one, CodeType) else one for one in code.co_consts)
     return code.replace(co_filename=file, co_consts=inner)
-
-
-def _keep(path: Path, data: bytes) -> None:
-    """Write beside and rename; older ones go. Nothing depends on its success."""
-    beside = path.with_name(f"new-{os.getpid()}")
-    with contextlib.suppress(OSError):
-        beside.write_bytes(data)
-        beside.replace(path)
-        for old in sorted(path.parent.glob("code-*"), key=lambda file: file.stat().st_mtime)[:-_KEPT]:
-            old.unlink()
 
 
 class Server:

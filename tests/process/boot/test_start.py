@@ -184,17 +184,18 @@ def test_what_earlier_looks_saw_is_not_kept_for_ever(tmp_path):
     assert len(list((tmp_path / "private").glob("installed-*.json"))) == 8
 
 
-def test_compiled_code_of_the_environments_used_last_stays(tmp_path):
+def test_compiled_code_of_the_environments_used_last_stays(tmp_path, monkeypatch):
     private = tmp_path / "private"
-    for place, name in enumerate(["bytecode-a", "bytecode", "bytecode-c", "bytecode-b"]):
-        (private / name / "usr").mkdir(parents=True)
-        (private / name / "usr" / "code.pyc").touch()
-        os.utime(private / name, (place, place))
-    (private / "filled-0123").touch()
-    bytecode.prune(private, 3)
-    assert {path.name for path in private.iterdir()} == {"bytecode", "bytecode-b", "bytecode-c", "filled-0123"}
-    bytecode.prune(private, 2)
-    assert {path.name for path in private.iterdir()} == {"bytecode-b", "bytecode-c"}
+    monkeypatch.setattr(bytecode, "private_folder", lambda: private)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: Path(bytecode.folders()[0]).mkdir())
+    for place in range(bytecode.KEPT + 1):
+        folder = private / f"bytecode-{place}"
+        folder.mkdir()
+        (folder / "code.pyc").touch()
+        os.utime(folder, (place, place))
+    bytecode.fill.__wrapped__(("/no/such/packages",))
+    own = Path(bytecode.folders()[0]).name
+    assert {path.name for path in private.iterdir()} == {own, *(f"bytecode-{n}" for n in range(2, bytecode.KEPT + 1))}
 
 
 def environment_of(tmp_path: Path) -> Path:
@@ -359,4 +360,4 @@ def test_the_start_knows_it():
     start = home.START
     done = subprocess.run([python, "-I", "-S", start, "prewarm"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert bytecode.is_filled(children.packages())
+    assert bytecode._mark(children.packages()).exists()
