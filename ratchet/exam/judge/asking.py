@@ -15,7 +15,7 @@ from ratchet.exam.judge.requests import Asked, ValuesRequest
 from ratchet.exam.judge.responses import answer_in
 from ratchet.exam.problem import array_file, references, rows
 from ratchet.exam.problem.problem import Problem, encode
-from ratchet.process.sandbox.child import Child, Ending, Limits, Walls
+from ratchet.process.sandbox.child import Child, Limits, Walls
 from ratchet.process.sandbox.warm import Warm
 from ratchet.values import encoding
 from ratchet.values.records import Record
@@ -91,7 +91,14 @@ class Asking:
             ending = child.ask(folder, self.limits)
             references.collect(lent, self._kept(problem))
         if ending.how != "answered":
-            raise _refusal(_why(ending, self.limits))
+            why = {
+                "died": f"died: {ending.last:.300}",
+                "timeout": f"did not finish in {self.limits.seconds:.0f} s",
+                "memory": f"used more than {self.limits.memory_bytes >> 30} GiB",
+                "disk": "wrote more than it may",
+                "cancelled": "was stopped",
+            }
+            raise _refusal(why[ending.how])
         return answer_in(folder / "answer.json")
 
     @contextlib.contextmanager
@@ -114,14 +121,3 @@ class Asking:
 
 def _refusal(why: str) -> Refusal:
     return Refusal(Status.CANNOT_VERIFY, f"executing the kernel for its values {why}")
-
-
-def _why(ending: Ending, limits: Limits) -> str:
-    if ending.how == "died":
-        return f"died: {(ending.tail.strip().splitlines() or ['it printed nothing'])[-1]:.300}"
-    return {
-        "timeout": f"did not finish in {limits.seconds:.0f} s",
-        "memory": f"used more than {limits.memory_bytes >> 30} GiB",
-        "disk": "wrote more than it may",
-        "cancelled": "was stopped",
-    }[ending.how]

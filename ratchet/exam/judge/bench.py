@@ -194,19 +194,7 @@ def opened(request: Request, workers: Workers | None, note: Callable[[str], None
             progress=note,
             known=workers.executed,
         )
-        model = Modelled(chip=request.chip, workers=workers, exam=exam, work=work, freeze=freeze, deep=request.deep)
-        device = Measured(
-            evaluator=on,
-            chip=request.chip,
-            workers=workers,
-            exam=exam,
-            work=work,
-            freeze=freeze,
-            deep=request.deep,
-            budget_s=request.budget_s,
-            capture=request.capture,
-            against=request.against,
-        )
+        device = Measured(request=request, workers=workers, exam=exam, work=work, freeze=freeze)
         stack.callback(device.close)
         yield Bench(
             request=request,
@@ -215,6 +203,6 @@ def opened(request: Request, workers: Workers | None, note: Callable[[str], None
             workers=workers,
             exam=exam,
             work=work,
-            model=model if modelled else None,
+            model=Modelled(request=request, workers=workers, exam=exam, work=work, freeze=freeze) if modelled else None,
             device=device if on in MEASURED else None,
         )

@@ -11,10 +11,10 @@ from pathlib import Path
 from ratchet.exam.candidate import tracer
 from ratchet.exam.judge import audit, roofline
 from ratchet.exam.judge.correctness import Examiner
+from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices, session
 from ratchet.exam.problem.problem import Problem
-from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.values import Against, Artefact, Paired, Parity, Samples, Score
@@ -53,21 +53,19 @@ def check_program(platform: str, hlo: HloModule) -> tuple[str, ...]:
 class Measured:
     """An evaluator that times the attached device, for one verdict. Its methods are steps as those of ``Modelled``."""
 
-    evaluator: str
-    """``tpu``, ``gpu`` or ``cpu``."""
-    chip: Chip
-    """Where the evaluator is ``tpu``: the attached one."""
+    request: Request
     workers: Workers
     exam: Examiner
     work: Path
     """Where the compiled text and every timing go."""
     freeze: bool
-    deep: bool
-    budget_s: float = session.BUDGET_SECONDS
-    capture: Path | None = None
-    against: Against | None = None
     _rival: Artefact | None = None
     _device: session.Device | None = field(default=None, repr=False)
+
+    @property
+    def evaluator(self) -> str:
+        """``tpu``, ``gpu`` or ``cpu``."""
+        return self.request.conditions.evaluator
 
     @property
     def platform(self) -> str:
@@ -121,7 +119,7 @@ class Measured:
         source, name = against.kernel.read_bytes(), against.kernel.name
         try:
             self._rival, _ = tracer.examine(
-                source, name, child=self.workers.candidate(), platform=self.platform, chip=self.chip
+                source, name, child=self.workers.candidate(), platform=self.platform, chip=self.request.chip
             )
         except Refusal as refusal:
             raise Refusal(
@@ -144,10 +142,10 @@ class Measured:
             specs=problem.inputs,
             verify=lambda name, kind, outputs: self.exam.check_outputs(problem, kind, outputs, what=f"the {name}"),
             programs=self._programs(built),
-            test=self.against.test if self.against else 1,
-            budget_s=self.budget_s,
-            capture=self.capture,
-            deep=self.deep,
+            test=self.request.against.test if self.request.against else 1,
+            budget_s=self.request.budget_s,
+            capture=self.request.capture,
+            deep=self.request.deep,
             progress=self.exam.progress,
         ).run()
         self._leave(TIMINGS, json.dumps(dataclasses.asdict(samples), indent=1) + "\n")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ratchet.exam.judge import control, roofline, schedule
 from ratchet.exam.judge.correctness import Examiner
+from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem.problem import Problem
 from ratchet.process import fast
@@ -30,13 +31,16 @@ from ratchet.values.omission import Unmodelled
 class Modelled:
     """An evaluator that needs no device: a TPU is modelled."""
 
-    chip: Chip
+    request: Request
     workers: Workers
     exam: Examiner
     work: Path
     """Where the compiler's texts go."""
     freeze: bool
-    deep: bool
+
+    @property
+    def chip(self) -> Chip:
+        return self.request.chip
 
     @property
     def platform(self) -> str:
@@ -60,13 +64,13 @@ class Modelled:
         """A step of a verdict: what the artefact's own Mosaic module computes, executed on the CPU."""
         self.exam.steering(problem)  # what the other steps ask of the same child does not wait for the checks
         self.exam.counted_flops(problem)
-        return self.exam.step(problem, artefact, freeze=self.freeze, deep=self.deep)
+        return self.exam.step(problem, artefact, freeze=self.freeze, deep=self.request.deep)
 
     def latency(self, problem: Problem, built: Program) -> tuple[Timeline, str]:
         """A step of a verdict: the schedule machine over the compiled program, on every chip of the problem's mesh."""
         steering, operands = self.exam.steering(problem), computed_operands(load_hlo(built.dump_dir))
         computed, same = self.exam.computed(problem, self._program(built), operands) if operands else ([], True)
-        timeline, summary = self._modelled(problem, built, (steering, computed), detail=self.deep)
+        timeline, summary = self._modelled(problem, built, (steering, computed), detail=self.request.deep)
         if not same:
             timeline = replace(timeline, not_modelled=(Unmodelled.FLOAT_TABLES, *timeline.not_modelled))
         return timeline, summary

@@ -112,5 +112,4 @@ def _ended(ending: Ending) -> Refusal:
         return Ended(Status.SCHEDULE_UNKNOWN, f"the schedule machine took more than {LIMITS.memory_bytes >> 30} GiB")
     if ending.returncode in KILLED:
         return Ended(Status.INFRASTRUCTURE, "the system ended the schedule machine: free some memory and run again")
-    last = (ending.tail.strip().splitlines() or ["it printed nothing"])[-1]
-    return Refusal(Status.INTERNAL, f"the schedule machine {how}: {last:.300}")
+    return Refusal(Status.INTERNAL, f"the schedule machine {how}: {ending.last:.300}")

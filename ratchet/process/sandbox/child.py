@@ -88,6 +88,11 @@ class Ending:
     """The last of what the child printed: untrusted text."""
     seconds: float
 
+    @property
+    def last(self) -> str:
+        """The last line that the child printed."""
+        return (self.tail.strip().splitlines() or ["it printed nothing"])[-1]
+
 
 def resident_bytes(group: int) -> int:
     """Resident memory of a process group, in bytes; 0 where /proc does not exist."""

@@ -5,13 +5,12 @@ import pytest
 
 from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.modelled import Modelled
-from ratchet.tpu.chips import V5E
 from ratchet.tpu.computed_operands import computed_operands
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.values import Timeline
 from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Refusal, Status
-from tests.exam.judge.programs import examined
+from tests.exam.judge.programs import examined, request_of
 from tests.kernels import edited
 
 ROWS = '''
@@ -72,7 +71,8 @@ def judged(workers, root, source: str, *, values: bool = True) -> Timeline:
     artefact, problem = examined(source)
     exam = Examiner(workers=workers, root=root)
     work = workers.folder("program")
-    model = Modelled(chip=V5E, workers=workers, exam=exam, work=work, freeze=False, deep=False)
+    request = request_of(root, source)
+    model = Modelled(request=request, workers=workers, exam=exam, work=work, freeze=False)
     program, _ = model.compile(artefact)
     parity, _ = model.values(problem, artefact) if values else (None, "")
     timeline, _ = model.latency(problem, program)
