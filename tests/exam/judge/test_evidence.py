@@ -73,11 +73,6 @@ def test_too_many_bytes_cost_the_oldest_first(root: Path) -> None:
     assert left(root) == ["e05", "e22", "e23", "e24"]
 
 
-def test_the_newest_stays_even_if_it_is_too_large_alone(root: Path) -> None:
-    prune(root, IDS, keep={"e00"}, max_bytes=1)
-    assert left(root) == ["e00", "e24"]
-
-
 @pytest.mark.parametrize(("over", "left_over"), [(0, ["e00", "e01", "e02"]), (1, ["e01", "e02"])])
 def test_a_gibibyte_is_kept(tmp_path: Path, over: int, left_over: list[str]) -> None:
     """Files that take no room: they are as large as they say, and empty."""
