@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ratchet.process.boot import home
 
-KEPT = (
+VARIABLES = (
     "HOME USER LOGNAME PATH LANG LC_ALL LC_CTYPE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR EMAIL "
     "XDG_CONFIG_HOME GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE "
     "GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE CUDA_VISIBLE_DEVICES RATCHET_LIBRARY_PATH "
@@ -48,7 +48,7 @@ def main() -> int:
 
 def judges_environment(given: os._Environ[str] | dict[str, str], folder: Path) -> dict[str, str]:
     """The variables of the judge's process."""
-    kept = {name: given[name] for name in KEPT if name in given}
+    kept = {name: given[name] for name in VARIABLES if name in given}
     if given.get("LD_LIBRARY_PATH"):
         kept["RATCHET_LIBRARY_PATH"] = given["LD_LIBRARY_PATH"]
     return {**kept, home.ENVIRONMENT: str(folder)}

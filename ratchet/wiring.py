@@ -21,7 +21,7 @@ from ratchet.exam.problem import problem as problems
 from ratchet.exam.problem.floor import floor_of
 from ratchet.exam.problem.problem import Problem
 from ratchet.loop import log, recorded
-from ratchet.loop import refuted as hindsight
+from ratchet.loop import refuted as refuted_losses
 from ratchet.loop.series import series_of
 from ratchet.process.boot import home
 from ratchet.tpu.chips import V5E, Chip
@@ -264,7 +264,7 @@ def refuted(root: Path, row: Row) -> Mapping[Key, Refuted]:
     def losses(name: str) -> tuple[Loss, ...]:
         return recorded.from_file(tuple[Loss, ...], root / DUMPS / name / LOSSES) or ()  # type: ignore[arg-type]
 
-    return hindsight.refuted(log.rows(root), kernel=row.kernel, like=row, losses=losses)
+    return refuted_losses.refuted(log.rows(root), kernel=row.kernel, like=row, losses=losses)
 
 
 def internal_error(request: Request, error: Exception) -> Verdict:

@@ -100,14 +100,14 @@ def known() -> Key | None:
 def _make(file: Path) -> None:
     """Whole or not at all; where two make one at once, the first stays."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = file.with_name(f".key-{os.getpid()}-{secrets.token_hex(4)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    temporary = file.with_name(f".key-{os.getpid()}-{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as opened:
             opened.write(secrets.token_bytes(_BYTES).hex().encode() + b"\n")
             opened.flush()
             os.fsync(descriptor)
         with contextlib.suppress(FileExistsError):
-            os.link(beside, file)
+            os.link(temporary, file)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

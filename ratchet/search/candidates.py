@@ -25,7 +25,7 @@ from typing import Any
 from ratchet.exam.judge import evidence
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.steps import Progress
-from ratchet.exam.judge.verdict_cache import KEPT
+from ratchet.exam.judge.verdict_cache import CACHEABLE
 from ratchet.exam.judge.workers import Workers, WorkerSlots
 from ratchet.exam.measure.stats import FASTER
 from ratchet.exam.problem.problem import lock_path
@@ -76,7 +76,7 @@ class Settled:
     def _wrong(self) -> Verdict | None:
         """What another machine refused; only what the same program would be refused for again, here too."""
         checked = self.checked()
-        return checked if checked is not None and checked.score is None and checked.status in KEPT else None
+        return checked if checked is not None and checked.score is None and checked.status in CACHEABLE else None
 
     def _show(self, kernel: Path, kernel_rel: str, evidence_id: str) -> None:
         """Blame and trace beside the evidence; the compiler's output of a sweep is not kept."""

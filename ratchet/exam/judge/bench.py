@@ -145,7 +145,7 @@ class Bench:
         if steps.passed and not why:
             return values
         with self.exam.stopped():
-            values.settled()
+            values.wait()
         return values.instead(Refusal(Status.UNCHECKED, why)) if why else None
 
     def _too_slow(self, bar: Bar, problem: Problem | None, timeline: Timeline | None) -> str:

@@ -42,12 +42,12 @@ def secret_of(root: Path) -> bytes:
     """
     path = clone_folder(root) / "secret"
     if path.is_symlink() or not path.is_file() or path.stat().st_size != SECRET_BYTES:
-        beside = path.with_name(f"secret.{os.getpid()}")
-        beside.unlink(missing_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        temporary = path.with_name(f"secret.{os.getpid()}")
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         os.write(descriptor, secrets.token_bytes(SECRET_BYTES))
         os.fsync(descriptor)
         os.close(descriptor)
-        beside.replace(path)
+        temporary.replace(path)
     own, stored = key.known(), read_file(path, SECRET_BYTES)
     return own.digest("secret", stored) if own else stored

@@ -44,7 +44,7 @@ class Pending(Generic[T]):
     ended: Future[float]
     """When it was done."""
 
-    def settled(self) -> None:
+    def wait(self) -> None:
         """Wait until nothing of it is under way, whatever comes of it."""
         self.ended.result()
 

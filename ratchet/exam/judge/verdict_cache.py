@@ -33,7 +33,7 @@ from ratchet.values.tokens import TokenTable
 from ratchet.values.tokens import decode as decode_table
 from ratchet.values.tokens import encode as encode_table
 
-KEPT = frozenset({
+CACHEABLE = frozenset({
     *SCORED,
     Status.UNALIGNED_BLOCK, Status.UNSUPPORTED_PRIMITIVE, Status.VMEM_OVERFLOW, Status.HBM_OVERFLOW,
     Status.NOT_A_KERNEL, Status.HOST_CALLBACK,
@@ -74,17 +74,17 @@ def identity(code_sha256: str, tokens: TokenTable, artefact: Artefact, condition
 def keep(folder: Path, known: Identity, verdict: Verdict, experiment: str) -> None:
     """Remember a verdict, if it is one that judging again would repeat. What cannot be written is not remembered."""
     own = key.known()
-    if own is None or verdict.status not in KEPT or verdict.remembered or verdict.samples:
+    if own is None or verdict.status not in CACHEABLE or verdict.remembered or verdict.samples:
         return
     made = Earlier(time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), experiment=experiment)
     record = {"verdict": encode(verdict), "tokens": encode_table(known.tokens), "earlier": encode(made)}
     data = zlib.compress(json.dumps(record).encode(), 1)
     mac = own.mac(_PURPOSE, known.digest.encode(), data)
-    beside = folder / f".{os.getpid()}.{known.digest}"
+    temporary = folder / f".{os.getpid()}.{known.digest}"
     with contextlib.suppress(OSError):
         folder.mkdir(exist_ok=True)
-        beside.write_bytes(mac.encode() + b"\n" + data)
-        beside.replace(folder / f"{known.digest}{_SUFFIX}")
+        temporary.write_bytes(mac.encode() + b"\n" + data)
+        temporary.replace(folder / f"{known.digest}{_SUFFIX}")
         _prune(folder)
 
 

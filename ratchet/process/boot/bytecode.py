@@ -23,7 +23,7 @@ FILLED_BY = (
 ).split()
 """What the children import of other people's packages."""
 
-KEPT = 4
+ENVIRONMENTS = 4
 """Environments whose compiled code stays, about 100 MiB each."""
 
 FILL_SECONDS = 60
@@ -82,5 +82,5 @@ def fill(packages: tuple[str, ...]) -> None:
     import shutil  # this module is one of the first that are read
 
     with contextlib.suppress(OSError):
-        for old in least_used("bytecode-*", private, KEPT):
+        for old in least_used("bytecode-*", private, ENVIRONMENTS):
             shutil.rmtree(old, ignore_errors=True)

@@ -49,10 +49,10 @@ def private_folder() -> Path | None:
 
 def keep(path: Path, data: bytes) -> None:
     """Write a file of the private folder whole or not at all. Nothing depends on its success."""
-    beside = path.with_name(f"new-{os.getpid()}")
+    temporary = path.with_name(f"new-{os.getpid()}")
     with contextlib.suppress(OSError):
-        beside.write_bytes(data)
-        beside.replace(path)
+        temporary.write_bytes(data)
+        temporary.replace(path)
 
 
 def least_used(pattern: str, folder: Path, kept: int) -> list[Path]:

@@ -38,7 +38,7 @@ def main(control: int) -> None:
     for module in asked["modules"]:
         importlib.import_module(module)
         del sys.modules[module]  # a child runs it as its main program
-    for module in asked["beside"]:
+    for module in asked["also"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     gc.freeze()  # pages of what is there stay shared
@@ -55,7 +55,7 @@ class _Forking:
 
     def __init__(self, owner: socket.socket) -> None:
         self._owners = [owner]
-        self._door: standby.Door | None = None
+        self._listener: standby.Listener | None = None
         self._idle_since: float | None = None
         """On the monotonic clock; None while there are owners or children."""
         self._children: dict[int, int] = {}
@@ -67,30 +67,30 @@ class _Forking:
 
     def run(self) -> None:
         """Serve until there is no owner and none may come."""
-        while self._owners or self._door:
+        while self._owners or self._listener:
             heard: list[socket.socket | int] = [*self._owners, self._woken]
-            if self._door:
-                heard.append(self._door.listener)
-            # Without a door there is an owner, and nothing is due before it says something.
-            patience = self._door.seconds_left(self._idle_since) if self._door else None
+            if self._listener:
+                heard.append(self._listener.socket)
+            # Without a listener there is an owner, and nothing is due before it says something.
+            patience = self._listener.seconds_left(self._idle_since) if self._listener else None
             ready, _, _ = select.select(heard, [], [], patience)
             if self._woken in ready:
                 os.read(self._woken, 4096)
                 self._reap()
             for owner in [owner for owner in self._owners if owner in ready]:
                 self._hear(owner)
-            if self._door and self._door.listener in ready and (new := self._door.accept()):
+            if self._listener and self._listener.socket in ready and (new := self._listener.accept()):
                 self._owners.append(new)
             busy = bool(self._owners or self._children)
             self._idle_since = None if busy else self._idle_since or time.monotonic()
-            if self._door and not self._door.seconds_left(self._idle_since):
+            if self._listener and not self._listener.seconds_left(self._idle_since):
                 self._shut()
 
     def _shut(self) -> None:
         """Nobody connects any more."""
-        if self._door:
-            self._door.close()
-            self._door = None
+        if self._listener:
+            self._listener.close()
+            self._listener = None
 
     def _hear(self, owner: socket.socket) -> None:
         try:
@@ -110,9 +110,9 @@ class _Forking:
             self._stay(**asked)
 
     def _stay(self, path: str, idle_seconds: float) -> None:
-        if self._door is None:
+        if self._listener is None:
             with contextlib.suppress(OSError):
-                self._door = standby.Door(Path(path), idle_seconds)
+                self._listener = standby.Listener(Path(path), idle_seconds)
 
     def _fork(self, environment: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         """A child, of which its owner learns the number; of one that cannot be forked, that it ended."""

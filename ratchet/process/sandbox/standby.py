@@ -27,7 +27,7 @@ MINUTES, DEFAULT_MINUTES = "RATCHET_STANDBY_MINUTES", 10.0
 """The variable that says how long one waits for work, and what it says where it is not set."""
 LIFE_SECONDS = 3600.0
 """How long one takes new work: forks of one process have their libraries at the same addresses."""
-KEPT = 2
+MOST = 2
 """Processes of each kind that wait at a time; the ones that came first go."""
 LEAVE = b"leave"
 """The message to one that is to go."""
@@ -49,7 +49,7 @@ def idle_seconds() -> float:
         return 0.0
 
 
-def place(kind: str, shared: str, seal: str) -> Path | None:
+def socket_path(kind: str, shared: str, seal: str) -> Path | None:
     """The socket of processes of a kind that share ``shared``, this process's circumstances and the seal.
 
     None where none may stay: there is no private folder, no Linux, this process itself is confined, or it is one of a
@@ -99,7 +99,7 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
     return process, user
 
 
-class Door:
+class Listener:
     """Where a warm process waits, ``idle_seconds`` from its last work on.
 
     Raises:
@@ -114,16 +114,16 @@ class Door:
             other.close()
             raise FileExistsError(path)
         path.unlink(missing_ok=True)
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listener.bind(os.fspath(path))
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.bind(os.fspath(path))
         self._inode = path.stat().st_ino
-        self.listener.listen()
+        self.socket.listen()
         self._send_others_away()
 
     def accept(self) -> socket.socket | None:
         """The next that connected; None for one who may not, and where it went again."""
         try:
-            connection, _ = self.listener.accept()
+            connection, _ = self.socket.accept()
         except OSError:
             return None
         with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ class Door:
 
     def close(self) -> None:
         """Nobody connects any more."""
-        self.listener.close()
+        self.socket.close()
         with contextlib.suppress(OSError):
             if self._path.stat().st_ino == self._inode:
                 self._path.unlink()
@@ -152,7 +152,7 @@ class Door:
         kind = self._path.name.partition("-")[0]
         with contextlib.suppress(OSError):
             by_age = sorted(self._path.parent.glob(f"{kind}-*.sock"), key=lambda path: path.stat().st_mtime)
-            for path in (old for old in by_age[:-KEPT] if old != self._path):
+            for path in (old for old in by_age[:-MOST] if old != self._path):
                 other = connected(path)
                 if other is None:
                     path.unlink(missing_ok=True)

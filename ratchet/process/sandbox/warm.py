@@ -35,7 +35,7 @@ JEMALLOC = "ray/core/libjemalloc.so"
 """In a folder of packages: ray's, which the judge's environment has for searches on a cluster."""
 
 _DIALECTS = tuple(f"jaxlib.mlir.dialects.{name}" for name in ("arith", "builtin", "math", "mhlo", "scf", "vector"))
-_BESIDE = {
+_ALSO = {
     JUDGE: _DIALECTS,
     AUTHOR: (
         *_DIALECTS,
@@ -139,7 +139,7 @@ class Warm:
                 pass_fds=(children.code(), theirs.fileno()),
             )
         with contextlib.suppress(OSError):
-            asked = {"packages": children.packages(), "modules": modules, "beside": _BESIDE.get(tuple(modules), ())}
+            asked = {"packages": children.packages(), "modules": modules, "also": _ALSO.get(tuple(modules), ())}
             self._control.send(json.dumps(asked).encode())
 
     @property
@@ -204,7 +204,7 @@ def process(modules: tuple[str, ...], seal: str) -> Warm | None:
     """
     if not fast.ON.forks:
         return None
-    path = standby.place(_KINDS[modules], _shared(), seal) if seal and fast.ON.standby else None
+    path = standby.socket_path(_KINDS[modules], _shared(), seal) if seal and fast.ON.standby else None
     waiting = standby.connected(path) if path else None
     made = Warm(modules, waiting=waiting)
     if path and not waiting:

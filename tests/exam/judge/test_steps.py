@@ -185,13 +185,13 @@ def test_a_step_takes_what_its_function_took():
     start = time.monotonic()
     pending = steps.begin("two", timed)
     assert pending is not None
-    pending.settled()
-    until_settled = time.monotonic() - start
+    pending.wait()
+    until_done = time.monotonic() - start
     time.sleep(0.001)
     steps.end(pending)
     one, two = (step.seconds for step in steps.steps)
     assert took[0] <= one <= within
-    assert took[1] <= two <= until_settled
+    assert took[1] <= two <= until_done
     assert one + two <= steps.seconds
 
 

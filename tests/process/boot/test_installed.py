@@ -160,7 +160,7 @@ def test_the_seal_is_that_of_a_clone(site):
 def test_both_ways_in_let_the_same_variables_through():
     text = (HERE / "environment.sh").read_text().replace("\\\n", " ")
     (names,) = re.findall(r"^for name in ([A-Z_ ]+);", text, re.MULTILINE)
-    assert names.split() == launch.KEPT
+    assert names.split() == launch.VARIABLES
     given = {"PATH": "/bin", "PYTHONPATH": "x", "LD_PRELOAD": "y", "LD_LIBRARY_PATH": "z"}
     assert launch.judges_environment(given, Path("/e")) == {
         "PATH": "/bin",

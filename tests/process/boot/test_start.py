@@ -188,14 +188,17 @@ def test_compiled_code_of_the_environments_used_last_stays(tmp_path, monkeypatch
     private = tmp_path / "private"
     monkeypatch.setattr(bytecode, "private_folder", lambda: private)
     monkeypatch.setattr(subprocess, "run", lambda command, **_: Path(bytecode.folders()[0]).mkdir())
-    for place in range(bytecode.KEPT + 1):
+    for place in range(bytecode.ENVIRONMENTS + 1):
         folder = private / f"bytecode-{place}"
         folder.mkdir()
         (folder / "code.pyc").touch()
         os.utime(folder, (place, place))
     bytecode.fill.__wrapped__(("/no/such/packages",))
     own = Path(bytecode.folders()[0]).name
-    assert {path.name for path in private.iterdir()} == {own, *(f"bytecode-{n}" for n in range(2, bytecode.KEPT + 1))}
+    assert {path.name for path in private.iterdir()} == {
+        own,
+        *(f"bytecode-{n}" for n in range(2, bytecode.ENVIRONMENTS + 1)),
+    }
 
 
 def environment_of(tmp_path: Path) -> Path:

@@ -40,7 +40,7 @@ def folder(monkeypatch):
 
 def stayed(seal=SEAL, kind="judge"):
     """A process that waits, and where."""
-    path = standby.place(kind, SHARED, seal)
+    path = standby.socket_path(kind, SHARED, seal)
     path.unlink(missing_ok=True)
     one = Warm([])
     one.stay(path)
@@ -89,7 +89,7 @@ def test_the_next_that_asks_for_a_process_gets_the_one_that_waits(monkeypatch):
 
 
 def test_it_outlives_an_owner_that_is_killed(folder):
-    path = standby.place("judge", SHARED, SEAL)
+    path = standby.socket_path("judge", SHARED, SEAL)
     script = f"""
 import os, signal, time
 from pathlib import Path
@@ -144,9 +144,9 @@ def test_it_goes_when_nobody_asks_and_takes_no_new_work_after_its_life(monkeypat
     assert process.wait(timeout=30) == 0
     assert not path.exists()
     monkeypatch.setattr(standby, "LIFE_SECONDS", 0.0)
-    door = standby.Door(path, 60.0)
-    assert door.seconds_left(None) == 0
-    door.close()
+    listener = standby.Listener(path, 60.0)
+    assert listener.seconds_left(None) == 0
+    listener.close()
     assert not path.exists()
 
 
@@ -160,7 +160,7 @@ from ratchet.process.sandbox import standby
 sources.are_served = lambda: True
 one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 one.connect({str(path)!r})
-print(one.recv(5), standby.place("judge", "", "seal") is not None)
+print(one.recv(5), standby.socket_path("judge", "", "seal") is not None)
 """
     commands = [[sys.executable, "-c", f"{first}\n{script}"] for first in ("", CONFINE)]
     said = [subprocess.run(one, cwd=HERE, capture_output=True, timeout=60, check=True).stdout for one in commands]
@@ -168,16 +168,16 @@ print(one.recv(5), standby.place("judge", "", "seal") is not None)
 
 
 def test_circumstances_seal_and_what_is_shared_tell_places_apart():
-    before = standby.place("judge", SHARED, SEAL)
+    before = standby.socket_path("judge", SHARED, SEAL)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
     try:
-        limited = standby.place("judge", SHARED, SEAL)
+        limited = standby.socket_path("judge", SHARED, SEAL)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert standby.place("judge", SHARED, SEAL) == before
+    assert standby.socket_path("judge", SHARED, SEAL) == before
     others = [("judge", "another judge", SEAL), ("author", SHARED, SEAL), ("judge", SHARED, "f" * 16)]
-    assert len({before, limited, *(standby.place(*other) for other in others)}) == 5
+    assert len({before, limited, *(standby.socket_path(*other) for other in others)}) == 5
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "soon", None])
@@ -186,13 +186,13 @@ def test_none_stays_where_that_is_not_wanted_or_the_judge_is_a_library(monkeypat
         monkeypatch.setattr(sources, "are_served", lambda: False)
     else:
         monkeypatch.setenv(standby.MINUTES, minutes)
-    assert standby.place("judge", SHARED, SEAL) is None
+    assert standby.socket_path("judge", SHARED, SEAL) is None
 
 
 def test_a_few_of_a_kind_wait_and_the_first_go():
     first, path = stayed("1" * 16)
     stayed("2" * 16, kind="author")
-    later = [stayed(str(number) * 16)[0] for number in range(3, 3 + standby.KEPT)]
+    later = [stayed(str(number) * 16)[0] for number in range(3, 3 + standby.MOST)]
     assert first.wait(timeout=30) == 0
     assert not path.exists()
     assert all(one.poll() is None for one in later)
@@ -201,15 +201,15 @@ def test_a_few_of_a_kind_wait_and_the_first_go():
 def test_nobody_takes_the_place_of_one_that_waits_and_a_file_nobody_listens_at_is_no_obstacle():
     process, path = stayed()
     with pytest.raises(FileExistsError):
-        standby.Door(path, 60.0)
+        standby.Listener(path, 60.0)
     process.kill()
     process.wait()
     assert path.exists()
     assert standby.connected(path) is None
-    door = standby.Door(path, 60.0)
+    listener = standby.Listener(path, 60.0)
     os.unlink(path)
     path.write_text("another's")
-    door.close()
+    listener.close()
     assert path.exists()
 
 
