@@ -51,8 +51,7 @@ class Workers:
                 f"{free >> 20} MiB free in {tempfile.gettempdir()}, wanted {NEEDED_BYTES >> 20} MiB: "
                 "free some, or set TMPDIR to a folder that has them",
             )
-        self._chip = self._compiles_for = chip
-        self._keep = keep
+        self._chip, self._keep = chip, keep
         self.one_file = one_file
         self.executed: dict[tuple[str, ...], Executed] = {}
         """Programs that the values child executed, and that passed: see ``correctness.Examiner``."""
@@ -63,14 +62,17 @@ class Workers:
         self.root = self._scratch.root
         self.asking = threading.Lock()
         """Held by whoever asks the values child."""
+        self._children: dict[str, tuple[Chip | None, Child]] = {}
+        """The judge's own by their role, and the chip that they are for."""
         self._authors = warm.process(warm.AUTHOR, seal) if keep or seal else None
         self._next: Child | None = self._fresh()
         self._warm = warm.process(warm.JUDGE, seal)
-        self._compiler = self._start_compiler() if compiles else None
-        self._values = None if one_file else self._start_values()
-        self._machine = self._start_machine() if compiles else None
-        self._profiler: tuple[Chip, Child] | None = None
-        """Another compiler, and what it compiles for."""
+        if compiles:
+            self.compiler_for(chip)
+        if not one_file:
+            _ = self.values
+        if compiles:
+            _ = self.machine
 
     def folder(self, name: str) -> Path:
         """A new folder for one piece of work.
@@ -85,14 +87,15 @@ class Workers:
     def _fresh(self) -> Child:
         return tracer.start(self.folder("candidate"), warm=self._authors)
 
-    def _start_compiler(self) -> Child:
-        return compiling.start(self.folder("compiler"), self._compiles_for, self._warm)
-
-    def _start_values(self) -> Child:
-        return asking.start(self.folder("values"), self._warm)
-
-    def _start_machine(self) -> Child:
-        return schedule.start(self.folder("machine"), self._warm)
+    def _child(self, role: str, start: Callable[[Path], Child], chip: Chip | None = None) -> Child:
+        """The child of this role. A new one is started where it is dead, or for another chip."""
+        known_for, child = self._children.get(role, (None, None))
+        if child is None or not child.alive or known_for != chip:
+            if child is not None:
+                child.close()
+            child = start(self.folder(role))
+            self._children[role] = chip, child
+        return child
 
     def candidate(self) -> Child:
         """A child that has run no kernel file yet, or only others of the sweep's; it is the caller's to close."""
@@ -117,42 +120,24 @@ class Workers:
 
     def compiler_for(self, chip: Chip) -> Child:
         """One that compiles for ``chip``. One is kept: asking for another chip ends it."""
-        if self._compiler is None or not self._compiler.alive or chip != self._compiles_for:
-            if self._compiler is not None:
-                self._compiler.close()
-            self._compiles_for = chip
-            self._compiler = self._start_compiler()
-        return self._compiler
+        return self._child("compiler", lambda folder: compiling.start(folder, chip, self._warm), chip)
 
     def profiler_for(self, chip: Chip) -> Child:
         """Another compiler, which takes the bundles of kernels from a profile: for large ones. One is kept."""
-        if self._profiler is not None and (not self._profiler[1].alive or chip != self._profiler[0]):
-            self._profiler[1].close()
-            self._profiler = None
-        if self._profiler is None:
-            self._profiler = chip, compiling.start(self.folder("profiler"), chip, self._warm, profiles=True)
-        return self._profiler[1]
+        return self._child("profiler", lambda folder: compiling.start(folder, chip, self._warm, profiles=True), chip)
 
     @property
     def values(self) -> Child:
-        if self._values is None or not self._values.alive:
-            if self._values is not None:
-                self._values.close()
-            self._values = self._start_values()
-        return self._values
+        return self._child("values", lambda folder: asking.start(folder, self._warm))
 
     def cancel_values(self) -> None:
         """End what the values child is doing, from another thread than the one that waits for it."""
-        if self._values is not None:
-            self._values.cancel()
+        if "values" in self._children:
+            self._children["values"][1].cancel()
 
     @property
     def machine(self) -> Child:
-        if self._machine is None or not self._machine.alive:
-            if self._machine is not None:
-                self._machine.close()
-            self._machine = self._start_machine()
-        return self._machine
+        return self._child("machine", lambda folder: schedule.start(folder, self._warm))
 
     def close(self) -> None:
         """Kill all children and remove their folders. Nothing that a child left makes it raise. Safe to call twice."""
@@ -160,9 +145,7 @@ class Workers:
         processes = [one for one in (self._authors, self._warm) if one is not None]
         for process in processes:
             process.cancel()
-        profiler = self._profiler[1] if self._profiler else None
-        every = (self._next, self._compiler, profiler, self._values, self._machine)
-        children = [child for child in every if child is not None]
+        children = [*([self._next] if self._next else []), *(child for _, child in list(self._children.values()))]
         for child in children:  # each frees much memory, all at a time
             with contextlib.suppress(OSError):
                 child.let_go()

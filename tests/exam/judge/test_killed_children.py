@@ -42,9 +42,10 @@ def test_a_child_that_is_killed_is_a_verdict(tmp_path, workers, monkeypatch, mod
         return ask(self, request, limits)
 
     monkeypatch.setattr(Child, "_wanted", remember)
-    for child in (workers._next, workers._compiler, workers._values, workers._machine):
-        if child is not None:
-            child.close()  # those of this test are new, so that their modules are known
+    for _, child in workers._children.values():
+        child.close()  # those of this test are new, so that their modules are known
+    if workers._next is not None:
+        workers._next.close()
     workers._next = None
     request = request_of(tmp_path, LAYERNORM)
     with monkeypatch.context() as patch:
