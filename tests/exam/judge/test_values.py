@@ -54,7 +54,6 @@ def refusal(exam, problems):
 
 
 MASK = "columns <= rows, scores, -jnp.inf)\n\n"
-SKIP = "@pl.when(j * BKV < (i + 1) * BQ)"
 SCALE = (" * (HEAD_DIM**-0.5)\n        rows", "\n        rows")
 FINISH = "o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)"
 LAST = "@pl.when(j == pl.num_programs(1) - 1)"
@@ -66,10 +65,7 @@ NAN_ROW = """
 REFERENCE_NORM = "    return centred * jax.lax.rsqrt(variance + 1e-6)\n\n\ndef generate"
 HONEST = {
     "as it is": ("attention", []),
-    "small blocks": ("attention", [("BKV = 256", "BKV = 128")]),
     "large blocks": ("attention", [("BQ = 128", "BQ = 512"), ("BKV = 256", "BKV = 512")]),
-    "one block": ("attention", [("BQ = 128", "BQ = 1024"), ("BKV = 256", "BKV = 1024")]),
-    "no causal skip": ("attention", [(SKIP, "@pl.when(j >= 0)")]),
     "mask by a large negative number": (
         "attention",
         [(MASK, "columns <= rows, scores, -1e30)\n\n")],
@@ -85,10 +81,6 @@ HONEST = {
             ("jnp.exp(scores - m_new)", "jnp.exp2(scores - m_new)"),
             ("jnp.exp(m_ref[...] - m_new)", "jnp.exp2(m_ref[...] - m_new)"),
         ],
-    ),
-    "reciprocal instead of a division": (
-        "attention",
-        [("acc_ref[...] / l_ref[...]", "acc_ref[...] * (1.0 / l_ref[...])")],
     ),
     "an approximate reciprocal for bfloat16": (
         "attention",
@@ -126,30 +118,10 @@ def test_another_order_of_parallel_steps_is_the_same(exam, problems):
 WRONG = {
     "zeros": ("attention", [(FINISH, "o_ref[...] = jnp.zeros_like(o_ref)")], "WRONG_VALUES INSENSITIVE"),
     "the mask is one off": ("attention", [(MASK, "columns < rows + 2, scores, -jnp.inf)\n\n")], "WRONG_VALUES"),
-    "no mask": ("attention", [(MASK, "columns < SEQ, scores, -jnp.inf)\n\n")], "WRONG_VALUES"),
-    "no mask and the published skip": (
-        "attention",
-        [(SKIP, "@pl.when(i * BQ <= (j + 1) * BKV)")],
-        "WRONG_VALUES NOT_FINITE INSENSITIVE",
-    ),
     "no rescaling": (
         "attention",
         [("rescale = jnp.exp(m_ref[...] - m_new)", "rescale = 1.0")],
         "WRONG_VALUES NOT_FINITE",
-    ),
-    "no scale": ("attention", [SCALE], "WRONG_VALUES"),
-    "one far block of keys": (
-        "attention",
-        [(SKIP, "@pl.when((j * BKV < (i + 1) * BQ) & ((j > 0) | (i < 6)))")],
-        "WRONG_VALUES INSENSITIVE NOT_FINITE",
-    ),
-    "no maximum": (
-        "attention",
-        [
-            ("jnp.full_like(m_ref, -jnp.inf)", "jnp.zeros_like(m_ref)"),
-            ("jnp.maximum(m_ref[...], jnp.max(scores, axis=1, keepdims=True))", "m_ref[...]"),
-        ],
-        "NOT_FINITE WRONG_VALUES",
     ),
     "NaN in one row": (
         "attention",
@@ -166,22 +138,6 @@ WRONG = {
         ],
         "INSENSITIVE WRONG_VALUES",
     ),
-    "NaN by 0/0": ("attention", [(FINISH, FINISH.replace("/ l_ref[...]", "/ (l_ref[...] * 0)"))], "NOT_FINITE"),
-    "float8 weights": (
-        "attention",
-        [("p.astype(v_ref.dtype), v_ref", "p.astype(jnp.float8_e4m3fn).astype(v_ref.dtype), v_ref")],
-        "WRONG_VALUES CANNOT_VERIFY",
-    ),
-    "int8 values": (
-        "attention",
-        [
-            (
-                "p.astype(v_ref.dtype), v_ref[...],",
-                "p.astype(v_ref.dtype), (jnp.round(v_ref[...].astype(jnp.float32) * 20) / 20).astype(v_ref.dtype),",
-            )
-        ],
-        "WRONG_VALUES",
-    ),
     "an output in bfloat16 steps for float32": (
         "layernorm",
         [
@@ -191,21 +147,6 @@ WRONG = {
             )
         ],
         "WRONG_VALUES",
-    ),
-    "an approximate reciprocal for float32": (
-        "layernorm",
-        [(NORM, "* pl.reciprocal(jnp.sqrt(variance + 1e-6), approx=True)\n\n\ndef kernel_fn")],
-        "WRONG_VALUES",
-    ),
-    "the wrong epsilon": (
-        "layernorm",
-        [(NORM, NORM.replace("1e-6", "1e-3"))],
-        "WRONG_VALUES",
-    ),
-    "uninitialised sum": (
-        "attention",
-        [("        l_ref[...] = jnp.zeros_like(l_ref)\n", "")],
-        "MEMORY_HAZARD",
     ),
     "uninitialised accumulator": (
         "attention",
@@ -217,53 +158,11 @@ WRONG = {
         [(LAST, "@pl.when((j == pl.num_programs(1) - 1) & (i != 2))")],
         "MEMORY_HAZARD",
     ),
-    "an index map past the end": (
-        "attention",
-        [
-            (
-                "pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j, 0)),\n            pl",
-                "pl.BlockSpec((BKV, HEAD_DIM), lambda i, j: (j + 1, 0)),\n            pl",
-            )
-        ],
-        "OUT_OF_BOUNDS",
-    ),
-    "an index map before the beginning": (
-        "attention",
-        [
-            (
-                "pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i, 0)),\n        scratch",
-                "pl.BlockSpec((BQ, HEAD_DIM), lambda i, j: (i - 1, 0)),\n        scratch",
-            )
-        ],
-        "OUT_OF_BOUNDS",
-    ),
-    "a block of another row": (
-        "layernorm",
-        [
-            (
-                "in_specs=[pl.BlockSpec((BLOCK, WIDTH), lambda i: (i, 0))]",
-                "in_specs=[pl.BlockSpec((BLOCK, WIDTH), lambda i: (i // 2, 0))]",
-            )
-        ],
-        "WRONG_VALUES",
-    ),
 }
+"""Many more are judged whole: ``tests/candidates``."""
 
 
-QUICK = (
-    "zeros",
-    "the mask is one off",
-    "no rescaling",
-    "NaN in one row",
-    "large values ignored",
-    "an output in bfloat16 steps for float32",
-    "uninitialised accumulator",
-    "an output block never written",
-    "an index map past the end",
-)
-
-
-@pytest.mark.parametrize("name", cases(QUICK, WRONG))
+@pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_rejected(refusal, name):
     base, edits, wanted = WRONG[name]
     found = refusal(base, *edits)
@@ -278,10 +177,10 @@ def test_the_message_says_where_and_how_far_off(refusal):
     assert "wanted" in message
 
 
-def test_a_find_names_the_place_in_the_kernel_file(refusal):
-    message = refusal(
-        "attention", ("lambda i, j: (j, 0)),\n        ],", "lambda i, j: (j + 1, 0)),\n        ],")
-    ).message
+def test_a_finding_names_the_place_in_the_kernel_file(refusal):
+    found = refusal("attention", ("lambda i, j: (j, 0)),\n        ],", "lambda i, j: (j + 1, 0)),\n        ],"))
+    message = found.message
+    assert found.status is Status.OUT_OF_BOUNDS
     assert "window_out_of_bounds" in message
     assert re.search(r"in grid step \(0, 3\) at kernel.py:\d+:\d+\]", message)
 
