@@ -28,7 +28,7 @@ def is_pure(name: str) -> bool:
 def test_the_package_is_read():
     assert len(MODULES) > 40
     assert "ratchet.exam.problem.parity" in MODULES
-    assert "ratchet.exam.problem.parity" in MODULES["ratchet.exam.judge.values_worker"].imports
+    assert "ratchet.exam.problem.parity" in MODULES["ratchet.exam.judge.comparison"].imports
 
 
 def test_no_module_imports_what_imports_it():

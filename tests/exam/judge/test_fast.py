@@ -29,4 +29,5 @@ def without_seconds(verdict):
         verdict.parity, seconds=0.0, checks=[check.partition(" in ")[0] for check in verdict.parity.checks]
     )
     names = [(step.name, step.status, step.name == "correctness" or step.summary) for step in verdict.steps]
-    return replace(verdict, seconds=0.0, steps=names, parity=parity)
+    timeline = replace(verdict.timeline, seconds=0.0)
+    return replace(verdict, seconds=0.0, steps=names, parity=parity, timeline=timeline)
