@@ -30,6 +30,20 @@ NEEDED_BYTES = 256 << 20
 """Free space wanted for programs, dumps and what a kernel file may write."""
 
 
+_DIALECTS = tuple(f"jaxlib.mlir.dialects.{name}" for name in ("arith", "builtin", "math", "mhlo", "scf", "vector"))
+_PALLAS = (
+    "jax.experimental.pallas",
+    "jax.experimental.pallas.tpu",
+    "jax._src.pallas.mosaic.pallas_call_registration",
+)
+JUDGE = warm.Kind(
+    name="judge", modules=(asking.WORKER, compiling.WORKER, schedule.WORKER), also=_DIALECTS, allocator=True
+)
+"""The judge's own children."""
+AUTHOR = warm.Kind(name="author", modules=(tracer.WORKER,), also=(*_DIALECTS, *_PALLAS))
+"""Those that run an author's code. They are forked of another process, and keep the system's allocator."""
+
+
 class Workers:
     """One compiler, one values child, one schedule machine, and a fresh candidate child for every kernel file.
 
@@ -64,9 +78,9 @@ class Workers:
         """Held by whoever asks the values child."""
         self._children: dict[str, tuple[Chip | None, Child]] = {}
         """The judge's own by their role, and the chip that they are for."""
-        self._authors = warm.process(warm.AUTHOR, seal) if keep or seal else None
+        self._authors = warm.process(AUTHOR, seal) if keep or seal else None
         self._next: Child | None = self._fresh()
-        self._warm = warm.process(warm.JUDGE, seal)
+        self._warm = warm.process(JUDGE, seal)
         if compiles:
             self.compiler_for(chip)
         if not one_file:

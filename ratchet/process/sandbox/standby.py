@@ -1,9 +1,9 @@
 """Warm processes that stay when a verdict has ended, for the next one, which need not wait until JAX is imported.
 
 One waits at a socket in the judge's private folder, whose name says what it must share with whoever connects: a digest
-of every source, the Python, and the limits, namespaces, cgroup and rights of the process; then the seal, which takes
-longer to compute and is compared later. It goes after some minutes without work (``RATCHET_STANDBY_MINUTES``, 10 unless
-it is set; 0: none stays) and after an hour at most.
+of every source, the Python, and the limits, namespaces, cgroup and rights of the process; and the judge's seal. It goes
+after some minutes without work (``RATCHET_STANDBY_MINUTES``, 10 unless it is set; 0: none stays) and after an hour at
+most.
 
 Only processes that the kernel lets gain privileges are heard: a jailed child gave that up for good, and it is refused
 the system calls that reach a socket besides. Standard library only.

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -25,26 +26,21 @@ from ratchet.process import fast
 from ratchet.process.boot import bytecode, children, home, sources
 from ratchet.process.sandbox import standby
 
-JUDGE = ("ratchet.exam.judge.values_worker", "ratchet.tpu.compiler.worker", "ratchet.exam.judge.schedule_worker")
-"""What the judge's own children run. Named here: the modules that start them import more than may be waited for."""
-AUTHOR = ("ratchet.exam.candidate.worker",)
-"""What children run that run an author's code."""
-_KINDS = {JUDGE: "judge", AUTHOR: "author"}
-
 JEMALLOC = "ray/core/libjemalloc.so"
 """In a folder of packages: ray's, which the judge's environment has for searches on a cluster."""
 
-_DIALECTS = tuple(f"jaxlib.mlir.dialects.{name}" for name in ("arith", "builtin", "math", "mhlo", "scf", "vector"))
-_ALSO = {
-    JUDGE: _DIALECTS,
-    AUTHOR: (
-        *_DIALECTS,
-        "jax.experimental.pallas",
-        "jax.experimental.pallas.tpu",
-        "jax._src.pallas.mosaic.pallas_call_registration",
-    ),
-}
-"""What those import once they are asked, which is quicker here; what another version of JAX lacks is left out."""
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What is forked of a warm process."""
+
+    name: str
+    modules: tuple[str, ...] = ()
+    """What children run; they are the judge's."""
+    also: tuple[str, ...] = ()
+    """What those import once they are asked, which is quicker here; what is not there is left out."""
+    allocator: bool = False
+    """Whether they have jemalloc, where it is installed."""
 
 
 class Forked:
@@ -113,12 +109,9 @@ class Forked:
 
 
 class Warm:
-    """A warm process with ``modules``; it imports them while its owner does other things.
+    """A warm process of a kind; it imports while its owner does other things. One that was ``waiting`` has imported."""
 
-    One that was ``waiting`` has imported them.
-    """
-
-    def __init__(self, modules: Sequence[str], *, waiting: socket.socket | None = None) -> None:
+    def __init__(self, kind: Kind, *, waiting: socket.socket | None = None) -> None:
         self._ready = waiting is not None
         self._stays = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -131,7 +124,7 @@ class Warm:
             self._process = subprocess.Popen(
                 children.command(theirs.fileno(), main="ratchet.process.sandbox.forking"),
                 cwd="/",
-                env=_variables(tuple(modules)),
+                env=_variables(kind),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -139,7 +132,7 @@ class Warm:
                 pass_fds=(children.code(), theirs.fileno()),
             )
         with contextlib.suppress(OSError):
-            asked = {"packages": children.packages(), "modules": modules, "also": _ALSO.get(tuple(modules), ())}
+            asked = {"packages": children.packages(), "modules": kind.modules, "also": kind.also}
             self._control.send(json.dumps(asked).encode())
 
     @property
@@ -197,16 +190,16 @@ class Warm:
         self._process.wait()
 
 
-def process(modules: tuple[str, ...], seal: str) -> Warm | None:
-    """A process with these modules: one that waits for work, or else a new one; None where none is wanted.
+def process(kind: Kind, seal: str) -> Warm | None:
+    """A process of this kind: one that waits for work, or else a new one; None where none is wanted.
 
     With a ``seal`` it is one that was made under it, and it waits for the next run.
     """
     if not fast.ON.forks:
         return None
-    path = standby.socket_path(_KINDS[modules], _shared(), seal) if seal and fast.ON.standby else None
+    path = standby.socket_path(kind.name, _shared(kind), seal) if seal and fast.ON.standby else None
     waiting = standby.connected(path) if path else None
-    made = Warm(modules, waiting=waiting)
+    made = Warm(kind, waiting=waiting)
     if path and not waiting:
         made.stay(path)
     return made
@@ -224,12 +217,12 @@ def preload(packages: Iterable[str]) -> dict[str, str]:
     return {"LD_PRELOAD": usable[0]} if usable and fast.ON.allocator else {}
 
 
-def _variables(modules: tuple[str, ...]) -> dict[str, str]:
-    """What a warm process is started with. Children that run an author's code keep the system's allocator."""
-    return children.environment(preload(children.packages()) if modules == JUDGE else {})
+def _variables(kind: Kind) -> dict[str, str]:
+    """What a warm process is started with."""
+    return children.environment(preload(children.packages()) if kind.allocator else {})
 
 
-def _shared() -> str:
+def _shared(kind: Kind) -> str:
     """What a warm process is made of. The contents of packages are not in it: they are in the seal."""
     judge = sources.loaded(home.PACKAGE_ROOT).digest
-    return repr((judge, sys.version, os.path.realpath(sys.executable), children.packages(), _variables(JUDGE)))
+    return repr((judge, sys.version, os.path.realpath(sys.executable), children.packages(), kind, _variables(kind)))

@@ -20,7 +20,7 @@ from ratchet.process.boot.children import Interpreter, environment, packages
 from ratchet.process.sandbox import landlock, launcher
 from ratchet.process.sandbox.child import JAILED, OPEN, Child, resident_bytes
 from ratchet.process.sandbox.folder import Folder
-from ratchet.process.sandbox.warm import Warm
+from ratchet.process.sandbox.warm import Kind, Warm
 from tests.process.sandbox.children import QUICK, answer, asked, until
 from tests.walls import needs
 
@@ -28,7 +28,7 @@ from tests.walls import needs
 @pytest.fixture(scope="module")
 def warm():
     """A process that has imported NumPy, whose libraries start threads."""
-    one = Warm(["ratchet.exam.judge.schedule_worker"])
+    one = Warm(Kind(name="test", modules=("ratchet.exam.judge.schedule_worker",)))
     yield one
     one.close()
 

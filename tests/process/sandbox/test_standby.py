@@ -14,13 +14,14 @@ import pytest
 from ratchet.process.boot import home, sources
 from ratchet.process.sandbox import standby, warm
 from ratchet.process.sandbox.child import OPEN, Child
-from ratchet.process.sandbox.warm import JUDGE, Warm
+from ratchet.process.sandbox.warm import Kind, Warm
 from tests.imports import HERE
 from tests.process.sandbox.children import QUICK, answer, parent, until
 from tests.workspaces import Workspace
 
 SEAL = "0123456789abcdef"
 SHARED = "what both are made of"
+KIND = Kind(name="judge")
 CONFINE = "import ctypes; assert not ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)"  # PR_SET_NO_NEW_PRIVS
 
 
@@ -42,7 +43,7 @@ def stayed(seal=SEAL, kind="judge"):
     """A process that waits, and where."""
     path = standby.socket_path(kind, SHARED, seal)
     path.unlink(missing_ok=True)
-    one = Warm([])
+    one = Warm(KIND)
     one.stay(path)
     until(path.exists)
     one.cancel()
@@ -51,7 +52,7 @@ def stayed(seal=SEAL, kind="judge"):
 
 
 def owner(path):
-    return Warm([], waiting=standby.connected(path))
+    return Warm(KIND, waiting=standby.connected(path))
 
 
 def test_a_process_that_stays_serves_the_next_owners_and_several_at_a_time(tmp_path, monkeypatch):
@@ -75,13 +76,13 @@ def test_a_process_that_stays_serves_the_next_owners_and_several_at_a_time(tmp_p
 
 
 def test_the_next_that_asks_for_a_process_gets_the_one_that_waits(monkeypatch):
-    monkeypatch.setattr(warm, "_shared", lambda: SHARED)
+    monkeypatch.setattr(warm, "_shared", lambda kind: SHARED)
     process, _ = stayed()
-    waited = warm.process(JUDGE, SEAL)
+    waited = warm.process(KIND, SEAL)
     assert waited._process is None
     waited.close()
     for seal in ("", "f" * 16):
-        new = warm.process(JUDGE, seal)
+        new = warm.process(KIND, seal)
         assert new._process is not None
         new.cancel()
         new.close()
@@ -93,8 +94,8 @@ def test_it_outlives_an_owner_that_is_killed(folder):
     script = f"""
 import os, signal, time
 from pathlib import Path
-from ratchet.process.sandbox.warm import Warm
-one = Warm([])
+from ratchet.process.sandbox.warm import Kind, Warm
+one = Warm(Kind(name="judge"))
 one.stay(Path({str(path)!r}))
 while not os.path.exists({str(path)!r}):
     time.sleep(0.01)

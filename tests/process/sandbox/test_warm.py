@@ -8,22 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.exam.candidate import tracer
-from ratchet.exam.judge import asking, schedule
-from ratchet.exam.judge.workers import Workers
+from ratchet.exam.judge.workers import AUTHOR, JUDGE, Workers
 from ratchet.process import fast
 from ratchet.process.boot import children
 from ratchet.process.sandbox import warm as warms
 from ratchet.process.sandbox.child import OPEN, Child
-from ratchet.process.sandbox.warm import AUTHOR, JUDGE, Warm
+from ratchet.process.sandbox.warm import Kind, Warm
 from ratchet.tpu.chips import V5E
-from ratchet.tpu.compiler import compile as compiling
 from tests.process.sandbox.children import QUICK, answer, asked, parent
 
 
 @pytest.fixture(scope="module")
 def warm():
-    one = Warm(["ratchet.exam.judge.schedule_worker"])
+    one = Warm(Kind(name="test", modules=("ratchet.exam.judge.schedule_worker",)))
     yield one
     one.close()
 
@@ -74,7 +71,7 @@ def asked_to_the_end(process):
 
 
 def test_a_warm_process_that_is_cancelled_while_it_imports_forks_nobody(tmp_path):
-    warm = Warm(["ratchet.exam.judge.values_worker"])
+    warm = Warm(Kind(name="test", modules=("ratchet.exam.judge.values_worker",)))
     try:
         child = Child(QUICK, directory=tmp_path / "child", walls=OPEN, warm=warm)
         warm.cancel()
@@ -91,8 +88,6 @@ def test_a_warm_process_that_is_cancelled_while_it_imports_forks_nobody(tmp_path
 
 def test_what_runs_an_authors_code_is_no_fork_of_the_judges_own_process():
     """Those of one process know each other's addresses. Where many kernel files are judged there is a second one."""
-    assert (asking.WORKER, compiling.WORKER, schedule.WORKER) == JUDGE
-    assert (tracer.WORKER,) == AUTHOR
     with Workers(V5E, compiles=False) as workers, workers.candidate() as candidate:
         assert isinstance(candidate._process, subprocess.Popen)
         assert not isinstance(workers.values._process, subprocess.Popen)
@@ -131,12 +126,12 @@ def test_the_first_jemalloc_counts_whose_path_the_loader_would_not_split(tmp_pat
 @pytest.mark.skipif(not warms.preload(children.packages()), reason="jemalloc is not in this environment")
 def test_the_judges_own_children_have_jemalloc_and_those_of_an_author_have_not(tmp_path):
     libraries = {}
-    for modules in (JUDGE, AUTHOR):
-        warm = warms.process(modules, "")
+    for kind in (JUDGE, AUTHOR):
+        warm = warms.process(kind, "")
         try:
-            with Child(QUICK, directory=tmp_path / modules[0], walls=OPEN, warm=warm) as child:
+            with Child(QUICK, directory=tmp_path / kind.name, walls=OPEN, warm=warm) as child:
                 assert "LD_PRELOAD" not in answer(child, "variables")
-                libraries[modules] = Path(f"/proc/{child._process.pid}/maps").read_text()
+                libraries[kind] = Path(f"/proc/{child._process.pid}/maps").read_text()
         finally:
             warm.close()
     assert warms.JEMALLOC in libraries[JUDGE]
