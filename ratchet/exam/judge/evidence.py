@@ -39,22 +39,15 @@ def prune(
     """
     ordered = [name for name in dict.fromkeys(reversed(ids)) if _is_name(name)]  # newest first
     safe = {*ordered[:1], *keep}
-    here = {name: folders for name in ordered if (folders := _folders(root, name))}
-    sizes = {name: sum(map(_size, folders)) for name, folders in here.items()}
-    doomed = [name for place, name in enumerate(ordered) if place >= newest and name in here and name not in safe]
-    total = sum(size for name, size in sizes.items() if name not in doomed)
-    for name in reversed(ordered):
-        if total <= max_bytes:
-            break
-        if name in here and name not in safe and name not in doomed:
-            doomed.append(name)
+    sizes = {name: sum(map(_size, folders)) for name in ordered if (folders := _folders(root, name))}
+    total, removed = sum(sizes.values()), []
+    for place, name in reversed([*enumerate(ordered)]):
+        if name in sizes and name not in safe and (place >= newest or total > max_bytes):
             total -= sizes[name]
-    removed = []
-    for name in sorted(doomed, key=ordered.index, reverse=True):
-        for folder in here[name]:
-            shutil.rmtree(folder, ignore_errors=True)
-        if not _folders(root, name):
-            removed.append(name)
+            for folder in _folders(root, name):
+                shutil.rmtree(folder, ignore_errors=True)
+            if not _folders(root, name):
+                removed.append(name)
     return tuple(removed)
 
 

@@ -26,22 +26,26 @@ _CAPABILITY_VERSION_3 = 0x20080522  # include/uapi/linux/capability.h
 _SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
 
 
+def _failed(*path: str) -> OSError:
+    """The error of the call before."""
+    error = ctypes.get_errno()
+    return OSError(error, os.strerror(error), *path)
+
+
 def syscall(number: int, *arguments: object) -> int:
     """A system call by its number; all arguments are passed as words or pointers."""
     done = int(
         _LIBC.syscall(ctypes.c_long(number), *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
     )
     if done < 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
+        raise _failed()
     return done
 
 
 def prctl(option: int, value: int = 0) -> None:
     """``prctl(option, value, 0, 0, 0)``."""
     if _LIBC.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)):
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
+        raise _failed()
 
 
 def reuse_memory() -> None:
@@ -76,8 +80,7 @@ def mount(kind: str, target: str, flags: int, options: str = "") -> None:
     """Mount a file system without a device, or change how one is mounted (``kind`` empty)."""
     name = kind.encode() or None
     if _LIBC.mount(name, os.fsencode(target), name, ctypes.c_ulong(flags), options.encode() or None):
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error), target)
+        raise _failed(target)
 
 
 def drop_capabilities() -> None:

@@ -153,12 +153,6 @@ def test_no_python_that_is_new_enough(tree):
     assert not tree.syncs()
 
 
-def test_an_old_python_is_not_taken(tree):
-    old = tree.root.parent / "tools" / "oldpython"
-    tree.script(old, "#!/bin/sh\nexit 1\n")
-    assert tree.run(RATCHET_PYTHON=str(old)).returncode == bootstrap.FAILED
-
-
 def test_a_python_in_a_path_with_a_space(tree):
     python = tree.root / "python"
     python.symlink_to(sys.executable)
