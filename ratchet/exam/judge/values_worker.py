@@ -76,10 +76,7 @@ class Values:
             loaded.begin_check()
         reference, arrays = references.of(instance), self.given.inputs(problem, kind, secret)
         with _explained(tokens):
-            if hazards:
-                result = loaded.check(arrays)
-            else:
-                result = loaded.run(arrays, seed=order or _order(kind, loaded))
+            result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=order or _order(kind, loaded))
         about = {
             "module_version": loaded.program.module_version,
             "operations": loaded.program.covered,

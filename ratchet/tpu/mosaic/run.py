@@ -20,10 +20,6 @@ SCATTERED = 1
 class Loaded(Translations):
     """A TPU program that can be executed."""
 
-    def compile(self) -> None:
-        """Compile what ``run`` executes now, in this thread."""
-        assert self.with_options(**self.first).compiled
-
     def run(self, inputs: Sequence[np.ndarray], **changed: int) -> RunResult:
         """Execute the program once, for its values.
 
