@@ -1,10 +1,9 @@
-"""Work side by side: jobs in the background, a memory budget that they share, and properties that are computed once."""
+"""Work side by side: jobs in the background, and properties that are computed once."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, TypeVar, overload
 
@@ -64,27 +63,6 @@ class BackgroundJobs(Generic[T]):
         for future in self._futures.values():
             future.cancel()
         self._futures, self._jobs = {}, {}
-
-
-class MemoryBudget:
-    """Shares out ``size`` bytes. Work that needs more than that runs alone."""
-
-    def __init__(self, size: int) -> None:
-        self._size, self._used = size, 0
-        self._changed = threading.Condition()
-
-    @contextlib.contextmanager
-    def reserved(self, needed: int) -> Iterator[None]:
-        """Around work that needs so many bytes; waits until they are free."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._used or self._used + needed <= self._size)
-            self._used += needed
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._used -= needed
-                self._changed.notify_all()
 
 
 class once(Generic[T]):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ratchet.process.concurrency import BackgroundJobs, MemoryBudget, once
+from ratchet.process.concurrency import BackgroundJobs, once
 
 WAIT = 60
 """Seconds in which what should happen has happened."""
@@ -74,38 +74,6 @@ def test_who_waits_runs_what_has_not_begun_and_failures_are_raised_where_they_ar
         else:
             assert jobs.take(name) == name
     assert ran == dict.fromkeys(("second", "third"), threading.current_thread())
-
-
-@pytest.mark.parametrize(
-    ("held", "wanted"),
-    [([4, 6], 5), pytest.param([1000], 1, id="one that needs more than there is runs alone")],
-)
-def test_what_fits_runs_side_by_side_and_what_does_not_waits(held: list[int], wanted: int) -> None:
-    budget = MemoryBudget(10)
-
-    def work(needed: int, job: Held) -> None:
-        with budget.reserved(needed):
-            job()
-
-    with ThreadPoolExecutor(3) as threads:
-        others, last = [Held() for _ in held], Held()
-        for needed, other in zip(held, others, strict=True):
-            threads.submit(work, needed, other)
-            assert other.begun.wait(WAIT)
-        threads.submit(work, wanted, last)
-        for other in others:
-            assert not last.begun.wait(0.1)
-            other.release.set()
-        assert last.begun.wait(WAIT)
-        last.release.set()
-
-
-def test_work_that_fails_gives_its_memory_back() -> None:
-    budget = MemoryBudget(10)
-    with pytest.raises(ValueError, match="no"), budget.reserved(10):
-        raise ValueError("no")
-    with budget.reserved(10):
-        pass
 
 
 def test_a_property_is_computed_once_whoever_asks_and_beside_that_of_another_object() -> None:

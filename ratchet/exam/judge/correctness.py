@@ -197,9 +197,9 @@ class Examiner:
         """Compute the references that are not cached yet, by default those of every check; ``whole``: of all rows."""
         wanted = kinds or instances.kinds(problem.mesh, problem.mixed_axes)
         missing = [kind for kind in wanted if not self._asking.has_reference(problem, kind, whole=whole)]
-        for number, kind in enumerate(missing):
+        for kind in missing:
             self.progress(f"reference in float64, once per problem: {kind}")
-            self._ask(problem, requests.MakeReference(kind=kind, whole=whole, then=tuple(missing[number + 1 :])))
+            self._ask(problem, requests.MakeReference(kind=kind, whole=whole))
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse a problem that a constant would pass.

@@ -26,8 +26,6 @@ class MakeReference:
     kind: str
     whole: bool
     """Of all rows, where some are enough."""
-    then: tuple[str, ...]
-    """Instances that are asked for next."""
 
 
 @dataclass(frozen=True, kw_only=True)

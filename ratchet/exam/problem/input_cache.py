@@ -6,7 +6,6 @@ Nothing of a candidate is here: the reference is a frozen program.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -19,11 +18,9 @@ from jax import export
 
 from ratchet.exam.problem import array_file, instances, rows
 from ratchet.exam.problem.problem import Problem, array_bytes
-from ratchet.process.concurrency import MemoryBudget
 
 KEPT_BYTES = 1 << 27
-"""Inputs of all instances of a problem that are kept, at most; and inputs and outputs of one whose references are made
-two at a time."""
+"""Inputs of all instances of a problem that are kept, at most."""
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -31,8 +28,6 @@ PUBLIC = np.zeros(2, np.uint32)
 """The key of the public inputs."""
 COMPILERS = 3
 """Programs that are compiled at a time: two references, and what draws their inputs."""
-TOGETHER_BYTES = 4_000_000_000
-"""What programs that run at a time may need besides their inputs, so that a verdict needs no more than 6 GB."""
 TABLES, DRAWN = "tables", "drawn"
 """Files beside the references: which inputs are the same for every key, and the inputs of the judge's."""
 DRAWN_BYTES = 1 << 29
@@ -45,10 +40,8 @@ class Given:
     def __init__(self) -> None:
         self._programs: dict[object, Future[Any]] = {}
         self._compilers = ThreadPoolExecutor(COMPILERS)
-        self._budget = MemoryBudget(TOGETHER_BYTES)
         self._folders: dict[str, Path] = {}
         self._tables: dict[str, list[int]] = {}
-        self._finding, self._making = threading.Lock(), threading.RLock()
         self._kept: tuple[object, dict[str, Arrays]] = (None, {})
         self._made: tuple[object, Arrays] = (None, [])
         self._known: tuple[object, Arrays] = (None, [])
@@ -64,19 +57,17 @@ class Given:
         """What a frozen program makes of these; ``wide``: with 64 bits; ``only``: these of its results alone."""
         avals = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arguments]
         compiled = self._compiled(program, avals, wide=wide, only=only).result()
-        needed = compiled.memory_analysis()
-        with self._budget.reserved(needed.temp_size_in_bytes + needed.output_size_in_bytes), jax.enable_x64(wide):
+        with jax.enable_x64(wide):
             return [np.asarray(leaf) for leaf in compiled(*arguments)]
 
     def _compiled(
         self, program: bytes, avals: Sequence[Any], *, wide: bool = False, only: Sequence[int] | None = None
     ) -> Future[Any]:
-        """A frozen program, which is compiled once, whoever comes first; again where that failed."""
+        """A frozen program, which is compiled once; again where that failed."""
         key = (hashlib.sha256(program).digest(), wide, only and tuple(only))
-        with self._finding:
-            known = self._programs.get(key)
-            if known is None or (known.done() and known.exception()):
-                known = self._programs[key] = self._compilers.submit(_compile, program, avals, wide=wide, only=only)
+        known = self._programs.get(key)
+        if known is None or (known.done() and known.exception()):
+            known = self._programs[key] = self._compilers.submit(_compile, program, avals, wide=wide, only=only)
         return known
 
     def native(self, problem: Problem, arrays: Arrays) -> Arrays:
@@ -85,17 +76,16 @@ class Given:
 
     def inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         """The arrays of one instance: a function of the problem, the kind and the judge's secret."""
-        with self._making:
-            owner = _owner(problem, secret)
-            if self._kept[0] != owner:
-                self._kept = (owner, {})
-            held = self._kept[1]
-            if kind not in held:
-                made = self._inputs(problem, kind, secret)
-                if not _are_few(problem):
-                    return made
-                held[kind] = made
-            return held[kind]
+        owner = _owner(problem, secret)
+        if self._kept[0] != owner:
+            self._kept = (owner, {})
+        held = self._kept[1]
+        if kind not in held:
+            made = self._inputs(problem, kind, secret)
+            if not _are_few(problem):
+                return made
+            held[kind] = made
+        return held[kind]
 
     def _inputs(self, problem: Problem, kind: str, secret: bytes) -> Arrays:
         if kind == "public":
@@ -127,7 +117,7 @@ class Given:
 
     def steering(self, problem: Problem) -> dict[int, np.ndarray[Any, Any]]:
         """What of the public inputs may steer, by position."""
-        owner, made = self._steering  # at once: a thread may still make inputs of the problem before
+        owner, made = self._steering
         if owner != problem.inputs_sha256:  # a draw waits for an execution that is under way
             some = instances.steering(problem.inputs)
             made = dict(zip(some, self.drawn(problem, PUBLIC, only=some), strict=True))

@@ -5,10 +5,8 @@ They are kept in files, which whoever lends the folder answers for (``references
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,8 @@ import numpy as np
 
 from ratchet.exam.problem import array_file, instances, parity, rows
 from ratchet.exam.problem.deviations import is_float
-from ratchet.exam.problem.input_cache import KEPT_BYTES, Arrays, Given
+from ratchet.exam.problem.input_cache import Arrays, Given
 from ratchet.exam.problem.problem import Problem
-from ratchet.process.concurrency import BackgroundJobs
 from ratchet.values.status import Refusal, Status
 
 
@@ -82,26 +79,11 @@ class References:
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._meanwhile: BackgroundJobs[None] = BackgroundJobs()
         self.has_made = False
         """Whether one was made here, not read."""
 
     def of(self, instance: Instance) -> Reference:
         """That of one instance, from its file if it is there."""
-        with contextlib.suppress(Exception):  # what failed is tried again
-            self._meanwhile.take(instance.name)
-        return self._kept_or_made(instance)
-
-    def begin(self, wanted: Iterable[Instance]) -> None:
-        """Make these beside what is asked next, which may be one of them, where two at a time are small."""
-
-        def make(instance: Instance) -> None:
-            self._kept_or_made(instance)
-
-        few = [one for one in wanted if one.problem.compulsory_bytes <= KEPT_BYTES]
-        self._meanwhile.begin({one.name: functools.partial(make, one) for one in few})
-
-    def _kept_or_made(self, instance: Instance) -> Reference:
         known, outputs = None if instance.whole else _known_rows(instance), instance.problem.outputs
         stored = array_file.read(instance.file)
         if len(stored) == (3 if known is None else 4) * len(outputs):

@@ -13,7 +13,6 @@ from ratchet.exam.problem import instances
 from ratchet.exam.problem.floor import useful_flops
 from ratchet.exam.problem.input_cache import Given
 from ratchet.exam.problem.problem import encode
-from ratchet.exam.problem.reference import Instance, References
 from ratchet.process.sandbox.child import Limits
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
@@ -407,16 +406,3 @@ def refusing_other_draws(drawn):
         return drawn(problem, key, only=only)
 
     return draw
-
-
-@pytest.mark.slow
-def test_references_that_are_made_beside_another_are_those_that_are_made_when_asked_for(problems, tmp_path):
-    problem, secret, kinds = problems["attention"], b"s" * 32, ("random", "probe", "mixed")
-    random = Instance(problem=problem, kind="random", secret=secret, cache=tmp_path / "ahead")
-    ahead, alone = References(Given()), References(Given())
-    ahead.begin([random.of_kind(kind) for kind in kinds[1:]])
-    for kind in kinds:
-        beside = dataclasses.replace(random.of_kind(kind), cache=tmp_path / "alone")
-        pair = ahead.of(random.of_kind(kind)), alone.of(beside)
-        for one, other in zip(*([*of.exact, *of.losses, *of.counts] for of in pair), strict=True):
-            assert one.tobytes() == other.tobytes()
