@@ -18,10 +18,8 @@ class Fast:
     """That process waits for the next verdict (``sandbox/standby.py``)."""
     allocator: bool = True
     """The judge's own children have jemalloc, where it is installed (``sandbox/warm.py``)."""
-    listings: bool = True
-    """The schedule machine reads listings while the compiler still writes others (``exam/judge/schedule.py``)."""
 
 
-PLAIN = Fast(forks=False, standby=False, allocator=False, listings=False)
+PLAIN = Fast(forks=False, standby=False, allocator=False)
 ON = Fast()
 """The switch."""

@@ -16,7 +16,6 @@ from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem.problem import Problem
-from ratchet.process import fast
 from ratchet.process.sandbox.child import Child
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import compile as compiling
