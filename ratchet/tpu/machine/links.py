@@ -13,18 +13,14 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple
 
 from ratchet.tpu.chips import Ici
-from ratchet.tpu.machine.dma import GRANULE_BYTES, Ends, GeneralDma
-from ratchet.tpu.machine.programs import Unit
-from ratchet.tpu.machine.words import NotExecutable
+from ratchet.tpu.machine.dma import GRANULE_BYTES, Ends
 from ratchet.values import LinkUse
 
-_TO_A_CHIP = 1 << 14
-"""Bit of a DMA's overrides that sends it to another chip; above it is the core on chips that have two."""
 KEPT = 20_000
 """Messages kept one by one at each end of a run, over all links; the others are counted only."""
 
@@ -87,47 +83,6 @@ class Links:
             )
             for link, size in self._bytes.items()
         )
-
-
-class Peers:
-    """The other chips as one machine sees them: those of a program on one chip, which has none."""
-
-    number = 0
-    """The compiler's logical id of this machine's chip."""
-
-    def __init__(self, start_up: Mapping[str, int]) -> None:
-        """``start_up`` is what differs from chip to chip of what the runtime stores, by role of the allocation."""
-        self.start_up = start_up
-
-    def begin(self, top: Unit) -> None:
-        """The top level is loaded and about to run."""
-
-    def before_wait(self, now: int, flag: int, least: int, address: int) -> None:
-        """Returns once nothing that another chip does can change when this wait ends."""
-
-    def after_wait(self, unit: Unit, address: int, end: int) -> None:
-        """A wait of ``unit`` is over."""
-
-    def settle(self, now: int) -> None:
-        """Returns once everything is known that reaches this chip up to ``now``."""
-
-    def agrees(self, unit: Unit, address: int) -> bool:
-        """Whether a vector result moved to a scalar there is the launch check's "yes"."""
-        return False
-
-    def signal(self, now: int, word: int, amount: int) -> None:
-        """Adds to a sync flag of the chip and core that ``word`` names. Raises NotExecutable for another one."""
-        raise NotExecutable("a signal to another chip in a program for one chip")
-
-    def general_dma(self, dma: GeneralDma) -> bool:
-        """Takes over a copy to a chip; False if it stays on this one. Raises NotExecutable for another chip."""
-        if dma.overrides & _TO_A_CHIP:
-            raise NotExecutable("a copy to another chip in a program for one chip")
-        return False
-
-    def keeps(self, space: str, granule: object) -> bool:
-        """Whether what is known of that memory holds whatever is written there."""
-        return False
 
 
 class Abandoned(BaseException):

@@ -7,13 +7,13 @@ DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Rec
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 from ratchet.tpu.dump.files import TOP
 from ratchet.tpu.dump.instruction import Instruction
 from ratchet.tpu.dump.listing import MOST_DELAY
 from ratchet.tpu.machine.dma import DmaEngine, GeneralDma, Idle, Worked
-from ratchet.tpu.machine.links import Peers
 from ratchet.tpu.machine.memory import GRANULES_PER_ADDRESS, Inputs, Memory, ScalarInputs, operand_unknown
 from ratchet.tpu.machine.programs import Programs, Unit
 from ratchet.tpu.machine.record import GridSteps, Record
@@ -24,6 +24,8 @@ from ratchet.values.status import Refusal, Status
 
 _FLAG = (1 << 13) - 1
 """Bits of a sync flag's number; above them is the core on chips that have two."""
+_TO_A_CHIP = 1 << 14
+"""Bit of a DMA's overrides that sends it to another chip; above it is the core on chips that have two."""
 MOST_GRANULES = 1 << 32
 """No copy is larger: memories of a TPU hold fewer granules of 32 B."""
 
@@ -44,14 +46,14 @@ _FAILED = {
 
 
 class Machine(Arithmetic):
-    """One run of one program. The generated code calls its public methods."""
+    """One run of one program on one chip. The generated code calls its public methods."""
 
     def __init__(
         self,
         programs: Programs,
         scalar_inputs: ScalarInputs,
-        peers: Peers | None = None,
         *,
+        start_up: Mapping[str, int] | None = None,
         take_undecided: bool | None = None,
     ) -> None:
         """Prepares a run.
@@ -59,7 +61,7 @@ class Machine(Arithmetic):
         Args:
             programs: the listings, with the HLO that they were compiled from and the chip.
             scalar_inputs: what steers, see :func:`ratchet.tpu.machine.run.run`.
-            peers: the other chips, if there are any.
+            start_up: what the runtime stores that differs from chip to chip or core to core, by role of the allocation.
             take_undecided: which way branches go whose condition vector code computes; None raises
                 :class:`UndecidedBranch` there.
         """
@@ -68,15 +70,15 @@ class Machine(Arithmetic):
         self.unwritten = Unknown("a register that nothing wrote on this path")
         self.engine = DmaEngine(chip, chip.constants, self._deadlock)
         """DMA queues and sync flags."""
-        self._done: set[int] = set()
+        self.done: set[int] = set()
         """Sync flags that the program marked done."""
-        self.sparse = SparseCoreUnits(chip, programs.hlo, self.engine)
+        self.sparse = SparseCoreUnits(chip, programs.hlo, self.engine, programs.addresses.sparse_core_flags)
         """The SparseCores that the program hands work to."""
         self.calls: list[tuple[str, tuple[object, ...]]] = []
         """HLO instructions that are being executed, innermost last, with their arguments."""
         self._programs = programs
         self.addresses = programs.addresses
-        self._peers = peers or Peers({"core index": 0})
+        self._start_up = start_up or {}
         self._units: dict[str, Unit] = {}
         self._by_call: dict[str, Unit] = {}
         self._stack: list[Unit] = []
@@ -102,7 +104,6 @@ class Machine(Arithmetic):
             unit_of_op={name: unit.name for name, unit in self._by_call.items()},
             steps=self._steps,
             memory=self.engine,
-            chip_index=self._peers.number,
             addresses=self.addresses,
             not_modelled=tuple(one for one in Unmodelled if one in self.not_modelled),
         )
@@ -111,11 +112,8 @@ class Machine(Arithmetic):
         unit = self._units.get(name)
         if unit is None:
             unit = self._units[name] = self._programs.unit(name)
-            for address, word in self._programs.start_up(self._peers.start_up).items():
+            for address, word in self._programs.start_up(self._start_up).items():
                 self.memory.smem.setdefault(address, word)
-            if name == TOP:
-                self.sparse.done_flags = self.addresses.sparse_core_flags
-                self._peers.begin(unit)
         return unit
 
     def _run_unit(self, unit: Unit, now: int, arguments: tuple[object, ...]) -> int:
@@ -123,15 +121,12 @@ class Machine(Arithmetic):
         self._stack.append(unit)
         try:
             end = translated.run(now, arguments, self, translated.counts, translated.event_counts)
-        except UnknownSteers as error:
-            why = f"control flow or an address depends on {error}, which the machine does not know"
-            raise self.refuse(translated.address_of(error.__traceback__), why, unit) from None
         except NotExecutable as error:
-            raise self.refuse(translated.address_of(error.__traceback__), str(error), unit) from None
+            raise self.refuse(translated.address_of(error.__traceback__), str(error)) from None
         except (NameError, LookupError) as error:
             if translated.lines_of(error.__traceback__)[-1] is None:
                 raise  # no fault of the program's
-            raise self.refuse(translated.address_of(error.__traceback__), self._unwritten(error), unit) from None
+            raise self.refuse(translated.address_of(error.__traceback__), self._unwritten(error)) from None
         self._stack.pop()
         return end
 
@@ -203,7 +198,7 @@ class Machine(Arithmetic):
         """
         chip = self._programs.chip
         if unit.name not in self._cores_of:
-            machine = Machine(self._programs, self._scalar_inputs, Peers({"core index": 1}))
+            machine = Machine(self._programs, self._scalar_inputs, start_up={"core index": 1})
             core = {a: 1 for a, allocation in self.addresses.fixed_smem.items() if allocation.role == "core index"}
             machine.memory.smem.update(self.memory.smem | core)
             machine.engine = Idle(chip, chip.constants, self._deadlock)
@@ -257,9 +252,7 @@ class Machine(Arithmetic):
 
     def wait(self, now: int, flag: int, least: int, address: int) -> int:
         """Waits until ``flag`` holds at least ``least``; returns the cycle."""
-        self._peers.before_wait(now, flag, least, address)
         until = self.engine.wait(now, flag, least, address)
-        self._peers.after_wait(self._stack[-1], address, until)
         if until > now:
             self._steps.waited(self._stack[-1].name, address, flag, until - now)
         return until
@@ -283,7 +276,7 @@ class Machine(Arithmetic):
         if isinstance(strides, tuple) and isinstance(strides[2], int):
             piece = max(0, strides[2]) * GRANULES_PER_ADDRESS
         self.engine.start(now, source, target, granules, flag, piece)
-        if (target == "smem" or self.memory) and not self._peers.keeps(target, stop):
+        if (target == "smem" or self.memory) and not self._keeps(target, stop):
             known = start if strides is None else None
             self.memory.copy(source, known, target, stop, granules, lambda: self._brought(source, start))
 
@@ -292,7 +285,7 @@ class Machine(Arithmetic):
         copy = GeneralDma(*operands)
         if not 0 <= copy.granules <= MOST_GRANULES:
             raise NotExecutable(f"a copy of {copy.granules} granules")
-        if self._peers.general_dma(copy):
+        if self._sends(copy):
             return
         if copy.target == "hbm" and not copy.overrides and self.sparse.named_by_copy(copy.flag):
             counts = self.addresses.flag(copy.flag >> 16)
@@ -319,31 +312,19 @@ class Machine(Arithmetic):
 
     def unknown(self, address: int) -> object:
         """A vector result moved to a scalar."""
-        if self._peers.agrees(self._stack[-1], address):
-            return 1
         return Unknown(f"a vector result moved to a scalar at {self._stack[-1].translated.listing.where(address)}")
 
     def flag_set(self, now: int, flag: int, value: int) -> None:
         """Sets a sync flag."""
-        self._peers.settle(now)
+        self._settle(now)
         self.engine.set(now, flag, value)
-
-    def flag_set_done(self, now: int, flag: int, value: int) -> None:
-        """Sets a sync flag and marks it done."""
-        self.flag_set(now, flag, value)
-        self._done.add(flag)
-
-    def flag_set_not_done(self, now: int, flag: int, value: int) -> None:
-        """Sets a sync flag that is not done until it is marked again."""
-        self.flag_set(now, flag, value)
-        self._done.discard(flag)
 
     def wait_done(self, flag: int) -> None:
         """Waits for a sync flag that the program itself marked done before; no time passes.
 
         Since libtpu 0.0.52 a program marks the flag of its registry at its begin, and waits for it at its end.
         """
-        if flag not in self._done:
+        if flag not in self.done:
             raise NotExecutable(f"a wait for the host to mark {self.addresses.flag_name(flag)} done")
 
     def wait_other(self, now: int, flag: int, value: int) -> None:
@@ -356,7 +337,7 @@ class Machine(Arithmetic):
         if self.addresses.sparse_core_flags and self.sparse.named(word):
             self.sparse.signal(now, word, amount)
         else:
-            self._peers.signal(now, word, amount)
+            self._signal_chip(now, word, amount)
 
     def reset(self, word: int, value: int) -> None:
         """Sets a sync flag of a SparseCore."""
@@ -366,7 +347,7 @@ class Machine(Arithmetic):
 
     def flag_value(self, now: int, flag: int) -> int:
         """What a sync flag holds."""
-        self._peers.settle(now)
+        self._settle(now)
         return self.engine.value(now, flag)
 
     def parameter(self, number: int) -> int:
@@ -376,7 +357,25 @@ class Machine(Arithmetic):
             raise NotExecutable(f"the address of entry parameter {number} of {len(parameters)}")
         return parameters[number]
 
-    # --- for peers and messages ---
+    # --- other chips, of which there are none ---
+
+    def _settle(self, now: int) -> None:
+        """Returns once everything is known that reaches this chip up to ``now``."""
+
+    def _signal_chip(self, now: int, word: int, amount: int) -> None:
+        raise NotExecutable("a signal to another chip in a program for one chip")
+
+    def _sends(self, copy: GeneralDma) -> bool:
+        """Takes over a copy that names a chip; False for one that does not."""
+        if copy.overrides & _TO_A_CHIP:
+            raise NotExecutable("a copy to another chip in a program for one chip")
+        return False
+
+    def _keeps(self, space: str, granule: object) -> bool:
+        """Whether what is known of that memory holds whatever is written there."""
+        return False
+
+    # --- messages ---
 
     def _deadlock(self, flag: int, value: int, least: int, address: int) -> Refusal:
         return Refusal(
@@ -395,6 +394,6 @@ class Machine(Arithmetic):
     def _instruction(self, address: int, index: int) -> Instruction:
         return self._stack[-1].translated.listing.bundles[address][index]
 
-    def refuse(self, address: int, why: str, unit: Unit | None = None) -> Refusal:
-        where = (unit or self._stack[-1]).translated.listing.where(address)
+    def refuse(self, address: int, why: str) -> Refusal:
+        where = self._stack[-1].translated.listing.where(address)
         return Refusal(Status.SCHEDULE_UNKNOWN, f"{where} ({self._programs.compiler}): {why}.")

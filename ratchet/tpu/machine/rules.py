@@ -92,8 +92,8 @@ EFFECTS: dict[str, tuple[str, int]] = {
     "vsyncadd": ("X.engine.add({0}, {1})", 2),
     "vsyncpa": ("X.flag_set({now}, {0}, {1})", 2),
     "vsyncset": ("X.flag_set({now}, {0}, {1})", 2),
-    "vsyncset.done": ("X.flag_set_done({now}, {0}, {1})", 2),
-    "vsyncset.notdone": ("X.flag_set_not_done({now}, {0}, {1})", 2),
+    "vsyncset.done": ("X.flag_set({now}, {0}, {1}); X.done.add({0})", 2),
+    "vsyncset.notdone": ("X.flag_set({now}, {0}, {1}); X.done.discard({0})", 2),
     "vsyncadd.remote": ("X.signal({now}, {0}, {1})", 2),
     "vsyncset.remote": ("X.reset({0}, {1})", 2),
     "vdelay": ("T += X.delay({0}) - 1", 1),  # the bundle itself is one of them

@@ -11,7 +11,7 @@ v5e has one core, number 0; slices of other chips are not described.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from ratchet.tpu.chips import V5E
 from ratchet.tpu.dump.files import TOP
 from ratchet.tpu.dump.outline import CONSTANT
 from ratchet.tpu.machine.dma import GeneralDma
-from ratchet.tpu.machine.links import Interleaving, Links, Peers
+from ratchet.tpu.machine.links import Interleaving, Links
 from ratchet.tpu.machine.machine import Machine
 from ratchet.tpu.machine.memory import GRANULES_PER_ADDRESS, UNIT_BYTES, ScalarInputs
 from ratchet.tpu.machine.programs import START_UP, Programs, Unit
@@ -49,12 +49,8 @@ class Shared:
 
     links: Links
     order: Interleaving
-    chip_ids: Sequence[int]
-    """By mesh index."""
-    constants: Mapping[str, Sequence[int]]
-    """Of :class:`Programs`."""
-    members: list[SliceMember] = field(default_factory=list)
-    """By chip id."""
+    chips: list[ChipOfSlice] = field(default_factory=list)
+    """By the compiler's logical id."""
     senders: dict[int, dict[int, set[int]]] = field(default_factory=dict)
     """Per sync flag and chip that it was signalled at: which chips did."""
     own_copies: dict[int, set[int]] = field(default_factory=dict)
@@ -69,20 +65,27 @@ class Wait(NamedTuple):
     address: int
 
 
-class SliceMember(Peers):
-    """The peers of one machine: the other chips of the slice."""
+class ChipOfSlice(Machine):
+    """A machine that sends to others, and waits for them."""
 
-    machine: Machine
-    """The one that these are the peers of."""
-
-    def __init__(self, shared: Shared, number: int) -> None:
-        """``number`` is the compiler's logical id of the chip."""
-        place = shared.chip_ids.index(number)
-        super().__init__({"chip ID": number, "partition id location": place, "device assignment ptr": _DEVICE_TABLE})
+    def __init__(
+        self,
+        shared: Shared,
+        number: int,
+        programs: Programs,
+        scalar_inputs: Sequence[ScalarInputs],
+        *,
+        take_undecided: bool | None = None,
+    ) -> None:
+        """``number`` is the compiler's logical id of the chip; ``scalar_inputs`` are by mesh index."""
+        self.place = programs.hlo.device_ids.index(number)
+        """In the mesh."""
+        start_up = {"chip ID": number, "partition id location": self.place, "device assignment ptr": _DEVICE_TABLE}
+        super().__init__(programs, scalar_inputs[self.place], start_up=start_up, take_undecided=take_undecided)
         self.number = number
-        self.sent_bytes = 0
         self.waits_for: Wait | None = None
-        self.launch_cycles = 0
+        self._sent_bytes = 0
+        self._launch_cycles = 0
         """When the launch check was over."""
         self._signalled: set[int] = set()
         """Sync flags of this chip that moved by what came from, or went to, another one."""
@@ -91,117 +94,125 @@ class SliceMember(Peers):
         self._launch_pushes: set[int] = set()
         self._launch_records = range(0)
 
-    def begin(self, top: Unit) -> None:
+    def execute(self) -> Record:
+        self._begin(self._unit(TOP))
+        record = super().execute()
+        return replace(record, chip_index=self.number, sent_bytes=self._sent_bytes, launch_cycles=self._launch_cycles)
+
+    def _begin(self, top: Unit) -> None:
         """HBM as the runtime leaves it: the compiler's constants and the records of the launch."""
-        machine, translated, listing = self.machine, top.translated, top.translated.listing
-        machine.memory.write("hbm", _DEVICE_TABLE * GRANULES_PER_ADDRESS, _row(self._shared.chip_ids))
+        translated, listing = top.translated, top.translated.listing
+        self.memory.write("hbm", _DEVICE_TABLE * GRANULES_PER_ADDRESS, _row(self._programs.hlo.device_ids))
         self._launch_waits = listing.columns.addresses(listing.columns.with_notes(lambda one: one.waits_for_launch))
         self._launch_pushes = _pushes_of_launch_check(translated, self._launch_waits)
         for allocation in listing.allocations.values():
             where = top.addresses.get(allocation.name, 0) * GRANULES_PER_ADDRESS
             if allocation.role == CONSTANT:
-                words: list[object] = list(self._shared.constants.get(allocation.name, ()))
+                words: list[object] = list(self._programs.constants.get(allocation.name, ()))
                 lacking = Unknown(f"{allocation.name}, a constant of the compiler's (give constants)", given=True)
-                machine.memory.write("hbm", where, words or [lacking] * (allocation.size_bytes // 4))
+                self.memory.write("hbm", where, words or [lacking] * (allocation.size_bytes // 4))
             elif allocation.space == "hbm" and allocation.fixed and self._launch_pushes:
                 records = allocation.size_bytes // V5E.hbm_address_bytes
                 self._launch_records = range(where, where + records * GRANULES_PER_ADDRESS)
                 record = _row((START_UP["launch barrier id"], START_UP["program descriptor state"]))
-                machine.memory.write("hbm", where, record * records)
-                machine.not_modelled.add(Unmodelled.LAUNCH_CHECK)
+                self.memory.write("hbm", where, record * records)
+                self.not_modelled.add(Unmodelled.LAUNCH_CHECK)
 
-    # --- waiting ---
+    # --- called by generated code ---
 
-    def before_wait(self, now: int, flag: int, least: int, address: int) -> None:
+    def wait(self, now: int, flag: int, least: int, address: int) -> int:
         self.waits_for = Wait(flag, least, address)
-        self._shared.order.until(self.number, lambda: max(now, self.machine.engine.reached(flag, least)))
+        self._shared.order.until(self.number, lambda: max(now, self.engine.reached(flag, least)))
         self.waits_for = None
+        end = super().wait(now, flag, least, address)
+        if self._stack[-1].name == TOP and address in self._launch_waits:
+            self._launch_cycles = end
+        return end
 
-    def after_wait(self, unit: Unit, address: int, end: int) -> None:
-        if unit.name == TOP and address in self._launch_waits:
-            self.launch_cycles = end
+    def unknown(self, address: int) -> object:
+        if self._stack[-1].name == TOP and address in self._launch_pushes:
+            return 1  # the launch check's "yes"
+        return super().unknown(address)
 
-    def settle(self, now: int) -> None:
+    def _settle(self, now: int) -> None:
         self._shared.order.seen(self.number, now)
 
-    def agrees(self, unit: Unit, address: int) -> bool:
-        return address in self._launch_pushes and unit.name == TOP
+    def _keeps(self, space: str, granule: object) -> bool:
+        # Its own record says what is known of it.
+        return space == "hbm" and isinstance(granule, int) and granule in self._launch_records
 
     # --- other chips ---
 
-    def signal(self, now: int, word: int, amount: int) -> None:
+    def _signal_chip(self, now: int, word: int, amount: int) -> None:
         target, core, flag = word >> 17, word >> 14 & 7, word & _FLAG_OF_SIGNAL
         if core != _CORE_0:
             raise NotExecutable(f"a signal to {word:#x}: core {core - _CORE_0} of a chip with one core")
-        other = self._member(target)
+        other = self._chip(target)
         self._shared.order.before(self.number, now)
         arrival = float(now)
         if other is not self:
             arrival = self._shared.links.send(now, self.number, target, 0).arrival
         self._deliver(other, arrival, flag, amount)
 
-    def general_dma(self, dma: GeneralDma) -> bool:
-        if not dma.overrides:
+    def _sends(self, copy: GeneralDma) -> bool:
+        if not copy.overrides:
             return False
-        if dma.overrides == _TO_THIS_CORE and not dma.flag >> 13:
-            self._copy_here(dma, dma.flag)
+        if copy.overrides == _TO_THIS_CORE and not copy.flag >> 13:
+            self._copy_here(copy, copy.flag)
             return True
-        if dma.overrides >> 14 not in _TO_A_CHIP or dma.flag >> 13 != _CORE_0:
-            raise NotExecutable(f"a copy with overrides {dma.overrides:#x} and flag {dma.flag:#x}, of unknown meaning")
-        other = self._member(dma.overrides & _CHIP)
-        flag = dma.flag & _FLAG_OF_COPY
-        self._shared.order.before(self.number, dma.now)
+        if copy.overrides >> 14 not in _TO_A_CHIP or copy.flag >> 13 != _CORE_0:
+            raise NotExecutable(
+                f"a copy with overrides {copy.overrides:#x} and flag {copy.flag:#x}, of unknown meaning"
+            )
+        other = self._chip(copy.overrides & _CHIP)
+        flag = copy.flag & _FLAG_OF_COPY
+        self._shared.order.before(self.number, copy.now)
         if other is self:
-            self._copy_here(dma, flag)
+            self._copy_here(copy, flag)
         else:
-            self._copy(dma, other, flag)
-            other._written(dma, self.number)
+            self._copy_there(copy, other, flag)
+            other._written(copy, self.number)
         return True
 
-    def _copy_here(self, dma: GeneralDma, flag: int) -> None:
+    def _copy_here(self, copy: GeneralDma, flag: int) -> None:
         """A copy that stays on this chip and signals its source too."""
-        done = self.machine.engine.start(dma.now, dma.source, dma.target, dma.granules, flag)
-        self.machine.engine.arrive(done, dma.source_flag, dma.granules, remote=False)
-        self._written(dma, self.number)
+        done = self.engine.start(copy.now, copy.source, copy.target, copy.granules, flag)
+        self.engine.arrive(done, copy.source_flag, copy.granules, remote=False)
+        self._written(copy, self.number)
 
-    def _written(self, dma: GeneralDma, by: int) -> None:
+    def _written(self, copy: GeneralDma, by: int) -> None:
         """Forgets contents of this chip that a copy writes over."""
-        if not self.keeps(dma.target, dma.stop):
+        if not self._keeps(copy.target, copy.stop):
             unknown = Unknown(f"scalar memory that chip {by} wrote")
-            self.machine.memory.overwrite(dma.target, dma.stop, dma.granules, lambda: unknown)
+            self.memory.overwrite(copy.target, copy.stop, copy.granules, lambda: unknown)
 
-    def _copy(self, dma: GeneralDma, other: SliceMember, flag: int) -> None:
-        engine = self.machine.engine
-        if dma.source == "hbm":
-            engine.carry(dma.granules, writes=False)
-        message = self._shared.links.send(dma.now, self.number, other.number, dma.granules)
-        late = engine.latency if "hbm" in (dma.source, dma.target) else 0.0
-        engine.arrive(message.left, dma.source_flag, dma.granules, remote=True)
-        self._signalled.add(dma.source_flag)
-        self._shared.own_copies.setdefault(dma.source_flag, set()).add(self.number)
-        self._deliver(other, message.arrival + late, flag, dma.granules)
-        if dma.target == "hbm":
-            other.machine.engine.carry(dma.granules, writes=True)
-        self.sent_bytes += message.size_bytes
+    def _copy_there(self, copy: GeneralDma, other: ChipOfSlice, flag: int) -> None:
+        if copy.source == "hbm":
+            self.engine.carry(copy.granules, writes=False)
+        message = self._shared.links.send(copy.now, self.number, other.number, copy.granules)
+        late = self.engine.latency if "hbm" in (copy.source, copy.target) else 0.0
+        self.engine.arrive(message.left, copy.source_flag, copy.granules, remote=True)
+        self._signalled.add(copy.source_flag)
+        self._shared.own_copies.setdefault(copy.source_flag, set()).add(self.number)
+        self._deliver(other, message.arrival + late, flag, copy.granules)
+        if copy.target == "hbm":
+            other.engine.carry(copy.granules, writes=True)
+        self._sent_bytes += message.size_bytes
 
-    def _deliver(self, other: SliceMember, time: float, flag: int, amount: int) -> None:
-        other.machine.engine.arrive(time, flag, amount, remote=other is not self)
+    def _deliver(self, other: ChipOfSlice, time: float, flag: int, amount: int) -> None:
+        other.engine.arrive(time, flag, amount, remote=other is not self)
         other._signalled.add(flag)
         self._shared.senders.setdefault(flag, {}).setdefault(other.number, set()).add(self.number)
 
-    def _member(self, chip: int) -> SliceMember:
-        if not 0 <= chip < len(self._shared.members):
-            raise NotExecutable(f"chip {chip} is addressed, but the slice has {len(self._shared.members)}")
-        return self._shared.members[chip]
+    def _chip(self, number: int) -> ChipOfSlice:
+        if not 0 <= number < len(self._shared.chips):
+            raise NotExecutable(f"chip {number} is addressed, but the slice has {len(self._shared.chips)}")
+        return self._shared.chips[number]
 
-    def keeps(self, space: str, granule: object) -> bool:
-        # Its own record says what is known of it.
-        return space == "hbm" and isinstance(granule, int) and granule in self._launch_records
-
-    def unsettled(self) -> dict[int, int]:
-        """Sync flags that moved by traffic between chips and are not back at 0, and where they are."""
-        left = {flag: self.machine.engine.settled(flag) for flag in self._signalled}
-        return {flag: value for flag, value in left.items() if value}
+    def open_semaphores(self) -> list[OpenSemaphore]:
+        """Sync flags that moved by traffic between chips and are not back at 0."""
+        left = {flag: self.engine.settled(flag) for flag in self._signalled}
+        return [OpenSemaphore(name=self.addresses.flag_name(flag), value=n) for flag, n in left.items() if n]
 
 
 def _row(words: Sequence[int | None]) -> list[object]:
@@ -225,49 +236,43 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
     Raises:
         Refusal: as a machine alone; DEADLOCK if all chips wait for each other, with who waits for what.
     """
-    ici, chip_ids = programs.chip.ici, programs.hlo.device_ids
+    ici = programs.chip.ici
     links = Links(ici, programs.chip.clock_hz)
     order = Interleaving(ici.chips, links.hop_cycles, lambda: _deadlock(shared))
-    shared = Shared(links=links, order=order, constants=programs.constants, chip_ids=chip_ids)
-    shared.members.extend(SliceMember(shared, number) for number in range(ici.chips))
-    for member in shared.members:
-        given = scalar_inputs[chip_ids.index(member.number)]
-        member.machine = Machine(programs, given, member, take_undecided=take_undecided)
+    shared = Shared(links=links, order=order)
+    for number in range(ici.chips):
+        shared.chips.append(ChipOfSlice(shared, number, programs, scalar_inputs, take_undecided=take_undecided))
     records: dict[int, Record] = {}
 
-    def work(member: SliceMember) -> None:
-        records[member.number] = member.machine.execute()
+    def work(chip: ChipOfSlice) -> None:
+        records[chip.number] = chip.execute()
 
-    order.run([partial(work, member) for member in shared.members])
+    order.run([partial(work, chip) for chip in shared.chips])
     link_model = LinkModel(link_bytes_per_s=ici.link_bytes_per_s, hop_s=ici.hop_s)
     used, messages = links.use(), (*links.log.first, *links.log.last)
-    chips = []
-    for member in shared.members:
-        record = records[member.number]
-        left = member.unsettled().items()
-        open_flags = [OpenSemaphore(name=member.machine.addresses.flag_name(flag), value=value) for flag, value in left]
-        chips.append(
-            replace(
-                record,
-                sent_bytes=member.sent_bytes,
-                launch_cycles=member.launch_cycles,
-                messages=messages,
-                link_busy_cycles=max(link.busy_cycles for link in used),
-                not_modelled=(*record.not_modelled, link_model, *open_flags),
-            )
+    chips = [
+        replace(
+            records[chip.number],
+            messages=messages,
+            link_busy_cycles=max(link.busy_cycles for link in used),
+            not_modelled=(*records[chip.number].not_modelled, link_model, *chip.open_semaphores()),
         )
+        for chip in shared.chips
+    ]
     return Run(chips=tuple(chips), links=used)
 
 
 def _deadlock(shared: Shared) -> Refusal:
     """All chips wait, and nothing is under way: who waits for whom, and for what."""
-    stuck = [member for member in shared.members if member.waits_for is not None]
-    ended = {member.number for member in shared.members} - {member.number for member in stuck}
-    edges = [f"chip {member.number} for {_awaited(shared, member)}" for member in stuck]
+    stuck = [chip for chip in shared.chips if chip.waits_for is not None]
+    ended = {chip.number for chip in shared.chips} - {chip.number for chip in stuck}
+    edges = [f"chip {chip.number} for {_awaited(shared, chip)}" for chip in stuck]
     if ended:
         edges.append(f"{_chips(ended)} reached the end")
-    places = [f"Chip {member.number}, place {shared.chip_ids.index(member.number)} in the mesh, {_waiting(member)}"
-              f"{_so_far(shared, member)}." for member in stuck]  # fmt: skip
+    places = [
+        f"Chip {chip.number}, place {chip.place} in the mesh, {_waiting(chip)}{_so_far(shared, chip)}."
+        for chip in stuck
+    ]
     return Refusal(
         Status.DEADLOCK,
         f"the chips wait for each other for ever: {'; '.join(edges)}. {' '.join(places)} "
@@ -275,21 +280,21 @@ def _deadlock(shared: Shared) -> Refusal:
     )
 
 
-def _awaited(shared: Shared, member: SliceMember) -> str:
+def _awaited(shared: Shared, chip: ChipOfSlice) -> str:
     """Who should have ended this wait, by what the other chips did."""
-    flag = member.waits_for.flag if member.waits_for else 0
+    flag = chip.waits_for.flag if chip.waits_for else 0
     at = shared.senders.get(flag, {})
     leavers = shared.own_copies.get(flag, set())
-    if leavers and member.number not in leavers:
+    if leavers and chip.number not in leavers:
         return f"a copy of its own that it never starts ({_chips(leavers)} did)"
     if not at:
         return "a signal that no chip ever sends"
-    silent = {other.number for other in shared.members} - set().union(*at.values()) - {member.number}
-    return _chips(silent, "or") if silent else f"more than {_chips(at.get(member.number, set()))} sent"
+    silent = {other.number for other in shared.chips} - set().union(*at.values()) - {chip.number}
+    return _chips(silent, "or") if silent else f"more than {_chips(at.get(chip.number, set()))} sent"
 
 
-def _so_far(shared: Shared, member: SliceMember) -> str:
-    at = shared.senders.get(member.waits_for.flag if member.waits_for else 0, {})
+def _so_far(shared: Shared, chip: ChipOfSlice) -> str:
+    at = shared.senders.get(chip.waits_for.flag if chip.waits_for else 0, {})
     sent = [f"at chip {number} by {_chips(by)}" for number, by in sorted(at.items())]
     return f" (signalled so far {', '.join(sent)})" if sent else ""
 
@@ -299,13 +304,13 @@ def _chips(numbers: set[int], word: str = "and") -> str:
     return f"chips {', '.join(most)} {word} {last}" if most else f"chip {last}"
 
 
-def _waiting(member: SliceMember) -> str:
+def _waiting(chip: ChipOfSlice) -> str:
     """What a chip waits for."""
-    assert member.waits_for is not None
-    machine, (flag, least, address) = member.machine, member.waits_for
-    has = machine.engine.settled(flag)
-    op = machine.calls[-1][0] if machine.calls else "the top level"
+    assert chip.waits_for is not None
+    flag, least, address = chip.waits_for
+    has = chip.engine.settled(flag)
+    op = chip.calls[-1][0] if chip.calls else "the top level"
     return (
-        f"in {op} at {machine.where(address)} waits for {machine.addresses.flag_name(flag)} to reach {least}; "
+        f"in {op} at {chip.where(address)} waits for {chip.addresses.flag_name(flag)} to reach {least}; "
         f"it is at {has}, {least - has} short"
     )

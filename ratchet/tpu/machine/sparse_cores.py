@@ -9,6 +9,7 @@ start-up and of the end are copied with a flag of the TensorCore's own and annou
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from math import ceil
 from typing import NamedTuple
 
@@ -46,7 +47,8 @@ class _Handing(NamedTuple):
 class SparseCoreUnits:
     """The SparseCores of one device during one run."""
 
-    def __init__(self, chip: Chip, hlo: HloModule, engine: DmaEngine) -> None:
+    def __init__(self, chip: Chip, hlo: HloModule, engine: DmaEngine, done_flags: Mapping[int, int]) -> None:
+        """``done_flags``: per SparseCore, the TensorCore's flag that says that a program is over."""
         self._chip = chip
         self._hlo = hlo
         self._engine = engine
@@ -56,8 +58,7 @@ class SparseCoreUnits:
         self._prepared = iter([op.name.removeprefix(_PREPARED) for op in ops if op.target == _PREPARE])
         """Operations that the SparseCores run, in the order in which they are prepared."""
         self._handing = _Handing("", -1, set())
-        self.done_flags: dict[int, int] = {}
-        """Per SparseCore, the TensorCore's flag that says that a program is over."""
+        self._done_flags = done_flags
 
     @staticmethod
     def named(word: int) -> bool:
@@ -101,14 +102,14 @@ class SparseCoreUnits:
         """A flag of a SparseCore is raised. Raises NotExecutable for an unknown one, or one with nothing to start."""
         core, flag = (word >> _UNIT & _UNITS) - _FIRST_UNIT, word & _FLAG
         queue = self._queues.setdefault(core, deque())
-        if amount != 1 or flag not in (self._chip.sparse_cores.go_flag, AVAILABLE) or core not in self.done_flags:
+        if amount != 1 or flag not in (self._chip.sparse_cores.go_flag, AVAILABLE) or core not in self._done_flags:
             raise NotExecutable(f"a signal of {amount} to flag {flag} of SparseCore {core}")
         if flag == AVAILABLE:
             queue.append("")
             return
         if not queue:
             raise NotExecutable(f"SparseCore {core} is started without a descriptor")
-        self._engine.offload(now, core, self._moved(queue.popleft()), self.done_flags[core])
+        self._engine.offload(now, core, self._moved(queue.popleft()), self._done_flags[core])
 
     def _moved(self, op: str) -> int:
         """Bytes that an operation of the HLO has as its results; 0 for start-up and end."""

@@ -13,16 +13,19 @@ from typing import Any
 from ratchet.tpu import scalar
 
 
-class UnknownSteers(Exception):
+class NotExecutable(Exception):
+    """The program does what the machine cannot follow; the text says what."""
+
+
+class UnknownSteers(NotExecutable):
     """An unknown value reached a place where it decides what the program does."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(f"control flow or an address depends on {origin}, which the machine does not know")
 
 
 class UndecidedBranch(Exception):
     """A branch depends on an unknown value, and nobody said which way to go."""
-
-
-class NotExecutable(Exception):
-    """The program does what no program can; the text says what."""
 
 
 class Unknown:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +11,9 @@ import pytest
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.latency import Reading
-from ratchet.tpu.machine.dma import DmaEngine, GeneralDma
 from ratchet.tpu.machine.links import Interleaving, Links
-from ratchet.tpu.machine.memory import Memory
-from ratchet.tpu.machine.slice import Shared, SliceMember
+from ratchet.tpu.machine.programs import read
+from ratchet.tpu.machine.slice import ChipOfSlice, Shared
 from ratchet.tpu.machine.words import NotExecutable
 from ratchet.values.loss import LinkWaits, WaitCause
 from ratchet.values.omission import OpenSemaphore
@@ -168,42 +166,31 @@ GRANULES = 65536
 FLAG, SOURCE_FLAG = 0x1E7, 0x30
 
 
-class StubMachine:
-    """As much of a machine as its peers use."""
-
-    def __init__(self) -> None:
-        self.engine = DmaEngine(V5E, V5E.constants, lambda *_: RuntimeError("deadlock"))
-        self.memory = Memory(V5E.hbm_address_bytes)
-
-
 @pytest.fixture
-def members() -> list[SliceMember]:
-    links = Links(V5E.ici, V5E.clock_hz)
-    order = Interleaving(2, 0.0, lambda: RuntimeError("deadlock"))
-    shared = Shared(links=links, order=order, constants={}, chip_ids=(0, 1))
-    shared.members.extend(SliceMember(shared, number) for number in range(2))
-    for member in shared.members:
-        stub: Any = StubMachine()
-        member.machine = stub
-    return shared.members
+def chips(tmp_path: Path) -> list[ChipOfSlice]:
+    folder = unpack(COMPILERS[0], "ring", tmp_path)
+    programs = read(folder, hlo=load_hlo(folder), chip=V5E, compiler=COMPILERS[0])
+    order = Interleaving(4, 0.0, lambda: RuntimeError("deadlock"))
+    shared = Shared(links=Links(V5E.ici, V5E.clock_hz), order=order)
+    shared.chips.extend(ChipOfSlice(shared, number, programs, [{}] * 4) for number in range(4))
+    return shared.chips
 
 
-def copy(overrides: int, flag: int) -> GeneralDma:
-    return GeneralDma(0, "hbm", 1 << 20, "vmem", 1 << 10, GRANULES, flag, SOURCE_FLAG, overrides, 0)
+def copy(chip: ChipOfSlice, overrides: int, flag: int) -> None:
+    chip.general_dma(0, "hbm", 1 << 20, "vmem", 1 << 10, GRANULES, flag, SOURCE_FLAG, overrides, 0)
 
 
-def test_a_copy_that_names_its_own_core_stays_and_signals_both_ends(members: list[SliceMember]) -> None:
-    here, other = members
-    assert here.general_dma(copy(OWN_CORE, FLAG))
-    assert here.machine.engine.settled(FLAG) == here.machine.engine.settled(SOURCE_FLAG) == GRANULES
-    assert here.machine.engine.read_granules == GRANULES
-    assert not other.machine.engine.settled(FLAG)
-    assert not here.sent_bytes
+def test_a_copy_that_names_its_own_core_stays_and_signals_both_ends(chips: list[ChipOfSlice]) -> None:
+    here, other, *_ = chips
+    copy(here, OWN_CORE, FLAG)
+    assert here.engine.settled(FLAG) == here.engine.settled(SOURCE_FLAG) == GRANULES
+    assert here.engine.read_granules == GRANULES
+    assert not other.engine.settled(FLAG)
 
 
 @pytest.mark.parametrize(
     ("overrides", "flag"), [(OWN_CORE, FLAG | 2 << 13), (3 << 26, FLAG), (1 << 20, FLAG), (TO_CHIP_1, FLAG)]
 )
-def test_another_form_of_address_is_refused(members: list[SliceMember], overrides: int, flag: int) -> None:
+def test_another_form_of_address_is_refused(chips: list[ChipOfSlice], overrides: int, flag: int) -> None:
     with pytest.raises(NotExecutable, match="of unknown meaning"):
-        members[0].general_dma(copy(overrides, flag))
+        copy(chips[0], overrides, flag)

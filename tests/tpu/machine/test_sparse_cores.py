@@ -31,9 +31,8 @@ def units() -> tuple[SparseCoreUnits, DmaEngine]:
     prepare = op("prepare_start_copy-start", "custom-call", "PrepareAsyncCallStart")
     ops = [prepare, op("copy-start", "async-start", "", array)]
     engine = DmaEngine(TPU7X, TPU7X.constants, lambda *_: RuntimeError("deadlock"))
-    sparse = SparseCoreUnits(TPU7X, HloModule(ops={o.name: o for o in ops}, entry="main"), engine)
-    sparse.done_flags = {0: DONE, 1: DONE + 1}
-    return sparse, engine
+    hlo = HloModule(ops={o.name: o for o in ops}, entry="main")
+    return SparseCoreUnits(TPU7X, hlo, engine, {0: DONE, 1: DONE + 1}), engine
 
 
 def descriptor(core: int, now: int = 0) -> GeneralDma:
