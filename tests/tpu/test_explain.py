@@ -125,14 +125,19 @@ def test_halving_counts_the_padding():
     assert halved == {256: 256 * 128 * 4 + 8 * 128 * 4}, "8 rows and 128 lanes are one tile: half of it is no less"
 
 
-@pytest.mark.slow
-def test_scalars_that_are_given_steer_and_those_that_are_not_are_named():
+def looping(n, x):
+    """A loop whose length is an input."""
+
     def body(n_ref, x_ref, o_ref):
         o_ref[...] = jax.lax.fori_loop(0, n_ref[0], lambda _, a: jnp.sin(a) + x_ref[...], x_ref[...])
 
-    scalar = pl.BlockSpec(memory_space=pltpu.SMEM)
+    specs = [pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec()]
+    return pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), in_specs=specs)(n, x)
+
+
+@pytest.mark.slow
+def test_scalars_that_are_given_steer_and_those_that_are_not_are_named():
     x = jax.ShapeDtypeStruct((8, 128), jnp.float32)
-    looping = pl.pallas_call(body, out_shape=x, in_specs=[scalar, pl.BlockSpec()])
     program = ratchet.export(looping, jax.ShapeDtypeStruct((1,), jnp.int32), x)
     unknown = ratchet.explain(program)
     assert unknown.status is Status.SCHEDULE_UNKNOWN
@@ -144,15 +149,7 @@ def test_scalars_that_are_given_steer_and_those_that_are_not_are_named():
 
 @pytest.mark.slow
 def test_tables_that_xla_computes_of_inputs_with_values_steer():
-    def body(n_ref, x_ref, o_ref):
-        o_ref[...] = jax.lax.fori_loop(0, n_ref[0], lambda _, a: jnp.sin(a) + x_ref[...], x_ref[...])
-
     x = np.ones((8, 128), np.float32)
-    looping = pl.pallas_call(
-        body,
-        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
-        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec()],
-    )
 
     def counting(mask, x):
         return looping(jnp.sum(mask, keepdims=True, dtype=jnp.int32), x)

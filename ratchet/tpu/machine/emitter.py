@@ -66,6 +66,7 @@ class Condition(NamedTuple):
 
 class _Assignment(NamedTuple):
     register: str
+    value: str
     expression: str
     condition: Condition | None
     reads: frozenset[str]
@@ -166,7 +167,6 @@ class Emitter:
         """Statements for instructions that happen at once, each with its place in the bundle."""
         self._assigns: list[_Assignment] = []
         self._effects: list[_Effect] = []
-        self._writes: list[tuple[str, str, bool]] = []  # register, value, certain
         self._late: list[_Effect] = []
         aliases = []
         for self.index, self.instruction in instructions:
@@ -188,8 +188,8 @@ class Emitter:
 
     def _remember(self, aliases: Sequence[Instruction]) -> None:
         """Which values registers may hold behind the bundle."""
-        for register, value, certain in self._writes:
-            if certain:
+        for register, value, _, condition, _ in self._assigns:
+            if condition is None:
                 self._known[register] = {value}
             elif register in self._known:
                 self._known[register].add(value)
@@ -267,8 +267,9 @@ class Emitter:
                 raise Untranslatable(f"a result in {dest.name}, which is no scalar register")
             variable = f"{dest.bank}{dest.number}"
         condition = None if always else self.condition
-        self._assigns.append(_Assignment(variable, expression, condition, frozenset(self._reads)))
-        self._writes.append((variable, self.instruction.makes, condition is None))
+        self._assigns.append(
+            _Assignment(variable, self.instruction.makes, expression, condition, frozenset(self._reads))
+        )
 
     def effect(self, statement: str, test: str | None = None, *, late: bool = False) -> None:
         """Does something under the instruction's condition, or under ``test``; ``late``: behind all others."""
@@ -353,7 +354,7 @@ class Emitter:
         if read_late.isdisjoint(targets):
             return [line for assign in assigns for line in _at_once(assign)] + happening
         before, after = [], []
-        for number, (register, expression, condition, _) in enumerate(assigns):
+        for number, (register, _, expression, condition, _) in enumerate(assigns):
             if condition is None:
                 before.append(f"t{number} = {expression}")
                 after.append(f"{register} = t{number}")
@@ -365,7 +366,7 @@ class Emitter:
 
 
 def _at_once(assign: _Assignment) -> list[str]:
-    register, expression, condition, _ = assign
+    register, _, expression, condition, _ = assign
     if condition is None:
         return [f"{register} = {expression}"]
     return [

@@ -8,7 +8,7 @@ few differences occur, so each is kept once, as a *path*.
 from __future__ import annotations
 
 from array import array
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import sub
@@ -29,7 +29,7 @@ KEPT_RUNS = 20_000
 FEW_STEPS = 5
 """With fewer iterations than this there is no steady state to speak of."""
 
-Waits = dict[tuple[int, int], int]
+Waits = Counter[tuple[int, int]]
 """Cycles waited, by bundle address and sync flag."""
 
 
@@ -56,7 +56,7 @@ class Part:
     cycles: int = 0
     counts: list[int] = field(default_factory=list)
     """Executions per block."""
-    waits: Waits = field(default_factory=dict)
+    waits: Waits = field(default_factory=Counter)
     hbm_cycles: float = 0.0
     """For how long the transfers that were issued here keep HBM busy."""
 
@@ -81,7 +81,7 @@ class KernelSteps:
         self._waits = waits
         self._heads: deque[_Moment] = deque(maxlen=2)
         self._first: _Moment | None = None
-        self._begin = _Moment(0, (), {}, 0.0)
+        self._begin = _Moment(0, (), Counter(), 0.0)
         self._number = 0
         self._path_of: dict[tuple[int, ...], int] = {}
         self.paths: list[Path] = []
@@ -126,9 +126,8 @@ class KernelSteps:
         self._add("last", self._heads[0], moment, 2)
 
     def _moment(self, now: int, hbm_cycles: float, ahead: int) -> _Moment:
-        counts = self._translated.counts
-        if ahead and self._translated.loop_block is not None:
-            counts = counts.copy()
+        counts = self._translated.counts.copy()
+        if self._translated.loop_block is not None:
             counts[self._translated.loop_block] -= ahead
         return _Moment(now, tuple(counts), self._waits.copy(), hbm_cycles)
 
@@ -139,7 +138,7 @@ class KernelSteps:
             number = self._path_of[counts] = len(self.paths)
             self.paths.append(Path(counts))
         path, cycles = self.paths[number], end.now - start.now
-        waited = sum(end.waits.values()) - sum(start.waits.values())
+        waited = end.waits.total() - start.waits.total()
         path.steps += 1
         path.cycles += cycles
         path.wait_cycles += waited
@@ -154,8 +153,8 @@ class KernelSteps:
         part.steps += steps
         part.cycles += end.now - start.now
         part.counts = [n + b - a for n, a, b in zip(part.counts, start.counts, end.counts, strict=True)]
-        for key, cycles in end.waits.items():
-            part.waits[key] = part.waits.get(key, 0) + cycles - start.waits.get(key, 0)
+        part.waits.update(end.waits)
+        part.waits.subtract(start.waits)
         part.hbm_cycles += end.hbm_cycles - start.hbm_cycles
 
 
@@ -166,7 +165,7 @@ class GridSteps:
         self.op_cycles: dict[str, list[int]] = {}
         """Per HLO op: executions and cycles."""
         self.op_runs = Ends(KEPT_RUNS)
-        self.waits: dict[str, Waits] = {}
+        self.waits: defaultdict[str, Waits] = defaultdict(Counter)
         """Per listing."""
         self.kernels: dict[str, KernelSteps] = {}
         """Per kernel listing."""
@@ -180,13 +179,12 @@ class GridSteps:
 
     def waited(self, listing: str, address: int, flag: int, cycles: int) -> None:
         """A wait of ``cycles`` at a bundle of ``listing``."""
-        waits = self.waits.setdefault(listing, {})
-        waits[address, flag] = waits.get((address, flag), 0) + cycles
+        self.waits[listing][address, flag] += cycles
 
     def kernel(self, listing: str, translated: Translated) -> KernelSteps:
         """The record of one kernel listing."""
         if listing not in self.kernels:
-            self.kernels[listing] = KernelSteps(translated, self.waits.setdefault(listing, {}))
+            self.kernels[listing] = KernelSteps(translated, self.waits[listing])
         return self.kernels[listing]
 
 

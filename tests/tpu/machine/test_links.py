@@ -1,4 +1,4 @@
-"""Links, the order of machines and the executable's constants, each by itself."""
+"""Links and the order of machines, each by itself."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from math import inf
 import pytest
 
 from ratchet.tpu.chips import V5E, Ici
-from ratchet.tpu.dump.image import constant_segment
 from ratchet.tpu.machine.links import Interleaving, Links
-from ratchet.values.status import Refusal
 
 # One byte per cycle and a hop of 100 cycles, so that times can be read off.
 SIMPLE = Ici(shape=(2, 2), link_bytes_per_s=1.0, hop_s=100.0, source="a test")
@@ -83,31 +81,3 @@ def test_the_first_failure_ends_all() -> None:
 
     with pytest.raises(ValueError, match="no"):
         turns.run([lambda: turns.until(0, lambda: inf), fail])
-
-
-def executable(constants: bytes, program: bytes, *, size: int | None = None) -> bytes:
-    """What the reader looks for, in a container that it does not know."""
-    image = constants + program
-    code = bytes([8, 1, 16, 1, 0x1A, 4, 8, len(constants), 16, len(program)])
-    data = bytes([8, 2, 16, 1, 0x1A, 2, 16, len(constants)])
-    stated = len(image) if size is None else size
-    return (
-        b"box\x08\x01\x12junk"
-        + bytes([8, 1, 0x12, len(code)]) + code
-        + bytes([0x12, len(data)]) + data
-        + bytes([0x1A, stated]) + image + b"more"
-    )  # fmt: skip
-
-
-def test_constants_are_found_in_the_executable() -> None:
-    assert constant_segment(executable(b"table", b"program"), compiler="c") == b"table"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"\x08\x01\x12", executable(b"table", b"program", size=11), executable(b"table", b"program")[:-9],
-     executable(b"table", b"program") * 2],
-)  # fmt: skip
-def test_another_format_is_refused(data: bytes) -> None:
-    with pytest.raises(Refusal, match="program images where one was expected"):
-        constant_segment(data, compiler="c")
