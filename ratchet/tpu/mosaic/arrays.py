@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -165,45 +164,23 @@ def bitcast_array(x: Array, dtype: np.dtype) -> Array:
 # --- vectors of numbers ---
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Spaced:
-    """``first + apart * number``, where ``number`` is that of an iteration."""
-
-    first: int
-    apart: int
-    number: Array
-
-
 Number = Any
-"""A constant, a traced int32 scalar or a :class:`Spaced`."""
-
-
-def computed(number: Number) -> Array:
-    """A number as one constant or traced scalar."""
-    return number.first + number.apart * number.number if isinstance(number, Spaced) else number
+"""A constant or a traced int32 scalar."""
 
 
 def vector_of(numbers: Sequence[Number]) -> Array:
-    """int32 vector of numbers; constants beside each other are one piece, and what is spaced is computed at once."""
+    """int32 vector of numbers; constants beside each other are one piece."""
     pieces: list[Array] = []
-    fixed = [number.first if isinstance(number, Spaced) else number for number in numbers]
-    for is_constant, group in itertools.groupby(fixed, known):
+    for is_constant, group in itertools.groupby(numbers, known):
         if is_constant:
             pieces.append(np.array([int(number) for number in group], np.int32))
         else:
             pieces += [lax.reshape(int32(number), (1,)) for number in group]
-    vector = lax.concatenate(pieces, 0) if len(pieces) > 1 else jnp.asarray(pieces[0])
-    for which in {id(number.number): number.number for number in numbers if isinstance(number, Spaced)}.values():
-        apart = [n.apart if isinstance(n, Spaced) and n.number is which else 0 for n in numbers]
-        vector = vector + np.array(apart, np.int32) * which
-    return vector
+    return lax.concatenate(pieces, 0) if len(pieces) > 1 else jnp.asarray(pieces[0])
 
 
 def one_of(numbers: Sequence[Number], which: Array) -> Number:
-    """One of some int32 numbers, of which constants that are evenly spaced need no table."""
+    """One of some int32 numbers; without a table where all are the same constant."""
     if not all(map(known, numbers)):
-        return jnp.stack([jnp.asarray(computed(number), jnp.int32) for number in numbers])[which]
-    first, *apart = numbers[0], *(b - a for a, b in itertools.pairwise(numbers))
-    if len(set(apart)) == 1:
-        return Spaced(first=first, apart=apart[0], number=which) if apart[0] else first
-    return jnp.asarray(np.array(numbers, np.int32))[which]
+        return jnp.stack([jnp.asarray(number, jnp.int32) for number in numbers])[which]
+    return numbers[0] if len(set(numbers)) == 1 else jnp.asarray(np.array(numbers, np.int32))[which]

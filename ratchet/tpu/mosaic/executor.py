@@ -14,18 +14,16 @@ from jax import lax
 
 from ratchet.tpu.mlir.module import Block, Op, Value
 from ratchet.tpu.mosaic import in_flight
-from ratchet.tpu.mosaic.arrays import Array, Index, Number, computed, jax_dtype, known, vector_of
+from ratchet.tpu.mosaic.arrays import Array, Index, Number, jax_dtype, known, vector_of
 from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.findings import KINDS, Finding, Kind
 from ratchet.tpu.mosaic.in_flight import IN_FLIGHT, End
 from ratchet.tpu.mosaic.memory import Box, Buffer, Ref
 from ratchet.tpu.mosaic.report import COUNTS, DIGESTS, FLAGS, counters, digest, reads
 from ratchet.tpu.mosaic.rerolled import Loop, loops_of
-from ratchet.tpu.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, is_remote, promise, root_of
+from ratchet.tpu.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, Unsupported, is_remote, promise, root_of
 from ratchet.tpu.mosaic.state import BARRIER, State
 
-_TOGETHER = 4
-"""Traced counters are counted so many at a time: the same kernel wherever they are."""
 _CONTROL = ("scf.if", "scf.for", "scf.while")
 
 
@@ -100,10 +98,13 @@ class Executor(State):
             raise self.kernel.refusal(f"attribute {sorted(unknown)} of operation {op.name}", op)
         if promised := promise(op):
             raise self.kernel.refusal(f"{op.name} with the unchecked promise {promised}", op)
-        if self.active is None or self.has_remote(op):
-            rule.run(self, op)
-        else:
-            self._run_masked(rule, op)
+        try:
+            if self.active is None or self.has_remote(op):
+                rule.run(self, op)
+            else:
+                self._run_masked(rule, op)
+        except Unsupported as error:
+            raise self.kernel.refusal(str(error), op) from None
 
     def _run_loop(self, loop: Loop) -> None:
         """Execute an unrolled loop as a loop."""
@@ -188,23 +189,31 @@ class Executor(State):
 
     def _run_taken(self, rule: Rule, op: Op) -> None:
         """Run a conditional or a loop on the devices that take the branch, and on no other."""
-        buffers, active = self.written(op), self.active
+        active = self.active
 
-        def body() -> list[Any]:
-            rule.run(self, op)
-            return [jnp.asarray(self.values[value], jax_dtype(value.type.dtype)) for value in op.results]
-
-        def taken(arrays: list[Array]) -> Any:
+        def taken() -> list[Array]:
             self.active = None
             try:
-                return self.within(buffers, arrays, body)
+                rule.run(self, op)
+                return [self._array(value) for value in op.results]
             finally:
                 self.active = active
 
-        def skipped(arrays: list[Array]) -> Any:
-            return [jnp.zeros(value.type.shape, jax_dtype(value.type.dtype)) for value in op.results], arrays
+        def skipped() -> list[Array]:
+            return [jnp.zeros(value.type.shape, jax_dtype(value.type.dtype)) for value in op.results]
 
-        results, after = lax.cond(active, taken, skipped, self.contents(buffers))
+        self.choose(active, op, taken, skipped)
+
+    def choose(
+        self, condition: Array, op: Op, then: Callable[[], list[Array]], otherwise: Callable[[], list[Array]]
+    ) -> None:
+        """Bind the results of an operation by one of two bodies. Only what it may write is carried, never an input."""
+        buffers = self.written(op)
+
+        def branch(body: Callable[[], list[Array]]) -> Callable[[list[Array]], Any]:
+            return lambda arrays: self.within(buffers, arrays, body)
+
+        results, after = lax.cond(condition, branch(then), branch(otherwise), self.contents(buffers))
         self.values.update(zip(op.results, results, strict=True))
         self.memory.update(zip(buffers, after, strict=True))
 
@@ -323,14 +332,13 @@ class Executor(State):
         counts = self.memory[COUNTS]
         certain = [number for number, active in self._counted if active is None and known(number)]
         others = [
-            number if active is None else lax.select(active, jnp.asarray(computed(number), jnp.int32), jnp.int32(-1))
+            number if active is None else lax.select(active, jnp.asarray(number, jnp.int32), jnp.int32(-1))
             for number, active in self._counted
             if active is not None or not known(number)
         ]
         if certain:
             counts = counts + np.bincount(certain, minlength=counts.shape[0]).astype(np.int32)
         if others:  # of a scatter XLA's CPU backend makes a loop
-            others += [-1] * (-len(others) % _TOGETHER)
             shape = (*counts.shape, len(others))
             mine = lax.eq(
                 lax.broadcasted_iota(np.int32, shape, 0), lax.broadcast_in_dim(vector_of(others), shape, (1,))
@@ -349,7 +357,7 @@ class Executor(State):
         site_of: dict[int, Any] = {}
         for kind, number, bad in reversed(self._pending):
             none = site_of.get(kind, np.int32(-1))
-            site_of[kind] = lax.select(jnp.asarray(bad), jnp.asarray(computed(number), jnp.int32), jnp.asarray(none))
+            site_of[kind] = lax.select(jnp.asarray(bad), jnp.asarray(number, jnp.int32), jnp.asarray(none))
         self._pending.clear()
         flags = self.memory[FLAGS]
         shape = (len(KINDS), 2)

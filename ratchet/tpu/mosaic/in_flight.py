@@ -5,9 +5,8 @@ again when its semaphore is back at zero: before that nobody can say which of th
 each other are the same words of all copies, which one instruction compares.
 
 What happens to the table and to the log of events is collected as notes, and written where the next control flow
-begins. Written one by one, each costs XLA a dozen kernels of its own: numbers that it knows, and how the others are
-computed, become part of the kernels that use them. As rows of a vector they do not, and the loop that goes through the
-rows is made of the same kernels wherever it is. XLA compiles equal kernels once.
+begins. Each note makes XLA compile a dozen kernels, into which it puts the numbers that it knows. As rows of a vector
+they are no part of a kernel: a loop over the rows is made of the same kernels everywhere, and those compile once.
 """
 
 from __future__ import annotations

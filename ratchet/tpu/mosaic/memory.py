@@ -1,8 +1,7 @@
 """Buffers, and references into them: slices, squeezes, reshapes and bitcasts of memrefs, loaded and stored.
 
 A buffer's contents are one array in ``Executor.memory``; a store replaces that array by an updated one, which XLA
-turns into an update in place. A reference never holds data. Narrow floats are kept as integers of the same bits:
-XLA's CPU backend would convert whole arrays to f32 and back for every slice it updates.
+turns into an update in place. A reference never holds data.
 """
 
 from __future__ import annotations

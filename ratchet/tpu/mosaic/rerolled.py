@@ -1,8 +1,8 @@
 """Unrolled loops, found again: operations of a block that repeat with other constants or other outer scalars.
 
-A kernel that starts its copies in a Python loop holds the body of that loop once for every copy, and XLA compiles what
-the executor makes of each: a minute for some hundred copies. Executed as the loop that they were, they compile once.
-Only what moves data and what leads to it is looked at; pure functions of a block.
+A kernel that starts its copies in a Python loop holds the body of that loop once for every copy, and XLA compiles
+each: a minute for some hundred copies. Executed as a loop they compile once. Only what moves data and what leads to it
+is looked at; pure functions of a block. ``Options.fast`` is the switch.
 """
 
 from __future__ import annotations

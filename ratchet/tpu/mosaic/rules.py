@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,28 @@ def rule(
         return run
 
     return register
+
+
+class Unsupported(Exception):
+    """What an operation asks for and nobody here can execute."""
+
+
+def computes(*names: str, attributes: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register how the value of ``names`` is computed: a function of the operation and its operands' values."""
+
+    def register(compute: Callable[..., Any]) -> Callable[..., Any]:
+        @rule(*names, attributes=attributes)
+        @functools.wraps(compute)
+        def run(executor: Any, op: Op) -> None:
+            executor.result(op, compute(op, *(executor[value] for value in op.operands)))
+
+        return compute
+
+    return register
+
+
+def integer(op: Op, attribute: str) -> int:
+    return int(str(op.attributes[attribute]))
 
 
 DMA_OPS = frozenset({"tpu.enqueue_dma", "tpu.wait_dma2", "tpu.sem_wait"})

@@ -35,8 +35,8 @@ class Options:
     digests: int = 0
     """How many digests of what the kernel reads are kept, to say where two executions part; 0 keeps none."""
     fast: bool = True
-    """Whether programs are made that compile faster and compute the same: unrolled loops as loops (``rerolled``), notes
-    of copies in a loop (``in_flight``), DMAs that arrive late first (``hazards``)."""
+    """Whether what compiles faster and computes the same is made: unrolled loops as loops (``rerolled``), notes of
+    copies in a loop (``in_flight``), late DMAs first (``hazards``), translations in the background."""
 
 
 BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), space="judge")

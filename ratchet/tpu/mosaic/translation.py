@@ -204,9 +204,9 @@ class Translations:
         """Translate and compile beside what is executed next; ``with_options`` waits for its own."""
         wanted = (replace(self._options, **variant) for variant in variants)
         if self._options.fast:
-            self._background.begin({o: functools.partial(self._compiled, o) for o in wanted if o not in self._made})
+            self._background.begin({options: functools.partial(self._compiled, options) for options in wanted})
 
     def _compiled(self, options: Options) -> Translation:
-        made = Translation(self.program, options)
+        made = self._made.get(options) or Translation(self.program, options)
         assert made.compiled
         return made

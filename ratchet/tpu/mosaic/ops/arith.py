@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -16,7 +15,7 @@ from ratchet.tpu.mosaic import scalars
 from ratchet.tpu.mosaic.arrays import bitcast_array, bits, is_float, jax_dtype, unsigned
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.rules import rule
+from ratchet.tpu.mosaic.rules import Unsupported, computes, rule
 from ratchet.tpu.scalar import DIVISION_BY_ZERO, NOT_AN_INTEGER
 
 Array = Any
@@ -99,19 +98,15 @@ _COMPARE = {"eq": lax.eq, "ne": lax.ne, "lt": lax.lt, "le": lax.le, "gt": lax.gt
 _COMPARE_FLOAT = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 6: "ne"}
 
 
-_DIVISIONS = tuple(sorted(scalars.DIVISIONS))
-
-
-@rule(*(set(_BINARY) - scalars.DIVISIONS), attributes=("fastmath", "overflowFlags"))
-def _binary(executor: Executor, op: Op) -> None:
-    a, b = (executor[value] for value in op.operands)
-    value = scalars.fold(op.name, a, b)
+@computes(*(set(_BINARY) - scalars.DIVISIONS), attributes=("fastmath", "overflowFlags"))
+def _binary(op: Op, a: Array, b: Array) -> Array:
+    value: Any = scalars.fold(op.name, a, b)
     if value is None:
         value = scalars.on_floats(op.name, a, b)
-    executor.result(op, _BINARY[op.name](jnp.asarray(a), jnp.asarray(b)) if value is None else value)
+    return _BINARY[op.name](jnp.asarray(a), jnp.asarray(b)) if value is None else value
 
 
-@rule(*_DIVISIONS, checks=True)
+@rule(*sorted(scalars.DIVISIONS), checks=True)
 def _divide(executor: Executor, op: Op) -> None:
     a, b = (executor[value] for value in op.operands)
     if scalars.is_scalar(b, np.int32):
@@ -125,25 +120,23 @@ def _divide(executor: Executor, op: Op) -> None:
     executor.result(op, value)
 
 
-@rule(*_UNARY, attributes=("fastmath",))
-def _unary(executor: Executor, op: Op) -> None:
-    x = executor[op.operands[0]]
+@computes(*_UNARY, attributes=("fastmath",))
+def _unary(op: Op, x: Array) -> Array:
     value = scalars.on_floats(op.name, x)
-    executor.result(op, _UNARY[op.name](jnp.asarray(x)) if value is None else value)
+    return _UNARY[op.name](jnp.asarray(x)) if value is None else value
 
 
-@rule("arith.constant", attributes=("value",))
-def _constant(executor: Executor, op: Op) -> None:
+@computes("arith.constant", attributes=("value",))
+def _constant(op: Op) -> Any:
     type_, value = op.results[0].type, op.attributes["value"]
     dtype = jax_dtype(type_.dtype)
     if not isinstance(value, (bool, int, float, np.ndarray)):
-        raise executor.kernel.refusal(f"constant {value!s:.60}", op)
+        raise Unsupported(f"constant {value!s:.60}")
     if type_.kind == "scalar":
-        executor.result(op, _scalar(value, dtype))
-    elif isinstance(value, np.ndarray) and value.size and not any(value.strides):
-        executor.result(op, jnp.full(type_.shape, _scalar(value.flat[0].item(), dtype)))
-    else:
-        executor.result(op, jnp.asarray(np.asarray(value).astype(dtype)))
+        return _scalar(value, dtype)
+    if isinstance(value, np.ndarray) and value.size and not any(value.strides):
+        return jnp.full(type_.shape, _scalar(value.flat[0].item(), dtype))
+    return jnp.asarray(np.asarray(value).astype(dtype))
 
 
 def _scalar(value: Any, dtype: np.dtype) -> Any:
@@ -153,63 +146,56 @@ def _scalar(value: Any, dtype: np.dtype) -> Any:
     return np.asarray(value).astype(dtype)[()]
 
 
-@rule("arith.cmpi", attributes=("predicate",))
-def _cmpi(executor: Executor, op: Op) -> None:
-    a, b = (executor[value] for value in op.operands)
+@computes("arith.cmpi", attributes=("predicate",))
+def _cmpi(op: Op, a: Array, b: Array) -> Any:
     name = _COMPARE_INT[int(op.attributes["predicate"])]
     if _folded(a, b) and a.dtype == np.int32:
         holds = scalar.compare_unsigned(name[1:], int(a), int(b)) if name[0] == "u" else scalar.RELATIONS[name](a, b)
-        executor.result(op, np.bool_(holds))
-        return
+        return np.bool_(holds)
     if name.startswith("u"):
         a, b, name = _as_unsigned(jnp.asarray(a)), _as_unsigned(jnp.asarray(b)), name[1:]
-    executor.result(op, _COMPARE[name](jnp.asarray(a), jnp.asarray(b)))
+    return _COMPARE[name](jnp.asarray(a), jnp.asarray(b))
 
 
-@rule("arith.cmpf", attributes=("predicate", "fastmath"))
-def _cmpf(executor: Executor, op: Op) -> None:
-    a, b = (jnp.asarray(executor[value]) for value in op.operands)
+@computes("arith.cmpf", attributes=("predicate", "fastmath"))
+def _cmpf(op: Op, a: Array, b: Array) -> Array:
+    a, b = jnp.asarray(a), jnp.asarray(b)
     if scalars.is_scalar(a, np.float32):
         a, b = scalars.flushed(a), scalars.flushed(b)
     predicate = int(op.attributes["predicate"])
     unordered = jnp.isnan(a) | jnp.isnan(b)
     if predicate in (0, 15):
-        out = jnp.full(a.shape, predicate == 15)
-    elif predicate == 7:
-        out = ~unordered
-    elif predicate == 14:
-        out = unordered
-    else:
-        ordered = predicate <= 6
-        out = _COMPARE[_COMPARE_FLOAT[predicate if ordered else predicate - 7]](a, b)
-        # jnp's comparisons are false on NaN, except ``!=``.
-        out = (out & ~unordered) if ordered and predicate == 6 else out
-        out = (out | unordered) if not ordered else out
-    executor.result(op, out)
+        return jnp.full(a.shape, predicate == 15)
+    if predicate in (7, 14):
+        return unordered if predicate == 14 else ~unordered
+    ordered = predicate <= 6
+    out = _COMPARE[_COMPARE_FLOAT[predicate if ordered else predicate - 7]](a, b)
+    if not ordered:
+        return out | unordered
+    return out & ~unordered if predicate == 6 else out  # jnp's comparisons are false on NaN, except ``!=``
 
 
-@rule("arith.select")
-def _select(executor: Executor, op: Op) -> None:
-    condition, a, b = (executor[value] for value in op.operands)
+@computes("arith.select")
+def _select(op: Op, condition: Array, a: Array, b: Array) -> Array:
+    del op
     if _folded(condition):
-        executor.result(op, a if condition else b)
-    else:
-        executor.result(op, lax.select(condition, *map(jnp.asarray, (a, b))))
+        return a if condition else b
+    return lax.select(condition, *map(jnp.asarray, (a, b)))
 
 
-@rule("arith.index_cast", "arith.index_castui")
-def _index_cast(executor: Executor, op: Op) -> None:
-    executor.result(op, executor[op.operands[0]].astype(jax_dtype(op.results[0].type.dtype)))
+@computes("arith.index_cast", "arith.index_castui")
+def _index_cast(op: Op, x: Array) -> Array:
+    return x.astype(_dtype(op))
 
 
-@rule("arith.extsi", "arith.trunci", "arith.extf", "arith.truncf", "arith.sitofp",
-      "tpu.extf", "tpu.sitofp", "tpu.truncf",
-      attributes=("fastmath", "overflowFlags", "rounding_mode", "roundingmode"))  # fmt: skip
-def _convert(executor: Executor, op: Op) -> None:
-    x, dtype = executor[op.operands[0]], jax_dtype(op.results[0].type.dtype)
+@computes("arith.extsi", "arith.trunci", "arith.extf", "arith.truncf", "arith.sitofp",
+          "tpu.extf", "tpu.sitofp", "tpu.truncf",
+          attributes=("fastmath", "overflowFlags", "rounding_mode", "roundingmode"))  # fmt: skip
+def _convert(op: Op, x: Array) -> Array:
+    dtype = _dtype(op)
     mode = str(op.attributes.get("rounding_mode", "to_nearest_even"))
     if "to_nearest_even" not in mode or "roundingmode" in op.attributes:
-        raise executor.kernel.refusal(f"{op.name} with rounding mode {mode}", op)
+        raise Unsupported(f"{op.name} with rounding mode {mode}")
     if x.dtype == np.dtype(bool) and op.name in ("arith.extsi", "arith.sitofp", "tpu.sitofp"):
         x = -jnp.asarray(x).astype(jnp.int32)  # a one-bit signed integer is 0 or -1
     if op.name == "arith.trunci" and dtype == np.dtype(bool):
@@ -217,28 +203,25 @@ def _convert(executor: Executor, op: Op) -> None:
     if op.name in ("arith.truncf", "tpu.truncf") and dtype == jnp.bfloat16:
         # On some hosts XLA leaves out a rounding that is widened back at once, whatever is asked of it; never this one.
         x = lax.reduce_precision(jnp.asarray(x), exponent_bits=8, mantissa_bits=7)
-    executor.result(op, x.astype(dtype))
+    return x.astype(dtype)
 
 
-@rule("arith.extui", "arith.uitofp", "tpu.uitofp", attributes=("fastmath", "rounding_mode"))
-def _convert_unsigned(executor: Executor, op: Op) -> None:
-    x, dtype = executor[op.operands[0]], jax_dtype(op.results[0].type.dtype)
+@computes("arith.extui", "arith.uitofp", "tpu.uitofp", attributes=("fastmath", "rounding_mode"))
+def _convert_unsigned(op: Op, x: Array) -> Array:
     if "to_nearest_even" not in str(op.attributes.get("rounding_mode", "to_nearest_even")):
-        raise executor.kernel.refusal(f"{op.name} with rounding mode {op.attributes['rounding_mode']}", op)
-    if x.dtype != np.dtype(bool):
-        x = _as_unsigned(jnp.asarray(x))
-    executor.result(op, x.astype(dtype))
+        raise Unsupported(f"{op.name} with rounding mode {op.attributes['rounding_mode']}")
+    return (x if x.dtype == np.dtype(bool) else _as_unsigned(jnp.asarray(x))).astype(_dtype(op))
 
 
 @rule("arith.fptosi", "arith.fptoui", "tpu.fptosi", "tpu.fptoui", attributes=("rounding_mode", "fastmath"), checks=True)
 def _float_to_int(executor: Executor, op: Op) -> None:
     # Out-of-range values saturate in vectors, as in XLA.
-    x, dtype = jnp.asarray(executor[op.operands[0]]), jax_dtype(op.results[0].type.dtype)
+    x, dtype = jnp.asarray(executor[op.operands[0]]), _dtype(op)
     mode = str(op.attributes.get("rounding_mode", "towards_zero"))
     if "to_nearest_even" in mode:
         x = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
     elif "towards_zero" not in mode:
-        raise executor.kernel.refusal(f"{op.name} with rounding mode {mode}", op)
+        raise Unsupported(f"{op.name} with rounding mode {mode}")
     if scalars.is_scalar(x, np.float32):
         executor.report(Kind.UNDEFINED_SCALAR, op, scalars.leaves_int32(x), NOT_AN_INTEGER.what)
     if op.name.endswith("ui"):
@@ -247,28 +230,29 @@ def _float_to_int(executor: Executor, op: Op) -> None:
         executor.result(op, x.astype(dtype))
 
 
-@rule("arith.bitcast", "tpu.bitcast")
-def _bitcast(executor: Executor, op: Op) -> None:
-    executor.result(op, bitcast_array(jnp.asarray(executor[op.operands[0]]), jax_dtype(op.results[0].type.dtype)))
+@computes("arith.bitcast", "tpu.bitcast")
+def _bitcast(op: Op, x: Array) -> Array:
+    return bitcast_array(jnp.asarray(x), _dtype(op))
 
 
-@rule("tpu.reciprocal", attributes=("approx", "full_range"))
-def _reciprocal(executor: Executor, op: Op) -> None:
-    x = executor[op.operands[0]]
+@computes("tpu.reciprocal", attributes=("approx", "full_range"))
+def _reciprocal(op: Op, x: Array) -> Array:
     if op.attributes.get("approx"):  # how exact the hardware's is, is not published: as JAX computes it elsewhere
-        x = lax.reduce_precision(jnp.reciprocal(lax.reduce_precision(x, 8, 7)), 8, 7)
-    else:
-        x = jnp.reciprocal(x)
-    executor.result(op, x)
+        return lax.reduce_precision(jnp.reciprocal(lax.reduce_precision(x, 8, 7)), 8, 7)
+    return jnp.reciprocal(x)
 
 
-@rule("math.fma", attributes=("fastmath",))
-def _fma(executor: Executor, op: Op) -> None:
-    a, b, c = (executor[value] for value in op.operands)
-    executor.result(op, a * b + c)
+@computes("math.fma", attributes=("fastmath",))
+def _fma(op: Op, a: Array, b: Array, c: Array) -> Array:
+    del op
+    return a * b + c
 
 
-@rule("math.fpowi", attributes=("fastmath",))
-def _fpowi(executor: Executor, op: Op) -> None:
-    a, b = (executor[value] for value in op.operands)
-    executor.result(op, jax.lax.pow(a, b))
+@computes("math.fpowi", attributes=("fastmath",))
+def _fpowi(op: Op, a: Array, b: Array) -> Array:
+    del op
+    return lax.pow(a, b)
+
+
+def _dtype(op: Op) -> np.dtype:
+    return jax_dtype(op.results[0].type.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +15,12 @@ from ratchet.tpu.mosaic.arrays import jax_dtype
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.report import OTHERWISE, THEN
-from ratchet.tpu.mosaic.rules import rule
+from ratchet.tpu.mosaic.rules import Unsupported, rule
 
 
 def _no_refs(executor: Executor, op: Op, values: tuple[Value, ...]) -> None:
     if any(value.type.kind == "memref" for value in values):
-        raise executor.kernel.refusal(f"{op.name} that passes on a memref", op)
+        raise Unsupported(f"{op.name} that passes on a memref")
 
 
 def _arrays(values: list[Any], like: tuple[Value, ...]) -> list[Any]:
@@ -28,34 +29,21 @@ def _arrays(values: list[Any], like: tuple[Value, ...]) -> list[Any]:
 
 @rule("scf.if")
 def _if(executor: Executor, op: Op) -> None:
-    """One of two branches. Only what a branch may write is carried, never a whole input."""
     _no_refs(executor, op, op.results)
     condition = executor[op.operands[0]]
-    then, otherwise = op.regions
+
+    def body(which: int) -> list[Any]:
+        executor.count(op, which)
+        return _arrays(executor.run_block(op.regions[which]), op.results)
+
     if isinstance(condition, np.generic):
-        block = then if condition else otherwise
-        executor.count(op, THEN if condition else OTHERWISE)
-        executor.values.update(zip(op.results, executor.run_block(block), strict=True))
-        return
-    if executor.has_remote(op):
+        which = THEN if condition else OTHERWISE
+        executor.count(op, which)
+        executor.values.update(zip(op.results, executor.run_block(op.regions[which]), strict=True))
+    elif executor.has_remote(op):
         _masked_if(executor, op, condition)
-        return
-    buffers = executor.written(op)
-
-    def branch(which: int) -> Any:
-        def body() -> list[Any]:
-            executor.count(op, which)
-            return executor.run_block(op.regions[which])
-
-        def run(arrays: list[Any]) -> tuple[list[Any], list[Any]]:
-            out, after = executor.within(buffers, arrays, body)
-            return _arrays(out, op.results), after
-
-        return run
-
-    out, after = lax.cond(condition, branch(THEN), branch(OTHERWISE), executor.contents(buffers))
-    executor.values.update(zip(op.results, out, strict=True))
-    executor.memory.update(zip(buffers, after, strict=True))
+    else:
+        executor.choose(condition, op, functools.partial(body, THEN), functools.partial(body, OTHERWISE))
 
 
 def _masked_if(executor: Executor, op: Op, condition: Any) -> None:
@@ -76,7 +64,7 @@ def _for(executor: Executor, op: Op) -> None:
     _no_refs(executor, op, op.results)
     low, high, step = (executor[value] for value in op.operands[:3])
     if op.attributes.get("unsignedCmp"):
-        raise executor.kernel.refusal("scf.for with an unsigned comparison", op)
+        raise Unsupported("scf.for with an unsigned comparison")
     carried = _arrays([executor[value] for value in op.operands[3:]], op.results)
     index = jnp.asarray(low, jax_dtype(op.operands[0].type.dtype))
 

@@ -35,7 +35,7 @@ from ratchet.tpu.mosaic.memory import (
     sizes_differ,
 )
 from ratchet.tpu.mosaic.ops.memory import segments
-from ratchet.tpu.mosaic.rules import rule
+from ratchet.tpu.mosaic.rules import Unsupported, rule
 from ratchet.tpu.mosaic.state import BARRIER
 
 
@@ -66,7 +66,7 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
         _enqueue_dynamic(executor, op, src, dst, executor.ref(target_semaphore[0]), remote=bool(device))
         return
     if src.shape != dst.shape or src.dtype != dst.dtype:
-        raise executor.kernel.refusal(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}", op)
+        raise Unsupported(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}")
     data = src.load_all(executor.memory)
     executor.digest(op, data)
     if dst.buffer.is_input:
@@ -97,7 +97,7 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
 def _enqueue_dynamic(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: Ref, *, remote: bool) -> None:
     """A local DMA of a size that is known only now."""
     if remote or src.dtype != dst.dtype:
-        raise executor.kernel.refusal(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}, remote: {remote}", op)
+        raise Unsupported(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}, remote: {remote}")
     source, target = dynamic_parts(src), dynamic_parts(dst)
     executor.report(
         Kind.SLICE_OUT_OF_BOUNDS, op, sizes_differ(source, target), "a DMA between slices of different sizes"
@@ -263,4 +263,4 @@ def _one_core(executor: Executor, op: Op, core: Sequence[Value], rest: Sequence[
     """Refuse to signal another core of the same chip, which is not modelled."""
     ids = [executor[value] for group in (core, *rest) for value in group]
     if any(not (isinstance(i, np.generic) and int(i) == 0) for i in ids):
-        raise executor.kernel.refusal(f"{op.name} to another core", op)
+        raise Unsupported(f"{op.name} to another core")

@@ -14,7 +14,7 @@ from ratchet.tpu.mosaic.events import Did
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.memory import Buffer, DynamicSlice, Ref, Slice, Squeeze, Whole, bitcast, reshape
-from ratchet.tpu.mosaic.rules import rule
+from ratchet.tpu.mosaic.rules import Unsupported, rule
 
 _NO_LAYOUT = ("nontemporal",)
 
@@ -86,7 +86,7 @@ def _vector_store(executor: Executor, op: Op) -> None:
 
 def _no_strides(executor: Executor, op: Op) -> None:
     if any(s != 1 for s in op.attributes.get("strides", ())):
-        raise executor.kernel.refusal(f"{op.name} with strides", op)
+        raise Unsupported(f"{op.name} with strides")
 
 
 @rule("tpu.strided_load", attributes=("strides",), checks=True)
@@ -126,7 +126,7 @@ def _scalar_store(executor: Executor, op: Op) -> None:
 @rule("memref.alloca", attributes=("operandSegmentSizes", "alignment"), checks=True)
 def _alloca(executor: Executor, op: Op) -> None:
     if op.operands:
-        raise executor.kernel.refusal("memref.alloca of a dynamic size", op)
+        raise Unsupported("memref.alloca of a dynamic size")
     executor.result(op, allocate(executor, op.results[0], "alloca"))
 
 
@@ -183,9 +183,9 @@ def _memref_squeeze(executor: Executor, op: Op) -> None:
             kept.insert(0, i)
             want.pop()
         elif dims[i] != 1:
-            raise executor.kernel.refusal(f"tpu.memref_squeeze from {dims} to {shape}", op)
+            raise Unsupported(f"tpu.memref_squeeze from {dims} to {shape}")
     if want:
-        raise executor.kernel.refusal(f"tpu.memref_squeeze from {dims} to {shape}", op)
+        raise Unsupported(f"tpu.memref_squeeze from {dims} to {shape}")
     executor.result(op, ref.squeezed(kept) if isinstance(ref, DynamicSlice) else Squeeze(ref, kept))
 
 

@@ -16,33 +16,34 @@ from ratchet.tpu.mlir.module import Op
 from ratchet.tpu.mosaic.arrays import bits, decode, is_float, jax_dtype, unsigned
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.rules import rule
+from ratchet.tpu.mosaic.rules import Unsupported, computes, integer, rule
 
 Array = Any
 
 
-@rule("vector.broadcast")
-def _broadcast(executor: Executor, op: Op) -> None:
-    executor.result(op, jnp.broadcast_to(executor[op.operands[0]], op.results[0].type.shape))
+@computes("vector.broadcast")
+def _broadcast(op: Op, x: Array) -> Array:
+    return jnp.broadcast_to(x, op.results[0].type.shape)
 
 
-@rule("vector.shape_cast", "tpu.reshape")
-def _shape_cast(executor: Executor, op: Op) -> None:
-    executor.result(op, jnp.asarray(executor[op.operands[0]]).reshape(op.results[0].type.shape))
+@computes("vector.shape_cast", "tpu.reshape")
+def _shape_cast(op: Op, x: Array) -> Array:
+    return jnp.asarray(x).reshape(op.results[0].type.shape)
 
 
-@rule("tpu.relayout", "tpu.mask_cast")
-def _same(executor: Executor, op: Op) -> None:
-    executor.result(op, executor[op.operands[0]])
+@computes("tpu.relayout", "tpu.mask_cast")
+def _same(op: Op, x: Array) -> Array:
+    del op
+    return x
 
 
-@rule("tpu.iota", attributes=("dimensions",))
-def _iota(executor: Executor, op: Op) -> None:
-    shape, dims = op.results[0].type.shape, op.attributes["dimensions"]
+@computes("tpu.iota", attributes=("dimensions",))
+def _iota(op: Op) -> Array:
+    shape = op.results[0].type.shape
     out: Array = jnp.zeros(shape, jnp.int32)
-    for dim in dims:
+    for dim in op.attributes["dimensions"]:
         out = out * shape[dim] + lax.broadcasted_iota(jnp.int32, shape, dim)
-    executor.result(op, out.astype(jax_dtype(op.results[0].type.dtype)))
+    return out.astype(jax_dtype(op.results[0].type.dtype))
 
 
 _REDUCE: dict[str, tuple[Callable[..., Array], Callable[[Array, Array], Array]]] = {
@@ -58,100 +59,86 @@ _REDUCE: dict[str, tuple[Callable[..., Array], Callable[[Array, Array], Array]]]
 }
 
 
-@rule("vector.multi_reduction", attributes=("kind", "reduction_dims"))
-def _multi_reduction(executor: Executor, op: Op) -> None:
+@computes("vector.multi_reduction", attributes=("kind", "reduction_dims"))
+def _multi_reduction(op: Op, x: Array, start: Array) -> Array:
     kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
     if kind not in _REDUCE:
-        raise executor.kernel.refusal(f"reduction kind {kind} of {op.name}", op)
+        raise Unsupported(f"reduction kind {kind} of {op.name}")
     reduce, combine = _REDUCE[kind]
-    x, start = (executor[value] for value in op.operands)
     axes = tuple(op.attributes["reduction_dims"])
     if is_float(np.dtype(x.dtype)) and x.dtype != jnp.float32 and kind in ("add", "mul"):
         # The vector unit sums narrow floats in f32.
-        out = combine(start.astype(jnp.float32), reduce(x.astype(jnp.float32), axes)).astype(x.dtype)
-    else:
-        out = combine(start, reduce(x, axes).astype(x.dtype))
-    executor.result(op, out)
+        return combine(start.astype(jnp.float32), reduce(x.astype(jnp.float32), axes)).astype(x.dtype)
+    return combine(start, reduce(x, axes).astype(x.dtype))
 
 
-@rule("tpu.all_reduce", attributes=("dim", "kind"))
-def _all_reduce(executor: Executor, op: Op) -> None:
-    kind, dim, x = str(op.attributes["kind"]), int(str(op.attributes["dim"])), executor[op.operands[0]]
+@computes("tpu.all_reduce", attributes=("dim", "kind"))
+def _all_reduce(op: Op, x: Array) -> Array:
+    kind = str(op.attributes["kind"])
     for name, reduce in (("sum", jnp.sum), ("max", jnp.max), ("min", jnp.min)):
         if f"<{name}>" in kind and x.dtype == jnp.float32:
-            executor.result(op, jnp.broadcast_to(reduce(x, dim, keepdims=True), x.shape))
-            return
-    raise executor.kernel.refusal(f"reduction kind {kind} of {op.name} on {x.dtype}", op)
+            return jnp.broadcast_to(reduce(x, integer(op, "dim"), keepdims=True), x.shape)
+    raise Unsupported(f"reduction kind {kind} of {op.name} on {x.dtype}")
 
 
-@rule("tpu.reduce_index", attributes=("axis", "kind"))
-def _reduce_index(executor: Executor, op: Op) -> None:
-    kind, axis, x = str(op.attributes["kind"]), int(str(op.attributes["axis"])), executor[op.operands[0]]
+@computes("tpu.reduce_index", attributes=("axis", "kind"))
+def _reduce_index(op: Op, x: Array) -> Array:
+    kind = str(op.attributes["kind"])
     for name, reduce in (("arg_max", jnp.argmax), ("arg_min", jnp.argmin)):
         if f"<{name}>" in kind:
-            executor.result(op, reduce(x, axis).astype(jax_dtype(op.results[0].type.dtype)))
-            return
-    raise executor.kernel.refusal(f"reduction kind {kind} of {op.name}", op)
+            return reduce(x, integer(op, "axis")).astype(jax_dtype(op.results[0].type.dtype))
+    raise Unsupported(f"reduction kind {kind} of {op.name}")
 
 
-@rule("tpu.transpose", "vector.transpose", attributes=("permutation",))
-def _transpose(executor: Executor, op: Op) -> None:
-    executor.result(op, jnp.transpose(executor[op.operands[0]], op.attributes["permutation"]))
+@computes("tpu.transpose", "vector.transpose", attributes=("permutation",))
+def _transpose(op: Op, x: Array) -> Array:
+    return jnp.transpose(x, op.attributes["permutation"])
 
 
-@rule("tpu.concatenate", attributes=("dimension",))
-def _concatenate(executor: Executor, op: Op) -> None:
-    executor.result(
-        op, jnp.concatenate([executor[value] for value in op.operands], int(str(op.attributes["dimension"])))
-    )
+@computes("tpu.concatenate", attributes=("dimension",))
+def _concatenate(op: Op, *parts: Array) -> Array:
+    return jnp.concatenate(parts, integer(op, "dimension"))
 
 
-@rule("tpu.repeat", attributes=("dimension", "times"))
-def _repeat(executor: Executor, op: Op) -> None:
-    # Whole copies one after the other, not each element repeated.
-    dimension, times = int(str(op.attributes["dimension"])), int(str(op.attributes["times"]))
-    executor.result(op, jnp.concatenate([executor[op.operands[0]]] * times, dimension))
+@computes("tpu.repeat", attributes=("dimension", "times"))
+def _repeat(op: Op, x: Array) -> Array:
+    """Whole copies one after the other, not each element repeated."""
+    return jnp.concatenate([x] * integer(op, "times"), integer(op, "dimension"))
 
 
-@rule("vector.extract", attributes=("static_position",))
-def _extract(executor: Executor, op: Op) -> None:
-    if len(op.operands) != 1:
-        raise executor.kernel.refusal("vector.extract at a dynamic position", op)
-    executor.result(op, executor[op.operands[0]][tuple(op.attributes["static_position"])])
+@computes("vector.extract", attributes=("static_position",))
+def _extract(op: Op, x: Array, *positions: Array) -> Array:
+    if positions:
+        raise Unsupported("vector.extract at a dynamic position")
+    return x[tuple(op.attributes["static_position"])]
 
 
-@rule("vector.extract_strided_slice", attributes=("offsets", "sizes", "strides"))
-def _extract_strided_slice(executor: Executor, op: Op) -> None:
-    x = executor[op.operands[0]]
-    index = [
-        slice(o, o + n * s, s)
-        for o, n, s in zip(op.attributes["offsets"], op.attributes["sizes"], op.attributes["strides"], strict=True)
-    ]
-    executor.result(op, x[tuple(index)])
+@computes("vector.extract_strided_slice", attributes=("offsets", "sizes", "strides"))
+def _extract_strided_slice(op: Op, x: Array) -> Array:
+    cuts = zip(op.attributes["offsets"], op.attributes["sizes"], op.attributes["strides"], strict=True)
+    return x[tuple(slice(start, start + count * stride, stride) for start, count, stride in cuts)]
 
 
-@rule("vector.insert_strided_slice", attributes=("offsets", "strides"))
-def _insert_strided_slice(executor: Executor, op: Op) -> None:
-    value, target = (executor[v] for v in op.operands)
+@computes("vector.insert_strided_slice", attributes=("offsets", "strides"))
+def _insert_strided_slice(op: Op, value: Array, target: Array) -> Array:
     if any(s != 1 for s in op.attributes["strides"]):
-        raise executor.kernel.refusal("vector.insert_strided_slice with strides", op)
-    executor.result(op, lax.dynamic_update_slice(target, value, tuple(op.attributes["offsets"])))
+        raise Unsupported("vector.insert_strided_slice with strides")
+    return lax.dynamic_update_slice(target, value, tuple(op.attributes["offsets"]))
 
 
 @rule("tpu.dynamic_rotate", attributes=("dimension", "stride", "stride_dimension"), checks=True)
 def _dynamic_rotate(executor: Executor, op: Op) -> None:
     x, amount = (executor[value] for value in op.operands)
     executor.report(Kind.FALSE_PROMISE, op, amount < 0, "a vector is rotated by a negative amount")
-    dim = int(str(op.attributes["dimension"]))
-    stride = op.attributes.get("stride")
-    if stride is None or op.attributes.get("stride_dimension") is None:
+    dim = integer(op, "dimension")
+    if op.attributes.get("stride") is None or op.attributes.get("stride_dimension") is None:
         executor.result(op, jnp.roll(x, amount, dim))
         return
     # Row r along the stride dimension is rotated by amount + r * stride.
-    along = int(str(op.attributes["stride_dimension"]))
+    along = integer(op, "stride_dimension")
     rows = lax.broadcasted_iota(jnp.int32, x.shape, along)
     here = lax.broadcasted_iota(jnp.int32, x.shape, dim)
-    source = jnp.mod(here - amount - rows * int(str(stride)), x.shape[dim])
+    source = jnp.mod(here - amount - rows * integer(op, "stride"), x.shape[dim])
     executor.result(op, jnp.take_along_axis(x, source, dim))
 
 
@@ -160,51 +147,50 @@ def _dynamic_gather(executor: Executor, op: Op) -> None:
     x, index = (executor[value] for value in op.operands)
     dims = tuple(op.attributes["dimensions"])
     if len(dims) != 1:
-        raise executor.kernel.refusal(f"tpu.dynamic_gather over dimensions {dims}", op)
+        raise Unsupported(f"tpu.dynamic_gather over dimensions {dims}")
     inside = (index >= 0) & (index < x.shape[dims[0]])
     taken = jnp.take_along_axis(x, jnp.clip(index, 0, x.shape[dims[0]] - 1), dims[0])
     dtype = np.dtype(x.dtype)
     executor.result(op, jnp.where(inside, taken, decode(executor.poison(taken.shape, dtype), dtype)))
 
 
-@rule("tpu.create_mask")
-def _create_mask(executor: Executor, op: Op) -> None:
+@computes("tpu.create_mask")
+def _create_mask(op: Op, *bounds: Array) -> Array:
     shape = op.results[0].type.shape
-    low, high = op.operands[: len(shape)], op.operands[len(shape) :]
     mask = jnp.ones(shape, bool)
-    for dim, (a, b) in enumerate(zip(low, high, strict=True)):
+    for dim, (low, high) in enumerate(zip(bounds[: len(shape)], bounds[len(shape) :], strict=True)):
         at = lax.broadcasted_iota(jnp.int32, shape, dim)
-        mask &= (at >= executor[a]) & (at < executor[b])
-    executor.result(op, mask)
+        mask &= (at >= low) & (at < high)
+    return mask
 
 
 # --- several vectors of a narrow type in one of words ---------------------------------------------
 
 
-@rule("tpu.pack_elementwise", attributes=("target_type",))
-def _pack_elementwise(executor: Executor, op: Op) -> None:
+@computes("tpu.pack_elementwise", attributes=("target_type",))
+def _pack_elementwise(op: Op, *given: Array) -> Array:
     """The first vector in the lowest bits. Integers lose their upper bits, floats are rounded to the nearest even."""
     packed, word = jax_dtype(op.attributes["target_type"]), jax_dtype(op.results[0].type.dtype)
-    vectors = [jnp.asarray(executor[value]) for value in op.operands]
+    vectors = [jnp.asarray(vector) for vector in given]
     if is_float(packed) != is_float(np.dtype(vectors[0].dtype)) or bits(packed) < 8:
-        raise executor.kernel.refusal(f"tpu.pack_elementwise of {vectors[0].dtype} to {packed}", op)
+        raise Unsupported(f"tpu.pack_elementwise of {vectors[0].dtype} to {packed}")
     parts = [
         lax.bitcast_convert_type(vector.astype(packed), unsigned(packed)).astype(unsigned(word)) << n * bits(packed)
         for n, vector in enumerate(vectors)
     ]
-    executor.result(op, lax.bitcast_convert_type(functools.reduce(jnp.bitwise_or, parts), word))
+    return lax.bitcast_convert_type(functools.reduce(jnp.bitwise_or, parts), word)
 
 
-@rule("tpu.unpack_elementwise", attributes=("source_type", "index"))
-def _unpack_elementwise(executor: Executor, op: Op) -> None:
+@computes("tpu.unpack_elementwise", attributes=("source_type", "index"))
+def _unpack_elementwise(op: Op, given: Array) -> Array:
     """The vector that was packed as number ``index``; integers keep their sign."""
     packed, target = jax_dtype(op.attributes["source_type"]), jax_dtype(op.results[0].type.dtype)
-    words = jnp.asarray(executor[op.operands[0]])
+    words = jnp.asarray(given)
     if is_float(packed) != is_float(target) or bits(packed) < 8 or is_float(np.dtype(words.dtype)):
-        raise executor.kernel.refusal(f"tpu.unpack_elementwise of {packed} in {words.dtype} to {target}", op)
-    low = int(str(op.attributes["index"])) * bits(packed)
+        raise Unsupported(f"tpu.unpack_elementwise of {packed} in {words.dtype} to {target}")
+    low = integer(op, "index") * bits(packed)
     own = (lax.bitcast_convert_type(words, unsigned(np.dtype(words.dtype))) >> low).astype(unsigned(packed))
-    executor.result(op, lax.bitcast_convert_type(own, packed).astype(target))
+    return lax.bitcast_convert_type(own, packed).astype(target)
 
 
 # --- the matrix unit ----------------------------------------------------------------------------
@@ -226,17 +212,17 @@ def _matmul(executor: Executor, op: Op) -> None:
     """
     lhs, rhs, acc = (executor[value] for value in op.operands)
     if op.attributes.get("transpose_lhs") or op.attributes.get("transpose_rhs"):
-        raise executor.kernel.refusal("tpu.matmul with a transpose attribute", op)
+        raise Unsupported("tpu.matmul with a transpose attribute")
     precision = str(op.attributes.get("precision", ""))
     if precision and "bf16" not in precision and "fp32" not in precision:
-        raise executor.kernel.refusal(f"tpu.matmul with precision {precision}", op)
+        raise Unsupported(f"tpu.matmul with precision {precision}")
     text = op.attributes.get("dimension_numbers")
     if text is None:
         groups: list[tuple[int, ...]] = [(1,), (0,), (0,), (1,), (0, 0, 1, 1), (), ()]
     else:
         groups = [tuple(int(d) for d in group.split(",") if d.strip()) for group in _DIMENSIONS.findall(str(text))]
         if len(groups) != 7:
-            raise executor.kernel.refusal(f"tpu.matmul with dimension numbers {text}", op)
+            raise Unsupported(f"tpu.matmul with dimension numbers {text}")
     contract, free, order, batch = (groups[0], groups[1]), (groups[2], groups[3]), groups[4], (groups[5], groups[6])
     out = _product(executor, lhs, rhs, (contract, batch), precision)
     # lax puts batch, then lhs, then rhs dimensions; the module says which operand's dimension comes where.
