@@ -159,10 +159,7 @@ _VALUES = Values()
 
 
 def _order(kind: str, loaded: mosaic.Loaded) -> int:
-    """The order in which the steps of parallel grid dimensions run on an instance: another one on the probes.
-
-    What memory held is NaN there, which the other order on the random inputs is tried without (``hazards.check``).
-    """
+    """The order in which the steps of parallel grid dimensions run on an instance: another one on the probes."""
     return mosaic.SCATTERED if instances.is_probe(kind) and loaded.program.has_orders else 0
 
 
