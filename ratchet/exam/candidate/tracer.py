@@ -7,14 +7,14 @@ import dataclasses
 import functools
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ratchet.exam.candidate import contract
-from ratchet.exam.candidate.source_closure import Bundle
+from ratchet.exam.candidate.source_closure import SourceClosure
 from ratchet.exam.problem import mesh, problem
 from ratchet.process.sandbox.child import Child, Ending, Limits, Walls
 from ratchet.process.sandbox.folder import Folder
@@ -44,28 +44,19 @@ LOST = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
-    """A problem that a project names, with its kernel for it, exported by a process of its own."""
+class ProjectKernel:
+    """A problem that a project names, with its kernel, exported by a process of its own."""
 
     program: bytes
     """The kernel: a ``jax.export`` artefact, of any JAX."""
     problem: Mapping[str, Any]
     """The problem as plain JSON: see ``ratchet.exam.candidate.generated``."""
-    files: Bundle
-    """What the reference imports of the author's files."""
-
-    def request(self, name: str) -> dict[str, Any]:
-        """What the worker is asked."""
-        return {"problem": {**self.problem, "file": name}, "files": FILES, "program": PROGRAM}
-
-
-def start(workdir: Path, *, walls: Walls = WALLS, warm: Warm | None = None) -> Child:
-    """Start a worker, of ``warm`` if there is one; else it imports JAX while the caller does other things."""
-    return Child(WORKER, directory=workdir, walls=walls, warm=warm)
+    files: SourceClosure
+    """What the reference imports of the user's files."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class TraceRequest:
     """What a kernel file is traced for."""
 
     source: bytes
@@ -79,139 +70,137 @@ class Wanted:
     chip: Chip = V5E
     """The TPU that a kernel sees when it asks for one."""
     limits: Limits = LIMITS
-    given: Given | None = None
+    project: ProjectKernel | None = None
     """The problem and the exported kernel of a project, whose file ``name`` is: nothing of it is executed here."""
 
     @property
-    def request(self) -> bytes:
+    def document(self) -> bytes:
         """What the worker reads."""
-        asked = {
+        project = self.project and {
+            "problem": {**self.project.problem, "file": self.name},
+            "files": FILES,
+            "program": PROGRAM,
+        }
+        document = {
             "kernel": self.name,
             "freeze": self.freeze,
             "platform": self.platform,
             "chip": self.chip.name,
             "memory_bytes": self.limits.memory_bytes,
-            "project": self.given.request(self.name) if self.given else None,
+            "project": project,
         }
-        return json.dumps(asked).encode()
+        return json.dumps(document).encode()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """A worker and what it traces."""
+class Trace:
+    """A kernel file and the worker that traces it."""
 
-    wanted: Wanted
+    request: TraceRequest
     child: Child
+    """It can write to its folder alone."""
     ending: Callable[[], Ending]
     """Waits for its answer."""
 
 
-def ask(wanted: Wanted, child: Child) -> Asked:
+def start(workdir: Path, *, walls: Walls = WALLS, warm: Warm | None = None) -> Child:
+    """Start a worker, of ``warm`` if there is one; else it imports JAX while the caller does other things."""
+    return Child(WORKER, directory=workdir, walls=walls, warm=warm)
+
+
+def trace(request: TraceRequest, child: Child) -> Trace:
     """Have a worker from ``start`` trace a kernel file, once its answer is waited for."""
-    return Asked(wanted=wanted, child=child, ending=functools.partial(_sent, wanted, child))
+    return Trace(request=request, child=child, ending=functools.partial(_sent, request, child))
 
 
-def ask_at_once(wanted: Wanted, child: Child) -> Asked:
-    """As ``ask``, beside what the caller does meanwhile."""
-    asked, ending = ask(wanted, child), Future[Ending]()
+def trace_at_once(request: TraceRequest, child: Child) -> Trace:
+    """As ``trace``, in the background."""
+    plain, ending = trace(request, child), Future[Ending]()
 
     def wait() -> None:
         try:
-            ending.set_result(asked.ending())
+            ending.set_result(plain.ending())
         except BaseException as error:  # raised where the answer is waited for
             ending.set_exception(error)
 
     threading.Thread(target=wait, name="candidate", daemon=True).start()
-    return dataclasses.replace(asked, ending=ending.result)
+    return dataclasses.replace(plain, ending=ending.result)
 
 
-def _sent(wanted: Wanted, child: Child) -> Ending:
+def _sent(request: TraceRequest, child: Child) -> Ending:
     """Raises Refusal for a file that is none of a kernel."""
-    if wanted.given is None:
-        contract.check_source(wanted.source, wanted.name)
-    for left in (wanted.name, REQUEST, RECORD):  # by another version of the file
-        child.folder.unlink(left)
-    if wanted.given is None:
-        child.folder.write(wanted.name, wanted.source)
+    files = {request.name: request.source}
+    if request.project is None:
+        contract.check_source(request.source, request.name)
     else:
-        child.folder.write(FILES, wanted.given.files.zipped())
-        child.folder.write(PROGRAM, wanted.given.program)
-    child.folder.write(REQUEST, wanted.request)
-    return child.ask(child.directory, wanted.limits)
+        files = {FILES: request.project.files.zipped(), PROGRAM: request.project.program}
+    for left in (request.name, REQUEST, RECORD):  # by another version of the file
+        child.folder.unlink(left)
+    for name, content in {**files, REQUEST: request.document}.items():
+        child.folder.write(name, content)
+    return child.ask(child.directory, request.limits)
 
 
-def answered(asked: Asked, *, again: bool = False) -> tuple[Artefact, problem.Problem | None]:
+def result(traced: Trace, *, again: bool = False) -> tuple[Artefact, problem.Problem | None]:
     """What a worker makes of a kernel file. It is closed afterwards: it has run candidate code.
 
     Args:
-        asked: The worker, which can write to its folder alone, and what it traces.
+        traced: The worker and what it traces.
         again: Leave the child for other versions of the same file. Then one may know what another did, so that what
           comes of it is good for a table and for no row.
 
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
-    wanted, child = asked.wanted, asked.child
+    request, child = traced.request, traced.child
     with contextlib.nullcontext() if again else child:
-        jail, ending = lost(child.missing), asked.ending()
+        jail, ending = lost(child.missing), traced.ending()
         if not again:
             child.end()  # from here on nothing can change what it left
         if ending.how != "answered":
-            raise ended(ending, wanted.name, wanted.limits)
-        artefact, frozen = read(
-            child.folder,
-            wanted.name,
-            freeze=wanted.freeze,
-            platform=wanted.platform,
-            jail=jail,
-            seconds=ending.seconds,
-        )
-        given = wanted.given
-        return (dataclasses.replace(artefact, program=given.program) if given else artefact), frozen
+            raise ended(ending, request.name, request.limits)
+        artefact, frozen = read(child.folder, request.name, freeze=request.freeze, platform=request.platform)
+        program = request.project.program if request.project else artefact.program
+        return dataclasses.replace(artefact, program=program, jail=jail, seconds=ending.seconds), frozen
 
 
 def examine(
     source: bytes, name: str, *, child: Child, again: bool = False, **others: Any
 ) -> tuple[Artefact, problem.Problem | None]:
-    """Trace a kernel file by a worker from ``start``. ``others`` are fields of ``Wanted``. Raises as ``answered``."""
-    return answered(ask(Wanted(source=source, name=name, **others), child), again=again)
+    """Trace a kernel file by a worker from ``start``. ``others``: fields of ``TraceRequest``. Raises as ``result``."""
+    return result(trace(TraceRequest(source=source, name=name, **others), child), again=again)
 
 
-def read(
-    folder: Folder, name: str, *, freeze: bool, platform: str = "tpu", jail: str = "", seconds: float = 0.0
-) -> tuple[Artefact, problem.Problem | None]:
+def step(traced: Callable[[], Trace], *, again: bool = False) -> tuple[tuple[Artefact, problem.Problem | None], str]:
+    """The first step of a verdict: ``result``, with a summary."""
+    artefact, frozen = result(traced(), again=again)
+    inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
+    return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
+
+
+def read(folder: Folder, name: str, *, freeze: bool, platform: str = "tpu") -> tuple[Artefact, problem.Problem | None]:
     """What a worker left in ``folder``, every field checked.
 
     Raises:
       Refusal: with the status that it recorded; ``IMPORT_FAILED`` where there is no usable record.
     """
     record = read_record(folder, name)
-    if "status" in record:
-        raise refusal_of(record, name)
     if record.get("platform") != platform:
         raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
-    return _made(record, folder, name, freeze=freeze, jail=jail, seconds=seconds)
+    with complete(name, "record"):
+        artefact = _artefact(record, folder)
+    with complete(name, "problem"):
+        return artefact, _frozen(record, folder) if freeze else None
 
 
-def made(
-    record: Mapping[str, Any], workdir: Path, name: str, *, freeze: bool
-) -> tuple[Artefact, problem.Problem | None]:
-    """What a worker's record and the programs beside it in ``workdir`` are, after every field was checked.
-
-    Raises:
-      Refusal: ``IMPORT_FAILED`` where the record is incomplete.
-    """
-    folder = Folder.at(workdir)
+@contextlib.contextmanager
+def complete(name: str, what: str) -> Iterator[None]:
+    """Whatever is missing of what a worker left, or is of another form, is a refusal: ``IMPORT_FAILED``."""
     try:
-        return _made(record, folder, name, freeze=freeze)
-    finally:
-        folder.close()
-
-
-def _made(
-    record: Mapping[str, Any], folder: Folder, name: str, *, freeze: bool, jail: str = "", seconds: float = 0.0
-) -> tuple[Artefact, problem.Problem | None]:
-    return _artefact(record, folder, name, jail, seconds), _frozen(record, folder, name) if freeze else None
+        yield
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        message = f"{name} left an incomplete {what} ({error}); wanted a complete one"
+        raise Refusal(Status.IMPORT_FAILED, message) from None
 
 
 def lost(missing: Sequence[str]) -> str:
@@ -219,13 +208,6 @@ def lost(missing: Sequence[str]) -> str:
     if not missing:
         return ""
     return f"the jail lacks {' and '.join(missing)} here: " + "; ".join(LOST[name] for name in missing)
-
-
-def step(ask: Callable[[], Asked], *, again: bool = False) -> tuple[tuple[Artefact, problem.Problem | None], str]:
-    """The first step of a verdict: ``answered``, with a summary."""
-    artefact, frozen = answered(ask(), again=again)
-    inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
-    return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 
 
 def ended(ending: Ending, name: str, limits: Limits) -> Refusal:
@@ -245,22 +227,23 @@ def ended(ending: Ending, name: str, limits: Limits) -> Refusal:
 
 
 def read_record(folder: Folder, name: str) -> dict[str, Any]:
-    """What a worker wrote down. Raises Refusal ``IMPORT_FAILED`` where it cannot be used."""
+    """What a worker wrote down.
+
+    Raises:
+      Refusal: with the status that it recorded; ``IMPORT_FAILED`` where there is no usable record.
+    """
     try:
         record = json.loads(folder.read(RECORD, MAX_RECORD_BYTES))
         if not isinstance(record, dict):
             raise ValueError(f"the record is {type(record).__name__}")
     except (OSError, ValueError, RecursionError) as error:
         raise Refusal(Status.IMPORT_FAILED, f"{name} left no usable record ({error}); wanted a complete one") from None
-    return record
-
-
-def refusal_of(record: Mapping[str, Any], name: str) -> Refusal:
-    """The refusal that a record with a ``status`` is."""
-    status = Status.__members__.get(str(record.get("status")))
+    if "status" not in record:
+        return record
+    status = Status.__members__.get(str(record["status"]))
     if status is None or not 10 <= status.exit_code < 40:
-        return Refusal(Status.IMPORT_FAILED, f"{name} left a record with the status {record.get('status')!r:.60}")
-    return Refusal(status, str(record.get("message", ""))[:2000])
+        raise Refusal(Status.IMPORT_FAILED, f"{name} left a record with the status {record['status']!r:.60}")
+    raise Refusal(status, str(record.get("message", ""))[:2000])
 
 
 def _text(record: Mapping[str, Any], key: str) -> str:
@@ -269,30 +252,25 @@ def _text(record: Mapping[str, Any], key: str) -> str:
     return record[key]
 
 
-def _artefact(record: Mapping[str, Any], folder: Folder, name: str, jail: str, seconds: float) -> Artefact:
-    try:
-        contract.check_flops(record["flops"])
-        meta, inputs = contract.check_tiling_meta(record["tiling_meta"]), problem.specs(record["inputs"])
-        return Artefact(
-            kernel_name=_text(record, "kernel_name"),
-            problem_description=_text(record, "problem_description"),
-            flops=record["flops"],
-            tiling_meta=meta,
-            inputs=inputs,
-            outputs=problem.specs(record["outputs"]),
-            mesh=mesh.read(meta, inputs),
-            program=folder.read("kernel.bin", MAX_PROGRAM_BYTES),
-            platform=_text(record, "platform"),
-            reference_sha256=_text(record, "reference_sha256"),
-            inputs_sha256=_text(record, "inputs_sha256"),
-            jail=jail,
-            seconds=seconds,
-            output_splits=problem.splits(record["output_shardings"]),
-        )
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise Refusal(
-            Status.IMPORT_FAILED, f"{name} left an incomplete record ({error}); wanted a complete one"
-        ) from None
+def _artefact(record: Mapping[str, Any], folder: Folder) -> Artefact:
+    contract.check_flops(record["flops"])
+    meta, inputs = contract.check_tiling_meta(record["tiling_meta"]), problem.specs(record["inputs"])
+    return Artefact(
+        kernel_name=_text(record, "kernel_name"),
+        problem_description=_text(record, "problem_description"),
+        flops=record["flops"],
+        tiling_meta=meta,
+        inputs=inputs,
+        outputs=problem.specs(record["outputs"]),
+        mesh=mesh.read(meta, inputs),
+        program=folder.read("kernel.bin", MAX_PROGRAM_BYTES),
+        platform=_text(record, "platform"),
+        reference_sha256=_text(record, "reference_sha256"),
+        inputs_sha256=_text(record, "inputs_sha256"),
+        jail="",
+        seconds=0.0,
+        output_splits=problem.splits(record["output_shardings"]),
+    )
 
 
 def _work(given: object) -> dict[str, object]:
@@ -309,29 +287,24 @@ def _work(given: object) -> dict[str, object]:
     return given
 
 
-def _frozen(record: Mapping[str, Any], folder: Folder, name: str) -> problem.Problem:
-    try:
-        inputs, outputs = problem.specs(record["inputs"]), problem.specs(record["reference_outputs"])
-        return problem.Problem(
-            kernel_name=_text(record, "kernel_name"),
-            description=_text(record, "problem_description"),
-            inputs=inputs,
-            outputs=outputs,
-            mesh=mesh.read(record["tiling_meta"], inputs),
-            flops=record["flops"],
-            jax_version=_text(record, "jax_version"),
-            reference_sha256=_text(record, "reference_sha256"),
-            inputs_sha256=_text(record, "inputs_sha256"),
-            inputs_program=folder.read("inputs.bin", MAX_PROGRAM_BYTES),
-            reference_program=folder.read("reference.bin", MAX_PROGRAM_BYTES),
-            reference64_program=folder.read("reference64.bin", MAX_PROGRAM_BYTES),
-            blocked_program=folder.read("blocked.bin", MAX_PROGRAM_BYTES),
-            rows=problem.rows_of(record["rows"], outputs),
-            mixed_axes=problem.axes_of(record["mixed_axes"], inputs),
-            output_splits=problem.splits(record["output_shardings"]),
-            work=_work(record["work"]),
-        )
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise Refusal(
-            Status.IMPORT_FAILED, f"{name} left an incomplete problem ({error}); wanted a complete one"
-        ) from None
+def _frozen(record: Mapping[str, Any], folder: Folder) -> problem.Problem:
+    inputs, outputs = problem.specs(record["inputs"]), problem.specs(record["reference_outputs"])
+    return problem.Problem(
+        kernel_name=_text(record, "kernel_name"),
+        description=_text(record, "problem_description"),
+        inputs=inputs,
+        outputs=outputs,
+        mesh=mesh.read(record["tiling_meta"], inputs),
+        flops=record["flops"],
+        jax_version=_text(record, "jax_version"),
+        reference_sha256=_text(record, "reference_sha256"),
+        inputs_sha256=_text(record, "inputs_sha256"),
+        inputs_program=folder.read("inputs.bin", MAX_PROGRAM_BYTES),
+        reference_program=folder.read("reference.bin", MAX_PROGRAM_BYTES),
+        reference64_program=folder.read("reference64.bin", MAX_PROGRAM_BYTES),
+        blocked_program=folder.read("blocked.bin", MAX_PROGRAM_BYTES),
+        rows=problem.rows_of(record["rows"], outputs),
+        mixed_axes=problem.axes_of(record["mixed_axes"], inputs),
+        output_splits=problem.splits(record["output_shardings"]),
+        work=_work(record["work"]),
+    )

@@ -25,7 +25,7 @@ from ratchet.values.status import Refusal
 class Early:
     """A child that traces a kernel file already, what it was forked of, and the folder that holds its own."""
 
-    asked: tracer.Asked
+    asked: tracer.Trace
     authors: Warm
     place: Place
 
@@ -54,7 +54,7 @@ def begin(given: Path | None, evaluator: str | None, *, new_problem: bool) -> No
         kernel, chip = _kernel(given), devices.modelled(evaluator or devices.preferred())
         if authors is None or kernel is None or chip is None:
             return
-        wanted = tracer.Wanted(
+        wanted = tracer.TraceRequest(
             source=kernel.read_bytes(),
             name=kernel.name,
             freeze=new_problem or not problem.lock_path(kernel).exists(),
@@ -63,7 +63,7 @@ def begin(given: Path | None, evaluator: str | None, *, new_problem: bool) -> No
         atexit.register(forget)
         place = Place()
         child = tracer.start(place.root / "candidate", warm=authors)
-        _BEGUN.append(Early(asked=tracer.ask_at_once(wanted, child), authors=authors, place=place))
+        _BEGUN.append(Early(asked=tracer.trace_at_once(wanted, child), authors=authors, place=place))
 
 
 def begun(authors: Warm | None) -> Early | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ratchet.exam.candidate import tracer
-from ratchet.exam.candidate.tracer import Asked, Wanted
+from ratchet.exam.candidate.tracer import Trace, TraceRequest
 from ratchet.exam.judge import asking, schedule, speculative
 from ratchet.exam.judge.correctness import Executed
 from ratchet.process.sandbox import warm
@@ -104,14 +104,14 @@ class Workers:
         child, self._next = self._next or self._fresh(), None
         return child
 
-    def asked(self, wanted: Wanted) -> Asked:
+    def asked(self, wanted: TraceRequest) -> Trace:
         """A candidate child that traces this, or will once its answer is waited for; it is the caller's to close."""
         begun, self._early = self._early, None
-        if begun is not None and begun.asked.wanted == wanted:
+        if begun is not None and begun.asked.request == wanted:
             return begun.asked
         if begun is not None:
             begun.asked.child.close()
-        return tracer.ask(wanted, self.candidate())
+        return tracer.trace(wanted, self.candidate())
 
     def prepare_next(self) -> None:
         """Start the next candidate child, if this set is kept."""

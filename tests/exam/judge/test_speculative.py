@@ -42,8 +42,9 @@ def begin(kernel: str | None = "kernel.py", on: str | None = "v5e-model", *, new
     speculative.begin(Path(kernel) if kernel else None, on, new_problem=new_problem)
 
 
-def wanted(**changed: object) -> tracer.Wanted:
-    return tracer.Wanted(**{"source": ATTENTION.encode(), "name": "kernel.py", "freeze": True, "chip": V5E} | changed)
+def wanted(**changed: object) -> tracer.TraceRequest:
+    fields = {"source": ATTENTION.encode(), "name": "kernel.py", "freeze": True, "chip": V5E}
+    return tracer.TraceRequest(**fields | changed)
 
 
 def of_one_process(authors: Warm, monkeypatch: pytest.MonkeyPatch) -> Workers:
@@ -60,7 +61,7 @@ def test_what_was_traced_early_is_not_traced_again(begun: Path, authors: Warm, m
     with of_one_process(authors, monkeypatch) as workers:
         asked = workers.asked(wanted())
         assert asked is one.asked
-        artefact, frozen = tracer.answered(asked)
+        artefact, frozen = tracer.result(asked)
         assert workers.asked(wanted()).child is not asked.child  # it has run a kernel file
     assert frozen is not None
     assert artefact.kernel_name
@@ -86,7 +87,7 @@ def test_what_is_wanted_otherwise_is_traced_by_another_child(
     (one,) = speculative._BEGUN
     with of_one_process(authors, monkeypatch) as workers:
         asked = workers.asked(wanted(**changed))
-        assert asked.wanted == wanted(**changed)
+        assert asked.request == wanted(**changed)
         assert asked.child is not one.asked.child
         assert not one.asked.child.alive
         asked.child.close()
@@ -118,7 +119,7 @@ def test_a_file_that_is_no_kernel_is_refused_where_it_is_waited_for(
     with of_one_process(authors, monkeypatch) as workers:
         asked = workers.asked(wanted(source=b"def kernel_fn(:\n"))
         with pytest.raises(Refusal) as caught:
-            tracer.answered(asked)
+            tracer.result(asked)
         assert not asked.child.alive
     assert caught.value.status is Status.SYNTAX_ERROR
 
@@ -128,14 +129,14 @@ def test_a_problem_is_frozen_where_there_is_none_and_where_another_is_wanted(beg
     problem.lock_path(begun / "kernel.py").write_text("{}")
     begin()
     begin(new_problem=True)
-    assert [one.asked.wanted.freeze for one in speculative._BEGUN] == [True, False, True]
+    assert [one.asked.request.freeze for one in speculative._BEGUN] == [True, False, True]
 
 
 @pytest.mark.parametrize("on", ["v6e-model", None])
 def test_it_is_traced_for_the_chip_that_is_modelled(begun: Path, monkeypatch: pytest.MonkeyPatch, on: str) -> None:
     monkeypatch.setattr(speculative.devices, "preferred", lambda: "v5e-model")
     begin(on=on)
-    assert [one.asked.wanted.chip for one in speculative._BEGUN] == [CHIPS["v6e"] if on else V5E]
+    assert [one.asked.request.chip for one in speculative._BEGUN] == [CHIPS["v6e"] if on else V5E]
 
 
 @pytest.mark.parametrize(
@@ -169,9 +170,9 @@ def test_a_file_is_found_as_the_command_line_finds_it(begun: Path, monkeypatch: 
     monkeypatch.setattr(home, "repository", lambda _: top)
     for kernel, found in (("mine.py", CHANGED), ("kernel.py", ATTENTION), (None, ATTENTION)):
         begin(kernel)
-        assert speculative._BEGUN.pop().asked.wanted.source == found.encode()
+        assert speculative._BEGUN.pop().asked.request.source == found.encode()
     (below / "kernel.py").write_text(CHANGED)  # only where one works in a folder of one's own
     for installed, found in ((False, ATTENTION), (True, CHANGED)):
         monkeypatch.setattr(home, "INSTALLED", installed)
         begin(None)
-        assert speculative._BEGUN.pop().asked.wanted.source == found.encode()
+        assert speculative._BEGUN.pop().asked.request.source == found.encode()
