@@ -26,9 +26,10 @@ from jax import export
 
 from ratchet.exam.problem import instances, parity, rows
 from ratchet.exam.problem.floor import products
-from ratchet.exam.problem.input_cache import Arrays, Given
+from ratchet.exam.problem.inputs import Inputs, Instance, are_few
 from ratchet.exam.problem.problem import Problem, decode
-from ratchet.exam.problem.reference import Instance, Reference, References
+from ratchet.exam.problem.programs import Arrays, Programs
+from ratchet.exam.problem.reference import Reference, References
 from ratchet.process.concurrency.background import Meanwhile
 from ratchet.process.sandbox import system
 from ratchet.process.sandbox.child import serve
@@ -56,8 +57,9 @@ class Values:
     """Keeps what several requests share: what checks compare with, and the loaded candidate."""
 
     def __init__(self) -> None:
-        self.given = Given()
-        self.references = References(self.given)
+        self.programs = Programs()
+        self.inputs = Inputs(self.programs)
+        self.references = References(self.inputs)
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
         self._random_outputs: Arrays = []
         self._meanwhile: Meanwhile[tuple[mosaic.RunResult, Compared]] = Meanwhile()
@@ -69,20 +71,21 @@ class Values:
         """
         if not self.references.has_made:  # they take blocks of all sizes: all of that and a program's is too much
             system.keep_memory()
-        problem, kind, secret = instance.problem, instance.kind, instance.secret
+        kind = instance.kind
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
         hazards = kind == "random" and not order
         _, loaded, tokens = self._load(program, late_first=hazards)
         if hazards:
             loaded.begin_check()
-        executed_beside = self._begin_beside([instance.of_kind(other) for other in then], loaded)
+        wanted = [instance.of_kind(other) for other in then]
+        executed_beside = self._begin_beside(wanted, loaded)
         reference = self.references.of(instance)
         with _explained(tokens):
             done = None if hazards or order else self._meanwhile.take(instance.name)
             if done is None:
-                arrays = self.given.inputs(problem, kind, secret)
+                arrays = self.inputs.of(instance)
                 if not executed_beside:
-                    self.given.begin_inputs(problem, then, secret)
+                    self.inputs.begin(wanted)
                 seed = order or _order(kind, loaded)
                 once = functools.partial(loaded.executed.run, seed=seed)
                 done = (loaded.check(arrays, at_once=True) if hazards else once(arrays)), []
@@ -98,7 +101,7 @@ class Values:
         answer = self._compare(instance, reference, result, compared, order=order)
         if answer["status"] != Status.PASS.name and not order and _order(kind, loaded):
             with _explained(tokens):
-                cause = loaded.check(self.given.inputs(problem, kind, secret))
+                cause = loaded.check(self.inputs.of(instance))
             answer |= _found(cause.findings) if cause.findings else {}
         return answer | about | {"message": tokens.explain(answer["message"])}
 
@@ -112,7 +115,7 @@ class Values:
         loaded.executed.compiled()
 
         def run(instance: Instance) -> tuple[mosaic.RunResult, Compared]:
-            arrays = self.given.inputs(instance.problem, instance.kind, instance.secret)
+            arrays = self.inputs.of(instance)
             result = loaded.executed.run(arrays, seed=_order(instance.kind, loaded))
             if result.findings or not instance.file.exists():  # who asks for a reference makes it
                 return result, []
@@ -189,10 +192,10 @@ class Values:
         """Compare outputs, as ``check`` does those of a program."""
         return self._compare(instance, self.references.of(instance), _result_of(outputs), [])
 
-    def write_inputs(self, problem: Problem, kind: str, secret: bytes, folder: Path) -> dict[str, Any]:
+    def write_inputs(self, instance: Instance, folder: Path) -> dict[str, Any]:
         """Write the arrays of one instance to ``folder``, one file of bytes each."""
         folder.mkdir(parents=True)
-        for number, array in enumerate(self.given.inputs(problem, kind, secret)):
+        for number, array in enumerate(self.inputs.of(instance)):
             np.ascontiguousarray(array).view(np.uint8).tofile(folder / f"input{number}.bin")
         return _answered(Status.PASS, "")
 
@@ -218,20 +221,18 @@ class Values:
                 )
         return _answered(Status.PASS, "the same to the last bit in another order of the parallel grid dimensions")
 
-    def beside(
-        self, problem: Problem, secret: bytes, *, program: bytes, wanted: dict[str, list[int]], path: Path
-    ) -> dict[str, Any]:
+    def beside(self, random: Instance, *, program: bytes, wanted: dict[str, list[int]], path: Path) -> dict[str, Any]:
         """Write the operands of kernels that the program computes from public inputs, per mesh index, to ``path``.
 
         The answer says whether the random instance, with its secret floats, gives the same.
         """
         _, loaded, tokens = self._load(program)
-        instances_of = [self.given.public(problem), self.given.inputs(problem, "random", secret)]
+        instances_of = [self.inputs.public(random.problem), self.inputs.of(random)]
         with _explained(tokens):
-            public, random = computed_operands.operands(loaded, instances_of, wanted)
+            public, secret = computed_operands.operands(loaded, instances_of, wanted)
         named = {f"{place}:{number}:{site}": a for place, s in enumerate(public) for (site, number), a in s.items()}
         np.savez(path, **named)  # type: ignore[arg-type]
-        same = all(a.tobytes() == random[n][key].tobytes() for n, s in enumerate(public) for key, a in s.items())
+        same = all(a.tobytes() == secret[n][key].tobytes() for n, s in enumerate(public) for key, a in s.items())
         return _answered(Status.PASS, "") | {"same": same}
 
     def draws(
@@ -242,12 +243,14 @@ class Values:
         steering = instances.steering(problem.inputs)
         named: dict[str, Any] = {}
         for number, key in enumerate(keys):
-            arrays = self.given.drawn(problem, key, only=steering)
+            arrays = self.programs.drawn(problem, key, only=steering)
             named |= {f"{number}:input{position}": array for position, array in zip(steering, arrays, strict=True)}
         if wanted:
             _, loaded, tokens = self._load(Path(program).read_bytes())
             with _explained(tokens):
-                computed = computed_operands.operands(loaded, [self.given.drawn(problem, key) for key in keys], wanted)
+                computed = computed_operands.operands(
+                    loaded, [self.programs.drawn(problem, key) for key in keys], wanted
+                )
             for number, per_place in enumerate(computed):
                 for place, one in enumerate(per_place):
                     named |= {f"{number}:{place}:{operand}:{site}": array for (site, operand), array in one.items()}
@@ -275,9 +278,9 @@ class Values:
 
     def weak(self, random: Instance) -> dict[str, Any]:
         """Whether an answer that computes nothing would pass, on the random instance."""
-        problem, secret, reference = random.problem, random.secret, self.references.of(random)
+        problem, reference = random.problem, self.references.of(random)
         exact, numbers = reference.exact, reference.numbers
-        arrays = self.given.inputs(problem, "random", secret)
+        arrays = self.inputs.of(random)
 
         def passes(outputs: Iterable[Any]) -> bool:
             return self._would_pass(random, reference, outputs)
@@ -287,8 +290,8 @@ class Values:
 
         guesses = {"zeros": [0.0] * len(exact), "ones": [1.0] * len(exact)}
         if passes(constants(map(np.mean, exact))):  # a single number is its own mean, but not that of other inputs
-            draws = self.given.public(problem), self.given.inputs(problem, "fresh-mean", secret)
-            made = [self.given.exact(problem, draw, numbers)[: len(exact)] for draw in draws]
+            draws = self.inputs.public(problem), self.inputs.of(random.of_kind("fresh-mean"))
+            made = [self.programs.exact(problem, draw, numbers)[: len(exact)] for draw in draws]
             means = [[float(np.mean(array)) for array in outputs] for outputs in made]
             if all(passes(constants(values)) for values in means):  # one other draw comes near by chance, now and then
                 guesses["the reference's mean"] = means[0]
@@ -383,10 +386,12 @@ def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     mode, secret, cache = asked["mode"], bytes.fromhex(asked["secret"]), Path(asked["cache"])
     whole = asked.get("whole", False)
     instance = Instance(problem=problem, kind=asked.get("kind", "random"), secret=secret, cache=cache, whole=whole)
-    _VALUES.given.keep_in(problem, cache)
     if mode in ("begin", "reference"):
         if mode == "begin":
-            _VALUES.given.begin(problem, secret)
+            _VALUES.inputs.of(instance)
+            if are_few(problem):
+                others = instances.kinds(problem.mesh, problem.mixed_axes)
+                _VALUES.inputs.begin(instance.of_kind(kind) for kind in others if kind != instance.kind)
         else:
             _VALUES.references.begin(instance.of_kind(kind) for kind in asked.get("then", ()))
             _VALUES.references.of(instance)
@@ -394,7 +399,7 @@ def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     if mode == "outputs":
         return _VALUES.outputs(instance, folder=Path(asked["folder"]))
     if mode == "inputs":
-        return _VALUES.write_inputs(problem, asked["kind"], secret, Path(asked["folder"]))
+        return _VALUES.write_inputs(instance, Path(asked["folder"]))
     if mode == "draws":
         given = {name: asked[name] for name in ("seeds", "program", "wanted")}
         return _VALUES.draws(problem, **given, path=Path(asked["path"]))
@@ -405,7 +410,7 @@ def _answer(asked: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     program = Path(asked["program"]).read_bytes()
     if mode == "beside":
         path = Path(asked["path"])
-        return _VALUES.beside(problem, secret, program=program, wanted=asked["wanted"], path=path)
+        return _VALUES.beside(instance, program=program, wanted=asked["wanted"], path=path)
     given = {name: asked[name] for name in ("order", "then") if name in asked}
     return _VALUES.check(instance, program=program, **given)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -78,7 +79,7 @@ class Problem:
         """Inputs and outputs, each moved once."""
         return sum(array_bytes(spec) for spec in (*self.inputs, *self.outputs))
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """SHA-256 of the lock's content."""
         return hashlib.sha256(encode(self)).hexdigest()

@@ -9,8 +9,7 @@ import contextlib
 import functools
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,34 +17,11 @@ import numpy as np
 
 from ratchet.exam.problem import array_file, instances, parity, rows
 from ratchet.exam.problem.deviations import is_float
-from ratchet.exam.problem.input_cache import KEPT_BYTES, Arrays, Given
+from ratchet.exam.problem.inputs import FEW_BYTES, Inputs, Instance
 from ratchet.exam.problem.problem import Problem
+from ratchet.exam.problem.programs import Arrays
 from ratchet.process.concurrency.background import Meanwhile
 from ratchet.values.status import Refusal, Status
-
-
-@dataclass(frozen=True, kw_only=True)
-class Instance:
-    """One instance of a problem, and where what is known of it is kept."""
-
-    problem: Problem
-    kind: str
-    secret: bytes
-    cache: Path
-    whole: bool = False
-    """Whether all rows are known in float64, where those of some are enough (``rows.py``)."""
-
-    @property
-    def name(self) -> tuple[object, ...]:
-        return self.problem.short, self.kind, self.secret, self.whole
-
-    @property
-    def file(self) -> Path:
-        """Of its reference."""
-        return array_file.path_of(self.cache, rows.file_name(self.problem, self.kind, whole=self.whole))
-
-    def of_kind(self, kind: str) -> Instance:
-        return replace(self, kind=kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,16 +56,16 @@ class Reference:
 class References:
     """Those of several requests, which are made once."""
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
-        self._meanwhile: Meanwhile[None] = Meanwhile()
+    def __init__(self, inputs: Inputs) -> None:
+        self._programs, self._inputs = inputs.programs, inputs
+        self._ahead: Meanwhile[None] = Meanwhile()
         self.has_made = False
         """Whether one was made here, not read."""
 
     def of(self, instance: Instance) -> Reference:
         """That of one instance, from its file if it is there."""
         with contextlib.suppress(Exception):  # what failed is tried again
-            self._meanwhile.take(instance.name)
+            self._ahead.take(instance.name)
         return self._kept_or_made(instance)
 
     def begin(self, wanted: Iterable[Instance]) -> None:
@@ -98,8 +74,8 @@ class References:
         def make(instance: Instance) -> None:
             self._kept_or_made(instance)
 
-        few = [one for one in wanted if one.problem.compulsory_bytes <= KEPT_BYTES]
-        self._meanwhile.begin({one.name: functools.partial(make, one) for one in few})
+        few = [one for one in wanted if one.problem.compulsory_bytes <= FEW_BYTES]
+        self._ahead.begin({one.name: functools.partial(make, one) for one in few})
 
     def _kept_or_made(self, instance: Instance) -> Reference:
         known, outputs = None if instance.whole else _known_rows(instance), instance.problem.outputs
@@ -152,15 +128,15 @@ class References:
             the problem's own. On others nothing is asked where it is.
         """
         problem, kind = instance.problem, instance.kind
-        self._given.begin_programs(problem)
-        arrays = self._given.inputs(problem, kind, instance.secret)
-        both = self._given.exact(problem, arrays, numbers)
+        self._programs.begin(problem)
+        arrays = self._inputs.of(instance)
+        both = self._programs.exact(problem, arrays, numbers)
         dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
         of_exact, of_losses = both[: len(dtypes)], both[len(dtypes) :]
         # A rounding to float32 is an 8192th of one to float16, and a loss is no more exact: half the memory and disk.
         exact = [_single(a) if is_float(d) and d.itemsize <= 2 else a for a, d in zip(of_exact, dtypes, strict=True)]
         losses = [_single(s) if is_float(d) else s for s, d in zip(of_losses, dtypes, strict=True)]
-        native = native or self._given.native(problem, arrays)
+        native = native or self._programs.native(problem, arrays)
         alike = kind == instances.SIGNED
         fitted = []
         for index, three in enumerate(zip(rows.of(problem, native, numbers), exact, losses, strict=True)):

@@ -9,6 +9,9 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+ENABLED = True
+"""Whether anything is begun before it is asked for. Without, all results are the same, and later."""
+
 
 class Meanwhile(Generic[T]):
     """Makes things beside what its owner does, one after another.
@@ -25,7 +28,7 @@ class Meanwhile(Generic[T]):
     def begin(self, makers: dict[Hashable, Callable[[], T]]) -> None:
         """Begin to make what ``makers`` say, in their order, except what was begun before."""
         new = {name: make for name, make in makers.items() if name not in self._begun}
-        if not new:
+        if not new or not ENABLED:
             return
         self._makers |= new
         thread = ThreadPoolExecutor(max_workers=1)

@@ -25,11 +25,11 @@ def exported(project):
 def given(project, exported, **changed):
     reference = target.parse("pkg.reference:twice", folders=[project.source])
     problem = {**described(project, project.cases[0]), "jax_version": exported.jax_version, **changed}
-    return tracer.Given(program=exported.program, problem=problem, files=target.closure(reference))
+    return tracer.ProjectKernel(program=exported.program, problem=problem, files=target.closure(reference))
 
 
 def examined(tmp_path, made, **more):
-    return tracer.examine(b"", "kernels.py", child=tracer.start(tmp_path / "work"), given=made, **more)
+    return tracer.examine(b"", "kernels.py", child=tracer.start(tmp_path / "work"), project=made, **more)
 
 
 def test_the_problem_is_the_references_and_the_program_the_kernels(tmp_path, project, exported):

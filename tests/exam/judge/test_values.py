@@ -4,7 +4,6 @@ import dataclasses
 import json
 import re
 
-import numpy as np
 import pytest
 
 from ratchet.exam.judge.correctness import Examiner
@@ -12,9 +11,9 @@ from ratchet.exam.judge.secret import SECRET_BYTES, secret_of
 from ratchet.exam.judge.values_worker import Values
 from ratchet.exam.problem import instances
 from ratchet.exam.problem.floor import useful_flops
-from ratchet.exam.problem.input_cache import Given
+from ratchet.exam.problem.inputs import Instance
 from ratchet.exam.problem.problem import encode
-from ratchet.exam.problem.reference import Instance, References
+from ratchet.process.concurrency import background
 from ratchet.process.sandbox.child import Limits
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
@@ -454,107 +453,23 @@ def test_a_damaged_program_cannot_be_verified(exam, problems):
     assert encode(problems["rows"])
 
 
-def test_inputs_that_are_made_ahead_are_those_that_are_made_when_asked_for(problems):
-    problem = problems["rows"]
-    ahead = Given()
-    ahead.begin(problem, b"secret")
-    for kind, secret in (("signed", b"secret"), ("probe", b"another"), ("mixed", b"secret"), ("random", b"secret")):
-        pairs = zip(ahead.inputs(problem, kind, secret), Given().inputs(problem, kind, secret), strict=True)
-        assert all(one.tobytes() == other.tobytes() for one, other in pairs)
-
-
-def test_large_inputs_are_made_one_instance_ahead(problems, monkeypatch):
-    monkeypatch.setattr("ratchet.exam.problem.input_cache.KEPT_BYTES", 0)
-    problem, ahead, alone, kinds = problems["rows"], Given(), Given(), ("random", "probe", "mixed", "signed")
-    for number, kind in enumerate(kinds):
-        got = ahead.inputs(problem, kind, b"secret")
-        ahead.begin_inputs(problem, kinds[number + 1 :], b"secret")
-        assert all(a.tobytes() == b.tobytes() for a, b in zip(got, alone.inputs(problem, kind, b"secret"), strict=True))
-    ahead.begin_inputs(problem, ["mixed"], b"secret")
-    monkeypatch.setattr(ahead, "_inputs_of", lambda *_: pytest.fail("made again"))
-    assert ahead.inputs(problem, "mixed", b"secret")
-
-
-def test_what_steers_is_public_where_the_modelled_run_is_checked_and_secret_elsewhere():
-    problem, given = examined((CANDIDATES / "honest" / "segment_sum.py").read_text())[1], Given()
-    public, whole = given.steering(problem), given.drawn(problem, np.zeros(2, np.uint32))
-    assert public
-    for position, array in public.items():
-        assert array.tobytes() == whole[position].tobytes() == given.public(problem)[position].tobytes()
-        for kind in ("random", "probe"):
-            assert given.inputs(problem, kind, b"secret")[position].tobytes() == array.tobytes()
-        secret = given.inputs(problem, "mixed", b"secret")[position]
-        assert secret.tobytes() != array.tobytes()
-        assert given.inputs(problem, "mixed", b"another")[position].tobytes() != secret.tobytes()
-
-
-def test_which_inputs_are_tables_is_kept_with_the_references(tmp_path, monkeypatch):
-    problem, given = examined((CANDIDATES / "honest" / "rope.py").read_text())[1], Given()
-    given.keep_in(problem, tmp_path)
-    made = given.inputs(problem, "mixed", b"secret")
-    later = Given()
-    later.keep_in(problem, tmp_path)
-    monkeypatch.setattr(later, "public", lambda problem: pytest.fail("another draw of all inputs"))
-    again = later.inputs(problem, "mixed", b"secret")
-    assert [array.tobytes() for array in again] == [array.tobytes() for array in made]
-    public = given.public(problem)
-    assert [a.tobytes() == b.tobytes() for a, b in zip(made, public, strict=True)].count(True) == 2, "sine and cosine"
-
-
-def test_inputs_of_a_key_are_kept_with_the_references_and_are_not_those_of_another_key(tmp_path, monkeypatch):
-    problem, given = examined((CANDIDATES / "honest" / "segment_sum.py").read_text())[1], Given()
-    given.keep_in(problem, tmp_path)
-    kinds = ("random", "probe", "mixed", "signed")
-    made = {kind: given.inputs(problem, kind, b"secret") for kind in kinds}
-    other = given.inputs(problem, "mixed", b"another")
-    later, alone = Given(), Given()
-    later.keep_in(problem, tmp_path)
-    assert [a.tobytes() for a in later.inputs(problem, "mixed", b"another")] == [a.tobytes() for a in other]
-    monkeypatch.setattr(later, "drawn", refusing_other_draws(later.drawn))
-    for kind, arrays in made.items():
-        again = later.inputs(problem, kind, b"secret")
-        for one, spec, kept, anew in zip(
-            again, problem.inputs, arrays, alone.inputs(problem, kind, b"secret"), strict=True
-        ):
-            assert (one.shape, one.dtype.name) == (spec.shape, spec.dtype)
-            assert one.tobytes() == kept.tobytes() == anew.tobytes()
-    assert made["mixed"][0].tobytes() != other[0].tobytes()
-
-
-def refusing_other_draws(drawn):
-    """What steers is drawn, of a public key."""
-
-    def draw(problem, key, *, only=None):
-        assert not key.any(), "inputs were drawn that are kept"
-        return drawn(problem, key, only=only)
-
-    return draw
-
-
-@pytest.mark.slow
-def test_references_that_are_made_beside_another_are_those_that_are_made_when_asked_for(problems, tmp_path):
-    problem, secret, kinds = problems["attention"], b"s" * 32, ("random", "probe", "mixed")
-    random = Instance(problem=problem, kind="random", secret=secret, cache=tmp_path / "ahead")
-    ahead, alone = References(Given()), References(Given())
-    ahead.begin([random.of_kind(kind) for kind in kinds[1:]])
-    for kind in kinds:
-        beside = dataclasses.replace(random.of_kind(kind), cache=tmp_path / "alone")
-        pair = ahead.of(random.of_kind(kind)), alone.of(beside)
-        for one, other in zip(*([*of.exact, *of.losses, *of.counts] for of in pair), strict=True):
-            assert one.tobytes() == other.tobytes()
-
-
-def test_what_is_executed_beside_another_instance_answers_the_same(problems, tmp_path):
+def test_what_is_begun_before_it_is_asked_for_answers_the_same(problems, tmp_path, monkeypatch):
+    """Inputs, references and executions: with the switch of the plain path and without."""
     problem, program = problems["rows"], examined(ROWS)[0].program
     kinds = instances.kinds(problem.mesh, problem.mixed_axes)
-    random = Instance(problem=problem, kind="random", secret=b"secret", cache=tmp_path)
-    judge = Values()
-    for kind in kinds:
-        judge.references.of(random.of_kind(kind))
 
-    def answers(values, then):
-        return [
-            values.check(random.of_kind(kind), program=program, then=then(number)) for number, kind in enumerate(kinds)
+    def answers(name):
+        values = Values()
+        random = Instance(problem=problem, kind="random", secret=b"secret", cache=tmp_path / name)
+        every = [random.of_kind(kind) for kind in kinds]
+        values.inputs.begin(every)
+        values.references.begin(every)
+        made = [values.references.of(instance) for instance in every]
+        checked = [
+            values.check(instance, program=program, then=kinds[number + 1 :]) for number, instance in enumerate(every)
         ]
+        return checked, [a.tobytes() for of in made for a in (*of.exact, *of.losses, *of.counts)]
 
-    assert answers(Values(), lambda number: kinds[number + 1 :]) == answers(Values(), lambda number: ())
+    ahead = answers("ahead")
+    monkeypatch.setattr(background, "ENABLED", False)
+    assert answers("plain") == ahead

@@ -18,10 +18,11 @@ from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.responses import answer_in
 from ratchet.exam.judge.values_worker import Values
 from ratchet.exam.problem import blocks, instances, parity, promote, rows
-from ratchet.exam.problem.input_cache import Given
 from ratchet.exam.problem.input_regions import edges
+from ratchet.exam.problem.inputs import Inputs, Instance
 from ratchet.exam.problem.problem import Rows
-from ratchet.exam.problem.reference import Instance, Reference, References
+from ratchet.exam.problem.programs import Programs
+from ratchet.exam.problem.reference import Reference, References
 from ratchet.values import control
 from ratchet.values.control import ControlFlow
 from ratchet.values.status import Status
@@ -88,6 +89,10 @@ def random(in_rows, tmp_path):
     return Instance(problem=in_rows[1], kind="random", secret=SECRET, cache=tmp_path)
 
 
+def references_of():
+    return References(Inputs(Programs()))
+
+
 def kinds_of(problem):
     return instances.kinds(problem.mesh, problem.mixed_axes)
 
@@ -121,7 +126,7 @@ def test_of_few_rows_and_where_none_is_alone_all_are_compared(in_rows):
 
 
 def test_some_rows_are_those_of_all(random):
-    references, whole = References(Given()), dataclasses.replace(random, whole=True)
+    references, whole = references_of(), dataclasses.replace(random, whole=True)
     for kind in kinds_of(random.problem):
         some, every = references.of(random.of_kind(kind)), references.of(whole.of_kind(kind))
         assert every.numbers is None
@@ -129,7 +134,7 @@ def test_some_rows_are_those_of_all(random):
         # Losses are fitted to what is compared: they are alike, not the same.
         np.testing.assert_allclose(some.exact[0], every.exact[0][:, some.numbers], rtol=1e-6, atol=1e-30)
         np.testing.assert_allclose(some.losses[0], every.losses[0][:, some.numbers], rtol=2e-1, atol=1e-30)
-    again = References(Given())
+    again = references_of()
     again.made = None  # all are in their files
     for instance in (random, whole):
         for kind in kinds_of(random.problem):
@@ -140,7 +145,7 @@ def test_some_rows_are_those_of_all(random):
 
 
 def test_what_is_known_of_a_probe_is_known_of_the_random_inputs(random):
-    references = References(Given())
+    references = references_of()
     known, probe = references.of(random), references.of(random.of_kind("probe"))
     assert np.isin(probe.numbers, known.numbers).all()
     (exact,) = known.exact_of(random.problem, probe.numbers)
@@ -150,7 +155,7 @@ def test_what_is_known_of_a_probe_is_known_of_the_random_inputs(random):
 
 
 def test_other_rows_are_computed_once(random, monkeypatch):
-    references, instance = References(Given()), random.of_kind("mixed")
+    references, instance = references_of(), random.of_kind("mixed")
     native, every = references.of(instance).native, references.of(dataclasses.replace(instance, whole=True))
     first = references.more(instance, np.array([3, 700]), native)
     asked = []
@@ -264,7 +269,7 @@ def test_one_wrong_row_that_is_not_known_in_float64_is_found(name, random, tmp_p
     """On the spiked inputs, where a row is hundreds of roundings apart from any other."""
     change, status = WRONG[name]
     instance, generator = random.of_kind("probe"), np.random.default_rng(0)
-    reference = References(Given()).of(instance)
+    reference = references_of().of(instance)
     native = reference.native[0]
     assert answered(instance, native, tmp_path / "device")["status"] == Status.PASS.name
     for _ in range(3):
