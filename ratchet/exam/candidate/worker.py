@@ -28,7 +28,7 @@ from ratchet.exam.candidate.user_code import answer, blame, specs_of
 from ratchet.exam.problem import mesh as meshes
 from ratchet.exam.problem.axes import mixed_axes
 from ratchet.exam.problem.blocks import blockwise
-from ratchet.exam.problem.flat import INLINED, inner
+from ratchet.exam.problem.jaxprs import INLINED, inner
 from ratchet.exam.problem.problem import specs, splits
 from ratchet.exam.problem.promote import by_rows
 from ratchet.exam.problem.traffic import link_bytes
@@ -207,8 +207,7 @@ def _left(equation: Any, number: int, rank: int) -> list[Any] | None:
     """How result ``number`` of an equation is split."""
     name = equation.primitive.name
     if name in INLINED:
-        closed = inner(equation)
-        return cast(list[Any] | None, output_shardings(getattr(closed, "jaxpr", closed))[number])
+        return cast(list[Any] | None, output_shardings(inner(equation)[0])[number])
     if name == "shard_map":
         spec = equation.params["out_specs"][number]
     elif name == "sharding_constraint":

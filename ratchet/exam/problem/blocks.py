@@ -17,8 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 
-from ratchet.exam.problem.dims import Classes, constrain
-from ratchet.exam.problem.flat import Flat, Step, constant, resized
+from ratchet.exam.problem.jaxprs import DimensionClasses, FlatJaxpr, Step, constant, constrain, resized
 
 ELEMENTS = 1 << 22
 """Of the largest intermediate of a block: 32 MiB in float64, and there are a few dozen of them."""
@@ -89,11 +88,11 @@ def blockwise(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Cal
 
 def in_blocks(closed: Any, elements: int = ELEMENTS) -> Blocks | None:
     """``closed`` in blocks with intermediates of at most ``elements`` each; None if it is small, or cannot be cut."""
-    flat = Flat(closed)
+    flat = FlatJaxpr(closed)
     largest = max((math.prod(aval.shape) for aval in flat.avals), default=0)
     if largest <= elements or any(isinstance(out, core.Literal) for out in flat.outputs):
         return None
-    classes = Classes()
+    classes = DimensionClasses()
     for step in flat.steps:
         constrain(step, classes)
     every = [(n, d) for n, aval in enumerate(flat.avals) for d in range(len(aval.shape))]
@@ -126,12 +125,12 @@ def _shape(aval: Any, dimension: int | None, size: int) -> tuple[int, ...]:
     return tuple(size if d == dimension else extent for d, extent in enumerate(aval.shape))
 
 
-def _most(flat: Flat, values: Iterable[int], cut: dict[int, int], size: int) -> int:
+def _most(flat: FlatJaxpr, values: Iterable[int], cut: dict[int, int], size: int) -> int:
     """Elements of the largest of ``values`` in a block."""
     return max(math.prod(_shape(flat.avals[n], cut.get(n), size)) for n in values)
 
 
-def _traced(flat: Flat, cut: dict[int, int], size: int) -> Any:
+def _traced(flat: FlatJaxpr, cut: dict[int, int], size: int) -> Any:
     """The jaxpr of one block."""
 
     def block(rows: Any, *inputs: Any) -> list[Any]:

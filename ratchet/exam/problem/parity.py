@@ -30,7 +30,6 @@ import numpy as np
 
 from ratchet.exam.problem import deviations
 from ratchet.exam.problem.deviations import ELEMENT, Elements, PerRow, half_unit, is_float, row_rms
-from ratchet.exam.problem.repeats import repeats
 from ratchet.values.status import Status
 
 Array = np.ndarray[Any, Any]
@@ -107,7 +106,8 @@ def counted(exact: Array, loss: Array, dtype: Any, *, alike: bool = False) -> Ar
     if np.unique(sample).size == sample.size:
         return np.ones(1, np.uint32)
     asked = np.where(np.isfinite(flat) & np.isfinite(lost), flat, 0.0).astype(np.float64, copy=False)
-    return repeats(asked).astype(np.uint32).reshape(exact.shape)
+    _, which, times = np.unique(asked, return_inverse=True, return_counts=True)
+    return times[which].astype(np.uint32).reshape(exact.shape)
 
 
 def passes(got: Array, exact: Array, loss: Array) -> bool:

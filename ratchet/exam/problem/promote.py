@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 
 from ratchet.exam.problem.blocks import Blocks, in_blocks
-from ratchet.exam.problem.flat import INLINED, inner
+from ratchet.exam.problem.jaxprs import INLINED, inner
 from ratchet.exam.problem.rounding.equation import apply
 from ratchet.exam.problem.rounding.value import EPS32, Value, eps_of, is_float, settled, wide
 from ratchet.exam.problem.tiled import Evaluator, run
@@ -115,7 +115,7 @@ def _apply(equation: Any, inputs: list[Value]) -> list[Value]:
     if name in _REFUSED:
         raise NotImplementedError(f"the reference uses {name}, which has no meaning in float64")
     if name in INLINED:
-        return _call(inner(equation), inputs)
+        return _evaluate(*inner(equation), inputs)
     if name == "scan":
         return _scan(params, inputs)
     if name == "while":
@@ -142,7 +142,7 @@ def _bits(equation: Any, x: Value) -> Value:
 
 
 def _call(closed: Any, inputs: Sequence[Value]) -> list[Value]:
-    return _evaluate(getattr(closed, "jaxpr", closed), getattr(closed, "consts", ()), list(inputs))
+    return _evaluate(closed.jaxpr, closed.consts, inputs)
 
 
 class _Static:

@@ -17,10 +17,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 
-from ratchet.exam.problem.flat import Step, constant, resized
+from ratchet.exam.problem.jaxprs import Step, constant, resized
 from ratchet.exam.problem.rounding.equation import PARTS, node_of
-from ratchet.exam.problem.rounding.rules import Parts
-from ratchet.exam.problem.rounding.value import Value
+from ratchet.exam.problem.rounding.value import Parts, Value
 from ratchet.exam.problem.tiles import Stage, Tiles, across
 
 Apply = Callable[[Any, list[Value]], list[Value]]

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from ratchet.exam.problem.flat import INLINED, inner
+from ratchet.exam.problem.jaxprs import INLINED, inner
 from ratchet.values import Mesh
 
 Split = tuple[tuple[str, ...], ...]
@@ -100,13 +100,8 @@ def _equations(jaxpr: Any) -> list[Any]:
     return [
         one
         for equation in jaxpr.eqns
-        for one in (_equations(_body(equation)) if equation.primitive.name in INLINED else [equation])
+        for one in (_equations(inner(equation)[0]) if equation.primitive.name in INLINED else [equation])
     ]
-
-
-def _body(equation: Any) -> Any:
-    closed = inner(equation)
-    return getattr(closed, "jaxpr", closed)
 
 
 def _repeats(jaxpr: Any) -> bool:
@@ -122,7 +117,7 @@ def _repeats(jaxpr: Any) -> bool:
         and math.prod(equation.outvars[0].aval.shape) > math.prod(equation.invars[0].aval.shape)
         for equation in jaxpr.eqns
     )
-    calls = [_body(equation) for equation in jaxpr.eqns if equation.primitive.name in INLINED]
+    calls = [inner(equation)[0] for equation in jaxpr.eqns if equation.primitive.name in INLINED]
     return grows or any(count > 1 for count in uses.values()) or any(map(_repeats, calls))
 
 
@@ -153,7 +148,7 @@ def _walk(jaxpr: Any, args: Sequence[_Elements]) -> list[_Elements]:
     for equation in jaxpr.eqns:
         operands = [read(atom) for atom in equation.invars]
         if equation.primitive.name in INLINED:
-            known.update(zip(equation.outvars, _walk(_body(equation), operands), strict=True))
+            known.update(zip(equation.outvars, _walk(inner(equation)[0], operands), strict=True))
         else:
             known[equation.outvars[0]] = _step(equation, operands)
     return [read(atom) for atom in jaxpr.outvars]

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
+from ratchet.exam.problem.jaxprs import inner
+
 PASSES = {"DEFAULT": 1, "HIGH": 3, "HIGHEST": 6}
 """Passes of a bfloat16 matrix unit over a product of float32 operands."""
 
@@ -92,9 +94,8 @@ def _walk(jaxpr: Any, aliases: dict[Any, int], times: int, count: _Count) -> lis
 
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        inner = _inner(equation)
-        if inner:
-            _enter(equation, inner, aliases, times, count)
+        if jaxprs := _jaxprs_of(equation):
+            _enter(equation, jaxprs, aliases, times, count)
             continue
         if name in ("dot_general", "conv_general_dilated"):
             kind, flops = _product(equation)
@@ -124,26 +125,26 @@ def _use(equation: Any, place: int, of: int, aliases: dict[Any, int], times: int
         count.everything.add(of)
 
 
-def _inner(equation: Any) -> list[Any]:
+def _jaxprs_of(equation: Any) -> list[Any]:
     """The jaxprs that an equation runs, each with its operands aligned to the end of its own."""
     params = equation.params
     if equation.primitive.name in _UPDATES or equation.primitive.name.startswith("scatter"):
         return []
     if equation.primitive.name == "while":
-        return [params["body_jaxpr"]]
+        return [params["body_jaxpr"].jaxpr]
     if equation.primitive.name == "cond":
-        return list(params["branches"])
-    return [params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params][:1]
+        return [branch.jaxpr for branch in params["branches"]]
+    called, _ = inner(equation)
+    return [] if called is None else [called]
 
 
-def _enter(equation: Any, inner: Sequence[Any], aliases: dict[Any, int], times: int, count: _Count) -> None:
+def _enter(equation: Any, jaxprs: Sequence[Any], aliases: dict[Any, int], times: int, count: _Count) -> None:
     name = equation.primitive.name
     often = times * (equation.params["length"] if name == "scan" else 1)
     results = []
-    for closed in inner:
-        jaxpr = getattr(closed, "jaxpr", closed)
+    for jaxpr in jaxprs:
         operands = equation.invars[-len(jaxpr.invars) :] if jaxpr.invars else []
-        own = _Count(updated={}) if len(inner) > 1 else count
+        own = _Count() if len(jaxprs) > 1 else count
         inside = {
             var: aliases[atom]
             for var, atom in zip(jaxpr.invars, operands, strict=True)
@@ -162,7 +163,7 @@ def _enter(equation: Any, inner: Sequence[Any], aliases: dict[Any, int], times: 
             aliases[outer] = inside[var]
             if var in own.updated:
                 count.updated[outer] = own.updated[var]
-    if len(inner) > 1:
+    if len(jaxprs) > 1:
         _cheapest(results, count)
 
 

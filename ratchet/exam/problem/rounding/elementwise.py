@@ -9,12 +9,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ratchet.exam.problem.rounding.rules import Node, Rules, rounded
 from ratchet.exam.problem.rounding.value import (
     EPS32,
     FUNCTION,
     NEAR,
     RMS,
+    Node,
+    Rules,
     Value,
     certain,
     earlier,
@@ -24,6 +25,7 @@ from ratchet.exam.problem.rounding.value import (
     losing,
     loss,
     no_nan,
+    rounded,
     variance_of,
     with_more,
 )

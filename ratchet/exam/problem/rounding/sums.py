@@ -10,11 +10,13 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ratchet.exam.problem.rounding.rules import Node, Parts, Rules, rounded
 from ratchet.exam.problem.rounding.value import (
     EPS32,
     LEAST,
     RMS,
+    Node,
+    Parts,
+    Rules,
     Value,
     certain,
     earlier,
@@ -22,6 +24,7 @@ from ratchet.exam.problem.rounding.value import (
     is_float,
     losing,
     no_nan,
+    rounded,
     variance_of,
     with_more,
 )
