@@ -15,7 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ratchet.exam.problem import array_file, instances, parity, rows
+from ratchet.exam.problem import array_file, fitting, instances, parity, rows
 from ratchet.exam.problem.deviations import is_float
 from ratchet.exam.problem.inputs import FEW_BYTES, Inputs, Instance
 from ratchet.exam.problem.problem import Problem
@@ -140,15 +140,15 @@ class References:
         alike = kind == instances.SIGNED
         fitted = []
         for index, three in enumerate(zip(rows.of(problem, native, numbers), exact, losses, strict=True)):
-            loss, times = parity.fitted(*three, alike=alike)
-            if times > parity.WIDEST and instances.is_own(kind):
+            loss, times = fitting.fitted(*three, alike=alike)
+            if times > fitting.WIDEST and instances.is_own(kind):
                 raise Refusal(
                     Status.INFRASTRUCTURE,
                     f"{kind} inputs: output {index} of the reference in its own dtypes is {times:.3g} times as far off "
                     "its float64 value as the judge can explain, which is no fault of the kernel's; wanted a "
                     "reference that is stable in its dtypes (subtract a maximum, sum in float32)",
                 )
-            fitted.append(loss if times <= parity.WIDEST else parity.stable(*three, alike=alike))
+            fitted.append(loss if times <= fitting.WIDEST else fitting.stable(*three, alike=alike))
         return exact, fitted, native
 
 

@@ -26,8 +26,9 @@ from ratchet.exam.problem.rounding.value import (
 _RULES = elementwise.RULES | moves.RULES | sums.RULES
 
 DRAWS = 4
+"""Of random signs, whose root mean square is taken: a few, for each costs a derivative."""
 DEPTH = 4.0
-"""Roundings one after another that an operation without a rule is granted."""
+"""Roundings one after another that an operation without a rule is granted: what it does inside is not known."""
 
 _SCATTERS: dict[str, Callable[..., Any]] = {
     "scatter": lax.scatter,
