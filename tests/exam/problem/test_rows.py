@@ -103,7 +103,7 @@ def share_of(kind):
 
 @given(st.integers(rows.FEWEST, 1 << 15), st.integers(0, 1 << 32))
 @settings(max_examples=30, deadline=None)
-def test_every_stripe_has_its_ends_and_others_that_nobody_knows_among_the_rows(length, seed):
+def test_every_region_has_its_ends_and_others_that_nobody_knows_among_the_rows(length, seed):
     found = rows.sampled(length, np.random.default_rng(seed))
     assert found.dtype == np.int32
     assert (np.diff(found) > 0).all()
