@@ -246,27 +246,21 @@ def read_record(folder: Folder, name: str) -> dict[str, Any]:
     raise Refusal(status, str(record.get("message", ""))[:2000])
 
 
-def _text(record: Mapping[str, Any], key: str) -> str:
-    if not isinstance(record[key], str):
-        raise ValueError(f"{key} is {type(record[key]).__name__}, wanted text")
-    return record[key]
-
-
 def _artefact(record: Mapping[str, Any], folder: Folder) -> Artefact:
     contract.check_flops(record["flops"])
     meta, inputs = contract.check_tiling_meta(record["tiling_meta"]), problem.specs(record["inputs"])
     return Artefact(
-        kernel_name=_text(record, "kernel_name"),
-        problem_description=_text(record, "problem_description"),
+        kernel_name=problem.text(record, "kernel_name"),
+        problem_description=problem.text(record, "problem_description"),
         flops=record["flops"],
         tiling_meta=meta,
         inputs=inputs,
         outputs=problem.specs(record["outputs"]),
         mesh=mesh.read(meta, inputs),
         program=folder.read("kernel.bin", MAX_PROGRAM_BYTES),
-        platform=_text(record, "platform"),
-        reference_sha256=_text(record, "reference_sha256"),
-        inputs_sha256=_text(record, "inputs_sha256"),
+        platform=problem.text(record, "platform"),
+        reference_sha256=problem.text(record, "reference_sha256"),
+        inputs_sha256=problem.text(record, "inputs_sha256"),
         jail="",
         seconds=0.0,
         output_splits=problem.splits(record["output_shardings"]),
@@ -288,23 +282,15 @@ def _work(given: object) -> dict[str, object]:
 
 
 def _frozen(record: Mapping[str, Any], folder: Folder) -> problem.Problem:
-    inputs, outputs = problem.specs(record["inputs"]), problem.specs(record["reference_outputs"])
-    return problem.Problem(
-        kernel_name=_text(record, "kernel_name"),
-        description=_text(record, "problem_description"),
-        inputs=inputs,
-        outputs=outputs,
-        mesh=mesh.read(record["tiling_meta"], inputs),
-        flops=record["flops"],
-        jax_version=_text(record, "jax_version"),
-        reference_sha256=_text(record, "reference_sha256"),
-        inputs_sha256=_text(record, "inputs_sha256"),
-        inputs_program=folder.read("inputs.bin", MAX_PROGRAM_BYTES),
-        reference_program=folder.read("reference.bin", MAX_PROGRAM_BYTES),
-        reference64_program=folder.read("reference64.bin", MAX_PROGRAM_BYTES),
-        blocked_program=folder.read("blocked.bin", MAX_PROGRAM_BYTES),
-        rows=problem.rows_of(record["rows"], outputs),
-        mixed_axes=problem.axes_of(record["mixed_axes"], inputs),
-        output_splits=problem.splits(record["output_shardings"]),
-        work=_work(record["work"]),
-    )
+    meta = record["tiling_meta"]
+    document = {
+        **record,
+        "description": record["problem_description"],
+        "outputs": record["reference_outputs"],
+        "mesh": meta.get("mesh", {}),
+        "input_shardings": meta.get("input_shardings", []),
+        "rows": record["rows"],
+        "work": _work(record["work"]),
+    }
+    files = {name: f"{name.removesuffix('_program')}.bin" for name in problem.PROGRAMS}
+    return problem.of_document(document, {name: folder.read(file, MAX_PROGRAM_BYTES) for name, file in files.items()})
