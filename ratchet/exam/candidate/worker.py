@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from ratchet.exam.candidate.user_code import answer, blame, specs_of
 from ratchet.exam.problem import mesh as meshes
 from ratchet.exam.problem.axes import mixed_axes
 from ratchet.exam.problem.blocks import blockwise
-from ratchet.exam.problem.jaxprs import INLINED, inner
+from ratchet.exam.problem.jaxprs import FlatJaxpr
 from ratchet.exam.problem.problem import specs, splits
 from ratchet.exam.problem.promote import by_rows
 from ratchet.exam.problem.traffic import link_bytes
@@ -191,23 +191,20 @@ def checked(program: export.Exported, avals: Any, platform: str) -> export.Expor
     return program
 
 
-def output_shardings(jaxpr: Any) -> list[Any]:
+def output_shardings(jaxpr: Any) -> list[list[Any] | None]:
     """How a program on several chips leaves its outputs: for each dimension the axes of the mesh that split it.
 
     ``jaxpr`` is the program's. None where it does not say: an output that no ``shard_map`` and no constraint gives.
     """
-    makers = {var: (equation, n) for equation in jaxpr.eqns for n, var in enumerate(equation.outvars)}
-    return [
-        None if isinstance(var, core.Literal) or var not in makers else _left(*makers[var], len(var.aval.shape))
-        for var in jaxpr.outvars
-    ]
+    flat = FlatJaxpr(jaxpr)
+    makers = {out: (step.equation, n) for step in flat.steps for n, out in enumerate(step.outs)}
+    known = [None if isinstance(out, core.Literal) else makers.get(out) for out in flat.outputs]
+    return [None if maker is None else _left(*maker) for maker in known]
 
 
-def _left(equation: Any, number: int, rank: int) -> list[Any] | None:
+def _left(equation: Any, number: int) -> list[Any] | None:
     """How result ``number`` of an equation is split."""
-    name = equation.primitive.name
-    if name in INLINED:
-        return cast(list[Any] | None, output_shardings(inner(equation)[0])[number])
+    name, rank = equation.primitive.name, len(equation.outvars[number].aval.shape)
     if name == "shard_map":
         spec = equation.params["out_specs"][number]
     elif name == "sharding_constraint":

@@ -43,17 +43,11 @@ class Blocks:
         """Of the axis that is cut: all rows."""
         return self.count * self.size
 
-    def run(self, call: Callable[[list[Any]], list[Any]], inputs: Sequence[Any]) -> list[Any]:
-        """All blocks, one after another, by ``call``, which evaluates ``block`` and may give each output several times.
+    def run(self, call: Callable[[list[Any]], list[Any]], count: Any, rows: Any, inputs: Sequence[Any]) -> list[Any]:
+        """``count`` blocks of the rows of these numbers, int32 of the length of the axis, one after another.
 
-        ``call`` returns some multiple of the outputs, in order: values, then their losses.
-        """
-        return self.some(call, self.count, jnp.arange(self.length, dtype=jnp.int32), inputs)
-
-    def some(self, call: Callable[[list[Any]], list[Any]], count: Any, rows: Any, inputs: Sequence[Any]) -> list[Any]:
-        """As ``run``, of the rows of these numbers, int32 of the length of the axis: ``count`` blocks of them.
-
-        The outputs have the shape of all rows; what is beyond ``count`` blocks is zero.
+        ``call`` evaluates ``block`` and returns some multiple of the outputs, in order: values, then their losses. What
+        is returned has the shape of all rows; what is beyond ``count`` blocks is zero.
         """
 
         def one(number: Any) -> list[Any]:
@@ -81,7 +75,8 @@ def blockwise(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Cal
     evaluate = core.jaxpr_as_fun(blocks.block)
 
     def some_at_a_time(*inputs: Any) -> list[Any]:
-        return blocks.run(lambda block: list(evaluate(*block)), inputs)
+        every = jnp.arange(blocks.length, dtype=jnp.int32)
+        return blocks.run(lambda block: list(evaluate(*block)), blocks.count, every, inputs)
 
     return some_at_a_time
 

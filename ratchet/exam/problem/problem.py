@@ -65,7 +65,7 @@ class Problem:
     """``inputs -> outputs`` in float64, then what honest arithmetic may lose in each; needs x64 enabled.
 
     Where there are ``rows``, ``(count, rows, *inputs)``: the rows of these numbers, int32 for each row of an output, so
-    many blocks of them (``Blocks.some``).
+    many blocks of them (``Blocks.run``).
     """
     blocked_program: bytes = b""
     """What ``reference_program`` computes, some rows at a time, where it is large (``blocks.py``); else nothing."""

@@ -57,7 +57,7 @@ def by_rows(
 ) -> tuple[Callable[..., list[Any]], Blocks | None]:
     """As ``with_losses``, with the blocks that a large function is cut into: then it takes ``(count, rows, *inputs)``.
 
-    Those are its first arguments as of ``Blocks.some``.
+    Those are its first arguments as of ``Blocks.run``.
     """
     with jax.enable_x64(False):  # as it is traced for the reference in its own dtypes
         closed = jax.make_jaxpr(function)(*avals)
@@ -66,7 +66,7 @@ def by_rows(
 
     def some(count: Any, rows: Any, *args: Any) -> list[Any]:
         assert blocks is not None
-        return blocks.some(call, count, rows, args)
+        return blocks.run(call, count, rows, args)
 
     return (some if blocks else lambda *args: call(args)), blocks
 
@@ -81,17 +81,6 @@ def _widening(jaxpr: Any) -> Callable[[Sequence[Any]], list[Any]]:
         return [output.v for output in outputs] + [settled(output) for output in outputs]
 
     return call
-
-
-def in_float64(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
-    """As ``with_losses``, the outputs alone."""
-    both = with_losses(function, *avals)
-
-    def widened(*args: Any) -> list[Any]:
-        found = both(*args)
-        return found[: len(found) // 2]
-
-    return widened
 
 
 def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:

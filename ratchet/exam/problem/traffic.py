@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from ratchet.exam.problem.jaxprs import INLINED, inner
+from ratchet.exam.problem.jaxprs import FlatJaxpr
 from ratchet.values import Mesh
 
 Split = tuple[tuple[str, ...], ...]
@@ -69,13 +69,13 @@ def link_bytes(
     sizes = [math.prod(aval.shape) for aval in avals]
     if not 1 < mesh.chips <= MOST_CHIPS or sum(sizes) > MOST_ELEMENTS:
         return 0
-    jaxpr = jax.make_jaxpr(function)(*avals).jaxpr
-    dtypes = [jnp.dtype(var.aval.dtype) for var in (*jaxpr.invars, *jaxpr.outvars)]
-    if not _is_bounded(jaxpr) or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
+    closed = jax.make_jaxpr(function)(*avals)
+    flat, dtypes = FlatJaxpr(closed), [jnp.dtype(aval.dtype) for aval in (*closed.in_avals, *closed.out_avals)]
+    if not _is_bounded(flat) or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
         return 0
     ends = np.cumsum([0, *sizes])
     inputs = [_input(mesh, n, aval.shape, int(ends[n])) for n, aval in enumerate(avals)]
-    outputs = _walk(jaxpr, inputs)
+    outputs = _evaluated(flat, inputs)
     places = [
         (one, Mesh(axes=mesh.axes, inputs=(split,)))
         for one, split in zip(outputs, left, strict=True)
@@ -85,40 +85,28 @@ def link_bytes(
     return least * max(_of_chip(chip, places, mesh.chips) for chip in range(mesh.chips))
 
 
-def _is_bounded(jaxpr: Any) -> bool:
+def _is_bounded(flat: FlatJaxpr) -> bool:
     """Whether all of it moves and adds. What is added is used once: else sums may follow from each other."""
-    names, repeats = set[str](), _repeats(jaxpr)
-    for equation in _equations(jaxpr):
-        name = equation.primitive.name
-        names.add(name)
-        if name in _SCALES and not any(_is_factor(atom) for atom in equation.invars):
-            return False
-    return names <= _MOVES | _SAME | _SCALES | _SUMS and not (repeats and names & _SUMS)
+    equations = [step.equation for step in flat.steps]
+    names = {equation.primitive.name for equation in equations}
+    scales = [equation for equation in equations if equation.primitive.name in _SCALES]
+    if not names <= _MOVES | _SAME | _SCALES | _SUMS:
+        return False
+    if not all(any(map(_is_factor, equation.invars)) for equation in scales):
+        return False
+    return not names & _SUMS or not _repeats(flat)
 
 
-def _equations(jaxpr: Any) -> list[Any]:
-    return [
-        one
-        for equation in jaxpr.eqns
-        for one in (_equations(inner(equation)[0]) if equation.primitive.name in INLINED else [equation])
-    ]
-
-
-def _repeats(jaxpr: Any) -> bool:
-    """Whether something is used twice, here or in a call, or made larger than it is."""
-    uses = Counter(
-        atom
-        for atoms in (*(equation.invars for equation in jaxpr.eqns), jaxpr.outvars)
-        for atom in atoms
-        if not isinstance(atom, core.Literal)
-    )
+def _repeats(flat: FlatJaxpr) -> bool:
+    """Whether something is used twice, or made larger than it is."""
+    atoms = [atom for atoms in (*(step.ins for step in flat.steps), flat.outputs) for atom in atoms]
+    uses = Counter(atom for atom in atoms if not isinstance(atom, core.Literal))
     grows = any(
-        equation.primitive.name == "broadcast_in_dim"
-        and math.prod(equation.outvars[0].aval.shape) > math.prod(equation.invars[0].aval.shape)
-        for equation in jaxpr.eqns
+        step.equation.primitive.name == "broadcast_in_dim"
+        and math.prod(step.equation.outvars[0].aval.shape) > math.prod(step.equation.invars[0].aval.shape)
+        for step in flat.steps
     )
-    calls = [inner(equation)[0] for equation in jaxpr.eqns if equation.primitive.name in INLINED]
-    return grows or any(count > 1 for count in uses.values()) or any(map(_repeats, calls))
+    return grows or any(count > 1 for count in uses.values())
 
 
 def _is_factor(atom: Any) -> bool:
@@ -136,22 +124,19 @@ def _input(mesh: Mesh, number: int, shape: tuple[int, ...], first: int) -> _Elem
     return _Elements(lacking=everybody & ~holders, alone=np.where(count == 1, holders, np.uint8(0)), ids=ids)
 
 
-def _walk(jaxpr: Any, args: Sequence[_Elements]) -> list[_Elements]:
-    known: dict[Any, _Elements] = dict(zip(jaxpr.invars, args, strict=True))
+def _evaluated(flat: FlatJaxpr, inputs: Sequence[_Elements]) -> list[_Elements]:
+    known: dict[Any, _Elements] = dict(zip(flat.inputs, inputs, strict=True))
 
     def read(atom: Any) -> _Elements:
         if isinstance(atom, core.Literal) or atom not in known:  # a constant: every chip has it
-            nothing = np.zeros(atom.aval.shape, np.uint8)
-            return _Elements(lacking=nothing, alone=nothing, ids=np.full(atom.aval.shape, -1, np.int32))
+            aval: Any = atom.aval if isinstance(atom, core.Literal) else flat.avals[atom]
+            nothing = np.zeros(aval.shape, np.uint8)
+            return _Elements(lacking=nothing, alone=nothing, ids=np.full(aval.shape, -1, np.int32))
         return known[atom]
 
-    for equation in jaxpr.eqns:
-        operands = [read(atom) for atom in equation.invars]
-        if equation.primitive.name in INLINED:
-            known.update(zip(equation.outvars, _walk(inner(equation)[0], operands), strict=True))
-        else:
-            known[equation.outvars[0]] = _step(equation, operands)
-    return [read(atom) for atom in jaxpr.outvars]
+    for step in flat.steps:
+        known[step.outs[0]] = _step(step.equation, [read(atom) for atom in step.ins])
+    return [read(atom) for atom in flat.outputs]
 
 
 def _step(equation: Any, operands: Sequence[_Elements]) -> _Elements:

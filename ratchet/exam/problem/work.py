@@ -33,15 +33,6 @@ class Work:
     output_bytes: tuple[int, ...]
     """Bytes written of each output."""
 
-    @property
-    def bytes(self) -> int:
-        return sum(self.input_bytes) + sum(self.output_bytes)
-
-    def pass_flops(self, *, int8_speed: float = 1.0) -> float:
-        """FLOPs in passes of the bfloat16 unit: float32 by its passes, int8 at ``int8_speed`` times bfloat16's peak."""
-        each = {"f32x3": 3.0, "f32x6": 6.0, "int8": 1 / int8_speed, "int4": 1 / int8_speed}
-        return sum(each.get(kind, 1.0) * flops for kind, flops in self.products.items())
-
 
 def work_of(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Work:
     """The work of ``function`` at ``avals``."""
