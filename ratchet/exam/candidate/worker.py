@@ -31,8 +31,7 @@ from ratchet.exam.problem.blocks import blockwise
 from ratchet.exam.problem.jaxprs import FlatJaxpr
 from ratchet.exam.problem.problem import specs, splits
 from ratchet.exam.problem.promote import by_rows
-from ratchet.exam.problem.traffic import link_bytes
-from ratchet.exam.problem.work import work_of
+from ratchet.exam.problem.work import link_bytes, work_of
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.chips import CHIPS, V5E, Chip
 from ratchet.tpu.exporting import exported, for_tpu, traced

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ratchet.exam.judge import secret
 from ratchet.exam.judge.responses import answer_in
-from ratchet.exam.problem import array_file, references, rows
+from ratchet.exam.problem import array_file, reference_store, rows
 from ratchet.exam.problem.problem import Problem, encode
 from ratchet.process.sandbox.child import Child, Ending, Limits, Walls
 from ratchet.process.sandbox.warm import Warm
@@ -75,7 +75,7 @@ class Asking:
         """The child's answer, whatever its status. References that it made are kept.
 
         Raises:
-          Refusal: ``CANNOT_VERIFY`` where there is no answer; as ``references.collect``.
+          Refusal: ``CANNOT_VERIFY`` where there is no answer; as ``reference_store.collect``.
         """
         with self.workers.asking:
             child, lent = self.workers.values, self._lend(problem)
@@ -92,7 +92,7 @@ class Asking:
             }
             (folder / "request.json").write_text(json.dumps(request))
             ending = child.ask(folder, self.limits)
-            references.collect(lent, self._kept(problem))
+            reference_store.collect(lent, self._kept(problem))
         if ending.how != "answered":
             raise _refusal(_why(ending, self.limits))
         return answer_in(folder / "answer.json")
@@ -108,11 +108,11 @@ class Asking:
             self._stopped = False
 
     def _kept(self, problem: Problem) -> Path:
-        return references.folder_of(problem, secret.clone_folder(self.root), secret.secret_of(self.root))
+        return reference_store.folder_of(problem, secret.clone_folder(self.root), secret.secret_of(self.root))
 
     def _lend(self, problem: Problem) -> Path:
         """The references that are cached and were made here, where the child can read them."""
-        return references.lend(self._kept(problem), self.workers.values.directory / "references")
+        return reference_store.lend(self._kept(problem), self.workers.values.directory / "references")
 
 
 def _refusal(why: str) -> Refusal:

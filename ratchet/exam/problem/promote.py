@@ -18,7 +18,7 @@ from jax.extend import core
 from ratchet.exam.problem.blocks import Blocks, in_blocks
 from ratchet.exam.problem.jaxprs import INLINED, inner
 from ratchet.exam.problem.rounding.equation import apply
-from ratchet.exam.problem.rounding.value import EPS32, Value, eps_of, is_float, settled, wide
+from ratchet.exam.problem.rounding.value import EPS32, Value, earlier, eps_of, is_float, loss_of_output, wide
 from ratchet.exam.problem.tiled import Evaluator, run
 from ratchet.exam.problem.tiles import in_tiles
 
@@ -78,7 +78,7 @@ def _widening(jaxpr: Any) -> Callable[[Sequence[Any]], list[Any]]:
     def call(args: Sequence[Any]) -> list[Any]:
         values = [_exact(a) for a in args]
         outputs = run(tiles, Evaluator(apply=_apply, lift=_exact), values) if tiles else _call(jaxpr, values)
-        return [output.v for output in outputs] + [settled(output) for output in outputs]
+        return [output.v for output in outputs] + [loss_of_output(output) for output in outputs]
 
     return call
 
@@ -145,7 +145,7 @@ class _Static:
         now = [(value.eps, value.exact) for value in values]
         before = self.known or now
         self.known = [(max(a, c), b and d) for (a, b), (c, d) in zip(before, now, strict=True)]
-        return [(value.v, settled(value, own=False)) for value in values]
+        return [(value.v, earlier(value)) for value in values]
 
     def values(self, arrays: Sequence[tuple[Any, Any]]) -> list[Value]:
         return [
@@ -160,7 +160,7 @@ def _carried(avals: Sequence[Any], state: Sequence[tuple[Any, Any]]) -> list[Val
 
 
 def _pairs(values: Sequence[Value]) -> list[tuple[Any, Any]]:
-    return [(value.v, settled(value, own=False)) for value in values]
+    return [(value.v, earlier(value)) for value in values]
 
 
 def _scan(params: Any, inputs: list[Value]) -> list[Value]:

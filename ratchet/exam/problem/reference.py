@@ -1,6 +1,6 @@
 """What the outputs of an instance are compared with: exact values and losses of all its rows, or of some of them.
 
-They are kept in files, which whoever lends the folder answers for (``references.py``).
+They are kept in files, which whoever lends the folder answers for (``reference_store.py``).
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ def _top(node: Node, inputs: list[Value]) -> list[Value]:
     if x.exact or not is_float(x.v.dtype):
         return [replace(x, v=values), Value(v=indices, exact=True)]
     lost = jnp.take_along_axis(loss(x), indices, axis=-1)
-    ahead = jnp.take_along_axis(x.v, lax.top_k(x.v, min(values.shape[-1] + 1, x.v.shape[-1]))[1], axis=-1)
-    return [losing(replace(x, v=values), lost), Value(v=indices, s=_tied(ahead, lost, x.v.shape[-1]))]
+    following = jnp.take_along_axis(x.v, lax.top_k(x.v, min(values.shape[-1] + 1, x.v.shape[-1]))[1], axis=-1)
+    return [losing(replace(x, v=values), lost), Value(v=indices, s=_tied(following, lost, x.v.shape[-1]))]
 
 
 def _tied(values: Any, lost: Any, size: int) -> Any:

@@ -76,10 +76,8 @@ def loss(value: Value) -> Any:
     return jnp.sqrt(variance_of(value))
 
 
-def settled(value: Value, *, own: bool = True) -> Any:
-    """The loss of a value that leaves: its own rounding counts as one to float32, or not at all."""
-    if not own:
-        return jnp.zeros(jnp.shape(value.v), jnp.float32) if value.s is None else value.s
+def loss_of_output(value: Value) -> Any:
+    """The loss of a value that is returned, float64: its own rounding counts as one to float32."""
     return jnp.asarray(loss(replace(value, eps=EPS32)), jnp.float64)
 
 
