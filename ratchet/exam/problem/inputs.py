@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import jax.numpy as jnp
 import numpy as np
 
 from ratchet.exam.problem import array_file, instances, rows
 from ratchet.exam.problem.problem import Problem, array_bytes
-from ratchet.exam.problem.programs import Arrays, Programs
+from ratchet.exam.problem.programs import Arrays, Programs, as_bytes, from_bytes
 from ratchet.process.concurrency.background import Meanwhile
 
 T = TypeVar("T")
@@ -171,12 +170,10 @@ class Inputs:
             return self.programs.drawn(problem, key)
         stored = array_file.read(path)
         if stored and stored[0].tobytes() == key.tobytes():
-            pairs = zip(stored[1:], problem.inputs, strict=True)
-            return [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
+            return from_bytes(stored[1:], problem.inputs)
         drawn = self.programs.drawn(problem, key)
         if not stored:
-            plain = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in drawn)
-            array_file.write(path, [key, *plain])
+            array_file.write(path, [key, *as_bytes(drawn)])
         return drawn
 
     def _tables(self, instance: Instance, drawn: Arrays) -> list[int]:

@@ -19,6 +19,7 @@ from jax import export
 from ratchet.exam.problem import rows
 from ratchet.exam.problem.problem import Problem
 from ratchet.process.concurrency.memory_budget import Turns
+from ratchet.values import ArraySpec
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -80,6 +81,17 @@ class Programs:
             if known is None or (known.done() and known.exception()):
                 known = self._compiled[key] = self._compilers.submit(_compiled, program, avals, wide=wide, only=only)
         return known
+
+
+def as_bytes(arrays: Arrays) -> Arrays:
+    """As files hold them, which know no extended dtypes."""
+    return [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+
+
+def from_bytes(arrays: Arrays, specs: Sequence[ArraySpec]) -> Arrays:
+    """The same, back in their dtypes and shapes."""
+    pairs = zip(arrays, specs, strict=True)
+    return [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
 
 
 def _compiled(program: bytes, avals: Sequence[Any], *, wide: bool, only: Sequence[int] | None) -> Any:

@@ -19,7 +19,7 @@ from ratchet.exam.problem import array_file, fitting, instances, parity, rows
 from ratchet.exam.problem.deviations import is_float
 from ratchet.exam.problem.inputs import FEW_BYTES, Inputs, Instance
 from ratchet.exam.problem.problem import Problem
-from ratchet.exam.problem.programs import Arrays
+from ratchet.exam.problem.programs import Arrays, as_bytes, from_bytes
 from ratchet.process.concurrency.background import Meanwhile
 from ratchet.values.status import Refusal, Status
 
@@ -66,32 +66,30 @@ class References:
         """That of one instance, from its file if it is there."""
         with contextlib.suppress(Exception):  # what failed is tried again
             self._ahead.take(instance.name)
-        return self._kept_or_made(instance)
+        return self._stored_or_made(instance)
 
     def begin(self, wanted: Iterable[Instance]) -> None:
-        """Make these beside what is asked next, which may be one of them, where two at a time are small."""
+        """Make these before they are asked for, where two at a time are small."""
 
-        def make(instance: Instance) -> None:
-            self._kept_or_made(instance)
+        def make(instance: Instance) -> None:  # it is in its file then, and not in memory
+            self._stored_or_made(instance)
 
         few = [one for one in wanted if one.problem.compulsory_bytes <= FEW_BYTES]
         self._ahead.begin({one.name: functools.partial(make, one) for one in few})
 
-    def _kept_or_made(self, instance: Instance) -> Reference:
+    def _stored_or_made(self, instance: Instance) -> Reference:
         known, outputs = None if instance.whole else _known_rows(instance), instance.problem.outputs
         stored = array_file.read(instance.file)
         if len(stored) == (3 if known is None else 4) * len(outputs):
             exact, losses, counts, plain = (stored[n * len(outputs) : (n + 1) * len(outputs)] for n in range(4))
-            pairs = zip(plain, outputs, strict=False)
-            native = [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
+            native = from_bytes(plain, outputs) if plain else []
             return Reference(exact=exact, losses=losses, counts=counts, numbers=known, native=native)
         self.has_made = True
         exact, losses, native = self.made(instance, known)
         alike, dtypes = instance.kind == instances.SIGNED, [jnp.dtype(spec.dtype) for spec in outputs]
         counts = [parity.counted(*three, alike=alike) for three in zip(exact, losses, dtypes, strict=True)]
         native = [] if known is None else native
-        plain = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in native]
-        array_file.write(instance.file, [*exact, *losses, *counts, *plain])
+        array_file.write(instance.file, [*exact, *losses, *counts, *as_bytes(native)])
         return Reference(exact=exact, losses=losses, counts=counts, numbers=known, native=native)
 
     def more(self, instance: Instance, numbers: np.ndarray[Any, Any], native: Arrays) -> Reference:
