@@ -27,48 +27,12 @@ from ratchet.values import control
 from ratchet.values.control import ControlFlow
 from ratchet.values.status import Status
 from tests.exam.judge.programs import examined
+from tests.kernels import CANDIDATES, edited
 
-SOFTMAX = """
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
-
-KERNEL_NAME = "softmax_of_rows"
-PROBLEM_DESCRIPTION = "softmax over the columns of float32[2048, 256], transposed"
-ROWS, COLUMNS, BLOCK = 2048, 256, 256
-
-
-def _softmax(x_ref, o_ref):
-    x = x_ref[...]
-    p = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
-    o_ref[...] = (p / jnp.sum(p, axis=1, keepdims=True)).T.astype(o_ref.dtype)
-
-
-def kernel_fn(x):
-    return pl.pallas_call(
-        _softmax,
-        out_shape=jax.ShapeDtypeStruct((COLUMNS, ROWS), jnp.bfloat16),
-        grid=(ROWS // BLOCK,),
-        in_specs=[pl.BlockSpec((BLOCK, COLUMNS), lambda i: (i, 0))],
-        out_specs=pl.BlockSpec((COLUMNS, BLOCK), lambda i: (0, i)),
-    )(x)
-
-
-def reference_fn(x):
-    return jax.nn.softmax(x, axis=1).T.astype(jnp.bfloat16)
-
-
-def generate_inputs(key):
-    return (jax.random.normal(key, (ROWS, COLUMNS), jnp.float32),)
-
-
-def compute_flops():
-    return 4 * ROWS * COLUMNS
-
-
-def get_tiling_meta():
-    return {}
-"""
+SOFTMAX = edited(
+    (CANDIDATES / "honest" / "column_softmax.py").read_text(), ("N, D, B = 512, 256, 128", "N, D, B = 256, 2048, 256")
+)
+"""Its rows lie along the second axis of the output."""
 COUNT, SECRET = 2048, b"s" * 32
 
 
@@ -79,7 +43,7 @@ def in_rows():
         cut = blocks.in_blocks
         for module in (blocks, promote):
             patch.setattr(module, "in_blocks", lambda closed: cut(closed, 1 << 17))
-        artefact, problem = examined(SOFTMAX, "softmax_of_rows.py")
+        artefact, problem = examined(SOFTMAX)
     assert problem.rows == Rows(block=512, axes=(1,))
     return artefact.program, problem
 
@@ -241,7 +205,7 @@ class Asked:
 def test_deep_asks_for_all_rows(deep, in_rows, tmp_path):
     exam = Examiner(workers=SimpleNamespace(folder=tmp_path.joinpath), root=tmp_path)
     exam._asking = asked = Asked()
-    exam.check(in_rows[1], examined(SOFTMAX, "softmax_of_rows.py")[0], deep=deep)
+    exam.check(in_rows[1], examined(SOFTMAX)[0], deep=deep)
     assert asked.wholes == {deep}
 
 
@@ -281,20 +245,16 @@ def test_one_wrong_row_that_is_not_known_in_float64_is_found(name, random, tmp_p
 
 
 @pytest.mark.parametrize(
-    "edit", [("jnp.max(x, axis=1, keepdims=True)", "0.0"), ("jnp.max(x,", "jnp.max(x[:, :-1],")], ids=["no", "a wrong"]
+    "edit", [("jnp.max(v, axis=0, keepdims=True)", "0.0"), ("jnp.max(v,", "jnp.max(v[:-1],")], ids=["no", "a wrong"]
 )
 def test_a_kernel_that_is_wrong_where_values_are_large_is_found(edit, random):
-    program = worker_program(SOFTMAX.replace(*edit))
+    program = examined(edited(SOFTMAX, edit))[0].program
     values, found = Values(), []
     for kind in kinds_of(random.problem):
         answer = values.check(random.of_kind(kind), program=program)
         found.append(answer["status"] if answer["status"] != Status.INSENSITIVE.name else "")
     assert found[0] == Status.PASS.name, "on the problem's own inputs it is right"
     assert {Status.NOT_FINITE.name, Status.WRONG_VALUES.name} & set(found[1:])
-
-
-def worker_program(source):
-    return examined(source, "softmax_of_rows.py")[0].program
 
 
 def known(*, count=512, columns=16, dtype=np.float32, loss=1e-3):
