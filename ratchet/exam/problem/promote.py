@@ -11,28 +11,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
 from ratchet.exam.problem.blocks import Blocks, in_blocks
-from ratchet.exam.problem.jaxprs import INLINED, inner
+from ratchet.exam.problem.jaxprs import INLINED, constant, inner
 from ratchet.exam.problem.rounding.equation import apply
-from ratchet.exam.problem.rounding.value import EPS32, Value, earlier, eps_of, is_float, loss_of_output, wide
-from ratchet.exam.problem.tiled import Evaluator, run
+from ratchet.exam.problem.rounding.value import (
+    EPS32,
+    Value,
+    earlier,
+    eps_of,
+    exact,
+    is_float,
+    loss_of_output,
+    widened,
+)
+from ratchet.exam.problem.tiled import run
 from ratchet.exam.problem.tiles import in_tiles
 
 _REFUSED = ("pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callback")
-
-
-def _widen(value: Any) -> Any:
-    dtype = jnp.result_type(value)
-    return jnp.asarray(value, wide(dtype)) if is_float(dtype) else value
-
-
-def _exact(value: Any) -> Value:
-    """An input or a constant."""
-    return Value(v=_widen(value), exact=True)
 
 
 def with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
@@ -76,8 +74,8 @@ def _widening(jaxpr: Any) -> Callable[[Sequence[Any]], list[Any]]:
     tiles = in_tiles(jaxpr)
 
     def call(args: Sequence[Any]) -> list[Any]:
-        values = [_exact(a) for a in args]
-        outputs = run(tiles, Evaluator(apply=_apply, lift=_exact), values) if tiles else _call(jaxpr, values)
+        values = [exact(a) for a in args]
+        outputs = run(tiles, _apply, values) if tiles else _call(jaxpr, values)
         return [output.v for output in outputs] + [loss_of_output(output) for output in outputs]
 
     return call
@@ -88,10 +86,10 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[
 
     def read(atom: Any) -> Value:
         if isinstance(atom, core.Literal):
-            return Value(v=_widen(np.asarray(atom.val, getattr(atom.aval, "dtype", None))), exact=True, spread=True)
+            return exact(constant(atom), spread=True)
         return values[atom]
 
-    values.update(zip(jaxpr.constvars, (Value(v=_widen(c), exact=True) for c in consts), strict=True))
+    values.update(zip(jaxpr.constvars, map(exact, consts), strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
     for equation in jaxpr.eqns:
         outputs = _apply(equation, [read(atom) for atom in equation.invars])
@@ -127,7 +125,7 @@ def _bits(equation: Any, x: Value) -> Value:
     if not x.exact and (is_float(before) or x.s is not None):
         raise NotImplementedError(f"the reference takes the bits of a computed {before}, which float64 does not have")
     out = equation.primitive.bind(x.v.astype(before), **equation.params)
-    return Value(v=_widen(out), exact=True, eps=max(eps_of(after), EPS32))
+    return Value(v=widened(out), exact=True, eps=max(eps_of(after), EPS32))
 
 
 def _call(closed: Any, inputs: Sequence[Value]) -> list[Value]:

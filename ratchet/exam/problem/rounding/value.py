@@ -64,6 +64,17 @@ def wide(dtype: Any) -> Any:
     return jnp.dtype("complex128" if jnp.issubdtype(dtype, jnp.complexfloating) else "float64")
 
 
+def widened(value: Any) -> Any:
+    """An array in float64, integers and booleans as they are."""
+    dtype = jnp.result_type(value)
+    return jnp.asarray(value, wide(dtype)) if is_float(dtype) else value
+
+
+def exact(value: Any, *, spread: bool = False) -> Value:
+    """An input or a constant."""
+    return Value(v=widened(value), exact=True, spread=spread)
+
+
 def eps_of(dtype: Any) -> float:
     """Eps of a float dtype, and at least that of float32."""
     return max(float(jnp.finfo(dtype).eps), EPS32) if is_float(dtype) else 0.0
