@@ -162,7 +162,7 @@ DEFENCES = (
     ),
     Defence(
         name="inputs of one sign",
-        what="stripes of one sign, near and far from zero, are checked, too",
+        what="regions of one sign, near and far from zero, are checked, too",
         step="correctness",
         statuses=(_S.WRONG_VALUES, _S.NOT_FINITE),
         said=("signed inputs",),
@@ -188,7 +188,7 @@ DEFENCES = (
     ),
     Defence(
         name="mixed inputs",
-        what="large, tiny, equal, zero and integer stripes are checked, too",
+        what="large, tiny, equal, zero and integer regions are checked, too",
         step="correctness",
         statuses=(_S.WRONG_VALUES,),
         said=("mixed inputs",),
