@@ -78,8 +78,8 @@ class Asked:
             made, folder = {}, tempfile.mkdtemp(prefix="margins-")
             for kind in instances.kinds(problem.mesh, problem.mixed_axes):
                 instance = Instance(problem=problem, kind=kind, secret=secret, cache=Path(folder))
-                exact, losses, native = references.made(instance)
-                arrays = inputs.of(instance)
+                reference, arrays = references.made(instance), inputs.of(instance)
+                exact, losses, native = reference.exact, reference.losses, reference.native
                 made[kind] = (arrays, exact, losses, native)
                 derived = inputs.programs.exact(problem, arrays)[len(exact) :]
                 unasked = [np.where(np.isinf(wide), np.inf, loss) for wide, loss in zip(losses, derived, strict=True)]

@@ -105,11 +105,11 @@ def _widened(
         raise Refusal(Status.CANNOT_VERIFY, f"{error}: give rtol and atol") from None
     exact, losses = both[: len(native)], both[len(native) :]
     fitted = [fitting.fitted(*three) for three in zip(native, exact, losses, strict=True)]
-    worst = max((times for _, times in fitted), default=1.0)
+    worst = max((times for _, times, _ in fitted), default=1.0)
     if worst > fitting.WIDEST:
         message = f"the reference in its own dtypes is {worst:.3g} times as far off float64 as can be explained"
         raise Refusal(Status.CANNOT_VERIFY, f"{message}: make it stable, or give rtol and atol")
-    return exact, [loss for loss, _ in fitted]
+    return exact, [loss for loss, *_ in fitted]
 
 
 def _within(rtol: float, atol: float) -> Callable[[np.ndarray, np.ndarray, np.ndarray], parity.Comparison]:

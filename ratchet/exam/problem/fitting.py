@@ -26,10 +26,10 @@ FITS = 4
 """Steps of a fit, each by what is too much: a loss that decides fits at once, one beside roundings in a few."""
 
 
-def fitted(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> tuple[Array, float]:
-    """The loss with which the native reference passes with a margin, and how much larger it had to be made.
+def fitted(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> tuple[Array, float, Array]:
+    """The loss with which the native reference passes with a margin, how much larger it is, and what ``counted`` says.
 
-    That is 1.0 where the analysis holds. It is for operations whose implementation loses more than a rounding or two.
+    It is 1.0 times as large where the analysis holds.
     """
     if is_float(native.dtype):
         odd = ~np.isfinite(native) & np.isfinite(exact)
@@ -37,17 +37,15 @@ def fitted(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> 
         with np.errstate(invalid="ignore"):
             odd = np.abs(native.astype(np.float64) - exact.astype(np.float64)) > np.floor(loss + 0.5)
     if odd.size and odd.mean() > (OVERFLOWN if is_float(native.dtype) else OTHERS):
-        return loss, np.inf
+        return loss, np.inf, np.zeros(0, np.uint32)
     loss, times = np.where(odd, np.inf, loss) if odd.any() else loss, 1.0
-    if not odd.size:
-        return loss, times
     counts = counted(exact, loss, native.dtype, alike=alike)
-    for _ in range(FITS):
+    for _ in range(FITS if odd.size else 0):
         reached = compare(native, exact, loss * times, alike=alike, counts=counts).worst * MARGIN
         if reached <= 1.0:
             break
         times *= max(reached, 1.1)
-    return loss * times, times
+    return loss * times, times, counts
 
 
 def stable(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> Array:
@@ -67,7 +65,7 @@ def stable(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> 
     kept = ~odd.any(axis=-1)
     if not kept.any():
         return nothing
-    left, times = fitted(native[kept], exact[kept], loss[kept], alike=alike)
+    left, times, _ = fitted(native[kept], exact[kept], loss[kept], alike=alike)
     if times <= WIDEST:
         nothing[kept] = left
     return nothing

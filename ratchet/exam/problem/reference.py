@@ -9,7 +9,7 @@ import contextlib
 import functools
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -85,12 +85,10 @@ class References:
             native = from_bytes(plain, outputs) if plain else []
             return Reference(exact=exact, losses=losses, counts=counts, numbers=known, native=native)
         self.has_made = True
-        exact, losses, native = self.made(instance, known)
-        alike, dtypes = instance.kind == instances.SIGNED, [jnp.dtype(spec.dtype) for spec in outputs]
-        counts = [parity.counted(*three, alike=alike) for three in zip(exact, losses, dtypes, strict=True)]
-        native = [] if known is None else native
-        array_file.write(instance.file, [*exact, *losses, *counts, *as_bytes(native)])
-        return Reference(exact=exact, losses=losses, counts=counts, numbers=known, native=native)
+        made = self.made(instance, known)
+        made = made if known is not None else replace(made, native=[])
+        array_file.write(instance.file, [*made.exact, *made.losses, *made.counts, *as_bytes(made.native)])
+        return made
 
     def more(self, instance: Instance, numbers: np.ndarray[Any, Any], native: Arrays) -> Reference:
         """That of other rows of an instance than are known of it.
@@ -101,8 +99,8 @@ class References:
         parts = [part for part in parts if len(part) == 1 + 2 * len(instance.problem.outputs)]
         missing = functools.reduce(np.setdiff1d, (part[0] for part in parts), numbers)
         if missing.size:
-            exact, losses, _ = self.made(instance, missing, native)
-            parts.append([missing, *exact, *losses])
+            made = self.made(instance, missing, native)
+            parts.append([missing, *made.exact, *made.losses])
             array_file.write(array_file.more_path(instance.cache, instance.kind, missing.tobytes()), parts[-1])
         held = np.concatenate([part[0] for part in parts])
         order = np.argsort(held)
@@ -116,8 +114,8 @@ class References:
 
     def made(
         self, instance: Instance, numbers: np.ndarray[Any, Any] | None = None, native: Arrays | None = None
-    ) -> tuple[Arrays, Arrays, Arrays]:
-        """Exact outputs and losses of an instance, or of these of its rows, and all outputs in the problem's dtypes.
+    ) -> Reference:
+        """That of an instance, or of these of its rows, with all outputs in the problem's dtypes.
 
         The exact ones rounded once and the native ones have to pass. ``native`` are those, where they are known.
 
@@ -136,9 +134,9 @@ class References:
         losses = [_single(s) if is_float(d) else s for s, d in zip(of_losses, dtypes, strict=True)]
         native = native or self._programs.native(problem, arrays)
         alike = kind == instances.SIGNED
-        fitted = []
+        fitted, counts = [], []
         for index, three in enumerate(zip(rows.of(problem, native, numbers), exact, losses, strict=True)):
-            loss, times = fitting.fitted(*three, alike=alike)
+            loss, times, count = fitting.fitted(*three, alike=alike)
             if times > fitting.WIDEST and instances.is_own(kind):
                 raise Refusal(
                     Status.INFRASTRUCTURE,
@@ -146,8 +144,12 @@ class References:
                     "its float64 value as the judge can explain, which is no fault of the kernel's; wanted a "
                     "reference that is stable in its dtypes (subtract a maximum, sum in float32)",
                 )
-            fitted.append(loss if times <= fitting.WIDEST else fitting.stable(*three, alike=alike))
-        return exact, fitted, native
+            if times > fitting.WIDEST:
+                loss = fitting.stable(*three, alike=alike)
+                count = parity.counted(exact[index], loss, dtypes[index], alike=alike)
+            fitted.append(loss)
+            counts.append(count)
+        return Reference(exact=exact, losses=fitted, counts=counts, numbers=numbers, native=native)
 
 
 def _known_rows(instance: Instance) -> np.ndarray[Any, Any] | None:

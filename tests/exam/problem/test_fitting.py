@@ -12,11 +12,11 @@ from tests.exam.problem.test_parity import BF16, COARSE, EXACT, NONE, SIGNS, H, 
 
 def test_the_loss_is_widened_for_a_native_reference_that_loses_more():
     native = rounded(EXACT, BF16)
-    loss, times = fitted(native, EXACT, NONE)
+    loss, times, _ = fitted(native, EXACT, NONE)
     assert times == 1
     assert (loss == NONE).all()
     far = wide(SIGNS * 3).astype(np.float32)
-    loss, times = fitted(far, EXACT, COARSE)
+    loss, times, _ = fitted(far, EXACT, COARSE)
     assert 1 < times < 8
     assert compare(far, EXACT, loss).worst <= 0.5
     assert fitted(EXACT * 1.5, EXACT, COARSE)[1] > 8
@@ -25,7 +25,7 @@ def test_the_loss_is_widened_for_a_native_reference_that_loses_more():
 def test_nothing_is_asked_where_the_native_reference_overflows():
     native = rounded(EXACT, BF16)
     native[3] = np.nan
-    loss, times = fitted(native, EXACT, COARSE)
+    loss, times, _ = fitted(native, EXACT, COARSE)
     assert times == 1
     assert compare(native, EXACT, loss).status is Status.PASS
     got = native.copy()
@@ -34,7 +34,7 @@ def test_nothing_is_asked_where_the_native_reference_overflows():
 
 
 def test_a_native_reference_is_fitted_until_it_reaches_half():
-    loss, times = fitted(wide(SIGNS * 4).astype(np.float64), EXACT, COARSE)
+    loss, times, _ = fitted(wide(SIGNS * 4).astype(np.float64), EXACT, COARSE)
     limit = np.hypot(2, 16 / np.sqrt(EXACT.size))
     assert times == pytest.approx(2 * 4 / limit)
     assert loss == pytest.approx(COARSE * times)
@@ -45,7 +45,7 @@ def test_a_native_reference_is_fitted_until_it_reaches_half():
 def test_a_native_reference_that_overflows_on_most_elements_decides_nothing(share, finite):
     native = EXACT.copy()
     native.ravel()[: int(share * EXACT.size)] = np.inf
-    loss, times = fitted(native, EXACT, COARSE)
+    loss, times, _ = fitted(native, EXACT, COARSE)
     assert np.isfinite(times) == finite
     assert np.isinf(loss).mean() == (share if finite else 0)
 
@@ -59,7 +59,7 @@ def test_an_integer_of_the_native_reference_may_be_off_by_its_loss(native, loss,
     exact, losses = np.full(1000, 2), np.zeros(1000)
     given = exact.copy()
     given[:count], losses[:count] = native, loss
-    found, times = fitted(given, exact, losses)
+    found, times, _ = fitted(given, exact, losses)
     assert np.isfinite(times) == (odd is not None)
     assert np.isinf(found).sum() == (odd or 0)
 
