@@ -58,7 +58,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
         model, device = bench.model, bench.device
 
         artefact, frozen = steps.run("contract", bench.trace) or (None, None)
-        problem = steps.run("problem", problems.settle, artefact, request.lock, frozen=frozen)
+        problem = steps.run("problem", problems.freeze_or_check, artefact, request.lock, frozen=frozen)
 
         digest = hashlib.sha256(bench.source).hexdigest()
         known = bench.identity(artefact, problem)

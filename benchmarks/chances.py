@@ -30,8 +30,8 @@ from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
 from ratchet.exam.judge.values_worker import Values
 from ratchet.exam.problem import instances
+from ratchet.exam.problem.inputs import Instance
 from ratchet.exam.problem.problem import Problem
-from ratchet.exam.problem.reference import Instance
 from ratchet.selftest import corpus
 from ratchet.selftest.defences import DEFENCES
 from ratchet.values.status import Refusal, Status

@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,9 @@ from benchmarks.lib.sources import ROOT, names_of
 from benchmarks.lib.table import show
 from ratchet.exam.problem import deviations, instances, parity
 from ratchet.exam.problem import problem as problems
-from ratchet.exam.problem.input_cache import Given
-from ratchet.exam.problem.reference import Instance, References
+from ratchet.exam.problem.inputs import Inputs, Instance
+from ratchet.exam.problem.programs import Programs
+from ratchet.exam.problem.reference import References
 from ratchet.selftest import corpus
 from ratchet.tpu.mosaic import run as mosaic
 from ratchet.values.status import Refusal
@@ -65,24 +68,25 @@ class Asked:
     """One problem on several secrets: its instances are made once and serve the honest kernel and the wrong ones."""
 
     def __init__(self, problem: problems.Problem, secrets: int) -> None:
-        self.problem, self._given = problem, Given()
-        references = References(self._given)
+        self.problem = problem
+        references = References(inputs := Inputs(Programs()))
         self.made: list[dict[str, tuple[Any, Any, Any, Any]]] = []
         self._natives: list[tuple[Any, Any, Any, bool]] = []
         """Per output of every instance: the native answer, the exact one, its loss as the analysis gives it, and
         whether its inputs are alike."""
         for number in range(secrets):
             secret = hashlib.sha256(b"margins" + bytes([number])).digest()
-            made = {}
+            made, folder = {}, tempfile.mkdtemp(prefix="margins-")
             for kind in instances.kinds(problem.mesh, problem.mixed_axes):
-                instance = Instance(problem=problem, kind=kind, secret=secret, cache=Path())
-                exact, losses, native = references.made(instance)
-                arrays = self._given.inputs(problem, kind, secret)
+                instance = Instance(problem=problem, kind=kind, secret=secret, cache=Path(folder))
+                reference, arrays = references.made(instance), inputs.of(instance)
+                exact, losses, native = reference.exact, reference.losses, reference.native
                 made[kind] = (arrays, exact, losses, native)
-                derived = self._given.exact(problem, arrays)[len(exact) :]
+                derived = inputs.programs.exact(problem, arrays)[len(exact) :]
                 unasked = [np.where(np.isinf(wide), np.inf, loss) for wide, loss in zip(losses, derived, strict=True)]
                 alike = [kind == instances.SIGNED] * len(exact)
                 self._natives += zip(native, exact, unasked, alike, strict=True)
+            shutil.rmtree(folder)
             self.made.append(made)
 
     def rounded(self) -> float:

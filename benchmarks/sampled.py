@@ -30,7 +30,7 @@ from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
 from ratchet.exam.judge.values_worker import Values
 from ratchet.exam.problem import rows
-from ratchet.exam.problem.reference import Instance
+from ratchet.exam.problem.inputs import Instance
 from ratchet.values.status import Status
 
 FILES = ("examples/naive_attention.py",)

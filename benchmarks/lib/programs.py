@@ -5,6 +5,8 @@ For benchmarks only: what is ours needs no jail, so it is traced in this process
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -20,6 +22,7 @@ import jax.numpy as jnp
 from ratchet.exam.candidate import tracer, worker
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem import problem as problems
+from ratchet.process.sandbox.folder import Folder
 from ratchet.tpu import latency
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import compile as compiling
@@ -33,15 +36,17 @@ def of_source(source: str, name: str = "kernel.py", *, freeze: bool = True) -> t
         out = Path(folder)
         (out / name).write_text(source)
         try:
-            record = worker.examine(out / name, out, freeze=freeze) | {"jail": ""}
+            record = worker.examine(out / name, out, freeze=freeze)
         finally:
             sys.modules.pop("kernel_under_judgement", None)
-        return tracer.made(record, out, name, freeze=freeze)
+        (out / tracer.RECORD).write_text(json.dumps(record))
+        with contextlib.closing(Folder.at(out)) as left:
+            return tracer.read(left, name, freeze=freeze)
 
 
 def of_function(function: Callable[..., Any], avals: Sequence[Any], mesh: Mesh | None = None) -> Artefact:
     """A function of arrays alone, without a problem around it."""
-    exported = worker.export_kernel(function, list(avals), Path(__file__), mesh)
+    exported, _ = worker.traced_kernel(function, list(avals), Path(__file__), mesh)
     specs = [
         tuple(ArraySpec(shape=tuple(a.shape), dtype=jnp.dtype(a.dtype).name) for a in side)
         for side in (avals, exported.out_avals)

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from ratchet.exam.candidate import target
-from ratchet.exam.candidate.source_closure import Read, below
+from ratchet.exam.candidate.source_closure import Read, work_tree
 from ratchet.exam.candidate.target import Case
 from ratchet.exam.judge.steps import Progress
 from ratchet.exam.measure.session import BUDGET_SECONDS
@@ -37,7 +37,7 @@ def command(options: argparse.Namespace, *, root: Path, function: JudgeFunction,
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
         copy = Path(folder, kernel.name)
         copy.write_bytes(kernel.read_bytes())
-        judge = judge_of(project, options, function, progress, read=below(project.root))
+        judge = judge_of(project, options, function, progress, read=work_tree(project.root))
         named = list(judge.each(copy, Path(folder)))
     verdict = together(named, kernel_rel=project.editable, source=kernel.read_bytes())
     shown = [(one.case.name, one.verdict) for one in named]
@@ -88,7 +88,7 @@ def of_repository(
     project = table.read(root)
     if project is None:
         return None
-    read = from_head(root) if committed else below(project.root)
+    read = from_head(root) if committed else work_tree(project.root)
     return project.root / project.editable, judge_of(project, options, function, progress, read=read)
 
 

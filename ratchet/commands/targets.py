@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ratchet.exam.candidate import target as targets
-from ratchet.exam.candidate.source_closure import Bundle
+from ratchet.exam.candidate.source_closure import SourceClosure
 from ratchet.exam.candidate.target import GENERATOR, Case, Target
 from ratchet.kernelfile.knobs import Knob, knobs
 from ratchet.process.sandbox.child import Child
@@ -66,17 +66,17 @@ def title_of(target: Target, case: Case) -> str:
 class Sources:
     """The files that a case of a target may import, and the constants of its own."""
 
-    files: Bundle
+    files: SourceClosure
     path: str
     """Of the target's own file in ``files``; ``""`` where it has none."""
     constants: Mapping[str, Knob]
 
 
 def sources_of(target: Target, case: Case) -> Sources:
-    """Reads the work tree. Raises Refusal as ``targets.bundle`` and ``knobs``."""
+    """Reads the work tree. Raises Refusal as ``targets.closure`` and ``knobs``."""
     generator = targets.parse_generator(case.generator, target) if case.generator else None
     others = (generator,) if generator is not None and generator.source == target.source else ()
-    files = targets.bundle(target, *others)
+    files = targets.closure(target, *others)
     stem = target.module.replace(".", "/")
     path = next((one for one in (f"{stem}.py", f"{stem}/__init__.py") if one in files.files), "")
     return Sources(files=files, path=path, constants=knobs(files.files[path], path) if path else {})

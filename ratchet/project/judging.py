@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ratchet.exam.candidate import target
-from ratchet.exam.candidate.source_closure import Bundle, Read, check_tops, gather, way
+from ratchet.exam.candidate.source_closure import Read, SourceClosure, check_tops, closure_of, import_chain
 from ratchet.exam.candidate.target import Case, Target
-from ratchet.exam.candidate.tracer import Given
+from ratchet.exam.candidate.tracer import ProjectKernel
 from ratchet.exam.judge.request import Request
 from ratchet.exam.problem.problem import MAX_LOCK_BYTES, decode, lock_path
 from ratchet.process.sandbox.child import packages
@@ -56,7 +56,7 @@ class ProjectJudge:
         """What the project would be judged under now: its table and all files but the editable one are part of it.
 
         Raises:
-          Refusal: as ``ratchet.exam.candidate.source_closure.gather``.
+          Refusal: as ``ratchet.exam.candidate.source_closure.closure_of``.
         """
         lock = lock_path(self.project.root / kernel_rel)
         frozen = lock.read_bytes() if lock.is_file() else b""
@@ -134,20 +134,20 @@ class ProjectJudge:
             write_views(verdict, request, trace_of(self.project.root / TRACES / evidence.parent.name, case.name))
         return Named(case, verdict)
 
-    def _given(self, case: Case, source: bytes) -> Given:
+    def _given(self, case: Case, source: bytes) -> ProjectKernel:
         """A problem with its kernel exported. Raises Refusal as ``target.export``, and ``FORBIDDEN``."""
         project = self.project
         kernel, reference = self._bundles(source, case)
         if self._edited in reference.files:
             named = [project.reference, *self._generators([case])]
-            path = " -> ".join(way(reference, [one.module for one in named], self._edited))
+            path = " -> ".join(import_chain(reference, [one.module for one in named], self._edited))
             message = f"{self._edited} may be edited, and the reference or its inputs import it: {path}"
             raise Refusal(Status.FORBIDDEN, f"{message}. Move them to files that do not, in another package if need be")
         made = target.export(project.kernel, case, files=kernel, python=project.python or None)
         problem = {**described(project, case), "jax_version": made.jax_version}
-        return Given(program=made.program, problem=problem, files=reference)
+        return ProjectKernel(program=made.program, problem=problem, files=reference)
 
-    def _bundles(self, source: bytes | None, only: Case | None = None) -> tuple[Bundle, Bundle]:
+    def _bundles(self, source: bytes | None, only: Case | None = None) -> tuple[SourceClosure, SourceClosure]:
         """What the kernel imports, and what the reference does; with ``source`` as the editable file."""
         project = self.project
         prefix = project.source.relative_to(project.root).as_posix()
@@ -165,8 +165,8 @@ class ProjectJudge:
             and (content := self.read(path.relative_to(project.root).as_posix())) is not None
         }
 
-        def bundle(*targets: Target) -> Bundle:
-            made = gather(read, [one.module for one in targets if one.source == project.source], others)
+        def bundle(*targets: Target) -> SourceClosure:
+            made = closure_of(read, [one.module for one in targets if one.source == project.source], others)
             check_tops(made, packages())
             return made
 

@@ -124,7 +124,7 @@ DEFENCES = (
         "correctness",
         _row(
             "inputs of one sign",
-            "stripes of one sign, near and far from zero, are checked, too",
+            "regions of one sign, near and far from zero, are checked, too",
             _S.WRONG_VALUES,
             _S.NOT_FINITE,
             said=("signed inputs",),
@@ -138,7 +138,7 @@ DEFENCES = (
             said=("no fault of the kernel's",),
         ),
         _row(
-            "mixed inputs", "large, tiny, equal, zero and integer stripes, too", _S.WRONG_VALUES, said=("mixed inputs",)
+            "mixed inputs", "large, tiny, equal, zero and integer regions, too", _S.WRONG_VALUES, said=("mixed inputs",)
         ),
         _row(
             "sides of a rounding",

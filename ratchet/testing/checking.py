@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ratchet.exam.problem import parity
+from ratchet.exam.problem import fitting, parity
 from ratchet.tpu.mosaic.findings import Finding, RunResult
 from ratchet.values.status import Refusal, Status
 
@@ -99,12 +99,12 @@ def _widened(
     except NotImplementedError as error:
         raise Refusal(Status.CANNOT_VERIFY, f"{error}: give rtol and atol") from None
     exact, losses = both[: len(native)], both[len(native) :]
-    fitted = [parity.fitted(*three) for three in zip(native, exact, losses, strict=True)]
-    worst = max((times for _, times in fitted), default=1.0)
-    if worst > parity.WIDEST:
+    fitted = [fitting.fitted(*three) for three in zip(native, exact, losses, strict=True)]
+    worst = max((times for _, times, _ in fitted), default=1.0)
+    if worst > fitting.WIDEST:
         message = f"the reference in its own dtypes is {worst:.3g} times as far off float64 as can be explained"
         raise Refusal(Status.CANNOT_VERIFY, f"{message}: make it stable, or give rtol and atol")
-    return exact, [loss for loss, _ in fitted]
+    return exact, [loss for loss, *_ in fitted]
 
 
 def _within(rtol: float, atol: float) -> Callable[[np.ndarray, np.ndarray, np.ndarray], parity.Comparison]:

@@ -41,7 +41,7 @@ def traced(function: Callable[..., Any], avals: Sequence[Any], platform: str = "
     kernels = [export.DisabledSafetyCheck.custom_call(name) for name in GPU_KERNELS] if platform == "cuda" else []
     jitted = jax.jit(program)
     made = export.export(jitted, platforms=(platform,), disabled_checks=kernels)(*avals)
-    return made, jitted.trace(*avals).jaxpr.jaxpr
+    return made, jitted.trace(*avals).jaxpr
 
 
 @contextlib.contextmanager

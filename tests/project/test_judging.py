@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.commands.judge import from_head
 from ratchet.exam.candidate import target
-from ratchet.exam.candidate.source_closure import below
+from ratchet.exam.candidate.source_closure import work_tree
 from ratchet.exam.candidate.target import Exported
 from ratchet.exam.judge.steps import Silent
 from ratchet.exam.problem.problem import Problem, encode
@@ -166,7 +166,7 @@ def test_a_file_that_git_ignores_is_not_in_the_jail(root):
     git(root, "commit", "-qam", "ignore")
     (package / "planted.py").write_text("")
     assert from_head(root)("src/pkg/planted.py") is None
-    assert below(root)("src/pkg/planted.py") == b""
+    assert work_tree(root)("src/pkg/planted.py") == b""
     (package / "helper.py").write_text("edited")
     assert b"edited" not in from_head(root)("src/pkg/helper.py")
 
@@ -190,7 +190,7 @@ def test_a_kernel_cannot_bring_a_module_of_pythons(root):
     kernel = root / "src" / "pkg" / "kernels.py"
     kernel.write_text(kernel.read_text() + "import json\n")
     with pytest.raises(Refusal, match="json of the source folder would shadow") as refused:
-        judge_of(root, below(root)).conditions("src/pkg/kernels.py")
+        judge_of(root, work_tree(root)).conditions("src/pkg/kernels.py")
     assert refused.value.status is Status.FORBIDDEN
 
 

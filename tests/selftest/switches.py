@@ -80,7 +80,7 @@ SWITCHES = {
     "contained exceptions": Switch(
         cheat="c12_system_exit",
         edits=_edit(
-            "ratchet/exam/candidate/answering.py", "except BaseException as error:", "except Exception as error:"
+            "ratchet/exam/candidate/user_code.py", "except BaseException as error:", "except Exception as error:"
         ),
         then=("IMPORT_FAILED",),
     ),
@@ -249,7 +249,7 @@ SWITCHES = {
     ),
     "kernel names": Switch(
         cheat="c19_kernel_like_a_module",
-        edits=_edit("ratchet/exam/candidate/contract.py", "    if installed or stem in", "    if False and stem in"),
+        edits=_edit("ratchet/exam/candidate/contract.py", "    if shadows(name", "    if False and shadows(name"),
         then=("CONTRACT", "DIRTY", "IMPORT_FAILED", "NO_CHANGE"),
     ),
     "protected files": Switch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -23,6 +24,7 @@ from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem import problem
 from ratchet.loop import ledger
 from ratchet.loop.journal import Plan
+from ratchet.process.sandbox.folder import Folder
 from ratchet.tpu import latency
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler.tokens import tokenise
@@ -172,10 +174,12 @@ def _candidate() -> tuple[dict[str, bytes], bytes]:
             record = worker.examine(folder / "kernel.py", folder, freeze=True)
         finally:
             sys.modules.pop("kernel_under_judgement", None)
-        _, frozen = tracer.made(record, folder, "kernel.py", freeze=True)
+        (folder / tracer.RECORD).write_text(json.dumps(record))
+        with contextlib.closing(Folder.at(folder)) as left:
+            _, frozen = tracer.read(left, "kernel.py", freeze=True)
         assert frozen is not None
-        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix == ".bin"}
-        return {**files, tracer.RECORD: json.dumps(record).encode()}, problem.encode(frozen)
+        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".bin", ".json")}
+        return files, problem.encode(frozen)
 
 
 def _ledger() -> bytes:

@@ -68,11 +68,12 @@ ROOMS = {
     ),
     "allowances": Room(
         sources=(
-            "ratchet/exam/problem/deviations.py",
-            "ratchet/exam/problem/parity.py",
+            *(f"ratchet/exam/problem/{name}.py" for name in ("deviations", "fitting", "parity")),
             "ratchet/exam/problem/rounding/*.py",
         ),
-        tests=(*(f"tests/exam/problem/test_{name}.py" for name in ("deviations", "parity", "rounding", "losses")),),
+        tests=tuple(
+            f"tests/exam/problem/test_{name}.py" for name in ("deviations", "fitting", "parity", "rounding", "losses")
+        ),
     ),
     "judge": Room(
         sources=(

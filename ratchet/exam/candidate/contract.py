@@ -33,7 +33,7 @@ FORBIDDEN_NAMES = frozenset("__import__ breakpoint compile eval exec exit global
 ALLOWED_DUNDERS = frozenset("__name__ __doc__ __init__ __post_init__ __call__".split())
 
 MAX_SOURCE_BYTES = 1 << 20
-_STARTED = ("sitecustomize", "usercustomize", "ratchet", "prepare")
+STARTED = ("sitecustomize", "usercustomize", "ratchet", "prepare")
 """Names that Python or the judge imports as it starts."""
 
 
@@ -43,10 +43,29 @@ def check_name(name: str, packages: Iterable[str]) -> None:
     Raises:
       Refusal: ``USAGE``.
     """
-    stem = name.removesuffix(".py")
-    installed = any(Path(folder, entry).exists() for folder in packages for entry in (stem, f"{stem}.py"))
-    if installed or stem in sys.stdlib_module_names or stem in _STARTED:
+    if shadows(name.removesuffix(".py"), packages):
         raise Refusal(Status.USAGE, f"{name} would shadow a module of that name: give the kernel file another")
+
+
+def shadows(module: str, packages: Iterable[str]) -> bool:
+    """Whether a module at the top would be imported in place of Python's own, the judge's, or an installed one."""
+    installed = any(Path(folder, entry).exists() for folder in packages for entry in (module, f"{module}.py"))
+    return installed or module in sys.stdlib_module_names or module in STARTED
+
+
+def parsed(source: bytes, name: str) -> ast.Module:
+    """The syntax tree of a file.
+
+    Raises:
+      Refusal: ``SYNTAX_ERROR`` with the line.
+    """
+    try:
+        return ast.parse(source, filename=name)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        where = f"{name}:{line}" if line else name
+        detail = getattr(error, "msg", None) or str(error) or type(error).__name__
+        raise Refusal(Status.SYNTAX_ERROR, f"{where}: {detail}") from None
 
 
 def check_source(source: bytes, name: str) -> None:
@@ -59,14 +78,7 @@ def check_source(source: bytes, name: str) -> None:
         raise Refusal(
             Status.FORBIDDEN, f"{name} has {len(source)} bytes; a kernel file may have at most {MAX_SOURCE_BYTES}"
         )
-    try:
-        tree = ast.parse(source, filename=name)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        where = f"{name}:{line}" if line else name
-        detail = getattr(error, "msg", None) or str(error) or type(error).__name__
-        raise Refusal(Status.SYNTAX_ERROR, f"{where}: {detail}") from None
-    findings = sorted(set(_findings(tree)))
+    findings = sorted(set(_findings(parsed(source, name))))
     if findings:
         lines = "; ".join(f"{name}:{line}: {what}" for line, what in findings)
         raise Refusal(Status.FORBIDDEN, f"the contract forbids this (see program.md): {lines}")

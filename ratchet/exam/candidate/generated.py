@@ -1,4 +1,4 @@
-"""The seven symbols of a named problem: made of the author's reference, and of inputs by shape and dtype.
+"""The seven symbols of a named problem: made of the user's reference, and of inputs by shape and dtype.
 
 A kernel file holds all seven. Here a project's table says which function is the reference and what its inputs are, and
 the kernel was exported by a process of its own: this one never imports it.
@@ -10,14 +10,18 @@ import functools
 import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import export
 
 from ratchet.exam.candidate import contract
+from ratchet.exam.candidate.user_code import SourceFinder, blame
 from ratchet.exam.problem.work import work_of
+from ratchet.tpu.exporting import in_one_line
 from ratchet.values.status import Refusal, Status
 
 Function = Callable[..., Any]
@@ -27,7 +31,7 @@ def module(problem: Mapping[str, Any]) -> ModuleType:
     """A module with the seven symbols of ``problem``, as ``ratchet.project.table`` writes it down.
 
     Raises:
-      Refusal: ``CONTRACT``. What the author's modules raise on import is raised.
+      Refusal: ``CONTRACT``. What the user's modules raise on import is raised.
     """
     made = ModuleType("problem_under_judgement")
     generator = _named(problem["generator"]) if problem["generator"] else None
@@ -51,6 +55,24 @@ def module(problem: Mapping[str, Any]) -> ModuleType:
     )
     contract.check_symbols(made.__dict__)
     return made
+
+
+def unpacked(folder: Path, asked: Mapping[str, Any]) -> tuple[ModuleType, export.Exported, SourceFinder]:
+    """What a project's problem comes with: its module, the kernel that another process exported, and the user's files.
+
+    Raises:
+      Refusal: ``IMPORT_FAILED`` with the line of the user's, ``LOWERING_FAILED`` for a program that cannot be read.
+    """
+    files = SourceFinder.unpacked(folder / asked["files"], folder / "tree")
+    files.install()
+    with blame(Status.IMPORT_FAILED, files, "the reference and its inputs"):
+        found = module(asked["problem"])
+    try:
+        program = export.deserialize(bytearray((folder / asked["program"]).read_bytes()))
+    except Exception as error:  # flatbuffers raises nearly anything
+        message = f"the program of JAX {asked['problem']['jax_version']} cannot be read by {jax.__version__}"
+        raise Refusal(Status.LOWERING_FAILED, f"{message}: {in_one_line(error)}") from None
+    return found, program, files
 
 
 def drawn(key: Any, *, specs: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """The source files that a function of the user's may import: followed by name from file to file, and no others.
 
-Only these files go into the jail, so that the digest of a bundle covers every line of the user's that can run there.
+Only these files go into the jail, so that their digest covers every line of the user's that can run there.
 An import whose name is computed is not followed: such a file has to be named.
 """
 
@@ -9,25 +9,23 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
-import sys
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ratchet.exam.candidate.contract import parsed, shadows
 from ratchet.values.status import Refusal, Status
 
 MOST_FILES = 2000
 MOST_BYTES = 64 << 20
-_RESERVED = ("sitecustomize", "usercustomize", "ratchet", "prepare")
-"""Names that Python or the judge imports as it starts."""
 
 Read = Callable[[str], bytes | None]
 """The contents of the file at a path relative to the source folder, or None where there is no such file."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bundle:
+class SourceClosure:
     """Source files, as they were at one time."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -58,8 +56,8 @@ class Bundle:
         return buffer.getvalue()
 
 
-def below(folder: Path) -> Read:
-    """Reads the work tree."""
+def work_tree(folder: Path) -> Read:
+    """Reads the files below a folder."""
 
     def read(path: str) -> bytes | None:
         file = folder / path
@@ -68,7 +66,7 @@ def below(folder: Path) -> Read:
     return read
 
 
-def gather(read: Read, modules: Iterable[str], others: Mapping[str, bytes] | None = None) -> Bundle:
+def closure_of(read: Read, modules: Iterable[str], others: Mapping[str, bytes] | None = None) -> SourceClosure:
     """The files of ``modules`` and of all that they import, however late; of a package its ``__init__`` too.
 
     ``others`` are files to add, such as tables that a module reads. What is not below the source folder is an
@@ -95,20 +93,20 @@ def gather(read: Read, modules: Iterable[str], others: Mapping[str, bytes] | Non
     if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
         message = f"{len(files)} files are imported, wanted at most {MOST_FILES} of {MOST_BYTES >> 20} MiB together"
         raise Refusal(Status.FORBIDDEN, message)
-    return Bundle(files=files)
+    return SourceClosure(files=files)
 
 
-def way(bundle: Bundle, modules: Iterable[str], path: str) -> tuple[str, ...]:
-    """A shortest way of imports to the file at ``path``, from a file of ``modules``; empty where there is none."""
-    files = bundle.files
-    ways: dict[str, tuple[str, ...]] = {one: (one,) for name in modules for one in _files_of(name, files)}
-    for one in (waiting := list(ways)):
+def import_chain(closure: SourceClosure, modules: Iterable[str], path: str) -> tuple[str, ...]:
+    """A shortest chain of imports to the file at ``path``, from a file of ``modules``; empty where there is none."""
+    files = closure.files
+    chains: dict[str, tuple[str, ...]] = {one: (one,) for name in modules for one in _files_of(name, files)}
+    for one in (waiting := list(chains)):
         if one == path:
-            return ways[one]
+            return chains[one]
         for name in _imports(one, files[one]):
             for other in _files_of(name, files):
-                if other not in ways:
-                    ways[other] = (*ways[one], other)
+                if other not in chains:
+                    chains[other] = (*chains[one], other)
                     waiting.append(other)
     return ()
 
@@ -121,16 +119,14 @@ def _files_of(name: str, files: Mapping[str, bytes]) -> Iterator[str]:
         yield from (path for path in (f"{stem}/__init__.py", f"{stem}.py") if path in files)
 
 
-def check_tops(bundle: Bundle, packages: Iterable[str] = ()) -> None:
+def check_tops(closure: SourceClosure, packages: Sequence[str] = ()) -> None:
     """Refuse files that would be imported in place of Python's own, the judge's, or those of an installed package.
 
     Raises:
       Refusal: ``FORBIDDEN``.
     """
-    folders = [Path(folder) for folder in packages]
-    for top in bundle.tops:
-        installed = any((folder / entry).exists() for folder in folders for entry in (top, f"{top}.py"))
-        if top in sys.stdlib_module_names or top in _RESERVED or installed:
+    for top in closure.tops:
+        if shadows(top, packages):
             message = f"{top} of the source folder would shadow an installed module of that name: rename it"
             raise Refusal(Status.FORBIDDEN, message)
 
@@ -141,14 +137,8 @@ def _module(path: str) -> str:
 
 def _imports(path: str, source: bytes) -> Iterator[str]:
     """Every module that a file imports, wherever the statement is, and every name from one."""
-    try:
-        tree = ast.parse(source, filename=path)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        detail = getattr(error, "msg", None) or str(error) or type(error).__name__
-        raise Refusal(Status.SYNTAX_ERROR, f"{path}:{line}: {detail}" if line else f"{path}: {detail}") from None
     folder = path.split("/")[:-1]
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed(source, path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level <= len(folder):

@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.exam.candidate import tracer
-from ratchet.exam.candidate.source_closure import Bundle, below, check_tops, gather
+from ratchet.exam.candidate.source_closure import SourceClosure, check_tops, closure_of, work_tree
 from ratchet.exam.problem import problem
 from ratchet.process.boot import children
-from ratchet.process.boot.children import Interpreter
-from ratchet.process.sandbox.child import Child, Limits, Walls, packages
+from ratchet.process.sandbox.child import Child, Limits, packages
 from ratchet.tpu.chips import CHIPS, V5E
 from ratchet.values import ArraySpec, Artefact
 from ratchet.values.status import Refusal, Status
@@ -42,7 +41,6 @@ STABLEHLO = "1.17.0"
 KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
 """What a kernel file calls its function and its generator."""
 CONFIGURATION = "pyproject.toml"
-WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=4096)
 
 _KEYS = ("inputs", "options", "chip")
 """What the table of a case may hold."""
@@ -209,18 +207,17 @@ def inline(inputs: Sequence[str], *, chip: str = V5E.name, options: Mapping[str,
     return Case(inputs=specs, generator=generator, chip=_chip(chip, "--chip"), options=options or {})
 
 
-def bundle(*targets: Target, others: Mapping[str, bytes] | None = None) -> Bundle:
+def closure(*targets: Target, others: Mapping[str, bytes] | None = None) -> SourceClosure:
     """The user's own files that ``targets`` of one source folder import, from the work tree.
 
     Raises:
-      Refusal: ``NOT_FOUND`` where a module is not there; as ``ratchet.exam.candidate.source_closure.gather`` and
-      ``check_tops``.
+      Refusal: as ``ratchet.exam.candidate.source_closure.closure_of`` and ``check_tops``.
     """
     source = targets[0].source
     if source is None:
-        return Bundle(files=dict(others or {}))
+        return SourceClosure(files=dict(others or {}))
     more = {**included(source), **(others or {})}
-    gathered = gather(below(source), [target.module for target in targets], more)
+    gathered = closure_of(work_tree(source), [target.module for target in targets], more)
     check_tops(gathered, packages())
     return gathered
 
@@ -273,7 +270,7 @@ def export(
     target: Target,
     case: Case,
     *,
-    files: Bundle | None = None,
+    files: SourceClosure | None = None,
     python: str | Path | None = None,
     limits: Limits = tracer.LIMITS,
 ) -> Exported:
@@ -290,7 +287,7 @@ def export(
     generator = parse_generator(case.generator, target) if case.generator else None
     if files is None:
         others = () if generator is None or generator.source != target.source else (generator,)
-        files = bundle(target, *others)
+        files = closure(target, *others)
     interpreter = children.find_interpreter(python) if python else None
     request = {
         "target": [target.module, target.attribute],
@@ -305,43 +302,28 @@ def export(
     }
     with (
         tempfile.TemporaryDirectory(prefix="ratchet-") as folder,
-        start(Path(folder, "target"), interpreter) as child,
+        Child(WORKER, directory=Path(folder, "target"), walls=tracer.WALLS, interpreter=interpreter) as child,
     ):
-        return ask(child, request, files, name=str(target), limits=limits)
-
-
-def start(folder: Path, interpreter: Interpreter | None = None) -> Child:
-    """A child that exports one target."""
-    return Child(WORKER, directory=folder, walls=WALLS, interpreter=interpreter)
-
-
-def ask(child: Child, request: Mapping[str, Any], files: Bundle, *, name: str, limits: Limits) -> Exported:
-    """Have ``child`` answer one request, and read what it left. Raises as ``export``."""
-    jail = tracer.lost(child.missing)
-    child.folder.write(ARCHIVE, files.zipped())
-    child.folder.write(SPARE, _serialiser().zipped())
-    child.folder.write(tracer.REQUEST, json.dumps(request).encode())
-    ending = child.ask(child.directory, limits)
-    child.end()  # from here on nothing can change what it left
-    if ending.how != "answered":
-        raise tracer.ended(ending, name, limits)
-    record = tracer.read_record(child.folder, name)
-    if "status" in record:
-        raise tracer.refusal_of(record, name)
-    try:
-        return Exported(
-            program=child.folder.read("kernel.bin", tracer.MAX_PROGRAM_BYTES),
-            inputs=problem.specs(record["inputs"]),
-            outputs=problem.specs(record["outputs"]),
-            files=files.sha256,
-            imported=tuple(path for path in files.files if path in record["imported"]),
-            jax_version=f"{record['jax_version']:.40}",
-            jail=jail,
-            seconds=ending.seconds,
-        )
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        message = f"{name} left an incomplete record ({error}); wanted a complete one"
-        raise Refusal(Status.IMPORT_FAILED, message) from None
+        jail, name = tracer.lost(child.missing), str(target)
+        child.folder.write(ARCHIVE, files.zipped())
+        child.folder.write(SPARE, _serialiser().zipped())
+        child.folder.write(tracer.REQUEST, json.dumps(request).encode())
+        ending = child.ask(child.directory, limits)
+        child.end()  # from here on nothing can change what it left
+        if ending.how != "answered":
+            raise tracer.ended(ending, name, limits)
+        record = tracer.read_record(child.folder, name)
+        with tracer.complete(name, "record"):
+            return Exported(
+                program=child.folder.read("kernel.bin", tracer.MAX_PROGRAM_BYTES),
+                inputs=problem.specs(record["inputs"]),
+                outputs=problem.specs(record["outputs"]),
+                files=files.sha256,
+                imported=tuple(path for path in files.files if path in record["imported"]),
+                jax_version=f"{record['jax_version']:.40}",
+                jail=jail,
+                seconds=ending.seconds,
+            )
 
 
 def parse_generator(text: str, target: Target) -> Target:
@@ -351,10 +333,10 @@ def parse_generator(text: str, target: Target) -> Target:
     return parse(text, folders=(target.source,) if target.source else ())
 
 
-def _serialiser() -> Bundle:
+def _serialiser() -> SourceClosure:
     folder = next((Path(one) for one in packages() if Path(one, SERIALISER).is_dir()), None)
     files = sorted((folder / SERIALISER).glob("*.py")) if folder else []
-    return Bundle(files={f"{SERIALISER}/{file.name}": file.read_bytes() for file in files})
+    return SourceClosure(files={f"{SERIALISER}/{file.name}": file.read_bytes() for file in files})
 
 
 def _case(name: str, table: Mapping[str, Any], where: str) -> Case:

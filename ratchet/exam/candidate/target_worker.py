@@ -20,15 +20,14 @@ import jax.numpy as jnp
 from jax import export
 from jaxlib.mlir.dialects import stablehlo
 
-from ratchet.exam.candidate.answering import answer, blame
-from ratchet.exam.candidate.tree import Tree
+from ratchet.exam.candidate.user_code import SourceFinder, answer, blame, specs_of
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.chips import CHIPS, Chip
 from ratchet.tpu.exporting import exported, for_tpu
 from ratchet.values.status import Status
 
 
-def attribute(named: Sequence[str], files: Tree) -> Any:
+def attribute(named: Sequence[str], files: SourceFinder) -> Any:
     """What is ``named``: a module, which is imported here, and a name in it, dots allowed."""
     module, name = named
     with blame(Status.IMPORT_FAILED, files, f"import of {module}"):
@@ -37,7 +36,7 @@ def attribute(named: Sequence[str], files: Tree) -> Any:
         return functools.reduce(getattr, name.split("."), found)
 
 
-def arguments(asked: Mapping[str, Any], files: Tree) -> Any:
+def arguments(asked: Mapping[str, Any], files: SourceFinder) -> Any:
     """The positional arguments as a tuple of ``jax.ShapeDtypeStruct``s, or of pytrees of them."""
     if not asked["generator"]:
         return tuple(jax.ShapeDtypeStruct(tuple(one["shape"]), jnp.dtype(one["dtype"])) for one in asked["inputs"])
@@ -70,14 +69,10 @@ def in_stablehlo(program: export.Exported, newest: str) -> export.Exported:
     return dataclasses.replace(program, mlir_module_serialized=written)
 
 
-def specs(avals: Any) -> list[dict[str, Any]]:
-    return [{"shape": list(a.shape), "dtype": jnp.dtype(a.dtype).name} for a in avals]
-
-
 def examine(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Export one function; the program goes to ``kernel.bin``."""
     sys.path.append(str(folder / asked["spare"]))
-    files = Tree.unpacked(folder / asked["archive"], folder / "tree")
+    files = SourceFinder.unpacked(folder / asked["archive"], folder / "tree")
     files.install()
     function: Callable[..., Any] = attribute(asked["target"], files)
     leaves, tree = jax.tree.flatten(arguments(asked, files))
@@ -87,8 +82,8 @@ def examine(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         program = in_stablehlo(program, asked["stablehlo"])
     (folder / "kernel.bin").write_bytes(program.serialize())
     return {
-        "inputs": specs(program.in_avals),
-        "outputs": specs(program.out_avals),
+        "inputs": specs_of(program.in_avals),
+        "outputs": specs_of(program.out_avals),
         "imported": files.imported(),
         "jax_version": jax.__version__,
     }

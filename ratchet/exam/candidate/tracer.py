@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ratchet.exam.candidate import contract
-from ratchet.exam.candidate.source_closure import Bundle
+from ratchet.exam.candidate.source_closure import SourceClosure
 from ratchet.exam.problem import mesh, problem
 from ratchet.process.sandbox.child import Child, Ending, Limits, Walls
 from ratchet.process.sandbox.folder import Folder
@@ -41,19 +41,15 @@ LOST = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
-    """A problem that a project names, with its kernel for it, exported by a process of its own."""
+class ProjectKernel:
+    """A problem that a project names, with its kernel, exported by a process of its own."""
 
     program: bytes
     """The kernel: a ``jax.export`` artefact, of any JAX."""
     problem: Mapping[str, Any]
     """The problem as plain JSON: see ``ratchet.exam.candidate.generated``."""
-    files: Bundle
-    """What the reference imports of the author's files."""
-
-    def request(self, name: str) -> dict[str, Any]:
-        """What the worker is asked."""
-        return {"problem": {**self.problem, "file": name}, "files": FILES, "program": PROGRAM}
+    files: SourceClosure
+    """What the reference imports of the user's files."""
 
 
 def start(workdir: Path, *, walls: Walls = WALLS, warm: Warm | None = None) -> Child:
@@ -62,7 +58,7 @@ def start(workdir: Path, *, walls: Walls = WALLS, warm: Warm | None = None) -> C
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class TraceRequest:
     """What a kernel file is traced for."""
 
     source: bytes
@@ -76,28 +72,33 @@ class Wanted:
     chip: Chip = V5E
     """The TPU that a kernel sees when it asks for one."""
     limits: Limits = LIMITS
-    given: Given | None = None
+    project: ProjectKernel | None = None
     """The problem and the exported kernel of a project, whose file ``name`` is: nothing of it is executed here."""
 
     @property
-    def request(self) -> bytes:
+    def document(self) -> bytes:
         """What the worker reads."""
-        asked = {
+        project = self.project and {
+            "problem": {**self.project.problem, "file": self.name},
+            "files": FILES,
+            "program": PROGRAM,
+        }
+        document = {
             "kernel": self.name,
             "freeze": self.freeze,
             "platform": self.platform,
             "chip": self.chip.name,
             "memory_bytes": self.limits.memory_bytes,
-            "project": self.given.request(self.name) if self.given else None,
+            "project": project,
         }
-        return json.dumps(asked).encode()
+        return json.dumps(document).encode()
 
 
-def traced(wanted: Wanted, child: Child, *, again: bool = False) -> tuple[Artefact, problem.Problem | None]:
+def result(request: TraceRequest, child: Child, *, again: bool = False) -> tuple[Artefact, problem.Problem | None]:
     """What a worker from ``start`` makes of a kernel file. It is closed afterwards: it has run candidate code.
 
     Args:
-        wanted: The file, and what it is traced for.
+        request: The file, and what it is traced for.
         child: The worker, which can write to its folder alone.
         again: Leave the child for other versions of the same file. Then one may know what another did, so that what
           comes of it is good for a table and for no row.
@@ -106,80 +107,69 @@ def traced(wanted: Wanted, child: Child, *, again: bool = False) -> tuple[Artefa
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
     with contextlib.nullcontext() if again else child:
-        jail, ending = lost(child.missing), _asked(wanted, child)
+        jail, ending = lost(child.missing), _sent(request, child)
         if not again:
             child.end()  # from here on nothing can change what it left
         if ending.how != "answered":
-            raise ended(ending, wanted.name, wanted.limits)
-        artefact, frozen = read(
-            child.folder,
-            wanted.name,
-            freeze=wanted.freeze,
-            platform=wanted.platform,
-            jail=jail,
-            seconds=ending.seconds,
-        )
-        given = wanted.given
-        return (dataclasses.replace(artefact, program=given.program) if given else artefact), frozen
+            raise ended(ending, request.name, request.limits)
+        artefact, frozen = read(child.folder, request.name, freeze=request.freeze, platform=request.platform)
+        program = request.project.program if request.project else artefact.program
+        return dataclasses.replace(artefact, program=program, jail=jail, seconds=ending.seconds), frozen
 
 
-def _asked(wanted: Wanted, child: Child) -> Ending:
+def _sent(request: TraceRequest, child: Child) -> Ending:
     """Raises Refusal for a file that is none of a kernel."""
-    if wanted.given is None:
-        contract.check_source(wanted.source, wanted.name)
-    for left in (wanted.name, REQUEST, RECORD):  # by another version of the file
-        child.folder.unlink(left)
-    if wanted.given is None:
-        child.folder.write(wanted.name, wanted.source)
+    files = {request.name: request.source}
+    if request.project is None:
+        contract.check_source(request.source, request.name)
     else:
-        child.folder.write(FILES, wanted.given.files.zipped())
-        child.folder.write(PROGRAM, wanted.given.program)
-    child.folder.write(REQUEST, wanted.request)
-    return child.ask(child.directory, wanted.limits)
+        files = {FILES: request.project.files.zipped(), PROGRAM: request.project.program}
+    for left in (request.name, REQUEST, RECORD):  # by another version of the file
+        child.folder.unlink(left)
+    for name, content in {**files, REQUEST: request.document}.items():
+        child.folder.write(name, content)
+    return child.ask(child.directory, request.limits)
 
 
 def examine(
     source: bytes, name: str, *, child: Child, again: bool = False, **others: Any
 ) -> tuple[Artefact, problem.Problem | None]:
-    """Trace a kernel file by a worker from ``start``. ``others`` are fields of ``Wanted``. Raises as ``traced``."""
-    return traced(Wanted(source=source, name=name, **others), child, again=again)
+    """Trace a kernel file by a worker from ``start``. ``others``: fields of ``TraceRequest``. Raises as ``result``."""
+    return result(TraceRequest(source=source, name=name, **others), child, again=again)
 
 
-def read(
-    folder: Folder, name: str, *, freeze: bool, platform: str = "tpu", jail: str = "", seconds: float = 0.0
-) -> tuple[Artefact, problem.Problem | None]:
+def step(
+    request: TraceRequest, child: Child, *, again: bool = False
+) -> tuple[tuple[Artefact, problem.Problem | None], str]:
+    """The first step of a verdict: ``result``, with a summary."""
+    artefact, frozen = result(request, child, again=again)
+    inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
+    return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
+
+
+def read(folder: Folder, name: str, *, freeze: bool, platform: str = "tpu") -> tuple[Artefact, problem.Problem | None]:
     """What a worker left in ``folder``, every field checked.
 
     Raises:
       Refusal: with the status that it recorded; ``IMPORT_FAILED`` where there is no usable record.
     """
     record = read_record(folder, name)
-    if "status" in record:
-        raise refusal_of(record, name)
     if record.get("platform") != platform:
         raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
-    return _made(record, folder, name, freeze=freeze, jail=jail, seconds=seconds)
+    with complete(name, "record"):
+        artefact = _artefact(record, folder)
+    with complete(name, "problem"):
+        return artefact, _frozen(record, folder) if freeze else None
 
 
-def made(
-    record: Mapping[str, Any], workdir: Path, name: str, *, freeze: bool
-) -> tuple[Artefact, problem.Problem | None]:
-    """What a worker's record and the programs beside it in ``workdir`` are, after every field was checked.
-
-    Raises:
-      Refusal: ``IMPORT_FAILED`` where the record is incomplete.
-    """
-    folder = Folder.at(workdir)
+@contextlib.contextmanager
+def complete(name: str, what: str) -> Iterator[None]:
+    """Whatever is missing of what a worker left, or is of another form, is a refusal: ``IMPORT_FAILED``."""
     try:
-        return _made(record, folder, name, freeze=freeze)
-    finally:
-        folder.close()
-
-
-def _made(
-    record: Mapping[str, Any], folder: Folder, name: str, *, freeze: bool, jail: str = "", seconds: float = 0.0
-) -> tuple[Artefact, problem.Problem | None]:
-    return _artefact(record, folder, name, jail, seconds), _frozen(record, folder, name) if freeze else None
+        yield
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        message = f"{name} left an incomplete {what} ({error}); wanted a complete one"
+        raise Refusal(Status.IMPORT_FAILED, message) from None
 
 
 def lost(missing: Sequence[str]) -> str:
@@ -187,13 +177,6 @@ def lost(missing: Sequence[str]) -> str:
     if not missing:
         return ""
     return f"the jail lacks {' and '.join(missing)} here: " + "; ".join(LOST[name] for name in missing)
-
-
-def step(wanted: Wanted, child: Child, *, again: bool = False) -> tuple[tuple[Artefact, problem.Problem | None], str]:
-    """The first step of a verdict: ``traced``, with a summary."""
-    artefact, frozen = traced(wanted, child, again=again)
-    inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
-    return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
 
 
 def ended(ending: Ending, name: str, limits: Limits) -> Refusal:
@@ -213,54 +196,44 @@ def ended(ending: Ending, name: str, limits: Limits) -> Refusal:
 
 
 def read_record(folder: Folder, name: str) -> dict[str, Any]:
-    """What a worker wrote down. Raises Refusal ``IMPORT_FAILED`` where it cannot be used."""
+    """What a worker wrote down.
+
+    Raises:
+      Refusal: with the status that it recorded; ``IMPORT_FAILED`` where there is no usable record.
+    """
     try:
         record = json.loads(folder.read(RECORD, MAX_RECORD_BYTES))
         if not isinstance(record, dict):
             raise ValueError(f"the record is {type(record).__name__}")
     except (OSError, ValueError, RecursionError) as error:
         raise Refusal(Status.IMPORT_FAILED, f"{name} left no usable record ({error}); wanted a complete one") from None
-    return record
-
-
-def refusal_of(record: Mapping[str, Any], name: str) -> Refusal:
-    """The refusal that a record with a ``status`` is."""
-    status = Status.__members__.get(str(record.get("status")))
+    if "status" not in record:
+        return record
+    status = Status.__members__.get(str(record["status"]))
     if status is None or not 10 <= status.exit_code < 40:
-        return Refusal(Status.IMPORT_FAILED, f"{name} left a record with the status {record.get('status')!r:.60}")
-    return Refusal(status, str(record.get("message", ""))[:2000])
+        raise Refusal(Status.IMPORT_FAILED, f"{name} left a record with the status {record['status']!r:.60}")
+    raise Refusal(status, str(record.get("message", ""))[:2000])
 
 
-def _text(record: Mapping[str, Any], key: str) -> str:
-    if not isinstance(record[key], str):
-        raise ValueError(f"{key} is {type(record[key]).__name__}, wanted text")
-    return record[key]
-
-
-def _artefact(record: Mapping[str, Any], folder: Folder, name: str, jail: str, seconds: float) -> Artefact:
-    try:
-        contract.check_flops(record["flops"])
-        meta, inputs = contract.check_tiling_meta(record["tiling_meta"]), problem.specs(record["inputs"])
-        return Artefact(
-            kernel_name=_text(record, "kernel_name"),
-            problem_description=_text(record, "problem_description"),
-            flops=record["flops"],
-            tiling_meta=meta,
-            inputs=inputs,
-            outputs=problem.specs(record["outputs"]),
-            mesh=mesh.read(meta, inputs),
-            program=folder.read("kernel.bin", MAX_PROGRAM_BYTES),
-            platform=_text(record, "platform"),
-            reference_sha256=_text(record, "reference_sha256"),
-            inputs_sha256=_text(record, "inputs_sha256"),
-            jail=jail,
-            seconds=seconds,
-            output_splits=problem.splits(record["output_shardings"]),
-        )
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise Refusal(
-            Status.IMPORT_FAILED, f"{name} left an incomplete record ({error}); wanted a complete one"
-        ) from None
+def _artefact(record: Mapping[str, Any], folder: Folder) -> Artefact:
+    contract.check_flops(record["flops"])
+    meta, inputs = contract.check_tiling_meta(record["tiling_meta"]), problem.specs(record["inputs"])
+    return Artefact(
+        kernel_name=problem.text(record, "kernel_name"),
+        problem_description=problem.text(record, "problem_description"),
+        flops=record["flops"],
+        tiling_meta=meta,
+        inputs=inputs,
+        outputs=problem.specs(record["outputs"]),
+        mesh=mesh.read(meta, inputs),
+        program=folder.read("kernel.bin", MAX_PROGRAM_BYTES),
+        platform=problem.text(record, "platform"),
+        reference_sha256=problem.text(record, "reference_sha256"),
+        inputs_sha256=problem.text(record, "inputs_sha256"),
+        jail="",
+        seconds=0.0,
+        output_splits=problem.splits(record["output_shardings"]),
+    )
 
 
 def _work(given: object) -> dict[str, object]:
@@ -277,29 +250,16 @@ def _work(given: object) -> dict[str, object]:
     return given
 
 
-def _frozen(record: Mapping[str, Any], folder: Folder, name: str) -> problem.Problem:
-    try:
-        inputs, outputs = problem.specs(record["inputs"]), problem.specs(record["reference_outputs"])
-        return problem.Problem(
-            kernel_name=_text(record, "kernel_name"),
-            description=_text(record, "problem_description"),
-            inputs=inputs,
-            outputs=outputs,
-            mesh=mesh.read(record["tiling_meta"], inputs),
-            flops=record["flops"],
-            jax_version=_text(record, "jax_version"),
-            reference_sha256=_text(record, "reference_sha256"),
-            inputs_sha256=_text(record, "inputs_sha256"),
-            inputs_program=folder.read("inputs.bin", MAX_PROGRAM_BYTES),
-            reference_program=folder.read("reference.bin", MAX_PROGRAM_BYTES),
-            reference64_program=folder.read("reference64.bin", MAX_PROGRAM_BYTES),
-            blocked_program=folder.read("blocked.bin", MAX_PROGRAM_BYTES),
-            rows=problem.rows_of(record["rows"], outputs),
-            mixed_axes=problem.axes_of(record["mixed_axes"], inputs),
-            output_splits=problem.splits(record["output_shardings"]),
-            work=_work(record["work"]),
-        )
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise Refusal(
-            Status.IMPORT_FAILED, f"{name} left an incomplete problem ({error}); wanted a complete one"
-        ) from None
+def _frozen(record: Mapping[str, Any], folder: Folder) -> problem.Problem:
+    meta = record["tiling_meta"]
+    document = {
+        **record,
+        "description": record["problem_description"],
+        "outputs": record["reference_outputs"],
+        "mesh": meta.get("mesh", {}),
+        "input_shardings": meta.get("input_shardings", []),
+        "rows": record["rows"],
+        "work": _work(record["work"]),
+    }
+    files = {name: f"{name.removesuffix('_program')}.bin" for name in problem.PROGRAMS}
+    return problem.of_document(document, {name: folder.read(file, MAX_PROGRAM_BYTES) for name, file in files.items()})

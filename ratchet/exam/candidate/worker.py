@@ -9,13 +9,14 @@ the record is believed: the judge checks its form, compiles its program and exec
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,19 +24,17 @@ from jax import export
 from jax.extend import core
 
 from ratchet.exam.candidate import contract, generated
-from ratchet.exam.candidate.answering import answer, blame
-from ratchet.exam.candidate.tree import Tree
+from ratchet.exam.candidate.user_code import answer, blame, specs_of
 from ratchet.exam.problem import mesh as meshes
 from ratchet.exam.problem.axes import mixed_axes
 from ratchet.exam.problem.blocks import blockwise
-from ratchet.exam.problem.flat import INLINED, inner
+from ratchet.exam.problem.jaxprs import FlatJaxpr
 from ratchet.exam.problem.problem import specs, splits
 from ratchet.exam.problem.promote import by_rows
-from ratchet.exam.problem.traffic import link_bytes
-from ratchet.exam.problem.work import work_of
+from ratchet.exam.problem.work import link_bytes, work_of
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.chips import CHIPS, V5E, Chip
-from ratchet.tpu.exporting import exported, for_tpu, in_one_line, traced
+from ratchet.tpu.exporting import exported, for_tpu, traced
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
 
@@ -60,10 +59,6 @@ def _arrays(tree: Any, what: str) -> list[Any]:
     return leaves
 
 
-def _specs(avals: Any) -> list[dict[str, Any]]:
-    return [{"shape": list(a.shape), "dtype": jnp.dtype(a.dtype).name} for a in avals]
-
-
 @contextlib.contextmanager
 def without_locations() -> Iterator[None]:
     """Trace without source locations: the lock's bytes must not depend on where the kernel file lay."""
@@ -80,24 +75,6 @@ def digest(program: export.Exported) -> str:
     return hashlib.sha256(str(program.mlir_module()).encode()).hexdigest()
 
 
-def given(folder: Path, asked: Mapping[str, Any]) -> tuple[ModuleType, export.Exported, Tree]:
-    """A problem that a project names, and the kernel that another process exported for it.
-
-    Raises:
-      Refusal: ``IMPORT_FAILED`` with the line of the author's, ``LOWERING_FAILED`` for a program that cannot be read.
-    """
-    files = Tree.unpacked(folder / asked["files"], folder / "tree")
-    files.install()
-    with blame(Status.IMPORT_FAILED, files, "the reference and its inputs"):
-        module = generated.module(asked["problem"])
-    try:
-        program = export.deserialize(bytearray((folder / asked["program"]).read_bytes()))
-    except Exception as error:  # flatbuffers raises nearly anything
-        message = f"the program of JAX {asked['problem']['jax_version']} cannot be read by {jax.__version__}"
-        raise Refusal(Status.LOWERING_FAILED, f"{message}: {in_one_line(error)}") from None
-    return module, program, files
-
-
 def examine(
     path: Path,
     out: Path,
@@ -111,7 +88,7 @@ def examine(
 
     With a ``project`` the problem is the one that it names, and the program one that was exported elsewhere.
     """
-    module, program, own = given(out, project) if project else (load(path), None, (path.name,))
+    module, program, own = generated.unpacked(out, project) if project else (load(path), None, (path.name,))
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
     def inputs_of(data: Any) -> list[Any]:
@@ -127,10 +104,10 @@ def examine(
     contract.check_flops(flops)
     with blame(Status.IMPORT_FAILED, own, "get_tiling_meta()"):
         meta = contract.check_tiling_meta(getattr(module, contract.OPTIONAL, dict)())
-        mesh = meshes.read(meta, specs(_specs(avals)))
+        mesh = meshes.read(meta, specs(specs_of(avals)))
 
     if program is None:
-        kernel, jaxpr = exported_twice(module.kernel_fn, avals, path, mesh, platform, chip)
+        kernel, jaxpr = twice(functools.partial(traced_kernel, module.kernel_fn, avals, path, mesh, platform, chip))
     else:
         kernel, jaxpr = checked(program, avals, platform), None
     left: list[Any] = [None] * len(kernel.out_avals)
@@ -162,10 +139,10 @@ def examine(
         "problem_description": module.PROBLEM_DESCRIPTION,
         "flops": flops,
         "tiling_meta": meta,
-        "inputs": _specs(avals),
-        "outputs": _specs(kernel.out_avals),
+        "inputs": specs_of(avals),
+        "outputs": specs_of(kernel.out_avals),
         "platform": platform,
-        "reference_outputs": _specs(reference.out_avals),
+        "reference_outputs": specs_of(reference.out_avals),
         "reference_sha256": digest(reference),
         "inputs_sha256": digest(generator),
         "jax_version": jax.__version__,
@@ -183,16 +160,14 @@ def exact_program(reference_fn: Callable[..., Any], avals: Any) -> tuple[dict[st
     return {"block": blocks.size, "axes": list(blocks.outputs)}, exported(program, [*which, *avals], "cpu")
 
 
-def exported_twice(
-    kernel_fn: Callable[..., Any], avals: Any, path: Path, mesh: Mesh, platform: str, chip: Chip
-) -> tuple[export.Exported, Any]:
+def twice(trace: Callable[[], tuple[export.Exported, Any]]) -> tuple[export.Exported, Any]:
     """The kernel's program, and its jaxpr.
 
     Raises:
       Refusal: ``NON_DETERMINISTIC`` where tracing again gives another.
     """
     # From one line: the programs carry source locations, those of the caller included.
-    (kernel, jaxpr), (again, _) = (traced_kernel(kernel_fn, avals, path, mesh, platform, chip) for _ in range(2))
+    (kernel, jaxpr), (again, _) = (trace() for _ in range(2))
     if digest(kernel) != digest(again):
         raise Refusal(
             Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"
@@ -206,8 +181,8 @@ def checked(program: export.Exported, avals: Any, platform: str) -> export.Expor
     Raises:
       Refusal: ``WRONG_SHAPE``, ``CONTRACT``.
     """
-    if _specs(program.in_avals) != _specs(avals):
-        got, wanted = (" ".join(map(str, specs(_specs(one)))) for one in (program.in_avals, avals))
+    if specs_of(program.in_avals) != specs_of(avals):
+        got, wanted = (" ".join(map(str, specs(specs_of(one)))) for one in (program.in_avals, avals))
         raise Refusal(Status.WRONG_SHAPE, f"the kernel was exported for {got}, the problem has {wanted}")
     if program.nr_devices != 1 or tuple(program.platforms) != (platform,):
         what = f"{program.nr_devices} devices of {', '.join(program.platforms)}"
@@ -215,24 +190,20 @@ def checked(program: export.Exported, avals: Any, platform: str) -> export.Expor
     return program
 
 
-def output_shardings(jaxpr: Any) -> list[Any]:
+def output_shardings(jaxpr: Any) -> list[list[Any] | None]:
     """How a program on several chips leaves its outputs: for each dimension the axes of the mesh that split it.
 
     ``jaxpr`` is the program's. None where it does not say: an output that no ``shard_map`` and no constraint gives.
     """
-    makers = {var: (equation, n) for equation in jaxpr.eqns for n, var in enumerate(equation.outvars)}
-    return [
-        None if isinstance(var, core.Literal) or var not in makers else _left(*makers[var], len(var.aval.shape))
-        for var in jaxpr.outvars
-    ]
+    flat = FlatJaxpr(jaxpr)
+    makers = {out: (step.equation, n) for step in flat.steps for n, out in enumerate(step.outs)}
+    known = [None if isinstance(out, core.Literal) else makers.get(out) for out in flat.outputs]
+    return [None if maker is None else _left(*maker) for maker in known]
 
 
-def _left(equation: Any, number: int, rank: int) -> list[Any] | None:
+def _left(equation: Any, number: int) -> list[Any] | None:
     """How result ``number`` of an equation is split."""
-    name = equation.primitive.name
-    if name in INLINED:
-        closed = inner(equation)
-        return cast(list[Any] | None, output_shardings(getattr(closed, "jaxpr", closed))[number])
+    name, rank = equation.primitive.name, len(equation.outvars[number].aval.shape)
     if name == "shard_map":
         spec = equation.params["out_specs"][number]
     elif name == "sharding_constraint":
@@ -243,18 +214,6 @@ def _left(equation: Any, number: int, rank: int) -> list[Any] | None:
     return None if spec is None else [names or None for names in entries] + [None] * (rank - len(entries))
 
 
-def export_kernel(
-    kernel_fn: Callable[..., Any],
-    avals: Any,
-    path: Path,
-    mesh: Mesh | None = None,
-    platform: str = "tpu",
-    chip: Chip = V5E,
-) -> export.Exported:
-    """The kernel's program; for a TPU with the declared mesh as the ambient one."""
-    return traced_kernel(kernel_fn, avals, path, mesh, platform, chip)[0]
-
-
 def traced_kernel(
     kernel_fn: Callable[..., Any],
     avals: Any,
@@ -263,7 +222,7 @@ def traced_kernel(
     platform: str = "tpu",
     chip: Chip = V5E,
 ) -> tuple[export.Exported, Any]:
-    """As ``export_kernel``, with the jaxpr."""
+    """The kernel's program, and its jaxpr; for a TPU with the declared mesh as the ambient one."""
     if platform != "tpu":
         with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"):
             return traced(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)

@@ -13,7 +13,7 @@ from typing import Protocol
 from ratchet.exam.judge import secret
 from ratchet.exam.judge.requests import Asked, ValuesRequest
 from ratchet.exam.judge.responses import answer_in
-from ratchet.exam.problem import array_file, references, rows
+from ratchet.exam.problem import array_file, reference_store, rows
 from ratchet.exam.problem.problem import Problem, encode
 from ratchet.process.sandbox.child import Child, Limits, Walls
 from ratchet.process.sandbox.warm import Warm
@@ -77,7 +77,7 @@ class Asking:
         """The child's answer, whatever its status. References that it made are kept.
 
         Raises:
-          Refusal: ``CANNOT_VERIFY`` where there is no answer; as ``references.collect``.
+          Refusal: ``CANNOT_VERIFY`` where there is no answer; as ``reference_store.collect``.
         """
         with self.workers.asking:
             child, lent = self.workers.values, self._lend(problem)
@@ -89,7 +89,7 @@ class Asking:
             asked = Asked(lock=lock, secret=secret.secret_of(self.root).hex(), cache=lent, request=request)
             (folder / "request.json").write_text(json.dumps(encoding.encode(asked)))
             ending = child.ask(folder, self.limits)
-            references.collect(lent, self._kept(problem))
+            reference_store.collect(lent, self._kept(problem))
         if ending.how != "answered":
             why = {
                 "died": f"died: {ending.last:.300}",
@@ -112,11 +112,11 @@ class Asking:
             self._stopped = False
 
     def _kept(self, problem: Problem) -> Path:
-        return references.folder_of(problem, secret.clone_folder(self.root), secret.secret_of(self.root))
+        return reference_store.folder_of(problem, secret.clone_folder(self.root), secret.secret_of(self.root))
 
     def _lend(self, problem: Problem) -> Path:
         """The references that are cached and were made here, where the child can read them."""
-        return references.lend(self._kept(problem), self.workers.values.directory / "references")
+        return reference_store.lend(self._kept(problem), self.workers.values.directory / "references")
 
 
 def _refusal(why: str) -> Refusal:

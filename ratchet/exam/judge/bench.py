@@ -67,14 +67,14 @@ class Bench:
 
     def trace(self) -> tuple[tuple[Artefact, Problem | None], str]:
         """The first step of a verdict: the kernel file, traced and exported in its jail."""
-        wanted = tracer.Wanted(
+        wanted = tracer.TraceRequest(
             source=self.source,
             name=self.request.kernel.name,
             freeze=self.freeze,
             platform=self.evaluator.platform,
             chip=self.request.chip,
             limits=self.request.limits,
-            given=self.request.given,
+            project=self.request.given,
         )
         traced = tracer.step(wanted, self.workers.candidate(), again=self.workers.one_file)
         self.workers.prepare_next()

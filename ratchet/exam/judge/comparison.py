@@ -20,9 +20,10 @@ from jax import export
 
 from ratchet.exam.problem import instances, parity, rows
 from ratchet.exam.problem.floor import products
-from ratchet.exam.problem.input_cache import Arrays, Given
+from ratchet.exam.problem.inputs import Inputs, Instance
 from ratchet.exam.problem.problem import Problem
-from ratchet.exam.problem.reference import Instance, Reference, References
+from ratchet.exam.problem.programs import Arrays
+from ratchet.exam.problem.reference import Reference, References
 from ratchet.tpu.mosaic import run as mosaic
 from ratchet.tpu.mosaic.findings import Finding
 from ratchet.values.status import Status
@@ -41,9 +42,9 @@ Compared = list[parity.Comparison]
 class Comparer:
     """Compares outputs with references. Keeps those on the random inputs, from which others have to differ."""
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
-        self.references = References(given)
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self.references = References(inputs)
         self._random_outputs: Arrays = []
 
     def forget(self) -> None:
@@ -138,9 +139,9 @@ class Comparer:
 
     def problem(self, random: Instance) -> Answer:
         """The answer on a problem that is to be frozen: zeros, constants and copies of an input must not pass."""
-        problem, secret, reference = random.problem, random.secret, self.references.of(random)
+        problem, reference = random.problem, self.references.of(random)
         exact, numbers = reference.exact, reference.numbers
-        arrays = self._given.inputs(problem, "random", secret)
+        arrays = self._inputs.of(random)
 
         def passes(outputs: Iterable[Any]) -> bool:
             return self._passes(random, reference, outputs)
@@ -150,8 +151,8 @@ class Comparer:
 
         guesses = {"zeros": [0.0] * len(exact), "ones": [1.0] * len(exact)}
         if passes(constants(map(np.mean, exact))):  # a single number is its own mean, but not that of other inputs
-            draws = self._given.public(problem), self._given.inputs(problem, "fresh-mean", secret)
-            made = [self._given.exact(problem, draw, numbers)[: len(exact)] for draw in draws]
+            draws = self._inputs.public(problem), self._inputs.of(random.of_kind("fresh-mean"))
+            made = [self._inputs.programs.exact(problem, draw, numbers)[: len(exact)] for draw in draws]
             means = [[float(np.mean(array)) for array in outputs] for outputs in made]
             if all(passes(constants(values)) for values in means):  # one other draw comes near by chance, now and then
                 guesses["the reference's mean"] = means[0]

@@ -34,8 +34,8 @@ CHECKS = {
     "fresh": "the problem's own inputs, of another seed",
     "probe": "a few rows made large: the output has to move as the reference does",
     "public": "those of the modelled run, whose tables follow from them",
-    "mixed": "large, tiny, equal, zero and integer stripes",
-    "signed": "stripes of one sign, near and far from zero",
+    "mixed": "large, tiny, equal, zero and integer regions",
+    "signed": "regions of one sign, near and far from zero",
 }
 
 

@@ -22,9 +22,9 @@ import numpy as np
 from ratchet.exam.judge import requests
 from ratchet.exam.judge.comparison import Answer, Comparer, answered, found, reference_flops
 from ratchet.exam.problem import instances
-from ratchet.exam.problem.input_cache import Given
+from ratchet.exam.problem.inputs import Inputs, Instance
 from ratchet.exam.problem.problem import Problem, decode
-from ratchet.exam.problem.reference import Instance
+from ratchet.exam.problem.programs import Programs
 from ratchet.process.sandbox import system
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.compiler.tokens import tokenise
@@ -43,8 +43,9 @@ class Values:
     """
 
     def __init__(self) -> None:
-        self.given = Given()
-        self.comparer = Comparer(self.given)
+        self.programs = Programs()
+        self.inputs = Inputs(self.programs)
+        self.comparer = Comparer(self.inputs)
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
 
     def make_reference(self, random: Instance, asked: requests.MakeReference) -> Answer:
@@ -63,8 +64,7 @@ class Values:
 
     def check(self, instance: Instance, *, program: bytes, order: int = 0) -> Answer:
         """Execute the candidate's program on one instance, and compare its outputs."""
-        problem, kind, secret = instance.problem, instance.kind, instance.secret
-        references = self.comparer.references
+        kind, references = instance.kind, self.comparer.references
         if not references.has_made:  # they take blocks of all sizes: all of that and a program's is too much
             system.keep_memory()
         # Once, with what must not matter changed; a finding names the cause of values that are wrong for it.
@@ -72,7 +72,7 @@ class Values:
         _, loaded, tokens = self._load(program)
         if hazards:
             loaded.begin_check()
-        reference, arrays = references.of(instance), self.given.inputs(problem, kind, secret)
+        reference, arrays = references.of(instance), self.inputs.of(instance)
         with _explained(tokens):
             result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=order or _order(kind, loaded))
         about = {
@@ -86,7 +86,7 @@ class Values:
         answer = self.comparer.result(instance, reference, result, order=order)
         if answer["status"] != Status.PASS.name and not order and _order(kind, loaded):
             with _explained(tokens):
-                cause = loaded.check(self.given.inputs(problem, kind, secret))
+                cause = loaded.check(self.inputs.of(instance))
             answer |= found(cause.findings) if cause.findings else {}
         return answer | about | {"message": tokens.explain(answer["message"])}
 
@@ -100,14 +100,14 @@ class Values:
 
     def write_inputs(self, random: Instance, asked: requests.WriteInputs) -> Answer:
         asked.folder.mkdir(parents=True)
-        for number, array in enumerate(self.given.inputs(random.problem, asked.kind, random.secret)):
+        for number, array in enumerate(self.inputs.of(random.of_kind(asked.kind))):
             np.ascontiguousarray(array).view(np.uint8).tofile(asked.folder / f"input{number}.bin")
         return answered(Status.PASS, "")
 
     def write_operands(self, random: Instance, asked: requests.WriteOperands) -> Answer:
         problem = random.problem
         _, loaded, tokens = self._load(asked.computed.program.read_bytes())
-        drawn = [self.given.public(problem), self.given.inputs(problem, "random", random.secret)]
+        drawn = [self.inputs.public(problem), self.inputs.of(random)]
         with _explained(tokens):
             public, secret = computed_operands.operands(loaded, drawn, asked.computed.operands)
         named = {f"{place}:{number}:{site}": a for place, s in enumerate(public) for (site, number), a in s.items()}
@@ -121,11 +121,11 @@ class Values:
         steering = instances.steering(problem.inputs)
         named: dict[str, Any] = {}
         for number, key in enumerate(keys):
-            arrays = self.given.drawn(problem, key, only=steering)
+            arrays = self.programs.drawn(problem, key, only=steering)
             named |= {f"{number}:input{position}": array for position, array in zip(steering, arrays, strict=True)}
         if asked.computed is not None:
             _, loaded, tokens = self._load(asked.computed.program.read_bytes())
-            drawn = [self.given.drawn(problem, key) for key in keys]
+            drawn = [self.programs.drawn(problem, key) for key in keys]
             with _explained(tokens):
                 per_draw = computed_operands.operands(loaded, drawn, asked.computed.operands)
             for number, per_place in enumerate(per_draw):
@@ -174,7 +174,6 @@ def _explained(tokens: TokenTable) -> Iterator[None]:
 
 def _answer(asked: requests.Asked, problem: Problem) -> Answer:
     random = Instance(problem=problem, kind="random", secret=bytes.fromhex(asked.secret), cache=asked.cache)
-    _VALUES.given.keep_in(problem, asked.cache)
     try:
         return ANSWERS[type(asked.request)](_VALUES, random, asked.request)
     except Refusal as refusal:

@@ -7,12 +7,14 @@ compiled code of its own and still costs no import.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import re
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from ratchet.exam.measure import trace
 from ratchet.exam.measure.rounds import Timed, check_clocks, time_rounds, warm_up
 from ratchet.process.sandbox.child import serve
 from ratchet.values.status import Refusal, Status
@@ -30,6 +31,8 @@ PADDING_BYTES = 1 << 22
 """Up to so much is allocated first, at random: where arrays and code lie should differ from launch to launch."""
 TRACED_CALLS = 3
 HLO = "optimized.hlo"
+MODULES = "XLA Modules"
+"""The line of a TPU's plane that holds one event for every run of a compiled program."""
 
 
 def load_inputs(folder: Path, specs: Sequence[dict[str, Any]]) -> list[Any]:
@@ -79,6 +82,64 @@ def poison(outputs: Sequence[Any]) -> Callable[[], None]:
     return run
 
 
+def has_device_times(platform: str) -> bool:
+    """Whether this kind of device reports its own times in a profile. Read for TPUs only: see docs/tpu-day-one.md."""
+    return platform == "tpu"
+
+
+@contextlib.contextmanager
+def recording(folder: Path, platform: str, *, deep: bool = False) -> Iterator[None]:
+    """Capture a trace into ``folder``; on a TPU as TRACE_COMPUTE, or with sync flags if ``deep``."""
+    options = jax.profiler.ProfileOptions()
+    if platform == "tpu":
+        mode = "TRACE_COMPUTE_AND_SYNC" if deep else "TRACE_COMPUTE"
+        options.advanced_configuration = {"tpu_trace_mode": mode}
+    options.python_tracer_level = 0
+    with jax.profiler.trace(str(folder), profiler_options=options):
+        yield
+
+
+def durations(folder: Path, names: Sequence[str], platform: str, rounds: int) -> dict[str, list[int]]:
+    """Nanoseconds on the device of every run of the modules ``jit_<name>``, in order; none without a profile.
+
+    Raises:
+      Refusal: ``INVALID`` if a profile was taken and does not show every run.
+    """
+    if not has_device_times(platform) or not rounds:
+        return {}
+    runs = of_profile(jax.profiler.ProfileData.from_file(str(newest(folder))), names)
+    for name in names:
+        if len(runs[name]) < rounds:
+            raise Refusal(
+                Status.INVALID, f"the profile shows {len(runs[name])} runs of the {name}, {rounds} were timed"
+            )
+    return {name: runs[name][:rounds] for name in names}  # those after timing come last
+
+
+def newest(folder: Path) -> Path:
+    """The capture in ``folder``.
+
+    Raises:
+      Refusal: ``INFRASTRUCTURE`` if there is none.
+    """
+    captures = sorted(folder.rglob("*.xplane.pb"))
+    if not captures:
+        raise Refusal(Status.INFRASTRUCTURE, f"the profiler left no .xplane.pb in {folder.name}")
+    return captures[-1]
+
+
+def of_profile(profile: jax.profiler.ProfileData, names: Sequence[str]) -> dict[str, list[int]]:
+    """Durations, ns, of the runs of each module in a profile, by time of start. The first device's plane counts."""
+    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    planes = sorted((p for p in profile.planes if p.name.startswith("/device:")), key=lambda p: p.name)
+    for line in (line for plane in planes[:1] for line in plane.lines if line.name == MODULES):
+        for event in line.events:
+            match = re.match(r"jit_(\w+?)(?:\(|\.\d|$)", event.name)
+            if match and match[1] in runs:
+                runs[match[1]].append((event.start_ns, event.duration_ns))
+    return {name: [round(duration) for _, duration in sorted(timed)] for name, timed in runs.items()}
+
+
 def launch(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Compile, warm up and time the programs of one launch; the order in the request is that of everything."""
     start = time.monotonic()
@@ -103,14 +164,15 @@ def launch(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     ready = time.monotonic()
     rounds = 0
     if asked["seconds"] > 0:
-        with trace.recording(folder / "trace", device.platform, deep=False, wanted=trace.times(device.platform)):
+        own = recording(folder / "trace", device.platform) if has_device_times(device.platform) else None
+        with own or contextlib.nullcontext():
             rounds = time_rounds(programs, sets, wait=wait, seconds=asked["seconds"], before=before or (lambda: None))
-    device_ns = trace.durations(folder / "trace", [p.name for p in programs], device.platform, rounds)
+    device_ns = durations(folder / "trace", [p.name for p in programs], device.platform, rounds)
     for program in programs:
         check_clocks(program.wall_ns, device_ns.get(program.name, []))
     timed = time.monotonic()
     if asked.get("capture"):
-        with trace.recording(Path(asked["capture"]), device.platform, deep=asked["deep"], wanted=True):
+        with recording(Path(asked["capture"]), device.platform, deep=asked["deep"]):
             for which in range(TRACED_CALLS):
                 wait(programs[0].call(sets[which % len(sets)]))
     return {

@@ -60,15 +60,15 @@ def _mapped(file: BinaryIO) -> np.ndarray[Any, Any]:
 
 
 def write(path: Path, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-    """Written beside and renamed: a process that is killed, or a full disk, leaves no half of a file under its name."""
+    """Written to a temporary file and renamed: a process that is killed, or a full disk, leaves no half of a file."""
     import numpy as np
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.stem}.{os.getpid()}-{threading.get_ident()}{SUFFIX}")
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}-{threading.get_ident()}{SUFFIX}")
     try:
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             for array in arrays:
                 np.save(file, array, allow_pickle=False)
-        beside.replace(path)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
+from ratchet.exam.problem.jaxprs import inner
 from ratchet.exam.problem.rounding.elementwise import ELEMENTWISE
 
 Axis = tuple[int, int]
@@ -57,9 +58,9 @@ def _step(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]
     if name == "cond":
         several = [_walk(branch.jaxpr, labels[1:], found) for branch in params["branches"]]
         return [tuple(map(_union, *same)) if same[0] else () for same in zip(*several, strict=True)]
-    inner = next((params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params), None)
-    if inner is not None and name not in _RULES:
-        return _walk(getattr(inner, "jaxpr", inner), labels, found)
+    called, _ = inner(equation)
+    if called is not None and name not in _RULES:
+        return _walk(called, labels, found)
     rule = _RULES.get(name)
     if rule is not None:
         return rule(equation, labels, found)

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 
-from ratchet.exam.problem.dims import Classes, constrain
-from ratchet.exam.problem.flat import Flat, Step, constant, resized
+from ratchet.exam.problem.jaxprs import DimensionClasses, FlatJaxpr, Step, constant, constrain, resized
 
 ELEMENTS = 1 << 22
 """Of the largest intermediate of a block: 32 MiB in float64, and there are a few dozen of them."""
@@ -44,17 +43,11 @@ class Blocks:
         """Of the axis that is cut: all rows."""
         return self.count * self.size
 
-    def run(self, call: Callable[[list[Any]], list[Any]], inputs: Sequence[Any]) -> list[Any]:
-        """All blocks, one after another, by ``call``, which evaluates ``block`` and may give each output several times.
+    def run(self, call: Callable[[list[Any]], list[Any]], count: Any, rows: Any, inputs: Sequence[Any]) -> list[Any]:
+        """``count`` blocks of the rows of these numbers, int32 of the length of the axis, one after another.
 
-        ``call`` returns some multiple of the outputs, in order: values, then their losses.
-        """
-        return self.some(call, self.count, jnp.arange(self.length, dtype=jnp.int32), inputs)
-
-    def some(self, call: Callable[[list[Any]], list[Any]], count: Any, rows: Any, inputs: Sequence[Any]) -> list[Any]:
-        """As ``run``, of the rows of these numbers, int32 of the length of the axis: ``count`` blocks of them.
-
-        The outputs have the shape of all rows; what is beyond ``count`` blocks is zero.
+        ``call`` evaluates ``block`` and returns some multiple of the outputs, in order: values, then their losses. What
+        is returned has the shape of all rows; what is beyond ``count`` blocks is zero.
         """
 
         def one(number: Any) -> list[Any]:
@@ -82,18 +75,19 @@ def blockwise(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Cal
     evaluate = core.jaxpr_as_fun(blocks.block)
 
     def some_at_a_time(*inputs: Any) -> list[Any]:
-        return blocks.run(lambda block: list(evaluate(*block)), inputs)
+        every = jnp.arange(blocks.length, dtype=jnp.int32)
+        return blocks.run(lambda block: list(evaluate(*block)), blocks.count, every, inputs)
 
     return some_at_a_time
 
 
 def in_blocks(closed: Any, elements: int = ELEMENTS) -> Blocks | None:
     """``closed`` in blocks with intermediates of at most ``elements`` each; None if it is small, or cannot be cut."""
-    flat = Flat(closed)
+    flat = FlatJaxpr(closed)
     largest = max((math.prod(aval.shape) for aval in flat.avals), default=0)
     if largest <= elements or any(isinstance(out, core.Literal) for out in flat.outputs):
         return None
-    classes = Classes()
+    classes = DimensionClasses()
     for step in flat.steps:
         constrain(step, classes)
     every = [(n, d) for n, aval in enumerate(flat.avals) for d in range(len(aval.shape))]
@@ -126,12 +120,12 @@ def _shape(aval: Any, dimension: int | None, size: int) -> tuple[int, ...]:
     return tuple(size if d == dimension else extent for d, extent in enumerate(aval.shape))
 
 
-def _most(flat: Flat, values: Iterable[int], cut: dict[int, int], size: int) -> int:
+def _most(flat: FlatJaxpr, values: Iterable[int], cut: dict[int, int], size: int) -> int:
     """Elements of the largest of ``values`` in a block."""
     return max(math.prod(_shape(flat.avals[n], cut.get(n), size)) for n in values)
 
 
-def _traced(flat: Flat, cut: dict[int, int], size: int) -> Any:
+def _traced(flat: FlatJaxpr, cut: dict[int, int], size: int) -> Any:
     """The jaxpr of one block."""
 
     def block(rows: Any, *inputs: Any) -> list[Any]:

@@ -27,7 +27,11 @@ SINGLE = 2.0**-23
 """What an element below half of its row's magnitude may lose, as a share of that: a unit of float32 on the way, as
 in ``1 + erf(x)`` where the reference has ``erfc(-x)``, or in ``log(1 + exp(-x))``."""
 SIDE = 8 * GUARD
+"""What one element may lose before its last rounding, in ``h``: an eighth. A factor of 1.0004 behind a bfloat16 gelu,
+which has few distinct values, moves the exact value to the other side of ties that are further away."""
 GAIN = 1.5
+"""Losses that all elements may be off in one direction: one, as where all share a factor that is rounded, and half of
+one for a formula with more roundings than the reference's (``python -m benchmarks.margins`` prints what passes)."""
 COMMON = 1 / 16
 """A common factor of all elements may be off by so many ``h``: four more bits."""
 _EXPONENT = np.int64(0x7FF0000000000000)

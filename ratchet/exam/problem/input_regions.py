@@ -1,10 +1,10 @@
-"""Stripes of an array along one axis, each of another structure, and sizes that are far from zero. Pure numpy.
+"""Regions of an array along one axis, each of another structure, and sizes that are far from zero. Pure numpy.
 
-A kernel works in blocks, and what it does with one may depend on its first row, or on all of it. So stripes begin where
+A kernel works in blocks, and what it does with one may depend on its first row, or on all of it. So regions begin where
 blocks do, at multiples of powers of two. Two are long, as blocks are, and the others short. What each becomes follows
 from the judge's secret, but those where blocks of any one size begin become all that there is, if they are as many.
 
-Arrays are worked on some elements at a time, all stripes of a piece at once: a stripe along the last axis is two
+Arrays are worked on some elements at a time, all regions of a piece at once: a region along the last axis is two
 elements of every row or so, and memory for a whole cache of keys costs more than what is computed.
 """
 
@@ -18,12 +18,14 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from ratchet.exam.problem.deviations import is_float
+
 FEWEST = 8
-"""Places of an axis that has long stripes."""
+"""Places of an axis that has long regions."""
 LONG, SHORT = 4, 16
-"""A long stripe is the largest power of two within this share of the axis, a short one this share of a long one."""
+"""A long region is the largest power of two within this share of the axis, a short one this share of a long one."""
 DOMINATING, TOWERING = 6.0, 40.0
-"""A row that dominates its stripe; among large ones by so much that an exponential of the input itself overflows."""
+"""A row that dominates its region; among large ones by so much that an exponential of the input itself overflows."""
 LARGE = 5.0
 """Large enough that exp overflows without its maximum (logits of 100 and more), small enough that one rounding of the
 inputs still leaves most of an answer: beyond that a reference decides nothing."""
@@ -33,20 +35,14 @@ APART = 2.0
 _PIECE = 1 << 18
 """Elements that are worked on at a time."""
 
-
-def is_float(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array holds floats, the extended ones included."""
-    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
-
-
 _AS_IT_IS, _LARGE, _TINY, _EQUAL, _INTEGERS, _ZERO = range(6)
-"""What a stripe becomes. Integers are small and exact, none of them -0."""
+"""What a region becomes. Integers are small and exact, none of them -0."""
 _PADDING, _OTHERS = (_ZERO, _TINY), (_LARGE, _EQUAL, _INTEGERS, _AS_IT_IS)
 """What a kernel may leave out where it finds a whole block of it, and the rest."""
 
 
 def edges(length: int) -> np.ndarray[Any, Any]:
-    """Where stripes begin along an axis, and its end. Of few places each is a short stripe."""
+    """Where regions begin along an axis, and its end. Of few places each is a short region."""
     long, begins = _long(length)
     every = np.append(np.arange(0, length, max(1, long // SHORT)), length)
     inside = [(every > begin) & (every < begin + long) for begin in begins]
@@ -54,14 +50,14 @@ def edges(length: int) -> np.ndarray[Any, Any]:
 
 
 def _long(length: int) -> tuple[int, tuple[int, ...]]:
-    """How long the long stripes are, and where they begin: at the first place and in the middle."""
+    """How long the long regions are, and where they begin: at the first place and in the middle."""
     if length < FEWEST:
         return 0, ()
     long = 1 << (length // LONG).bit_length() - 1
     return long, (0, length // 2 // long * long)
 
 
-class Stripe(NamedTuple):
+class Region(NamedTuple):
     """Places ``first`` to ``end`` along an axis, and what they become."""
 
     first: int
@@ -70,8 +66,8 @@ class Stripe(NamedTuple):
     kind: Any
 
 
-def cut(length: int, generator: np.random.Generator, *, long: Sequence[Any], short: Sequence[Any]) -> list[Stripe]:
-    """The stripes of an axis: long ones are of the kinds ``long``, short ones of all kinds in turn.
+def cut(length: int, generator: np.random.Generator, *, long: Sequence[Any], short: Sequence[Any]) -> list[Region]:
+    """The regions of an axis: long ones are of the kinds ``long``, short ones of all kinds in turn.
 
     Turns go by where larger and larger blocks begin, the largest first.
     """
@@ -84,7 +80,7 @@ def cut(length: int, generator: np.random.Generator, *, long: Sequence[Any], sho
     else:
         turns = generator.permutation(max(len(begins), len(kinds)))[: len(begins)]
     chosen = (kinds[turn % len(kinds)] for turn in turns)
-    return [Stripe(*four) for four in zip(begins.tolist(), ends.tolist(), is_long.tolist(), chosen, strict=True)]
+    return [Region(*four) for four in zip(begins.tolist(), ends.tolist(), is_long.tolist(), chosen, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +94,7 @@ class Structures:
 
     @classmethod
     def drawn(cls, length: int, generator: np.random.Generator) -> Structures:
-        """Stripes of all structures, with one dominating row in every short one of several, not its first."""
+        """Regions of all structures, with one dominating row in every short one of several, not its first."""
         source, factor, kind = np.arange(length), np.ones(length, np.float32), np.zeros(length, int)
         for first, end, is_long, structure in cut(length, generator, long=_PADDING, short=_OTHERS):
             kind[first:end] = structure
@@ -137,7 +133,7 @@ class Sizes:
 
     def __init__(self, array: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> None:
         self._array, self._new, self._apart = array, new, np.float32(0)
-        if is_float(array):
+        if is_float(array.dtype):
             self._high = float(ml_dtypes.finfo(array.dtype).max) / 2
             self._low = -self._high
             squares = sum(float(np.square(piece, dtype=np.float64).sum()) for piece in pieces(array))

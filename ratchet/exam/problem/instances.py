@@ -2,7 +2,7 @@
 
 A problem is any function of arrays, so the structure is put on top of its own inputs in a way that needs no
 knowledge of it: rows are scaled, repeated, rounded, spiked or of one sign. All that is known of the problem are the
-axes along which it mixes elements: a spike belongs there, where a sum or a lookup has to notice it, and stripes beside
+axes along which it mixes elements: a spike belongs there, where a sum or a lookup has to notice it, and regions beside
 them, where each answer is made of one structure. Integer inputs (lengths, page tables) and booleans stay as generated,
 except matrices of narrow integers of both signs, which are numbers. Every choice
 follows from the judge's secret, except for what steers a modelled run: that anyone may know, so a kernel is checked on
@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ratchet.exam.problem.input_regions import DOMINATING, Sizes, Structures, as_dtype, cut, is_float, pieces
+from ratchet.exam.problem.deviations import is_float
+from ratchet.exam.problem.input_regions import DOMINATING, Sizes, Structures, as_dtype, cut, pieces
 from ratchet.values import ArraySpec, Mesh
 
 Axes = Sequence[Sequence[int]]
@@ -28,7 +29,7 @@ SIGNED = "signed"
 """The kind whose inputs make all elements of a row be off by the same: see ``parity``."""
 KINDS = ("random", "probe", "mixed", SIGNED)
 """``random``: as generated, with what steers the modelled run. ``probe``: the same with a few spiked rows.
-``mixed``: all structures at once, steered by secret ones. ``signed``: stripes of one sign, far from zero."""
+``mixed``: all structures at once, steered by secret ones. ``signed``: regions of one sign, far from zero."""
 
 
 def kinds(mesh: Mesh, axes: Axes = ()) -> tuple[str, ...]:
@@ -56,7 +57,7 @@ SCALARS = 1024
 PROBED_ROWS = 4
 SPIKE = 24.0
 NEAR_ZERO, FAR = 2.0, 64.0
-"""Scales of stripes of one sign: products of two such add up to some -200 in attention, where an exponential that is
+"""Scales of regions of one sign: products of two such add up to some -200 in attention, where an exponential that is
 taken without the maximum is zero or infinite; far ones are so without being multiplied."""
 
 
@@ -80,8 +81,8 @@ def spiked_axis(shape: Sequence[int], mixed: Sequence[int] = ()) -> int:
     return max(mixed or range(len(shape)), key=lambda axis: shape[axis])
 
 
-def striped_axis(shape: Sequence[int], mixed: Sequence[int] = ()) -> int:
-    """The axis to cut into stripes: the longest that is not mixed, where there is one, else the longest."""
+def region_axis(shape: Sequence[int], mixed: Sequence[int] = ()) -> int:
+    """The axis to cut into regions: the longest that is not mixed, where there is one, else the longest."""
     beside = [axis for axis in range(len(shape)) if axis not in mixed and shape[axis] > 1]
     return max(beside or range(len(shape)), key=lambda axis: shape[axis])
 
@@ -110,7 +111,7 @@ def probe(
     changed = []
     for number, (array, own, is_split) in enumerate(zip(inputs, parts, split, strict=True)):
         new, along = np.array(array), axes[number] if axes else ()
-        if is_float(array) and array.ndim and array.size > 1 and (is_split or not any(split)):
+        if is_float(array.dtype) and array.ndim and array.size > 1 and (is_split or not any(split)):
             view = np.moveaxis(new[own], spiked_axis(new[own].shape, along), 0)
             for row in probed_rows(len(view), generator):
                 view[row] = as_dtype(np.asarray(view[row], np.float32) * SPIKE, new.dtype)
@@ -121,17 +122,17 @@ def probe(
 def mixed(
     inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, axes: Axes = ()
 ) -> list[np.ndarray[Any, Any]]:
-    """Each float input cut into stripes of different structure, with one dominating row in every short stripe.
+    """Each float input cut into regions of different structure, with one dominating row in every short region.
 
-    Where stripes are beside what is mixed, a few rows along that dominate as well.
+    Where regions are beside what is mixed, a few rows along that dominate as well.
     """
     changed = []
     for number, array in enumerate(inputs):
         new, along = np.array(array), axes[number] if axes else ()
-        if is_float(array) and array.ndim and array.size > 1:
-            stripes = striped_axis(new.shape, along)
-            Structures.drawn(new.shape[stripes], generator).write(array, new, stripes)
-            if along and stripes not in along:
+        if is_float(array.dtype) and array.ndim and array.size > 1:
+            across = region_axis(new.shape, along)
+            Structures.drawn(new.shape[across], generator).write(array, new, across)
+            if along and across not in along:
                 view = np.moveaxis(new, spiked_axis(new.shape, along), 0)
                 for place in probed_rows(len(view), generator):
                     view[place] = as_dtype(np.asarray(view[place], np.float32) * DOMINATING, new.dtype)
@@ -142,10 +143,10 @@ def mixed(
 def signed(
     inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, axes: Axes = ()
 ) -> list[np.ndarray[Any, Any]]:
-    """Each input that holds numbers of both signs cut into stripes of one sign, near or far from zero, and a plain one.
+    """Each input that holds numbers of both signs cut into regions of one sign, near or far from zero, and a plain one.
 
     What is summed or compared is then all negative or all positive, and so are products of two inputs: an extreme that
-    starts at zero shows, and a sum that is narrower than it has to be. An input without stripes, because the problem
+    starts at zero shows, and a sum that is narrower than it has to be. An input without regions, because the problem
     mixes it along all axes, is of one sign as a whole: far if it is the only one, else the next one's is the opposite.
     The ends along what is mixed tower over the rest where they can: an extreme that leaves them out shows.
     """
@@ -153,20 +154,17 @@ def signed(
     chosen = [number for number, array in enumerate(changed) if is_of_both_signs(array)]
     for turn, number in enumerate(chosen):
         new, along = changed[number], axes[number] if axes else ()
-        sizes, stripes, spiked = (
-            Sizes(inputs[number], new),
-            striped_axis(new.shape, along),
-            spiked_axis(new.shape, along),
-        )
+        sizes = Sizes(inputs[number], new)
+        across, spiked = region_axis(new.shape, along), spiked_axis(new.shape, along)
         if any(new.shape[axis] > 1 for axis in set(range(new.ndim)) - set(along)):
-            found = cut(new.shape[stripes], generator, long=_NEAR, short=_OTHERS)
-            scales, towers = np.zeros(new.shape[stripes], np.float32), itertools.product(_TOWERS, _ENDS)
-            for stripe in found:
-                scales[stripe.first : stripe.end] = stripe.kind
-            sizes.write_scaled(scales, stripes)
-            plain = [stripe for stripe in found if not stripe.kind] if along else []
-            for stripe, (scale, end) in zip(plain, itertools.cycle(towers), strict=False):
-                sizes.write({stripes: slice(stripe.first, stripe.end), spiked: end}, scale)
+            found = cut(new.shape[across], generator, long=_NEAR, short=_OTHERS)
+            scales, towers = np.zeros(new.shape[across], np.float32), itertools.product(_TOWERS, _ENDS)
+            for region in found:
+                scales[region.first : region.end] = region.kind
+            sizes.write_scaled(scales, across)
+            plain = [region for region in found if not region.kind] if along else []
+            for region, (scale, end) in zip(plain, itertools.cycle(towers), strict=False):
+                sizes.write({across: slice(region.first, region.end), spiked: end}, scale)
         else:
             sign = 1 if turn % 2 else -1
             sizes.write({}, sign if len(chosen) > 1 else sign * FAR)
@@ -176,7 +174,7 @@ def signed(
 
 
 _NEAR, _OTHERS = (NEAR_ZERO, -NEAR_ZERO), (FAR, -FAR, 0.0)
-"""Scales of stripes of one sign; 0: one that stays as it is, with one end that towers."""
+"""Scales of regions of one sign; 0: one that stays as it is, with one end that towers."""
 _ENDS, _TOWERS = (slice(0, 1), slice(-1, None)), (FAR, -FAR)
 
 
@@ -185,7 +183,7 @@ def is_of_both_signs(array: np.ndarray[Any, Any]) -> bool:
 
     What has one sign may have to (a variance, a probability), and so may an integer: an index, a flag, -1 for none.
     """
-    if is_float(array) and array.size > 1:
+    if is_float(array.dtype) and array.size > 1:
         ends = np.array([(piece.min(), piece.max()) for piece in pieces(array)])
         return bool(np.isfinite(ends).all() and ends.min() < 0 < ends.max())
     narrow = array.ndim > 1 and array.dtype.name in ("int4", "int8", "int16")
@@ -197,6 +195,6 @@ def tables(inputs: Sequence[np.ndarray[Any, Any]], public: Sequence[np.ndarray[A
 
     A kernel may rely on how they are made (both halves of a rotary table are equal, say). Where all are, none is.
     """
-    floats = [number for number, array in enumerate(inputs) if is_float(array)]
+    floats = [number for number, array in enumerate(inputs) if is_float(array.dtype)]
     same = [number for number in floats if inputs[number].tobytes() == public[number].tobytes()]
     return same if len(same) < len(floats) else []

@@ -23,24 +23,33 @@ not pass, unless the reference rounds there too: its loss holds that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ratchet.exam.problem import deviations
 from ratchet.exam.problem.deviations import ELEMENT, Elements, PerRow, half_unit, is_float, row_rms
-from ratchet.exam.problem.repeats import repeats
 from ratchet.values.status import Status
 
 Array = np.ndarray[Any, Any]
 
 ROW = 4.0
+"""Losses that a row may be off in root mean square. Its elements may share one draw, as the rounding of a sum: of a
+normal distribution one in sixteen thousand is beyond four. The chance of few elements comes on top."""
 WHOLE = 2.0
+"""The same of an output, where draws average out: what is left is a formula that has two or three roundings for each
+one of the reference (see ``ELEMENT``), the root of that in losses."""
 ALIKE = 2.0
+"""How much more that is where rows, and with them the whole output, are off together."""
 DRAW = 4.0
+"""Deviations of chance that a common factor may be: as for a row, since equal elements count once."""
 ENOUGH = 4096
-"""Elements from which a common factor can be told from chance."""
+"""Elements from which a common factor can be told from chance: four deviations are then a 16th of what one element may
+be off, as ``COMMON`` is."""
+MOVED, FOLLOWED = 20 * ROW, 0.1
+"""A row is asked to follow its reference where that moves by twenty times what a row may be off; a kernel that leaves
+the row out follows by nothing, an honest one by nearly all of it, so a tenth tells them apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +98,39 @@ def compare(
     """
     if not exact.size:
         return Comparison(status=Status.PASS, worst=0.0, rms=0.0, floor_rms=0.0, message="it has no elements")
-    all_of = replace(_Output.of(got, exact, loss), part=part)
-    return _compared(all_of, all_of.share(counts, alike=alike), alike=alike)
+    of = _Output.of(got, exact, loss, part=part)
+    if (bad := of.not_finite()) is not None:
+        count, where = bad
+        return Comparison(
+            status=Status.NOT_FINITE,
+            worst=np.inf,
+            rms=np.inf,
+            floor_rms=0.0,
+            message=f"{count} of {exact.size} elements are {float(got[where])} where the reference is finite, "
+            f"the first at {of.named(where)}",
+            criterion="finite",
+        )
+    share = of.share(counts, alike=alike)
+    rows, columns = deviations.measured(of.got, of.exact, of.loss, share)
+    found = _floats(of, rows, columns, share, alike=alike) if is_float(got.dtype) else _integers(of, rows)
+    if part is not None and part.picked:
+        found = {name: one for name, one in found.items() if name in _LOCAL}
+    worst = max(ratio for ratio, _ in found.values())
+    # One element that is off is said before what it does to its row.
+    local = "element" in found and found["element"][0] > 1
+    criterion = "element" if local else max(found, key=lambda name: found[name][0])
+    times, place = found[criterion]
+    magnitude = float(np.sqrt(rows.exact.sum() / exact.size)) + float(np.finfo(np.float64).tiny)
+    rms = float(np.sqrt(rows.error.sum() / exact.size)) / magnitude
+    floor_rms = float(np.sqrt(rows.cost.sum() / exact.size)) / magnitude
+    return Comparison(
+        status=Status.PASS if worst <= 1.0 else Status.WRONG_VALUES,
+        worst=worst,
+        rms=rms,
+        floor_rms=floor_rms,
+        criterion=criterion,
+        message=_message(criterion, times, *place(), of, (rms, floor_rms)),
+    )
 
 
 def counted(exact: Array, loss: Array, dtype: Any, *, alike: bool = False) -> Array:
@@ -107,7 +147,17 @@ def counted(exact: Array, loss: Array, dtype: Any, *, alike: bool = False) -> Ar
     if np.unique(sample).size == sample.size:
         return np.ones(1, np.uint32)
     asked = np.where(np.isfinite(flat) & np.isfinite(lost), flat, 0.0).astype(np.float64, copy=False)
-    return repeats(asked).astype(np.uint32).reshape(exact.shape)
+    return _repeats(asked).reshape(exact.shape)
+
+
+def _repeats(numbers: Array) -> Array:
+    """To how many of them each is equal, uint32. Few are there more than once, so that those are quickly looked up."""
+    values, times = np.unique(numbers, return_counts=True)
+    values, times = values[times > 1], times[times > 1]
+    if not values.size:
+        return np.ones(numbers.shape, np.uint32)
+    at = np.minimum(np.searchsorted(values, numbers), values.size - 1)
+    return np.where(values[at] == numbers, times[at], 1).astype(np.uint32)
 
 
 def passes(got: Array, exact: Array, loss: Array) -> bool:
@@ -120,40 +170,25 @@ def passes(got: Array, exact: Array, loss: Array) -> bool:
     return compare(got, exact, loss).worst <= 1
 
 
-def _compared(all_of: _Output, share: Array | None, *, alike: bool) -> Comparison:
-    """As ``compare``, of an output with elements."""
-    got, exact = all_of.got, all_of.exact
-    if (bad := all_of.not_finite()) is not None:
-        count, where = bad
-        return Comparison(
-            status=Status.NOT_FINITE,
-            worst=np.inf,
-            rms=np.inf,
-            floor_rms=0.0,
-            message=f"{count} of {exact.size} elements are {float(got.reshape(all_of.shape)[where])} where the "
-            f"reference is finite, the first at {all_of.named(where)}",
-            criterion="finite",
-        )
-    rows, columns = deviations.measured(got, exact, all_of.loss, share)
-    found = _floats(all_of, rows, columns, share, alike=alike) if is_float(got.dtype) else _integers(all_of, rows)
-    if all_of.part is not None and all_of.part.picked:
-        found = {name: one for name, one in found.items() if name in _LOCAL}
-    worst = max(ratio for ratio, _ in found.values())
-    # One element that is off is said before what it does to its row.
-    local = "element" in found and found["element"][0] > 1
-    criterion = "element" if local else max(found, key=lambda name: found[name][0])
-    times, place = found[criterion]
-    magnitude = float(np.sqrt(rows.exact.sum() / exact.size)) + float(np.finfo(np.float64).tiny)
-    rms = float(np.sqrt(rows.error.sum() / exact.size)) / magnitude
-    floor_rms = float(np.sqrt(rows.cost.sum() / exact.size)) / magnitude
-    return Comparison(
-        status=Status.PASS if worst <= 1.0 else Status.WRONG_VALUES,
-        worst=worst,
-        rms=rms,
-        floor_rms=floor_rms,
-        criterion=criterion,
-        message=_message(criterion, times, *place(), all_of, (rms, floor_rms)),
-    )
+def insensitive(before: Array, after: Array, exact_before: Array, exact_after: Array, loss: Array) -> int:
+    """Rows that do not move although the reference moves by far more than its precision."""
+    if not is_float(before.dtype) or not before.size:
+        return 0
+    arrays = (before, after, exact_before, exact_after, loss)
+    before, after, exact_before, exact_after, loss = map(_as_rows, arrays)
+    still = 0
+    for rows in deviations.chunks(before.shape):
+        with np.errstate(invalid="ignore"):
+            a, b, exact_a, exact_b = (x[rows].astype(np.float64) for x in (before, after, exact_before, exact_after))
+            each = exact_b - exact_a, b - a, np.hypot(loss[rows], half_unit(exact_b, after.dtype))
+            wanted, moved, floor = (row_rms(np.nan_to_num(x, posinf=0.0, neginf=0.0)) for x in each)
+        still += int(np.sum((wanted > MOVED * floor) & (moved < FOLLOWED * wanted)))
+    return still
+
+
+def _as_rows(array: Array) -> Array:
+    """The last axis, and all before it."""
+    return array.reshape(-1, *(array.shape[-1:] or (1,)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,10 +202,9 @@ class _Output:
     part: Part | None = None
 
     @classmethod
-    def of(cls, *arrays: Array) -> _Output:
-        shape = arrays[0].shape
-        got, exact, loss = (array.reshape(-1, *(shape[-1:] or (1,))) for array in arrays)
-        return cls(shape=shape, got=got, exact=exact, loss=loss)
+    def of(cls, *arrays: Array, part: Part | None = None) -> _Output:
+        got, exact, loss = map(_as_rows, arrays)
+        return cls(shape=arrays[0].shape, got=got, exact=exact, loss=loss, part=part)
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -203,7 +237,7 @@ class _Output:
                 first = first or self.place(rows.start + row, column)
         return (count, first) if first is not None else None
 
-    def share(self, counts: Array | None = None, *, alike: bool) -> Array | None:
+    def share(self, counts: Array | None, *, alike: bool) -> Array | None:
         """One over how many elements are equal to each one; None where a common factor cannot be told from chance."""
         if counts is None:
             counts = counted(self.exact, self.loss, self.got.dtype, alike=alike)
@@ -339,84 +373,3 @@ def _digits(value: float, other: float) -> str:
         return f"{value:.6g}"
     apart = (digits for digits in range(6, 17) if f"{value:.{digits}g}" != f"{other:.{digits}g}")
     return f"{value:.{next(apart, 17)}g}"
-
-
-MARGIN = 2.0
-"""The native reference has to reach no more than the limit over this."""
-WIDEST = 8.0
-OVERFLOWN = 0.5
-OTHERS = 0.001
-"""Shares of the elements of which nothing is asked: where the native reference overflows, or has another integer."""
-
-
-def fitted(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> tuple[Array, float]:
-    """The loss with which the native reference passes with a margin, and how much larger it had to be made.
-
-    That is 1.0 where the analysis holds. It is for operations whose implementation loses more than a rounding or two.
-    """
-    if is_float(native.dtype):
-        odd = ~np.isfinite(native) & np.isfinite(exact)
-    else:
-        with np.errstate(invalid="ignore"):
-            odd = np.abs(native.astype(np.float64) - exact.astype(np.float64)) > np.floor(loss + 0.5)
-    if odd.size and odd.mean() > (OVERFLOWN if is_float(native.dtype) else OTHERS):
-        return loss, np.inf
-    loss, times = np.where(odd, np.inf, loss) if odd.any() else loss, 1.0
-    if not odd.size:
-        return loss, times
-    all_of = _Output.of(native, exact, loss)
-    share = all_of.share(alike=alike)
-    for _ in range(4):
-        fitting = all_of if times == 1.0 else replace(all_of, loss=all_of.loss * times)
-        reached = _compared(fitting, share, alike=alike).worst * MARGIN
-        if reached <= 1.0:
-            break
-        times *= max(reached, 1.1)
-    return loss if times == 1.0 else loss * times, times
-
-
-def stable(native: Array, exact: Array, loss: Array, *, alike: bool = False) -> Array:
-    """The loss, infinite in each row in which the native reference is further off than the judge can explain.
-
-    For inputs that are not the problem's own, on which a reference may do what it likes. What is left is fitted; where
-    that, too, is further off, nothing is asked at all.
-    """
-    nothing = np.full(loss.shape, np.inf)
-    if not is_float(native.dtype) or not native.ndim:
-        return nothing
-    with np.errstate(invalid="ignore", over="ignore"):
-        wide, finite = native.astype(np.float64), np.isfinite(exact)
-        clean = np.where(finite, exact, 0.0).astype(np.float64)
-        limit = (2 * half_unit(clean, native.dtype) + ELEMENT * loss) * WIDEST / MARGIN
-        odd = finite & ~(np.abs(wide - exact) <= limit)
-    kept = ~odd.any(axis=-1)
-    if not kept.any():
-        return nothing
-    left, times = fitted(native[kept], exact[kept], loss[kept], alike=alike)
-    if times <= WIDEST:
-        nothing[kept] = left
-    return nothing
-
-
-def insensitive(
-    before: Array,
-    after: Array,
-    exact_before: Array,
-    exact_after: Array,
-    loss: Array,
-) -> int:
-    """Rows that do not move although the reference moves by far more than its precision."""
-    if not is_float(before.dtype) or not before.size:
-        return 0
-    arrays = (before, after, exact_before, exact_after, loss)
-    before, after, exact_before, exact_after, loss = (
-        array.reshape(-1, *(array.shape[-1:] or (1,))) for array in arrays
-    )
-    still = 0
-    for rows in deviations.chunks(before.shape):
-        with np.errstate(invalid="ignore"):
-            a, b, exact_a, exact_b = (x[rows].astype(np.float64) for x in (before, after, exact_before, exact_after))
-            each = exact_b - exact_a, b - a, np.hypot(loss[rows], half_unit(exact_b, after.dtype))
-            wanted, moved, floor = (row_rms(np.nan_to_num(x, posinf=0.0, neginf=0.0)) for x in each)
-        still += int(np.sum((wanted > 80 * floor) & (moved < 0.1 * wanted)))
-    return still

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -16,6 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ratchet.exam.problem import mesh as meshes
 from ratchet.process.boot.home import PROGRAM
@@ -24,6 +26,9 @@ from ratchet.values import ArraySpec, Artefact, Mesh
 from ratchet.values.status import Refusal, Status
 
 LOCK_VERSION = 2
+_TEXTS = ("kernel_name", "description", "jax_version", "reference_sha256", "inputs_sha256")
+PROGRAMS = ("inputs_program", "reference_program", "reference64_program", "blocked_program")
+"""The last is there only where a reference is large."""
 MAX_LOCK_BYTES = 1 << 29
 """Four programs of the largest size that a kernel file may leave, as text."""
 
@@ -60,7 +65,7 @@ class Problem:
     """``inputs -> outputs`` in float64, then what honest arithmetic may lose in each; needs x64 enabled.
 
     Where there are ``rows``, ``(count, rows, *inputs)``: the rows of these numbers, int32 for each row of an output, so
-    many blocks of them (``Blocks.some``).
+    many blocks of them (``Blocks.run``).
     """
     blocked_program: bytes = b""
     """What ``reference_program`` computes, some rows at a time, where it is large (``blocks.py``); else nothing."""
@@ -78,7 +83,7 @@ class Problem:
         """Inputs and outputs, each moved once."""
         return sum(array_bytes(spec) for spec in (*self.inputs, *self.outputs))
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """SHA-256 of the lock's content."""
         return hashlib.sha256(encode(self)).hexdigest()
@@ -120,12 +125,9 @@ def encode(problem: Problem) -> bytes:
         "jax_version": problem.jax_version,
         "reference_sha256": problem.reference_sha256,
         "inputs_sha256": problem.inputs_sha256,
-        "inputs_program": base64.b64encode(problem.inputs_program).decode(),
-        "reference_program": base64.b64encode(problem.reference_program).decode(),
-        "reference64_program": base64.b64encode(problem.reference64_program).decode(),
     }
-    if problem.blocked_program:
-        document["blocked_program"] = base64.b64encode(problem.blocked_program).decode()
+    for name in PROGRAMS if problem.blocked_program else PROGRAMS[:-1]:
+        document[name] = base64.b64encode(getattr(problem, name)).decode()
     if problem.rows:
         document["rows"] = {"block": problem.rows.block, "axes": list(problem.rows.axes)}
     return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
@@ -141,26 +143,8 @@ def decode(data: bytes, name: str) -> Problem:
         document = json.loads(data)
         if document["lock_version"] != LOCK_VERSION:
             raise ValueError(f"lock_version {document['lock_version']}, wanted {LOCK_VERSION}")
-        inputs, outputs = specs(document["inputs"]), specs(document["outputs"])
-        problem = Problem(
-            kernel_name=str(document["kernel_name"]),
-            description=str(document["description"]),
-            inputs=inputs,
-            outputs=outputs,
-            mesh=meshes.read(document, inputs),
-            flops=int(document["flops"]),
-            jax_version=str(document["jax_version"]),
-            reference_sha256=str(document["reference_sha256"]),
-            inputs_sha256=str(document["inputs_sha256"]),
-            inputs_program=base64.b64decode(document["inputs_program"], validate=True),
-            reference_program=base64.b64decode(document["reference_program"], validate=True),
-            reference64_program=base64.b64decode(document["reference64_program"], validate=True),
-            blocked_program=base64.b64decode(document.get("blocked_program", ""), validate=True),
-            rows=rows_of(document.get("rows"), outputs),
-            mixed_axes=axes_of(document["mixed_axes"], inputs),
-            output_splits=splits(document["output_shardings"]),
-            work=dict(document["work"]),
-        )
+        programs = {name: base64.b64decode(document.get(name, ""), validate=True) for name in PROGRAMS}
+        problem = of_document(document, programs)
     except (
         ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, binascii.Error, Refusal,
     ) as error:  # fmt: skip
@@ -172,6 +156,31 @@ def decode(data: bytes, name: str) -> Problem:
     if encode(problem) != data:
         raise Refusal(Status.PROBLEM_CHANGED, f"{name} was edited or reformatted; restore it with git")
     return problem
+
+
+def of_document(document: Mapping[str, Any], programs: Mapping[str, Any]) -> Problem:
+    """A problem from plain JSON as ``encode`` has it, and its programs. Raises as Python does."""
+    inputs, outputs = specs(document["inputs"]), specs(document["outputs"])
+    texts: Mapping[str, Any] = {name: text(document, name) for name in _TEXTS}
+    return Problem(
+        inputs=inputs,
+        outputs=outputs,
+        mesh=meshes.read(document, inputs),
+        flops=int(document["flops"]),
+        rows=rows_of(document.get("rows"), outputs),
+        mixed_axes=axes_of(document["mixed_axes"], inputs),
+        output_splits=splits(document["output_shardings"]),
+        work=dict(document["work"]),
+        **texts,
+        **programs,
+    )
+
+
+def text(document: Mapping[str, Any], key: str) -> str:
+    """A text of plain JSON. Raises ``ValueError`` where it is something else."""
+    if not isinstance(document[key], str):
+        raise ValueError(f"{key} is {type(document[key]).__name__}, wanted text")
+    return str(document[key])
 
 
 def read(lock: Path) -> Problem | None:
@@ -188,7 +197,7 @@ def read(lock: Path) -> Problem | None:
         raise Refusal(Status.PROBLEM_CHANGED, f"{lock.name} cannot be read: {error}; restore it with git") from None
 
 
-def settle(artefact: Artefact, lock: Path, frozen: Problem | None) -> tuple[Problem, str]:
+def freeze_or_check(artefact: Artefact, lock: Path, frozen: Problem | None) -> tuple[Problem, str]:
     """The problem to judge by: the one just frozen from this file, else the lock's, which the file has to agree with.
 
     Raises:

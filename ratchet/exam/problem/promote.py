@@ -11,28 +11,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
 from ratchet.exam.problem.blocks import Blocks, in_blocks
-from ratchet.exam.problem.flat import INLINED, inner
+from ratchet.exam.problem.jaxprs import INLINED, constant, inner
 from ratchet.exam.problem.rounding.equation import apply
-from ratchet.exam.problem.rounding.value import EPS32, Value, eps_of, is_float, settled, wide
-from ratchet.exam.problem.tiled import Evaluator, run
+from ratchet.exam.problem.rounding.value import (
+    EPS32,
+    Value,
+    earlier,
+    eps_of,
+    exact,
+    is_float,
+    loss_of_output,
+    widened,
+)
+from ratchet.exam.problem.tiled import run
 from ratchet.exam.problem.tiles import in_tiles
 
 _REFUSED = ("pallas_call", "custom_call", "ffi_call", "pure_callback", "io_callback")
-
-
-def _widen(value: Any) -> Any:
-    dtype = jnp.result_type(value)
-    return jnp.asarray(value, wide(dtype)) if is_float(dtype) else value
-
-
-def _exact(value: Any) -> Value:
-    """An input or a constant."""
-    return Value(v=_widen(value), exact=True)
 
 
 def with_losses(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
@@ -57,7 +55,7 @@ def by_rows(
 ) -> tuple[Callable[..., list[Any]], Blocks | None]:
     """As ``with_losses``, with the blocks that a large function is cut into: then it takes ``(count, rows, *inputs)``.
 
-    Those are its first arguments as of ``Blocks.some``.
+    Those are its first arguments as of ``Blocks.run``.
     """
     with jax.enable_x64(False):  # as it is traced for the reference in its own dtypes
         closed = jax.make_jaxpr(function)(*avals)
@@ -66,7 +64,7 @@ def by_rows(
 
     def some(count: Any, rows: Any, *args: Any) -> list[Any]:
         assert blocks is not None
-        return blocks.some(call, count, rows, args)
+        return blocks.run(call, count, rows, args)
 
     return (some if blocks else lambda *args: call(args)), blocks
 
@@ -76,22 +74,11 @@ def _widening(jaxpr: Any) -> Callable[[Sequence[Any]], list[Any]]:
     tiles = in_tiles(jaxpr)
 
     def call(args: Sequence[Any]) -> list[Any]:
-        values = [_exact(a) for a in args]
-        outputs = run(tiles, Evaluator(apply=_apply, lift=_exact), values) if tiles else _call(jaxpr, values)
-        return [output.v for output in outputs] + [settled(output) for output in outputs]
+        values = [exact(a) for a in args]
+        outputs = run(tiles, _apply, values) if tiles else _call(jaxpr, values)
+        return [output.v for output in outputs] + [loss_of_output(output) for output in outputs]
 
     return call
-
-
-def in_float64(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Callable[..., list[Any]]:
-    """As ``with_losses``, the outputs alone."""
-    both = with_losses(function, *avals)
-
-    def widened(*args: Any) -> list[Any]:
-        found = both(*args)
-        return found[: len(found) // 2]
-
-    return widened
 
 
 def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:
@@ -99,10 +86,10 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[
 
     def read(atom: Any) -> Value:
         if isinstance(atom, core.Literal):
-            return Value(v=_widen(np.asarray(atom.val, getattr(atom.aval, "dtype", None))), exact=True, spread=True)
+            return exact(constant(atom), spread=True)
         return values[atom]
 
-    values.update(zip(jaxpr.constvars, (Value(v=_widen(c), exact=True) for c in consts), strict=True))
+    values.update(zip(jaxpr.constvars, map(exact, consts), strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
     for equation in jaxpr.eqns:
         outputs = _apply(equation, [read(atom) for atom in equation.invars])
@@ -115,7 +102,7 @@ def _apply(equation: Any, inputs: list[Value]) -> list[Value]:
     if name in _REFUSED:
         raise NotImplementedError(f"the reference uses {name}, which has no meaning in float64")
     if name in INLINED:
-        return _call(inner(equation), inputs)
+        return _evaluate(*inner(equation), inputs)
     if name == "scan":
         return _scan(params, inputs)
     if name == "while":
@@ -138,11 +125,11 @@ def _bits(equation: Any, x: Value) -> Value:
     if not x.exact and (is_float(before) or x.s is not None):
         raise NotImplementedError(f"the reference takes the bits of a computed {before}, which float64 does not have")
     out = equation.primitive.bind(x.v.astype(before), **equation.params)
-    return Value(v=_widen(out), exact=True, eps=max(eps_of(after), EPS32))
+    return Value(v=widened(out), exact=True, eps=max(eps_of(after), EPS32))
 
 
 def _call(closed: Any, inputs: Sequence[Value]) -> list[Value]:
-    return _evaluate(getattr(closed, "jaxpr", closed), getattr(closed, "consts", ()), list(inputs))
+    return _evaluate(closed.jaxpr, closed.consts, inputs)
 
 
 class _Static:
@@ -156,7 +143,7 @@ class _Static:
         now = [(value.eps, value.exact) for value in values]
         before = self.known or now
         self.known = [(max(a, c), b and d) for (a, b), (c, d) in zip(before, now, strict=True)]
-        return [(value.v, settled(value, own=False)) for value in values]
+        return [(value.v, earlier(value)) for value in values]
 
     def values(self, arrays: Sequence[tuple[Any, Any]]) -> list[Value]:
         return [
@@ -171,7 +158,7 @@ def _carried(avals: Sequence[Any], state: Sequence[tuple[Any, Any]]) -> list[Val
 
 
 def _pairs(values: Sequence[Value]) -> list[tuple[Any, Any]]:
-    return [(value.v, settled(value, own=False)) for value in values]
+    return [(value.v, earlier(value)) for value in values]
 
 
 def _scan(params: Any, inputs: list[Value]) -> list[Value]:

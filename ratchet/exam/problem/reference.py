@@ -1,6 +1,6 @@
 """What the outputs of an instance are compared with: exact values and losses of all its rows, or of some of them.
 
-They are kept in files, which whoever lends the folder answers for (``references.py``).
+They are kept in files, which whoever lends the folder answers for (``reference_store.py``).
 """
 
 from __future__ import annotations
@@ -8,41 +8,17 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ratchet.exam.problem import array_file, instances, parity, rows
+from ratchet.exam.problem import array_file, fitting, instances, parity, rows
 from ratchet.exam.problem.deviations import is_float
-from ratchet.exam.problem.input_cache import Arrays, Given
+from ratchet.exam.problem.inputs import Inputs, Instance
 from ratchet.exam.problem.problem import Problem
+from ratchet.exam.problem.programs import Arrays, as_bytes, from_bytes
 from ratchet.values.status import Refusal, Status
-
-
-@dataclass(frozen=True, kw_only=True)
-class Instance:
-    """One instance of a problem, and where what is known of it is kept."""
-
-    problem: Problem
-    kind: str
-    secret: bytes
-    cache: Path
-    whole: bool = False
-    """Whether all rows are known in float64, where those of some are enough (``rows.py``)."""
-
-    @property
-    def name(self) -> tuple[object, ...]:
-        return self.problem.short, self.kind, self.secret, self.whole
-
-    @property
-    def file(self) -> Path:
-        """Of its reference."""
-        return array_file.path_of(self.cache, rows.file_name(self.problem, self.kind, whole=self.whole))
-
-    def of_kind(self, kind: str) -> Instance:
-        return replace(self, kind=kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +53,8 @@ class Reference:
 class References:
     """Those of several requests, which are made once."""
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
+    def __init__(self, inputs: Inputs) -> None:
+        self._programs, self._inputs = inputs.programs, inputs
         self.has_made = False
         """Whether one was made here, not read."""
 
@@ -88,17 +64,13 @@ class References:
         stored = array_file.read(instance.file)
         if len(stored) == (3 if known is None else 4) * len(outputs):
             exact, losses, counts, plain = (stored[n * len(outputs) : (n + 1) * len(outputs)] for n in range(4))
-            pairs = zip(plain, outputs, strict=False)
-            native = [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
+            native = from_bytes(plain, outputs) if plain else []
             return Reference(exact=exact, losses=losses, counts=counts, numbers=known, native=native)
         self.has_made = True
-        exact, losses, native = self.made(instance, known)
-        alike, dtypes = instance.kind == instances.SIGNED, [jnp.dtype(spec.dtype) for spec in outputs]
-        counts = [parity.counted(*three, alike=alike) for three in zip(exact, losses, dtypes, strict=True)]
-        native = [] if known is None else native
-        plain = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in native]
-        array_file.write(instance.file, [*exact, *losses, *counts, *plain])
-        return Reference(exact=exact, losses=losses, counts=counts, numbers=known, native=native)
+        made = self.made(instance, known)
+        made = made if known is not None else replace(made, native=[])
+        array_file.write(instance.file, [*made.exact, *made.losses, *made.counts, *as_bytes(made.native)])
+        return made
 
     def more(self, instance: Instance, numbers: np.ndarray[Any, Any], native: Arrays) -> Reference:
         """That of other rows of an instance than are known of it.
@@ -109,8 +81,8 @@ class References:
         parts = [part for part in parts if len(part) == 1 + 2 * len(instance.problem.outputs)]
         missing = functools.reduce(np.setdiff1d, (part[0] for part in parts), numbers)
         if missing.size:
-            exact, losses, _ = self.made(instance, missing, native)
-            parts.append([missing, *exact, *losses])
+            made = self.made(instance, missing, native)
+            parts.append([missing, *made.exact, *made.losses])
             array_file.write(array_file.more_path(instance.cache, instance.kind, missing.tobytes()), parts[-1])
         held = np.concatenate([part[0] for part in parts])
         order = np.argsort(held)
@@ -124,8 +96,8 @@ class References:
 
     def made(
         self, instance: Instance, numbers: np.ndarray[Any, Any] | None = None, native: Arrays | None = None
-    ) -> tuple[Arrays, Arrays, Arrays]:
-        """Exact outputs and losses of an instance, or of these of its rows, and all outputs in the problem's dtypes.
+    ) -> Reference:
+        """That of an instance, or of these of its rows, with all outputs in the problem's dtypes.
 
         The exact ones rounded once and the native ones have to pass. ``native`` are those, where they are known.
 
@@ -134,28 +106,32 @@ class References:
             the problem's own. On others nothing is asked where it is.
         """
         problem, kind = instance.problem, instance.kind
-        self._given.begin_programs(problem)
-        arrays = self._given.inputs(problem, kind, instance.secret)
-        both = self._given.exact(problem, arrays, numbers)
+        self._programs.begin(problem)
+        arrays = self._inputs.of(instance)
+        both = self._programs.exact(problem, arrays, numbers)
         dtypes = [jnp.dtype(spec.dtype) for spec in problem.outputs]
         of_exact, of_losses = both[: len(dtypes)], both[len(dtypes) :]
         # A rounding to float32 is an 8192th of one to float16, and a loss is no more exact: half the memory and disk.
         exact = [_single(a) if is_float(d) and d.itemsize <= 2 else a for a, d in zip(of_exact, dtypes, strict=True)]
         losses = [_single(s) if is_float(d) else s for s, d in zip(of_losses, dtypes, strict=True)]
-        native = native or self._given.native(problem, arrays)
+        native = native or self._programs.native(problem, arrays)
         alike = kind == instances.SIGNED
-        fitted = []
+        fitted, counts = [], []
         for index, three in enumerate(zip(rows.of(problem, native, numbers), exact, losses, strict=True)):
-            loss, times = parity.fitted(*three, alike=alike)
-            if times > parity.WIDEST and instances.is_own(kind):
+            loss, times, count = fitting.fitted(*three, alike=alike)
+            if times > fitting.WIDEST and instances.is_own(kind):
                 raise Refusal(
                     Status.INFRASTRUCTURE,
                     f"{kind} inputs: output {index} of the reference in its own dtypes is {times:.3g} times as far off "
                     "its float64 value as the judge can explain, which is no fault of the kernel's; wanted a "
                     "reference that is stable in its dtypes (subtract a maximum, sum in float32)",
                 )
-            fitted.append(loss if times <= parity.WIDEST else parity.stable(*three, alike=alike))
-        return exact, fitted, native
+            if times > fitting.WIDEST:
+                loss = fitting.stable(*three, alike=alike)
+                count = parity.counted(exact[index], loss, dtypes[index], alike=alike)
+            fitted.append(loss)
+            counts.append(count)
+        return Reference(exact=exact, losses=fitted, counts=counts, numbers=numbers, native=native)
 
 
 def _known_rows(instance: Instance) -> np.ndarray[Any, Any] | None:

@@ -25,9 +25,9 @@ from ratchet.exam.problem.problem import Problem
 Array = np.ndarray[Any, Any]
 
 SHARE, OWN_SHARE, LEAST = 8, 4, 8
-"""Of a stripe one row in so many is known in float64, or of the problem's own inputs; and so many rows at least."""
+"""Of a region one row in so many is known in float64, or of the problem's own inputs; and so many rows at least."""
 FEWEST = 2048
-"""Rows from which on only some of them are: a stripe has 32 then at least."""
+"""Rows from which on only some of them are: a region has 32 then at least."""
 BESIDE = 4
 """Known rows on either side whose allowance counts: where values are spiked, one row loses more than the next."""
 APART = 2.0
@@ -51,7 +51,7 @@ def file_name(problem: Problem, kind: str, *, whole: bool) -> str:
 
 
 def sampled(length: int, generator: np.random.Generator, share: int = SHARE) -> Array:
-    """Numbers of the rows of each stripe that are known in float64, its ends among them: int32, in order.
+    """Numbers of the rows of each region that are known in float64, its ends among them: int32, in order.
 
     From a generator in the same state those of a larger ``share`` are among those of a smaller one.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,10 +17,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 
-from ratchet.exam.problem.flat import Step, constant, resized
+from ratchet.exam.problem.jaxprs import Step, constant, resized
 from ratchet.exam.problem.rounding.equation import PARTS, node_of
-from ratchet.exam.problem.rounding.rules import Parts
-from ratchet.exam.problem.rounding.value import Value
+from ratchet.exam.problem.rounding.value import Parts, Value, exact
 from ratchet.exam.problem.tiles import Stage, Tiles, across
 
 Apply = Callable[[Any, list[Value]], list[Value]]
@@ -28,17 +27,9 @@ Here = dict[int, Value]
 _ARRAYS = ("v", "s", "variance", "early")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluator:
-    """How to apply an equation, and what a constant is in float64."""
-
-    apply: Apply
-    lift: Callable[[Any], Value]
-
-
-def run(tiles: Tiles, evaluator: Evaluator, args: Sequence[Value]) -> list[Value]:
-    """The outputs of the function at ``args``."""
-    now = _Run(tiles, evaluator, args)
+def run(tiles: Tiles, apply: Apply, args: Sequence[Value]) -> list[Value]:
+    """The outputs of the function at ``args``; ``apply`` gives the results of one equation."""
+    now = _Run(tiles, apply, args)
     for stage, plain in zip(tiles.stages, tiles.plain, strict=True):
         for place in plain:
             now.step(place, now.known)
@@ -59,10 +50,10 @@ def _mapped(value: Value, function: Callable[[Any], Any]) -> Value:
 class _Run:
     """One evaluation."""
 
-    def __init__(self, tiles: Tiles, evaluator: Evaluator, args: Sequence[Value]) -> None:
-        self.tiles, self.evaluator = tiles, evaluator
+    def __init__(self, tiles: Tiles, apply: Apply, args: Sequence[Value]) -> None:
+        self.tiles, self.apply = tiles, apply
         self.known: Here = dict(zip(tiles.flat.inputs, args, strict=True))
-        self.known |= {n: evaluator.lift(const) for n, const in tiles.flat.consts}
+        self.known |= {n: exact(const) for n, const in tiles.flat.consts}
         self.kept: dict[int, dict[str, Any]] = {}
         """Of the values that a stage keeps, the arrays of all tiles, one after another."""
         self.traced: Here = {}
@@ -70,7 +61,7 @@ class _Run:
 
     def read(self, x: Any, here: Here) -> Value:
         if isinstance(x, core.Literal):
-            return replace(self.evaluator.lift(constant(x)), spread=True)
+            return exact(constant(x), spread=True)
         return here[x] if x in here else self.known[x]
 
     def step(self, place: int, here: Here, width: int = 0, start: Any = 0) -> None:
@@ -80,7 +71,7 @@ class _Run:
         inputs = [self.read(x, here) for x in step.ins]
         if dim is not None:
             equation = equation.replace(params=resized(equation, dim, width))
-        outs = self.evaluator.apply(equation, inputs)
+        outs = self.apply(equation, inputs)
         if equation.primitive.name == "iota" and dim == equation.params["dimension"]:
             outs = [replace(out, v=out.v + jnp.asarray(start, out.v.dtype)) for out in outs]
         here.update(zip(step.outs, outs, strict=True))

@@ -17,8 +17,7 @@ from typing import Any
 
 from jax.extend import core
 
-from ratchet.exam.problem.dims import Classes, constrain, summed
-from ratchet.exam.problem.flat import Flat, Step
+from ratchet.exam.problem.jaxprs import DimensionClasses, FlatJaxpr, Step, constrain, summed
 from ratchet.exam.problem.rounding.elementwise import ELEMENTWISE, SMOOTH
 
 _KEPT = SMOOTH | {"dot_general", "exp", "exp2"}
@@ -50,7 +49,7 @@ class Stage:
 class Tiles:
     """A function in tiles along one axis."""
 
-    flat: Flat
+    flat: FlatJaxpr
     dims: dict[int, int]
     """The dimension of each value that lies along the axis."""
     size: int
@@ -74,11 +73,11 @@ class Tiles:
 
 def in_tiles(closed: Any, elements: int = ELEMENTS, tile: int = TILE) -> Tiles | None:
     """``closed`` in tiles; None if it is small, or there is no such axis that no output has."""
-    flat = Flat(closed)
+    flat = FlatJaxpr(closed)
     sizes = [math.prod(aval.shape) for aval in flat.avals]
     if max(sizes, default=0) < elements or any(isinstance(out, core.Literal) for out in flat.outputs):
         return None
-    largest, classes = sizes.index(max(sizes)), Classes()
+    largest, classes = sizes.index(max(sizes)), DimensionClasses()
     for step in flat.steps:
         constrain(step, classes, summing=True)
     every = [(n, d) for n, aval in enumerate(flat.avals) for d in range(len(aval.shape))]
@@ -120,7 +119,7 @@ def across(step: Step, dims: dict[int, int]) -> list[tuple[int, ...]]:
 class _Plan:
     """Levels, and what depends on what."""
 
-    def __init__(self, flat: Flat, dims: dict[int, int]) -> None:
+    def __init__(self, flat: FlatJaxpr, dims: dict[int, int]) -> None:
         self.flat, self.dims = flat, dims
         self.maker = {out: place for place, step in enumerate(flat.steps) for out in step.outs}
         self.level = dict.fromkeys(range(len(flat.avals)), 0)
@@ -144,7 +143,7 @@ class _Plan:
         return sorted(found)
 
 
-def _planned(flat: Flat, dims: dict[int, int], size: int, tile: int) -> Tiles:
+def _planned(flat: FlatJaxpr, dims: dict[int, int], size: int, tile: int) -> Tiles:
     plan, steps = _Plan(flat, dims), flat.steps
     last = max(plan.level.values())
     alive = _alive(flat)
@@ -194,7 +193,7 @@ def _is_plain(step: Step, dims: dict[int, int]) -> bool:
     return step.outs[0] not in dims and not _along(step, dims)
 
 
-def _alive(flat: Flat) -> set[int]:
+def _alive(flat: FlatJaxpr) -> set[int]:
     """The steps that the outputs are made of."""
     wanted, found = set(flat.outputs), set()
     for place in reversed(range(len(flat.steps))):

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from ratchet.exam.candidate import target, tracer
-from ratchet.exam.candidate.source_closure import Bundle
+from ratchet.exam.candidate.source_closure import SourceClosure
 from ratchet.exam.problem import problem
 from ratchet.project.table import described, read
 from ratchet.values.status import Refusal, Status
@@ -25,11 +25,11 @@ def exported(project):
 def given(project, exported, **changed):
     reference = target.parse("pkg.reference:twice", folders=[project.source])
     problem = {**described(project, project.cases[0]), "jax_version": exported.jax_version, **changed}
-    return tracer.Given(program=exported.program, problem=problem, files=target.bundle(reference))
+    return tracer.ProjectKernel(program=exported.program, problem=problem, files=target.closure(reference))
 
 
 def examined(tmp_path, made, **more):
-    return tracer.examine(b"", "kernels.py", child=tracer.start(tmp_path / "work"), given=made, **more)
+    return tracer.examine(b"", "kernels.py", child=tracer.start(tmp_path / "work"), project=made, **more)
 
 
 def test_the_problem_is_the_references_and_the_program_the_kernels(tmp_path, project, exported):
@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_said(tmp_path, project, exported, changed, status,
 
 
 def test_a_program_that_cannot_be_read_is_refused(tmp_path, project, exported):
-    made = dataclasses.replace(given(project, exported), program=b"no program", files=Bundle(files={}))
+    made = dataclasses.replace(given(project, exported), program=b"no program", files=SourceClosure(files={}))
     problem_of_jax = {**made.problem, "reference": ["jax.nn", "relu"]}
     with pytest.raises(Refusal, match=r"the program of JAX \S+ cannot be read") as refused:
         examined(tmp_path, dataclasses.replace(made, problem=problem_of_jax))

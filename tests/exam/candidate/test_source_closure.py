@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.exam.candidate.source_closure import Bundle, check_tops, gather, way
+from ratchet.exam.candidate.source_closure import SourceClosure, check_tops, closure_of, import_chain
 from ratchet.values.status import Refusal, Status
 
 FILES = {
@@ -20,7 +20,7 @@ FILES = {
 
 
 def names(modules, files=FILES, others=None):
-    return sorted(gather(files.get, modules, others).files)
+    return sorted(closure_of(files.get, modules, others).files)
 
 
 def test_imports_are_followed_wherever_they_are():
@@ -55,12 +55,12 @@ def test_a_syntax_error_names_its_file_and_line():
 
 
 def test_the_digest_follows_every_byte_and_path_and_nothing_else():
-    one = Bundle(files={"a.py": b"1", "b.py": b"2"})
-    assert one.digest() == Bundle(files={"b.py": b"2", "a.py": b"1"}).digest()
-    assert one.digest() != Bundle(files={"a.py": b"1", "b.py": b"3"}).digest()
-    assert one.digest() != Bundle(files={"a.py": b"1", "c.py": b"2"}).digest()
-    assert one.digest(without=["b.py"]) == Bundle(files={"a.py": b"1", "b.py": b"3"}).digest(without=["b.py"])
-    assert one.zipped() == Bundle(files={"b.py": b"2", "a.py": b"1"}).zipped()
+    one = SourceClosure(files={"a.py": b"1", "b.py": b"2"})
+    assert one.digest() == SourceClosure(files={"b.py": b"2", "a.py": b"1"}).digest()
+    assert one.digest() != SourceClosure(files={"a.py": b"1", "b.py": b"3"}).digest()
+    assert one.digest() != SourceClosure(files={"a.py": b"1", "c.py": b"2"}).digest()
+    assert one.digest(without=["b.py"]) == SourceClosure(files={"a.py": b"1", "b.py": b"3"}).digest(without=["b.py"])
+    assert one.zipped() == SourceClosure(files={"b.py": b"2", "a.py": b"1"}).zipped()
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_the_digest_follows_every_byte_and_path_and_nothing_else():
 def test_nothing_that_is_installed_is_shadowed(path, tmp_path):
     (tmp_path / "taken").mkdir()
     with pytest.raises(Refusal, match="would shadow") as refused:
-        check_tops(Bundle(files={path: b""}), [str(tmp_path)])
+        check_tops(SourceClosure(files={path: b""}), [str(tmp_path)])
     assert refused.value.status is Status.FORBIDDEN
 
 
 def test_a_name_of_ones_own_is_fine(tmp_path):
-    check_tops(Bundle(files={"pkg/json.py": b"", "mine.py": b""}), [str(tmp_path)])
+    check_tops(SourceClosure(files={"pkg/json.py": b"", "mine.py": b""}), [str(tmp_path)])
 
 
 def test_the_way_to_a_file_goes_through_packages_that_import_it():
@@ -86,8 +86,8 @@ def test_the_way_to_a_file_goes_through_packages_that_import_it():
         "pkg/ops/kernels.py": b"from pkg.ops.config import load",
         "other.py": b"import math",
     }
-    bundle = Bundle(files=files)
+    bundle = SourceClosure(files=files)
     ways = ("pkg/__init__.py", "pkg/ops/__init__.py", "pkg/ops/kernels.py")
-    assert way(bundle, ["pkg.reference"], "pkg/ops/kernels.py") == ways
-    assert way(bundle, ["pkg.ops.kernels"], "pkg/ops/kernels.py") == ("pkg/ops/kernels.py",)
-    assert way(bundle, ["other", "absent"], "pkg/ops/kernels.py") == ()
+    assert import_chain(bundle, ["pkg.reference"], "pkg/ops/kernels.py") == ways
+    assert import_chain(bundle, ["pkg.ops.kernels"], "pkg/ops/kernels.py") == ("pkg/ops/kernels.py",)
+    assert import_chain(bundle, ["other", "absent"], "pkg/ops/kernels.py") == ()

@@ -122,7 +122,7 @@ def test_what_is_no_list_of_files_is_refused(configured, text, said):
     source, file = configured
     file.write_text(f"[tool.ratchet]\n{text}\n")
     with pytest.raises(Refusal, match=said) as refused:
-        target.bundle(one(source, "double"))
+        target.closure(one(source, "double"))
     assert refused.value.status is Status.USAGE
 
 

@@ -4,14 +4,12 @@ import dataclasses
 import json
 import re
 
-import numpy as np
 import pytest
 
 from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.secret import SECRET_BYTES, secret_of
 from ratchet.exam.problem import instances
 from ratchet.exam.problem.floor import useful_flops
-from ratchet.exam.problem.input_cache import Given
 from ratchet.exam.problem.problem import encode
 from ratchet.process.sandbox.child import Limits
 from ratchet.values.status import Refusal, Status
@@ -350,59 +348,3 @@ def test_a_damaged_program_cannot_be_verified(exam, problems):
         exam.check(problems["rows"], artefact)
     assert caught.value.status is Status.CANNOT_VERIFY
     assert encode(problems["rows"])
-
-
-def test_what_steers_is_public_where_the_modelled_run_is_checked_and_secret_elsewhere():
-    problem, given = examined(KERNELS["segment_sum"])[1], Given()
-    public, whole = given.steering(problem), given.drawn(problem, np.zeros(2, np.uint32))
-    assert public
-    for position, array in public.items():
-        assert array.tobytes() == whole[position].tobytes() == given.public(problem)[position].tobytes()
-        for kind in ("random", "probe"):
-            assert given.inputs(problem, kind, b"secret")[position].tobytes() == array.tobytes()
-        secret = given.inputs(problem, "mixed", b"secret")[position]
-        assert secret.tobytes() != array.tobytes()
-        assert given.inputs(problem, "mixed", b"another")[position].tobytes() != secret.tobytes()
-
-
-def test_which_inputs_are_tables_is_kept_with_the_references(tmp_path, monkeypatch):
-    problem, given = examined(KERNELS["rope"])[1], Given()
-    given.keep_in(problem, tmp_path)
-    made = given.inputs(problem, "mixed", b"secret")
-    later = Given()
-    later.keep_in(problem, tmp_path)
-    monkeypatch.setattr(later, "public", lambda problem: pytest.fail("another draw of all inputs"))
-    again = later.inputs(problem, "mixed", b"secret")
-    assert [array.tobytes() for array in again] == [array.tobytes() for array in made]
-    public = given.public(problem)
-    assert [a.tobytes() == b.tobytes() for a, b in zip(made, public, strict=True)].count(True) == 2, "sine and cosine"
-
-
-def test_inputs_of_a_key_are_kept_with_the_references_and_are_not_those_of_another_key(tmp_path, monkeypatch):
-    problem, given = examined(KERNELS["segment_sum"])[1], Given()
-    given.keep_in(problem, tmp_path)
-    kinds = ("random", "probe", "mixed", "signed")
-    made = {kind: given.inputs(problem, kind, b"secret") for kind in kinds}
-    other = given.inputs(problem, "mixed", b"another")
-    later, alone = Given(), Given()
-    later.keep_in(problem, tmp_path)
-    assert [a.tobytes() for a in later.inputs(problem, "mixed", b"another")] == [a.tobytes() for a in other]
-    monkeypatch.setattr(later, "drawn", refusing_other_draws(later.drawn))
-    for kind, arrays in made.items():
-        again = later.inputs(problem, kind, b"secret")
-        for one, spec, kept, anew in zip(
-            again, problem.inputs, arrays, alone.inputs(problem, kind, b"secret"), strict=True
-        ):
-            assert (one.shape, one.dtype.name) == (spec.shape, spec.dtype)
-            assert one.tobytes() == kept.tobytes() == anew.tobytes()
-    assert made["mixed"][0].tobytes() != other[0].tobytes()
-
-
-def refusing_other_draws(drawn):
-    """What steers is drawn, of a public key."""
-
-    def draw(problem, key, *, only=None):
-        assert not key.any(), "inputs were drawn that are kept"
-        return drawn(problem, key, only=only)
-
-    return draw

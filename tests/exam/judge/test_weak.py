@@ -7,31 +7,30 @@ import numpy as np
 import pytest
 
 from ratchet.exam.judge.comparison import Comparer
+from ratchet.exam.problem.inputs import Instance
 from ratchet.exam.problem.problem import ArraySpec
-from ratchet.exam.problem.reference import Instance, Reference
+from ratchet.exam.problem.reference import Reference
 from ratchet.values.status import Status
 
 ROUNDING = 1e-6
 
 
-class Given:
-    """One number for each draw of the inputs, in the place of ``Given`` and of ``References``."""
+def with_draws(**numbers):
+    """Values whose inputs are one number for each draw, and so is the reference."""
 
-    def __init__(self, numbers):
-        self._numbers = numbers
+    def drawn(kind):
+        return [np.full((8, 128), numbers[kind])]
 
-    def inputs(self, _problem, kind, _secret):
-        return [np.full((8, 128), self._numbers[kind])]
-
-    def public(self, _problem):
-        return self.inputs(None, "public", b"")
-
-    def exact(self, _problem, arrays, _numbers):
-        return [arrays[0][:1, :1], np.zeros((1, 1))]
-
-    def of(self, instance):
-        exact = self.inputs(None, instance.kind, b"")[0][:1, :1]
-        return Reference(exact=[exact], losses=[exact * ROUNDING], counts=[])
+    exact = np.full((1, 1), numbers["random"])
+    inputs = SimpleNamespace(
+        of=lambda instance: drawn(instance.kind.replace("-", "_")),
+        public=lambda _: drawn("public"),
+        programs=SimpleNamespace(exact=lambda _, arrays, __: [arrays[0][:1, :1], np.zeros((1, 1))]),
+    )
+    reference = Reference(exact=[exact], losses=[exact * ROUNDING], counts=[])
+    comparer = Comparer(inputs)
+    comparer.references = SimpleNamespace(of=lambda _: reference)
+    return comparer
 
 
 @pytest.mark.parametrize(
@@ -44,8 +43,7 @@ class Given:
     ],
 )
 def test_a_number_is_weak_where_it_is_the_same_in_every_draw(monkeypatch, public, other, status):
-    comparer = Comparer(Given({"random": 10.0, "public": public, "fresh-mean": other}))
-    comparer.references = comparer._given
+    comparer = with_draws(random=10.0, public=public, fresh_mean=other)
     monkeypatch.setattr(comparer, "_check_other_secrets", lambda *_: None)
     problem = SimpleNamespace(outputs=(ArraySpec(shape=(1, 1), dtype="float32"),), output_splits=(), rows=None)
     answer = comparer.problem(Instance(problem=problem, kind="random", secret=b"", cache=Path()))

@@ -59,7 +59,7 @@ def test_the_gpu_example_lowers_for_cuda_with_other_knobs(knobs):
     """No GPU was ever at hand: that it lowers is all that can be said of it here, and the next test."""
     names = names_of(GPU, knobs)
     avals = [jax.ShapeDtypeStruct((8192, 128), jnp.bfloat16)] * 3
-    program = worker.export_kernel(names["kernel_fn"], avals, Path("kernel.py"), platform="cuda")
+    program, _ = worker.traced_kernel(names["kernel_fn"], avals, Path("kernel.py"), platform="cuda")
     text = str(program.mlir_module())
     assert "__gpu$xla.gpu.triton" in text
     assert f"num_warps = {names['NUM_WARPS']} " in text

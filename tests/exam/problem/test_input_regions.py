@@ -1,4 +1,4 @@
-"""Stripes of an array, each of another structure."""
+"""Regions of an array, each of another structure."""
 
 import ml_dtypes
 import numpy as np
@@ -43,7 +43,7 @@ def test_places_make_up_an_array_each_once(shape, data):
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("piece", [7, 600, 1 << 18])
-def test_stripes_are_the_same_in_pieces_of_any_size(axis, piece, monkeypatch):
+def test_regions_are_the_same_in_pieces_of_any_size(axis, piece, monkeypatch):
     monkeypatch.setattr(input_regions, "_PIECE", piece)
     array = drawn((150, 20, 130))
     how = Structures.drawn(array.shape[axis], np.random.default_rng(1))
@@ -53,7 +53,7 @@ def test_stripes_are_the_same_in_pieces_of_any_size(axis, piece, monkeypatch):
     assert new.tobytes() == one_by_one(array, how, axis).tobytes()
 
 
-def test_every_structure_is_there_and_one_row_of_each_short_stripe_dominates_not_its_first():
+def test_every_structure_is_there_and_one_row_of_each_short_region_dominates_not_its_first():
     how = Structures.drawn(2048, np.random.default_rng(5))
     factors = set(how.factor.tolist())
     assert factors == {1.0, input_regions.LARGE, input_regions.TINY, input_regions.DOMINATING, input_regions.TOWERING}
@@ -68,7 +68,7 @@ def test_every_structure_is_there_and_one_row_of_each_short_stripe_dominates_not
 
 
 @given(st.integers(1, 20_000))
-def test_stripes_make_up_an_axis_and_begin_where_blocks_do(length):
+def test_regions_make_up_an_axis_and_begin_where_blocks_do(length):
     edges = input_regions.edges(length)
     assert (edges[0], edges[-1]) == (0, length)
     widths = np.diff(edges)
@@ -99,13 +99,13 @@ def test_where_blocks_of_any_size_begin_there_is_all_that_can_be(length, seed):
 def test_of_few_places_each_becomes_another(length, seed):
     kinds = range(6)
     found = input_regions.cut(length, np.random.default_rng(seed), long=kinds[:2], short=kinds[2:])
-    assert len({stripe.kind for stripe in found}) == min(length, 6)
-    assert not any(stripe.is_long for stripe in found)
+    assert len({region.kind for region in found}) == min(length, 6)
+    assert not any(region.is_long for region in found)
 
 
 @pytest.mark.parametrize("dtype", [BF16, np.float32, np.int8])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_sizes_with_a_scale_for_each_place_are_those_of_each_stripe(dtype, axis, monkeypatch):
+def test_sizes_with_a_scale_for_each_place_are_those_of_each_region(dtype, axis, monkeypatch):
     monkeypatch.setattr(input_regions, "_PIECE", 50)
     array = drawn((40, 30), dtype) * dtype(20) if dtype is np.int8 else drawn((40, 30), dtype)
     scales = np.repeat(np.array([2.0, 0.0, -64.0, 0.0, 64.0], np.float32), array.shape[axis] // 5)

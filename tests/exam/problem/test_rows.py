@@ -19,56 +19,21 @@ from ratchet.exam.judge.requests import CheckOutputs
 from ratchet.exam.judge.responses import answer_in
 from ratchet.exam.judge.values_worker import Values
 from ratchet.exam.problem import blocks, instances, parity, promote, rows
-from ratchet.exam.problem.input_cache import Given
 from ratchet.exam.problem.input_regions import edges
+from ratchet.exam.problem.inputs import Inputs, Instance
 from ratchet.exam.problem.problem import Rows
-from ratchet.exam.problem.reference import Instance, Reference, References
+from ratchet.exam.problem.programs import Programs
+from ratchet.exam.problem.reference import Reference, References
 from ratchet.values import control
 from ratchet.values.control import ControlFlow
 from ratchet.values.status import Status
 from tests.exam.judge.programs import examined
+from tests.kernels import CANDIDATES, edited
 
-SOFTMAX = """
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
-
-KERNEL_NAME = "softmax_of_rows"
-PROBLEM_DESCRIPTION = "softmax over the columns of float32[2048, 256], transposed"
-ROWS, COLUMNS, BLOCK = 2048, 256, 256
-
-
-def _softmax(x_ref, o_ref):
-    x = x_ref[...]
-    p = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
-    o_ref[...] = (p / jnp.sum(p, axis=1, keepdims=True)).T.astype(o_ref.dtype)
-
-
-def kernel_fn(x):
-    return pl.pallas_call(
-        _softmax,
-        out_shape=jax.ShapeDtypeStruct((COLUMNS, ROWS), jnp.bfloat16),
-        grid=(ROWS // BLOCK,),
-        in_specs=[pl.BlockSpec((BLOCK, COLUMNS), lambda i: (i, 0))],
-        out_specs=pl.BlockSpec((COLUMNS, BLOCK), lambda i: (0, i)),
-    )(x)
-
-
-def reference_fn(x):
-    return jax.nn.softmax(x, axis=1).T.astype(jnp.bfloat16)
-
-
-def generate_inputs(key):
-    return (jax.random.normal(key, (ROWS, COLUMNS), jnp.float32),)
-
-
-def compute_flops():
-    return 4 * ROWS * COLUMNS
-
-
-def get_tiling_meta():
-    return {}
-"""
+SOFTMAX = edited(
+    (CANDIDATES / "honest" / "column_softmax.py").read_text(), ("N, D, B = 512, 256, 128", "N, D, B = 256, 2048, 256")
+)
+"""Its rows lie along the second axis of the output."""
 COUNT, SECRET = 2048, b"s" * 32
 
 
@@ -79,7 +44,7 @@ def in_rows():
         cut = blocks.in_blocks
         for module in (blocks, promote):
             patch.setattr(module, "in_blocks", lambda closed: cut(closed, 1 << 17))
-        artefact, problem = examined(SOFTMAX, "softmax_of_rows.py")
+        artefact, problem = examined(SOFTMAX)
     assert problem.rows == Rows(block=512, axes=(1,))
     return artefact.program, problem
 
@@ -87,6 +52,10 @@ def in_rows():
 @pytest.fixture
 def random(in_rows, tmp_path):
     return Instance(problem=in_rows[1], kind="random", secret=SECRET, cache=tmp_path)
+
+
+def references_of():
+    return References(Inputs(Programs()))
 
 
 def kinds_of(problem):
@@ -99,7 +68,7 @@ def share_of(kind):
 
 @given(st.integers(rows.FEWEST, 1 << 15), st.integers(0, 1 << 32))
 @settings(max_examples=30, deadline=None)
-def test_every_stripe_has_its_ends_and_others_that_nobody_knows_among_the_rows(length, seed):
+def test_every_region_has_its_ends_and_others_that_nobody_knows_among_the_rows(length, seed):
     found = rows.sampled(length, np.random.default_rng(seed))
     assert found.dtype == np.int32
     assert (np.diff(found) > 0).all()
@@ -122,7 +91,7 @@ def test_of_few_rows_and_where_none_is_alone_all_are_compared(in_rows):
 
 
 def test_some_rows_are_those_of_all(random):
-    references, whole = References(Given()), dataclasses.replace(random, whole=True)
+    references, whole = references_of(), dataclasses.replace(random, whole=True)
     for kind in kinds_of(random.problem):
         some, every = references.of(random.of_kind(kind)), references.of(whole.of_kind(kind))
         assert every.numbers is None
@@ -130,7 +99,7 @@ def test_some_rows_are_those_of_all(random):
         # Losses are fitted to what is compared: they are alike, not the same.
         np.testing.assert_allclose(some.exact[0], every.exact[0][:, some.numbers], rtol=1e-6, atol=1e-30)
         np.testing.assert_allclose(some.losses[0], every.losses[0][:, some.numbers], rtol=2e-1, atol=1e-30)
-    again = References(Given())
+    again = references_of()
     again.made = None  # all are in their files
     for instance in (random, whole):
         for kind in kinds_of(random.problem):
@@ -141,7 +110,7 @@ def test_some_rows_are_those_of_all(random):
 
 
 def test_what_is_known_of_a_probe_is_known_of_the_random_inputs(random):
-    references = References(Given())
+    references = references_of()
     known, probe = references.of(random), references.of(random.of_kind("probe"))
     assert np.isin(probe.numbers, known.numbers).all()
     (exact,) = known.exact_of(random.problem, probe.numbers)
@@ -151,7 +120,7 @@ def test_what_is_known_of_a_probe_is_known_of_the_random_inputs(random):
 
 
 def test_other_rows_are_computed_once(random, monkeypatch):
-    references, instance = References(Given()), random.of_kind("mixed")
+    references, instance = references_of(), random.of_kind("mixed")
     native, every = references.of(instance).native, references.of(dataclasses.replace(instance, whole=True))
     first = references.more(instance, np.array([3, 700]), native)
     asked = []
@@ -237,7 +206,7 @@ class Asked:
 def test_deep_asks_for_all_rows(deep, in_rows, tmp_path):
     exam = Examiner(workers=SimpleNamespace(folder=tmp_path.joinpath), root=tmp_path)
     exam._asking = asked = Asked()
-    exam.check(in_rows[1], examined(SOFTMAX, "softmax_of_rows.py")[0], deep=deep)
+    exam.check(in_rows[1], examined(SOFTMAX)[0], deep=deep)
     assert asked.wholes == {deep}
 
 
@@ -265,7 +234,7 @@ def test_one_wrong_row_that_is_not_known_in_float64_is_found(name, random, tmp_p
     """On the spiked inputs, where a row is hundreds of roundings apart from any other."""
     change, status = WRONG[name]
     instance, generator = random.of_kind("probe"), np.random.default_rng(0)
-    reference = References(Given()).of(instance)
+    reference = references_of().of(instance)
     native = reference.native[0]
     assert answered(instance, native, tmp_path / "device")["status"] == Status.PASS.name
     for _ in range(3):
@@ -277,20 +246,16 @@ def test_one_wrong_row_that_is_not_known_in_float64_is_found(name, random, tmp_p
 
 
 @pytest.mark.parametrize(
-    "edit", [("jnp.max(x, axis=1, keepdims=True)", "0.0"), ("jnp.max(x,", "jnp.max(x[:, :-1],")], ids=["no", "a wrong"]
+    "edit", [("jnp.max(v, axis=0, keepdims=True)", "0.0"), ("jnp.max(v,", "jnp.max(v[:-1],")], ids=["no", "a wrong"]
 )
 def test_a_kernel_that_is_wrong_where_values_are_large_is_found(edit, random):
-    program = worker_program(SOFTMAX.replace(*edit))
+    program = examined(edited(SOFTMAX, edit))[0].program
     values, found = Values(), []
     for kind in kinds_of(random.problem):
         answer = values.check(random.of_kind(kind), program=program)
         found.append(answer["status"] if answer["status"] != Status.INSENSITIVE.name else "")
     assert found[0] == Status.PASS.name, "on the problem's own inputs it is right"
     assert {Status.NOT_FINITE.name, Status.WRONG_VALUES.name} & set(found[1:])
-
-
-def worker_program(source):
-    return examined(source, "softmax_of_rows.py")[0].program
 
 
 def known(*, count=512, columns=16, dtype=np.float32, loss=1e-3):

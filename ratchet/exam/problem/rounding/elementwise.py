@@ -9,12 +9,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ratchet.exam.problem.rounding.rules import Node, Rules, rounded
 from ratchet.exam.problem.rounding.value import (
     EPS32,
     FUNCTION,
     NEAR,
     RMS,
+    Node,
+    Rules,
     Value,
     certain,
     earlier,
@@ -24,6 +25,7 @@ from ratchet.exam.problem.rounding.value import (
     losing,
     loss,
     no_nan,
+    rounded,
     variance_of,
     with_more,
 )
@@ -32,6 +34,8 @@ RULES = Rules()
 
 FAR = 4.0
 """Losses that an element is off now and then: of a normal distribution one in sixteen thousand."""
+MOST_SPREAD = 40.0
+"""By how much an exponent may be off, at most: beyond e^40 times the value nothing is left that can be compared."""
 
 ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp "
@@ -153,7 +157,7 @@ def _exponential(node: Node, inputs: list[Value]) -> Value:
     out = node.bind(x.v)
     scale = 1.0 if node.name == "exp" else math.log(2)
     # exp(x) = 2^(x log2 e): the argument is rounded once more. A large loss of it is no longer linear.
-    spread = jnp.minimum(jnp.sqrt(variance_of(x) * scale**2 + (RMS * EPS32 * FUNCTION) ** 2), 40.0)
+    spread = jnp.minimum(jnp.sqrt(variance_of(x) * scale**2 + (RMS * EPS32 * FUNCTION) ** 2), MOST_SPREAD)
     wide = jnp.expm1(spread.astype(jnp.float32))
     return replace(rounded(node, out, jnp.square(no_nan(out * wide)), inputs), spread=x.spread)
 

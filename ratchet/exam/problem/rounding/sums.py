@@ -10,11 +10,13 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ratchet.exam.problem.rounding.rules import Node, Parts, Rules, rounded
 from ratchet.exam.problem.rounding.value import (
     EPS32,
     LEAST,
     RMS,
+    Node,
+    Parts,
+    Rules,
     Value,
     certain,
     earlier,
@@ -22,6 +24,7 @@ from ratchet.exam.problem.rounding.value import (
     is_float,
     losing,
     no_nan,
+    rounded,
     variance_of,
     with_more,
 )
@@ -31,6 +34,7 @@ RULES = Rules()
 _PASSES = {"DEFAULT": 2.0**-7, "HIGH": 2.0**-15, "HIGHEST": EPS32}
 """Eps of what a product keeps of a float32 operand: one bfloat16, the sum of two, all of it."""
 _ANY_INTEGER = 2.0**31
+"""What an int32 may be off by where nothing is known of it."""
 _LARGEST = 2.0**48
 """Of a row in ``_in_float32``: two billion products of two such are a float32 number."""
 
@@ -158,12 +162,14 @@ def _operand(node: Node, x: Value, number: int) -> Value:
 
 
 def _each(count: int, eps: float = EPS32) -> float:
-    """Of a sum of ``count`` terms in the worst order: the share of each term's square that is lost."""
+    """Of a sum of ``count`` terms in the worst order: the share of each term's square that is lost, n u^2 / 6, where
+    ``u`` is half of eps: see the package.
+    """
     return eps**2 * max(count, 2) / 24
 
 
 def _beside(out: Any, count: int, eps: float = EPS32) -> Any:
-    """The variance that is lost beside that."""
+    """The variance that is lost beside that: n u^2 / 9 of the sum's square."""
     return jnp.square(eps * out) * count / 36
 
 
@@ -180,7 +186,7 @@ def _alike(x: Value) -> Any:
 
 
 def _together(squares: Any, alike: Any) -> Any:
-    """The variance of a sum: as of independent terms, unless what they add up to is more than chance makes of it."""
+    """The variance of a sum: as of independent terms, unless they add up to more than twice what chance makes of it."""
     return jnp.where(alike > 4 * squares, alike, squares)
 
 

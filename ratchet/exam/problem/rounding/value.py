@@ -1,9 +1,9 @@
-"""A value of the reference with its loss, and what the rules of all operations need."""
+"""A value of the reference with its loss, and what the rules of all operations are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,8 +14,11 @@ TINY = float(np.finfo(np.float32).tiny)
 RMS = 0.25
 """Standard deviation of a rounding over eps times the value: ulp / sqrt(12), where ulp is eps/2 to eps of the value."""
 NEAR = 8.0
+"""Losses from a step within which a value may be on either side of it: of millions of draws of a normal distribution
+none is further than six, and where it may jump a loss is an estimate itself."""
 FUNCTION = 8.0
-"""A float32 exponential, logarithm or root is exact to a few units in the last place, on a TPU as on a CPU."""
+"""Roundings that a function loses: a float32 exponential, logarithm or root is exact to a few units in the last place,
+on a TPU as on a CPU, and a rounding is a quarter of one."""
 
 LEAST = {
     float(jnp.finfo(dtype).eps): float(jnp.finfo(dtype).tiny)
@@ -61,6 +64,17 @@ def wide(dtype: Any) -> Any:
     return jnp.dtype("complex128" if jnp.issubdtype(dtype, jnp.complexfloating) else "float64")
 
 
+def widened(value: Any) -> Any:
+    """An array in float64, integers and booleans as they are."""
+    dtype = jnp.result_type(value)
+    return jnp.asarray(value, wide(dtype)) if is_float(dtype) else value
+
+
+def exact(value: Any, *, spread: bool = False) -> Value:
+    """An input or a constant."""
+    return Value(v=widened(value), exact=True, spread=spread)
+
+
 def eps_of(dtype: Any) -> float:
     """Eps of a float dtype, and at least that of float32."""
     return max(float(jnp.finfo(dtype).eps), EPS32) if is_float(dtype) else 0.0
@@ -73,10 +87,8 @@ def loss(value: Value) -> Any:
     return jnp.sqrt(variance_of(value))
 
 
-def settled(value: Value, *, own: bool = True) -> Any:
-    """The loss of a value that leaves: its own rounding counts as one to float32, or not at all."""
-    if not own:
-        return jnp.zeros(jnp.shape(value.v), jnp.float32) if value.s is None else value.s
+def loss_of_output(value: Value) -> Any:
+    """The loss of a value that is returned, float64: its own rounding counts as one to float32."""
     return jnp.asarray(loss(replace(value, eps=EPS32)), jnp.float64)
 
 
@@ -127,3 +139,56 @@ def certain(inputs: Sequence[Value]) -> bool:
 def no_nan(array: Any) -> Any:
     """0 in place of NaN, as infinity times nothing lost is."""
     return jnp.where(jnp.isnan(array), 0.0, array)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """An equation as its rule sees it."""
+
+    bind: Callable[..., Any]
+    name: str
+    eps: float
+    """Of the dtype that the reference gives its result."""
+    equation: Any
+    parts: int = 1
+    """Of how many parts like this one a sum consists."""
+    paired: Callable[[Any, Any], tuple[Any, Any]] = field(default=lambda a, b: (a, b))
+    """What happens to the operands of a product before they meet: see ``tiled.py``."""
+
+    @property
+    def params(self) -> Any:
+        return self.equation.params
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """A sum or an extreme that may be taken some terms at a time: what is kept of the terms, and what it comes to."""
+
+    arrays: list[Any]
+    finish: Callable[[list[Any]], Value]
+    """The result, of the arrays of all terms."""
+    join: Callable[[Any, Any], Any] = jnp.add
+    """The arrays of two parts as those of both."""
+
+    @property
+    def whole(self) -> Value:
+        return self.finish(self.arrays)
+
+
+class Rules(dict[str, Callable[[Node, list[Value]], Value | list[Value]]]):
+    """Rules by the name of their operation."""
+
+    def of(self, *names: str) -> Callable[[Any], Any]:
+        """Add the function that is decorated as the rule of the operations ``names``."""
+
+        def add(function: Any) -> Any:
+            self.update(dict.fromkeys(names, function))
+            return function
+
+        return add
+
+
+def rounded(node: Node, v: Any, variance: Any, inputs: Sequence[Value]) -> Value:
+    """A result ``v`` that lost ``variance`` before it was rounded to its own dtype."""
+    spread = all(x.spread for x in inputs)
+    return Value(v=v, variance=finite(v, variance) + TINY**2, eps=max(node.eps, EPS32), spread=spread)

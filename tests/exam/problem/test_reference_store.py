@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.exam.problem import references
+from ratchet.exam.problem import reference_store
 from ratchet.process import key
 from ratchet.values.status import Refusal, Status
 from tests.imports import MODULES, closure
@@ -24,13 +24,13 @@ def kept(tmp_path: Path) -> Path:
     made.mkdir(parents=True)
     (made / "random.npy").write_bytes(b"the reference")
     folder = tmp_path / "references" / "problem-a"
-    references.collect(made, folder)
+    reference_store.collect(made, folder)
     assert sorted(os.listdir(folder)) == ["random.mac", "random.npy"]
     return folder
 
 
 def lent(kept: Path, tmp_path: Path, child: str = "child") -> dict[str, bytes]:
-    folder = references.lend(kept, tmp_path / child)
+    folder = reference_store.lend(kept, tmp_path / child)
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
@@ -73,7 +73,7 @@ def test_what_was_changed_is_never_used_and_made_again(kept: Path, tmp_path: Pat
     assert lent(kept, tmp_path) == {}
     made = tmp_path / "child" / kept.name
     (made / "random.npy").write_bytes(b"computed again")
-    references.collect(made, kept)
+    reference_store.collect(made, kept)
     assert lent(kept, tmp_path, "another") == {"random.npy": b"computed again"}
 
 
@@ -95,14 +95,14 @@ def test_without_a_key_nothing_is_cached(kept: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(key, "path", nowhere)
     assert lent(kept, tmp_path) == {}
     (tmp_path / "child" / kept.name / "mixed.npy").write_bytes(b"computed")
-    references.collect(tmp_path / "child" / kept.name, kept)
+    reference_store.collect(tmp_path / "child" / kept.name, kept)
     assert sorted(os.listdir(kept)) == ["random.mac", "random.npy"]
 
 
 def test_a_child_cannot_replace_what_is_cached(kept: Path, tmp_path: Path) -> None:
     lent(kept, tmp_path)
     (tmp_path / "child" / kept.name / "random.npy").write_bytes(b"poison")
-    references.collect(tmp_path / "child" / kept.name, kept)
+    reference_store.collect(tmp_path / "child" / kept.name, kept)
     assert lent(kept, tmp_path, "another") == {"random.npy": b"the reference"}
 
 
@@ -121,7 +121,7 @@ def cache(tmp_path: Path) -> Path:
     [(3000, "a", ()), (2999, "b", ("a",)), (1999, "b", ("a", "c")), (1999, "a", ("c", "b")), (0, "c", ("a", "b"))],
 )
 def test_the_problem_that_was_not_used_for_longest_goes_first(cache: Path, max_bytes: int, keep: str, gone) -> None:
-    assert references.prune(cache, keep=keep, max_bytes=max_bytes) == gone
+    assert reference_store.prune(cache, keep=keep, max_bytes=max_bytes) == gone
     assert sorted(os.listdir(cache)) == sorted({"a", "b", "c"} - {*gone})
 
 
@@ -129,7 +129,7 @@ def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(cache: 
     for name in (".1.old.npy", ".2.new.npy"):
         (cache / "a" / name).touch()
     os.utime(cache / "a" / ".1.old.npy", (0, 0))
-    references.prune(cache, keep="a", max_bytes=1 << 20)
+    reference_store.prune(cache, keep="a", max_bytes=1 << 20)
     assert sorted(os.listdir(cache / "a")) == [".2.new.npy", "random.npy"]
 
 
@@ -140,19 +140,19 @@ def test_lending_counts_as_use(kept: Path, tmp_path: Path) -> None:
 
 
 def test_the_budget_is_the_users(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert references.budget_bytes() == 2 << 30
-    monkeypatch.setenv(references.BUDGET, "0.5")
-    assert references.budget_bytes() == 1 << 29
-    monkeypatch.setenv(references.BUDGET, "0")
+    assert reference_store.budget_bytes() == 2 << 30
+    monkeypatch.setenv(reference_store.BUDGET, "0.5")
+    assert reference_store.budget_bytes() == 1 << 29
+    monkeypatch.setenv(reference_store.BUDGET, "0")
     made = tmp_path / "second" / "problem-b"
     made.mkdir(parents=True)
     (made / "random.npy").write_bytes(b"another")
-    references.collect(made, kept.with_name("problem-b"))
+    reference_store.collect(made, kept.with_name("problem-b"))
     assert os.listdir(kept.parent) == ["problem-b"]
     for wrong in ("much", "inf", "nan"):
-        monkeypatch.setenv(references.BUDGET, wrong)
+        monkeypatch.setenv(reference_store.BUDGET, wrong)
         with pytest.raises(Refusal, match="wanted a number of GiB") as refusal:
-            references.budget_bytes()
+            reference_store.budget_bytes()
         assert refusal.value.status is Status.USAGE
 
 

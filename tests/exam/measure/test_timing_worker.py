@@ -1,39 +1,29 @@
 """The device's own times from a profile. The profiles are written here: no TPU was at hand."""
 
+from types import SimpleNamespace
+
 import jax
 import pytest
 
-from ratchet.exam.measure import trace
+from ratchet.exam.measure import timing_worker
 from ratchet.values.status import Refusal, Status
 
 
 def profile(*lines):
     """A profile with one device plane; ``lines`` are (name, [(event name, start ns, duration ns)])."""
-    return FakeProfile([FakePlane("/host:CPU", []), FakePlane("/device:TPU:0", lines)])
-
-
-class FakeEvent:
-    def __init__(self, name, start_ns, duration_ns):
-        self.name, self.start_ns, self.duration_ns = name, start_ns, duration_ns
-
-
-class FakeLine:
-    def __init__(self, name, events):
-        self.name, self.events = name, [FakeEvent(*event) for event in events]
-
-
-class FakePlane:
-    def __init__(self, name, lines):
-        self.name, self.lines = name, [FakeLine(*line) for line in lines]
-
-
-class FakeProfile:
-    def __init__(self, planes):
-        self.planes = planes
+    of_device = [
+        SimpleNamespace(
+            name=name,
+            events=[SimpleNamespace(name=event, start_ns=start, duration_ns=ns) for event, start, ns in events],
+        )
+        for name, events in lines
+    ]
+    planes = {"/host:CPU": [], "/device:TPU:0": of_device}
+    return SimpleNamespace(planes=[SimpleNamespace(name=name, lines=held) for name, held in planes.items()])
 
 
 def test_runs_are_distinguished_by_module_and_ordered_by_time():
-    found = trace.of_profile(
+    found = timing_worker.of_profile(
         profile(
             ("XLA Ops", [("jit_candidate(1)", 0, 99)]),
             (
@@ -59,16 +49,16 @@ def test_our_own_trace_of_a_modelled_run_reads_the_same_way(tmp_path):
     path = tmp_path / "modelled.xplane.pb"
     modelled = timeline()
     write_xspace(modelled, path, title="candidate", flops=1, hlo_module=None)
-    read = jax.profiler.ProfileData.from_file(str(trace.newest(tmp_path)))
+    read = jax.profiler.ProfileData.from_file(str(timing_worker.newest(tmp_path)))
     names = {line.name for plane in read.planes for line in plane.lines}
-    assert trace.MODULES in names
+    assert timing_worker.MODULES in names
 
 
 def test_no_capture_is_an_error_with_a_name(tmp_path):
     with pytest.raises(Refusal, match="left no") as caught:
-        trace.newest(tmp_path)
+        timing_worker.newest(tmp_path)
     assert caught.value.status is Status.INFRASTRUCTURE
 
 
 def test_a_cpu_tells_no_times_of_its_own(tmp_path):
-    assert trace.durations(tmp_path, ["candidate"], "cpu", 30) == {}
+    assert timing_worker.durations(tmp_path, ["candidate"], "cpu", 30) == {}

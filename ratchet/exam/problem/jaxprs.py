@@ -1,23 +1,102 @@
-"""Which dimensions of an equation's operands and results run along each other, and which it mixes."""
+"""A jaxpr as one list of equations, and which dimensions of its values run along each other or are mixed.
+
+Dimensions that run along each other can be cut together: into blocks of rows (``blocks.py``), or into tiles of what is
+only summed (``tiles.py``).
+"""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.extend import core
 
-from ratchet.exam.problem.flat import Step
 from ratchet.exam.problem.rounding.elementwise import ELEMENTWISE
+
+INLINED = ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+"""Calls of an inner jaxpr that are nothing but that."""
+
+
+def inner(equation: Any) -> tuple[Any, Sequence[Any]]:
+    """The jaxpr that a call holds, and its constants; None where an equation is no call."""
+    params = equation.params
+    closed = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
+    return getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """An equation over numbered values; a literal stays one."""
+
+    equation: Any
+    ins: tuple[Any, ...]
+    outs: tuple[int, ...]
+
+
+class FlatJaxpr:
+    """A jaxpr with its inner calls inlined."""
+
+    def __init__(self, closed: Any) -> None:
+        self.steps: list[Step] = []
+        self.avals: list[Any] = []
+        self.consts = [
+            (self._new(var.aval), const) for var, const in zip(closed.jaxpr.constvars, closed.consts, strict=True)
+        ]
+        self.inputs = [self._new(var.aval) for var in closed.jaxpr.invars]
+        self.outputs = self._walk(closed.jaxpr, [n for n, _ in self.consts], self.inputs)
+
+    def _new(self, aval: Any) -> int:
+        self.avals.append(aval)
+        return len(self.avals) - 1
+
+    def _walk(self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+        known.update(zip(jaxpr.invars, inputs, strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom if isinstance(atom, core.Literal) else known[atom]
+
+        for equation in jaxpr.eqns:
+            ins = [read(atom) for atom in equation.invars]
+            if equation.primitive.name in INLINED:
+                called, values = inner(equation)
+                made = [self._new(var.aval) for var in called.constvars]
+                self.consts += zip(made, values, strict=True)
+                outs = self._walk(called, made, ins)
+            else:
+                outs = [self._new(var.aval) for var in equation.outvars]
+                self.steps.append(Step(equation=equation, ins=tuple(ins), outs=tuple(outs)))
+            known.update(zip(equation.outvars, outs, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+
+def constant(literal: Any) -> Any:
+    """Its value as an array of its dtype."""
+    return np.asarray(literal.val, literal.aval.dtype)
+
+
+def resized(equation: Any, dimension: int | None, size: int) -> dict[str, Any]:
+    """The parameters of an equation whose result has another size along a dimension: where they name it."""
+    params = dict(equation.params)
+    if dimension is not None:
+        for key in ("shape", "new_sizes", "slice_sizes", "limit_indices"):
+            if key in params and not (key == "shape" and equation.primitive.name == "split"):
+                sizes = list(params[key])
+                sizes[dimension] = size
+                params[key] = tuple(sizes)
+    return params
+
 
 Dim = tuple[int, int]
 """(value, dimension). Values are numbered as they are made."""
 
 
-class Classes:
+class DimensionClasses:
     """Dimensions that are cut together, and those that cannot be."""
 
     def __init__(self) -> None:
@@ -44,7 +123,7 @@ class Classes:
         return dict(found)
 
 
-def constrain(step: Step, classes: Classes, *, summing: bool = False) -> None:
+def constrain(step: Step, classes: DimensionClasses, *, summing: bool = False) -> None:
     """Add what an equation says; with ``summing`` dimensions that a sum or an extreme takes together stay apart."""
     name = step.equation.primitive.name
     rule = _RULES.get(name) or (_alike if name in ELEMENTWISE else None)

@@ -43,15 +43,15 @@ def _method() -> str:
     return hashlib.sha256(b"".join(sources)).hexdigest()[:8]
 
 
-def lend(kept: Path, folder: Path) -> Path:
-    """Copy what is cached in ``kept`` and not there yet to a folder of that name in ``folder``, which is returned.
+def lend(cached: Path, folder: Path) -> Path:
+    """Copy what is in the cache ``cached`` and not there yet to a folder of that name in ``folder``, which is returned.
 
     The copy is checked, and removed with its original where this machine's key did not make its MAC.
     """
-    lent = folder / kept.name
+    lent = folder / cached.name
     lent.mkdir(parents=True, exist_ok=True)
     own = key.known()
-    wanted = [file for file in kept.glob(f"[!.]*{SUFFIX}") if not (lent / file.name).exists()]
+    wanted = [file for file in cached.glob(f"[!.]*{SUFFIX}") if not (lent / file.name).exists()]
     for file in wanted if own else ():
         with contextlib.suppress(OSError):
             copy_file(file, lent / file.name)
@@ -61,29 +61,29 @@ def lend(kept: Path, folder: Path) -> Path:
                     one.unlink()
     if wanted:
         with contextlib.suppress(OSError):
-            os.utime(kept)  # used now
+            os.utime(cached)  # used now
     return lent
 
 
-def collect(lent: Path, kept: Path) -> None:
+def collect(lent: Path, cached: Path) -> None:
     """Copy what the child made to the cache, each file whole or not at all, with its MAC; what is cached stays.
 
     Raises:
       Refusal: ``NO_SPACE``, or ``INFRASTRUCTURE`` where the cache cannot be written.
     """
     own = key.known()
-    made = [file for file in lent.glob(f"[!.]*{SUFFIX}") if not (kept / file.name).exists()]
+    made = [file for file in lent.glob(f"[!.]*{SUFFIX}") if not (cached / file.name).exists()]
     if own is None or not made:
         return
     try:
-        kept.mkdir(parents=True, exist_ok=True)
+        cached.mkdir(parents=True, exist_ok=True)
         for file in made:
-            _keep(own, file, kept / file.name)
+            _keep(own, file, cached / file.name)
     except OSError as error:
         status = Status.NO_SPACE if error.errno in (errno.ENOSPC, errno.EDQUOT) else Status.INFRASTRUCTURE
-        what = f"the judge cannot keep what it computed in {kept}: {error.strerror or error}: free or repair that"
+        what = f"the judge cannot keep what it computed in {cached}: {error.strerror or error}: free or repair that"
         raise Refusal(status, what) from None
-    prune(kept.parent, keep=kept.name, max_bytes=budget_bytes())
+    prune(cached.parent, keep=cached.name, max_bytes=budget_bytes())
 
 
 def budget_bytes() -> int:
@@ -119,29 +119,29 @@ def prune(folder: Path, *, keep: str, max_bytes: int) -> tuple[str, ...]:
 
 
 def _keep(own: Key, file: Path, target: Path) -> None:
-    """Written beside and renamed, the MAC last. What is signed is the copy, which the child cannot reach."""
-    beside = target.with_name(f".{os.getpid()}.{target.name}")
+    """Written to a temporary file and renamed, the MAC last. Signed is the copy, which the child cannot reach."""
+    temporary = target.with_name(f".{os.getpid()}.{target.name}")
     try:
-        copy_file(file, beside)
-        mac = _mac(own, beside, target)
-        beside.replace(target)
-        beside.write_text(mac)
-        beside.replace(target.with_suffix(MAC))
+        copy_file(file, temporary)
+        mac = _mac(own, temporary, target)
+        temporary.replace(target)
+        temporary.write_text(mac)
+        temporary.replace(target.with_suffix(MAC))
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
-def _mac(own: Key, file: Path, kept: Path) -> str:
-    """The MAC of the contents of ``file`` as those of ``kept``."""
+def _mac(own: Key, file: Path, cached: Path) -> str:
+    """The MAC of the contents of ``file`` as those of ``cached``."""
     with file.open("rb") as opened:
         content = hashlib.file_digest(opened, "sha256").digest()
-    return own.mac("reference", kept.parent.name.encode(), kept.name.encode(), content)
+    return own.mac("reference", cached.parent.name.encode(), cached.name.encode(), content)
 
 
-def _is_made_here(own: Key, copy: Path, kept: Path) -> bool:
-    """Whether the MAC beside ``kept`` is that of what was copied from there."""
+def _is_made_here(own: Key, copy: Path, cached: Path) -> bool:
+    """Whether the MAC beside ``cached`` is that of what was copied from there."""
     try:
-        return read_file(kept.with_suffix(MAC), _MAC_BYTES).decode() == _mac(own, copy, kept)
+        return read_file(cached.with_suffix(MAC), _MAC_BYTES).decode() == _mac(own, copy, cached)
     except (OSError, ValueError):
         return False
