@@ -1,4 +1,4 @@
-"""``ratchet doctor``: what this machine can and cannot do here. Looks only; changes nothing."""
+"""``doctor``: what this machine can and cannot do here. Looks only; changes nothing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from ratchet.commands.history import coloured, terminal_width
+from ratchet.commands.options import json_option
 from ratchet.exam.judge import evidence
 from ratchet.exam.measure import devices
 from ratchet.loop import log
@@ -21,8 +26,8 @@ from ratchet.process import key
 from ratchet.process.boot import home
 from ratchet.process.sandbox.child import NAMES, Child
 from ratchet.values.status import Refusal, Status
-from ratchet.view.doctor import Finding, Health, doctor_document, doctor_text, verdict_of
-from ratchet.view.document import dumps
+from ratchet.view.document import dumps, or_null, plain
+from ratchet.view.text import clean
 
 LEAST_MEMORY = 4 << 30
 """Bytes that the compiler and the values of a kernel of ordinary size take together."""
@@ -38,15 +43,40 @@ _EXTRAS = {
     "ray": "many machines",
 }
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "firefox")
+_NARROW = 60
 
 
-def command(options: argparse.Namespace) -> int:
+class Health(Enum):
+    """How much is lost."""
+
+    OK = "ok"
+    LESS = "less"
+    """Something is weaker or left out; kernels are judged all the same."""
+    MISSING = "missing"
+    """No kernel can be judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    health: Health
+    what: str
+    todo: str = ""
+    """What to do about it; ``""`` where there is nothing to do."""
+
+
+def doctor_options(parser: argparse.ArgumentParser) -> None:
+    """No more than ``--json``."""
+    json_option(parser)
+
+
+def doctor_command(options: argparse.Namespace) -> int:
     """Print what was found; the exit code says whether a kernel can be judged."""
     findings = tuple(finding for check in CHECKS for finding in check())
-    if options.json:
-        print(dumps(doctor_document(findings)))
-    else:
-        print(doctor_text(findings, width=terminal_width(), colour=coloured()))
+    text = doctor_text(findings, width=terminal_width(), colour=coloured())
+    print(dumps(doctor_document(findings)) if options.json else text)
     if any(one.health is Health.MISSING for one in findings):
         print(f"{Status.INFRASTRUCTURE.name}: {verdict_of(findings)}", file=sys.stderr)
         return Status.INFRASTRUCTURE.exit_code
@@ -247,3 +277,47 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+# --- what is printed ---
+
+
+def verdict_of(findings: Sequence[Finding]) -> str:
+    """One sentence over all of them."""
+    if missing := [one.name for one in findings if one.health is Health.MISSING]:
+        return f"no kernel can be judged here: {', '.join(missing)}"
+    less = [one.name for one in findings if one.health is Health.LESS]
+    return f"kernels can be judged here; less than there could be: {', '.join(less)}" if less else "all is well"
+
+
+def doctor_text(findings: Sequence[Finding], *, width: int | None = None, colour: bool = False) -> str:
+    """A line for each finding, what to do below it, and the sentence over all."""
+    wide = max(len(one.name) for one in findings)
+    lines = []
+    for one in findings:
+        mark = _marked(one.health, colour)
+        said = _wrapped(f"{one.name:<{wide}}  {clean(one.what)}", width, under=wide + 2, taken=9)
+        lines += [f"{mark}  {said[0]}", *(f"         {line}" for line in said[1:])]
+        if one.todo:
+            under = " " * (wide + 11 if width is None or width >= _NARROW else 9)
+            lines += [f"{under}{line}" for line in _wrapped(f"-> {clean(one.todo)}", width, under=3, taken=len(under))]
+    return "\n".join([*lines, verdict_of(findings)])
+
+
+def doctor_document(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The same as JSON."""
+    found = plain(findings, {Finding: {...: (), **or_null("todo")}})
+    return {"can_judge": all(one.health is not Health.MISSING for one in findings), "findings": found}
+
+
+def _marked(health: Health, colour: bool) -> str:
+    word = f"{health.value:<7}"
+    code = {Health.OK: "32", Health.LESS: "33", Health.MISSING: "31"}[health]
+    return f"\x1b[{code}m{word}\x1b[0m" if colour else word
+
+
+def _wrapped(text: str, width: int | None, *, under: int, taken: int) -> list[str]:
+    if width is None:
+        return [text]
+    indent = " " * (under if width >= _NARROW else 2)
+    return textwrap.wrap(text, max(20, width - taken), subsequent_indent=indent, break_on_hyphens=False) or [text]

@@ -1,22 +1,31 @@
-"""``ratchet report [FILE]``"""
+"""``report``, ``serve`` and ``plot``: the history of a kernel as a page, live, and as charts."""
 
 from __future__ import annotations
 
 import argparse
+import errno
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+from ratchet.commands.options import json_option, kernel_argument, kernel_option
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME, writing
+from ratchet.loop.workspace import under_way
 from ratchet.process.boot import home
-from ratchet.report import gallery
+from ratchet.report import charts, gallery, words
 from ratchet.report.document import document
+from ratchet.report.files import FORMATS, drawn
 from ratchet.report.gather import kernels, material
+from ratchet.report.live import LOOPBACK, LiveServer
+from ratchet.report.material import Material
 from ratchet.report.page import page
 from ratchet.report.story import Story, story
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
+from ratchet.view.text import clean
+from ratchet.wiring import DUMPS
 
 DEFAULT, KERNEL = "report.html", "kernel.py"
 _INDEX = "index.html"
@@ -24,7 +33,15 @@ _INDEX = "index.html"
 Say = Callable[[str], None]
 
 
-def command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
+def report_options(parser: argparse.ArgumentParser) -> None:
+    """A kernel file, and where the page goes."""
+    kernel_argument(parser, "file")
+    parser.add_argument("-o", "--output", type=Path, metavar="HTML", help="default: report.html, here")
+    json_option(parser, "print the numbers as one JSON document; a page only with -o")
+    parser.add_argument("--gallery", type=Path, metavar="DIR", help="instead: one page for each kernel, and an index")
+
+
+def report_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
     """Write the page of one kernel file, or of all of them with an index; with ``--json`` print the same as numbers."""
     if options.gallery is not None:
         if options.file or options.output or options.json:
@@ -97,3 +114,118 @@ def _replace(path: Path, data: bytes) -> None:
             return
         beside.write_bytes(data)
         beside.replace(path)
+
+
+# --- serve ---
+
+
+def serve_options(parser: argparse.ArgumentParser) -> None:
+    """A kernel file and a port."""
+    kernel_argument(parser, "file")
+    parser.add_argument("--port", type=_port, default=8790, metavar="N", help="default 8790; 0 for any that is free")
+
+
+def _port(text: str) -> int:
+    """Reads the number of a port."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r:.60}, wanted a port from 0 to 65535")
+    return int(text)
+
+
+def serve_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
+    """Serve the report of one kernel file, as it is now, until it is interrupted."""
+    kernel = which(root, options.file)
+    history = History(root)
+    try:
+        server = LiveServer(options.port, page=lambda: _page(root, kernel), version=lambda: _version(history, root))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        why = "is in use" if error.errno == errno.EADDRINUSE else "may not be opened"
+        raise Refusal(
+            Status.USAGE, f"port {options.port} of {LOOPBACK} {why}: give another with --port, or 0 for any free one"
+        ) from None
+    with server:
+        say(f"the report of {kernel}, live, for this machine alone: {server.url} (Ctrl-C ends it)")
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            say("ended")
+    return Status.PASS.exit_code
+
+
+def _page(root: Path, kernel: str) -> str:
+    try:
+        known = material(root, kernel)
+    except Refusal as refusal:  # a ledger that somebody edits while it is shown
+        known = Material(repository=root.name, kernel=kernel, rows=(), broken=(refusal.status, refusal.message))
+    return page(story(known), live=True)
+
+
+def _version(history: History, root: Path) -> str:
+    """Changes with the ledger, with HEAD, with what is under way, and when evidence comes or goes."""
+    parts = [under_way(history), history.refs.resolve("HEAD") or ""]
+    for path in (root / NAME, root / DUMPS):
+        try:
+            state = path.stat()
+            parts.append(f"{state.st_mtime_ns} {state.st_size}")
+        except OSError:
+            parts.append("")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+# --- plot ---
+
+_NO_LATENCY = "no experiment on it has a latency"
+_NO_EVIDENCE = "its modelled run is not on this disk: judge it again with --fresh"
+
+
+def plot_options(parser: argparse.ArgumentParser) -> None:
+    """A chart, a file and a kernel file."""
+    parser.add_argument("what", choices=PLOTS, help="which chart")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="ends in .svg or .png")
+    kernel_option(parser)
+
+
+def plot_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
+    """Draw one chart of a kernel's ledger or of its current modelled run."""
+    if options.output.suffix.removeprefix(".").lower() not in FORMATS:
+        raise Refusal(Status.USAGE, f"-o: got {options.output.name!r:.60}, wanted a name that ends in .svg or .png")
+    overview = story(material(root, which(root, options.kernel)))
+    spec, title = _chart(overview, options.what)
+    write(options.output, drawn(spec, title=title, suffix=options.output.suffix), root=root, say=say)
+    return Status.PASS.exit_code
+
+
+def _chart(overview: Story, what: str) -> tuple[charts.Spec, str]:
+    track, evidence, kernel = overview.main, overview.material.evidence, clean(overview.material.kernel, 60)
+    kind = words.kind(track) if track else ""
+    spec: charts.Spec | None
+    if what == "trajectory":
+        spec, missing = (charts.trajectory(track) if track else None), _NO_LATENCY
+    elif what == "roofline":
+        spec, missing = (
+            charts.roofline(overview),
+            f"{_NO_LATENCY}, or its FLOPs or the limits of its device are not known",
+        )
+    elif what == "fidelity":
+        spec, missing = charts.fidelity(overview), "no row of it has both a measured and a modelled latency"
+    elif what == "units":
+        run = evidence.timeline if evidence else None
+        spec, missing = (charts.spent(run) if run and run.blame.lines else None), _NO_EVIDENCE
+    else:
+        kernels = [one for one in evidence.vmem if one.allocations] if evidence else []
+        spec, missing = (charts.vmem(kernels[0]) if kernels else None), _NO_EVIDENCE
+    if spec is None:
+        raise Refusal(Status.NOT_FOUND, f"there is nothing to plot as {what} of {kernel}: {missing}")
+    return spec, f"{kernel}: {_TITLES[what]}{f', {kind}' if kind and what != 'fidelity' else ''}"
+
+
+_TITLES = {
+    "trajectory": "latency of each experiment",
+    "roofline": "roofline",
+    "units": "where each cycle went",
+    "vmem": "VMEM by buffer",
+    "fidelity": "measured over modelled latency",
+}
+PLOTS = tuple(_TITLES)

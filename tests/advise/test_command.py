@@ -43,7 +43,7 @@ def modelled(stage: Stage) -> None:
 
 def called(stage: Stage, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     given = options.ratchet(["advise", FILE, *words])
-    assert commands.command(given, root=stage.root, kernel=stage.root / FILE) == Status.PASS.exit_code
+    assert commands.advise_command(given, root=stage.root, kernel=stage.root / FILE) == Status.PASS.exit_code
     return capsys.readouterr().out
 
 
@@ -107,14 +107,14 @@ def test_what_was_tried_and_lost_is_not_advised_again_and_its_kind_is_trusted_le
 def test_a_file_that_was_not_judged_as_it_is_is_refused(judged):
     judged.write(ATTENTION + FAST + "# more\n")
     with pytest.raises(Refusal, match="as it is has no row with a score") as refused:
-        commands.command(options.ratchet(["advise", FILE]), root=judged.root, kernel=judged.root / FILE)
+        commands.advise_command(options.ratchet(["advise", FILE]), root=judged.root, kernel=judged.root / FILE)
     assert refused.value.status is Status.NOT_FOUND
 
 
 def test_a_kernel_whose_run_is_gone_is_refused(judged):
     (judged.root / DUMPS / judged.rows()[-1].id / TIMELINE).unlink()
     with pytest.raises(Refusal, match=r"not on this disk any more: .*--fresh"):
-        commands.command(options.ratchet(["advise", FILE]), root=judged.root, kernel=judged.root / FILE)
+        commands.advise_command(options.ratchet(["advise", FILE]), root=judged.root, kernel=judged.root / FILE)
 
 
 @pytest.mark.parametrize(
@@ -122,16 +122,16 @@ def test_a_kernel_whose_run_is_gone_is_refused(judged):
 )
 def test_a_number_that_there_is_not_is_refused(judged, words, match):
     with pytest.raises(Refusal, match=match):
-        commands.command(options.ratchet(["advise", FILE, *words]), root=judged.root, kernel=judged.root / FILE)
+        commands.advise_command(options.ratchet(["advise", FILE, *words]), root=judged.root, kernel=judged.root / FILE)
     assert judged.read() == ATTENTION + FAST
 
 
 def test_a_file_that_is_not_there_and_one_that_is_no_python_are_refused(judged):
     with pytest.raises(Refusal, match="is no file"):
-        commands.command(options.ratchet(["advise", "no.py"]), root=judged.root, kernel=judged.root / "no.py")
+        commands.advise_command(options.ratchet(["advise", "no.py"]), root=judged.root, kernel=judged.root / "no.py")
     judged.write("def (")
     with pytest.raises(Refusal, match="invalid syntax"):
-        commands.command(options.ratchet(["advise", FILE]), root=judged.root, kernel=judged.root / FILE)
+        commands.advise_command(options.ratchet(["advise", FILE]), root=judged.root, kernel=judged.root / FILE)
 
 
 def test_nothing_is_said_of_a_kernel_without_a_pattern(tmp_path, capsys):
@@ -141,4 +141,6 @@ def test_nothing_is_said_of_a_kernel_without_a_pattern(tmp_path, capsys):
     assert "no advice: " in called(stage, capsys)
     assert document(stage, capsys)["advice"] == []
     with pytest.raises(Refusal, match="every edit that it knows was tried"):
-        commands.command(options.ratchet(["advise", FILE, "--apply", "1"]), root=stage.root, kernel=stage.root / FILE)
+        commands.advise_command(
+            options.ratchet(["advise", FILE, "--apply", "1"]), root=stage.root, kernel=stage.root / FILE
+        )

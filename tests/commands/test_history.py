@@ -48,9 +48,9 @@ def run(capsys: pytest.CaptureFixture[str], stage: Stage, *words: str) -> str:
     given = options.ratchet(words)
     match words[0]:
         case "log":
-            code = history.log_command(given, root=stage.root, kernel=None)
+            code = history.log_command(given, root=stage.root, only=None)
         case "top":
-            code = history.top_command(given, root=stage.root, kernel=None)
+            code = history.top_command(given, root=stage.root, only=None)
         case "status":
             code = history.status_command(given, root=stage.root, kernel=stage.root / "kernel.py")
         case _:

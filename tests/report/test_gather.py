@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.commands import plot, report, serve
+from ratchet.commands import report
 from ratchet.loop import ledger, recorded
 from ratchet.loop.history import History
 from ratchet.loop.workspace import locked
@@ -138,7 +138,7 @@ def test_a_repository_without_ledger_or_commit(tmp_path: Path) -> None:
 
 def test_the_report_is_written_whole_and_says_where(repository: Path) -> None:
     said: list[str] = []
-    assert report.command(asked(), root=repository, say=said.append) == 0
+    assert report.report_command(asked(), root=repository, say=said.append) == 0
     text = (repository / "report.html").read_text()
     assert "&lt;i&gt;twice&lt;/i&gt; as fast" in text
     assert "<i>" not in text
@@ -150,13 +150,13 @@ def test_the_report_is_written_whole_and_says_where(repository: Path) -> None:
 
 def test_what_git_ignores_is_in_nobodys_way(repository: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    report.command(asked(output=tmp_path / "out.html"), root=repository, say=said.append)
-    report.command(asked(output=repository / "hlo_dumps" / "out.html"), root=repository, say=said.append)
+    report.report_command(asked(output=tmp_path / "out.html"), root=repository, say=said.append)
+    report.report_command(asked(output=repository / "hlo_dumps" / "out.html"), root=repository, say=said.append)
     assert len(said) == 2
 
 
 def test_json_alone_writes_no_file(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report.command(asked(json=True), root=repository, say=silent)
+    report.report_command(asked(json=True), root=repository, say=silent)
     made = json.loads(capsys.readouterr().out)
     assert made["tracks"][0]["times_faster_than_first"] == 2.0
     assert made["head_is_judged"] is True
@@ -176,18 +176,18 @@ def test_a_kernel_is_meant_by_its_file_or_by_the_ledgers_name(repository: Path, 
 @pytest.mark.parametrize("where", ["hlo_dumps", "nowhere/report.html"])
 def test_a_place_that_cannot_be_written_is_refused(repository: Path, where: str) -> None:
     with pytest.raises(Refusal, match=r"wanted a file|there is no nowhere"):
-        report.command(asked(output=Path(where)), root=repository, say=silent)
+        report.report_command(asked(output=Path(where)), root=repository, say=silent)
 
 
 def test_a_gallery_has_a_page_for_each_kernel(repository: Path, tmp_path: Path) -> None:
-    report.command(asked(gallery=tmp_path / "a" / "gallery"), root=repository, say=silent)
+    report.report_command(asked(gallery=tmp_path / "a" / "gallery"), root=repository, say=silent)
     assert sorted(path.name for path in (tmp_path / "a" / "gallery").iterdir()) == ["index.html", "kernel.py.html"]
     assert 'href="kernel.py.html"' in (tmp_path / "a" / "gallery" / "index.html").read_text()
 
 
 def test_a_gallery_is_of_all_kernels(repository: Path) -> None:
     with pytest.raises(Refusal, match="takes no FILE"):
-        report.command(asked(gallery=Path("a"), json=True), root=repository, say=silent)
+        report.report_command(asked(gallery=Path("a"), json=True), root=repository, say=silent)
 
 
 def test_a_detached_head_has_its_kernel_too(repository: Path) -> None:
@@ -199,18 +199,18 @@ def test_a_detached_head_has_its_kernel_too(repository: Path) -> None:
 def test_plots_become_files_or_say_why_not(repository: Path, tmp_path: Path) -> None:
     for what in ("trajectory", "units"):
         options = asked(what=what, output=tmp_path / f"{what}.svg")
-        assert plot.command(options, root=repository, say=silent) == 0
+        assert report.plot_command(options, root=repository, say=silent) == 0
         assert (tmp_path / f"{what}.svg").read_text().startswith("<svg")
     for what, why in (("fidelity", "both a measured and a modelled"), ("vmem", "not on this disk")):
         with pytest.raises(Refusal, match=why):
-            plot.command(asked(what=what, output=tmp_path / "no.svg"), root=repository, say=silent)
+            report.plot_command(asked(what=what, output=tmp_path / "no.svg"), root=repository, say=silent)
     with pytest.raises(Refusal, match="wanted a name that ends in"):
-        plot.command(asked(what="units", output=tmp_path / "units.pdf"), root=repository, say=silent)
+        report.plot_command(asked(what="units", output=tmp_path / "units.pdf"), root=repository, say=silent)
 
 
 def test_a_port_in_use_has_its_own_message(repository: Path) -> None:
     with LiveServer(0, page=str, version=str) as running, pytest.raises(Refusal, match="is in use: give another"):
-        serve.command(asked(port=running.server_port), root=repository, say=silent)
+        report.serve_command(asked(port=running.server_port), root=repository, say=silent)
 
 
 def test_an_interrupt_ends_the_server_cleanly(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_an_interrupt_ends_the_server_cleanly(repository: Path, monkeypatch: pyt
 
     monkeypatch.setattr(LiveServer, "serve_forever", interrupted)
     said: list[str] = []
-    assert serve.command(asked(port=0), root=repository, say=said.append) == 0
+    assert report.serve_command(asked(port=0), root=repository, say=said.append) == 0
     assert (said[0].startswith("the report of kernel.py, live"), said[1]) == (True, "ended")
     assert b"Live: this page reloads" in shown[0]
     assert b"The ledger cannot be read (LEDGER_BROKEN)" in shown[1]
