@@ -14,14 +14,12 @@ from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME, writing
 from ratchet.loop.workspace import under_way
 from ratchet.process.boot import home
-from ratchet.report import charts, gallery, words
-from ratchet.report.document import document
-from ratchet.report.files import FORMATS, drawn
+from ratchet.report import PLOTS, words
+from ratchet.report.drawing import FORMATS, drawn
 from ratchet.report.gather import kernels, material
 from ratchet.report.live import LOOPBACK, LiveServer
-from ratchet.report.material import Material
-from ratchet.report.page import page
-from ratchet.report.story import Story, story
+from ratchet.report.story import Material, Story, story
+from ratchet.report.tables import document
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.text import clean
@@ -43,6 +41,8 @@ def report_options(parser: argparse.ArgumentParser) -> None:
 
 def report_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
     """Write the page of one kernel file, or of all of them with an index; with ``--json`` print the same as numbers."""
+    from ratchet.report.page import page  # imports Altair, which reading a command line need not wait for
+
     if options.gallery is not None:
         if options.file or options.output or options.json:
             raise Refusal(Status.USAGE, "--gallery writes a page for every kernel file: it takes no FILE, -o or --json")
@@ -79,14 +79,16 @@ def _inside(root: Path, path: Path) -> str:
 
 
 def _gallery(root: Path, folder: Path, say: Say) -> int:
+    from ratchet.report.page import file_names, index_page, page
+
     known = kernels(root)
-    files, stories = gallery.names(known), []
+    files, stories = file_names(known), []
     folder.mkdir(parents=True, exist_ok=True)
     for kernel, file in zip(known, files, strict=True):
         overview: Story = story(material(root, kernel))
         _replace(folder / file, page(overview, index=_INDEX).encode())
         stories.append(overview)
-    write(folder / _INDEX, gallery.index(stories, files).encode(), root=root, say=say)
+    write(folder / _INDEX, index_page(stories, files).encode(), root=root, say=say)
     return Status.PASS.exit_code
 
 
@@ -155,6 +157,8 @@ def serve_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
 
 
 def _page(root: Path, kernel: str) -> str:
+    from ratchet.report.page import page
+
     try:
         known = material(root, kernel)
     except Refusal as refusal:  # a ledger that somebody edits while it is shown
@@ -176,9 +180,6 @@ def _version(history: History, root: Path) -> str:
 
 # --- plot ---
 
-_NO_LATENCY = "no experiment on it has a latency"
-_NO_EVIDENCE = "its modelled run is not on this disk: judge it again with --fresh"
-
 
 def plot_options(parser: argparse.ArgumentParser) -> None:
     """A chart, a file and a kernel file."""
@@ -189,43 +190,16 @@ def plot_options(parser: argparse.ArgumentParser) -> None:
 
 def plot_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
     """Draw one chart of a kernel's ledger or of its current modelled run."""
+    from ratchet.report import charts
+
     if options.output.suffix.removeprefix(".").lower() not in FORMATS:
         raise Refusal(Status.USAGE, f"-o: got {options.output.name!r:.60}, wanted a name that ends in .svg or .png")
     overview = story(material(root, which(root, options.kernel)))
-    spec, title = _chart(overview, options.what)
-    write(options.output, drawn(spec, title=title, suffix=options.output.suffix), root=root, say=say)
-    return Status.PASS.exit_code
-
-
-def _chart(overview: Story, what: str) -> tuple[charts.Spec, str]:
-    track, evidence, kernel = overview.main, overview.material.evidence, clean(overview.material.kernel, 60)
-    kind = words.kind(track) if track else ""
-    spec: charts.Spec | None
-    if what == "trajectory":
-        spec, missing = (charts.trajectory(track) if track else None), _NO_LATENCY
-    elif what == "roofline":
-        spec, missing = (
-            charts.roofline(overview),
-            f"{_NO_LATENCY}, or its FLOPs or the limits of its device are not known",
-        )
-    elif what == "fidelity":
-        spec, missing = charts.fidelity(overview), "no row of it has both a measured and a modelled latency"
-    elif what == "units":
-        run = evidence.timeline if evidence else None
-        spec, missing = (charts.spent(run) if run and run.blame.lines else None), _NO_EVIDENCE
-    else:
-        kernels = [one for one in evidence.vmem if one.allocations] if evidence else []
-        spec, missing = (charts.vmem(kernels[0]) if kernels else None), _NO_EVIDENCE
+    plot, kernel = charts.PLOTS[options.what], clean(overview.material.kernel, 60)
+    spec = plot.draw(overview)
     if spec is None:
-        raise Refusal(Status.NOT_FOUND, f"there is nothing to plot as {what} of {kernel}: {missing}")
-    return spec, f"{kernel}: {_TITLES[what]}{f', {kind}' if kind and what != 'fidelity' else ''}"
-
-
-_TITLES = {
-    "trajectory": "latency of each experiment",
-    "roofline": "roofline",
-    "units": "where each cycle went",
-    "vmem": "VMEM by buffer",
-    "fidelity": "measured over modelled latency",
-}
-PLOTS = tuple(_TITLES)
+        raise Refusal(Status.NOT_FOUND, f"there is nothing to plot as {options.what} of {kernel}: {plot.missing}")
+    kind = f", {words.kind(overview.main)}" if overview.main and options.what != "fidelity" else ""
+    data = drawn(spec, title=f"{kernel}: {plot.title}{kind}", suffix=options.output.suffix)
+    write(options.output, data, root=root, say=say)
+    return Status.PASS.exit_code

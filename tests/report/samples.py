@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from ratchet.report.material import Evidence, GridStep, Instance, Material, Problem, StepBar
+from ratchet.report.story import Evidence, GridStep, Instance, Material, Problem, StepBar
 from ratchet.values import Decision, Row, Vmem, VmemAllocation
 from ratchet.values.program import VmemUse
 from ratchet.values.row import Origin

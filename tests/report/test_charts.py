@@ -9,9 +9,9 @@ import pytest
 
 from ratchet.report import charts
 from ratchet.report.charts import OUTCOMES
-from ratchet.report.files import drawn
-from ratchet.report.palette import DARK, LIGHT, painted
+from ratchet.report.drawing import DARK, LIGHT, drawn, painted
 from ratchet.report.story import story
+from ratchet.report.tables import spent_table
 from ratchet.values.status import Refusal
 from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
 from tests.view.timelines import timeline
@@ -54,7 +54,7 @@ def test_no_point_is_above_the_roof() -> None:
 
 def test_the_cycles_of_the_bars_are_those_of_the_run() -> None:
     run = timeline()
-    table = charts.spent_table(run)
+    table = spent_table(run)
     assert sum(sum(parts.values()) for parts in table.values()) == run.cycles
 
 

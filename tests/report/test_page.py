@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 import pytest
 
 from ratchet.report import page as page_room
-from ratchet.report.document import document
 from ratchet.report.page import page
 from ratchet.report.story import story
+from ratchet.report.tables import document
 from ratchet.tpu.account.band import stored
 from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
 

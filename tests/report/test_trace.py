@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.report.trace import grid_step
+from ratchet.report.gather import grid_step
 from ratchet.values import Span, SpanKind
 from ratchet.view.xspace import write_xspace
 from tests.view.timelines import timeline
