@@ -11,7 +11,7 @@ from pathlib import Path
 from ratchet.advise.advice import Advice
 from ratchet.advise.advise import Attempt, advise
 from ratchet.commands.history import names_a_folder
-from ratchet.commands.options import PROGRAM, count, json_option, kernel_argument, kernel_option
+from ratchet.commands.options import PROGRAM, count_option, json_option, kernel_argument, kernel_option
 from ratchet.kernelfile import knobs
 from ratchet.kernelfile.mutation import mutation
 from ratchet.kernelfile.syntax import File
@@ -37,9 +37,9 @@ def advise_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file, and what to do with the advice."""
     kernel_argument(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--apply", type=count, metavar="N", help="make the edit of advice N in the file")
-    what.add_argument("--patch", type=count, metavar="N", help="print the edit of advice N as a patch")
-    parser.add_argument("--most", type=count, default=5, metavar="N", help="show at most so many; default 5")
+    count_option(what, "--apply", "make the edit of advice N in the file")
+    count_option(what, "--patch", "print the edit of advice N as a patch")
+    count_option(parser, "--most", "show at most so many", 5)
     json_option(parser, "print it as one JSON document, with every edit as a patch")
 
 
@@ -131,7 +131,7 @@ def _attempts(history: History, name: str, like: Row) -> Iterator[Attempt]:
 def brief_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file, and how much may be said."""
     kernel_option(parser)
-    parser.add_argument("--tokens", type=count, default=2000, metavar="N", help="at most so many; default 2000")
+    count_option(parser, "--tokens", "at most so many", 2000)
     json_option(parser, "print it as one JSON document")
 
 

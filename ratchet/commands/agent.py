@@ -11,7 +11,7 @@ from typing import Any
 from ratchet.agents import program
 from ratchet.agents.agent import Agent
 from ratchet.agents.proposal import Target
-from ratchet.commands.options import count, json_option, kernel_option, seconds
+from ratchet.commands.options import count, count_option, json_option, kernel_option, seconds
 from ratchet.loop import log
 from ratchet.process.boot import home
 from ratchet.process.sandbox import landlock
@@ -39,15 +39,9 @@ def agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--writable", type=Path, action="append", default=[], metavar="PATH", help="what else it may write; repeat it"
     )
-    parser.add_argument(
-        "--plateau", type=count, default=12, metavar="N", help="stop after N judged in a row, none kept; default 12"
-    )
-    parser.add_argument(
-        "--repeats", type=count, default=3, metavar="N", help="stop after N turns in a row without news; default 3"
-    )
-    parser.add_argument(
-        "--failures", type=count, default=3, metavar="N", help="stop after N failed turns in a row; default 3"
-    )
+    count_option(parser, "--plateau", "stop after N judged in a row, none kept", 12)
+    count_option(parser, "--repeats", "stop after N turns in a row without news", 3)
+    count_option(parser, "--failures", "stop after N failed turns in a row", 3)
     json_option(parser)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.options import Options, json_option, side_by_side
+from ratchet.commands.options import Options, json_option, side_by_side, text_option
 from ratchet.exam.judge.seal import seal
 from ratchet.exam.judge.secret import clone_folder
 from ratchet.loop import branches, ledger
@@ -33,12 +33,8 @@ FOLDER = "lines"
 
 def branch_options(parser: Options) -> None:
     """Where and with what candidates are judged."""
-    parser.add_argument(
-        "--branch", default="", metavar="NAME", help="go on there, in .ratchet/lines/NAME; a new one begins at HEAD"
-    )
-    parser.add_argument(
-        "--cluster", default="", metavar="HOST:PORT", help="judge on the nodes of that Ray cluster; see `node`"
-    )
+    text_option(parser, "--branch", "NAME", "go on there, in .ratchet/lines/NAME; a new one begins at HEAD")
+    text_option(parser, "--cluster", "HOST:PORT", "judge on the nodes of that Ray cluster; see `node`")
     parser.add_argument(
         "--on",
         choices=MEASURED,
@@ -174,8 +170,8 @@ def branches_document(lines: Sequence[Line]) -> dict[str, Any]:
 
 def finalize_options(parser: argparse.ArgumentParser) -> None:
     """A line, where to begin, and the branch to make."""
-    parser.add_argument("--branch", default="", metavar="NAME", help="the line; default: the one that HEAD is on")
-    parser.add_argument("--base", default="", metavar="REV", help="where to begin; default: where the line began")
+    text_option(parser, "--branch", "NAME", "the line; default: the one that HEAD is on")
+    text_option(parser, "--base", "REV", "where to begin; default: where the line began")
     parser.add_argument(
         "--as", dest="name_of_branch", default="", metavar="NEW", help="the branch to make; default: review/NAME"
     )
@@ -204,9 +200,7 @@ def finalize_command(options: argparse.Namespace, *, root: Path) -> int:
 def merge_options(parser: argparse.ArgumentParser) -> None:
     """Another clone."""
     parser.add_argument("remote", metavar="REMOTE", help="a remote's name, a URL, or the folder of another clone")
-    parser.add_argument(
-        "--branch", default="", metavar="NAME", help="which of its branches; default: what its HEAD is on"
-    )
+    text_option(parser, "--branch", "NAME", "which of its branches; default: what its HEAD is on")
     side_by_side(parser)
 
 

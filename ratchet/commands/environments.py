@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ratchet.commands.options import text_option
 from ratchet.process.boot import bootstrap, home
 from ratchet.values.status import Refusal, Status
 
@@ -35,10 +36,8 @@ _PIP = ("-m", "pip", "--disable-pip-version-check", "install", "-q")
 
 def setup_options(parser: argparse.ArgumentParser) -> None:
     """Which environment."""
-    parser.add_argument(
-        "--jax", default="", metavar="VERSION", help="one with this JAX beside it: 0.12.0.1, or 0.12.0.1+libtpu0.0.52"
-    )
-    parser.add_argument("--python", default="", metavar="PATH", help="the Python that --jax gets; default: this")
+    text_option(parser, "--jax", "VERSION", "one with this JAX beside it: 0.12.0.1, or 0.12.0.1+libtpu0.0.52")
+    text_option(parser, "--python", "PATH", "the Python that --jax gets; default: this")
     parser.add_argument("--lock", type=Path, metavar="FILE", help="the packages of --jax, each with its hash")
 
 

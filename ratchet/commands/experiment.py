@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.options import PROGRAM, json_option, judging
+from ratchet.commands.options import PROGRAM, json_option, judging, text_option
 from ratchet.commands.options import evaluator as evaluator_of
 from ratchet.exam.candidate import target
 from ratchet.exam.candidate.source_closure import Read, below
@@ -76,10 +76,8 @@ def judge_options(parser: argparse.ArgumentParser) -> None:
         "--input", action="append", metavar="ARRAY", help="instead: one problem's inputs, such as bf16[1024,256]"
     )
     parser.add_argument("--reference", metavar="TARGET", help="the function that says what is right")
-    parser.add_argument(
-        "--source", default="", metavar="DIR", help="the folder of the package; default: src, or the top"
-    )
-    parser.add_argument("--python", default="", metavar="PATH", help="the Python that traces it; default: the judge's")
+    text_option(parser, "--source", "DIR", "the folder of the package; default: src, or the top")
+    text_option(parser, "--python", "PATH", "the Python that traces it; default: the judge's")
     judging(parser)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratchet.commands.options import count, json_option, kernel_option
+from ratchet.commands.options import count_option, json_option, kernel_option
 from ratchet.exam.judge import evidence
 from ratchet.exam.judge.seal import seal
 from ratchet.loop import journal, log, recorded
@@ -71,7 +71,7 @@ def log_command(options: argparse.Namespace, *, root: Path, only: Path | None) -
 def top_options(parser: argparse.ArgumentParser) -> None:
     """Whose rows, and how many."""
     kernel_option(parser, "only its rows; default: all")
-    parser.add_argument("--most", type=count, default=10, metavar="N", help="at most so many; default 10")
+    count_option(parser, "--most", "at most so many", 10)
     _shown(parser)
 
 
@@ -278,7 +278,7 @@ def _settled(read: Callable[[], Value]) -> Value:
     return read()
 
 
-def changes(path: Path, *, tick_s: float = TICK_S) -> Iterator[None]:
+def changes(path: Path) -> Iterator[None]:
     """Once now, and once after every change of a file, while somebody reads standard output."""
     seen: object = object()
     while not _unread():
@@ -291,7 +291,7 @@ def changes(path: Path, *, tick_s: float = TICK_S) -> Iterator[None]:
             seen = now
             yield
         else:
-            time.sleep(tick_s)
+            time.sleep(TICK_S)
 
 
 def _unread() -> bool:

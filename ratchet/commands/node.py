@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from ratchet.commands.options import count
+from ratchet.commands.options import count_option
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
@@ -45,10 +45,8 @@ def node_options(parser: argparse.ArgumentParser) -> None:
     """Where the node is, and what it judges."""
     parser.add_argument("address", nargs="?", default="", metavar="HOST:PORT", help="of the head; default: be the head")
     parser.add_argument("--listen", default="127.0.0.1", metavar="IP", help="address of this node; default 127.0.0.1")
-    parser.add_argument("--port", type=count, default=6379, metavar="N", help="of the head; default 6379")
-    parser.add_argument(
-        "--lanes", type=count, metavar="N", help="candidates at once; default: by CPUs, and one for each 6 GiB"
-    )
+    count_option(parser, "--port", "of the head", 6379)
+    count_option(parser, "--lanes", "candidates at once; default: by CPUs, and one for each 6 GiB")
     parser.add_argument(
         "--measures",
         choices=MEASURED,

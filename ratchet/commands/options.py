@@ -217,6 +217,17 @@ def kernel_argument(parser: Options, name: str = "kernel") -> None:
     parser.add_argument(name, nargs="?", type=Path, metavar="FILE", help="the kernel file; default: kernel.py")
 
 
+def count_option(parser: Options, name: str, help: str, default: int | None = None) -> None:
+    """A number from 1 on."""
+    said = help if default is None else f"{help}; default {default}"
+    parser.add_argument(name, type=count, default=default, metavar="N", help=said)
+
+
+def text_option(parser: Options, name: str, metavar: str, help: str) -> None:
+    """Some text; empty where it is not given."""
+    parser.add_argument(name, default="", metavar=metavar, help=help)
+
+
 def fresh_option(parser: Options) -> None:
     """``--fresh``."""
     what = "judge again what was judged before: the same program under the same judge has a verdict that is remembered"

@@ -13,6 +13,7 @@ from ratchet.commands.options import (
     PROGRAM,
     chip_option,
     count,
+    count_option,
     fresh_option,
     json_option,
     kernel_argument,
@@ -129,11 +130,9 @@ def search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--where", action="append", metavar="CONDITION", help="'BQ * BKV <= 2**18': what a point has to satisfy"
     )
-    parser.add_argument("--budget", type=count, default=60, metavar="N", help="at most so many trials; default 60")
+    count_option(parser, "--budget", "at most so many trials", 60)
     parser.add_argument("--time", type=_duration, metavar="TIME", help="begin nothing new after 90s, 30m, 2h or 1h30m")
-    parser.add_argument(
-        "--patience", type=count, metavar="N", help="end after N trials without a better one; default 10 for each knob"
-    )
+    count_option(parser, "--patience", "end after N trials without a better one; default 10 for each knob")
     parser.add_argument(
         "--batch", type=count, default=4, metavar="N", help="trials proposed at once; default 4; for many lanes more"
     )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ratchet.commands.options import text_option
 from ratchet.selftest import corpus as corpora
 from ratchet.selftest import run as selftest
 from ratchet.values.status import Status
@@ -24,7 +25,7 @@ _WIDEST = 34
 def selftest_options(parser: argparse.ArgumentParser) -> None:
     """Which entries, and where the results go."""
     parser.add_argument("--quick", action="store_true", help="one cheat of each kind, a dozen honest kernels")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="entries whose name or kind has this in it")
+    text_option(parser, "--only", "PATTERN", "entries whose name or kind has this in it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every result to FILE, as JSON")
 
 

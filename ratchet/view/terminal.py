@@ -16,19 +16,7 @@ from ratchet.view.losses import losses_in_words, notes
 from ratchet.view.text import clean, clean_lines, fixed, kind_of, number, size, time_change, times
 from ratchet.view.verdict_json import hint, reason_beyond, summary_beyond
 
-STAGES = (
-    "contract",
-    "problem",
-    "compile",
-    "memory",
-    "copies",
-    "kernel",
-    "correctness",
-    "schedule",
-    "control",
-    "roofline",
-    "audit",
-)
+STAGES = tuple("contract problem compile memory copies kernel correctness schedule control roofline audit".split())
 """The steps of every modelled verdict, in the order of ``prepare.py``."""
 _SHOWN_S = 0.05
 """Seconds below which a step that passed is not worth a word."""
@@ -69,25 +57,22 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     id: str,
     commit: str = "",
     incumbent: Row | None = None,
-    evidence: Sequence[str] | None = None,
     outcome: Status | None = None,
     refuted: Mapping[Key, Refuted] | None = None,
 ) -> str:
     """The verdict in about twenty lines, without a final newline.
 
     ``decision`` and ``reason`` are the loop's. ``incumbent`` is the row that the kernel was compared with.
-    ``evidence`` are paths relative to the repository root; by default the two folders of experiment ``id``.
     ``outcome`` is the status of the whole turn where it is not the verdict's: ``NOT_BETTER``.
     ``refuted`` are the losses that earlier experiments removed in vain.
     """
-    if evidence is None:
-        evidence = (f"hlo_dumps/{id}", f"profile_data/{id}")
     status = outcome or verdict.status
     why = reason_beyond(verdict, reason)
+    made_in = f"commit {commit[:12]}" if commit else f"experiment {id}"
     pairs = (
         *_judged(verdict, incumbent, refuted),
         *_listed("stages", stages(verdict, incumbent), limit=2),
-        ("evidence", " · ".join((*evidence, f"commit {commit[:12]}" if commit else f"experiment {id}"))),
+        ("evidence", f"hlo_dumps/{id} · profile_data/{id} · {made_in}"),
         ("decision", f"{decision}: {why}" if why else decision),  # last, beside the RESULT line
     )
     lines = [f"{status.name}: {status.meaning}"]

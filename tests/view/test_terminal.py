@@ -188,7 +188,7 @@ def test_nothing_from_outside_can_forge_a_line(text: str) -> None:
         notes=(text,),
         timeline=hostile_timeline(text),
     )
-    check(report(bad, decision=text, reason=text, id=text, commit=text, evidence=(text,)))
+    check(report(bad, decision=text, reason=text, id=text, commit=text))
     check(report(replace(bad, reason="x"), decision="kept", reason=text, id=text))
     check(blame_text(hostile_timeline(text), title=text, kernel_file=text, source=f"{text}\n" * 9))
     hostile = row(**dict.fromkeys(vars(row()), text))
