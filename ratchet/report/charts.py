@@ -129,7 +129,7 @@ def roofline(story: Story) -> Spec | None:
     chip = CHIPS.get(track.experiments[-1].row.chip) if track else None
     if track is None or chip is None:
         return None
-    chips = story.material.problem.chips if story.material.problem else 1
+    chips = story.material.problem.mesh.chips if story.material.problem else 1
     bandwidth = chips * chip.hbm_bytes_per_s
     reached = {one.number: at for one in track.experiments if (at := on_roofline(one, bandwidth)) is not None}
     if not reached:

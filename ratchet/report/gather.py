@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.exam.problem import problem as problems
+from ratchet.exam.problem.problem import Problem
 from ratchet.loop import log, recorded
 from ratchet.loop.history import History
 from ratchet.loop.workspace import under_way
 from ratchet.process.sandbox.folder import read_file
-from ratchet.report.story import Evidence, GridStep, Instance, Material, Problem, StepBar
+from ratchet.report.story import Evidence, GridStep, Instance, Material, StepBar
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.dump import memory
 from ratchet.tpu.dump.files import load_hlo, tokens_in
@@ -87,19 +88,9 @@ def _sources(history: History, blobs: set[str]) -> Mapping[str, str]:
 
 def _problem(kernel: Path) -> Problem | None:
     try:
-        frozen = problems.read(problems.lock_path(kernel))
+        return problems.read(problems.lock_path(kernel))
     except (Refusal, OSError):
         return None
-    if frozen is None:
-        return None
-    return Problem(
-        name=frozen.kernel_name,
-        description=frozen.description,
-        digest=frozen.short,
-        flops=frozen.flops,
-        compulsory_bytes=frozen.compulsory_bytes,
-        chips=frozen.mesh.chips,
-    )
 
 
 def _origins(history: History, every: tuple[Row, ...], rows: tuple[Row, ...]) -> Mapping[Origin, int]:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,8 @@ def _words(story: Story) -> Mapping[str, Any]:
     return {
         "program": home.PROGRAM,
         "glossary": words.GLOSSARY,
-        "name": clean(story.material.problem.name if story.material.problem else "") or clean(story.material.kernel),
+        "name": clean(story.material.problem.kernel_name if story.material.problem else "")
+        or clean(story.material.kernel),
         "kind": words.kind(track) if track else "",
         "gained": words.gained(track) if track else "",
         "factor": words.factor(track) if track else "",
@@ -184,22 +184,6 @@ def _policy(scripts: Sequence[str], *, live: bool) -> str:
 # --- the page of all pages ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One line."""
-
-    file: str
-    kernel: str
-    name: str
-    kind: str
-    latency: str
-    gained: str
-    share: str
-    experiments: int
-    sketch: str
-    """Points of the line of the kernel in place, as SVG has them."""
-
-
 def file_names(kernels: Sequence[str]) -> list[str]:
     """A file name for each kernel file, no two the same: ``examples-rope.py.html``."""
     made: list[str] = []
@@ -219,24 +203,25 @@ def index_page(stories: Sequence[Story], files: Sequence[str]) -> str:
     return _environment().get_template("index.html").render(entries=entries, repository=repository, **_styled())
 
 
-def _entry(story: Story, file: str) -> Entry:
+def _entry(story: Story, file: str) -> Mapping[str, Any]:
     track, problem = story.main, story.material.problem
     current = track.current if track else None
-    return Entry(
-        file=file,
-        kernel=clean(story.material.kernel),
-        name=clean(problem.name) if problem else "",
-        kind=words.kind(track) if track else "",
-        latency=words.ms(current.latency_ms if current else None),
-        gained=words.times_in_words(track.factor) if track and track.gains else "–",
-        share=words.share_of_roofline(current) if current else "–",
-        experiments=len(story.experiments),
-        sketch=_sketch(track) if track else "",
-    )
+    return {
+        "file": file,
+        "kernel": clean(story.material.kernel),
+        "name": clean(problem.kernel_name) if problem else "",
+        "kind": words.kind(track) if track else "",
+        "latency": words.ms(current.latency_ms if current else None),
+        "gained": words.times_in_words(track.factor) if track and track.gains else "–",
+        "share": words.share_of_roofline(current) if current else "–",
+        "experiments": len(story.experiments),
+        "sketch": _sketch(track) if track else "",
+    }
 
 
 def _sketch(track: Track) -> str:
-    kept = [one for one in track.experiments if one.outcome in (Outcome.KEPT, Outcome.BASELINE) and one.latency_ms]
+    """Points of the line of the kernel in place, as SVG has them."""
+    kept = [one for one in track.experiments if one.in_place and one.latency_ms]
     if len(kept) < 2:
         return ""
     levels = [math.log(one.latency_ms or 1.0) for one in kept]

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ratchet.exam.problem.problem import Problem
 from ratchet.loop.decide import conditions_of
-from ratchet.loop.rows import repeats
 from ratchet.values import MEASURED, Conditions, Decision, Row, Timeline, Vmem
 from ratchet.values.row import Origin
 from ratchet.values.status import CORRECT, Status
+from ratchet.view.ledger import entries
 from ratchet.view.text import number
 
 _CORRECT = {status.name for status in CORRECT}
@@ -76,18 +76,6 @@ class Evidence:
     """Of the kernels of the program."""
     step: GridStep | None = None
     instances: tuple[Instance, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """What of the frozen problem is shown."""
-
-    name: str
-    description: str
-    digest: str
-    flops: int
-    compulsory_bytes: int
-    chips: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +181,7 @@ class Track:
     @property
     def current(self) -> Experiment | None:
         """The newest kernel that was kept, or judged as HEAD's own."""
-        return next((one for one in reversed(self.experiments) if one.outcome in KEPT and one.latency_ms), None)
+        return next((one for one in reversed(self.experiments) if one.in_place and one.latency_ms), None)
 
     @property
     def first(self) -> Experiment | None:
@@ -248,38 +236,30 @@ class Story:
 def story(material: Material) -> Story:
     """The rows of a kernel related to each other."""
     tracks: dict[str, list[Experiment]] = {}
-    incumbents: dict[Conditions, Row] = {}
     in_place = ""
-    repeated = repeats(material.rows)
-    again = Counter(repeated.values())
-    for place, row in enumerate(material.rows, start=1):
-        outcome, latency = _outcome(row), number(row.median_ms)
-        conditions = conditions_of(row)
-        if row.id in repeated:
-            incumbents[conditions] = row
+    for place, entry in enumerate(entries(material.rows), start=1):
+        if entry.repeats:
             continue
+        row, outcome = entry.row, _outcome(entry.row)
         compared = outcome in (Outcome.KEPT, Outcome.REVERTED)
-        against = incumbents.get(conditions) if compared else None
-        tracks.setdefault(row.evaluator, []).append(
-            Experiment(
-                number=place,
-                row=row,
-                outcome=outcome,
-                latency_ms=latency if outcome is not Outcome.FAILED and latency and latency > 0 else None,
-                floor_ms=_floor_ms(row),
-                against=against,
-                times=_times(row, against),
-                before=in_place if outcome is not Outcome.BASELINE and in_place != row.kernel_blob else "",
-                again=again[row.id],
-            )
+        made = Experiment(
+            number=place,
+            row=row,
+            outcome=outcome,
+            latency_ms=None if outcome is Outcome.FAILED else entry.latency_ms,
+            floor_ms=_floor_ms(row),
+            against=entry.before if compared else None,
+            times=entry.faster if compared or row.evaluator in MEASURED else None,
+            before=in_place if outcome is not Outcome.BASELINE and in_place != row.kernel_blob else "",
+            again=entry.again,
         )
-        if outcome in KEPT:
-            in_place = row.kernel_blob
-            if latency:
-                incumbents[conditions] = row
+        tracks.setdefault(row.evaluator, []).append(made)
+        in_place = row.kernel_blob if made.in_place else in_place
     newest_last = sorted(tracks, key=lambda evaluator: tracks[evaluator][-1].number)
-    made = [Track(evaluator=one, experiments=tuple(tracks[one])) for one in reversed(newest_last)]
-    return Story(material=material, tracks=tuple(made))
+    return Story(
+        material=material,
+        tracks=tuple(Track(evaluator=one, experiments=tuple(tracks[one])) for one in reversed(newest_last)),
+    )
 
 
 def _outcome(row: Row) -> Outcome:
@@ -292,14 +272,6 @@ def _outcome(row: Row) -> Outcome:
 def _floor_ms(row: Row) -> float | None:
     latency, share = number(row.median_ms), number(row.util_pct)
     return latency * share / 100 if latency and share else None
-
-
-def _times(row: Row, against: Row | None) -> float | None:
-    if row.evaluator in MEASURED:  # two medians of different processes decide nothing
-        speedup = number(row.speedup)
-        return speedup if speedup and speedup > 0 else None
-    old, new = number(against.median_ms) if against else None, number(row.median_ms)
-    return old / new if old and new and old > 0 and new > 0 else None
 
 
 def diff_lines(experiment: Experiment, sources: Mapping[str, str], *, most: int) -> tuple[Sequence[str], int] | None:

@@ -223,7 +223,7 @@ def document(story: Story) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "kernel": material.kernel,
-        "name": material.problem.name if material.problem else None,
+        "name": material.problem.kernel_name if material.problem else None,
         "head": material.head or None,
         "head_is_judged": bool(story.main and story.main.current) and not story.unjudged,
         "tracks": plain(story.tracks, _DOCUMENT),

@@ -41,10 +41,7 @@ def fit_table(fits: Sequence[Fit], names: Sequence[str], *, target: str, every: 
     """A row for each point, a column for each chip, and what is the largest that fits on each."""
     chips = list(dict.fromkeys(fit.chip for fit in fits))
     cells = {(fit.chip, tuple(fit.point.items())): _cell(fit) for fit in fits}
-    points = sorted(
-        {point for _, point in cells},
-        key=lambda key: [(str(type(value)), value is None, value or 0) for _, value in key],
-    )
+    points = sorted({point for _, point in cells}, key=_in_order)
     rows = [[*names, *chips, ""]]
     rows += [
         [*(clean(str(value)) for _, value in point), *(cells.get((chip, point), "") for chip in chips), ""]
