@@ -102,7 +102,7 @@ def _incumbent(history: History, name: str, source: bytes) -> tuple[Row, Timelin
 
 
 def _attempts(history: History, name: str, like: Row) -> Iterator[Attempt]:
-    """The newest experiments of the ledger, oldest first, as far as git has their bytes."""
+    """The newest experiments of the ledger, oldest first, those whose bytes git has."""
     rows = log.rows(history.root)
     latency = {(row.kernel, row.kernel_blob, conditions_of(row)): float(row.median_ms) for row in rows if row.median_ms}
     rows = rows[-_ROWS:]
@@ -165,7 +165,7 @@ def brief_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> i
 
 
 def _changed_parts(history: History, rows: Sequence[Row]) -> Iterator[frozenset[str]]:
-    """What the newest reverted experiments changed, as far as git has their bytes."""
+    """What the newest reverted experiments changed, of those whose bytes git has."""
     recent = [row for row in reversed(rows) if row.decision == Decision.REVERTED][:RECENT]
     missing = history.objects.unresolved([one for row in recent for one in (row.parent, row.kernel_blob)])
     for row in recent:

@@ -217,7 +217,7 @@ def merge_command(
 def merged(
     source: str, *, branch: str, root: Path, judge: Judge, wait_s: float, say: Callable[[str], None]
 ) -> tuple[Merged, tuple[Outcome, ...]]:
-    """The merge, and a turn of the ratchet for each kernel of the other line that may be better than HEAD's.
+    """The merge, and an experiment for each kernel of the other line that may be better than HEAD's.
 
     Raises:
       Refusal: as ``merge`` and ``run_experiment``; what was merged by then stays, and asking again goes on from there.

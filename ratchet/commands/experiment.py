@@ -219,7 +219,7 @@ def _cases(options: argparse.Namespace) -> tuple[Case, ...]:
 
 
 def _end(root: Path, outcome: Outcome, options: argparse.Namespace, say: Say) -> int:
-    """Prune old evidence and print how a turn ended. What was recorded decides the exit code, whatever fails here."""
+    """Prune old evidence, print how an experiment ended, and return its exit code, whatever fails here."""
     with contextlib.suppress(Refusal, OSError):  # evidence that stays too long is no reason to fail
         keep = {row.id for row in (outcome.row, outcome.incumbent, outcome.baseline) if row is not None}
         evidence.prune(root, log.experiments(root), keep=keep)

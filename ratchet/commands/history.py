@@ -190,7 +190,7 @@ def verify_command(*, root: Path) -> int:
 
 
 def rebuild_command(*, root: Path) -> int:
-    """Write the ledger anew, and say from what."""
+    """Write the ledger again, and say from what."""
     built = log.rebuild(root)
     print(f"results.tsv has {built.rows} rows, {built.from_head} of them from HEAD and the others from refs")
     if built.replaced:
@@ -268,7 +268,7 @@ def _newest(lines: Sequence[str], height: int) -> list[str]:
 
 
 def _settled(read: Callable[[], Value]) -> Value:
-    """What ``read`` returns; once more where a row was being written meanwhile."""
+    """What ``read`` returns; a second time where a row was being written."""
     try:
         return read()
     except Refusal as refusal:

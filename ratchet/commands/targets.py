@@ -261,7 +261,7 @@ class Compilers:
         return cls(folder=folder, _children={}, _stack=stack)
 
     def child(self, chip: str) -> Child:
-        """The process of a chip, started when it is first needed, or anew where it died."""
+        """The process of a chip, started when it is first needed, or again where it died."""
         child = self._children.get(chip)
         if child is None or not child.alive:
             child = self._stack.enter_context(compiling.start(self.new_folder(), CHIPS[chip]))

@@ -181,7 +181,7 @@ def _sections(protocol: str) -> tuple[str, str, Mapping[str, str]]:
 
 
 def guides_command(*, root: Path) -> int:
-    """Write them anew beside the protocol, and say which changed."""
+    """Write them again, beside the protocol, and say which changed."""
     try:
         protocol = (root / PROTOCOL).read_text(encoding="utf-8")
         files = guides(protocol, program=home.PROGRAM)

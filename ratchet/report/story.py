@@ -46,7 +46,7 @@ class StepBar:
 
 @dataclass(frozen=True, kw_only=True)
 class GridStep:
-    """One grid step of a modelled run, with what went on meanwhile."""
+    """One grid step of a modelled run, with what ran during it."""
 
     kernel: str
     number: int
@@ -95,7 +95,7 @@ class Material:
     head_blob: str = ""
     """The kernel file's blob in HEAD; ``""`` where HEAD has none."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Kernel files by blob, as far as git has them here."""
+    """Those kernel files by blob that git has here."""
     problem: Problem | None = None
     evidence: Evidence | None = None
     """Of the current kernel."""
@@ -113,7 +113,7 @@ class Material:
 
 
 class Outcome(StrEnum):
-    """What became of an experiment, as a reader tells them apart."""
+    """What became of an experiment."""
 
     KEPT = "kept"
     BASELINE = "baseline"

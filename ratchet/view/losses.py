@@ -69,7 +69,7 @@ _LINK_CAUSES = {
 
 
 def losses_in_words(timeline: Timeline, refuted: Mapping[Key, Refuted] | None = None) -> list[str]:
-    """One sentence per loss of ``timeline.blame``, largest first. ``refuted``: those removed in vain before."""
+    """One sentence per loss of ``timeline.blame``, largest first. ``refuted``: those removed before without a gain."""
     words, known = _Words(timeline), refuted or {}
     return [words.of(loss) + words.in_vain(known.get(key_of(loss))) for loss in timeline.blame.losses]
 

@@ -63,8 +63,8 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     """The verdict in about twenty lines, without a final newline.
 
     ``decision`` and ``reason`` are the loop's. ``incumbent`` is the row that the kernel was compared with.
-    ``outcome`` is the status of the whole turn where it is not the verdict's: ``NOT_BETTER``.
-    ``refuted`` are the losses that earlier experiments removed in vain.
+    ``outcome`` is the status of the whole experiment where it is not the verdict's: ``NOT_BETTER``.
+    ``refuted`` are the losses that earlier experiments removed without a gain.
     """
     status = outcome or verdict.status
     why = reason_beyond(verdict, reason)

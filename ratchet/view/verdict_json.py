@@ -1,6 +1,6 @@
 """The verdict as one JSON document: what ``--json`` prints, described by ``ratchet/view/verdict.schema.json``.
 
-A document says how one turn ended. ``verdict`` is null where nothing was judged. Every number about
+A document says how one experiment ended. ``verdict`` is null where nothing was judged. Every number about
 the kernel's speed is beside its ``evaluator`` and ``kind``: ``modelled`` or ``measured``.
 ``seconds`` are always the judge's own, by the wall clock.
 """
@@ -37,9 +37,9 @@ def verdict_document(  # noqa: PLR0913 - the verdict, and by keyword what the lo
     incumbent: Row | None = None,
     refuted: Mapping[Key, Refuted] | None = None,
 ) -> dict[str, Any]:
-    """The document of one turn, as plain JSON values. ``refuted``: losses that were removed in vain before.
+    """The document of one experiment, as plain JSON values. ``refuted``: losses removed before without a gain.
 
-    ``outcome`` is the status of the turn, whose exit code the process ends with: ``NOT_BETTER`` where
+    ``outcome`` is the status of the experiment, whose exit code the process ends with: ``NOT_BETTER`` where
     the verdict says ``PASS``, and the refusal where nothing was judged. ``decision`` is null then.
     """
     turn = {
