@@ -18,7 +18,7 @@ from ratchet.loop.branches import finalize
 from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.judge import Judge
-from ratchet.loop.merge import Contender, Merged, merge
+from ratchet.loop.merge import Merged, merge
 from ratchet.loop.trial import Outcome
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import MEASURED, Decision, Row
@@ -226,16 +226,12 @@ def merged(
     outcomes = []
     for one in done.contenders:
         say(f"judging {one.kernel} of {done.name} again, here")
-        idea = Idea(message=_message(done, one), text=one.text)
+        of = f"\n\nExperiment {one.row} of that line." if one.row else ""
+        idea = Idea(message=f"merge: {one.kernel} of {done.name}{of}", text=one.text)
         outcomes.append(
             run_experiment(idea, root=root, kernel=Path(one.kernel), judge=judge, wait_s=wait_s, progress=say)
         )
     return done, tuple(outcomes)
-
-
-def _message(done: Merged, one: Contender) -> str:
-    of = f"\n\nExperiment {one.row} of that line." if one.row else ""
-    return f"merge: {one.kernel} of {done.name}{of}"
 
 
 def merge_text(done: Merged, outcomes: Sequence[Outcome]) -> str:

@@ -7,9 +7,9 @@ the one command that is asked for.
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,7 @@ def function(name: str, kind: str) -> Callable[..., Any] | None:
     """``NAME_command`` or ``NAME_options`` of a command's module; None where the module has none."""
     module = "experiment" if name == "prepare" else COMMANDS[name][0]
     found: Callable[..., Any] | None = getattr(
-        import_module(f"ratchet.commands.{module}"), f"{name.replace('-', '_')}_{kind}", None
+        importlib.import_module(f"ratchet.commands.{module}"), f"{name.replace('-', '_')}_{kind}", None
     )
     return found
 

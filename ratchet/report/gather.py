@@ -22,7 +22,6 @@ from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.dump import memory
 from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.values import Row, Timeline, Vmem
-from ratchet.values.row import Origin
 from ratchet.values.status import Refusal
 from ratchet.view.xplane import new_message
 from ratchet.wiring import DUMPS, TIMELINE, TRACES, trace_of
@@ -56,6 +55,7 @@ def material(root: Path, kernel: str) -> Material:
     every = log.rows(root)
     rows = tuple(row for row in every if row.kernel == kernel)
     counts = Counter(row.kernel for row in every if row.kernel != kernel)
+    origins = log.origins_of(history, every)
     commit, blob = _head(history, kernel)
     return Material(
         repository=root.name,
@@ -67,7 +67,7 @@ def material(root: Path, kernel: str) -> Material:
         sources=_sources(history, {blob, *(row.kernel_blob for row in rows)} - {""}),
         problem=_problem(root / kernel),
         evidence=_evidence(root, rows, blob),
-        origins=_origins(history, every, rows),
+        origins={} if origins.no_key else Counter(origins.by_id[row.id] for row in rows),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         under_way=under_way(history),
     )
@@ -91,11 +91,6 @@ def _problem(kernel: Path) -> Problem | None:
         return problems.read(problems.lock_path(kernel))
     except (Refusal, OSError):
         return None
-
-
-def _origins(history: History, every: tuple[Row, ...], rows: tuple[Row, ...]) -> Mapping[Origin, int]:
-    known = log.origins_of(history, every)
-    return {} if known.no_key else Counter(known.by_id[row.id] for row in rows)
 
 
 def _evidence(root: Path, rows: tuple[Row, ...], blob: str) -> Evidence | None:
@@ -193,9 +188,11 @@ def _representative(events: list[_Event]) -> GridStep | None:
         return None
     middle = (min(step.start_us for step in steps) + max(step.end_us for step in steps)) / 2
     step = min(single, key=lambda one: (max(one.start_us - middle, middle - one.end_us, 0.0), one.start_us))
-    moving = [event for event in events if event.lane in _COPIES + _WAITS and _overlaps(event, step)]
+    during = [one for one in events if one.start_us < step.end_us and one.end_us > step.start_us]
+    moving = [one for one in during if one.lane in _COPIES + _WAITS and "count" not in one.stats]
     longest = sorted(moving, key=lambda event: event.start_us - event.end_us)[:MOST_BARS]
-    inside = [event for event in events if event.lane in _UNITS and _same(event, step)]
+    same = (step.start_us, step.end_us)
+    inside = [one for one in events if one.lane in _UNITS and (one.start_us, one.end_us) == same]
     return GridStep(
         kernel=step.name.partition(" of ")[2],
         number=int(step.stats["step"]),
@@ -204,14 +201,6 @@ def _representative(events: list[_Event]) -> GridStep | None:
         end_us=step.end_us,
         bars=tuple(_bar(event) for event in [*inside, *sorted(longest, key=lambda event: event.start_us)]),
     )
-
-
-def _overlaps(event: _Event, step: _Event) -> bool:
-    return "count" not in event.stats and event.start_us < step.end_us and event.end_us > step.start_us
-
-
-def _same(event: _Event, step: _Event) -> bool:
-    return (event.start_us, event.end_us) == (step.start_us, step.end_us)
 
 
 def _bar(event: _Event) -> StepBar:

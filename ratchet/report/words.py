@@ -104,17 +104,13 @@ def times_in_words(times: float | None) -> str:
     if share < 0.005:
         return "the same time"
     factor, way, less = (times, "faster", "less") if times > 1 else (1 / times, "slower", "more")
-    return f"{_factor(factor)} {way}, {_percent(share)} {less} time"
+    return f"{_factor(factor)} {way}, {share:.{2 if share < 1 else 1}f} % {less} time"
 
 
 def _factor(factor: float) -> str:
     if factor >= 1.1:
         return f"{fixed(factor, 3)}×"
     return f"{factor:.3f}×" if factor >= 1.001 else f"{factor:.5f}×"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.2f} %" if share < 1 else f"{share:.1f} %"
 
 
 def title(experiment: Experiment) -> str:
@@ -188,7 +184,8 @@ def limit(story: Story) -> list[str]:
     if evidence is not None and evidence.timeline is not None:
         bound = bound_by(evidence.timeline)
         first = [f"{bound[0]}: needed for {bound[1]:.0%} of the run, more than anything else"] if bound else []
-        return [_sentence(one) for one in (*first, *losses_in_words(evidence.timeline))]
+        sentences = (*first, *losses_in_words(evidence.timeline))
+        return [f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in sentences]
     share, regime_of_row = number(current.row.util_pct), current.row.regime
     said = f"By the ledger alone: the roofline of this problem is {_LIMITS.get(regime_of_row, clean(regime_of_row))}"
     said += f", and the kernel reaches {share:.1f} % of it." if share is not None else "."
@@ -357,7 +354,3 @@ def _paired_rows(story: Story) -> str:
         f"{len(ratios)} rows of this kernel were measured and modelled: measured over modelled is between "
         f"{ratios[0]:.3f} and {ratios[-1]:.3f}."
     )
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
