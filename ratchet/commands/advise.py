@@ -10,12 +10,12 @@ from pathlib import Path
 
 from ratchet.advise.advice import Advice
 from ratchet.advise.advise import Attempt, advise
-from ratchet.commands.history import names_a_folder
+from ratchet.commands.history import timeline_of
 from ratchet.commands.options import PROGRAM, count_option, json_option, kernel_argument, kernel_option
 from ratchet.kernelfile import knobs
 from ratchet.kernelfile.mutation import mutation
 from ratchet.kernelfile.syntax import File
-from ratchet.loop import log, recorded
+from ratchet.loop import log
 from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.history import History
 from ratchet.loop.rows import newest
@@ -27,7 +27,7 @@ from ratchet.values.status import Refusal, Status
 from ratchet.view.advise import advice_document, advice_text, patch, title
 from ratchet.view.brief import document_within, text_within
 from ratchet.view.document import dumps
-from ratchet.wiring import DUMPS, TIMELINE, refuted
+from ratchet.wiring import refuted
 
 _ROWS = 200
 """The newest of the ledger, in which advice that was followed is looked for."""
@@ -93,9 +93,7 @@ def _incumbent(history: History, name: str, source: bytes) -> tuple[Row, Timelin
         todo = f'judge it first, {PROGRAM} --kernel {shlex.quote(name)} "baseline"'
         raise Refusal(Status.NOT_FOUND, f"{name} as it is has no row with a score: {todo}")
     for row in reversed(rows):
-        path = history.root / DUMPS / row.id / TIMELINE
-        timeline = recorded.from_file(Timeline, path) if names_a_folder(row) else None
-        if timeline is not None:
+        if (timeline := timeline_of(history.root, row)) is not None:
             return row, timeline
     todo = f'judge it again, {PROGRAM} --kernel {shlex.quote(name)} --fresh "baseline"'
     raise Refusal(Status.NOT_FOUND, f"the modelled run of {name} is not on this disk any more: {todo}")
@@ -155,7 +153,7 @@ def brief_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> i
         ),
         source=source,
         incumbent=incumbent,
-        timeline=recorded.from_file(Timeline, root / DUMPS / incumbent.id / TIMELINE) if incumbent else None,
+        timeline=timeline_of(root, incumbent) if incumbent else None,
         refuted=refuted(root, incumbent) if incumbent else {},
         rows=rows,
         parts=list(_changed_parts(history, rows)),

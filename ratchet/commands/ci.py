@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.targets import Compilers, folder_for
+from ratchet.commands.targets import Compilers, folder_for, title_of
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Exported
 from ratchet.loop.compare import TRADE_APART
@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        return f"{self.target} [{self.case.name}]" if self.case.name else self.target
+        return title_of(self.target, self.case)
 
 
 def ci_options(parser: argparse.ArgumentParser) -> None:

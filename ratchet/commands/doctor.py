@@ -9,7 +9,6 @@ import platform
 import shutil
 import sys
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -27,7 +26,7 @@ from ratchet.process.boot import home
 from ratchet.process.sandbox.child import NAMES, Child
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps, or_null, plain
-from ratchet.view.text import clean
+from ratchet.view.text import clean, wrapped
 
 LEAST_MEMORY = 4 << 30
 """Bytes that the compiler and the values of a kernel of ordinary size take together."""
@@ -284,4 +283,4 @@ def _wrapped(text: str, width: int | None, *, under: int, taken: int) -> list[st
     if width is None:
         return [text]
     indent = " " * (under if width >= _NARROW else 2)
-    return textwrap.wrap(text, max(20, width - taken), subsequent_indent=indent, break_on_hyphens=False) or [text]
+    return wrapped(text, max(20, width - taken), under=indent) or [text]

@@ -134,7 +134,7 @@ def show_command(options: argparse.Namespace, *, root: Path) -> int:
     row = log.find(root, options.id)
     entry = next(one for one in entries(log.rows(root)) if one.row == row)
     blame = f"{DUMPS}/{row.id}/{BLAME}"
-    blame = blame if names_a_folder(row) and (root / blame).is_file() else ""
+    blame = blame if _names_a_folder(row) and (root / blame).is_file() else ""
     document = {**entry_document(entry), "blame": blame or None}
     print(dumps(document) if options.json else show(entry, width=terminal_width(), blame=blame))
     return Status.PASS.exit_code
@@ -151,20 +151,19 @@ def diff_options(parser: argparse.ArgumentParser) -> None:
 
 def diff_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
     """Print two experiments side by side, from what is recorded of them; nothing is judged."""
-    one, other = (
-        _side(root, recorded.experiment(root, name, kernel=kernel)) for name in (options.before, options.after)
-    )
-    differs = difference(one, other)
+    rows = [recorded.experiment(root, name, kernel=kernel) for name in (options.before, options.after)]
+    sides = [Side(row=row, timeline=timeline_of(root, row), source=recorded.source(root, row)) for row in rows]
+    differs = difference(*sides)
     print(dumps(difference_document(differs)) if options.json else difference_text(differs))
     return Status.PASS.exit_code
 
 
-def _side(root: Path, row: Row) -> Side:
-    timeline = recorded.from_file(Timeline, root / DUMPS / row.id / TIMELINE) if names_a_folder(row) else None
-    return Side(row=row, timeline=timeline, source=recorded.source(root, row))
+def timeline_of(root: Path, row: Row) -> Timeline | None:
+    """The modelled run of an experiment, without spans; None where it is not on this disk."""
+    return recorded.from_file(Timeline, root / DUMPS / row.id / TIMELINE) if _names_a_folder(row) else None
 
 
-def names_a_folder(row: Row) -> bool:
+def _names_a_folder(row: Row) -> bool:
     """Whether a row's id is one folder's name: a ledger is text that anyone can edit."""
     return Path(row.id).name == row.id
 

@@ -140,7 +140,20 @@ class Version:
         return cls(target=target, case=case, sources=sources, constants=constants, compilers=compilers)
 
     def explained(self, point: Point, *, modelled: bool) -> Explanation:
-        """Export and compile one point; programs of the same bytes once. Raises Refusal as ``explain_artefact``."""
+        """Export and compile one point; programs of the same bytes once. A point that is refused says why.
+
+        Raises:
+          Refusal: for what is no fault of the point's.
+        """
+        try:
+            return self._explained(point, modelled=modelled)
+        except Refusal as refusal:
+            if refusal.status in (Status.USAGE, Status.NOT_FOUND, Status.INTERRUPTED, Status.NO_SPACE):
+                raise
+            why = refusal.message
+            return Explanation(title="", chip=self.case.chip, compiler="", status=refusal.status, reason=why)
+
+    def _explained(self, point: Point, *, modelled: bool) -> Explanation:
         constants = {name: value for name, value in point.items() if name in self.constants}
         options = {name: value for name, value in point.items() if name not in self.constants}
         files, path = self.sources.files, self.sources.path
@@ -162,12 +175,7 @@ class Version:
 
     def fit(self, point: Point) -> Fit:
         """Whether one point fits."""
-        try:
-            explanation = self.explained(point, modelled=False)
-        except Refusal as refusal:
-            if refusal.status in (Status.USAGE, Status.NOT_FOUND, Status.INTERRUPTED, Status.NO_SPACE):
-                raise
-            return Fit(point=point, chip=self.case.chip, status=refusal.status, reason=refusal.message, compiled=True)
+        explanation = self.explained(point, modelled=False)
         return Fit(
             point=point,
             chip=self.case.chip,
@@ -218,7 +226,7 @@ def folder_for(file: Path) -> None:
         raise Refusal(Status.USAGE, f"{file} is a folder, wanted a file")
 
 
-def title_of(target: Target, case: Case) -> str:
+def title_of(target: Target | str, case: Case) -> str:
     """``pkg.kernels:fn [prefill]``."""
     return f"{target} [{case.name}]" if case.name else str(target)
 

@@ -19,7 +19,7 @@ from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tune import captured
 from ratchet.tune.tables import python_module, tokamax, tpu_inference
 from ratchet.tune.tune import ranked, run, shortlist
-from ratchet.values import Explanation, Point
+from ratchet.values import Point
 from ratchet.values.points import Trial, Tuned
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
@@ -112,17 +112,7 @@ def _tuned(version: Version, wanted: list[dict[str, Any]], say: Callable[[str], 
 
 def _trial(version: Version, point: Point) -> Trial:
     """A point, compiled and modelled."""
-    try:
-        explanation = version.explained(point, modelled=True)
-    except Refusal as refusal:
-        if refusal.status in (Status.USAGE, Status.NOT_FOUND, Status.INTERRUPTED, Status.NO_SPACE):
-            raise
-        return Trial(point=point, status=refusal.status, reason=refusal.message, compiled=True)
-    return trial_of(explanation, point)
-
-
-def trial_of(explanation: Explanation, point: Point) -> Trial:
-    """What a tuned table holds of an explanation."""
+    explanation = version.explained(point, modelled=True)
     timeline = explanation.timeline
     return Trial(
         point=point,

@@ -6,14 +6,13 @@ Every line of a report but the first is indented, and all text that came from ou
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Step, Timeline, Verdict
 from ratchet.values.loss import Key, Refuted
 from ratchet.values.status import Status
 from ratchet.view.losses import losses_in_words, notes
-from ratchet.view.text import clean, clean_lines, fixed, kind_of, number, size, time_change, times
+from ratchet.view.text import clean, clean_lines, fixed, kind_of, number, size, time_change, times, wrapped
 from ratchet.view.verdict_json import hint, reason_beyond, summary_beyond
 
 STAGES = tuple("contract problem compile memory copies kernel correctness schedule control roofline audit".split())
@@ -77,13 +76,7 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     )
     lines = [f"{status.name}: {status.meaning}"]
     for label, said in pairs:
-        lines += textwrap.wrap(
-            clean(said) or "-",
-            WIDTH,
-            initial_indent=f"  {label:<{_LABEL}} ",
-            subsequent_indent=" " * (_LABEL + 3),
-            break_on_hyphens=False,
-        )
+        lines += wrapped(clean(said) or "-", WIDTH, f"  {label:<{_LABEL}} ", " " * (_LABEL + 3))
     return "\n".join(lines)
 
 
