@@ -55,12 +55,12 @@ def judges_environment(given: os._Environ[str] | dict[str, str], folder: Path) -
 
 
 def _light() -> int:
-    from ratchet.commands import init, options, setup
+    from ratchet.commands import environments, options, workspace
     from ratchet.values.status import Refusal, Status
 
     try:
         parsed = options.ratchet(sys.argv[1:])
-        return {"init": init.command, "setup": setup.command}[parsed.name](parsed)
+        return {"init": workspace.init_command, "setup": environments.setup_command}[parsed.name](parsed)
     except Refusal as refusal:
         print(f"{refusal.status.name}: {refusal.message}", file=sys.stderr)
         return refusal.status.exit_code

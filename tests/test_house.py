@@ -95,7 +95,8 @@ def test_an_awkward_dependency_has_one_importer(awkward, importer):
 
 def test_jax_is_only_in_processes_of_its_own():
     """The process that decides imports no JAX: it starts quickly, and nothing in it can be patched by a kernel."""
-    reached = closure("ratchet.__main__", "prepare", without="")
+    commands = [name for name in MODULES if name.startswith("ratchet.commands.")]  # imported by name
+    reached = closure("ratchet.__main__", "prepare", *commands, without="")
     assert "ratchet.exam.judge.correctness" in reached
     assert not reached & importers("jax", "jaxlib")
 
@@ -116,6 +117,7 @@ def test_only_the_candidates_workers_execute_a_kernel_file():
         "ratchet.exam.candidate.user_code",  # compiles the files of a user's that it finds
         "ratchet.tpu.machine.translate",  # makes Python of the programs that it translated itself
         "ratchet.tune.shortlist",  # imports a function of the user's, in the user's own process
+        "ratchet.commands.options",  # imports the command that is asked for
         "ratchet.process.boot.sources",  # compiles the judge's own modules, and runs them
         "ratchet.process.sandbox.launcher",  # runs a child's own module
         "ratchet.process.sandbox.forking",  # imports those of the judge's children

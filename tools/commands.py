@@ -182,7 +182,7 @@ def inline_problem(code: str) -> str:
 
 
 def _inline_ratchet_problem(words: Sequence[str]) -> str:
-    name = words[0] if words and options.knows(words[0]) else options.RUN
+    name = words[0] if words and words[0] in options.COMMANDS else options.RUN
     if words and name == options.RUN and not words[0].startswith("-") and not _is_message(words[0]):
         return f"there is no command {words[0]}"
     known = _known(name)

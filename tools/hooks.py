@@ -11,7 +11,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from ratchet.commands import cli, options
+from ratchet.commands import options
 from tools.documents import ROOT, links, read, with_links
 
 PAGES = {
@@ -59,7 +59,7 @@ def commands() -> str:
 
 def names() -> list[str]:
     """The commands of ``./ratchet.sh``, in alphabetical order."""
-    return sorted((set(cli.EXPERIMENTS) | set(cli.COMMANDS)) - {"prepare"})
+    return sorted(options.COMMANDS)
 
 
 def help_of(name: str) -> str:

@@ -1,31 +1,49 @@
-"""``./ratchet.sh advise [FILE]``"""
+"""``advise`` and ``brief``: what to try next, and what the next experiment has to know."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ratchet.advise.advice import Advice
 from ratchet.advise.advise import Attempt, advise
-from ratchet.commands.options import PROGRAM
+from ratchet.commands.history import timeline_of
+from ratchet.commands.options import PROGRAM, count_option, json_option, kernel_argument, kernel_option
+from ratchet.kernelfile import knobs
+from ratchet.kernelfile.mutation import mutation
 from ratchet.kernelfile.syntax import File
-from ratchet.loop import log, recorded
+from ratchet.loop import log
 from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.history import History
+from ratchet.loop.rows import newest
 from ratchet.loop.subject import Subject
+from ratchet.search.brief import RECENT, brief
 from ratchet.values import Decision, Row, Timeline
+from ratchet.values.brief import Task
 from ratchet.values.status import Refusal, Status
 from ratchet.view.advise import advice_document, advice_text, patch, title
+from ratchet.view.brief import document_within, text_within
 from ratchet.view.document import dumps
-from ratchet.wiring import DUMPS, TIMELINE
+from ratchet.wiring import refuted
 
 _ROWS = 200
 """The newest of the ledger, in which advice that was followed is looked for."""
 
 
-def command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
+def advise_options(parser: argparse.ArgumentParser) -> None:
+    """A kernel file, and what to do with the advice."""
+    kernel_argument(parser)
+    what = parser.add_mutually_exclusive_group()
+    count_option(what, "--apply", "make the edit of advice N in the file")
+    count_option(what, "--patch", "print the edit of advice N as a patch")
+    count_option(parser, "--most", "show at most so many", 5)
+    json_option(parser, "print it as one JSON document, with every edit as a patch")
+
+
+def advise_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
     """Print what to try next, or make one of the edits; judges nothing."""
     if not kernel.is_file():
         raise Refusal(Status.NOT_FOUND, f"{options.kernel} is no file, wanted a kernel file")
@@ -75,16 +93,14 @@ def _incumbent(history: History, name: str, source: bytes) -> tuple[Row, Timelin
         todo = f'judge it first, {PROGRAM} --kernel {shlex.quote(name)} "baseline"'
         raise Refusal(Status.NOT_FOUND, f"{name} as it is has no row with a score: {todo}")
     for row in reversed(rows):
-        named = Path(row.id).name == row.id  # a ledger is text that anyone can edit
-        timeline = recorded.from_file(Timeline, history.root / DUMPS / row.id / TIMELINE) if named else None
-        if timeline is not None:
+        if (timeline := timeline_of(history.root, row)) is not None:
             return row, timeline
     todo = f'judge it again, {PROGRAM} --kernel {shlex.quote(name)} --fresh "baseline"'
     raise Refusal(Status.NOT_FOUND, f"the modelled run of {name} is not on this disk any more: {todo}")
 
 
 def _attempts(history: History, name: str, like: Row) -> Iterator[Attempt]:
-    """The newest experiments of the ledger, oldest first, as far as git has their bytes."""
+    """The newest experiments of the ledger, oldest first, those whose bytes git has."""
     rows = log.rows(history.root)
     latency = {(row.kernel, row.kernel_blob, conditions_of(row)): float(row.median_ms) for row in rows if row.median_ms}
     rows = rows[-_ROWS:]
@@ -105,3 +121,59 @@ def _attempts(history: History, name: str, like: Row) -> Iterator[Attempt]:
             gain=1 - new / old if old and new else None,
             here=row.kernel == name and conditions_of(row) == conditions_of(like),
         )
+
+
+# --- brief ---
+
+
+def brief_options(parser: argparse.ArgumentParser) -> None:
+    """A kernel file, and how much may be said."""
+    kernel_option(parser)
+    count_option(parser, "--tokens", "at most so many", 2000)
+    json_option(parser, "print it as one JSON document")
+
+
+def brief_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
+    """Print what the next experiment has to know; changes nothing."""
+    history = History(root)
+    name = Path(os.path.relpath(os.path.realpath(kernel), os.path.realpath(root))).as_posix()
+    entry = history.objects.entry(history.checks.head().commit, name)
+    if entry is None:
+        raise Refusal(Status.NOT_FOUND, f"HEAD has no {name}: commit it, or judge it once, first")
+    source = history.objects.blob(entry.blob)
+    rows = tuple(row for row in log.rows(root) if row.kernel == name)
+    incumbent = newest(rows, kernel=name, blob=entry.blob)
+    constants = knobs.values(source, kernel.name)
+    made = brief(
+        task=Task(
+            kernel=name,
+            name=str(constants.get("KERNEL_NAME", "")),
+            description=str(constants.get("PROBLEM_DESCRIPTION", "")),
+            digest=incumbent.problem if incumbent else "",
+        ),
+        source=source,
+        incumbent=incumbent,
+        timeline=timeline_of(root, incumbent) if incumbent else None,
+        refuted=refuted(root, incumbent) if incumbent else {},
+        rows=rows,
+        parts=list(_changed_parts(history, rows)),
+    )
+    print(dumps(document_within(made, options.tokens)) if options.json else text_within(made, options.tokens))
+    return Status.PASS.exit_code
+
+
+def _changed_parts(history: History, rows: Sequence[Row]) -> Iterator[frozenset[str]]:
+    """What the newest reverted experiments changed, of those whose bytes git has."""
+    recent = [row for row in reversed(rows) if row.decision == Decision.REVERTED][:RECENT]
+    missing = history.objects.unresolved([one for row in recent for one in (row.parent, row.kernel_blob)])
+    for row in recent:
+        if missing & {row.parent, row.kernel_blob}:
+            continue
+        before = history.objects.entry(row.parent, row.kernel)
+        if before is None:
+            continue
+        try:
+            change = mutation(history.objects.blob(before.blob), history.objects.blob(row.kernel_blob), row.kernel)
+        except Refusal:  # it was no Python
+            continue
+        yield frozenset(part.name for part in change.parts)

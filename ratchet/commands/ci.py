@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.targets import Compilers, folder_for
+from ratchet.commands.targets import Compilers, folder_for, title_of
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Exported
 from ratchet.loop.compare import TRADE_APART
@@ -37,10 +37,17 @@ class Entry:
 
     @property
     def title(self) -> str:
-        return f"{self.target} [{self.case.name}]" if self.case.name else self.target
+        return title_of(self.target, self.case)
 
 
-def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
+def ci_options(parser: argparse.ArgumentParser) -> None:
+    """A revision, and files for what is found."""
+    parser.add_argument("--base", default="HEAD", metavar="REV", help="the revision to compare with; default HEAD")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there, for a comment")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcomes there, as JUnit XML")
+
+
+def ci_command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
     """Compare the work tree with a revision. ``REGRESSED`` where a target got slower or no longer compiles, else
     ``UNSETTLED`` where a process was killed or ran out of time or memory."""
     root = top(Path.cwd())

@@ -1,4 +1,4 @@
-"""``ratchet doctor``: what this machine can and cannot do here. Looks only; changes nothing."""
+"""``doctor``: what this machine can and cannot do here. Looks only; changes nothing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from ratchet.commands.history import coloured, terminal_width
+from ratchet.commands.options import json_option
 from ratchet.exam.judge import evidence
 from ratchet.exam.measure import devices
 from ratchet.loop import log
@@ -21,8 +25,8 @@ from ratchet.process import key
 from ratchet.process.boot import home
 from ratchet.process.sandbox.child import NAMES, Child
 from ratchet.values.status import Refusal, Status
-from ratchet.view.doctor import Finding, Health, doctor_document, doctor_text, verdict_of
-from ratchet.view.document import dumps
+from ratchet.view.document import dumps, or_null, plain
+from ratchet.view.text import clean, wrapped
 
 LEAST_MEMORY = 4 << 30
 """Bytes that the compiler and the values of a kernel of ordinary size take together."""
@@ -38,69 +42,90 @@ _EXTRAS = {
     "ray": "many machines",
 }
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "firefox")
+_NARROW = 60
 
 
-def command(options: argparse.Namespace) -> int:
+class Health(Enum):
+    """How much is lost."""
+
+    OK = "ok"
+    LESS = "less"
+    """Something is weaker or left out; kernels are judged all the same."""
+    MISSING = "missing"
+    """No kernel can be judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    health: Health
+    what: str
+    todo: str = ""
+    """What to do about it; ``""`` where there is nothing to do."""
+
+
+def doctor_options(parser: argparse.ArgumentParser) -> None:
+    """No more than ``--json``."""
+    json_option(parser)
+
+
+def doctor_command(options: argparse.Namespace) -> int:
     """Print what was found; the exit code says whether a kernel can be judged."""
     findings = tuple(finding for check in CHECKS for finding in check())
-    if options.json:
-        print(dumps(doctor_document(findings)))
-    else:
-        print(doctor_text(findings, width=terminal_width(), colour=coloured()))
+    text = doctor_text(findings, width=terminal_width(), colour=coloured())
+    print(dumps(doctor_document(findings)) if options.json else text)
     if any(one.health is Health.MISSING for one in findings):
         print(f"{Status.INFRASTRUCTURE.name}: {verdict_of(findings)}", file=sys.stderr)
         return Status.INFRASTRUCTURE.exit_code
     return Status.PASS.exit_code
 
 
+def _found(name: str, fine: bool, what: str, todo: str = "", *, otherwise: Health = Health.LESS) -> Finding:
+    """One that is fine, or else how much is lost and what to do."""
+    return Finding(name=name, health=Health.OK if fine else otherwise, what=what, todo="" if fine else todo)
+
+
 def python() -> Iterator[Finding]:
     """The interpreter, and the machine that it runs on."""
-    fine = sys.version_info >= (3, 11)
-    todo = "" if fine else "install Python 3.11 or newer and set RATCHET_PYTHON to it"
-    yield Finding(
-        name="python",
-        health=Health.OK if fine else Health.MISSING,
-        what=f"{platform.python_version()}, {sys.executable}",
-        todo=todo,
+    yield _found(
+        "python",
+        sys.version_info >= (3, 11),
+        f"{platform.python_version()}, {sys.executable}",
+        "install Python 3.11 or newer and set RATCHET_PYTHON to it",
+        otherwise=Health.MISSING,
     )
-    machine = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    fits = platform.system() == "Linux" and platform.machine() == "x86_64"
-    yield Finding(
-        name="machine",
-        health=Health.OK if fits else Health.MISSING,
-        what=machine,
-        todo="" if fits else "the TPU compiler runs on Linux on x86-64 alone: use such a machine",
+    yield _found(
+        "machine",
+        platform.system() == "Linux" and platform.machine() == "x86_64",
+        f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "the TPU compiler runs on Linux on x86-64 alone: use such a machine",
+        otherwise=Health.MISSING,
     )
 
 
 def size() -> Iterator[Finding]:
     """Cores, memory and disk."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding(
-        name="cores",
-        health=Health.OK if cores > 1 else Health.LESS,
-        what=devices.cpu(),
-        todo="" if cores > 1 else "two cores halve the time of a verdict: compiler and values run side by side",
-    )
+    todo = "two cores halve the time of a verdict: compiler and values run side by side"
+    yield _found("cores", cores > 1, devices.cpu(), todo)
     total, free = memory()
-    yield Finding(
-        name="memory",
-        health=Health.OK if free >= LEAST_MEMORY else Health.LESS,
-        what=f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f} GiB",
-        todo="" if free >= LEAST_MEMORY else f"end what needs memory: {LEAST_MEMORY / _GIB:.0f} GiB free are enough",
-    )
+    todo = f"end what needs memory: {LEAST_MEMORY / _GIB:.0f} GiB free are enough"
+    what = f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f} GiB"
+    yield _found("memory", free >= LEAST_MEMORY, what, todo)
     root = home.repository(Path.cwd()) or Path.cwd()
     kept = _evidence_bytes(root)
-    for name, folder in (("disk", root), ("temporary", Path(tempfile.gettempdir()))):
-        usage = shutil.disk_usage(folder)
-        needed = LEAST_DISK + (max(0, evidence.MAX_BYTES - kept) if name == "disk" else 0)
-        holds = f"; evidence takes {kept / _GIB:.2f} of {evidence.MAX_BYTES / _GIB:.0f} GiB" if name == "disk" else ""
-        yield Finding(
-            name=name,
-            health=Health.OK if usage.free >= needed else Health.LESS if usage.free >= LEAST_DISK else Health.MISSING,
-            what=f"{usage.free / _GIB:.1f} GiB free in {folder}{holds}",
-            todo="" if usage.free >= needed else f"free {(needed - usage.free) / _GIB:.1f} GiB there",
-        )
+    holds = f"; evidence takes {kept / _GIB:.2f} of {evidence.MAX_BYTES / _GIB:.0f} GiB"
+    yield _disk("disk", root, LEAST_DISK + max(0, evidence.MAX_BYTES - kept), holds)
+    yield _disk("temporary", Path(tempfile.gettempdir()), LEAST_DISK)
+
+
+def _disk(name: str, folder: Path, needed: int, holds: str = "") -> Finding:
+    free = shutil.disk_usage(folder).free
+    otherwise = Health.LESS if free >= LEAST_DISK else Health.MISSING
+    what = f"{free / _GIB:.1f} GiB free in {folder}{holds}"
+    return _found(name, free >= needed, what, f"free {(needed - free) / _GIB:.1f} GiB there", otherwise=otherwise)
 
 
 def packages() -> Iterator[Finding]:
@@ -108,27 +133,14 @@ def packages() -> Iterator[Finding]:
     folder = home.environment()
     current = folder is not None and home.ready(folder)
     todo = f"run `{home.PROGRAM} setup`" if home.INSTALLED else "remove .venv: the next run makes it anew from the lock"
-    yield Finding(
-        name="environment",
-        health=Health.OK if current else Health.MISSING,
-        what=f"{folder}, {'as requirements.lock says' if current else 'not as requirements.lock says'}",
-        todo="" if current else todo,
-    )
+    what = f"{folder}, {'as requirements.lock says' if current else 'not as requirements.lock says'}"
+    yield _found("environment", current, what, todo, otherwise=Health.MISSING)
     versions = {name: _version(name) for name in _PACKAGES}
-    absent = [name for name, version in versions.items() if not version]
-    yield Finding(
-        name="compiler",
-        health=Health.MISSING if absent else Health.OK,
-        what=", ".join(f"{name} {version or 'missing'}" for name, version in versions.items()),
-        todo=todo if absent else "",
-    )
+    what = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
+    yield _found("compiler", all(versions.values()), what, todo, otherwise=Health.MISSING)
     lost = [f"{name} ({what})" for name, what in _EXTRAS.items() if not _version(name)]
-    yield Finding(
-        name="extras",
-        health=Health.LESS if lost else Health.OK,
-        what=f"missing: {', '.join(lost)}" if lost else ", ".join(_EXTRAS),
-        todo="they are in requirements.lock: make the environment anew" if lost else "",
-    )
+    what = f"missing: {', '.join(lost)}" if lost else ", ".join(_EXTRAS)
+    yield _found("extras", not lost, what, "they are in requirements.lock: make the environment anew")
 
 
 def attached() -> Iterator[Finding]:
@@ -137,9 +149,9 @@ def attached() -> Iterator[Finding]:
         device = find()
         try:
             said = devices.device(name.lower()) if device else "none, and none is needed: latencies are modelled"
-            yield Finding(name=name, health=Health.OK, what=said)
+            yield _found(name, True, said)
         except Refusal as refusal:
-            yield Finding(name=name, health=Health.LESS, what=device, todo=refusal.message)
+            yield _found(name, False, device, refusal.message)
 
 
 def jail() -> Iterator[Finding]:
@@ -150,69 +162,50 @@ def jail() -> Iterator[Finding]:
             missing = child.missing
         finally:
             child.end()
-    yield Finding(
-        name="jail",
-        health=Health.LESS if missing else Health.OK,
-        what=", ".join(f"{name} {'missing' if name in missing else 'there'}" for name in NAMES),
-        todo=_WALLS if missing else "",
-    )
+    what = ", ".join(f"{name} {'missing' if name in missing else 'there'}" for name in NAMES)
+    yield _found("jail", not missing, what, _WALLS)
 
 
 def history() -> Iterator[Finding]:
     """Git, the repository, its ledger and the key that rows are signed with."""
     git = shutil.which("git")
     if git is None:
-        yield Finding(name="git", health=Health.MISSING, what="no git on the path", todo="install git")
+        yield _found("git", False, "no git on the path", "install git", otherwise=Health.MISSING)
         return
     root = home.repository(Path.cwd())
     if root is None:
-        yield Finding(name="git", health=Health.OK, what=git)
-        todo = f"`{home.PROGRAM} init` lays one out"
-        yield Finding(name="repository", health=Health.LESS, what=f"none at {Path.cwd()}", todo=todo)
+        yield _found("git", True, git)
+        yield _found("repository", False, f"none at {Path.cwd()}", f"`{home.PROGRAM} init` lays one out")
     else:
         yield from _repository(root)
     try:
-        named = f"{key.path()}, {key.load(make=False).name}"
-        yield Finding(name="key", health=Health.OK, what=named)
+        yield _found("key", True, f"{key.path()}, {key.load(make=False).name}")
     except key.NoKey as none:
-        todo = "the first experiment makes one, where it can write"
-        yield Finding(name="key", health=Health.LESS, what=str(none), todo=todo)
+        yield _found("key", False, str(none), "the first experiment makes one, where it can write")
 
 
 def _repository(root: Path) -> Iterator[Finding]:
     try:
-        head = History(root).checks.ready()
-        branch = head.branch.removeprefix("refs/heads/")
-        yield Finding(name="git", health=Health.OK, what=f"{root}, branch {branch}, with an identity for commits")
+        branch = History(root).checks.ready().branch.removeprefix("refs/heads/")
+        yield _found("git", True, f"{root}, branch {branch}, with an identity for commits")
     except Refusal as refusal:
         what, _, todo = refusal.message.rpartition(": ")
-        yield Finding(name="git", health=Health.MISSING, what=what or refusal.message, todo=todo)
+        yield _found("git", False, what or refusal.message, todo, otherwise=Health.MISSING)
     try:
-        yield Finding(name="ledger", health=Health.OK, what=f"{len(log.rows(root))} rows, their chain whole")
+        yield _found("ledger", True, f"{len(log.rows(root))} rows, their chain whole")
     except Refusal as refusal:
         what, _, todo = refusal.message.partition("; ")
-        yield Finding(name="ledger", health=Health.MISSING, what=what, todo=todo)
+        yield _found("ledger", False, what, todo, otherwise=Health.MISSING)
 
 
 def browser() -> Iterator[Finding]:
     """Something to look at traces and reports with."""
     found = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    yield Finding(
-        name="browser",
-        health=Health.OK,
-        what=found or "none on the path: copy reports to a machine with one, or forward XProf's port",
-    )
+    said = "none on the path: copy reports to a machine with one, or forward XProf's port"
+    yield _found("browser", True, found or said)
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    python,
-    size,
-    packages,
-    attached,
-    jail,
-    history,
-    browser,
-)
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (python, size, packages, attached, jail, history, browser)
 _NOTHING = "ratchet.process.sandbox.system"
 """A module that does nothing: what is asked is which walls the launcher could build."""
 _WALLS = (
@@ -247,3 +240,47 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+# --- what is printed ---
+
+
+def verdict_of(findings: Sequence[Finding]) -> str:
+    """One sentence over all of them."""
+    if missing := [one.name for one in findings if one.health is Health.MISSING]:
+        return f"no kernel can be judged here: {', '.join(missing)}"
+    less = [one.name for one in findings if one.health is Health.LESS]
+    return f"kernels can be judged here; less than there could be: {', '.join(less)}" if less else "all is well"
+
+
+def doctor_text(findings: Sequence[Finding], *, width: int | None = None, colour: bool = False) -> str:
+    """A line for each finding, what to do below it, and the sentence over all."""
+    wide = max(len(one.name) for one in findings)
+    lines = []
+    for one in findings:
+        mark = _marked(one.health, colour)
+        said = _wrapped(f"{one.name:<{wide}}  {clean(one.what)}", width, under=wide + 2, taken=9)
+        lines += [f"{mark}  {said[0]}", *(f"         {line}" for line in said[1:])]
+        if one.todo:
+            under = " " * (wide + 11 if width is None or width >= _NARROW else 9)
+            lines += [f"{under}{line}" for line in _wrapped(f"-> {clean(one.todo)}", width, under=3, taken=len(under))]
+    return "\n".join([*lines, verdict_of(findings)])
+
+
+def doctor_document(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The same as JSON."""
+    found = plain(findings, {Finding: {...: (), **or_null("todo")}})
+    return {"can_judge": all(one.health is not Health.MISSING for one in findings), "findings": found}
+
+
+def _marked(health: Health, colour: bool) -> str:
+    word = f"{health.value:<7}"
+    code = {Health.OK: "32", Health.LESS: "33", Health.MISSING: "31"}[health]
+    return f"\x1b[{code}m{word}\x1b[0m" if colour else word
+
+
+def _wrapped(text: str, width: int | None, *, under: int, taken: int) -> list[str]:
+    if width is None:
+        return [text]
+    indent = " " * (under if width >= _NARROW else 2)
+    return wrapped(text, max(20, width - taken), under=indent) or [text]

@@ -1,11 +1,13 @@
-"""Environments with another JAX, each made by pip from a lock file with hashes. Standard library only.
+"""``setup``: the judge's own environment, and others beside it for another JAX. Standard library only.
 
-The first time there is no lock: what the package index gives is trusted once, and its hashes are kept beside the
-environment. Every later set-up installs those files or fails. A lock file of the user's takes the place of that trust.
+An environment with another JAX is made by pip from a lock file with hashes. The first time there is none: what the
+package index gives is trusted once, and its hashes are kept beside the environment. Every later set-up installs those
+files or fails. A lock file of the user's takes the place of that trust.
 """
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import json
 import re
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ratchet.commands.options import text_option
 from ratchet.process.boot import bootstrap, home
 from ratchet.values.status import Refusal, Status
 
@@ -29,6 +32,33 @@ WITH_LIBTPU = ("requests",)
 _VERSION = re.compile(r"([0-9]+(?:\.[0-9]+)*)(?:\+libtpu([0-9]+(?:\.[0-9]+)*))?")
 PRIVATE = "there is no folder of this user's alone for it: `chmod 700` ~/.cache/pallas-ratchet, or make it"
 _PIP = ("-m", "pip", "--disable-pip-version-check", "install", "-q")
+
+
+def setup_options(parser: argparse.ArgumentParser) -> None:
+    """Which environment."""
+    text_option(parser, "--jax", "VERSION", "one with this JAX beside it: 0.12.0.1, or 0.12.0.1+libtpu0.0.52")
+    text_option(parser, "--python", "PATH", "the Python that --jax gets; default: this")
+    parser.add_argument("--lock", type=Path, metavar="FILE", help="the packages of --jax, each with its hash")
+
+
+def setup_command(options: argparse.Namespace) -> int:
+    """Make the environment unless it is there, and say where it is."""
+    if options.jax:
+        folder = make(options.jax, python=options.python, lock=options.lock)
+        print(f"the environment with jax {options.jax} is {folder}")
+        return Status.PASS.exit_code
+    if options.lock or options.python:
+        raise Refusal(Status.USAGE, "--lock and --python are for the environment that --jax names")
+    own = home.environment()
+    if own is None:
+        raise Refusal(Status.INFRASTRUCTURE, PRIVATE)
+    if not home.ready(own):
+        own.parent.mkdir(parents=True, exist_ok=True)
+        if code := bootstrap.main(own, home.LOCK):
+            return code
+        bootstrap.prewarm(own)
+    print(f"the judge's environment is {own}")
+    return Status.PASS.exit_code
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""``ratchet log``, ``show``, ``top`` and ``status``: what was tried and where it led, once or as it happens."""
+"""``log``, ``top``, ``status``, ``show``, ``diff``, ``verify``, ``rebuild``, ``fidelity``: what the ledger holds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,35 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratchet.loop import journal, log
+from ratchet.commands.options import count_option, json_option, kernel_option
+from ratchet.exam.judge import evidence
+from ratchet.exam.judge.seal import seal
+from ratchet.loop import journal, log, recorded
+from ratchet.loop.difference import difference
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME
+from ratchet.loop.series import PROOFS
 from ratchet.loop.workspace import under_way
-from ratchet.values import Row
+from ratchet.process.boot import home
+from ratchet.values import Row, Timeline
+from ratchet.values.difference import Side
 from ratchet.values.status import Refusal, Status
+from ratchet.view.difference import difference_document, difference_text
 from ratchet.view.document import dumps
-from ratchet.view.ledger import by_evaluator, entries, entry_document, gained, log_table, top_table
+from ratchet.view.ledger import (
+    by_evaluator,
+    entries,
+    entry_document,
+    fidelity_table,
+    gained,
+    log_table,
+    origins_text,
+    series_text,
+    top_table,
+)
 from ratchet.view.status import State, show, status_document, status_text
-from ratchet.wiring import BLAME, DUMPS
+from ratchet.view.text import clean
+from ratchet.wiring import BLAME, DUMPS, TIMELINE
 
 Value = TypeVar("Value")
 
@@ -31,7 +50,13 @@ _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 _HEADER_LINES = 2
 
 
-def log_command(options: argparse.Namespace, *, root: Path, kernel: Path | None) -> int:
+def log_options(parser: argparse.ArgumentParser) -> None:
+    """Whose rows, and how they are shown."""
+    kernel_option(parser, "only its rows; default: all")
+    _shown(parser)
+
+
+def log_command(options: argparse.Namespace, *, root: Path, only: Path | None) -> int:
     """Print all rows; with ``--watch`` new ones as they come."""
 
     def text(rows: Sequence[Row]) -> str:
@@ -40,10 +65,17 @@ def log_command(options: argparse.Namespace, *, root: Path, kernel: Path | None)
     def document(rows: Sequence[Row]) -> dict[str, Any]:
         return {"rows": [entry_document(entry) for entry in entries(rows)]}
 
-    return _printed(options, lambda: of_kernel(log.rows(root), root, kernel), text, document, root=root)
+    return _printed(options, lambda: _of_kernel(root, only), text, document, root=root)
 
 
-def top_command(options: argparse.Namespace, *, root: Path, kernel: Path | None) -> int:
+def top_options(parser: argparse.ArgumentParser) -> None:
+    """Whose rows, and how many."""
+    kernel_option(parser, "only its rows; default: all")
+    count_option(parser, "--most", "at most so many", 10)
+    _shown(parser)
+
+
+def top_command(options: argparse.Namespace, *, root: Path, only: Path | None) -> int:
     """Print the experiments that gained most."""
 
     def text(rows: Sequence[Row]) -> str:
@@ -54,7 +86,13 @@ def top_command(options: argparse.Namespace, *, root: Path, kernel: Path | None)
         best = [entry_document(one) for of_one in series for one in gained(of_one)[: options.most]]
         return {"top": best}
 
-    return _printed(options, lambda: of_kernel(log.rows(root), root, kernel), text, document, root=root)
+    return _printed(options, lambda: _of_kernel(root, only), text, document, root=root)
+
+
+def status_options(parser: argparse.ArgumentParser) -> None:
+    """The kernel file that is judged where none is named."""
+    kernel_option(parser)
+    _shown(parser)
 
 
 def status_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
@@ -80,22 +118,100 @@ def status_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> 
     return _printed(options, state, text, status_document, root=root)
 
 
+def _shown(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+    parser.add_argument("--watch", action="store_true", help="again after every experiment, until interrupted")
+
+
+def show_options(parser: argparse.ArgumentParser) -> None:
+    """An experiment."""
+    json_option(parser)
+    parser.add_argument("id", help="an experiment's id or commit, or the beginning of it")
+
+
 def show_command(options: argparse.Namespace, *, root: Path) -> int:
     """Print one row in full."""
     row = log.find(root, options.id)
     entry = next(one for one in entries(log.rows(root)) if one.row == row)
-    named = Path(row.id).name == row.id  # a ledger is text that anyone can edit
-    blame = f"{DUMPS}/{row.id}/{BLAME}" if named and (root / DUMPS / row.id / BLAME).is_file() else ""
-    if options.json:
-        print(dumps({**entry_document(entry), "blame": blame or None}))
-    else:
-        print(show(entry, width=terminal_width(), blame=blame))
+    blame = f"{DUMPS}/{row.id}/{BLAME}"
+    blame = blame if _names_a_folder(row) and (root / blame).is_file() else ""
+    document = {**entry_document(entry), "blame": blame or None}
+    print(dumps(document) if options.json else show(entry, width=terminal_width(), blame=blame))
     return Status.PASS.exit_code
 
 
-def of_kernel(rows: Sequence[Row], root: Path, kernel: Path | None) -> tuple[Row, ...]:
+def diff_options(parser: argparse.ArgumentParser) -> None:
+    """Two experiments."""
+    which = "an experiment's id or commit, HEAD, or a kernel file that was judged as it is"
+    parser.add_argument("before", metavar="A", help=which)
+    parser.add_argument("after", metavar="B", help="the same")
+    kernel_option(parser, "whose HEAD; default: kernel.py")
+    json_option(parser)
+
+
+def diff_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
+    """Print two experiments side by side, from what is recorded of them; nothing is judged."""
+    rows = [recorded.experiment(root, name, kernel=kernel) for name in (options.before, options.after)]
+    sides = [Side(row=row, timeline=timeline_of(root, row), source=recorded.source(root, row)) for row in rows]
+    differs = difference(*sides)
+    print(dumps(difference_document(differs)) if options.json else difference_text(differs))
+    return Status.PASS.exit_code
+
+
+def timeline_of(root: Path, row: Row) -> Timeline | None:
+    """The modelled run of an experiment, without spans; None where it is not on this disk."""
+    return recorded.from_file(Timeline, root / DUMPS / row.id / TIMELINE) if _names_a_folder(row) else None
+
+
+def _names_a_folder(row: Row) -> bool:
+    """Whether a row's id is one folder's name: a ledger is text that anyone can edit."""
+    return Path(row.id).name == row.id
+
+
+def verify_command(*, root: Path) -> int:
+    """Print what of ledger and git does not agree."""
+
+    def digest(name: str) -> str:
+        try:
+            return evidence.digest(root, name)
+        except ValueError:  # an id of a row that was not written here
+            return ""
+
+    findings = log.verify(root, evidence=digest)
+    for finding in findings:
+        print(f"{'BROKEN' if finding.broken else 'note'}: {clean(finding.text)}")
+    if any(finding.broken for finding in findings):
+        return Status.LEDGER_BROKEN.exit_code
+    print(f"{len(log.rows(root))} rows: the chain is whole and every commit that should be here resolves")
+    print(origins_text(log.verify_origins(root)))
+    print(series_text(seal(home.judge_root(root)), PROOFS))
+    return Status.PASS.exit_code
+
+
+def rebuild_command(*, root: Path) -> int:
+    """Write the ledger again, and say from what."""
+    built = log.rebuild(root)
+    print(f"results.tsv has {built.rows} rows, {built.from_head} of them from HEAD and the others from refs")
+    if built.replaced:
+        print(f"what was there before is kept as {built.replaced}")
+    if built.left_out:
+        print(f"left out, because they do not follow HEAD's last row: {', '.join(built.left_out)}")
+    for note in built.notes:
+        print(clean(note))
+    return Status.PASS.exit_code
+
+
+def fidelity_command(*, root: Path) -> int:
+    """Print measured over modelled latency."""
+    from ratchet.loop import table  # pandas takes a second to import, which `log` need not wait for
+
+    print(fidelity_table(table.fidelities(table.read(root / NAME))))
+    return Status.PASS.exit_code
+
+
+def _of_kernel(root: Path, kernel: Path | None) -> tuple[Row, ...]:
     """The rows of one kernel file, or all."""
-    return tuple(row for row in rows if kernel is None or root / row.kernel == kernel)
+    return tuple(row for row in log.rows(root) if kernel is None or root / row.kernel == kernel)
 
 
 def terminal_width() -> int | None:
@@ -151,7 +267,7 @@ def _newest(lines: Sequence[str], height: int) -> list[str]:
 
 
 def _settled(read: Callable[[], Value]) -> Value:
-    """What ``read`` returns; once more where a row was being written meanwhile."""
+    """What ``read`` returns; a second time where a row was being written."""
     try:
         return read()
     except Refusal as refusal:
@@ -161,7 +277,7 @@ def _settled(read: Callable[[], Value]) -> Value:
     return read()
 
 
-def changes(path: Path, *, tick_s: float = TICK_S) -> Iterator[None]:
+def changes(path: Path) -> Iterator[None]:
     """Once now, and once after every change of a file, while somebody reads standard output."""
     seen: object = object()
     while not _unread():
@@ -174,7 +290,7 @@ def changes(path: Path, *, tick_s: float = TICK_S) -> Iterator[None]:
             seen = now
             yield
         else:
-            time.sleep(tick_s)
+            time.sleep(TICK_S)
 
 
 def _unread() -> bool:

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
+from ratchet.commands.options import count_option
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
@@ -27,7 +28,6 @@ from ratchet.values.status import Refusal, Status
 from ratchet.values.verdict import is_tpu
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
-PORT = 6379
 LANE_GIB = 6
 """Memory that a lane may need: a compile, a schedule machine, a child for the kernel file."""
 STORE_BYTES = 200 << 20
@@ -41,7 +41,22 @@ main()
 """Ray's own command, with 127.0.0.1 for what it says: Ray would listen on the machine's address instead."""
 
 
-def command(options: argparse.Namespace) -> int:
+def node_options(parser: argparse.ArgumentParser) -> None:
+    """Where the node is, and what it judges."""
+    parser.add_argument("address", nargs="?", default="", metavar="HOST:PORT", help="of the head; default: be the head")
+    parser.add_argument("--listen", default="127.0.0.1", metavar="IP", help="address of this node; default 127.0.0.1")
+    count_option(parser, "--port", "of the head", 6379)
+    count_option(parser, "--lanes", "candidates at once; default: by CPUs, and one for each 6 GiB")
+    parser.add_argument(
+        "--measures",
+        choices=MEASURED,
+        default="",
+        help="announce this device: one lane, for measured trials alone; default: tpu where one is attached",
+    )
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where Ray keeps its files; default: Ray's own")
+
+
+def node_command(options: argparse.Namespace) -> int:
     """Become a node of a cluster, or its head; never returns."""
     python = (home.environment() or Path(sys.prefix)) / "bin" / "python"
     environment = {**os.environ, **cluster.environment(), **_own_judge()}
@@ -95,7 +110,7 @@ def _make_token(path: Path, *, is_head: bool) -> None:
         file.write(secrets.token_hex(32))
 
 
-def worker(*, root: Path, function: JudgeFunction) -> int:
+def worker_command(*, root: Path, function: JudgeFunction) -> int:
     """Judge what standard input asks for, line by line, until it ends; answers go to what was standard output."""
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)  # nothing else may speak there

@@ -1,22 +1,29 @@
-"""``ratchet report [FILE]``"""
+"""``report``, ``serve`` and ``plot``: the history of a kernel as a page, live, and as charts."""
 
 from __future__ import annotations
 
 import argparse
+import errno
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+from ratchet.commands.options import json_option, kernel_argument, kernel_option
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME, writing
+from ratchet.loop.workspace import under_way
 from ratchet.process.boot import home
-from ratchet.report import gallery
-from ratchet.report.document import document
+from ratchet.report import PLOTS, words
+from ratchet.report.drawing import FORMATS, drawn
 from ratchet.report.gather import kernels, material
-from ratchet.report.page import page
-from ratchet.report.story import Story, story
+from ratchet.report.live import LOOPBACK, LiveServer
+from ratchet.report.story import Material, Story, story
+from ratchet.report.tables import document
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
+from ratchet.view.text import clean
+from ratchet.wiring import DUMPS
 
 DEFAULT, KERNEL = "report.html", "kernel.py"
 _INDEX = "index.html"
@@ -24,8 +31,18 @@ _INDEX = "index.html"
 Say = Callable[[str], None]
 
 
-def command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
+def report_options(parser: argparse.ArgumentParser) -> None:
+    """A kernel file, and where the page goes."""
+    kernel_argument(parser, "file")
+    parser.add_argument("-o", "--output", type=Path, metavar="HTML", help="default: report.html, here")
+    json_option(parser, "print the numbers as one JSON document; a page only with -o")
+    parser.add_argument("--gallery", type=Path, metavar="DIR", help="instead: one page for each kernel, and an index")
+
+
+def report_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
     """Write the page of one kernel file, or of all of them with an index; with ``--json`` print the same as numbers."""
+    from ratchet.report.page import page  # imports Altair, which reading a command line need not wait for
+
     if options.gallery is not None:
         if options.file or options.output or options.json:
             raise Refusal(Status.USAGE, "--gallery writes a page for every kernel file: it takes no FILE, -o or --json")
@@ -62,14 +79,16 @@ def _inside(root: Path, path: Path) -> str:
 
 
 def _gallery(root: Path, folder: Path, say: Say) -> int:
+    from ratchet.report.page import file_names, index_page, page
+
     known = kernels(root)
-    files, stories = gallery.names(known), []
+    files, stories = file_names(known), []
     folder.mkdir(parents=True, exist_ok=True)
     for kernel, file in zip(known, files, strict=True):
         overview: Story = story(material(root, kernel))
         _replace(folder / file, page(overview, index=_INDEX).encode())
         stories.append(overview)
-    write(folder / _INDEX, gallery.index(stories, files).encode(), root=root, say=say)
+    write(folder / _INDEX, index_page(stories, files).encode(), root=root, say=say)
     return Status.PASS.exit_code
 
 
@@ -97,3 +116,90 @@ def _replace(path: Path, data: bytes) -> None:
             return
         beside.write_bytes(data)
         beside.replace(path)
+
+
+# --- serve ---
+
+
+def serve_options(parser: argparse.ArgumentParser) -> None:
+    """A kernel file and a port."""
+    kernel_argument(parser, "file")
+    parser.add_argument("--port", type=_port, default=8790, metavar="N", help="default 8790; 0 for any that is free")
+
+
+def _port(text: str) -> int:
+    """Reads the number of a port."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r:.60}, wanted a port from 0 to 65535")
+    return int(text)
+
+
+def serve_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
+    """Serve the report of one kernel file, as it is now, until it is interrupted."""
+    kernel = which(root, options.file)
+    history = History(root)
+    try:
+        server = LiveServer(options.port, page=lambda: _page(root, kernel), version=lambda: _version(history, root))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        why = "is in use" if error.errno == errno.EADDRINUSE else "may not be opened"
+        raise Refusal(
+            Status.USAGE, f"port {options.port} of {LOOPBACK} {why}: give another with --port, or 0 for any free one"
+        ) from None
+    with server:
+        say(f"the report of {kernel}, live, for this machine alone: {server.url} (Ctrl-C ends it)")
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            say("ended")
+    return Status.PASS.exit_code
+
+
+def _page(root: Path, kernel: str) -> str:
+    from ratchet.report.page import page
+
+    try:
+        known = material(root, kernel)
+    except Refusal as refusal:  # a ledger that somebody edits while it is shown
+        known = Material(repository=root.name, kernel=kernel, rows=(), broken=(refusal.status, refusal.message))
+    return page(story(known), live=True)
+
+
+def _version(history: History, root: Path) -> str:
+    """Changes with the ledger, with HEAD, with what is under way, and when evidence comes or goes."""
+    parts = [under_way(history), history.refs.resolve("HEAD") or ""]
+    for path in (root / NAME, root / DUMPS):
+        try:
+            state = path.stat()
+            parts.append(f"{state.st_mtime_ns} {state.st_size}")
+        except OSError:
+            parts.append("")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+# --- plot ---
+
+
+def plot_options(parser: argparse.ArgumentParser) -> None:
+    """A chart, a file and a kernel file."""
+    parser.add_argument("what", choices=PLOTS, help="which chart")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="ends in .svg or .png")
+    kernel_option(parser)
+
+
+def plot_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
+    """Draw one chart of a kernel's ledger or of its current modelled run."""
+    from ratchet.report import charts
+
+    if options.output.suffix.removeprefix(".").lower() not in FORMATS:
+        raise Refusal(Status.USAGE, f"-o: got {options.output.name!r:.60}, wanted a name that ends in .svg or .png")
+    overview = story(material(root, which(root, options.kernel)))
+    plot, kernel = charts.PLOTS[options.what], clean(overview.material.kernel, 60)
+    spec = plot.draw(overview)
+    if spec is None:
+        raise Refusal(Status.NOT_FOUND, f"there is nothing to plot as {options.what} of {kernel}: {plot.missing}")
+    kind = f", {words.kind(overview.main)}" if overview.main and options.what != "fidelity" else ""
+    data = drawn(spec, title=f"{kernel}: {plot.title}{kind}", suffix=options.output.suffix)
+    write(options.output, data, root=root, say=say)
+    return Status.PASS.exit_code

@@ -1,23 +1,192 @@
-"""The TARGET of a command line: which function, for which inputs and chips."""
+"""``explain`` and ``fit``, and the TARGET of a command line: which function, for which inputs and chips."""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ratchet.commands.options import json_option, knobs_argument, target_options
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.source_closure import SourceClosure
 from ratchet.exam.candidate.target import GENERATOR, Case, Target
-from ratchet.kernelfile.knobs import Knob, knobs
+from ratchet.kernelfile.knobs import Knob, choices, in_words, knobs, points, with_constants
 from ratchet.process.sandbox.child import Child
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler import compile as compiling
-from ratchet.values import Explanation
+from ratchet.tpu.dump.files import OPTIMIZED
+from ratchet.tpu.explain import explain_artefact
+from ratchet.tune.fit import search
+from ratchet.values import Explanation, Point
+from ratchet.values.points import Fit
 from ratchet.values.status import Refusal, Status
+from ratchet.view.document import dumps
+from ratchet.view.explain import explain_document, explain_text, vmem_text
+from ratchet.view.points import fit_document, fit_line, fit_table
+from ratchet.view.xspace import trace_path, write_xspace
+from ratchet.wiring import hbm_buffers
+
+_DIGITS = 9
+
+
+# --- explain ---
+
+
+def explain_options(parser: argparse.ArgumentParser) -> None:
+    """A target, and what of it."""
+    target_options(parser)
+    parser.add_argument("--vmem", action="store_true", help="VMEM alone: by allocation, and what would free some")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="also write the modelled run as XProf traces there")
+    json_option(parser)
+
+
+def explain_command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
+    """Explain every case on every chip; the exit code is that of the first that cannot be explained in full."""
+    target, cases = target_of(options)
+    if options.trace:
+        folder_for(options.trace / "trace")
+    explanations: list[Explanation] = []
+    with Compilers.start() as compilers:
+        for number, case in enumerate(cases):
+            name = f"{number}-{case.name or 'case'}-{case.chip}"
+            trace = trace_path(options.trace, name) if options.trace else None
+            one = _explained(target, case, compilers, modelled=not options.vmem, trace=trace)
+            explanations.append(one)
+            if trace is not None and one.timeline is not None:
+                say(f"trace: {trace}; open it with `xprof --port=8791 {options.trace}`")
+    if options.json:
+        print(dumps({"explanations": [explain_document(one) for one in explanations]}))
+    else:
+        print("\n\n".join((vmem_text if options.vmem else explain_text)(one) for one in explanations))
+    return next((one.status for one in explanations if one.status is not Status.PASS), Status.PASS).exit_code
+
+
+def _explained(target: Target, case: Case, compilers: Compilers, *, modelled: bool, trace: Path | None) -> Explanation:
+    folder, title = compilers.new_folder(), title_of(target, case)
+    sources = sources_of(target, case)
+    exported = targets.export(target, case, files=sources.files)
+    child = compilers.child(case.chip)
+    explanation = explain_artefact(
+        exported.artefact(title), CHIPS[case.chip], folder, child, title=title, modelled=modelled
+    )
+    if trace is not None and explanation.timeline is not None:
+        data, footprint = (folder / OPTIMIZED).read_bytes(), explanation.footprint
+        buffers = hbm_buffers(data, footprint.hbm_bytes) if footprint else ()
+        write_xspace(explanation.timeline, trace, title=title, hlo_module=data, buffers=buffers)
+    return replace(explanation, knobs=_by_value(sources.constants.values()))
+
+
+def _by_value(constants: Iterable[Knob]) -> dict[int, tuple[str, ...]]:
+    """Names of constants by their value, of those that are written as an integer."""
+    named: dict[int, tuple[str, ...]] = {}
+    for knob in constants:
+        if knob.value.isascii() and knob.value.isdigit() and len(knob.value) <= _DIGITS:
+            named[int(knob.value)] = (*named.get(int(knob.value), ()), knob.name)
+    return named
+
+
+# --- fit ---
+
+
+def fit_options(parser: argparse.ArgumentParser) -> None:
+    """A target and its knobs."""
+    target_options(parser)
+    knobs_argument(parser)
+    parser.add_argument("--all", action="store_true", help="compile every point, and say whether the others followed")
+    json_option(parser)
+
+
+def fit_command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
+    """Say which points fit on which chip; the exit code is ``VMEM_OVERFLOW`` where none does."""
+    target, cases = target_of(options)
+    axes = [choices(text) for text in options.knobs]
+    wanted = points(axes)
+    fits: list[Fit] = []
+    with Compilers.start() as compilers:
+        for case in cases:
+            version = Version.of(target, case, [name for name, _ in axes], compilers)
+            for fit in search(wanted, case.chip, version.fit, every=options.all):
+                fits.append(fit)
+                if fit.compiled:
+                    say(fit_line(fit))
+    if options.json:
+        print(dumps(fit_document(fits, target=str(target))))
+    else:
+        print(fit_table(fits, [name for name, _ in axes], target=str(target), every=options.all))
+    if any(fit.fits for fit in fits):
+        return Status.PASS.exit_code
+    return next((fit.status for fit in fits if fit.fits is None), Status.VMEM_OVERFLOW).exit_code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A target for one case, whose knobs are constants of its file, or else keyword arguments of its function."""
+
+    target: Target
+    case: Case
+    sources: Sources
+    constants: frozenset[str]
+    """Knobs that the file sets."""
+    compilers: Compilers
+
+    @classmethod
+    def of(cls, target: Target, case: Case, names: list[str], compilers: Compilers) -> Version:
+        """What is turned where. Raises Refusal as ``sources_of``."""
+        sources = sources_of(target, case)
+        constants = frozenset(names) & sources.constants.keys()
+        return cls(target=target, case=case, sources=sources, constants=constants, compilers=compilers)
+
+    def explained(self, point: Point, *, modelled: bool) -> Explanation:
+        """Export and compile one point; programs of the same bytes once. A point that is refused says why.
+
+        Raises:
+          Refusal: for what is no fault of the point's.
+        """
+        try:
+            return self._explained(point, modelled=modelled)
+        except Refusal as refusal:
+            if refusal.status in (Status.USAGE, Status.NOT_FOUND, Status.INTERRUPTED, Status.NO_SPACE):
+                raise
+            why = refusal.message
+            return Explanation(title="", chip=self.case.chip, compiler="", status=refusal.status, reason=why)
+
+    def _explained(self, point: Point, *, modelled: bool) -> Explanation:
+        constants = {name: value for name, value in point.items() if name in self.constants}
+        options = {name: value for name, value in point.items() if name not in self.constants}
+        files, path = self.sources.files, self.sources.path
+        if constants:
+            files = replace(files, files={**files.files, path: with_constants(files.files[path], path, constants)})
+        case = replace(self.case, options={**self.case.options, **options})
+        exported = targets.export(self.target, case, files=files)
+        key, known = (exported.program, case.chip, modelled), self.compilers.known
+        if key not in known:
+            known[key] = explain_artefact(
+                exported.artefact(str(self.target)),
+                CHIPS[case.chip],
+                self.compilers.new_folder(),
+                self.compilers.child(case.chip),
+                title=in_words(point),
+                modelled=modelled,
+            )
+        return known[key]
+
+    def fit(self, point: Point) -> Fit:
+        """Whether one point fits."""
+        explanation = self.explained(point, modelled=False)
+        return Fit(
+            point=point,
+            chip=self.case.chip,
+            status=explanation.status,
+            reason=explanation.reason,
+            compiled=True,
+            vmem=explanation.fullest,
+        )
+
+
+# --- targets ---
 
 
 def target_of(options: argparse.Namespace) -> tuple[Target, tuple[Case, ...]]:
@@ -57,7 +226,7 @@ def folder_for(file: Path) -> None:
         raise Refusal(Status.USAGE, f"{file} is a folder, wanted a file")
 
 
-def title_of(target: Target, case: Case) -> str:
+def title_of(target: Target | str, case: Case) -> str:
     """``pkg.kernels:fn [prefill]``."""
     return f"{target} [{case.name}]" if case.name else str(target)
 
@@ -100,7 +269,7 @@ class Compilers:
         return cls(folder=folder, _children={}, _stack=stack)
 
     def child(self, chip: str) -> Child:
-        """The process of a chip, started when it is first needed, or anew where it died."""
+        """The process of a chip, started when it is first needed, or again where it died."""
         child = self._children.get(chip)
         if child is None or not child.alive:
             child = self._stack.enter_context(compiling.start(self.new_folder(), CHIPS[chip]))
@@ -116,9 +285,3 @@ class Compilers:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-
-def numbered(cases: Sequence[Case]) -> Iterator[tuple[str, Case]]:
-    """Cases, each with a name of a folder of its own."""
-    for number, case in enumerate(cases):
-        yield f"{number}-{case.name or 'case'}-{case.chip}", case

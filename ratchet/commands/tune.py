@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.fit import Version
-from ratchet.commands.targets import Compilers, folder_for, target_of
+from ratchet.commands.options import json_option, knobs_argument, target_options
+from ratchet.commands.targets import Compilers, Version, folder_for, target_of
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Target
 from ratchet.exam.measure import devices
@@ -20,7 +19,7 @@ from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tune import captured
 from ratchet.tune.fit import modelled, ranked, shortlist
 from ratchet.tune.tables import python_module, tokamax, tpu_inference
-from ratchet.values import Explanation, Point
+from ratchet.values import Point
 from ratchet.values.points import Trial, Tuned
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
@@ -29,7 +28,22 @@ from ratchet.view.points import shortlist_document, shortlist_text, trial_line, 
 DICTIONARY, PLAIN, SHORTLIST = "tuned.py", "tuned.json", "shortlist.json"
 
 
-def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
+def tune_options(parser: argparse.ArgumentParser) -> None:
+    """A target and its knobs, the shapes of its calls, and where the tables go."""
+    target_options(parser)
+    knobs_argument(parser)
+    parser.add_argument("--shapes", type=Path, metavar="FILE.json", help="its calls, as ratchet.capture wrote them")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write the tables there: JSON and a Python dictionary")
+    parser.add_argument("--tokamax", metavar="OP", help="also as tokamax's cache of this op, such as pallas_tpu_rope")
+    parser.add_argument(
+        "--tpu-inference-key", metavar="TEMPLATE", help="also as a table of tpu-inference: $x.0,$w.0,$x.dtype"
+    )
+    parser.add_argument("--tpu-inference-value", metavar="TEMPLATE", help="its values: [$BM, $BN]")
+    parser.add_argument("--on", choices=("tpu",), help="also write the points that a TPU has to decide between")
+    json_option(parser)
+
+
+def tune_command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
     """Model every point that fits for every call and chip; the exit code is 0 where each has a best one."""
     if bool(options.tpu_inference_key) != bool(options.tpu_inference_value):
         raise Refusal(Status.USAGE, "--tpu-inference-key and --tpu-inference-value go together: give both or none")
@@ -98,17 +112,7 @@ def _tuned(version: Version, wanted: list[dict[str, Any]], say: Callable[[str], 
 
 def _trial(version: Version, point: Point) -> Trial:
     """A point, compiled and modelled."""
-    try:
-        explanation = version.explained(point, modelled=True)
-    except Refusal as refusal:
-        if refusal.status in (Status.USAGE, Status.NOT_FOUND, Status.INTERRUPTED, Status.NO_SPACE):
-            raise
-        return Trial(point=point, status=refusal.status, reason=refusal.message, compiled=True)
-    return trial_of(explanation, point)
-
-
-def trial_of(explanation: Explanation, point: Point) -> Trial:
-    """What a tuned table holds of an explanation."""
+    explanation = version.explained(point, modelled=True)
     timeline = explanation.timeline
     return Trial(
         point=point,
@@ -156,5 +160,5 @@ def _write(rows: list[Tuned], options: argparse.Namespace, target: Target) -> li
     return [options.out / name for name in texts]
 
 
-def _json(document: object) -> str:
-    return json.dumps(document, indent=2) + "\n"
+def _json(document: Mapping[str, Any]) -> str:
+    return dumps(document) + "\n"

@@ -15,6 +15,7 @@ from typing import Any
 
 from ratchet import launch
 from ratchet.commands.environments import environment_of
+from ratchet.commands.options import inputs, json_option, seconds
 from ratchet.commands.targets import target_of
 from ratchet.process.boot import home
 from ratchet.upgrade.upgrade import FAILED, REQUEST, request_of, side_name, upgraded
@@ -29,7 +30,35 @@ _POLL_S = 0.2
 _SAID = 400
 
 
-def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
+def upgrade_check_options(parser: argparse.ArgumentParser) -> None:
+    """Targets, and two versions of JAX."""
+    parser.add_argument("targets", nargs="+", metavar="TARGET", help="pkg.module:function, path/file.py:function")
+    parser.add_argument(
+        "--jax", action="append", required=True, metavar="VERSION", help="twice: the old one, and the new one"
+    )
+    parser.add_argument("--no-values", dest="values", action="store_false", help="execute nothing: compile and model")
+    parser.add_argument(
+        "--allowed", type=_share, default=0.02, metavar="SHARE", help="by how much a latency may grow; default 0.02"
+    )
+    parser.add_argument(
+        "--deadline", type=seconds(more=True), default=900, metavar="SECONDS", help="for each target; default 900"
+    )
+    json_option(parser)
+    inputs(parser)
+
+
+def _share(text: str) -> float:
+    """Reads a share from 0 to below 1."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r:.60}, wanted a share such as 0.02")
+    return share
+
+
+def upgrade_check_command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
     """Compare every target on every chip; ``REGRESSED`` where one got worse, ``UNSETTLED`` where one may have."""
     if len(options.jax) != 2:
         raise Refusal(Status.USAGE, f"--jax is given {len(options.jax)} times: wanted the old version, and the new one")
@@ -40,10 +69,7 @@ def command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:
         for version, environment in zip(options.jax, environments, strict=True)
     )
     made = [upgraded(one, other, allowed_share=options.allowed) for one, other in zip(before, after, strict=True)]
-    if options.json:
-        print(dumps(upgrade_document(made)))
-    else:
-        print(upgrade_text(made, versions=options.jax))
+    print(dumps(upgrade_document(made)) if options.json else upgrade_text(made, versions=options.jax))
     if any(one.worse for one in made):
         return Status.REGRESSED.exit_code
     return (Status.UNSETTLED if any(one.unsettled for one in made) else Status.PASS).exit_code

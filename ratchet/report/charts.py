@@ -1,26 +1,28 @@
 """Charts of a report, as Vega-Lite specifications: plain JSON values, in which every text is only a text.
 
-Colours are names of CSS variables, so that one specification serves a light and a dark page; ``files.py`` puts the
+Colours are names of CSS variables, so that one specification serves a light and a dark page; ``drawing.py`` puts the
 light ones in where a chart becomes a file. A chart that there is nothing to draw of is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 
 from ratchet.report import words
-from ratchet.report.material import GridStep
-from ratchet.report.story import Experiment, Outcome, Story, Track
+from ratchet.report.drawing import CONFIG
+from ratchet.report.story import KEPT, Experiment, GridStep, Outcome, Story, Track
+from ratchet.report.tables import KINDS, PARTS, buffer_name, compute_roof, on_roofline, spent_table, step_bar
 from ratchet.tpu.chips import CHIPS
-from ratchet.values import Timeline, Vmem, VmemAllocation
-from ratchet.values.program import VmemUse
+from ratchet.values import Timeline, Vmem
 from ratchet.view.explain import allocation_in_words
-from ratchet.view.text import clean, number, size
+from ratchet.view.text import clean, size
 
 Spec = dict[str, Any]
+Rows = Sequence[Mapping[str, object]]
 OUTCOMES = {
     Outcome.KEPT: ("var(--kept)", "circle"),
     Outcome.BASELINE: ("var(--baseline)", "diamond"),
@@ -28,17 +30,51 @@ OUTCOMES = {
     Outcome.FAILED: ("var(--failed)", "cross"),
     Outcome.JUDGED: ("var(--judged)", "square"),
 }
-PARTS = {
-    "issues": "var(--issue)",
-    "empty, waits for a result": "var(--stall)",
-    "waits for DMAs or chips": "var(--wait)",
-    "delay asked for": "var(--delay)",
-}
-_IN_PLACE = (Outcome.KEPT, Outcome.BASELINE)
 _NOTE = 60
 _HEIGHT = 300
 _ROW = 22
 """Height of a bar with its gap, in pixels."""
+_NO_LATENCY = "no experiment on it has a latency"
+_NO_EVIDENCE = "its modelled run is not on this disk: judge it again with --fresh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A chart with its description in one sentence, for those who do not see it."""
+
+    said: str
+    spec: Spec
+
+
+def of_page(story: Story) -> dict[str, Chart]:
+    """The charts of a page by name; the template says where each is."""
+    return {name: Chart(said=said, spec=spec) for name, said, spec in _named(story) if spec is not None}
+
+
+def _named(story: Story) -> Iterator[tuple[str, str, Spec | None]]:
+    for place, track in enumerate(story.tracks):
+        said = f"Latency of each experiment, {words.kind(track)}. {words.gained(track)}."
+        yield f"trajectory{place or ''}", said, trajectory(track)
+    current, evidence = story.main.current if story.main else None, story.material.evidence
+    if current is not None:
+        reached = f"The roofline of the chip. The current kernel reaches {words.share_of_roofline(current)} of it."
+        yield "roofline", reached, roofline(story)
+    yield "fidelity", "Measured over modelled latency of each row that has both.", fidelity(story)
+    if evidence is None:
+        return
+    if evidence.timeline is not None and evidence.timeline.blame.lines:
+        most = f"For what share of the run each unit is needed. Most: {words.most_needed(evidence.timeline)}."
+        yield "needed", most, needed(evidence.timeline)
+        yield "spent", "Where each cycle went, by unit.", spent(evidence.timeline)
+    for place, kernel in enumerate(evidence.vmem):
+        used = f"VMEM of {clean(kernel.op)} by buffer: {size(kernel.used_bytes)} of {size(kernel.limit_bytes)}."
+        yield f"vmem{place}", used, vmem(kernel)
+    if evidence.step is not None:
+        one = evidence.step
+        yield "step", f"What goes on in grid step {one.number} of {one.of_steps}.", step(one)
+
+
+# --- what was tried ---
 
 
 def trajectory(track: Track) -> Spec | None:
@@ -50,70 +86,41 @@ def trajectory(track: Track) -> Spec | None:
     floors = [one.floor_ms for one in known if one.floor_ms]
     low, high = min([*latencies, *floors]) / 1.25, max(latencies) * 1.15
     failed_at = high * (high / low) ** 0.07
-    y = alt.Y(
-        "ms:Q",
-        title="latency, ms",
-        scale=alt.Scale(type="log", domain=[low, failed_at * 1.08], nice=False),
-        axis=alt.Axis(format=".3~r", tickCount=5),
+    numbers = [one.number for one in track.experiments]
+    x = alt.X(
+        "number:Q",
+        title="experiment",
+        axis=alt.Axis(format="d", tickMinStep=1),
+        scale=alt.Scale(domain=[min(numbers) - 0.5, max(numbers) + 0.5], nice=False),
     )
-    x = alt.X("number:Q", title="experiment", axis=alt.Axis(format="d", tickMinStep=1), scale=_numbers(track))
-    points = [_point(one, failed_at) for one in sorted(track.experiments, key=lambda one: one.outcome in _IN_PLACE)]
-    best = [{"number": one.number, "ms": one.latency_ms} for one in known if one.outcome in _IN_PLACE]
-    best += [{"number": track.experiments[-1].number, "ms": best[-1]["ms"]}] if best else []
+    y = _log(alt.Y, "ms:Q", "latency, ms", low, failed_at * 1.08)
+    best = [{"number": one.number, "ms": one.latency_ms} for one in known if one.in_place]
+    best += [{"number": numbers[-1], "ms": best[-1]["ms"]}] if best else []
     floor = [{"number": one.number, "ms": one.floor_ms} for one in known if one.floor_ms]
     layers = []
     if floor:
-        floor += [{"number": track.experiments[-1].number, "ms": floor[-1]["ms"]}]
-        line = alt.Chart(_data(floor)).mark_line(
+        floor += [{"number": numbers[-1], "ms": floor[-1]["ms"]}]
+        line = _chart(floor).mark_line(
             interpolate="step-after", strokeDash=[6, 4], color="var(--floor)", strokeWidth=1.5
         )
         layers.append(line.encode(x=x, y=y))
         label = {**floor[-1], "label": f"floor {words.ms(floor[-1]['ms'])}"}
         layers.append(_label(label, x, y, align="right", baseline="top", dy=4))
     if best:
-        line = alt.Chart(_data(best)).mark_line(interpolate="step-after", color="var(--kept)", strokeWidth=2)
+        line = _chart(best).mark_line(interpolate="step-after", color="var(--kept)", strokeWidth=2)
         layers.append(line.encode(x=x, y=y))
-    names = [name for name in OUTCOMES if any(one.outcome is name for one in track.experiments)]
-    colours, shapes = ([OUTCOMES[name][place] for name in names] for place in (0, 1))
-    legend = alt.Legend(title=None, orient="top", symbolSize=80, columns=3)
-    marks = alt.Chart(_data(points)).mark_point(filled=True, size=_dot(points), opacity=1)
-    layers.append(
-        marks.encode(
-            x=x,
-            y=y,
-            color=alt.Color("outcome:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
-            shape=alt.Shape("outcome:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
-            tooltip=[
-                alt.Tooltip("number:Q", title="experiment", format="d"),
-                alt.Tooltip("what:N", title="tried"),
-                alt.Tooltip("latency:N", title="latency"),
-                alt.Tooltip("why:N", title="outcome"),
-            ],
-        )
-    )
+    points = [
+        _point(one)
+        | {
+            "ms": one.latency_ms or failed_at,
+            "latency": words.ms(one.latency_ms),
+            "why": clean(words.why(one), 2 * _NOTE),
+        }
+        for one in sorted(track.experiments, key=lambda one: one.in_place)
+    ]
+    tips = [_tip("latency", "latency"), _tip("why", "outcome")]
+    layers.append(_outcomes(points, x, y, tips, opacity=1))
     return _spec(alt.layer(*layers), height=_HEIGHT)
-
-
-def _dot(points: Sequence[object]) -> int:
-    """Area of a point: smaller where there are many."""
-    return 65 if len(points) <= 60 else 28
-
-
-def _numbers(track: Track) -> alt.Scale:
-    numbers = [one.number for one in track.experiments]
-    return alt.Scale(domain=[min(numbers) - 0.5, max(numbers) + 0.5], nice=False)
-
-
-def _point(one: Experiment, failed_at: float) -> dict[str, object]:
-    return {
-        "number": one.number,
-        "id": one.number,
-        "ms": one.latency_ms or failed_at,
-        "outcome": one.outcome.value,
-        "what": clean(words.title(one), _NOTE),
-        "latency": words.ms(one.latency_ms),
-        "why": clean(words.why(one), 2 * _NOTE),
-    }
 
 
 def roofline(story: Story) -> Spec | None:
@@ -122,60 +129,44 @@ def roofline(story: Story) -> Spec | None:
     chip = CHIPS.get(track.experiments[-1].row.chip) if track else None
     if track is None or chip is None:
         return None
-    chips = story.material.problem.chips if story.material.problem else 1
+    chips = story.material.problem.mesh.chips if story.material.problem else 1
     bandwidth = chips * chip.hbm_bytes_per_s
-    made = (_on_roofline(one, bandwidth) for one in track.experiments)
-    points = [point for point in made if point is not None]
-    if not points:
+    reached = {one.number: at for one in track.experiments if (at := on_roofline(one, bandwidth)) is not None}
+    if not reached:
         return None
-    compute = _compute_roof(track) or chips * chip.peak_bf16_flops / 1e12
+    compute = compute_roof(track) or chips * chip.peak_bf16_flops / 1e12
     ridge = compute * 1e12 / bandwidth
-    xs = [float(str(point["intensity"])) for point in points]
-    left, right = min(*xs, ridge) / 8, max(*xs, ridge) * 8
+    intensities = [intensity for intensity, _ in reached.values()]
+    left, right = min(*intensities, ridge) / 8, max(*intensities, ridge) * 8
     roof = [
         {"intensity": left, "tflops": left * bandwidth / 1e12, "order": 0},
         {"intensity": ridge, "tflops": compute, "order": 1},
         {"intensity": right, "tflops": compute, "order": 2},
     ]
-    lowest = min(float(str(point["tflops"])) for point in points)
-    x = alt.X(
-        "intensity:Q",
-        title="useful FLOPs per compulsory byte",
-        scale=alt.Scale(type="log", domain=[left, right], nice=False),
-        axis=alt.Axis(format="~s", tickCount=4, grid=False),
+    lowest = min(tflops for _, tflops in reached.values())
+    x = _log(
+        alt.X, "intensity:Q", "useful FLOPs per compulsory byte", left, right, format="~s", tickCount=4, grid=False
     )
-    y = alt.Y(
-        "tflops:Q",
-        title="TFLOP/s",
-        scale=alt.Scale(type="log", domain=[min(lowest, left * bandwidth / 1e12) / 2, compute * 1.5], nice=False),
-        axis=alt.Axis(format=".3~r", tickCount=5),
-    )
-    kept = [point for point in points if point["outcome"] in _IN_PLACE]
-    names = [name for name in OUTCOMES if any(point["outcome"] == name for point in points)]
-    colours, shapes = ([OUTCOMES[name][place] for name in names] for place in (0, 1))
-    legend = alt.Legend(title=None, orient="top", symbolSize=80, columns=3)
-    layers = [
-        alt.Chart(_data(roof)).mark_line(color="var(--floor)", strokeWidth=2).encode(x=x, y=y, order="order:Q"),
-        alt.Chart(_data(kept)).mark_line(color="var(--kept)", strokeWidth=1.5).encode(x=x, y=y, order="number:Q"),
-        alt.Chart(_data(points))
-        .mark_point(filled=True, size=_dot(points), opacity=0.9)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color("outcome:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
-            shape=alt.Shape("outcome:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
-            tooltip=[
-                alt.Tooltip("number:Q", title="experiment", format="d"),
-                alt.Tooltip("what:N", title="tried"),
-                alt.Tooltip("tflops:Q", title="TFLOP/s", format=".4~g"),
-                alt.Tooltip("reached:N", title="of the roofline"),
-            ],
-        ),
+    y = _log(alt.Y, "tflops:Q", "TFLOP/s", min(lowest, left * bandwidth / 1e12) / 2, compute * 1.5)
+    points = [
+        _point(one)
+        | {
+            "intensity": reached[one.number][0],
+            "tflops": reached[one.number][1],
+            "reached": words.share_of_roofline(one),
+        }
+        for one in track.experiments
+        if one.number in reached
     ]
-    layers.append(
-        _label({**roof[0], "label": f"{bandwidth / 1e9:.0f} GB/s"}, x, y, align="left", baseline="top", dx=10)
-    )
-    layers.append(_label({**roof[2], "label": f"{compute:.0f} TFLOP/s"}, x, y, align="right", dx=-4, dy=-8))
+    kept = [point for point in points if point["outcome"] in KEPT]
+    tips = [_tip("tflops", "TFLOP/s", kind="Q", format=".4~g"), _tip("reached", "of the roofline")]
+    layers = [
+        _chart(roof).mark_line(color="var(--floor)", strokeWidth=2).encode(x=x, y=y, order="order:Q"),
+        _chart(kept).mark_line(color="var(--kept)", strokeWidth=1.5).encode(x=x, y=y, order="number:Q"),
+        _outcomes(points, x, y, tips, opacity=0.9),
+        _label({**roof[0], "label": f"{bandwidth / 1e9:.0f} GB/s"}, x, y, align="left", baseline="top", dx=10),
+        _label({**roof[2], "label": f"{compute:.0f} TFLOP/s"}, x, y, align="right", dx=-4, dy=-8),
+    ]
     current = track.current
     last = [point for point in kept if current and point["number"] == current.number]
     if last and current:
@@ -184,45 +175,58 @@ def roofline(story: Story) -> Spec | None:
     return _spec(alt.layer(*layers), height=_HEIGHT)
 
 
-def _compute_roof(track: Track) -> float | None:
-    """TFLOP/s at which the newest experiment that compute bounds would reach its roofline: products differ in peak."""
-    for one in reversed(track.experiments):
-        tflops, share = number(one.row.tflops), number(one.row.util_pct)
-        if one.latency_ms and one.row.regime == "compute-bound" and tflops and share:
-            return tflops / share * 100
-    return None
-
-
-def _on_roofline(one: Experiment, bandwidth: float) -> dict[str, object] | None:
-    tflops, share = number(one.row.tflops), number(one.row.bw_util_pct)
-    if not one.latency_ms or not tflops or not share:
+def fidelity(story: Story) -> Spec | None:
+    """Measured over modelled latency of every row that has both."""
+    rows = [
+        {"number": one.number, "ratio": one.ratio, "what": clean(words.title(one), _NOTE), "shown": f"{one.ratio:.3f}"}
+        for one in story.experiments
+        if one.ratio is not None
+    ]
+    if not rows:
         return None
-    return {
-        "number": one.number,
-        "id": one.number,
-        "intensity": tflops * 1e12 / (share / 100 * bandwidth),
-        "tflops": tflops,
-        "outcome": one.outcome.value,
-        "what": clean(words.title(one), _NOTE),
-        "reached": words.share_of_roofline(one),
-    }
+    reach = max(0.1, *(abs(one.ratio - 1) for one in story.experiments if one.ratio is not None)) * 1.2
+    x = alt.X("number:Q", title="experiment", axis=alt.Axis(format="d", tickMinStep=1))
+    y = alt.Y("ratio:Q", title="measured over modelled", scale=alt.Scale(domain=[max(0, 1 - reach), 1 + reach]))
+    one_line = _chart([{"ratio": 1.0}]).mark_rule(color="var(--floor)", strokeDash=[6, 4]).encode(y=y)
+    tips = [_tip("number", "experiment", kind="Q"), _tip("what", "tried"), _tip("shown", "measured over modelled")]
+    points = _chart(rows).mark_point(filled=True, size=65, color="var(--kept)", opacity=1)
+    return _spec(alt.layer(one_line, points.encode(x=x, y=y, tooltip=tips)), height=220)
+
+
+def _point(one: Experiment) -> dict[str, object]:
+    what = clean(words.title(one), _NOTE)
+    return {"number": one.number, "id": one.number, "outcome": one.outcome.value, "what": what}
+
+
+def _outcomes(points: Rows, x: alt.X, y: alt.Y, tips: list[alt.Tooltip], *, opacity: float) -> alt.Chart:
+    """Points of experiments, by outcome; smaller where there are many."""
+    names = [name for name in OUTCOMES if any(point["outcome"] == name for point in points)]
+    colours, shapes = ([OUTCOMES[name][place] for name in names] for place in (0, 1))
+    legend = alt.Legend(title=None, orient="top", symbolSize=80, columns=3)
+    marks = _chart(points).mark_point(filled=True, size=65 if len(points) <= 60 else 28, opacity=opacity)
+    return marks.encode(
+        x=x,
+        y=y,
+        color=alt.Color("outcome:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
+        shape=alt.Shape("outcome:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
+        tooltip=[_tip("number", "experiment", kind="Q", format="d"), _tip("what", "tried"), *tips],
+    )
+
+
+# --- where the time and the memory go ---
 
 
 def needed(timeline: Timeline) -> Spec:
     """For what share of the run each unit is needed at least."""
     rows = [
-        {"unit": words.UNITS.get(unit, clean(unit)), "share": share, "shown": f"{share:.1%}", "rank": rank}
+        {"unit": words.unit(unit), "share": share, "shown": f"{share:.1%}", "rank": rank}
         for rank, (unit, share) in enumerate(words.needed(timeline).items())
         if share >= 0.0005
     ]
-    bars = (
-        alt.Chart(_data(rows))
-        .mark_bar(color="var(--issue)", height={"band": 0.75})
-        .encode(
-            x=_share_axis("share of the run", whole=True),
-            y=_named("unit", rows),
-            tooltip=[alt.Tooltip("unit:N"), alt.Tooltip("shown:N", title="of the run")],
-        )
+    bars = _bars(rows, color="var(--issue)").encode(
+        x=_share_axis("share", alt.Scale(domain=[0, 1])),
+        y=_names("unit", rows),
+        tooltip=[alt.Tooltip("unit:N"), _tip("shown", "of the run")],
     )
     return _spec(bars, height=_ROW * len(rows))
 
@@ -239,43 +243,14 @@ def spent(timeline: Timeline) -> Spec:
         for part, count in table[unit].items()
         if count
     ]  # fmt: skip
-    used = [part for part in PARTS if any(row["part"] == part for row in rows)]
-    bars = (
-        alt.Chart(_data(rows))
-        .mark_bar(height={"band": 0.75})
-        .encode(
-            x=_share_axis("share of the run", stacked=True),
-            y=_named("unit", rows),
-            color=alt.Color(
-                "part:N",
-                scale=alt.Scale(domain=used, range=[PARTS[part] for part in used]),
-                legend=alt.Legend(title=None, orient="top", columns=1, labelLimit=260),
-            ),
-            order="place:Q",
-            tooltip=["unit:N", "part:N", "cycles:N", alt.Tooltip("shown:N", title="of the run")],
-        )
+    bars = _bars(rows).encode(
+        x=_share_axis("sum(share)", alt.Scale(domainMin=0)),
+        y=_names("unit", rows),
+        color=_legend("part", rows, PARTS),
+        order="place:Q",
+        tooltip=["unit:N", "part:N", "cycles:N", _tip("shown", "of the run")],
     )
     return _spec(bars, height=_ROW * len(order))
-
-
-def spent_table(timeline: Timeline) -> Mapping[str, Mapping[str, int]]:
-    """Cycles by unit and part; they sum to those of the run."""
-    issues, empty, waits, delay = PARTS
-    table: dict[str, dict[str, int]] = {}
-
-    def add(unit: str, part: str, cycles: int) -> None:
-        if cycles:
-            row = table.setdefault(words.UNITS.get(unit, clean(unit)), {})
-            row[part] = row.get(part, 0) + cycles
-
-    for line in timeline.blame.lines:
-        for unit, cycles in line.issue_cycles.items():
-            add(unit, issues, cycles)
-        for unit, cycles in line.stall_cycles.items():
-            add(unit, empty, cycles)
-        add("waiting", waits, line.wait_cycles)
-        add("delays", delay, line.delay_cycles)
-    return table
 
 
 def vmem(kernel: Vmem) -> Spec | None:
@@ -283,149 +258,136 @@ def vmem(kernel: Vmem) -> Spec | None:
     if not kernel.allocations:
         return None
     rows = [
-        {"buffer": _buffer(one, rank),
+        {"buffer": buffer_name(one, rank),
          "bytes": one.size_bytes / (1 << 20), "shown": size(one.size_bytes), "what": allocation_in_words(one),
          "use": one.use.value, "rank": rank}
         for rank, one in enumerate(kernel.allocations)
     ]  # fmt: skip
     limit = [{"bytes": kernel.limit_bytes / (1 << 20), "what": f"limit {size(kernel.limit_bytes)}"}]
     x = alt.X("bytes:Q", title="MiB", axis=alt.Axis(format=".3~r", tickCount=5), scale=alt.Scale(domainMin=0))
-    bars = (
-        alt.Chart(_data(rows))
-        .mark_bar(height={"band": 0.75}, color="var(--memory)")
-        .encode(
-            x=x,
-            y=_named("buffer", rows),
-            tooltip=[alt.Tooltip("what:N", title="buffer"), alt.Tooltip("shown:N", title="size")],
-        )
+    bars = _bars(rows, color="var(--memory)").encode(
+        x=x,
+        y=_names("buffer", rows),
+        tooltip=[_tip("what", "buffer"), _tip("shown", "size")],
     )
-    rule = (
-        alt.Chart(_data(limit))
-        .mark_rule(color="var(--failed)", strokeDash=[5, 3], strokeWidth=1.5)
-        .encode(x=x, tooltip=[alt.Tooltip("what:N", title="VMEM")])
-    )
+    rule = _chart(limit).mark_rule(color="var(--failed)", strokeDash=[5, 3], strokeWidth=1.5)
+    rule = rule.encode(x=x, tooltip=[_tip("what", "VMEM")])
     return _spec(alt.layer(bars, rule), height=max(_ROW * len(rows), 2 * _ROW))
-
-
-_USES = {VmemUse.INPUT: "input", VmemUse.OUTPUT: "output", VmemUse.OPERAND: "operand", VmemUse.SPILLS: "spills"}
-
-
-def _buffer(one: VmemAllocation, rank: int) -> str:
-    """A name that no other buffer of the chart has, short enough for a phone."""
-    number_of = "" if one.number is None else f" {one.number}"
-    return f"{rank + 1}. {_USES.get(one.use, one.use.value)}{number_of} {clean(one.block)}".rstrip()
 
 
 def step(one: GridStep) -> Spec:
     """One grid step: copies and waits as they were under way, units by how busy they are."""
     lanes = list(dict.fromkeys(bar.lane for bar in one.bars))
-    rows = [
-        {"lane": step_lane(bar.lane), "start": max(bar.start_us, one.start_us) - one.start_us,
-         "end": min(bar.end_us, one.end_us) - one.start_us, "kind": _kind(bar.lane), "share": max(bar.share, 0.04),
-         "shown": f"{bar.share:.0%} of the step" if _kind(bar.lane) in _BUSY else size(bar.bytes) if bar.bytes
-         else clean(bar.detail, _NOTE), "took": f"{bar.end_us - bar.start_us:.3f} µs", "rank": lanes.index(bar.lane)}
-        for bar in one.bars
-    ]  # fmt: skip
-    used = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
-    bars = alt.Chart(_data(rows)).mark_bar(height={"band": 0.7}).encode(
-        x=alt.X("start:Q", title="µs from the beginning of the step", axis=alt.Axis(format=".3~r", tickCount=5),
-                scale=alt.Scale(domain=[0, one.end_us - one.start_us], nice=False)),
+    rows = [step_bar(bar, one) | {"rank": lanes.index(bar.lane)} for bar in one.bars]
+    bars = _bars(rows, band=0.7).encode(
+        x=alt.X(
+            "start:Q",
+            title="µs from the beginning of the step",
+            axis=alt.Axis(format=".3~r", tickCount=5),
+            scale=alt.Scale(domain=[0, one.end_us - one.start_us], nice=False),
+        ),
         x2="end:Q",
-        y=_named("lane", rows),
-        color=alt.Color("kind:N", scale=alt.Scale(domain=used, range=[_KINDS[kind] for kind in used]),
-                        legend=alt.Legend(title=None, orient="top", columns=1, labelLimit=260)),
+        y=_names("lane", rows),
+        color=_legend("kind", rows, KINDS),
         opacity=alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 1], range=[0.12, 1]), legend=None),
-        tooltip=[alt.Tooltip("lane:N"), alt.Tooltip("shown:N", title="what"), alt.Tooltip("took:N", title="lasts")],
-    )  # fmt: skip
+        tooltip=[alt.Tooltip("lane:N"), _tip("shown", "what"), _tip("took", "lasts")],
+    )
     return _spec(bars, height=_ROW * max(2, len(lanes)))
 
 
-_BUSY = ("unit is busy (stronger: more)", "empty bundles (stronger: more)")
-_KINDS = {
-    _BUSY[0]: "var(--issue)",
-    _BUSY[1]: "var(--stall)",
-    "DMA under way": "var(--memory)",
-    "waiting": "var(--wait)",
+# --- charts that can be files ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A chart that can be a file."""
+
+    title: str
+    draw: Callable[[Story], Spec | None]
+    missing: str
+    """Why there may be nothing to draw."""
+
+
+def _spent(story: Story) -> Spec | None:
+    run = story.material.evidence.timeline if story.material.evidence else None
+    return spent(run) if run and run.blame.lines else None
+
+
+def _vmem(story: Story) -> Spec | None:
+    kernels = story.material.evidence.vmem if story.material.evidence else ()
+    return next((vmem(one) for one in kernels if one.allocations), None)
+
+
+PLOTS = {
+    "trajectory": Plot(
+        title="latency of each experiment",
+        draw=lambda story: trajectory(story.main) if story.main else None,
+        missing=_NO_LATENCY,
+    ),
+    "roofline": Plot(
+        title="roofline",
+        draw=roofline,
+        missing=f"{_NO_LATENCY}, or its FLOPs or the limits of its device are not known",
+    ),
+    "units": Plot(title="where each cycle went", draw=_spent, missing=_NO_EVIDENCE),
+    "vmem": Plot(title="VMEM by buffer", draw=_vmem, missing=_NO_EVIDENCE),
+    "fidelity": Plot(
+        title="measured over modelled latency",
+        draw=fidelity,
+        missing="no row of it has both a measured and a modelled latency",
+    ),
 }
+"""By the name that ``ratchet plot`` takes: those of :data:`ratchet.report.PLOTS`."""
 
 
-def _kind(lane: str) -> str:
-    if lane.endswith("wait"):
-        return "waiting"
-    if lane.startswith(("DMA", "ICI")):
-        return "DMA under way"
-    return _BUSY[1] if lane == "stalls" else _BUSY[0]
+# --- parts of charts ---
 
 
-def step_lane(lane: str) -> str:
-    """What a lane of a step is called."""
-    return words.UNITS.get(lane, clean(lane))
+def _chart(rows: Rows) -> alt.Chart:
+    return alt.Chart(alt.Data(values=list(rows)))
 
 
-def fidelity(story: Story) -> Spec | None:
-    """Measured over modelled latency of every row that has both."""
-    rows = [
-        {"number": one.number, "ratio": one.latency_ms / modelled, "what": clean(words.title(one), _NOTE),
-         "shown": f"{one.latency_ms / modelled:.3f}"}
-        for one in story.experiments
-        if one.latency_ms and (modelled := number(one.row.modelled_ms))
-    ]  # fmt: skip
-    if not rows:
-        return None
-    ratios = [float(str(row["ratio"])) for row in rows]
-    reach = max(0.1, *(abs(ratio - 1) for ratio in ratios)) * 1.2
-    x = alt.X("number:Q", title="experiment", axis=alt.Axis(format="d", tickMinStep=1))
-    y = alt.Y("ratio:Q", title="measured over modelled", scale=alt.Scale(domain=[max(0, 1 - reach), 1 + reach]))
-    one_line = alt.Chart(_data([{"ratio": 1.0}])).mark_rule(color="var(--floor)", strokeDash=[6, 4]).encode(y=y)
-    points = alt.Chart(_data(rows)).mark_point(filled=True, size=65, color="var(--kept)", opacity=1).encode(
-        x=x, y=y, tooltip=[alt.Tooltip("number:Q", title="experiment"), alt.Tooltip("what:N", title="tried"),
-                           alt.Tooltip("shown:N", title="measured over modelled")],
-    )  # fmt: skip
-    return _spec(alt.layer(one_line, points), height=220)
+def _bars(rows: Rows, band: float = 0.75, **how: Any) -> alt.Chart:
+    return _chart(rows).mark_bar(height={"band": band}, **how)
+
+
+def _tip(field: str, title: str, *, kind: str = "N", **how: Any) -> alt.Tooltip:
+    return alt.Tooltip(f"{field}:{kind}", title=title, **how)
 
 
 def _label(row: Mapping[str, object], x: alt.X, y: alt.Y, **how: Any) -> alt.Chart:
-    text = alt.Chart(_data([row])).mark_text(**{"color": "var(--floor)", "fontSize": 12, **how})
+    text = _chart([row]).mark_text(**{"color": "var(--floor)", "fontSize": 12, **how})
     return text.encode(x=x, y=y, text="label:N")
 
 
-def _share_axis(title: str, *, stacked: bool = False, whole: bool = False) -> alt.X:
-    return alt.X(
-        "sum(share):Q" if stacked else "share:Q",
+def _log(kind: Any, field: str, title: str, low: float, high: float, **axis: Any) -> Any:
+    return kind(
+        field,
         title=title,
-        axis=alt.Axis(format=".0%", tickCount=5),
-        scale=alt.Scale(domain=[0, 1]) if whole else alt.Scale(domainMin=0),
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
+        axis=alt.Axis(**{"format": ".3~r", "tickCount": 5, **axis}),
     )
 
 
-def _named(field: str, rows: Sequence[Mapping[str, object]]) -> alt.Y:
+def _share_axis(field: str, scale: alt.Scale) -> alt.X:
+    return alt.X(f"{field}:Q", title="share of the run", axis=alt.Axis(format=".0%", tickCount=5), scale=scale)
+
+
+def _names(field: str, rows: Rows) -> alt.Y:
     names = list(dict.fromkeys(str(row[field]) for row in rows))
     return alt.Y(
         f"{field}:N", title=None, sort=names, axis=alt.Axis(labelLimit=170, ticks=False, domain=False, grid=False)
     )
 
 
-def _data(rows: Sequence[Mapping[str, object]]) -> alt.Data:
-    return alt.Data(values=list(rows))
+def _legend(field: str, rows: Rows, colours: Mapping[str, str]) -> alt.Color:
+    used = [name for name in colours if any(row[field] == name for row in rows)]
+    scale = alt.Scale(domain=used, range=[colours[name] for name in used])
+    return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=1, labelLimit=260))
 
 
 def _spec(chart: Any, *, height: int) -> Spec:
     sized = chart.properties(
         width="container", height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
     )
-    spec: Spec = sized.to_dict()
-    spec["background"] = "transparent"
-    spec["config"] = CONFIG
-    return spec
-
-
-CONFIG: Mapping[str, object] = {
-    "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": "var(--muted)", "titleColor": "var(--muted)", "gridColor": "var(--grid)",
-        "domainColor": "var(--line)", "tickColor": "var(--line)", "labelFontSize": 12, "titleFontSize": 12,
-        "titleFontWeight": "normal", "gridDash": [2, 3], "labelOverlap": True,
-    },
-    "legend": {"labelColor": "var(--ink)", "labelFontSize": 12, "rowPadding": 4, "columnPadding": 14},
-}  # fmt: skip
+    return {**sized.to_dict(), "background": "transparent", "config": CONFIG}

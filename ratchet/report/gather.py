@@ -1,4 +1,4 @@
-"""Reads what a report is made of: ledger, git, evidence. The room's only module that reads files of a repository."""
+"""Reads what a report is made of: ledger, git, evidence, the trace. Only this module reads files of a repository."""
 
 from __future__ import annotations
 
@@ -6,27 +6,34 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ratchet.exam.problem import problem as problems
+from ratchet.exam.problem.problem import Problem
 from ratchet.loop import log, recorded
 from ratchet.loop.history import History
 from ratchet.loop.workspace import under_way
 from ratchet.process.sandbox.folder import read_file
-from ratchet.report.material import Evidence, Instance, Material, Problem
-from ratchet.report.trace import grid_step
+from ratchet.report.story import Evidence, GridStep, Instance, Material, StepBar
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.dump import memory
 from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.values import Row, Timeline, Vmem
-from ratchet.values.row import Origin
 from ratchet.values.status import Refusal
+from ratchet.view.xplane import new_message
 from ratchet.wiring import DUMPS, TIMELINE, TRACES, trace_of
 
 _VERIFICATION = "verification.json"
 _MOST_BYTES = 16 << 20
+_TRACE_BYTES = 256 << 20
+_STEPS, _UNITS = "Grid steps", ("MXU", "VALU", "XLU", "EUP", "VLOAD", "VSTORE", "SALU", "stalls")
+_COPIES, _WAITS = ("DMA in", "DMA out", "DMA local", "ICI out", "ICI in"), ("DMA wait", "ICI wait")
+_DEVICE = "/device:"
+MOST_BARS = 400
+"""Copies and waits of a step that are shown; the longest."""
 
 
 def kernels(root: Path) -> tuple[str, ...]:
@@ -48,6 +55,7 @@ def material(root: Path, kernel: str) -> Material:
     every = log.rows(root)
     rows = tuple(row for row in every if row.kernel == kernel)
     counts = Counter(row.kernel for row in every if row.kernel != kernel)
+    origins = log.origins_of(history, every)
     commit, blob = _head(history, kernel)
     return Material(
         repository=root.name,
@@ -59,7 +67,7 @@ def material(root: Path, kernel: str) -> Material:
         sources=_sources(history, {blob, *(row.kernel_blob for row in rows)} - {""}),
         problem=_problem(root / kernel),
         evidence=_evidence(root, rows, blob),
-        origins=_origins(history, every, rows),
+        origins={} if origins.no_key else Counter(origins.by_id[row.id] for row in rows),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         under_way=under_way(history),
     )
@@ -80,24 +88,9 @@ def _sources(history: History, blobs: set[str]) -> Mapping[str, str]:
 
 def _problem(kernel: Path) -> Problem | None:
     try:
-        frozen = problems.read(problems.lock_path(kernel))
+        return problems.read(problems.lock_path(kernel))
     except (Refusal, OSError):
         return None
-    if frozen is None:
-        return None
-    return Problem(
-        name=frozen.kernel_name,
-        description=frozen.description,
-        digest=frozen.short,
-        flops=frozen.flops,
-        compulsory_bytes=frozen.compulsory_bytes,
-        chips=frozen.mesh.chips,
-    )
-
-
-def _origins(history: History, every: tuple[Row, ...], rows: tuple[Row, ...]) -> Mapping[Origin, int]:
-    known = log.origins_of(history, every)
-    return {} if known.no_key else Counter(known.by_id[row.id] for row in rows)
 
 
 def _evidence(root: Path, rows: tuple[Row, ...], blob: str) -> Evidence | None:
@@ -142,3 +135,80 @@ def _instances(path: Path) -> Iterator[Instance]:
             if one.get("worst") is not None
         ]
         yield from made
+
+
+# --- the trace ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Event:
+    lane: str
+    name: str
+    start_us: float
+    end_us: float
+    stats: dict[str, Any]
+
+
+def grid_step(path: Path) -> GridStep | None:
+    """The step of the trace at ``path`` (``*.xplane.pb``); None where there is no trace, or no single step in it."""
+    space = new_message("XSpace")
+    try:
+        space.ParseFromString(read_file(path, _TRACE_BYTES))
+    except Exception:  # not there, or no such message: the reader of protocol buffers raises errors of its own
+        return None
+    plane = next((plane for plane in space.planes if plane.name.startswith(_DEVICE)), None)
+    return None if plane is None else _representative(list(_events(plane)))
+
+
+def _events(plane: Any) -> Iterator[_Event]:
+    names = {number: entry.name for number, entry in plane.stat_metadata.items()}
+    for line in plane.lines:
+        lane, _, number = line.name.rpartition(" ")
+        lane = lane if number.isdigit() else line.name
+        for event in line.events:
+            stats = {
+                names.get(stat.metadata_id, ""): getattr(stat, stat.WhichOneof("value"))
+                for stat in event.stats
+                if stat.WhichOneof("value")
+            }
+            start = event.offset_ps / 1e6
+            yield _Event(
+                lane=lane,
+                name=plane.event_metadata[event.metadata_id].name,
+                start_us=start,
+                end_us=start + event.duration_ps / 1e6,
+                stats=stats,
+            )
+
+
+def _representative(events: list[_Event]) -> GridStep | None:
+    steps = [event for event in events if event.lane == _STEPS]
+    single = [event for event in steps if "step" in event.stats]
+    if not single:
+        return None
+    middle = (min(step.start_us for step in steps) + max(step.end_us for step in steps)) / 2
+    step = min(single, key=lambda one: (max(one.start_us - middle, middle - one.end_us, 0.0), one.start_us))
+    during = [one for one in events if one.start_us < step.end_us and one.end_us > step.start_us]
+    moving = [one for one in during if one.lane in _COPIES + _WAITS and "count" not in one.stats]
+    longest = sorted(moving, key=lambda event: event.start_us - event.end_us)[:MOST_BARS]
+    same = (step.start_us, step.end_us)
+    inside = [one for one in events if one.lane in _UNITS and (one.start_us, one.end_us) == same]
+    return GridStep(
+        kernel=step.name.partition(" of ")[2],
+        number=int(step.stats["step"]),
+        of_steps=sum(int(one.stats.get("steps", 1)) for one in steps),
+        start_us=step.start_us,
+        end_us=step.end_us,
+        bars=tuple(_bar(event) for event in [*inside, *sorted(longest, key=lambda event: event.start_us)]),
+    )
+
+
+def _bar(event: _Event) -> StepBar:
+    return StepBar(
+        lane=event.lane,
+        start_us=event.start_us,
+        end_us=event.end_us,
+        share=float(event.stats.get("busy_share", 1.0)),
+        bytes=int(event.stats.get("bytes", 0)),
+        detail=str(event.stats.get("for", "")),
+    )

@@ -46,7 +46,7 @@ class LiveServer(ThreadingHTTPServer):
         return host.lower() in {f"{name}:{self.server_port}" for name in _NAMES}
 
     def current(self) -> bytes:
-        """The page as it is now; made anew only where something changed."""
+        """The page as it is now; made again only where something changed."""
         version = self.version()
         if self._made[0] != version:
             self._made = (version, self.page().encode())

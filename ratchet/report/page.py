@@ -1,4 +1,4 @@
-"""A story as one HTML page that needs nothing else: no request, no font, no script from elsewhere.
+"""A story as one HTML page that needs nothing else, no request, font or script from elsewhere; and a page of all pages.
 
 Whatever is not ours is text: the template escapes it, and charts are JSON in which no ``<`` is left. A content security
 policy with the digests of our own scripts has the browser refuse all others.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,8 @@ from markupsafe import Markup
 
 from ratchet.process.boot import home
 from ratchet.report import charts, words
-from ratchet.report.bundle import charts_library, inside_script
-from ratchet.report.glossary import WORDS
-from ratchet.report.palette import DARK, LIGHT, variables
-from ratchet.report.story import Outcome, Story, diff_lines
+from ratchet.report.drawing import DARK, LIGHT, charts_library, inside_script, variables
+from ratchet.report.story import Outcome, Story, Track, diff_lines
 from ratchet.report.tables import conditions, indented, source_lines
 from ratchet.view.explain import allocation_in_words
 from ratchet.view.losses import omissions_in_words
@@ -36,25 +34,19 @@ DIFF_LINES = 120
 DIFF_CHARACTERS = 700_000
 """Of all diffs together, what is around each line included; the newest come first."""
 _ROW_CHARACTERS = 27
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """A chart with its description in one sentence, for those who do not see it."""
-
-    name: str
-    said: str
-    spec: charts.Spec
+_WIDE, _HIGH = 120, 32
+"""Of a sketched history, in pixels."""
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def page(story: Story, *, live: bool = False, index: str = "") -> str:
     """The whole document. ``live``: it reloads when something changed. ``index``: link to the page of all reports."""
-    drawn = {chart.name: chart for chart in _charts(story)}
+    drawn = charts.of_page(story)
     script = (FOLDER / "page.js").read_text() + ((FOLDER / "live.js").read_text() if live else "")
     library = charts_library() if drawn else ""
     scripts = [text for text in (library, inside_script(script)) if text]
     return (
-        environment()
+        _environment()
         .get_template("page.html")
         .render(
             story=story,
@@ -69,13 +61,13 @@ def page(story: Story, *, live: bool = False, index: str = "") -> str:
             notes={one.number: "\n".join(clean_lines(one.row.note)) for one in story.experiments},
             live=live,
             index=index,
-            **styled(),
+            **_styled(),
             **_words(story),
         )
     )
 
 
-def environment() -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     """Templates in which every value is escaped."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
@@ -88,7 +80,7 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def styled() -> Mapping[str, str]:
+def _styled() -> Mapping[str, str]:
     """Our own style, for a template."""
     return {
         "light": variables(LIGHT),
@@ -104,8 +96,9 @@ def _words(story: Story) -> Mapping[str, Any]:
     source = source_lines(story)
     return {
         "program": home.PROGRAM,
-        "glossary": WORDS,
-        "name": clean(story.material.problem.name if story.material.problem else "") or clean(story.material.kernel),
+        "glossary": words.GLOSSARY,
+        "name": clean(story.material.problem.kernel_name if story.material.problem else "")
+        or clean(story.material.kernel),
         "kind": words.kind(track) if track else "",
         "gained": words.gained(track) if track else "",
         "factor": words.factor(track) if track else "",
@@ -119,7 +112,7 @@ def _words(story: Story) -> Mapping[str, Any]:
         "times": words.times_in_words,
         "share": words.share_of_roofline,
         "needed": words.needed(timeline) if timeline else {},
-        "units": words.UNITS,
+        "named": words.unit,
         "parts": list(charts.PARTS),
         "spent": charts.spent_table(timeline) if timeline else {},
         "cycles": timeline.cycles if timeline else 0,
@@ -128,7 +121,6 @@ def _words(story: Story) -> Mapping[str, Any]:
         "hottest": sorted((row for row in source if row.number and row.cycles), key=lambda row: -row.cycles)[:HOTTEST],
         "conditions": conditions(story),
         "allocation": allocation_in_words,
-        "lane": charts.step_lane,
         "reverted": next((one for one in reversed(story.experiments) if one.outcome is Outcome.REVERTED), None),
         "failed": next((one for one in reversed(story.experiments) if one.outcome is Outcome.FAILED), None),
     }
@@ -149,30 +141,6 @@ def _asides(story: Story) -> list[str]:
         others = ", ".join(f"{len(one.experiments)} {words.kind(one)}" for one in story.tracks[1:])
         said.append(f"This page is about what was {words.kind(story.tracks[0])}; there are also rows {others}, apart.")
     return said
-
-
-def _charts(story: Story) -> list[Chart]:
-    made: list[tuple[str, str, charts.Spec | None]] = []
-    for place, track in enumerate(story.tracks):
-        said = f"Latency of each experiment, {words.kind(track)}. {words.gained(track)}."
-        made.append((f"trajectory{place or ''}", said, charts.trajectory(track)))
-    current = story.main.current if story.main else None
-    if current is not None:
-        reached = f"The roofline of the chip. The current kernel reaches {words.share_of_roofline(current)} of it."
-        made.append(("roofline", reached, charts.roofline(story)))
-    made.append(("fidelity", "Measured over modelled latency of each row that has both.", charts.fidelity(story)))
-    evidence = story.material.evidence
-    if evidence is not None and evidence.timeline is not None and evidence.timeline.blame.lines:
-        limit = f"For what share of the run each unit is needed. Most: {words.most_needed(evidence.timeline)}."
-        made.append(("needed", limit, charts.needed(evidence.timeline)))
-        made.append(("spent", "Where each cycle went, by unit.", charts.spent(evidence.timeline)))
-    for place, kernel in enumerate(evidence.vmem if evidence else ()):
-        used = f"VMEM of {clean(kernel.op)} by buffer: {size(kernel.used_bytes)} of {size(kernel.limit_bytes)}."
-        made.append((f"vmem{place}", used, charts.vmem(kernel)))
-    if evidence is not None and evidence.step is not None:
-        one = evidence.step
-        made.append(("step", f"What goes on in grid step {one.number} of {one.of_steps}.", charts.step(one)))
-    return [Chart(name=name, said=said, spec=spec) for name, said, spec in made if spec is not None]
 
 
 def _diffs(story: Story) -> Mapping[int, tuple[Sequence[str], int]]:
@@ -211,3 +179,58 @@ def _policy(scripts: Sequence[str], *, live: bool) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; {connect}"
         "base-uri 'none'; form-action 'none'"
     )
+
+
+# --- the page of all pages ---
+
+
+def file_names(kernels: Sequence[str]) -> list[str]:
+    """A file name for each kernel file, no two the same: ``examples-rope.py.html``."""
+    made: list[str] = []
+    for kernel in kernels:
+        safe = "".join(one if one in _SAFE else "-" for one in kernel.replace("/", "-")).lstrip(".-") or "kernel"
+        name, count = f"{safe}.html", 2
+        while name.lower() in [one.lower() for one in (*made, "index.html")]:
+            name, count = f"{safe}-{count}.html", count + 1
+        made.append(name)
+    return made
+
+
+def index_page(stories: Sequence[Story], files: Sequence[str]) -> str:
+    """The document."""
+    entries = [_entry(story, file) for story, file in zip(stories, files, strict=True)]
+    repository = stories[0].material.repository if stories else ""
+    return _environment().get_template("index.html").render(entries=entries, repository=repository, **_styled())
+
+
+def _entry(story: Story, file: str) -> Mapping[str, Any]:
+    track, problem = story.main, story.material.problem
+    current = track.current if track else None
+    return {
+        "file": file,
+        "kernel": clean(story.material.kernel),
+        "name": clean(problem.kernel_name) if problem else "",
+        "kind": words.kind(track) if track else "",
+        "latency": words.ms(current.latency_ms if current else None),
+        "gained": words.times_in_words(track.factor) if track and track.gains else "–",
+        "share": words.share_of_roofline(current) if current else "–",
+        "experiments": len(story.experiments),
+        "sketch": _sketch(track) if track else "",
+    }
+
+
+def _sketch(track: Track) -> str:
+    """Points of the line of the kernel in place, as SVG has them."""
+    kept = [one for one in track.experiments if one.in_place and one.latency_ms]
+    if len(kept) < 2:
+        return ""
+    levels = [math.log(one.latency_ms or 1.0) for one in kept]
+    low, span = min(levels), max(max(levels) - min(levels), 1e-9)
+    last = max(1, track.experiments[-1].number - track.experiments[0].number)
+    points: list[tuple[float, float]] = []
+    for one, level in zip(kept, levels, strict=True):
+        x = (one.number - track.experiments[0].number) / last * (_WIDE - 4) + 2
+        y = _HIGH - 3 - (level - low) / span * (_HIGH - 6)
+        points += [(x, points[-1][1])] if points else []
+        points.append((x, y))
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -1,31 +1,119 @@
-"""What happened to a kernel, as numbers: which experiment gained what over which, and where the kernel is now. Pure.
+"""What a report is made of, as it was read, and what happened to a kernel: which experiment gained what. Pure.
 
 Latencies are only related where both were judged under the same conditions. What was modelled and what was measured
-are tracks of their own.
+are tracks of their own. Texts of rows, names and sources are the author's, and data: they are cleaned and escaped where
+they are shown.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ratchet.exam.problem.problem import Problem
 from ratchet.loop.decide import conditions_of
-from ratchet.loop.rows import repeats
-from ratchet.report.material import Material
-from ratchet.values import MEASURED, Conditions, Decision, Row
-from ratchet.values.status import CORRECT
+from ratchet.values import MEASURED, Conditions, Decision, Row, Timeline, Vmem
+from ratchet.values.row import Origin
+from ratchet.values.status import CORRECT, Status
+from ratchet.view.ledger import entries
 from ratchet.view.text import number
 
 _CORRECT = {status.name for status in CORRECT}
 _CONTEXT = 3
 
 
+# --- what was read ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepBar:
+    """Something that lasts on a lane of a grid step. Times in microseconds from the beginning of the run."""
+
+    lane: str
+    """``MXU`` and other units, ``stalls``, ``DMA in``, ``DMA out``, ``DMA wait``, … as in the trace."""
+    start_us: float
+    end_us: float
+    share: float = 1.0
+    """Of a unit: for how much of the step it is busy. 1 for copies and waits."""
+    bytes: int = 0
+    """Of a copy."""
+    detail: str = ""
+    """What a wait is for, in the trace's words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridStep:
+    """One grid step of a modelled run, with what ran during it."""
+
+    kernel: str
+    number: int
+    of_steps: int
+    start_us: float
+    end_us: float
+    bars: tuple[StepBar, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """One set of inputs that the kernel's values were checked on."""
+
+    name: str
+    status: str
+    worst: float
+    """Largest error, as a multiple of its allowance: up to 1 passes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the judge left of one experiment on this disk. Empty where it is gone, or was never there."""
+
+    id: str
+    timeline: Timeline | None = None
+    vmem: tuple[Vmem, ...] = ()
+    """Of the kernels of the program."""
+    step: GridStep | None = None
+    instances: tuple[Instance, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Everything that is known here of one kernel file."""
+
+    repository: str
+    """Name of the folder."""
+    kernel: str
+    """Path of the kernel file, as the ledger has it."""
+    rows: tuple[Row, ...]
+    """Its rows, oldest first."""
+    others: Mapping[str, int] = field(default_factory=dict)
+    """Rows of each other kernel file of this ledger."""
+    head: str = ""
+    """HEAD's commit; ``""`` where there is none."""
+    head_blob: str = ""
+    """The kernel file's blob in HEAD; ``""`` where HEAD has none."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Those kernel files by blob that git has here."""
+    problem: Problem | None = None
+    evidence: Evidence | None = None
+    """Of the current kernel."""
+    origins: Mapping[Origin, int] = field(default_factory=dict)
+    """How many of the rows are from where; empty where this machine has no key."""
+    made: str = ""
+    """When this was read: UTC, ``2026-01-31 12:00:00``."""
+    under_way: str = ""
+    """The message of the experiment that runs now, and since when; ``""`` where none does."""
+    broken: tuple[Status, str] | None = None
+    """Why there are no rows, where the ledger cannot be read."""
+
+
+# --- what happened ---
+
+
 class Outcome(StrEnum):
-    """What became of an experiment, as a reader tells them apart."""
+    """What became of an experiment."""
 
     KEPT = "kept"
     BASELINE = "baseline"
@@ -65,6 +153,23 @@ class Experiment:
     def measured(self) -> bool:
         return self.row.evaluator in MEASURED
 
+    @property
+    def share(self) -> float | None:
+        """Of the roofline that it reaches."""
+        share = number(self.row.util_pct)
+        return None if share is None else share / 100
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over modelled latency, where both are known."""
+        modelled = number(self.row.modelled_ms)
+        return self.latency_ms / modelled if self.latency_ms and modelled else None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether its kernel was HEAD's from then on."""
+        return self.outcome in KEPT
+
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
@@ -76,7 +181,7 @@ class Track:
     @property
     def current(self) -> Experiment | None:
         """The newest kernel that was kept, or judged as HEAD's own."""
-        return next((one for one in reversed(self.experiments) if one.outcome in KEPT and one.latency_ms), None)
+        return next((one for one in reversed(self.experiments) if one.in_place and one.latency_ms), None)
 
     @property
     def first(self) -> Experiment | None:
@@ -131,38 +236,30 @@ class Story:
 def story(material: Material) -> Story:
     """The rows of a kernel related to each other."""
     tracks: dict[str, list[Experiment]] = {}
-    incumbents: dict[Conditions, Row] = {}
     in_place = ""
-    repeated = repeats(material.rows)
-    again = Counter(repeated.values())
-    for place, row in enumerate(material.rows, start=1):
-        outcome, latency = _outcome(row), number(row.median_ms)
-        conditions = conditions_of(row)
-        if row.id in repeated:
-            incumbents[conditions] = row
+    for place, entry in enumerate(entries(material.rows), start=1):
+        if entry.repeats:
             continue
+        row, outcome = entry.row, _outcome(entry.row)
         compared = outcome in (Outcome.KEPT, Outcome.REVERTED)
-        against = incumbents.get(conditions) if compared else None
-        tracks.setdefault(row.evaluator, []).append(
-            Experiment(
-                number=place,
-                row=row,
-                outcome=outcome,
-                latency_ms=latency if outcome is not Outcome.FAILED and latency and latency > 0 else None,
-                floor_ms=_floor_ms(row),
-                against=against,
-                times=_times(row, against),
-                before=in_place if outcome is not Outcome.BASELINE and in_place != row.kernel_blob else "",
-                again=again[row.id],
-            )
+        made = Experiment(
+            number=place,
+            row=row,
+            outcome=outcome,
+            latency_ms=None if outcome is Outcome.FAILED else entry.latency_ms,
+            floor_ms=_floor_ms(row),
+            against=entry.before if compared else None,
+            times=entry.faster if compared or row.evaluator in MEASURED else None,
+            before=in_place if outcome is not Outcome.BASELINE and in_place != row.kernel_blob else "",
+            again=entry.again,
         )
-        if outcome in KEPT:
-            in_place = row.kernel_blob
-            if latency:
-                incumbents[conditions] = row
+        tracks.setdefault(row.evaluator, []).append(made)
+        in_place = row.kernel_blob if made.in_place else in_place
     newest_last = sorted(tracks, key=lambda evaluator: tracks[evaluator][-1].number)
-    made = [Track(evaluator=one, experiments=tuple(tracks[one])) for one in reversed(newest_last)]
-    return Story(material=material, tracks=tuple(made))
+    return Story(
+        material=material,
+        tracks=tuple(Track(evaluator=one, experiments=tuple(tracks[one])) for one in reversed(newest_last)),
+    )
 
 
 def _outcome(row: Row) -> Outcome:
@@ -175,14 +272,6 @@ def _outcome(row: Row) -> Outcome:
 def _floor_ms(row: Row) -> float | None:
     latency, share = number(row.median_ms), number(row.util_pct)
     return latency * share / 100 if latency and share else None
-
-
-def _times(row: Row, against: Row | None) -> float | None:
-    if row.evaluator in MEASURED:  # two medians of different processes decide nothing
-        speedup = number(row.speedup)
-        return speedup if speedup and speedup > 0 else None
-    old, new = number(against.median_ms) if against else None, number(row.median_ms)
-    return old / new if old and new and old > 0 and new > 0 else None
 
 
 def diff_lines(experiment: Experiment, sources: Mapping[str, str], *, most: int) -> tuple[Sequence[str], int] | None:

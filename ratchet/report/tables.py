@@ -1,18 +1,25 @@
-"""Tables of a report that are more than a list of values: the source with its cycles, and the conditions."""
+"""Tables of a report, the source with its cycles and the conditions; and the JSON document."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 from ratchet.loop.decide import conditions_of
 from ratchet.report import words
-from ratchet.report.story import Story
-from ratchet.values import Conditions
+from ratchet.report.story import Experiment, GridStep, StepBar, Story, Track
+from ratchet.values import Conditions, Timeline, VmemAllocation
 from ratchet.values.place import Op, SourceLine
-from ratchet.view.text import clean, where
+from ratchet.values.program import VmemUse
+from ratchet.view.document import Tables, numbers, plain, same
+from ratchet.view.losses import losses_in_words, omissions_in_words
+from ratchet.view.text import clean, kind_of, number, size, where
 
+SCHEMA_VERSION = 1
+"""Version of the JSON document that ``ratchet report --json`` prints."""
 _LABELS = {
     "evaluator": "evaluator",
     "chip": "chip",
@@ -22,7 +29,21 @@ _LABELS = {
 }
 _LEAST = 0.005
 """Shares of a line's cycles below this are not named."""
-_MOSTLY = 3
+_MOSTLY, _DETAIL = 3, 60
+PARTS = {
+    "issues": "var(--issue)",
+    "empty, waits for a result": "var(--stall)",
+    "waits for DMAs or chips": "var(--wait)",
+    "delay asked for": "var(--delay)",
+}
+_BUSY = ("unit is busy (stronger: more)", "empty bundles (stronger: more)")
+KINDS = {
+    _BUSY[0]: "var(--issue)",
+    _BUSY[1]: "var(--stall)",
+    "DMA under way": "var(--memory)",
+    "waiting": "var(--wait)",
+}
+_USES = {VmemUse.INPUT: "input", VmemUse.OUTPUT: "output", VmemUse.OPERAND: "operand", VmemUse.SPILLS: "spills"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +85,9 @@ def source_lines(story: Story) -> list[SourceRow]:
     parts: dict[int, Counter[str]] = {}
     rest = []
     for line in timeline.blame.lines:
-        split = Counter({words.UNITS.get(unit, unit): count for unit, count in line.issue_cycles.items()})
+        split = Counter({words.unit(unit): count for unit, count in line.issue_cycles.items()})
         for unit, count in line.stall_cycles.items():
-            split[f"empty for {words.UNITS.get(unit, unit)}"] += count
+            split[f"empty for {words.unit(unit)}"] += count
         split["waiting"] += line.wait_cycles
         split["delays"] += line.delay_cycles
         place = line.place
@@ -127,3 +148,120 @@ def conditions(story: Story) -> list[Condition]:
         )
         before = one
     return made
+
+
+# --- numbers of charts ---
+
+
+def spent_table(timeline: Timeline) -> Mapping[str, Mapping[str, int]]:
+    """Cycles by unit and part; they sum to those of the run."""
+    issues, empty, waits, delay = PARTS
+    table: dict[str, dict[str, int]] = {}
+    for line in timeline.blame.lines:
+        for unit, part, cycles in (
+            *((unit, issues, cycles) for unit, cycles in line.issue_cycles.items()),
+            *((unit, empty, cycles) for unit, cycles in line.stall_cycles.items()),
+            ("waiting", waits, line.wait_cycles),
+            ("delays", delay, line.delay_cycles),
+        ):
+            if cycles:
+                row = table.setdefault(words.unit(unit), {})
+                row[part] = row.get(part, 0) + cycles
+    return table
+
+
+def buffer_name(one: VmemAllocation, rank: int) -> str:
+    """A name that no other buffer of the chart has, short enough for a phone."""
+    number_of = "" if one.number is None else f" {one.number}"
+    return f"{rank + 1}. {_USES.get(one.use, one.use.value)}{number_of} {clean(one.block)}".rstrip()
+
+
+def step_bar(bar: StepBar, step: GridStep) -> dict[str, object]:
+    """A bar on a lane of a grid step: a copy or a wait when it is, a unit by how busy it is."""
+    if bar.lane.endswith("wait"):
+        kind = "waiting"
+    elif bar.lane.startswith(("DMA", "ICI")):
+        kind = "DMA under way"
+    else:
+        kind = _BUSY[bar.lane == "stalls"]
+    of_copy = size(bar.bytes) if bar.bytes else clean(bar.detail, _DETAIL)
+    return {
+        "lane": words.unit(bar.lane),
+        "start": max(bar.start_us, step.start_us) - step.start_us,
+        "end": min(bar.end_us, step.end_us) - step.start_us,
+        "kind": kind,
+        "share": max(bar.share, 0.04),
+        "shown": f"{bar.share:.0%} of the step" if kind in _BUSY else of_copy,
+        "took": f"{bar.end_us - bar.start_us:.3f} µs",
+    }
+
+
+def compute_roof(track: Track) -> float | None:
+    """TFLOP/s at which the newest experiment that compute bounds would reach its roofline: products differ in peak."""
+    for one in reversed(track.experiments):
+        tflops, share = number(one.row.tflops), number(one.row.util_pct)
+        if one.latency_ms and one.row.regime == "compute-bound" and tflops and share:
+            return tflops / share * 100
+    return None
+
+
+def on_roofline(one: Experiment, bandwidth: float) -> tuple[float, float] | None:
+    """FLOPs per byte, and TFLOP/s."""
+    tflops, share = number(one.row.tflops), number(one.row.bw_util_pct)
+    if not one.latency_ms or not tflops or not share:
+        return None
+    return tflops * 1e12 / (share / 100 * bandwidth), tflops
+
+
+# --- JSON ---
+
+
+def document(story: Story) -> dict[str, Any]:
+    """What the page says, as plain values. Texts of the author's are as they are in the ledger."""
+    material, evidence = story.material, story.material.evidence
+    timeline = evidence.timeline if evidence else None
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kernel": material.kernel,
+        "name": material.problem.kernel_name if material.problem else None,
+        "head": material.head or None,
+        "head_is_judged": bool(story.main and story.main.current) and not story.unjudged,
+        "tracks": plain(story.tracks, _DOCUMENT),
+        "limits": losses_in_words(timeline) if timeline else [],
+        "needed": words.needed(timeline) if timeline else {},
+        "not_modelled": omissions_in_words(timeline) if timeline else [],
+        "believe": words.believe(story),
+        "evidence": evidence.id if evidence else None,
+        "origins": plain(material.origins),
+        "other_kernels": dict(material.others),
+    }
+
+
+_DOCUMENT: Tables = {
+    Track: {
+        "evaluator": "evaluator",
+        "kind": lambda track: kind_of(track.evaluator),
+        "current": "current.row.id",
+        "latency_ms": "current.latency_ms",
+        "band_ms": lambda track: (
+            track.current and [number(track.current.row.band_low_ms), number(track.current.row.band_high_ms)]
+        ),
+        **numbers("score", of="current.row"),
+        "share_of_roofline": "current.share",
+        "times_faster_than_first": lambda track: track.factor if track.gains else None,
+        "best": lambda track: track.gains[0].row.id if track.gains else None,
+        "experiments": "experiments",
+    },
+    Experiment: {
+        "number": "number",
+        **same("id", "time", "commit", "note", "status", of="row"),
+        "outcome": "outcome",
+        "why": words.why,
+        "reason": "row.reason",
+        ...: ("before",),
+        "share_of_roofline": "share",
+        "compared_with": "against.id",
+        "judged_again": "again",
+        "times_faster": "times",
+    },
+}

@@ -1,4 +1,4 @@
-"""The sentences of a report. Everything that is not ours is cleaned; nothing here is HTML."""
+"""The sentences of a report, and its glossary. Everything that is not ours is cleaned; nothing here is HTML."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import shlex
 from typing import assert_never
 
 from ratchet.process.boot import home
-from ratchet.report.material import Evidence, Material
-from ratchet.report.story import Experiment, Outcome, Story, Track
+from ratchet.report.story import Evidence, Experiment, Material, Outcome, Story, Track
 from ratchet.tpu.account.band import regime, stored
 from ratchet.values import Status, Timeline
 from ratchet.values.loss import (
@@ -55,9 +54,41 @@ _LIMITS = {
     "memory-bound": "HBM bandwidth",
     "ici-bound": "the links between chips",
 }
+GLOSSARY = {
+    "modelled": "Computed from the compiler's own schedule for the chip. No device was timed.",
+    "measured": "Timed on a device, in several processes.",
+    "latency": "Time of one run of the compiled program, from its first instruction to its last.",
+    "band": "Where the measured latency is nine times in ten, by the model's errors on published timings.",
+    "roofline": "The least time that the problem's floating-point operations at peak rate, or its inputs and outputs "
+    "at full memory bandwidth, take on this chip. Nothing can be faster.",
+    "floor": "The roofline's least time for this problem, in milliseconds.",
+    "regime": "What bounds a program: the matrix units, the vector units, the latency of DMAs or memory bandwidth.",
+    "kept": "The experiment was better, so its commit is on the branch.",
+    "reverted": "The experiment was correct but not better, so the kernel file was reverted.",
+    "failed": "The experiment has no latency: it does not compile, computes something wrong, or could not be judged.",
+    "baseline": "The kernel that was in place, judged as it is: the first one, or again after the judge changed.",
+    "series": "Experiments whose latencies may be compared: same evaluator, chip, compiler, judge and problem.",
+    "seal": "A digest of every file that a verdict follows from. Another seal means another judge.",
+    "evidence": "What the judge left on the disk of one experiment: compiled program, timeline, trace.",
+    "bundle": "The instructions that a TPU core issues in one cycle. An empty one waits for a result.",
+    "DMA": "A copy between memories that runs beside the program.",
+    "HBM": "The chip's main memory.",
+    "VMEM": "The fast memory that the vector and matrix units work on.",
+    "MXU": "A matrix unit: it multiplies matrices.",
+    "grid step": "One iteration of a Pallas kernel's pipeline: it works on one block of each operand.",
+    "window": "The block of an operand that a grid step works on, in VMEM.",
+    "spill": "A vector register stored to memory because too many values are alive.",
+    "allowance": "How far one element of the output may be from the float64 reference.",
+}
+"""The words that not every reader knows."""
 _EMPTY, _WAITING = "empty bundles", "waiting"
 _BOUND = 0.8
 """A resource that is needed for this share of the run bounds it, whatever else costs time."""
+
+
+def unit(name: str) -> str:
+    """What a unit is called."""
+    return UNITS.get(name, clean(name))
 
 
 def ms(latency_ms: float | None) -> str:
@@ -73,17 +104,13 @@ def times_in_words(times: float | None) -> str:
     if share < 0.005:
         return "the same time"
     factor, way, less = (times, "faster", "less") if times > 1 else (1 / times, "slower", "more")
-    return f"{_factor(factor)} {way}, {_percent(share)} {less} time"
+    return f"{_factor(factor)} {way}, {share:.{2 if share < 1 else 1}f} % {less} time"
 
 
 def _factor(factor: float) -> str:
     if factor >= 1.1:
         return f"{fixed(factor, 3)}×"
     return f"{factor:.3f}×" if factor >= 1.001 else f"{factor:.5f}×"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.2f} %" if share < 1 else f"{share:.1f} %"
 
 
 def title(experiment: Experiment) -> str:
@@ -157,7 +184,8 @@ def limit(story: Story) -> list[str]:
     if evidence is not None and evidence.timeline is not None:
         bound = bound_by(evidence.timeline)
         first = [f"{bound[0]}: needed for {bound[1]:.0%} of the run, more than anything else"] if bound else []
-        return [_sentence(one) for one in (*first, *losses_in_words(evidence.timeline))]
+        sentences = (*first, *losses_in_words(evidence.timeline))
+        return [f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in sentences]
     share, regime_of_row = number(current.row.util_pct), current.row.regime
     said = f"By the ledger alone: the roofline of this problem is {_LIMITS.get(regime_of_row, clean(regime_of_row))}"
     said += f", and the kernel reaches {share:.1f} % of it." if share is not None else "."
@@ -194,9 +222,9 @@ def headline_limit(story: Story) -> str:
 def bound_by(timeline: Timeline) -> tuple[str, float] | None:
     """The resource that is needed nearly all the time, and its share; None where none is, or the losses say it."""
     resources = {unit: share for unit, share in needed(timeline).items() if unit not in (_EMPTY, _WAITING)}
-    unit, share = next(iter(resources.items()), ("", 0.0))
+    name, share = next(iter(resources.items()), ("", 0.0))
     said = any(isinstance(loss, NothingLeft) for loss in timeline.blame.losses)
-    return (UNITS.get(unit, clean(unit)), share) if share >= _BOUND and not said else None
+    return (unit(name), share) if share >= _BOUND and not said else None
 
 
 def _loss(loss: Loss) -> tuple[str, int]:  # noqa: PLR0911 - one return for each kind of loss
@@ -211,7 +239,7 @@ def _loss(loss: Loss) -> tuple[str, int]:  # noqa: PLR0911 - one return for each
         case IdleSteps():
             return "grid steps without matrix work", loss.cycles
         case CrowdedUnit():
-            return UNITS.get(loss.unit, clean(loss.unit)), loss.cycles
+            return unit(loss.unit), loss.cycles
         case Outside():
             return "work outside the kernel", loss.cycles
         case LinkWaits():
@@ -219,14 +247,14 @@ def _loss(loss: Loss) -> tuple[str, int]:  # noqa: PLR0911 - one return for each
         case MatrixBound():
             return "matrix units", loss.ceiling_cycles
         case NothingLeft():
-            return UNITS.get(loss.unit, clean(loss.unit)), loss.ceiling_cycles
+            return unit(loss.unit), loss.ceiling_cycles
     assert_never(loss)
 
 
 def most_needed(timeline: Timeline) -> str:
     """The unit that is needed longest: ``matrix units, 95 % of the time``."""
-    unit, share = next(iter(needed(timeline).items()), ("–", 0.0))
-    return f"{UNITS.get(unit, clean(unit))}, {share:.0%} of the time"
+    name, share = next(iter(needed(timeline).items()), ("–", 0.0))
+    return f"{unit(name)}, {share:.0%} of the time"
 
 
 def needed(timeline: Timeline) -> dict[str, float]:
@@ -319,15 +347,10 @@ def _checked(evidence: Evidence) -> str:
 
 
 def _paired_rows(story: Story) -> str:
-    both = [one for one in story.experiments if one.latency_ms and number(one.row.modelled_ms)]
-    if not both:
+    ratios = sorted(one.ratio for one in story.experiments if one.ratio is not None)
+    if not ratios:
         return "No row of this kernel has both a measured and a modelled latency, so the model was not tried on it."
-    ratios = sorted(one.latency_ms / number(one.row.modelled_ms) for one in both)  # type: ignore[operator]
     return (
-        f"{len(both)} rows of this kernel were measured and modelled: measured over modelled is between "
+        f"{len(ratios)} rows of this kernel were measured and modelled: measured over modelled is between "
         f"{ratios[0]:.3f} and {ratios[-1]:.3f}."
     )
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -20,7 +20,7 @@ class ArraySpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Mesh:
-    """The chips that a program is sharded over, and how its inputs lie on them. Without axes: one chip."""
+    """The chips that a program is sharded over, and how its inputs are laid out on them. Without axes: one chip."""
 
     axes: tuple[tuple[str, int], ...] = ()
     """Names and sizes, outermost first."""

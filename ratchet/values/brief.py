@@ -1,4 +1,4 @@
-"""What somebody who improves a kernel has to know before the next experiment."""
+"""What one who improves a kernel has to know before the next experiment."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Brief:
     timeline: Timeline | None
     """The modelled run of the incumbent, without spans; None where its evidence is gone."""
     refuted: Mapping[Key, Refuted]
-    """Losses that were removed in vain."""
+    """Losses that were removed without a gain."""
     kept: tuple[Row, ...]
     """What was kept, newest first."""
     reverted: tuple[Row, ...]

@@ -1,7 +1,7 @@
 """The closed set of outcomes: each has a name, a process exit code and a one-line meaning.
 
 Shells and agents branch on the exit code, never on text. A verdict on a kernel carries one of the
-statuses; so does a turn of the ratchet that was refused before anything was judged.
+statuses; so does an experiment that was refused before anything was judged.
 """
 
 from enum import Enum

@@ -97,4 +97,5 @@ def _or_none(name: str, value: Any) -> Any:
 
 
 def _number(cell: str, value: Any) -> float | None:
-    return number(_one(value, cell))
+    text = _one(value, cell)
+    return None if text is None else number(text)

@@ -10,15 +10,13 @@ from ratchet.values.place import Code, Op
 from ratchet.values.program import Remedy, VmemUse
 from ratchet.values.status import Status
 from ratchet.view.document import BAND_MS, MODELLED, Tables, plain, same
-from ratchet.view.losses import losses_in_words, omissions_in_words
+from ratchet.view.losses import losses_in_words, mostly, omissions_in_words
 from ratchet.view.text import clean, fixed, size, where
 
 SCHEMA_VERSION = 1
 """Version of the JSON document that ``ratchet explain --json`` prints."""
 _LEAST = 0.001
 """Rows below this share of the run are put together."""
-_SEEN = 0.0005
-"""Shares below are left out of a list."""
 _NAME, _ORIGIN = 32, 60
 _SAVINGS, _LINES, _COPIES, _OTHERS = 4, 16, 12, 5
 """Rows that are shown of each."""
@@ -122,12 +120,9 @@ def _busy(busy: Mapping[str, float]) -> str:
 def _source_lines(lines: Sequence[LineCost], cycles: int, clock_hz: float) -> Iterator[str]:
     for line in lines[:_LINES]:
         parts = {**line.issue_cycles, "waiting": line.wait_cycles}
-        for unit, spent in line.stall_cycles.items():
-            parts[f"empty for {unit}"] = spent
-        largest = sorted((part for part in parts if parts[part]), key=lambda part: -parts[part])[:3]
-        mostly = ", ".join(f"{part} {parts[part] / max(1, line.cycles):.0%}" for part in largest)
+        parts |= {f"empty for {unit}": spent for unit, spent in line.stall_cycles.items()}
         ms = line.cycles / clock_hz * 1e3
-        yield f"  {ms:>9.4f} {_percent(line.cycles / cycles):>6}  {where(line.place):28} {mostly}"
+        yield f"  {ms:>9.4f} {_percent(line.cycles / cycles):>6}  {where(line.place):28} {mostly(parts, line.cycles)}"
     if lines[_LINES:]:
         spent = sum(line.cycles for line in lines[_LINES:])
         yield f"  {spent / clock_hz * 1e3:>9.4f} {_percent(spent / cycles):>6}  {len(lines) - _LINES} more lines"
@@ -198,8 +193,7 @@ def _of_kernel(vmem: Vmem) -> Iterator[str]:
 
 def allocation_in_words(one: VmemAllocation) -> str:
     """``input window 0: bf16[256,128] of [4096,128], double buffered``."""
-    what = one.use.value + (f" {one.number}" if one.number is not None else "")
-    said = f"{what}: {clean(one.block)}" if one.block else what
+    said = f"{_short(one)}: {clean(one.block)}" if one.block else _short(one)
     if one.whole:
         said += f" of [{','.join(map(str, one.whole))}]"
     if one.use in (VmemUse.INPUT, VmemUse.OUTPUT):

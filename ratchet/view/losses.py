@@ -69,7 +69,7 @@ _LINK_CAUSES = {
 
 
 def losses_in_words(timeline: Timeline, refuted: Mapping[Key, Refuted] | None = None) -> list[str]:
-    """One sentence per loss of ``timeline.blame``, largest first. ``refuted``: those removed in vain before."""
+    """One sentence per loss of ``timeline.blame``, largest first. ``refuted``: those removed before without a gain."""
     words, known = _Words(timeline), refuted or {}
     return [words.of(loss) + words.in_vain(known.get(key_of(loss))) for loss in timeline.blame.losses]
 
@@ -296,16 +296,19 @@ def _lines(blame: Blame, cycles: int, quoted: Sequence[str], kernel_file: str) -
 
 def _row(line: LineCost, cycles: int) -> str:
     issue, stall = sum(line.issue_cycles.values()), sum(line.stall_cycles.values())
-    parts = {unit: spent for unit, spent in line.issue_cycles.items()}
-    parts |= {f"waits for {unit}": spent for unit, spent in line.stall_cycles.items()}
+    parts = {**line.issue_cycles, **{f"waits for {unit}": spent for unit, spent in line.stall_cycles.items()}}
     parts |= {"waits for DMA": line.wait_cycles, "delay": line.delay_cycles}
-    largest = sorted((part for part in parts if parts[part]), key=lambda part: -parts[part])[:_PARTS]
-    mostly = ", ".join(f"{part} {parts[part] / max(1, line.cycles):.0%}" for part in largest)
     shares = " ".join(f"{part / cycles:>5.1%}" for part in (issue, stall, line.wait_cycles))
     return (
         f"  {line.cycles:>11,} {line.cycles / cycles:>5.1%}  {clean(where(line.place), _WHERE):{_WHERE}} {shares} "
-        f"{line.empty_slots:>12,} {line.spill_stores:>8,} {line.spill_loads:>8,}  {mostly}"
+        f"{line.empty_slots:>12,} {line.spill_stores:>8,} {line.spill_loads:>8,}  {mostly(parts, line.cycles)}"
     )
+
+
+def mostly(parts: Mapping[str, int], cycles: int) -> str:
+    """The largest parts of a line's cycles: ``MXU 61%, waiting 20%``."""
+    largest = sorted((part for part in parts if parts[part]), key=lambda part: -parts[part])[:_PARTS]
+    return ", ".join(f"{part} {parts[part] / max(1, cycles):.0%}" for part in largest)
 
 
 def _quote(line: LineCost, quoted: Sequence[str], kernel_file: str) -> str:

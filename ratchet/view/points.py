@@ -6,15 +6,15 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ratchet.kernelfile.knobs import in_words
 from ratchet.process.boot import home
+from ratchet.search.space import Tried
 from ratchet.tpu.chips import CHIPS
 from ratchet.tune.fit import broken, largest
-from ratchet.values import Literal, Point
+from ratchet.values import Literal
 from ratchet.values.points import Fit, Trial, Tuned
 from ratchet.values.status import Status
 from ratchet.view.document import BAND_MS, Tables, plain, same
@@ -24,6 +24,8 @@ _REASON = 100
 _FITS, _TRIALS, _RUNNERS_UP = 8, 10, 5
 """Points that are shown of each."""
 _WHY = 76
+Candidate = tuple[str, Tried]
+"""A candidate that was judged, with its name."""
 _NEAR = "not ranked against the best reliably"
 
 
@@ -39,10 +41,7 @@ def fit_table(fits: Sequence[Fit], names: Sequence[str], *, target: str, every: 
     """A row for each point, a column for each chip, and what is the largest that fits on each."""
     chips = list(dict.fromkeys(fit.chip for fit in fits))
     cells = {(fit.chip, tuple(fit.point.items())): _cell(fit) for fit in fits}
-    points = sorted(
-        {point for _, point in cells},
-        key=lambda key: [(str(type(value)), value is None, value or 0) for _, value in key],
-    )
+    points = sorted({point for _, point in cells}, key=_in_order)
     rows = [[*names, *chips, ""]]
     rows += [
         [*(clean(str(value)) for _, value in point), *(cells.get((chip, point), "") for chip in chips), ""]
@@ -229,50 +228,35 @@ def shortlist_document(rows: Sequence[Tuned], *, target: str) -> dict[str, Any]:
 # --- what a search kept ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """One candidate that was judged."""
-
-    name: str
-    point: Point
-    """Empty where it is a file."""
-    latency_ms: float | None
-    vmem_bytes: int | None
-    status: str
-    kept: bool
-    id: str
-    reason: str
-
-
-def candidates_table(shown: Sequence[Shown], *, most: int | None = None) -> str:
+def candidates_table(shown: Sequence[Candidate], *, most: int | None = None) -> str:
     """One line each, the fastest first: latency, VMEM, decision, row. ``most`` leaves out what comes after so many."""
     lines = [["", "ms", "VMEM", "decision", "row", "why"]]
     lines += [
         [
-            clean(one.name),
+            clean(name),
             "-" if one.latency_ms is None else fixed(one.latency_ms),
             "-" if one.vmem_bytes is None else size(one.vmem_bytes),
-            "kept" if one.kept else one.status,
+            "kept" if one.kept else one.status.name,
             one.id,
             cut(first_line(one.reason), _WHY),
         ]
-        for one in _fastest_first(shown)[:most]
+        for name, one in _fastest_first(shown)[:most]
     ]
     return "\n".join(columns(lines))
 
 
 def search_text(
-    shown: Sequence[Shown], *, ending: str, before_ms: float, left_out: int, seconds: float, new: int, how: str
+    shown: Sequence[Candidate], *, ending: str, before_ms: float, left_out: int, seconds: float, new: int, how: str
 ) -> str:
     """The best point and the runners-up, what was refused, and why the search ended. ``how``: modelled or measured."""
     lines = [candidates_table(shown, most=_RUNNERS_UP + 1)]
     lines.append(f"{len(shown)} trials, {new} judged now, in {seconds:.0f} s; {ending}")
-    refused = Counter(one.status for one in shown if one.latency_ms is None)
+    refused = Counter(one.status.name for _, one in shown if one.latency_ms is None)
     if refused:
         lines.append(f"refused: {', '.join(f'{count} {status}' for status, count in sorted(refused.items()))}")
     if left_out:
         lines.append(f"{left_out} points left out: they need no less VMEM than one that overflowed")
-    top = next(iter(_fastest_first(shown)), None)
+    top = next((one for _, one in _fastest_first(shown)), None)
     if top is not None and top.latency_ms is not None:
         faster = before_ms / top.latency_ms
         gain = f"{times(faster)} as fast as {fixed(before_ms, 4)} ms where it began: time {time_change(faster)}"
@@ -282,10 +266,11 @@ def search_text(
     return "\n".join(lines)
 
 
-def candidates_document(shown: Sequence[Shown], **others: Any) -> dict[str, Any]:
+def candidates_document(shown: Sequence[Candidate], **others: Any) -> dict[str, Any]:
     """The same as JSON: latencies in ms, sizes in bytes, null where there is none."""
-    return {"kind": "modelled", **others, "trials": plain(_fastest_first(shown))}
+    trials = [{"name": name, **plain(one)} for name, one in _fastest_first(shown)]
+    return {"kind": "modelled", **others, "trials": trials}
 
 
-def _fastest_first(shown: Sequence[Shown]) -> list[Shown]:
-    return sorted(shown, key=lambda one: math.inf if one.latency_ms is None else one.latency_ms)
+def _fastest_first(shown: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(shown, key=lambda named: math.inf if named[1].latency_ms is None else named[1].latency_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from ratchet.process.boot import home
 from ratchet.values import Row
 from ratchet.values.status import Status
 from ratchet.view.ledger import Entry, by_evaluator, entries, entry_document
-from ratchet.view.text import clean, clean_lines, columns, fixed, number, size, time_change, times
+from ratchet.view.text import clean, clean_lines, columns, fixed, number, size, time_change, times, wrapped
 
 _LABEL = 11
 _NARROW = 72
@@ -41,9 +40,7 @@ def status_text(state: State, *, width: int | None = None) -> str:
         indent = f"{label:<{_LABEL}} "
         under = " " * (len(indent) if width is None or width >= _NARROW else 2)
         wide = 10**6 if width is None else max(24, width)
-        lines += textwrap.wrap(
-            clean(text), wide, initial_indent=indent, subsequent_indent=under, break_on_hyphens=False
-        )
+        lines += wrapped(clean(text), wide, indent, under)
     series = by_evaluator(entries(state.rows))
     if series and (width is None or width >= _NARROW):
         heading = ["kernel", "evaluator", "latency", "roofline", "faster", "kept", "slower", "failed"]
@@ -171,7 +168,7 @@ def _wrapped(value: str, width: int | None, indent: str) -> list[str]:
     if width is None:
         return [indent + value]
     under = " " * min(len(indent), max(2, width // 4))
-    return textwrap.wrap(value, max(24, width), initial_indent=indent, subsequent_indent=under, break_on_hyphens=False)
+    return wrapped(value, max(24, width), indent, under)
 
 
 def _facts(entry: Entry) -> Iterator[tuple[str, str]]:

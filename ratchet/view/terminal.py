@@ -6,7 +6,6 @@ Every line of a report but the first is indented, and all text that came from ou
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Step, Timeline, Verdict
@@ -14,7 +13,7 @@ from ratchet.values.loss import Key, Refuted
 from ratchet.values.status import Status
 from ratchet.values.verdict import MODELLED_STEPS
 from ratchet.view.losses import losses_in_words, notes
-from ratchet.view.text import clean, clean_lines, fixed, kind_of, number, size, time_change, times
+from ratchet.view.text import clean, clean_lines, fixed, kind_of, number, size, time_change, times, wrapped
 from ratchet.view.verdict_json import hint, reason_beyond, summary_beyond
 
 _SHOWN_S = 0.05
@@ -56,36 +55,27 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     id: str,
     commit: str = "",
     incumbent: Row | None = None,
-    evidence: Sequence[str] | None = None,
     outcome: Status | None = None,
     refuted: Mapping[Key, Refuted] | None = None,
 ) -> str:
     """The verdict in about twenty lines, without a final newline.
 
     ``decision`` and ``reason`` are the loop's. ``incumbent`` is the row that the kernel was compared with.
-    ``evidence`` are paths relative to the repository root; by default the two folders of experiment ``id``.
-    ``outcome`` is the status of the whole turn where it is not the verdict's: ``NOT_BETTER``.
-    ``refuted`` are the losses that earlier experiments removed in vain.
+    ``outcome`` is the status of the whole experiment where it is not the verdict's: ``NOT_BETTER``.
+    ``refuted`` are the losses that earlier experiments removed without a gain.
     """
-    if evidence is None:
-        evidence = (f"hlo_dumps/{id}", f"profile_data/{id}")
     status = outcome or verdict.status
     why = reason_beyond(verdict, reason)
+    made_in = f"commit {commit[:12]}" if commit else f"experiment {id}"
     pairs = (
         *_judged(verdict, incumbent, refuted),
         *_listed("stages", stages(verdict, incumbent), limit=2),
-        ("evidence", " · ".join((*evidence, f"commit {commit[:12]}" if commit else f"experiment {id}"))),
+        ("evidence", f"hlo_dumps/{id} · profile_data/{id} · {made_in}"),
         ("decision", f"{decision}: {why}" if why else decision),  # last, beside the RESULT line
     )
     lines = [f"{status.name}: {status.meaning}"]
     for label, said in pairs:
-        lines += textwrap.wrap(
-            clean(said) or "-",
-            WIDTH,
-            initial_indent=f"  {label:<{_LABEL}} ",
-            subsequent_indent=" " * (_LABEL + 3),
-            break_on_hyphens=False,
-        )
+        lines += wrapped(clean(said) or "-", WIDTH, f"  {label:<{_LABEL}} ", " " * (_LABEL + 3))
     return "\n".join(lines)
 
 

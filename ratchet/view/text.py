@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from typing import assert_never
@@ -67,6 +68,11 @@ def columns(rows: Sequence[Sequence[str]], *, numbers: bool = False) -> list[str
     return [
         "  ".join(to(cell, wide) for to, cell, wide in zip(align, row, widths, strict=True)).rstrip() for row in rows
     ]
+
+
+def wrapped(text: str, width: int, indent: str = "", under: str = "") -> list[str]:
+    """Lines of at most ``width`` characters, words with a hyphen whole; ``under`` begins all but the first."""
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=under, break_on_hyphens=False)
 
 
 def kind_of(evaluator: str) -> str:

@@ -1,6 +1,6 @@
 """The verdict as one JSON document: what ``--json`` prints, described by ``ratchet/view/verdict.schema.json``.
 
-A document says how one turn ended. ``verdict`` is null where nothing was judged. Every number about
+A document says how one experiment ended. ``verdict`` is null where nothing was judged. Every number about
 the kernel's speed is beside its ``evaluator`` and ``kind``: ``modelled`` or ``measured``.
 ``seconds`` are always the judge's own, by the wall clock.
 """
@@ -37,9 +37,9 @@ def verdict_document(  # noqa: PLR0913 - the verdict, and by keyword what the lo
     incumbent: Row | None = None,
     refuted: Mapping[Key, Refuted] | None = None,
 ) -> dict[str, Any]:
-    """The document of one turn, as plain JSON values. ``refuted``: losses that were removed in vain before.
+    """The document of one experiment, as plain JSON values. ``refuted``: losses removed before without a gain.
 
-    ``outcome`` is the status of the turn, whose exit code the process ends with: ``NOT_BETTER`` where
+    ``outcome`` is the status of the experiment, whose exit code the process ends with: ``NOT_BETTER`` where
     the verdict says ``PASS``, and the refusal where nothing was judged. ``decision`` is null then.
     """
     turn = {
@@ -128,47 +128,31 @@ _LOWERED = frozenset(
     (Status.LOWERING_FAILED, Status.UNALIGNED_BLOCK, Status.UNSUPPORTED_PRIMITIVE, Status.COMPILE_FAILED)
 )
 
-_HINTS = (
-    (
-        "statically prove that index in dimension",
-        "say what the index is a multiple of: pl.multiple_of(index, 8) for rows, 128 for lanes, if that is true",
-    ),
-    (
-        "last two dimensions",
-        "make the last two dimensions of the block multiples of 8 and 128, or those of the whole array",
-    ),
-    ("store scalars to VMEM", "store an array, as o[0:1, 0:1] = x.reshape(1, 1), or give the reference pltpu.SMEM"),
-    ("load scalars from SMEM", "give the reference memory_space=pltpu.SMEM, or load a slice of it"),
-    ("captures constants", "pass the array to pallas_call as an operand, or build it inside with jnp.full and iota"),
-    (
-        "Unsupported dot precision",
-        "ask for DEFAULT or HIGHEST; for the three passes of HIGH split the operands by hand",
-    ),
-    ("matmul acc to be 32-bit", "ask for it: preferred_element_type=jnp.float32, and round afterwards"),
-    ("Unsigned integer dtype", "cast to a signed type first"),
-    ("TracerBoolConversion", "a Python `if` cannot see a traced value: use pl.when, jnp.where or jax.lax.cond"),
-    ("is out of bounds for grid", "pl.program_id(axis) counts the dimensions of `grid`, from 0"),
-    ("requested but no grid", "give pallas_call a grid, or leave pl.program_id out"),
-    ("without shard_map", "call the kernel inside jax.shard_map and declare the mesh in get_tiling_meta()"),
-    (
-        "last dim size is not 128",
-        "load the whole block and pick rows by jnp.where, or move the step into the index map",
-    ),
-    ("shape cast", "keep the last dimension as it is in a reshape, or do the reshape outside of the kernel"),
-    (
-        "lowering for tc: cumsum",
-        "a product with a triangular matrix of ones, or log2(n) shifted additions (pltpu.roll)",
-    ),
-    ("lowering for tc: sort", "sort outside of the kernel, or by a bitonic network of pltpu.roll and jnp.where"),
-    ("lowering for tc: rev", "reverse in the index map by blocks, or multiply by a reversed identity matrix"),
-    ("lowering for tc: scatter", "select by position: jnp.where(iota == index, new, old)"),
-    ("lowering for tc: gather", "gather by the index map (PrefetchScalarGridSpec) or by one copy a row"),
-    (
-        "Unimplemented primitive",
-        "write it with operations that Pallas has on a TPU, or let XLA do it beside the kernel",
-    ),
-    ("Not Implemented", "the operation exists, but not at this shape or dtype: try whole tiles (8, 128) and float32"),
-)
+_HINTS = {
+    "statically prove that index in dimension": "say what the index is a multiple of: pl.multiple_of(index, 8) for "
+    "rows, 128 for lanes, if that is true",
+    "last two dimensions": "make the last two dimensions of the block multiples of 8 and 128, or those of the whole "
+    "array",
+    "store scalars to VMEM": "store an array, as o[0:1, 0:1] = x.reshape(1, 1), or give the reference pltpu.SMEM",
+    "load scalars from SMEM": "give the reference memory_space=pltpu.SMEM, or load a slice of it",
+    "captures constants": "pass the array to pallas_call as an operand, or build it inside with jnp.full and iota",
+    "Unsupported dot precision": "ask for DEFAULT or HIGHEST; for the three passes of HIGH split the operands by hand",
+    "matmul acc to be 32-bit": "ask for it: preferred_element_type=jnp.float32, and round afterwards",
+    "Unsigned integer dtype": "cast to a signed type first",
+    "TracerBoolConversion": "a Python `if` cannot see a traced value: use pl.when, jnp.where or jax.lax.cond",
+    "is out of bounds for grid": "pl.program_id(axis) counts the dimensions of `grid`, from 0",
+    "requested but no grid": "give pallas_call a grid, or leave pl.program_id out",
+    "without shard_map": "call the kernel inside jax.shard_map and declare the mesh in get_tiling_meta()",
+    "last dim size is not 128": "load the whole block and pick rows by jnp.where, or move the step into the index map",
+    "shape cast": "keep the last dimension as it is in a reshape, or do the reshape outside of the kernel",
+    "lowering for tc: cumsum": "a product with a triangular matrix of ones, or log2(n) shifted additions (pltpu.roll)",
+    "lowering for tc: sort": "sort outside of the kernel, or by a bitonic network of pltpu.roll and jnp.where",
+    "lowering for tc: rev": "reverse in the index map by blocks, or multiply by a reversed identity matrix",
+    "lowering for tc: scatter": "select by position: jnp.where(iota == index, new, old)",
+    "lowering for tc: gather": "gather by the index map (PrefetchScalarGridSpec) or by one copy a row",
+    "Unimplemented primitive": "write it with operations that Pallas has on a TPU, or let XLA do it beside the kernel",
+    "Not Implemented": "the operation exists, but not at this shape or dtype: try whole tiles (8, 128) and float32",
+}
 
 
 _OVERFLOW = (
@@ -183,4 +167,4 @@ def hint(status: Status, message: str) -> str:
         return _OVERFLOW
     if status not in _LOWERED:
         return ""
-    return next((advice for words, advice in _HINTS if words in message), "")
+    return next((advice for words, advice in _HINTS.items() if words in message), "")

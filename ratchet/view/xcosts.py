@@ -159,7 +159,7 @@ def _running(spans: Sequence[Span]) -> list[tuple[int, int, str]]:
 def _shown(
     spans: Sequence[Span], weight: Callable[[Span], float], running: Sequence[tuple[int, int, str]]
 ) -> dict[str, float]:
-    """The weights of a lane's spans by the op that runs meanwhile; a span over several ops is shared by overlap."""
+    """The weights of a lane's spans by the op that runs then; a span over several ops is shared by overlap."""
     starts, ends = [piece[0] for piece in running], [piece[1] for piece in running]
     sums: dict[str, float] = {}
     for span in spans:

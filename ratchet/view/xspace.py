@@ -245,7 +245,7 @@ class _LaneWriter:
     timeline: Timeline
 
     def picoseconds(self, cycles: int) -> int:
-        # Whole picoseconds of each end on its own, so that spans which meet in cycles still meet.
+        # Whole picoseconds of each end on its own, so that spans that touch in cycles still touch.
         return cycles * 10**12 // round(self.timeline.clock_hz)
 
     def line(

@@ -41,7 +41,7 @@ def modelled(stage: Stage) -> None:
 
 
 def run_command(stage: Stage, *words: str, file: str = FILE) -> int:
-    return commands.command(options.ratchet(["advise", file, *words]), root=stage.root, kernel=stage.root / file)
+    return commands.advise_command(options.ratchet(["advise", file, *words]), root=stage.root, kernel=stage.root / file)
 
 
 def called(stage: Stage, capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve()
 sys.path.insert(0, str(HERE.parents[2]))
 
 from ratchet.agents import program  # noqa: E402
-from ratchet.commands import cli  # noqa: E402
+from ratchet.commands import cli, experiment  # noqa: E402
 from ratchet.process.boot import home  # noqa: E402
 from tests.loop.stage import Stage, StageJudge  # noqa: E402
 
@@ -40,7 +40,7 @@ def main(root: Path, arguments: list[str]) -> int:
             time.sleep(float(seconds))
 
     stage.during = slowly
-    cli._judge = lambda *_: StageJudge(stage)  # type: ignore[assignment, return-value]
+    experiment._judge = lambda *_: StageJudge(stage)  # type: ignore[assignment, return-value]
     return cli.main(arguments, lambda *_args, **_kwargs: None)  # type: ignore[arg-type, return-value]
 
 

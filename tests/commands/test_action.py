@@ -55,7 +55,6 @@ allowed_share = 0.15  # it runs once a request
 """
 BEFORE, AFTER = {"ROUNDS": "24", "NORM_ROWS": "1024"}, {"ROUNDS": "40", "NORM_ROWS": "512"}
 SHELL = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
-IDENTITY = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
 
 
 def step(name):
@@ -66,7 +65,17 @@ def step(name):
 
 
 def written(kernels):
+    """The source of two kernels: how often the first computes, and how many rows the second takes at once."""
     return re.sub(r"\b(ROUNDS|NORM_ROWS)\b", lambda found: kernels[found[0]], KERNELS)
+
+
+def committed(root, message, files):
+    """A commit of these files in a repository, which is made where there is none."""
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+    for name, text in files.items():
+        (root / name).write_text(text)
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], [*identity, "commit", "-qm", message]):
+        subprocess.run(["git", *words], cwd=root, check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -74,12 +83,8 @@ def sample(tmp_path):
     """A repository whose last commit changes two kernels."""
     root = tmp_path / "a sample"
     root.mkdir()
-    (root / "pyproject.toml").write_text(LIST)
-    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)
-    for kernels, message in ((BEFORE, "base"), (AFTER, "change both")):
-        (root / "kernels.py").write_text(written(kernels))
-        subprocess.run(["git", "add", "-A"], cwd=root, check=True)
-        subprocess.run(["git", *IDENTITY, "commit", "-qm", message], cwd=root, check=True)
+    committed(root, "base", {"pyproject.toml": LIST, "kernels.py": written(BEFORE)})
+    committed(root, "change both", {"kernels.py": written(AFTER)})
     return root
 
 

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 import xml.etree.ElementTree
 
 import pytest
@@ -12,36 +11,16 @@ from ratchet.commands.cli import main
 from ratchet.values.change import Change, ChangeKind, Costs, outcome
 from ratchet.values.status import Status
 from ratchet.view.changes import MARKER, counted, junit, markdown
+from tests.commands.test_action import BEFORE, committed, written
 from tests.imports import HERE
 
-KERNELS = """
-import jax, jax.numpy as jnp
-from jax.experimental import pallas as pl
-
-def body(x_ref, o_ref, rounds):
-    y = x_ref[...]
-    for _ in range(rounds):
-        y = jnp.exp(-y * y)
-    o_ref[...] = y
-
-def call(x, rounds):
-    window = pl.BlockSpec((256, 128), lambda i: (i, 0))
-    return pl.pallas_call(lambda a, b: body(a, b, rounds), out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
-        grid=x.shape[0] // 256, in_specs=[window], out_specs=window, name="bell")(x)
-
-def changes(x):
-    return call(x, CHANGED)
-
-def stays(x):
-    return call(x, 2)
-"""
 LIST = """
 [[tool.ratchet.ci]]
-target = "kernels:changes"
+target = "kernels:attend"
 inputs = ["f32[1024,128]"]
 
 [[tool.ratchet.ci]]
-target = "kernels.py:stays"
+target = "kernels.py:norm"
 inputs = ["f32[1024,128]"]
 chips = ["v5e"]
 """
@@ -133,19 +112,10 @@ def test_what_ran_out_of_time_is_neither_worse_nor_fine():
         assert "did not finish" in suite.find("testcase/error").text
 
 
-def git(folder, *words):
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """A repository with two kernels, committed."""
-    (tmp_path / "kernels.py").write_text(KERNELS.replace("CHANGED", "2"))
-    (tmp_path / "pyproject.toml").write_text(LIST)
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "add", "-A")
-    git(tmp_path, "commit", "-qm", "base")
+    committed(tmp_path, "base", {"kernels.py": written(BEFORE), "pyproject.toml": LIST})
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -155,14 +125,14 @@ def run(*words):
 
 
 def test_a_slower_kernel_is_a_row_and_an_exit_code(repository, capsys):
-    (repository / "kernels.py").write_text(KERNELS.replace("CHANGED", "60"))
+    (repository / "kernels.py").write_text(written({**BEFORE, "ROUNDS": "60"}))
     code = run("--base", "HEAD", "--markdown", "out.md", "--junit", "out.xml")
     assert code == Status.REGRESSED.exit_code
     text = (repository / "out.md").read_text()
     assert text.startswith(MARKER)
     assert "### TPU kernels against `HEAD`: 1 slower, 1 same" in text
     slower, same = [line for line in text.splitlines() if line.startswith("| `")]
-    assert slower.startswith("| `kernels:changes` | v5e | ")
+    assert slower.startswith("| `kernels:attend` | v5e | ")
     assert slower.endswith("| **slower** |")
     assert " → " in slower
     assert "→" not in same
@@ -198,8 +168,7 @@ def test_where_nothing_can_be_written_is_said_first(repository, capsys, option, 
 
 def test_a_link_out_of_the_repository_is_left_out_of_a_revision(repository, tmp_path_factory):
     (repository / "out").symlink_to("/etc")
-    git(repository, "add", "-A")
-    git(repository, "commit", "-qm", "a link")
+    committed(repository, "a link", {})
     there = ci.checkout(repository, "HEAD", tmp_path_factory.mktemp("revision"))
     assert (there / "kernels.py").is_file()
     assert not (there / "out").is_symlink()

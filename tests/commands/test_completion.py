@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.commands.completion import script
+from ratchet.commands.workspace import completion as script
 
 BASH = shutil.which("bash")
 

@@ -12,10 +12,10 @@ import pytest
 from rich.text import Text
 
 from ratchet.commands import doctor, options
+from ratchet.commands.doctor import Finding, Health, doctor_document, doctor_text
 from ratchet.process import key
 from ratchet.process.boot import home
 from ratchet.values.status import Status
-from ratchet.view.doctor import Finding, Health, doctor_document, doctor_text
 from tests.loop.stage import Stage
 
 SOME = (
@@ -51,10 +51,10 @@ def test_json() -> None:
 
 def test_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(doctor, "CHECKS", (lambda: iter(SOME[:2]),))
-    assert doctor.command(options.ratchet(["doctor"])) == 0
+    assert doctor.doctor_command(options.ratchet(["doctor"])) == 0
     assert "less     jail" in capsys.readouterr().out
     monkeypatch.setattr(doctor, "CHECKS", (lambda: iter(SOME),))
-    assert doctor.command(options.ratchet(["doctor", "--json"])) == Status.INFRASTRUCTURE.exit_code
+    assert doctor.doctor_command(options.ratchet(["doctor", "--json"])) == Status.INFRASTRUCTURE.exit_code
     printed = capsys.readouterr()
     assert json.loads(printed.out)["can_judge"] is False
     assert printed.err == "INFRASTRUCTURE: no kernel can be judged here: disk\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.commands.guides import AGENTS, SKILL, command, guides
+from ratchet.commands.workspace import AGENTS, SKILL, guides, guides_command
 from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
 from tests.imports import HERE
@@ -40,11 +40,11 @@ def test_a_protocol_without_its_rules_is_refused():
 
 def test_they_are_written_once_and_then_left_as_they_are(tmp_path, capsys):
     with pytest.raises(Refusal, match=r"there is no program\.md") as refused:
-        command(root=tmp_path)
+        guides_command(root=tmp_path)
     assert refused.value.status is Status.NOT_FOUND
     (tmp_path / "program.md").write_text(PROTOCOL)
-    assert command(root=tmp_path) == 0
+    assert guides_command(root=tmp_path) == 0
     assert (tmp_path / AGENTS).read_text() == guides(PROTOCOL, program=home.PROGRAM)[AGENTS]
     assert "written" in capsys.readouterr().out
-    command(root=tmp_path)
+    guides_command(root=tmp_path)
     assert capsys.readouterr().out == f"{AGENTS}: as it was\n{SKILL}: as it was\n"

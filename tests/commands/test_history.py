@@ -48,9 +48,9 @@ def run(capsys: pytest.CaptureFixture[str], stage: Stage, *words: str) -> str:
     given = options.ratchet(words)
     match words[0]:
         case "log":
-            code = history.log_command(given, root=stage.root, kernel=None)
+            code = history.log_command(given, root=stage.root, only=None)
         case "top":
-            code = history.top_command(given, root=stage.root, kernel=None)
+            code = history.top_command(given, root=stage.root, only=None)
         case "status":
             code = history.status_command(given, root=stage.root, kernel=stage.root / "kernel.py")
         case _:
@@ -69,9 +69,7 @@ def test_a_pipe_gets_whole_notes_and_no_control_characters(stage: Stage, capsys:
 
 
 @pytest.mark.parametrize("columns", ["40", "100"])
-def test_a_terminal_gets_lines_that_fit(
-    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
-) -> None:
+def test_a_terminal_gets_lines_that_fit(stage, capsys, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -140,17 +138,13 @@ def test_status_says_what_is_edited_and_what_runs(empty: Stage, capsys: pytest.C
     assert "running" not in run(capsys, empty, "status")
 
 
-def test_a_row_of_a_path_elsewhere_is_not_read(
-    empty: Stage, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_row_of_a_path_elsewhere_is_not_read(empty, capsys, tmp_path):
     assert not history._is_file(empty.root, "../secret")
     assert not history._is_file(empty.root, str(tmp_path))
     assert history._is_file(empty.root, "kernel.py")
 
 
-def watched(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, stage: Stage, *words: str
-) -> list[str]:
+def watched(capsys, monkeypatch, stage, *words):
     """What is printed while an experiment runs, and then the user interrupts."""
     done: list[float] = []
 
@@ -165,9 +159,7 @@ def watched(
     return run(capsys, stage, *words, "--watch").split("\n")
 
 
-def test_a_watched_log_prints_new_rows_alone(
-    empty: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watched_log_prints_new_rows_alone(empty, capsys, monkeypatch):
     empty.run("baseline")
     lines = watched(capsys, monkeypatch, empty, "log")
     assert sum(line.endswith("PASS    baseline") for line in lines) == 1
@@ -175,17 +167,13 @@ def test_a_watched_log_prints_new_rows_alone(
     assert "2.00x  -50.0 %" in lines[-2]
 
 
-def test_watched_json_is_a_document_a_line(
-    empty: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_watched_json_is_a_document_a_line(empty, capsys, monkeypatch):
     empty.run("baseline")
     first, second, end = watched(capsys, monkeypatch, empty, "status", "--json")
     assert (json.loads(first)["experiments"], json.loads(second)["experiments"], end) == (1, 2, "")
 
 
-def test_a_watched_terminal_is_drawn_anew_and_never_taller_than_it_is(
-    empty: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watched_terminal_is_drawn_anew_and_never_taller_than_it_is(empty, capsys, monkeypatch):
     empty.run("baseline")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("LINES", "6")

@@ -105,7 +105,7 @@ def test_a_chip_is_modelled_or_a_device_measured(parse) -> None:  # type: ignore
 
 def test_what_across_takes() -> None:
     found = options.ratchet(["across", "k.py", "--json"])
-    assert (found.name, str(found.file), found.json) == ("across", "k.py", True)
+    assert (found.name, str(found.kernel), found.json) == ("across", "k.py", True)
     refused("across")
 
 

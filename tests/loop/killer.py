@@ -17,7 +17,7 @@ from typing import Any
 
 import git
 
-from ratchet.commands.merge import merged
+from ratchet.commands.branches import merged
 from ratchet.loop import ledger, log
 from ratchet.loop.experiment import Idea
 from ratchet.values.status import Refusal, Status

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.commands.merge import merged
+from ratchet.commands.branches import merged
 from ratchet.loop import ledger, log
 from ratchet.loop.merge import Merged
 from ratchet.loop.trial import Outcome

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from ratchet.commands.judge import from_head
+from ratchet.commands.experiment import from_head
 from ratchet.exam.candidate import target
 from ratchet.exam.candidate.source_closure import work_tree
 from ratchet.exam.candidate.target import Exported

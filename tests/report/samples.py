@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
-from ratchet.report.material import Evidence, GridStep, Instance, Material, Problem, StepBar
+from ratchet.exam.problem import problem as problems
+from ratchet.report.story import Evidence, GridStep, Instance, Material, StepBar
 from ratchet.values import Decision, Row, Vmem, VmemAllocation
 from ratchet.values.program import VmemUse
 from ratchet.values.row import Origin
 from ratchet.values.status import Status
+from tests.imports import HERE
 from tests.view.timelines import timeline
 
 HOSTILE = (
@@ -22,6 +24,7 @@ HOSTILE = (
     "W" * 300,
 )
 """Texts that a page must show as they are, and no more."""
+FROZEN = problems.read(HERE / "kernel.py.lock.json")
 SOURCE = "import jax\n\n\ndef kernel(q_ref, o_ref):\n    o_ref[...] = q_ref[...]\n"
 
 
@@ -81,9 +84,7 @@ def material(rows: Sequence[Row], **changes: Any) -> Material:
         "head": "a" * 40,
         "head_blob": rows[-1].kernel_blob if rows else "",
         "sources": {one.kernel_blob: f"{SOURCE}# {place}\n" for place, one in enumerate(rows)},
-        "problem": Problem(
-            name="copy", description="a copy", digest="9b0b", flops=1000, compulsory_bytes=4096, chips=1
-        ),
+        "problem": replace(FROZEN, kernel_name="copy", description="a copy"),
         "origins": {Origin.HERE: len(rows)},
         "made": "2026-01-01 00:00:00",
     }

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.lib.browser import SCHEMES, WIDTHS, browser_path, chromium, visit, wider
-from ratchet.report import gallery
-from ratchet.report.page import page
+from ratchet.report.page import file_names, index_page, page
 from ratchet.report.story import Story, story
 from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
 
@@ -116,8 +115,8 @@ def test_the_table_can_be_narrowed_by_keyboard(browser: Any, pages: Path) -> Non
 
 def test_the_index_of_a_gallery(browser: Any, tmp_path: Path) -> None:
     stories = [LEDGERS["long"](), LEDGERS["failures"](), hostile()]
-    files = gallery.names([one.material.kernel for one in stories])
-    (tmp_path / "index.html").write_text(gallery.index(stories, files))
+    files = file_names([one.material.kernel for one in stories])
+    (tmp_path / "index.html").write_text(index_page(stories, files))
     url = (tmp_path / "index.html").as_uri()
     with visit(browser, url, width=360) as (shown, look):
         assert (look.requests, look.errors, look.violations, look.wider) == ((url,), (), (), ())

@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from ratchet.report import charts
+from ratchet.report import PLOTS, charts
 from ratchet.report.charts import OUTCOMES
-from ratchet.report.files import drawn
-from ratchet.report.palette import DARK, LIGHT, painted
+from ratchet.report.drawing import DARK, LIGHT, drawn, painted
 from ratchet.report.story import story
+from ratchet.report.tables import spent_table
 from ratchet.values.status import Refusal
 from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
 from tests.view.timelines import timeline
@@ -25,9 +25,7 @@ def values(spec: charts.Spec) -> list[dict[str, object]]:
 
 def test_failures_are_above_every_latency() -> None:
     overview = story(material([baseline(1, 4.0), row(2, None), row(3, 1.0)]))
-    assert overview.main is not None
     spec = charts.trajectory(overview.main)
-    assert spec is not None
     failed = next(value for value in values(spec) if value.get("outcome") == "failed")
     assert float(str(failed["ms"])) > 4.0
     assert failed["latency"] == "–"
@@ -35,7 +33,6 @@ def test_failures_are_above_every_latency() -> None:
 
 def test_there_is_nothing_to_draw_of_nothing() -> None:
     overview = story(material([row(1, None)]))
-    assert overview.main is not None
     assert charts.trajectory(overview.main) is None
     assert charts.roofline(overview) is None
     assert charts.fidelity(overview) is None
@@ -47,20 +44,18 @@ def test_a_problem_without_flops_has_no_roofline() -> None:
 
 def test_no_point_is_above_the_roof() -> None:
     spec = charts.roofline(story(material(many(30))))
-    assert spec is not None
     roof = max(float(str(value["tflops"])) for value in values(spec) if "order" in value)
     assert all(float(str(value["tflops"])) <= roof * 1.001 for value in values(spec))
 
 
 def test_the_cycles_of_the_bars_are_those_of_the_run() -> None:
     run = timeline()
-    table = charts.spent_table(run)
+    table = spent_table(run)
     assert sum(sum(parts.values()) for parts in table.values()) == run.cycles
 
 
 def test_fidelity_is_measured_over_modelled() -> None:
     spec = charts.fidelity(story(material([measured(1, 9.0), measured(2, 6.0, "1.5")])))
-    assert spec is not None
     assert [round(float(str(v["ratio"])), 3) for v in values(spec) if "what" in v] == [1.111, 1.111]
 
 
@@ -79,27 +74,25 @@ def test_colours_go_into_a_file_and_texts_do_not_change() -> None:
 def test_a_file_shows_texts_as_texts(text: str) -> None:
     kept = evidence(text)
     spec = charts.vmem(kept.vmem[0])
-    assert spec is not None
     root = ET.fromstring(drawn(spec, title="".join(one for one in text if one.isprintable()), suffix=".svg"))
     assert not [one for one in root.iter() if one.tag.endswith(("script", "image", "foreignObject"))]
 
 
 def test_all_charts_are_json_and_become_files() -> None:
     overview, kept = story(material([*many(12), reverted(13, 9.0)])), evidence()
-    assert overview.main is not None
-    assert kept.timeline is not None
-    assert kept.step is not None
     made = [
         charts.trajectory(overview.main), charts.roofline(overview), charts.spent(kept.timeline),
         charts.needed(kept.timeline), charts.vmem(kept.vmem[0]), charts.step(kept.step),
     ]  # fmt: skip
     for spec in made:
-        assert spec is not None
         assert "var(--" not in drawn(json.loads(json.dumps(spec)), title="a title", suffix=".svg").decode()
-    assert made[0] is not None
     assert drawn(made[0], title="a title", suffix=".PNG").startswith(b"\x89PNG")
 
 
 def test_another_format_is_refused() -> None:
     with pytest.raises(Refusal, match=r"wanted \.svg or \.png"):
         drawn({}, title="", suffix=".pdf")
+
+
+def test_the_charts_that_can_be_asked_for_are_those_that_can_be_drawn() -> None:
+    assert tuple(charts.PLOTS) == PLOTS

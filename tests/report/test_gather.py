@@ -6,33 +6,47 @@ import dataclasses
 import json
 import shutil
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ratchet.commands import plot, report, serve
+from ratchet.commands import report
 from ratchet.loop import ledger, recorded
 from ratchet.loop.history import History
 from ratchet.loop.workspace import locked
 from ratchet.report import page as page_room
-from ratchet.report.gather import kernels, material
+from ratchet.report.gather import grid_step, kernels, material
 from ratchet.report.live import LiveServer
 from ratchet.report.story import diff_lines, story
+from ratchet.values import Span, SpanKind
 from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
 from ratchet.view.xspace import trace_path, write_xspace
 from tests.loop.stage import Stage, kernel_text
-from tests.report.test_trace import stepped
 from tests.view.timelines import timeline
-
-Make = Callable[..., int]
 
 
 @pytest.fixture(autouse=True)
 def _small_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_room, "charts_library", lambda: "window.vegaEmbed = 1;")
+
+
+def stepped(steps: int = 8) -> tuple[Span, ...]:
+    spans = []
+    for number in range(steps):
+        start, end = 3000 * number, 3000 * (number + 1)
+        attributes = {"step": number, "wait_cycles": 100}
+        copied = {"bytes": 4096, "source": "hbm", "target": "vmem"}
+        spans += [
+            Span(lane="Steps", kind=SpanKind.STEP, name="k", start_cycles=start, end_cycles=end, attributes=attributes),
+            Span(lane="MXU", kind=SpanKind.BUSY, start_cycles=start, end_cycles=end, attributes={"busy_share": 0.5}),
+            Span(lane="DMA in", kind=SpanKind.COPY, start_cycles=start + 9, end_cycles=end + 9, attributes=copied),
+            Span(lane="DMA in", kind=SpanKind.COPY, start_cycles=start + 8, end_cycles=end + 8, attributes=copied),
+            Span(lane="DMA wait", kind=SpanKind.WAIT, start_cycles=start, end_cycles=start + 100,
+                 attributes={"for": "a flag"}),
+        ]  # fmt: skip
+    return tuple(spans)
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +102,12 @@ def test_everything_that_is_there_is_read(repository: Path) -> None:
     assert known.origins == {Origin.HERE: 4}
     assert len(known.sources) == 4
     evidence = known.evidence
-    assert evidence is not None
     assert (evidence.id, [one.name for one in evidence.instances]) == (known.rows[1].id, ["random"])
     assert evidence.timeline is not None
     assert evidence.step is not None
     assert (known.under_way, evidence.vmem) == ("", ())
     last = story(known).experiments[3]
     diff = diff_lines(last, known.sources, most=9)
-    assert diff is not None
     assert '+STATUS = "WRONG_VALUES"' in diff[0]
 
 
@@ -138,7 +150,7 @@ def test_a_repository_without_ledger_or_commit(tmp_path: Path) -> None:
 
 def test_the_report_is_written_whole_and_says_where(repository: Path) -> None:
     said: list[str] = []
-    assert report.command(asked(), root=repository, say=said.append) == 0
+    assert report.report_command(asked(), root=repository, say=said.append) == 0
     text = (repository / "report.html").read_text()
     assert "&lt;i&gt;twice&lt;/i&gt; as fast" in text
     assert "<i>" not in text
@@ -150,13 +162,13 @@ def test_the_report_is_written_whole_and_says_where(repository: Path) -> None:
 
 def test_what_git_ignores_is_in_nobodys_way(repository: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    report.command(asked(output=tmp_path / "out.html"), root=repository, say=said.append)
-    report.command(asked(output=repository / "hlo_dumps" / "out.html"), root=repository, say=said.append)
+    report.report_command(asked(output=tmp_path / "out.html"), root=repository, say=said.append)
+    report.report_command(asked(output=repository / "hlo_dumps" / "out.html"), root=repository, say=said.append)
     assert len(said) == 2
 
 
 def test_json_alone_writes_no_file(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report.command(asked(json=True), root=repository, say=silent)
+    report.report_command(asked(json=True), root=repository, say=silent)
     made = json.loads(capsys.readouterr().out)
     assert made["tracks"][0]["times_faster_than_first"] == 2.0
     assert made["head_is_judged"] is True
@@ -176,18 +188,18 @@ def test_a_kernel_is_meant_by_its_file_or_by_the_ledgers_name(repository: Path, 
 @pytest.mark.parametrize("where", ["hlo_dumps", "nowhere/report.html"])
 def test_a_place_that_cannot_be_written_is_refused(repository: Path, where: str) -> None:
     with pytest.raises(Refusal, match=r"wanted a file|there is no nowhere"):
-        report.command(asked(output=Path(where)), root=repository, say=silent)
+        report.report_command(asked(output=Path(where)), root=repository, say=silent)
 
 
 def test_a_gallery_has_a_page_for_each_kernel(repository: Path, tmp_path: Path) -> None:
-    report.command(asked(gallery=tmp_path / "a" / "gallery"), root=repository, say=silent)
+    report.report_command(asked(gallery=tmp_path / "a" / "gallery"), root=repository, say=silent)
     assert sorted(path.name for path in (tmp_path / "a" / "gallery").iterdir()) == ["index.html", "kernel.py.html"]
     assert 'href="kernel.py.html"' in (tmp_path / "a" / "gallery" / "index.html").read_text()
 
 
 def test_a_gallery_is_of_all_kernels(repository: Path) -> None:
     with pytest.raises(Refusal, match="takes no FILE"):
-        report.command(asked(gallery=Path("a"), json=True), root=repository, say=silent)
+        report.report_command(asked(gallery=Path("a"), json=True), root=repository, say=silent)
 
 
 def test_a_detached_head_has_its_kernel_too(repository: Path) -> None:
@@ -199,18 +211,18 @@ def test_a_detached_head_has_its_kernel_too(repository: Path) -> None:
 def test_plots_become_files_or_say_why_not(repository: Path, tmp_path: Path) -> None:
     for what in ("trajectory", "units"):
         options = asked(what=what, output=tmp_path / f"{what}.svg")
-        assert plot.command(options, root=repository, say=silent) == 0
+        assert report.plot_command(options, root=repository, say=silent) == 0
         assert (tmp_path / f"{what}.svg").read_text().startswith("<svg")
     for what, why in (("fidelity", "both a measured and a modelled"), ("vmem", "not on this disk")):
         with pytest.raises(Refusal, match=why):
-            plot.command(asked(what=what, output=tmp_path / "no.svg"), root=repository, say=silent)
+            report.plot_command(asked(what=what, output=tmp_path / "no.svg"), root=repository, say=silent)
     with pytest.raises(Refusal, match="wanted a name that ends in"):
-        plot.command(asked(what="units", output=tmp_path / "units.pdf"), root=repository, say=silent)
+        report.plot_command(asked(what="units", output=tmp_path / "units.pdf"), root=repository, say=silent)
 
 
 def test_a_port_in_use_has_its_own_message(repository: Path) -> None:
     with LiveServer(0, page=str, version=str) as running, pytest.raises(Refusal, match="is in use: give another"):
-        serve.command(asked(port=running.server_port), root=repository, say=silent)
+        report.serve_command(asked(port=running.server_port), root=repository, say=silent)
 
 
 def test_an_interrupt_ends_the_server_cleanly(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +239,44 @@ def test_an_interrupt_ends_the_server_cleanly(repository: Path, monkeypatch: pyt
 
     monkeypatch.setattr(LiveServer, "serve_forever", interrupted)
     said: list[str] = []
-    assert serve.command(asked(port=0), root=repository, say=said.append) == 0
+    assert report.serve_command(asked(port=0), root=repository, say=said.append) == 0
     assert (said[0].startswith("the report of kernel.py, live"), said[1]) == (True, "ended")
     assert b"Live: this page reloads" in shown[0]
     assert b"The ledger cannot be read (LEDGER_BROKEN)" in shown[1]
+
+
+# --- one grid step out of a trace ---
+
+
+def test_it_is_the_step_in_the_middle_with_what_overlaps_it(tmp_path: Path) -> None:
+    run = dataclasses.replace(timeline(), spans=stepped(), cycles=25000)
+    step = grid_step(write_xspace(run, tmp_path / "a.xplane.pb", title="t"))
+    assert (step.number, step.of_steps, step.kernel) in ((3, 8, "k"), (4, 8, "k"))
+    assert step.end_us - step.start_us == pytest.approx(2.0)
+    lanes = [bar.lane for bar in step.bars]
+    assert (lanes.count("DMA in"), lanes.count("DMA wait"), lanes.count("MXU")) == (4, 1, 1)
+    assert next(bar.share for bar in step.bars if bar.lane == "MXU") == 0.5
+    assert {bar.bytes for bar in step.bars if bar.lane == "DMA in"} == {4096}
+
+
+def test_steps_that_are_summarised_are_counted(tmp_path: Path) -> None:
+    first = stepped(2)
+    rest = Span(
+        lane="Steps", kind=SpanKind.STEPS, name="k", start_cycles=6000, end_cycles=24000,
+        attributes={"first_step": 2, "last_step": 7, "steps": 6, "mean_cycles": 3000.0, "wait_cycles": 0},
+    )  # fmt: skip
+    run = dataclasses.replace(timeline(), spans=(*first, rest), cycles=25000)
+    step = grid_step(write_xspace(run, tmp_path / "a.xplane.pb", title="t"))
+    assert (step.number, step.of_steps) == (1, 8)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff not a trace", b"\x0a\x03abc"])
+def test_what_is_no_trace_has_no_step(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.xplane.pb").write_bytes(data)
+    assert grid_step(tmp_path / "a.xplane.pb") is None
+
+
+def test_a_missing_trace_and_one_without_steps(tmp_path: Path) -> None:
+    assert grid_step(tmp_path / "none" / "a.xplane.pb") is None
+    run = dataclasses.replace(timeline(), spans=())
+    assert grid_step(write_xspace(run, tmp_path / "a.xplane.pb", title="t")) is None

@@ -48,9 +48,7 @@ def ask(server: LiveServer, path: str = "/", *, method: str = "GET", **headers: 
         connection.close()
 
 
-def test_it_serves_the_page_and_makes_it_anew_only_where_something_changed(
-    server: LiveServer, changing: Changing
-) -> None:
+def test_it_serves_the_page_and_makes_it_anew_only_where_something_changed(server, changing):
     assert ask(server)[:2] == (200, b"<p>1</p>")
     tag = ask(server)[2]
     assert changing.made == 1

@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 import pytest
 
 from ratchet.report import page as page_room
-from ratchet.report.document import document
 from ratchet.report.page import page
 from ratchet.report.story import story
+from ratchet.report.tables import document
 from ratchet.tpu.account.band import stored
 from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
 
@@ -66,7 +66,7 @@ def hostile_everywhere(text: str) -> Reader:
         row(4, 1.0, note=text, spills=text, regime=text),
     ]
     known = material(rows, repository=text, kernel=text, others={text: 2}, under_way=text, evidence=evidence(text))
-    problem = dataclasses.replace(known.problem, name=text, description=text)  # type: ignore[type-var]
+    problem = dataclasses.replace(known.problem, kernel_name=text, description=text)  # type: ignore[type-var]
     sources = {one.kernel_blob: f"{text}\n{place}\n" for place, one in enumerate(rows)}
     return Reader(page(story(dataclasses.replace(known, problem=problem, sources=sources))))
 

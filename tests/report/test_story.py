@@ -15,7 +15,6 @@ def test_gains_are_over_the_kernel_in_place() -> None:
     overview = story(material([baseline(1, 4.0), row(2, 2.0), reverted(3, 3.0), row(4, None), row(5, 1.0)]))
     assert [one.outcome for one in overview.experiments] == ["baseline", "kept", "reverted", "failed", "kept"]
     assert [one.times for one in overview.experiments] == [None, 2.0, pytest.approx(2 / 3), None, 2.0]
-    assert overview.main is not None
     assert overview.main.factor == 4.0
     assert [one.number for one in overview.main.gains] == [2, 5]
     assert overview.main.current is overview.experiments[4]
@@ -25,7 +24,6 @@ def test_gains_are_over_the_kernel_in_place() -> None:
 def test_a_changed_judge_starts_a_series_and_is_no_gain() -> None:
     rows = [baseline(1, 4.0), row(2, 2.0), baseline(3, 1.9, seal="other"), row(4, 1.0, seal="other")]
     overview = story(material(rows))
-    assert overview.main is not None
     assert [one.times for one in overview.experiments] == [None, 2.0, None, 1.9]
     assert overview.main.factor == pytest.approx(3.8)
     assert len(overview.main.series) == 2
@@ -36,7 +34,6 @@ def test_what_was_measured_is_a_track_of_its_own_and_counts_by_paired_launches()
         material([baseline(1, 4.0), measured(2, 9.0, decision=Decision.BASELINE), measured(3, 5.0, "1.5")])
     )
     assert [track.evaluator for track in overview.tracks] == ["cpu", "v5e-model"]
-    assert overview.main is not None
     assert overview.main.factor == 1.5
     assert overview.experiments[2].measured
 
@@ -50,7 +47,6 @@ def test_a_row_without_a_sensible_latency_is_a_failure(latency: str) -> None:
 
 def test_failures_alone_have_no_current_kernel() -> None:
     overview = story(material([row(1, None), row(2, None)]))
-    assert overview.main is not None
     assert overview.main.current is None
     assert overview.main.factor == 1.0
     assert words.gained(overview.main) == "no experiment has a latency yet"
@@ -71,7 +67,6 @@ def test_diffs_are_from_the_kernel_before() -> None:
     sources = {f"{1:040x}": "a\nb\n", f"{2:040x}": "a\nc\n"}
     overview = story(material([baseline(1), row(2, 1.0)], sources=sources))
     shown = diff_lines(overview.experiments[1], sources, most=2)
-    assert shown is not None
     assert shown[1] == 4
     assert list(shown[0]) == ["@@ -1,2 +1,2 @@", " a"]
     assert diff_lines(overview.experiments[1], {}, most=2) is None
@@ -114,6 +109,4 @@ def test_a_status_of_another_version_is_no_error() -> None:
 
 def test_a_long_history_multiplies() -> None:
     overview = story(material(many(60)))
-    assert overview.main is not None
-    assert overview.main.current is not None
     assert overview.main.current.latency_ms == pytest.approx(4.0 / overview.main.factor)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.commands import brief as commands
+from ratchet.commands import advise as commands
 from ratchet.commands import options
 from ratchet.loop.experiment import Idea
 from ratchet.loop.recorded import from_file, to_bytes, without_spans
@@ -33,7 +33,7 @@ def judged(tmp_path: Path) -> Stage:
 
 
 def called(stage: Stage, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    code = commands.command(options.ratchet(["brief", *words]), root=stage.root, kernel=stage.root / "kernel.py")
+    code = commands.brief_command(options.ratchet(["brief", *words]), root=stage.root, kernel=stage.root / "kernel.py")
     assert code == Status.PASS.exit_code
     return capsys.readouterr().out
 
@@ -97,7 +97,7 @@ def test_it_warns_of_a_plateau_and_of_repetition(judged: Stage, capsys: pytest.C
 
 def test_a_file_that_head_lacks_is_refused(judged: Stage) -> None:
     with pytest.raises(Refusal, match=r"HEAD has no none\.py") as caught:
-        commands.command(options.ratchet(["brief"]), root=judged.root, kernel=judged.root / "none.py")
+        commands.brief_command(options.ratchet(["brief"]), root=judged.root, kernel=judged.root / "none.py")
     assert caught.value.status is Status.NOT_FOUND
 
 

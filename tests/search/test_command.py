@@ -21,7 +21,7 @@ def stage(fresh: Stage) -> Stage:
 def call(stage: Stage, *words: str) -> tuple[int, list[str]]:
     said: list[str] = []
     given = options.ratchet(["search", *words])
-    code = commands.command(
+    code = commands.search_command(
         given, root=stage.root, kernel=stage.root / "kernel.py", function=fakes.function, say=said.append
     )
     return code, said

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from prepare import judge
-from ratchet.commands import sweep as commands
+from ratchet.commands import search as commands
 from ratchet.exam.judge.request import Request
 from ratchet.exam.problem.problem import encode, lock_path
 from ratchet.search.sweep import Sweep
@@ -69,7 +69,7 @@ def options(kernel, *knobs, **others):
 
 def run(kernel, *knobs, **others):
     said = []
-    code = commands.command(
+    code = commands.sweep_command(
         options(kernel, *knobs, **others), root=kernel.parent, kernel=kernel, function=judge, say=said.append
     )
     assert code == Status.PASS.exit_code

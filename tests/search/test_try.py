@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.commands import ablate, options, try_
+from ratchet.commands import options, search
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea
 from ratchet.values.status import Refusal, Status
@@ -23,7 +23,7 @@ def text(**constants: object) -> str:
 
 def tried(stage: Stage, *words: str) -> int:
     given = options.ratchet(["try", *words])
-    return try_.command(
+    return search.try_command(
         given, root=stage.root, kernel=stage.root / "kernel.py", function=fakes.function, say=lambda _line: None
     )
 
@@ -67,7 +67,7 @@ def test_a_file_that_is_not_there_is_refused(fresh: Stage) -> None:
 
 def ablated(stage: Stage, name: str, *words: str) -> int:
     given = options.ratchet(["ablate", name, *words])
-    return ablate.command(given, root=stage.root, function=fakes.function, say=lambda _line: None)
+    return search.ablate_command(given, root=stage.root, function=fakes.function, say=lambda _line: None)
 
 
 def test_a_compound_gain_is_taken_apart(fresh: Stage, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,57 +2,29 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ratchet.values import Mesh, Program, Timeline
-from ratchet.values.blame import Blame, LineCost
+from ratchet.values import Mesh, Program, Span, SpanKind
 from ratchet.values.encoding import decode, encode
 from ratchet.values.omission import LongProgram, Unmodelled
 from ratchet.values.place import Code, SourceLine
-from ratchet.values.program import Footprint
-from ratchet.values.timeline import Span, SpanKind
+from tests.view.timelines import timeline, verdict
 
-LINE = LineCost(
-    place=SourceLine(file="kernel.py", line=3),
-    cycles=7,
-    issue_cycles={"valu": 4},
-    stall_cycles={},
-    wait_cycles=1,
-    delay_cycles=0,
-    issues={"valu": 4},
-    empty_slots=0,
-    spill_stores=0,
-    spill_loads=0,
-)
-TIMELINE = Timeline(
-    chip="v5e",
-    compiler="c",
-    clock_hz=1.5e9,
-    cycles=7,
-    executed_bundles=7,
-    empty_bundles=0,
-    dma_wait_cycles=0,
-    slot_issues={},
-    slot_capacity={},
-    mxu_busy_cycles=0,
-    hbm_read_bytes=0,
-    hbm_write_bytes=0,
-    grid_steps=1,
-    ops=(),
-    spans=(Span(lane="l", kind=SpanKind.NAMED, start_cycles=0, end_cycles=7, attributes={"a": 1, "b": 0.5, "c": "x"}),),
+TIMELINE = replace(
+    timeline(),
+    spans=(Span(lane="l", kind=SpanKind.COPY, start_cycles=0, end_cycles=7, attributes={"a": 1, "b": 0.5, "c": "x"}),),
     not_modelled=(Unmodelled.FLOAT_TABLES, LongProgram(program="p", bundles=3)),
-    blame=Blame(lines=(LINE,), regions=(), steps=(), losses=()),
 )
+LINE = TIMELINE.blame.lines[0]
 PROGRAM = Program(
     chip="v5e",
     compiler="c",
     dump_dir=Path("/tmp/x"),
-    footprint=Footprint(
-        vmem_bytes=1, vmem_limit_bytes=2, vmem_buffers=(), hbm_bytes=3, hbm_limit_bytes=4, spill_stores=0, spill_loads=0
-    ),
-    copies=(),
+    footprint=verdict().footprint,
+    copies=verdict().copies,
     kernels=("k",),
     seconds=1.0,
 )

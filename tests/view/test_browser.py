@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.lib.browser import browser_path
 from ratchet.tpu.chips import V5E
 from ratchet.values import Timeline
 from ratchet.view.xspace import trace_path, write_xspace
 from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
-from .xprof_pages import PATIENCE_MS, TOOLS, browser, pages, served, window
+from .xprof_pages import PATIENCE_MS, TOOLS, pages, served, window
 
-CHROMIUM = browser()
+CHROMIUM = browser_path()
 LANES = "XLA Ops,Grid steps,DMA in,DMA out,DMA wait,MXU,VALU,XLU,EUP,VLOAD,VSTORE,SALU,stalls".split(",")
 BLANK_BYTES = 40_000
 """A screenshot of the viewer without a trace is smaller than this, one with lanes much larger."""

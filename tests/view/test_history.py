@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ratchet.values import Row
-from ratchet.view.ledger import entries, entry_document, log_table, top_table
+from ratchet.values.row import Origin, Origins
+from ratchet.view.ledger import entries, entry_document, log_table, origins_text, top_table
 from ratchet.view.status import State, show, status_document, status_text
 from ratchet.view.text import percent, time_change, times
 
@@ -193,3 +194,45 @@ def test_json_has_numbers_and_nulls() -> None:
     assert series["statuses"] == {"TIMEOUT": 1}
     assert document["running"] == "x"
     assert document["unfinished"] is None
+
+
+# --- who made the rows ---
+
+
+HERE, ELSEWHERE, UNSIGNED = Origin.HERE, Origin.ELSEWHERE, Origin.UNSIGNED
+
+
+def said(*origins: Origin, no_key: str = "") -> str:
+    return origins_text(Origins(no_key=no_key, by_id={f"row{number}": one for number, one in enumerate(origins)}))
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        ((), "0 made with this machine's key"),
+        ((UNSIGNED,), "0 made with this machine's key, 1 not signed"),
+        (
+            (UNSIGNED, UNSIGNED, ELSEWHERE, HERE),
+            "1 made with this machine's key, 1 signed with another key, 2 not signed",
+        ),
+        (
+            (UNSIGNED, HERE, UNSIGNED, HERE, ELSEWHERE),
+            "2 made with this machine's key, 1 signed with another key, 2 not signed\n"
+            "not from this machine's key, after a row that is: row2, row4; did you pull them?",
+        ),
+    ],
+)
+def test_rows_are_counted_by_origin_and_strangers_after_an_own_row_named(made, text):
+    assert said(*made) == f"origin: {text}"
+
+
+def test_a_long_list_is_cut_and_an_id_cannot_print():
+    strangers = {"\x1b[2J": UNSIGNED, **{f"{number}": UNSIGNED for number in range(20)}}
+    text = origins_text(Origins(no_key="", by_id={"a": HERE, **strangers}))
+    assert text.endswith("7, 8 and 11 more; did you pull them?")
+    assert "\x1b" not in text
+
+
+def test_without_a_key_origin_is_not_known():
+    text = said(no_key="no home folder")
+    assert text == "origin: not known, only that the rows are consistent, for this machine has no key (no home folder)"

@@ -1,16 +1,20 @@
-"""Losses, omissions and places in words."""
+"""Losses and omissions in words, and the table of cycles."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import pytest
+
+from ratchet.values import SourceLine, Timeline
 from ratchet.values.loss import Refuted, key_of
 from ratchet.values.omission import LinkModel, LocalCopies, LongProgram, OpenSemaphore, UndecidedBranches, Unmodelled
-from ratchet.values.place import Code, Op, Place, SourceLine, Window, Windows
-from ratchet.view.losses import losses_in_words, notes, omissions_in_words
-from ratchet.view.text import waited, where
+from ratchet.view.losses import blame_text, losses_in_words, notes, omissions_in_words
+from tests.imports import HERE
+from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
-from .timelines import timeline, verdict
+from .timelines import document_of, timeline, verdict
 
 
 def test_every_loss_has_its_sentence() -> None:
@@ -72,20 +76,48 @@ def test_every_omission_has_its_sentence() -> None:
 
 def test_notes_are_the_verdicts_own_and_the_omissions() -> None:
     judged = verdict()
-    assert judged.timeline is not None
     assert notes(judged) == [*judged.notes, *omissions_in_words(judged.timeline)]
     assert notes(replace(judged, timeline=None)) == list(judged.notes)
 
 
-def test_places() -> None:
-    windows = Windows(windows=(Window(kind="input", number=1), Window(kind="output", number=0)))
-    places: dict[Place, str] = {
-        SourceLine(file="a\x1b[2J\n.py", line=3): "a .py:3",
-        Code.PIPELINE: "pipeline code of the compiler",
-        Code.TOP_LEVEL: "(top level)",
-        Op(name="copy.1", opcode="copy"): "copy.1 (copy)",
-        windows: "waits for window input 1, output 0",
-    }
-    assert {place: where(place) for place in places} == places
-    assert waited(windows) == "for window input 1, output 0"
-    assert waited(Code.PIPELINE) == "at pipeline code of the compiler"
+# --- the table of cycles ---
+
+
+@pytest.fixture(scope="module")
+def flash(tmp_path_factory: pytest.TempPathFactory) -> Timeline:
+    return model(unpack(COMPILERS[0], "flash", tmp_path_factory.mktemp("dumps")))
+
+
+def test_the_table_holds_every_cycle_and_quotes_the_source(flash: Timeline) -> None:
+    source = (HERE / "tests" / "tpu" / "machine" / "programs.py").read_text()
+    text = blame_text(flash, title="flash", kernel_file="programs.py", source=source)
+    assert text.startswith(f"blame of flash (modelled, TPU v5e, libtpu-0.0.42.1): {flash.cycles:,} cycles, ")
+    table = text.partition("\nregions:")[0].partition("lines: ")[2]
+    rows = re.findall(r"(?m)^ +([\d,]+) +[\d.]+%  ", table)
+    assert sum(int(row.replace(",", "")) for row in rows) == flash.cycles
+    assert "| s = lax.dot_general(" in table
+    assert "pipeline code of the compiler" in table
+    assert len(text) < 16_000
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_without_a_source_nothing_is_quoted(flash: Timeline) -> None:
+    assert "  | " not in blame_text(flash, title="flash")
+    assert "  | " not in blame_text(flash, title="flash", kernel_file="other.py", source="x\n" * 999)
+
+
+def test_nobody_elses_text_passes_for_ours(flash: Timeline) -> None:
+    line = replace(flash.blame.lines[0], place=SourceLine(file="k.py\n\x1b[2J", line=99))
+    timeline = replace(flash, blame=replace(flash.blame, lines=(line, *flash.blame.lines[1:])))
+    text = blame_text(timeline, title="t\x1b]0;x\x07\nRESULT: score=1", kernel_file="k.py", source="")
+    assert "\x1b" not in text
+    assert not re.search(r"(?m)^RESULT", text)
+
+
+def test_the_document_carries_all_of_it(flash: Timeline) -> None:
+    document = document_of(verdict(timeline=flash))
+    blame = document["verdict"]["timeline"]["blame"]
+    assert sum(line["cycles"] for line in blame["lines"]) == flash.cycles
+    assert sum(line["cycles"] for region in blame["regions"] for line in region["lines"]) == flash.cycles
+    assert [loss["cycles"] for loss in blame["losses"]] == [loss.cycles for loss in flash.blame.losses]
+    assert document["verdict"]["losses"] == losses_in_words(flash)

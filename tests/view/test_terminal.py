@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from rich.text import Text
 
 from ratchet.values import Claim, Copy, Step, Timeline
 from ratchet.values.omission import LongProgram, OpenSemaphore
 from ratchet.values.status import Status
+from ratchet.values.verdict import MODELLED_STEPS
 from ratchet.view.ledger import entries, log_table
 from ratchet.view.losses import blame_text
 from ratchet.view.status import show, status_text
 from ratchet.view.streams import Progress
-from ratchet.view.terminal import report, result_line
-from ratchet.view.text import change, clean, clean_lines, fixed, kind_of, size
+from ratchet.view.terminal import report, result_line, stages
 
 from .test_history import state
+from .test_text import FORBIDDEN, NASTY
 from .timelines import blame, row, timeline, verdict
 
 # --- the RESULT line and the report ------------------------------------------------------------
@@ -105,6 +105,46 @@ def test_prefetches_are_not_blamed() -> None:
     assert "copies       none\n" in report(verdict(copies=()), decision="kept", reason="", id="e1")
 
 
+# --- stages ------------------------------------------------------------------------------------
+
+
+def step(name: str, seconds: float, status: Status = Status.PASS) -> Step:
+    return Step(name=name, status=status, seconds=seconds, summary="")
+
+
+def test_a_verdict_that_passed_every_stage_is_not_worth_a_line() -> None:
+    passed = verdict(steps=tuple(step(name, 0.5) for name in MODELLED_STEPS), seconds=1.25)
+    assert stages(passed, row(seconds="9.0")) == []
+    assert "  stages " not in report(passed, decision="kept", reason="better", id="e1")
+
+
+def test_what_refused_what_was_left_out_and_what_it_saved() -> None:
+    taken = (step("contract", 2.0), step("problem", 0.0), step("compile", 1.5, Status.VMEM_OVERFLOW))
+    failed = verdict(Status.VMEM_OVERFLOW, steps=taken, seconds=3.75, footprint=None, parity=None)
+    left_out = ", ".join(MODELLED_STEPS[3:])
+    assert stages(failed, row(seconds="9.5")) == [
+        "3.8 s: contract 2.0 · compile refused after 1.5",
+        f"left out: {left_out} · 5.8 s less than the 9.5 s of the incumbent's verdict",
+    ]
+    assert stages(failed)[1].endswith(left_out), "without an incumbent nothing is said to be saved"
+    assert stages(failed, row(seconds="2.0"))[1].endswith(left_out)
+
+
+def test_values_that_were_not_waited_for() -> None:
+    taken = tuple(
+        step(name, 1.0, Status.UNCHECKED if name == "correctness" else Status.PASS)
+        for name in MODELLED_STEPS
+        if name != "control"
+    )
+    late = verdict(Status.UNCHECKED, steps=taken, seconds=4.0, parity=None)
+    said = stages(late, row(seconds="8.0"))
+    assert "correctness not checked, ended after 1.0" in said[0]
+    assert said[1] == "left out: control · 4.0 s less than the 8.0 s of the incumbent's verdict"
+    text = report(late, decision="reverted", reason="too slow", id="e1", incumbent=row(seconds="8.0"))
+    assert "  stages       4.0 s: contract 1.0" in text
+    assert "left out: control" in text
+
+
 # --- progress ----------------------------------------------------------------------------------
 
 
@@ -144,27 +184,10 @@ def test_progress_on_a_terminal_leaves_one_line_per_step(monkeypatch: pytest.Mon
 
 # --- text from outside -------------------------------------------------------------------------
 
-FRAGMENTS = (
-    *("RESULT: score=9", "\n", "\r", "\x85", "\u2028", "\t", " " * 120, "\x00", "\ud800", "[bold]", "[/]"),
-    *("\x1b", "\x1b[2J", "\x1b]0;title\x07", "\x1b]8;;x\x1b\\", "\x1b\n[31m", "\x9b31m", "\u202e", "\u2066", "\u200b"),
-)
-NASTY = st.lists(st.one_of(st.text(), st.sampled_from(FRAGMENTS))).map("".join)
-FORBIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-
 
 def check(text: str) -> None:
     assert not FORBIDDEN.search(text)
     assert not any(line.startswith("RESULT") for line in text.splitlines())
-
-
-@given(NASTY)
-def test_clean_text_is_one_visible_line(text: str) -> None:
-    cleaned = clean(text)
-    assert not FORBIDDEN.search(cleaned)
-    assert len(cleaned.splitlines()) <= 1
-    assert clean(cleaned) == cleaned
-    assert len(clean(text, 10)) <= 10
-    assert all(line == clean(line) for line in clean_lines(text))
 
 
 def hostile_timeline(text: str) -> Timeline:
@@ -188,7 +211,7 @@ def test_nothing_from_outside_can_forge_a_line(text: str) -> None:
         notes=(text,),
         timeline=hostile_timeline(text),
     )
-    check(report(bad, decision=text, reason=text, id=text, commit=text, evidence=(text,)))
+    check(report(bad, decision=text, reason=text, id=text, commit=text))
     check(report(replace(bad, reason="x"), decision="kept", reason=text, id=text))
     check(blame_text(hostile_timeline(text), title=text, kernel_file=text, source=f"{text}\n" * 9))
     hostile = row(**dict.fromkeys(vars(row()), text))
@@ -205,26 +228,3 @@ def test_nothing_from_outside_can_forge_a_line(text: str) -> None:
     line = result_line(None, decision=text, status=Status.WRONG_VALUES)
     assert not FORBIDDEN.search(line)
     assert re.fullmatch(r"RESULT: (\S+=\S+ ){4}decision=\S+ status=WRONG_VALUES", line)
-
-
-# --- words -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [(0.0, "0.0000"), (1234.56, "1234.6"), (1234567.8, "1234568"), (0.000123456, "0.00012346"), (-2.5, "-2.5000")],
-)
-def test_fixed_never_uses_an_exponent(value: float, said: str) -> None:
-    assert fixed(value) == said
-
-
-def test_other_words() -> None:
-    assert [size(n) for n in (0, 1023, 1024, 9 << 20, 16 << 30)] == [
-        "0 B",
-        "1023 B",
-        "1.00 KiB",
-        "9.00 MiB",
-        "16.00 GiB",
-    ]
-    assert [kind_of(e) for e in ("v5e-model", "tpu")] == ["modelled", "measured"]
-    assert [change(11, 10), change(9, 10), change(1, 0)] == ["+10.0 %", "-10.0 %", ""]

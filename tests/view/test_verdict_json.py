@@ -1,49 +1,35 @@
-"""The JSON document and the schema that is shipped for it."""
+"""The JSON document, the schema that is shipped for it, and the hints in it."""
 
 import dataclasses
-import json
 
+import jax
+import jax.numpy as jnp
 import jsonschema
+import numpy as np
 import pytest
+from jax.experimental import pallas as pl
 
-from ratchet.values import SCHEMA_VERSION, Decision, Parity, Step
+from ratchet.tpu.exporting import exported, for_tpu, in_one_line, status_of
+from ratchet.values import Decision, Parity, Step
 from ratchet.values.loss import LossKind
 from ratchet.values.omission import LinkModel, UndecidedBranches, Unmodelled
 from ratchet.values.status import Status
-from ratchet.view.document import dumps
-from ratchet.view.verdict_json import SCHEMA_PATH, verdict_document
+from ratchet.view.document import dumps, plain
+from ratchet.view.verdict_json import SCHEMA_PATH, hint
+from tools import schema
 
-from .timelines import row, timeline, verdict
-
-SCHEMA = json.loads(SCHEMA_PATH.read_text())
-VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+from .timelines import VALIDATOR, document_of, row, timeline, verdict
 
 
-def test_the_schema_is_one_and_enumerates_the_code() -> None:
-    VALIDATOR.check_schema(SCHEMA)
-    assert SCHEMA["$defs"]["status"]["enum"] == [status.name for status in Status]
-    assert SCHEMA["properties"]["schema_version"]["const"] == SCHEMA_VERSION
-    decisions = {value for name, value in vars(Decision).items() if name.isupper()}
-    assert set(SCHEMA["properties"]["outcome"]["properties"]["decision"]["enum"]) == decisions | {None}
+def test_the_schema_is_one_and_has_the_words_of_the_code() -> None:
+    VALIDATOR.check_schema(VALIDATOR.schema)
+    assert SCHEMA_PATH.read_text() == schema.made(), "`python -m tools.schema` writes it"
 
 
 def test_a_kept_kernel() -> None:
     kept = verdict()
     incumbent = row(id="e0", commit="c0", evaluator="v5e-model", score="1000.5", median_ms="2.9")
-    document = json.loads(
-        dumps(
-            verdict_document(
-                kept,
-                outcome=Status.PASS,
-                decision=Decision.KEPT,
-                reason="better",
-                id="e1",
-                commit="c1",
-                incumbent=incumbent,
-            )
-        )
-    )
-    VALIDATOR.validate(document)
+    document = document_of(kept, id="e1", commit="c1", incumbent=incumbent)
     assert document["outcome"]["exit_code"] == 0
     assert document["outcome"]["incumbent"]["score"] == 1000.5
     assert document["verdict"]["score"]["kind"] == "modelled"
@@ -53,21 +39,19 @@ def test_a_kept_kernel() -> None:
 
 
 def test_every_field_of_a_verdict_is_in_the_document() -> None:
-    document = verdict_document(verdict(), outcome=Status.PASS, decision="kept", reason="")
     fields = {field.name for field in dataclasses.fields(verdict())}
     # Two are under kernel; the losses are sentences about the timeline, the hint one about the reason.
-    assert (fields - {"kernel_name", "source_sha256"}) | {"losses", "hint"} == set(document["verdict"])
+    assert (fields - {"kernel_name", "source_sha256"}) | {"losses", "hint"} == set(document_of(verdict())["verdict"])
 
 
 def test_every_kind_of_loss_and_omission_has_its_numbers_and_a_sentence() -> None:
     spare = (
-        Unmodelled.LAUNCH_CHECK,
+        *Unmodelled,
         UndecidedBranches(fast_cycles=1, slow_cycles=2),
         LinkModel(link_bytes_per_s=45e9, hop_s=1e-6),
     )
     judged = verdict(timeline=dataclasses.replace(timeline(), not_modelled=spare))
-    document = json.loads(dumps(verdict_document(judged, outcome=Status.PASS, decision="kept", reason="")))
-    VALIDATOR.validate(document)
+    document = document_of(judged)
     losses = document["verdict"]["timeline"]["blame"]["losses"]
     assert {loss["kind"] for loss in losses} == {kind.value for kind in LossKind}
     assert losses[0]["where"] == "waits for window input 1"
@@ -75,35 +59,33 @@ def test_every_kind_of_loss_and_omission_has_its_numbers_and_a_sentence() -> Non
     assert len(document["verdict"]["losses"]) == len(losses)
     assert document["verdict"]["losses"][3].startswith("3 of 8 grid steps do no matrix work")
     assert [omission["kind"] for omission in document["verdict"]["timeline"]["not_modelled"]] == [
-        "launch check", "undecided branches", "link model",
+        *(one.value for one in Unmodelled), "undecided branches", "link model",
     ]  # fmt: skip
     assert len(document["verdict"]["notes"]) == len(judged.notes) + len(spare)
 
 
-def test_a_reason_is_there_once() -> None:
+@pytest.mark.parametrize(
+    ("of_the_turn", "left"), [("", ""), ("; the judge is to blame", "the judge is to blame"), ("slow", "slow")]
+)
+def test_a_reason_is_there_once(of_the_turn: str, left: str) -> None:
     steps = (Step(name="compile", status=Status.VMEM_OVERFLOW, seconds=1.0, summary="used 40 MiB"),)
     judged = verdict(Status.VMEM_OVERFLOW, reason="compile: used 40 MiB", steps=steps)
-    reason = "VMEM_OVERFLOW: compile: used 40 MiB"
-    for given, left in ((reason, ""), (f"{reason}; the judge is to blame", "the judge is to blame"), ("slow", "slow")):
-        document = verdict_document(judged, outcome=Status.VMEM_OVERFLOW, decision=Decision.REVERTED, reason=given)
-        VALIDATOR.validate(document)
-        assert document["outcome"]["reason"] == left
-        assert dumps(document).count("used 40 MiB") == 1
+    reason = of_the_turn if of_the_turn == "slow" else f"VMEM_OVERFLOW: compile: used 40 MiB{of_the_turn}"
+    document = document_of(judged, outcome=Status.VMEM_OVERFLOW, decision=Decision.REVERTED, reason=reason)
+    assert document["outcome"]["reason"] == left
+    assert dumps(document).count("used 40 MiB") == 1
 
 
 @pytest.mark.parametrize("status", Status)
 def test_every_status_has_a_valid_document(status: Status) -> None:
-    judged = verdict(status)
-    VALIDATOR.validate(verdict_document(judged, outcome=status, decision=Decision.REVERTED, reason="so", id="e1"))
-    VALIDATOR.validate(verdict_document(None, outcome=status, decision=None, reason="refused"))
+    document_of(verdict(status), outcome=status, decision=Decision.REVERTED, id="e1")
+    document_of(None, outcome=status, decision=None, reason="refused")
 
 
 def test_a_measured_number_says_so() -> None:
-    plain = verdict()
-    conditions = dataclasses.replace(plain.conditions, evaluator="tpu")
-    document = verdict_document(
-        dataclasses.replace(plain, conditions=conditions), outcome=Status.PASS, decision="kept", reason=""
-    )
+    judged = verdict()
+    conditions = dataclasses.replace(judged.conditions, evaluator="tpu")
+    document = document_of(dataclasses.replace(judged, conditions=conditions))
     assert document["verdict"]["score"]["kind"] == "measured"
     assert document["verdict"]["timeline"]["evaluator"] == "v5e-model"
 
@@ -112,28 +94,102 @@ def test_numbers_that_json_lacks_become_null() -> None:
     parity = Parity(
         checks=(), worst_error=float("inf"), rms_error=float("nan"), floor_rms_error=0.1, module_version=9, seconds=1.0
     )
-    document = verdict_document(
-        verdict(Status.NOT_FINITE, parity=parity),
-        outcome=Status.NOT_FINITE,
-        decision="reverted",
-        reason="\x1b[31m\ud800",
-    )
+    judged = verdict(Status.NOT_FINITE, parity=parity)
+    document = document_of(judged, outcome=Status.NOT_FINITE, decision="reverted", reason="\x1b[31m\ud800")
+    assert document["verdict"]["parity"]["worst_error"] is None
     text = dumps(document)
     assert text.isascii()
     assert "\x1b" not in text
-    VALIDATOR.validate(json.loads(text))
-    assert json.loads(text)["verdict"]["parity"]["worst_error"] is None
 
 
-def test_the_schema_refuses_a_wrong_document() -> None:
-    document = verdict_document(verdict(), outcome=Status.PASS, decision="kept", reason="")
-    for spoil in (
-        lambda d: d.update(extra=1),
-        lambda d: d["outcome"].update(status="FINE"),
-        lambda d: d["verdict"].update(score=None),
-        lambda d: d["verdict"]["score"].pop("kind"),
-    ):
-        spoiled = json.loads(dumps(document))
-        spoil(spoiled)
-        with pytest.raises(jsonschema.ValidationError):
-            VALIDATOR.validate(spoiled)
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda document: document.update(extra=1),
+        lambda document: document["outcome"].update(status="FINE"),
+        lambda document: document["verdict"].update(score=None),
+        lambda document: document["verdict"]["score"].pop("kind"),
+    ],
+)
+def test_the_schema_refuses_a_wrong_document(spoil) -> None:
+    document = document_of(verdict())
+    spoil(document)
+    with pytest.raises(jsonschema.ValidationError):
+        VALIDATOR.validate(document)
+
+
+def test_a_table_renames_leaves_out_and_adds_and_a_new_field_appears_by_itself() -> None:
+    step = Step(name="compile", status=Status.PASS, seconds=1.5, summary="a kernel")
+    assert plain(step) == {"name": "compile", "status": "PASS", "seconds": 1.5, "summary": "a kernel"}
+    tables = {Step: {"step": "name", ...: ("summary",), "seconds": lambda one: -one.seconds, "code": lambda _: 0}}
+    assert list(plain([step], tables)[0].items()) == [
+        ("step", "compile"),
+        ("status", "PASS"),
+        ("seconds", -1.5),
+        ("code", 0),
+    ]
+
+
+# --- hints: what Pallas and Mosaic really say ---
+
+
+TABLE = np.arange(64 * 256, dtype=np.float32).reshape(64, 256)
+
+
+def _store_a_scalar(x, o):
+    o[0, 0] = jnp.sum(x[...])
+
+
+def _capture(x, o):
+    o[...] = x[...] + jnp.asarray(TABLE)
+
+
+def _three_passes(x, o):
+    o[...] = jnp.dot(jnp.dot(x[...], x[...].T, precision="high"), x[...])
+
+
+def _narrow_sum(x, o):
+    b = x[...].astype(jnp.bfloat16)
+    o[...] = jax.lax.dot_general(b, b, (((0,), (0,)), ((), ())))[:64].astype(jnp.float32)
+
+
+def _ask(x, o):
+    if x[0, 0] > 0:
+        o[...] = x[...]
+
+
+def _sorted(x, o):
+    o[...] = jnp.sort(x[...], 1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "width", "words"),
+    [
+        (_store_a_scalar, 256, "pltpu.SMEM"),
+        (_capture, 256, "operand"),
+        (_three_passes, 256, "HIGHEST"),
+        (_narrow_sum, 256, "preferred_element_type"),
+        (_ask, 256, "pl.when"),
+        (_sorted, 256, "bitonic"),
+        (_sorted, 100, "multiples of 8 and 128"),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_an_error_of_lowering_has_a_hint(kernel, width, words):
+    spec = pl.BlockSpec((64, width), lambda i: (i, 0))
+    shape = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+    call = pl.pallas_call(kernel, out_shape=shape, grid=(4,), in_specs=[spec], out_specs=spec)
+    with pytest.raises(Exception, match=r"\w") as caught, for_tpu():
+        exported(call, [shape])
+    assert words in hint(status_of(caught.value), in_one_line(caught.value))
+
+
+def test_what_is_no_error_of_lowering_or_not_known_has_no_hint():
+    assert hint(Status.COMPILE_FAILED, "the moon is in the wrong phase") == ""
+    assert hint(Status.WRONG_VALUES, "captures constants") == ""
+
+
+def test_an_overflow_is_answered_with_the_commands_that_explain_it():
+    said = hint(Status.VMEM_OVERFLOW, "the kernel needs 48.00MiB of VMEM, the limit is 16.00MiB")
+    assert "ratchet explain FILE --vmem" in said
+    assert "ratchet fit FILE" in said

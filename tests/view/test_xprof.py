@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from xprof.convert.raw_to_tool_data import xspace_to_tool_data, xspace_to_tool_names
+from xprof.convert.raw_to_tool_data import xspace_to_tool_names
 
 from ratchet.exam.judge import roofline
 from ratchet.exam.judge.request import Request
@@ -22,6 +21,7 @@ from tests.imports import HERE
 from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 from .timelines import timeline, verdict
+from .xprof_pages import read, rows
 
 FLOPS = 300_000_000
 HBM_BYTES = 3 << 20
@@ -52,16 +52,6 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Verdict, Path]:
     trace = trace_path(folder / "profile_data", "e1")
     write_views(result, request, trace)
     return result, trace
-
-
-def read(path: Path, tool: str, **options: str) -> object:
-    data, _ = xspace_to_tool_data([str(path)], tool, {"use_saved_result": False, **options})
-    return json.loads(data)
-
-
-def rows(table: dict) -> list[dict]:
-    names = [column["id"] for column in table["cols"]]
-    return [{name: cell["v"] for name, cell in zip(names, row["c"], strict=True)} for row in table["rows"]]
 
 
 def memory(path: Path, module: str, space: int) -> dict:
@@ -109,6 +99,7 @@ def test_the_roofline_is_that_of_the_verdict(judged: tuple[Verdict, Path]) -> No
     result, trace = judged
     score, run = result.score, result.timeline
     table = read(trace, "roofline_model")[0]
+    assert table["p"]["device_type"] == "TPU v5e (modelled)"
     assert float(table["p"]["peak_flop_rate"]) == pytest.approx(V5E.peak_bf16_flops / 1e9)
     assert float(table["p"]["hbm_ridge_point"]) == pytest.approx(V5E.ridge_flops_per_byte, rel=1e-5)
     program = rows(table)[0]
@@ -128,6 +119,7 @@ def test_op_profile_and_hlo_stats_credit_the_kernel(judged: tuple[Verdict, Path]
     assert program["metrics"]["rawFlops"] == FLOPS
     assert program["metrics"]["flops"] == pytest.approx(result.score.util_pct / 100, rel=0.01)  # XProf leaves idle out
     assert program["metrics"]["rawBytesAccessedArray"][0] == pytest.approx(run.hbm_read_bytes + run.hbm_write_bytes)
+    assert program["metrics"]["bandwidthUtils"][0] == pytest.approx(hbm_share(result), rel=0.01)
     kernel = rows(read(trace, "hlo_stats"))[0]
     cycles = run.ops[0].cycles
     assert (kernel["hlo_op_name"], kernel["category"]) == ("_flash.1", "custom-call (modelled)")
@@ -174,8 +166,8 @@ def test_a_new_trace_is_shown_instead_of_what_xprof_kept_of_the_old(tmp_path: Pa
     path = trace_path(tmp_path, "explained")
     for flops in (FLOPS, FLOPS // 3):
         write_xspace(timeline(), path, title="t", flops=flops)
-        data, _ = xspace_to_tool_data([str(path)], "op_profile", {})  # as the server asks, with what it kept
-        assert json.loads(data)["byProgram"]["metrics"]["rawFlops"] == flops
+        kept = read(path, "op_profile", use_saved_result=True)  # as the server asks, with what it kept
+        assert kept["byProgram"]["metrics"]["rawFlops"] == flops
 
 
 def test_flops_at_another_peak(tmp_path: Path) -> None:

@@ -10,14 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from xprof.convert.raw_to_tool_data import xspace_to_tool_data
 
 from ratchet.tpu.chips import V5E
-from ratchet.values import Span
+from ratchet.values import Span, SpanKind
+from ratchet.view.xcosts import label
 from ratchet.view.xspace import trace_path, write_xspace
+from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 from .timelines import FLOPS, timeline
-from .xprof_pages import served
+from .xprof_pages import read, rows, served
 
 LANES = [
     "Steps (modelled)",
@@ -40,16 +41,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_xspace(timeline(), trace_path(folder, "e1"), title="causal_flash", flops=FLOPS)
 
 
-def read(path: Path, tool: str) -> object:
-    data, _ = xspace_to_tool_data([str(path)], tool, {"use_saved_result": False})
-    return json.loads(data)
-
-
-def rows(table: dict) -> list[dict]:
-    names = [column["id"] for column in table["cols"]]
-    return [{name: cell["v"] for name, cell in zip(names, row["c"], strict=True)} for row in table["rows"]]
-
-
 def slices(events: list[dict]) -> dict[str, list[dict]]:
     """Slices of the trace viewer's data by the displayed name of their lane, in order of display."""
     lanes = {e["tid"]: e["args"]["name"] for e in events if e.get("name") == "thread_name"}
@@ -58,6 +49,35 @@ def slices(events: list[dict]) -> dict[str, list[dict]]:
         if event.get("ph") == "X":
             found[lanes[event["tid"]]].append(event)
     return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "lane", "name", "attributes", "said"),
+    [
+        (SpanKind.NAMED, "XLA Ops", "fusion.1\n", {}, "fusion.1"),
+        (SpanKind.RUN, "XLA Modules", "", {}, "modelled run"),
+        (SpanKind.STEP, "Steps", "k\x1b[2J", {"step": 3}, "step 3 of k"),
+        (SpanKind.STEPS, "Steps", "k", {"first_step": 3, "last_step": 9, "steps": 7}, "steps 3–9 of k (summarised)"),
+        (SpanKind.BUSY, "MXU", "", {"busy_share": 0.914}, "91% busy"),
+        (SpanKind.BUSY, "stalls", "", {"busy_share": 0.25, "steps": 4}, "(summarised) 25% empty bundles"),
+        (SpanKind.BUSY, "EUP", "copy.1", {"busy_share": 0.5}, "copy.1: 50% busy"),
+        (SpanKind.COPY, "DMA in", "", {"bytes": 64, "source": "hbm", "target": "vmem"}, "hbm→vmem 64 B"),
+        (SpanKind.WAIT, "DMA wait", "", {"for": "flag 3"}, "wait 20 cycles"),
+        (SpanKind.MESSAGE, "ICI out", "", {"bytes": 64, "to_chip": 2}, "64 B to chip 2"),
+        (SpanKind.MESSAGE, "ICI in", "", {"bytes": 0, "from_chip": 2}, "signal from chip 2"),
+        (SpanKind.SUMMARY, "DMA wait", "", {"count": 12}, "12 more (summarised)"),
+    ],
+)
+def test_label(kind: SpanKind, lane: str, name: str, attributes: dict, said: str) -> None:
+    span = Span(lane=lane, kind=kind, name=name, start_cycles=10, end_cycles=30, attributes=attributes)
+    assert label(span) == said
+
+
+def test_every_span_of_a_run_has_a_label(tmp_path: Path) -> None:
+    timeline = model(unpack(COMPILERS[0], "flash", tmp_path))
+    labels = [label(span) for span in timeline.spans]
+    assert all(labels)
+    assert sum(said.startswith("step ") for said in labels) == 34
 
 
 def test_trace_viewer_shows_every_lane_and_span(trace: Path) -> None:
@@ -74,30 +94,12 @@ def test_trace_viewer_shows_every_lane_and_span(trace: Path) -> None:
     assert lanes["DMA in (modelled)"][0]["args"]["bytes"] == "65536"
 
 
-def test_op_profile_has_the_share_of_the_peaks(trace: Path) -> None:
-    program = read(trace, "op_profile")["byProgram"]["metrics"]
-    bytes_moved = timeline().hbm_read_bytes + timeline().hbm_write_bytes
-    assert program["rawFlops"] == FLOPS
-    assert program["flops"] == pytest.approx(FLOPS / (US * 1e-6) / V5E.peak_bf16_flops, rel=1e-3)
-    assert program["bandwidthUtils"][0] == pytest.approx(bytes_moved / (US * 1e-6) / V5E.hbm_bytes_per_s, rel=1e-3)
-
-
 def test_hlo_stats_credits_the_flops_to_the_kernel(trace: Path) -> None:
     kernel, fusion = rows(read(trace, "hlo_stats"))
     assert (kernel["hlo_op_name"], kernel["category"]) == ("flash.2", "custom-call (modelled)")
     assert kernel["model_flop_rate"] == pytest.approx(FLOPS / kernel["total_time"] / 1e3, rel=1e-3)
     assert (fusion["hlo_op_name"], fusion["model_flop_rate"]) == ("fusion.1", 0)
     assert kernel["total_time"] + fusion["total_time"] == pytest.approx(US, rel=1e-4)
-
-
-def test_roofline_model_knows_the_chip(trace: Path) -> None:
-    table = read(trace, "roofline_model")[0]
-    assert table["p"]["device_type"] == "TPU v5e (modelled)"
-    assert float(table["p"]["peak_flop_rate"]) == V5E.peak_bf16_flops / 1e9
-    assert float(table["p"]["hbm_ridge_point"]) == pytest.approx(V5E.ridge_flops_per_byte, rel=1e-3)
-    total = rows(table)[0]
-    assert total["compute_efficiency"] == pytest.approx(FLOPS / (US * 1e-6) / V5E.peak_bf16_flops, rel=1e-3)
-    assert total["bound_by"] == "Compute"
 
 
 def test_jax_reads_it_back(trace: Path) -> None:

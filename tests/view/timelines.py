@@ -1,6 +1,10 @@
 """Hand-made timelines and verdicts for the tests of this folder."""
 
 import dataclasses
+import json
+from typing import Any
+
+import jsonschema
 
 from ratchet.values import (
     SCORED,
@@ -35,7 +39,10 @@ from ratchet.values.loss import (
 from ratchet.values.omission import LongProgram
 from ratchet.values.place import Code, Op, SourceLine, Window, Windows
 from ratchet.values.status import Status
+from ratchet.view.document import dumps
+from ratchet.view.verdict_json import SCHEMA_PATH, verdict_document
 
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text()))
 FLOPS = 600_000_000
 
 
@@ -203,3 +210,11 @@ def verdict(status: Status = Status.PASS, **changes: object) -> Verdict:
 def row(**values: str) -> Row:
     """A ledger row, empty except for the given columns."""
     return Row(**({field.name: "" for field in dataclasses.fields(Row)} | values))
+
+
+def document_of(judged: Verdict | None, **turn: Any) -> dict[str, Any]:
+    """The document of a turn, of a kept kernel unless stated otherwise: as it is read, and as the schema allows."""
+    turn = {"outcome": Status.PASS, "decision": "kept", "reason": "better", **turn}
+    document = json.loads(dumps(verdict_document(judged, **turn)))
+    VALIDATOR.validate(document)
+    return document

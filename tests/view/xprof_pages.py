@@ -6,10 +6,9 @@ environment variable ``RATCHET_BROWSER`` names, else one on the path.
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from benchmarks.lib.browser import browser_path
+from tests.search.nodes import free_port
 
 CHART_STAND_IN = Path(__file__).with_name("chart_stand_in.js")
 TOOLS = {
@@ -34,17 +36,18 @@ TOOLS = {
 SETTLED_MS, PATIENCE_MS = 500, 120_000
 
 
-def browser() -> str | None:
-    """Path of a Chromium, or None."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("RATCHET_BROWSER") or next(filter(None, map(shutil.which, names)), None)
+def read(path: Path, tool: str, **options: Any) -> Any:
+    """What one of XProf's tools makes of a trace."""
+    from xprof.convert.raw_to_tool_data import xspace_to_tool_data
+
+    data, _ = xspace_to_tool_data([str(path)], tool, {"use_saved_result": False, **options})
+    return json.loads(data)
 
 
-def free_port() -> int:
-    """A port of this machine that nothing listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+def rows(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a table that is given as cells and columns."""
+    names = [column["id"] for column in table["cols"]]
+    return [{name: cell["v"] for name, cell in zip(names, row["c"], strict=True)} for row in table["rows"]]
 
 
 @contextmanager
@@ -105,7 +108,7 @@ def pages(base: str, run: str, chromium: str, pictures: Path, tools: Mapping[str
 
 def main(traces: str, out: str) -> None:
     """Take pictures of the newest run's pages."""
-    chromium = browser()
+    chromium = browser_path()
     assert chromium, "no browser: set RATCHET_BROWSER to the path of a Chromium"
     name = max(path.name for path in Path(traces).iterdir() if path.is_dir())
     with served(Path(traces)) as base:

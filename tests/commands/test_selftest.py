@@ -2,8 +2,8 @@
 
 import json
 
+from ratchet.commands.selftest import rates, trials_json, trials_table
 from ratchet.values.trial import Trial
-from ratchet.view.trials import rates, trials_json, trials_table
 
 CAUGHT = Trial(
     name="c13_stale", group="cheat", kind="stale output", expected=("MEMORY_HAZARD",), got="MEMORY_HAZARD",
