@@ -54,6 +54,19 @@ def test_few_modules_are_in_no_room():
     assert len([path for path in (HERE / "ratchet").glob("*.py")]) <= 8
 
 
+def test_the_architecture_names_every_room_and_only_files_that_are_there():
+    text = (HERE / "docs" / "architecture.md").read_text()
+    package = HERE / "ratchet"
+    tops = {path.parent for path in package.glob("*/__init__.py")}
+    split = {path for path in tops if path.name in STOREYS and path.name != "values"}
+    rooms = (tops - split) | {path.parent for storey in split for path in storey.glob("*/__init__.py")}
+    named = re.findall(r"^\|[^|]*\| `([a-z_/]+)/` \|", text, re.MULTILINE)
+    assert sorted(named) == sorted(str(room.relative_to(package)) for room in rooms)
+    tracked_names = [f"/{path.relative_to(HERE)}" for path in tracked()]
+    files = set(re.findall(r"`([a-z_/]+\.(?:py|json))`", text))
+    assert [name for name in sorted(files) if not any(one.endswith(f"/{name}") for one in tracked_names)] == []
+
+
 @pytest.mark.parametrize("name", [name for name in MODULES if is_pure(name)])
 def test_what_is_pure_reads_no_clock_and_no_file(name):
     imports = MODULES[name].imports
