@@ -18,8 +18,10 @@ class Fast:
     """That process waits for the next verdict (``sandbox/standby.py``)."""
     allocator: bool = True
     """The judge's own children have jemalloc, where it is installed (``sandbox/warm.py``)."""
+    profiles: bool = True
+    """A large program's bundles are read from a profile, by two compilers at once (``tpu/compiler/fast``)."""
 
 
-PLAIN = Fast(forks=False, standby=False, allocator=False)
+PLAIN = Fast(forks=False, standby=False, allocator=False, profiles=False)
 ON = Fast()
 """The switch."""

@@ -2,12 +2,14 @@
 
 import functools
 import shutil
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
 
+from ratchet.process import fast
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.tpu.compiler.fast import inside, route
@@ -118,7 +120,7 @@ def test_a_program_that_follows_one_that_was_refused_has_its_own_bundles(whole, 
 
 def test_switched_off_every_program_is_compiled_plainly(workers, compiled, monkeypatch):
     monkeypatch.setattr(route, "LARGE_BYTES", 0)
-    monkeypatch.setattr(route, "ENABLED", False)
+    monkeypatch.setattr(fast, "ON", replace(fast.ON, profiles=False))
     program, folder = artefact(blocked(double), X), workers.folder("test")
     plain = compiling.compile_artefact(program, V5E, folder, workers.compiler, profiler=lambda: pytest.fail("asked"))
     assert read(plain) == read(compiled(program))

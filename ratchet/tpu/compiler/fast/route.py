@@ -12,14 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
+from ratchet.process import fast
 from ratchet.process.sandbox.child import Child, Ending
 from ratchet.process.sandbox.folder import remove
 from ratchet.tpu.dump.files import LAST_PASS, LISTING_PASS, OUTLINE_PASS, UTILISATION_PASS, named
 from ratchet.values import Artefact, Program
 from ratchet.values.status import Refusal, Status
 
-ENABLED = True
-"""The switch. Off, every program is compiled by one process, as ``compile.py`` says."""
 LARGE_BYTES = 64 << 10
 """Of a program whose dumps of bundles take the compiler longer than it takes to start another, by far: ``kernel.py``
 has 89 KB. ``python -m benchmarks.compiled OUT kernel.py`` prints seconds of both ways."""
@@ -39,7 +38,7 @@ class Plain(Protocol):
 
 def takes(artefact: Artefact) -> bool:
     """Whether a program goes this way. None for several chips does, which needs other dumps, too."""
-    return ENABLED and len(artefact.program) >= LARGE_BYTES and artefact.mesh.chips == 1
+    return fast.ON.profiles and len(artefact.program) >= LARGE_BYTES and artefact.mesh.chips == 1
 
 
 def compiled_apart(plain: Plain, folder: Path, profiler: Child, child: Child) -> Program | None:
