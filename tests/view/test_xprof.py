@@ -21,7 +21,7 @@ from tests.imports import HERE
 from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 from .timelines import timeline, verdict
-from .xprof_pages import read, rows
+from .xprof import read, rows
 
 FLOPS = 300_000_000
 HBM_BYTES = 3 << 20

@@ -18,7 +18,7 @@ from ratchet.view.xspace import trace_path, write_xspace
 from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 from .timelines import FLOPS, timeline
-from .xprof_pages import read, rows, served
+from .xprof import read, rows, served
 
 LANES = [
     "Steps (modelled)",
