@@ -58,14 +58,13 @@ def log_options(parser: argparse.ArgumentParser) -> None:
 
 def log_command(options: argparse.Namespace, *, root: Path, only: Path | None) -> int:
     """Print all rows; with ``--watch`` new ones as they come."""
-
-    def text(rows: Sequence[Row]) -> str:
-        return log_table(rows, width=terminal_width(), colour=coloured())
-
-    def document(rows: Sequence[Row]) -> dict[str, Any]:
-        return {"rows": [entry_document(entry) for entry in entries(rows)]}
-
-    return _printed(options, lambda: _of_kernel(root, only), text, document, root=root)
+    return _printed(
+        options,
+        lambda: _of_kernel(root, only),
+        lambda rows: log_table(rows, width=terminal_width(), colour=coloured()),
+        lambda rows: {"rows": [entry_document(entry) for entry in entries(rows)]},
+        root=root,
+    )
 
 
 def top_options(parser: argparse.ArgumentParser) -> None:
@@ -78,15 +77,18 @@ def top_options(parser: argparse.ArgumentParser) -> None:
 def top_command(options: argparse.Namespace, *, root: Path, only: Path | None) -> int:
     """Print the experiments that gained most."""
 
-    def text(rows: Sequence[Row]) -> str:
-        return top_table(rows, most=options.most, width=terminal_width(), colour=coloured())
-
     def document(rows: Sequence[Row]) -> dict[str, Any]:
         series = by_evaluator(entries(rows)).values()
         best = [entry_document(one) for of_one in series for one in gained(of_one)[: options.most]]
         return {"top": best}
 
-    return _printed(options, lambda: _of_kernel(root, only), text, document, root=root)
+    return _printed(
+        options,
+        lambda: _of_kernel(root, only),
+        lambda rows: top_table(rows, most=options.most, width=terminal_width(), colour=coloured()),
+        document,
+        root=root,
+    )
 
 
 def status_options(parser: argparse.ArgumentParser) -> None:
@@ -112,10 +114,7 @@ def status_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> 
             rows=rows,
         )
 
-    def text(state: State) -> str:
-        return status_text(state, width=terminal_width())
-
-    return _printed(options, state, text, status_document, root=root)
+    return _printed(options, state, lambda now: status_text(now, width=terminal_width()), status_document, root=root)
 
 
 def _shown(parser: argparse.ArgumentParser) -> None:

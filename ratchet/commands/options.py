@@ -136,11 +136,6 @@ def prepare(given: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def is_experiment(given: Sequence[str]) -> bool:
-    """Whether a command line asks for an experiment, right or wrong."""
-    return bool(given) and given[0] not in (*(name for name in COMMANDS if name != RUN), "-h", "--help")
-
-
 def evaluator(options: argparse.Namespace) -> str | None:
     """What is to judge a kernel file; None where the command line does not say."""
     return f"{options.chip}-model" if options.chip else options.on

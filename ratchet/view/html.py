@@ -13,8 +13,9 @@ from ratchet.view.text import clean, fixed, kind_of, size, where
 _ROWS = 12
 _BAR = 120
 """Width of a whole bar, in pixels."""
+_BLUE = "#3b78c3"
 _COLOURS = {
-    "matrix units": "#3b78c3",
+    "matrix units": _BLUE,
     "vector units": "#d9822b",
     "HBM": "#8f5fb5",
     "scalar unit": "#7d7d7d",
@@ -32,13 +33,14 @@ def explanation_html(explanation: Explanation) -> str:
         parts.append(_paragraph(f"limited by: {limits_in_words(explanation)}"))
         cycles = max(1, timeline.cycles)
         rows = [
-            (
-                _bar(op.cycles / cycles, _COLOURS.get(op.limit.value, "#999999")),
-                _text(f"{op.cycles / timeline.clock_hz * 1e3:.4f}"),
-                _text(f"{op.cycles / cycles:.1%}"),
-                _text(op.limit.value),
-                _text(op_name(op)),
-                _text(f"{op.origin} {where(op.source) if op.source else ''}"),
+            _row(
+                op.cycles / cycles,
+                _COLOURS.get(op.limit.value, "#999999"),
+                f"{op.cycles / timeline.clock_hz * 1e3:.4f}",
+                f"{op.cycles / cycles:.1%}",
+                op.limit.value,
+                op_name(op),
+                f"{op.origin} {where(op.source) if op.source else ''}",
             )
             for op in explanation.ops[:_ROWS]
         ]
@@ -68,7 +70,7 @@ def timeline_html(timeline: Timeline) -> str:
         "empty bundles": timeline.empty_bundles / cycles,
         "waiting for DMAs": timeline.dma_wait_cycles / cycles,
     }
-    rows = [(_bar(share, "#3b78c3"), _text(what), _text(f"{share:.1%}")) for what, share in shares.items()]
+    rows = [_row(share, _BLUE, what, f"{share:.1%}") for what, share in shares.items()]
     traffic = f"HBM: {size(timeline.hbm_read_bytes)} read, {size(timeline.hbm_write_bytes)} written"
     return _whole(
         [
@@ -112,11 +114,12 @@ def _lines(timeline: Timeline) -> str:
     lines = kernel_lines(timeline)[:_ROWS]
     cycles = max(1, timeline.cycles)
     rows = [
-        (
-            _bar(line.cycles / cycles, "#3b78c3"),
-            _text(f"{line.cycles / timeline.clock_hz * 1e3:.4f}"),
-            _text(f"{line.cycles / cycles:.1%}"),
-            _text(where(line.place)),
+        _row(
+            line.cycles / cycles,
+            _BLUE,
+            f"{line.cycles / timeline.clock_hz * 1e3:.4f}",
+            f"{line.cycles / cycles:.1%}",
+            where(line.place),
         )
         for line in lines
     ]
@@ -124,12 +127,9 @@ def _lines(timeline: Timeline) -> str:
 
 
 def _vmem(vmem: Vmem) -> str:
+    whole = max(1, vmem.used_bytes, vmem.limit_bytes)
     rows = [
-        (
-            _bar(one.size_bytes / max(1, vmem.used_bytes, vmem.limit_bytes), "#8f5fb5"),
-            _text(size(one.size_bytes)),
-            _text(allocation_in_words(one)),
-        )
+        _row(one.size_bytes / whole, "#8f5fb5", size(one.size_bytes), allocation_in_words(one))
         for one in vmem.allocations
     ]
     said = f"VMEM of {vmem.op or 'the kernel'}: {size(vmem.used_bytes)} of {size(vmem.limit_bytes)}"
@@ -153,13 +153,14 @@ def _notes(title: str, sentences: Iterable[str]) -> str:
     return f"<details><summary>{_text(title)}</summary><ul>{items}</ul></details>" if items else ""
 
 
-def _bar(share: float, colour: str) -> str:
+def _row(share: float, colour: str, *texts: str) -> tuple[str, ...]:
+    """A bar, and the cells after it."""
     width = round(_BAR * min(1.0, max(0.0, share)))
-    return f'<div style="background:{colour};height:0.8em;width:{width}px"></div>'
+    return (f'<div style="background:{colour};height:0.8em;width:{width}px"></div>', *map(_text, texts))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML, made by ``_text`` and ``_bar``; the head is text."""
+    """Cells are HTML, made by ``_row``; the head is text."""
     top = "".join(f"<th>{_text(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -54,6 +54,9 @@ OPS, ASYNC_OPS = "XLA Ops", "Async XLA Ops"
 class Cost:
     """All executions of one op in one run, on one chip."""
 
+    times: int
+    category: str
+    """What its spans state, else its opcode."""
     flops: int
     hbm_read_bytes: int
     hbm_write_bytes: int
@@ -66,7 +69,8 @@ def costs(timeline: Timeline, flops: int) -> Mapping[str, Cost]:
     for span in timeline.spans:
         if span.lane in (OPS, ASYNC_OPS):
             ops.setdefault(label(span), []).append(span)
-    kernels = {name: spans for name, spans in ops.items() if opcode(timeline, name, spans) == "custom-call"} or ops
+    opcodes = {name: _opcode(timeline, name, spans) for name, spans in ops.items()}
+    kernels = {name: spans for name, spans in ops.items() if opcodes[name] == "custom-call"} or ops
     running = _running(timeline.spans)
 
     def shared(
@@ -89,16 +93,18 @@ def costs(timeline: Timeline, flops: int) -> Mapping[str, Cost]:
     waits = shared(timeline.dma_wait_cycles, "dma_wait_cycles", "DMA wait", _wait_cycles, kernels)
     return {
         name: Cost(
+            times=len(spans),
+            category=clean(str(spans[0].attributes.get("category", "")) or opcodes[name]) or "unknown",
             flops=products.get(name, 0),
             hbm_read_bytes=reads.get(name, 0),
             hbm_write_bytes=writes.get(name, 0),
             wait_cycles=waits.get(name, 0),
         )
-        for name in ops
+        for name, spans in ops.items()
     }
 
 
-def opcode(timeline: Timeline, name: str, spans: Sequence[Span]) -> str:
+def _opcode(timeline: Timeline, name: str, spans: Sequence[Span]) -> str:
     """HLO opcode of the op with these spans, ``""`` where nothing says it."""
     stated = str(spans[0].attributes.get("opcode", ""))
     return next((op.opcode for op in timeline.ops if op.name == name), stated)

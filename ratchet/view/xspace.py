@@ -18,7 +18,7 @@ from ratchet.tpu.chips import CHIPS, Chip
 from ratchet.values import Span, Timeline
 from ratchet.view.losses import losses_in_words, omissions_in_words
 from ratchet.view.text import clean
-from ratchet.view.xcosts import ASYNC_OPS, OPS, Cost, costs, label, opcode
+from ratchet.view.xcosts import ASYNC_OPS, OPS, Cost, costs, label
 from ratchet.view.xplane import HbmBuffer, PlaneBuilder, Value, hlo_proto, module_name, new_message
 
 _LABEL = "(modelled)"
@@ -150,10 +150,10 @@ def _device_plane(space: Any, run: _Run, module: str) -> None:
     writer.line(
         _MODULES, [whole], {whole.name: plane.event_type(module, whole.name)}, group_id=0, program_id=_PROGRAM_ID
     )
-    ops = _ops(run)
+    ops = costs(timeline, run.flops)
     types = {name: _op_type(plane, name, symbol, op) for symbol, (name, op) in enumerate(ops.items(), start=1)}
     stalls = {
-        name: {"dma_stall_duration_ps": writer.picoseconds(op.cost.wait_cycles) // op.times} for name, op in ops.items()
+        name: {"dma_stall_duration_ps": writer.picoseconds(op.wait_cycles) // op.times} for name, op in ops.items()
     }
     for lane, spans in _lanes(timeline.spans):
         if lane in (OPS, ASYNC_OPS):
@@ -194,32 +194,9 @@ def _totals(timeline: Timeline) -> dict[str, int | float | str]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Op:
-    """What one op does in a run."""
-
-    times: int
-    cost: Cost
-    """All times together."""
-    category: str
-
-
-def _ops(run: _Run) -> dict[str, _Op]:
-    """The ops of a run by the label of their spans."""
-    spans: dict[str, list[Span]] = defaultdict(list)
-    for span in run.timeline.spans:
-        if span.lane in (OPS, ASYNC_OPS):
-            spans[label(span)].append(span)
-    ops = {}
-    for name, cost in costs(run.timeline, run.flops).items():
-        stated = str(spans[name][0].attributes.get("category", "")) or opcode(run.timeline, name, spans[name])
-        ops[name] = _Op(times=len(spans[name]), cost=cost, category=clean(stated) or "unknown")
-    return ops
-
-
-def _op_type(plane: PlaneBuilder, name: str, symbol: int, op: _Op) -> int:
+def _op_type(plane: PlaneBuilder, name: str, symbol: int, op: Cost) -> int:
     """Event type of one op, with the costs of one execution: XProf draws roofline and op profile from them."""
-    read, written = op.cost.hbm_read_bytes // op.times, op.cost.hbm_write_bytes // op.times
+    read, written = op.hbm_read_bytes // op.times, op.hbm_write_bytes // op.times
     access = new_message("MemoryAccessBreakdown")
     for kind, moved in ((_READ, read), (_WRITE, written)):
         access.memory_accessed.add(operation_type=kind, memory_space=_HBM, bytes_accessed=moved)
@@ -227,7 +204,7 @@ def _op_type(plane: PlaneBuilder, name: str, symbol: int, op: _Op) -> int:
         "program_id": _PROGRAM_ID,
         "symbol_id": symbol,
         "hlo_category": f"{op.category} {_LABEL}",
-        "flops": op.cost.flops // op.times,
+        "flops": op.flops // op.times,
         "bytes_accessed": read + written,
         "memory_access_breakdown": access.SerializeToString(),
     }
