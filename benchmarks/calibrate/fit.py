@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.lib.published import batch, errors
-from benchmarks.lib.published.builders import kind_of
-from benchmarks.lib.published.cases import Case
-from benchmarks.lib.published.tape import Tape
-from ratchet.tpu.chips import CHIPS
-from ratchet.tpu.chips.constants import Constants
-
-Chips = Mapping[str, Constants]
-"""Constants by name of the chip."""
-
-MOST_EVENTS = 60_000
-"""Longer tapes take most of the time and repeat what shorter ones say: for fits that replay every tape many times."""
+from benchmarks.calibrate import batch
+from benchmarks.lib.published import errors
+from benchmarks.lib.published.timed import PARAMETERS, Chips, Fits, Timed, modelled_ms, walls, with_values
+from ratchet.tpu.chips import V5E
 
 HEAD_EVENTS = 2_000
 """How constants change the time of a longer tape is judged by its beginning: such programs repeat themselves."""
@@ -42,109 +34,11 @@ RADII = (10.0, 2.0, 1.0, 0.5, 0.2)
 LEAST_GAIN = 0.05
 """Of the cost, half a sum of squares: a step that gains less ends a fit."""
 
-ROUGHNESS = 0.5
-"""By how much the first step of a fit may raise the cost, which is rough because cycles are whole numbers."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
-    """One constant that is fitted."""
-
-    chips: tuple[str, ...]
-    """Chips that share it."""
-    name: str
-    prior: float
-    prior_sigma: float
-    step: float
-    """For finite differences, to both sides: cycles are whole numbers, so a small one would measure rounding."""
-
-    @property
-    def label(self) -> str:
-        return f"{self.name} ({', '.join(self.chips)})"
-
-
-def _v5e(name: str, prior: float, sigma: float) -> Parameter:
-    return Parameter(chips=("v5e",), name=name, prior=prior, prior_sigma=sigma, step=sigma / 4)
-
-
-# Priors are wide, and known without the timings: 1.77 standard deviations is what the largest of 16 normal values is
-# expected at, HBM's turnaround and the latency of a read are of the order of 50 and 300 ns, and half of a direction's
-# bandwidth for a single write is a guess. What the timings do not pin down stays there, with a wide spread.
-PARAMETERS = (
-    _v5e("hbm_efficiency", 0.92, 0.03),
-    _v5e("read_issue_cycles", 250, 100),
-    _v5e("read_latency_cycles", 250, 100),
-    _v5e("write_issue_cycles", 100, 100),
-    _v5e("turnaround_cycles", 75, 40),
-    _v5e("turnaround_bytes", 400e3, 200e3),
-    _v5e("turnaround_width", 0.0, 0.1),
-    _v5e("read_spread", 1.77, 0.5),
-    _v5e("write_spread", 1.77, 1.5),
-    _v5e("write_rate", 0.5, 0.2),
-    _v5e("write_rate_bytes", 300e3, 150e3),
-    _v5e("write_piece_cycles", 0.5, 0.5),
-)
-
 LEAST = 1e-3
 """Of every value: none is negative."""
 
-STREAMING = "tpu-kernels scale"
-"""How kernels that do nothing but stream are named."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timed:
-    """A case with its tape."""
-
-    case: Case
-    tape: Tape
-    identity: str
-    """Of the program."""
-
-    @property
-    def measured_ms(self) -> float:
-        assert self.case.measured_ms is not None
-        return self.case.measured_ms
-
-    @property
-    def program(self) -> tuple[str, bool]:
-        """Equal for cases that take as long: they are replayed once."""
-        return self.identity, self.case.older
-
-    @property
-    def kind(self) -> str:
-        """Kind of kernel on one chip: what is left out together in the sternest check."""
-        return f"{kind_of(self.case.kernel)}, {self.case.chip}"
-
-    @property
-    def group(self) -> str:
-        """What is left out together when a fit is checked: one kernel of one source on one chip.
-
-        Streaming is the only kernel that reads and writes as much, so its blocks of one width are left out together.
-        """
-        width = f", bn={self.case.config['bn']}" if self.case.kernel.startswith(STREAMING) else ""
-        return f"{self.case.family}: {self.case.kernel}{width}, {self.case.chip}"
-
-
-def modelled_ms(rows: Sequence[Timed], chips: Chips) -> np.ndarray:
-    """Modelled device milliseconds of every row."""
-    known: dict[tuple[str, bool], float] = {}
-    for row in rows:
-        if row.program not in known:
-            chip = CHIPS[row.case.chip]
-            cycles = row.tape.cycles(chip, chips[chip.name], copies_results=row.case.older)
-            known[row.program] = cycles / chip.clock_hz * 1e3
-    return np.array([known[row.program] for row in rows])
-
-
-def with_values(chips: Chips, values: Sequence[float]) -> Chips:
-    """``chips`` with the fitted parameters set to ``values``."""
-    changed = dict(chips)
-    for parameter, value in zip(PARAMETERS, values, strict=True):
-        for chip in parameter.chips:
-            update: dict[str, Any] = {parameter.name: float(value)}
-            changed[chip] = replace(changed[chip], **update)
-    return changed
+ROUGHNESS = 0.5
+"""By how much the first step of a fit may raise the cost, which is rough because cycles are whole numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,20 +46,16 @@ class Fit:
     """Fitted values, in the order of ``PARAMETERS``, and what came with them."""
 
     values: tuple[float, ...]
-    left_out: Mapping[str, tuple[float, ...]]
-    """Per group, the values of a fit without it."""
-    without_kind: Mapping[str, tuple[float, ...]]
-    """Per kind of kernel, the values of a fit without it."""
+    left_out: Fits
+    """By group."""
+    without_kind: Fits
+    """By kind of kernel."""
     spread: tuple[float, ...]
     """Jackknife standard error over the groups."""
     pinned: tuple[str, ...]
     """Per parameter, the kind of kernel whose timings depend on it most, with its share of what all say of it."""
     dispatch_ms: Mapping[str, float]
     """Per source with a wall clock."""
-
-
-Fits = Mapping[str, tuple[float, ...]]
-"""Per group or kind, the values of ``PARAMETERS`` fitted without it."""
 
 
 def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None], *, starts: int = STARTS) -> Fit:
@@ -197,15 +87,12 @@ def fit(rows: Sequence[Timed], chips: Chips, say: Callable[[str], None], *, star
         {one: tuple(end.values.tolist()) for (kind, one), end in chosen.items() if kind == what}
         for what in ("group", "kind")
     )
-    table = np.array(list(left_out.values()))
-    count = len(left_out)
-    spread = np.sqrt((count - 1) / count * ((table - table.mean(0)) ** 2).sum(0))
     return Fit(
         values=tuple(best.values.tolist()),
         left_out=left_out,
         without_kind=without_kind,
         pinned=tuple(problem.pinned(best)),
-        spread=tuple(spread.tolist()),
+        spread=tuple(errors.jackknife(list(left_out.values())).tolist()),
         dispatch_ms=problem.dispatch_ms(best),
     )
 
@@ -248,20 +135,14 @@ def _together(jobs: Sequence[Solving], model: Callable[[np.ndarray], np.ndarray]
 
 class _Problem:
     def __init__(self, rows: Sequence[Timed], chips: Chips) -> None:
-        ((chip,),) = {parameter.chips for parameter in PARAMETERS}
-        self.rows, self.chip, self.constants = rows, CHIPS[chip], chips[chip]
+        self.rows, self.constants = rows, chips[V5E.name]
         self.prior = np.array([parameter.prior for parameter in PARAMETERS])
         self.width = np.array([parameter.prior_sigma for parameter in PARAMETERS])
         self.steps = np.array([parameter.step for parameter in PARAMETERS])
         self.measured = np.array([row.measured_ms for row in rows])
-        wall = np.array([row.case.timer == "wall" for row in rows])
+        self.sources, self.adds = walls(rows)
+        wall = self.adds.any(axis=1)
         self.sigma = np.where(wall, np.hypot(WALL_SIGMA, WALL_SIGMA_MS / self.measured), DEVICE_SIGMA)
-        self.sources = sorted({row.case.family for row in rows if row.case.timer == "wall"})
-        # Which source's dispatch constant each row carries.
-        self.adds = np.zeros((len(rows), len(self.sources)))
-        for number, row in enumerate(rows):
-            if row.case.timer == "wall":
-                self.adds[number, self.sources.index(row.case.family)] = 1
         programs = {row.program: row.tape for row in rows}
         self.heads = [tape.head(HEAD_EVENTS) for tape in programs.values()]
         self.place = [list(programs).index(row.program) for row in rows]
@@ -278,7 +159,7 @@ class _Problem:
     def ms(self, values: np.ndarray) -> np.ndarray:
         """Modelled milliseconds of every row, [sets, rows], for sets of values [sets, parameters]."""
         sets = {parameter.name: values[:, i] for i, parameter in enumerate(PARAMETERS)}
-        return self.whole * batch.modelled_ms(self.heads, self.chip, self.constants, sets)[:, self.place]
+        return self.whole * batch.modelled_ms(self.heads, V5E, self.constants, sets)[:, self.place]
 
     def linearised(self, values: np.ndarray) -> Solving:
         """The model around ``values``."""
@@ -345,11 +226,11 @@ class _Problem:
 
     def dispatch_ms(self, best: _Linear) -> dict[str, float]:
         """Per source with a wall clock, the constant that makes its absolute errors least."""
-        found = {}
-        for i, source in enumerate(self.sources):
-            own = self.adds[:, i] > 0
-            found[source] = errors.dispatch_ms(self.measured[own].tolist(), best.ms[own].tolist())
-        return found
+        timed = dict(zip(self.sources, self.adds.T > 0, strict=True))
+        return {
+            source: errors.dispatch_ms(self.measured[own].tolist(), best.ms[own].tolist())
+            for source, own in timed.items()
+        }
 
     def pinned(self, best: _Linear) -> list[str]:
         """Per parameter, the kind with the largest share of the Fisher information."""

@@ -18,83 +18,71 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.cache import ProgramCache
-from benchmarks.lib.command import command
-from benchmarks.lib.published import chip_fit, evaluate, widths
+from benchmarks.calibrate.fit import STARTS, Fit, fit
+from benchmarks.lib.command import command, say
+from benchmarks.lib.published import chip_fit, evaluate, timed, widths
 from benchmarks.lib.published.accuracy import Tables, accuracy, by_regime, by_sweep
-from benchmarks.lib.published.cases import DEFAULT_FILES, read
-from benchmarks.lib.published.evaluate import Fold, Prediction
-from benchmarks.lib.published.fit import MOST_EVENTS, PARAMETERS, STARTS, Chips, Fit, Fits, Timed, fit, with_values
-from benchmarks.lib.published.kept import program_of, published_programs
-from benchmarks.lib.published.modelled import tape_of
+from benchmarks.lib.published.cases import DEFAULT_FILES, add_cases, read_all
+from benchmarks.lib.published.evaluate import Prediction
+from benchmarks.lib.published.programs import outcomes, published_programs
+from benchmarks.lib.published.timed import MOST_EVENTS, PARAMETERS, Chips, Timed
 from benchmarks.lib.table import show_all
 from ratchet.tpu.account import band
-from ratchet.tpu.chips import CHIPS, constants
-from ratchet.values.status import Refusal
+from ratchet.tpu.chips import CHIPS, V5E, constants
 
 AGREES = 1.1
 """Up to this ratio two published timings of one program agree."""
 
 
-def compiled_rows(programs: ProgramCache, files: Sequence[Path]) -> tuple[list[Timed], int]:
+def compiled_rows(files: Sequence[Path]) -> tuple[list[Timed], int]:
     """The timings of ``files`` whose programs are compiled here, with tapes; and the number of those that are not."""
     rows, missing = [], 0
-    for case in (case for file in files for case in read(file)):
-        if case.status != "ok" or case.doubtful or not case.measured_ms:
-            continue
-        program = program_of(programs, case)
-        if program is None or program.not_built:
-            missing += 1
-        elif not program.error:
-            try:
-                rows.append(Timed(case=case, tape=tape_of(case, program), identity=program.identity))
-            except Refusal:
-                missing += 1
+    sure = [case for case in read_all(files) if case.measured_ms and not case.doubtful]
+    for one in outcomes(published_programs(), sure):
+        if one.timed:
+            rows.append(one.timed)
+        elif one.case.status == "ok":
+            missing += not (one.program and one.program.error)
     return rows, missing
 
 
 def agreeing(rows: Sequence[Timed]) -> list[Timed]:
     """Without timings of a program that is published with a much shorter one, too."""
-    least: dict[str, float] = {}
-    for row in rows:
-        least[row.identity] = min(row.measured_ms, least.get(row.identity, row.measured_ms))
+    programs = timed.grouped(rows, lambda row: row.identity)
+    least = {identity: min(row.measured_ms for row in own) for identity, own in programs.items()}
     return [row for row in rows if row.measured_ms <= AGREES * least[row.identity]]
 
 
 def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--write", action="store_true", help="keep the result as the machine's data")
-    parser.add_argument(
-        "--cases", type=Path, nargs="+", metavar="FILE.csv", default=[], help="timings of other chips, for the bands"
-    )
+    add_cases(parser, (), "timings of other chips, for the bands")
     parser.add_argument("--keep", action="store_true", help="keep the stored constants: bands and pairs alone")
     parser.add_argument("--starts", type=int, default=STARTS, metavar="N", help="points that every fit begins at")
     options = parser.parse_args()
-    programs = published_programs()
-    timed, missing = compiled_rows(programs, [*DEFAULT_FILES, *options.cases])
-    fitted = {chip for parameter in PARAMETERS for chip in parameter.chips}
-    rows = [row for row in timed if row.case.chip in fitted]
-    more = agreeing([row for row in timed if row.case.chip not in fitted])
+    known, missing = compiled_rows([*DEFAULT_FILES, *options.cases])
+    rows = [row for row in known if row.case.chip == V5E.name]
+    more = agreeing([row for row in known if row.case.chip != V5E.name])
     if not rows:
         sys.exit("no published case is compiled here: run `python -m benchmarks.fidelity` first")
-    say(f"{len(timed)} timings; {missing} without a compiled program are left out")
+    say(f"{len(known)} timings; {missing} without a compiled program are left out")
     tables: Tables = {}
     chips: Chips = {name: chip.constants for name, chip in CHIPS.items()}
-    left_out, kinds = _stored_fits("left_out"), _stored_fits("without_kind")
+    left_out, kinds = timed.stored_fits("left_out"), timed.stored_fits("without_kind")
     if not options.keep:
         result = fit(rows, chips, say, starts=options.starts)
-        chips, left_out, kinds = with_values(chips, result.values), result.left_out, result.without_kind
+        chips, left_out, kinds = timed.with_values(chips, result.values), result.left_out, result.without_kind
         dispatch = [{"source": name, "ms": value} for name, value in result.dispatch_ms.items()]
         tables = {"constants": constant_rows(result), "dispatch of wall clocks, fitted beside them": dispatch}
         if options.write:
             _write_constants(result, rows)
-    folds = _folds(rows, chips, left_out, lambda row: row.group)
-    without_kind = [p for fold in _folds(rows, chips, kinds, lambda row: row.kind) for p in fold.held_out]
+    folds = evaluate.folds(rows, chips, left_out)
+    without_kind = [p for fold in evaluate.folds(rows, chips, kinds, lambda row: row.kind) for p in fold.held_out]
     if more:
         folds.append(evaluate.fold_of(_elsewhere(more, chips)))
     held_out = [p for fold in folds for p in fold.held_out]
@@ -109,22 +97,6 @@ def main() -> None:
         print(f"written: {constants.FILE.name}, {band.FILE.name}")
 
 
-def _stored_fits(name: str) -> Fits:
-    return {
-        group: tuple(own[parameter.label] for parameter in PARAMETERS)
-        for group, own in constants.stored().get(name, {}).items()
-    }
-
-
-def _folds(rows: list[Timed], chips: Chips, fits: Fits, group_of: Callable[[Timed], str]) -> list[Fold]:
-    """Rows by the constants of fits without their group; of a group that no fit left out by ``chips``."""
-
-    def without(group: str) -> Chips:
-        return with_values(chips, fits[group]) if group in fits else chips
-
-    return evaluate.folds(rows, without, group_of)
-
-
 def _elsewhere(rows: list[Timed], chips: Chips) -> list[Prediction]:
     """Rows of the other chips, each by values of its chip that were fitted without its sweep."""
     fitted = [row for row in rows if row.case.chip in chip_fit.FREE and len(row.tape.events) <= MOST_EVENTS]
@@ -137,21 +109,16 @@ def _elsewhere(rows: list[Timed], chips: Chips) -> list[Prediction]:
     return held_out
 
 
-def say(text: str) -> None:
-    """Progress, which is not the result."""
-    print(text, file=sys.stderr, flush=True)
-
-
 def constant_rows(result: Fit) -> list[dict[str, Any]]:
     """Old and new value of each constant, with its spread."""
-    chips = constants.stored()["chips"]
+    stored = constants.stored()["chips"][V5E.name]
     rows: list[dict[str, Any]] = []
     for i, parameter in enumerate(PARAMETERS):
         held = [values[i] for values in result.left_out.values()]
         rows.append(
             {
                 "constant": parameter.label,
-                "old": float(chips[parameter.chips[0]][parameter.name]["value"]),
+                "old": float(stored[parameter.name]["value"]),
                 "new": result.values[i],
                 "spread": result.spread[i],
                 "least held-out": min(held),
@@ -166,11 +133,7 @@ def constant_rows(result: Fit) -> list[dict[str, Any]]:
 def _write_constants(result: Fit, rows: list[Timed]) -> None:
     data = copy.deepcopy(dict(constants.stored()))
     for i, parameter in enumerate(PARAMETERS):
-        for chip in parameter.chips:
-            data["chips"][chip][parameter.name] = {
-                "value": float(f"{result.values[i]:.5g}"),
-                "spread": float(f"{result.spread[i]:.2g}"),
-            }
+        data["chips"][V5E.name][parameter.name] = timed.entry(result.values[i], result.spread[i])
     _assume(data["chips"])
     data["dispatch_ms"] = {name: round(value, 4) for name, value in result.dispatch_ms.items()}
     for name, fits in (("left_out", result.left_out), ("without_kind", result.without_kind)):
@@ -203,28 +166,14 @@ def _write_bands(table: Mapping[widths.Key, widths.Width]) -> None:
 
 
 def _assume(entries: dict[str, Any]) -> None:
-    """Sets the constants that were fitted on no timing of a chip to those of the v5e.
-
-    Shares are the same, times are equal in seconds. Bytes grow with the bandwidth, because a faster memory has more
-    channels and so more room for what waits; a narrow piece takes one channel, so its time shrinks by as much.
-    """
-    fitted = {(chip, parameter.name) for parameter in PARAMETERS for chip in parameter.chips}
-    for name in {parameter.name for parameter in PARAMETERS}:
-        value = entries["v5e"][name]["value"]
-        for chip, entry in entries.items():
-            if (chip, name) not in fitted and entry[name]["spread"] is None:
-                entry[name] = {"value": float(f"{value * _scale(name, chip):.5g}"), "spread": None}
-
-
-def _scale(name: str, chip: str) -> float:
-    """A chip's constant over that of the v5e."""
-    wider = CHIPS[chip].hbm_bytes_per_s / CHIPS["v5e"].hbm_bytes_per_s
-    faster = CHIPS[chip].clock_hz / CHIPS["v5e"].clock_hz
-    if name == "write_piece_cycles":
-        return faster / wider
-    if name.endswith("_bytes"):
-        return wider
-    return faster if name.endswith("_cycles") else 1
+    """Sets the constants that were fitted on no timing of a chip to what follows from the v5e."""
+    for name in (parameter.name for parameter in PARAMETERS):
+        value = entries[V5E.name][name]["value"]
+        for chip, known in entries.items():
+            if chip != V5E.name and known[name]["spread"] is None:
+                faster = CHIPS[chip].clock_hz / V5E.clock_hz
+                wider = CHIPS[chip].hbm_bytes_per_s / V5E.hbm_bytes_per_s
+                known[name] = timed.entry(value * chip_fit.followed(name, faster=faster, wider=wider))
 
 
 if __name__ == "__main__":
