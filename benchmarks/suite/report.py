@@ -54,17 +54,14 @@ def history(ledger: str) -> Rows:
 def chip_rows() -> Rows:
     """What the model takes the chip to be."""
     fitted, links = V5E.constants, V5E.ici
+    read_latency = (fitted.read_issue_cycles + fitted.read_latency_cycles) / V5E.clock_hz * 1e6
     return [
         {"quantity": what, "value": value, "source": source}
         for what, value, source in (
             ("peak, TFLOP/s in bfloat16", V5E.peak_bf16_flops / 1e12, "vendor"),
             ("HBM, GB/s", V5E.hbm_bytes_per_s / 1e9, "vendor"),
             ("of which DMAs reach, share", fitted.hbm_efficiency, "fitted on published device timings"),
-            (
-                "a read's latency, us",
-                (fitted.read_issue_cycles + fitted.read_latency_cycles) / V5E.clock_hz * 1e6,
-                "fitted on the same",
-            ),
+            ("a read's latency, us", read_latency, "fitted on the same"),
             ("HBM that a program can have, GiB", V5E.hbm_bytes / 2**30, "compiler"),
             ("VMEM, MiB", V5E.vmem_bytes / 2**20, "vendor's library"),
             ("of which a kernel gets unasked, MiB", V5E.default_scoped_vmem_bytes / 2**20, "compiler"),
