@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from benchmarks.lib.fuzzing.kernels import ROWS, TOLERANCE, WAYS, Recipe, arguments, build, names_for
+from benchmarks.fuzz.kernels import ROWS, TOLERANCE, WAYS, Recipe, arguments, build, names_for
 from tests.imports import HERE
 from tests.tpu.mosaic.kernels import close, kernel_call, loaded, vmem
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
+import functools
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +21,10 @@ from types import FrameType
 
 import numpy as np
 
-from benchmarks.lib.fuzzing import native_worker
-from benchmarks.lib.fuzzing.corpus import Corpus, made
-from benchmarks.lib.fuzzing.damage import damaged, damaged_json, flipped
-from benchmarks.lib.fuzzing.outcome import Difference, Round, counted
+from benchmarks.fuzz import native_worker
+from benchmarks.fuzz.damage import damaged, damaged_json, flipped
+from benchmarks.fuzz.rounds import Round
+from benchmarks.fuzz.samples import Samples, made
 from ratchet.exam.candidate import tracer
 from ratchet.exam.judge import schedule
 from ratchet.exam.judge.responses import answer_in
@@ -42,7 +43,7 @@ from ratchet.tpu.dump.computed_operands import computed_operands
 from ratchet.tpu.dump.files import LOWERED, OPTIMIZED, Dumps, load_hlo
 from ratchet.tpu.mlir import kernel_config
 from ratchet.values import Mesh
-from ratchet.values.status import Refusal
+from ratchet.values.status import Refusal, Status
 
 DEADLINE_SECONDS = 20
 MEMORY_BYTES = 1 << 30
@@ -51,8 +52,11 @@ PER_ROUND = 40
 """Files of one round and reader."""
 LIMITS = Limits(seconds=120, memory_bytes=8 << 30)
 NATIVE = 12
-"""Artefacts of one round: they are read in a child."""
+"""Artefacts of one round: each is read in a child."""
 MACHINE = 4
+
+FINE = ("read", "refused", "ended the child")
+"""Answers that are no difference."""
 
 Damage = Callable[[bytes, np.random.Generator], bytes]
 
@@ -61,7 +65,7 @@ class TooLong(BaseException):
     """A reader did not end in time. No reader catches it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Reader:
     """One reader of the judge's: a sound file and what reads it."""
 
@@ -108,19 +112,15 @@ def checked(reader: Reader, seed: int, *, count: int = PER_ROUND) -> Round:
     generator = np.random.default_rng(seed)
     before = _peak(reset=True)
     sound = outcome(reader, reader.sample)
-    wrong = [] if sound == "read" else [f"the sound file: {sound}"]
-    outcomes = []
+    answers = [] if sound == "read" else [f"the sound file: {sound}"]
     for _ in range(count):
         data = reader.damage(reader.sample, generator)
         answer = outcome(reader, data)
-        if answer in ("read", "refused"):
-            outcomes.append(answer)
-        else:
-            wrong.append(f"{answer} for {_shown(reader.sample, data)}")
+        answers.append(answer if answer in FINE else f"{answer} for {_shown(reader.sample, data)}")
     grown = _peak() - before
     if grown > MEMORY_BYTES:
-        wrong.append(f"took {grown >> 20} MiB")
-    return _round(reader.name, seed, count, outcomes, wrong)
+        answers.append(f"took {grown >> 20} MiB")
+    return _round(reader.name, seed, count, answers)
 
 
 def _shown(sample: bytes, data: bytes) -> str:
@@ -129,15 +129,10 @@ def _shown(sample: bytes, data: bytes) -> str:
     return f"{len(data)} bytes, at {at}: {data[max(0, at - 20) : at + 60]!r}"
 
 
-def _round(name: str, seed: int, steps: int, outcomes: Sequence[str], wrong: Sequence[str]) -> Round:
-    area = f"parser: {name}"
-    return Round(
-        area=area,
-        cases=1,
-        steps=steps,
-        outcomes=counted(outcomes),
-        differences=tuple(Difference(area=area, seed=seed, what=what) for what in wrong),
-    )
+def _round(name: str, seed: int, steps: int, answers: Sequence[str]) -> Round:
+    counts = Counter(answer for answer in answers if answer in FINE)
+    wrong = tuple(answer for answer in answers if answer not in FINE)
+    return Round(area=f"parser: {name}", seed=seed, steps=steps, outcomes=dict(counts), differences=wrong)
 
 
 # --- readers of the judge's process ---
@@ -166,12 +161,18 @@ class _Folder:
         return run
 
 
-def readers(corpus: Corpus, root: Path) -> list[Reader]:
+def readers(samples: Samples, root: Path) -> list[Reader]:
     """Everything that the judge's process reads of others: what children leave, and what is kept on the disk."""
-    left = _Folder(corpus.compiled, root / "compiled")
+    return [*_compiled(samples, root), *_texts(samples), *_records(samples, root), *_kept(samples, root)]
+
+
+def _compiled(samples: Samples, root: Path) -> list[Reader]:
+    """What the compiler's child leaves."""
+    left = _Folder(samples.compiled, root / "compiled")
+    known = load_hlo(left.root)
 
     def of_folder(name: str, file: str, read: Callable[[Path], object], damage: Damage = damaged) -> Reader:
-        return Reader(name=name, sample=corpus.compiled[file], read=left.reading(file, read), damage=damage)
+        return Reader(name, samples.compiled[file], left.reading(file, read), damage)
 
     def program(folder: Path) -> object:
         return compiling.program_in(folder, V5E, seconds=1.0)
@@ -179,9 +180,6 @@ def readers(corpus: Corpus, root: Path) -> list[Reader]:
     def hlo(folder: Path) -> object:
         module = load_hlo(folder)
         return [module.fingerprint(name) for name in module.ops], computed_operands(module), module.parameters()
-
-    listing, outline = corpus.top("packed-bundles-post-ra.txt"), corpus.top("post-bundle-packing-post-ra.txt")
-    known = load_hlo(left.root)
 
     def listings(folder: Path) -> object:
         dumps = Dumps(folder / "schedule", known, "a compiler")
@@ -193,36 +191,30 @@ def readers(corpus: Corpus, root: Path) -> list[Reader]:
         of_folder("HLO proto, read on", OPTIMIZED, hlo, flipped),
         of_folder("HLO proto before the passes", LOWERED, lambda f: copies.find(load_hlo(f), load_hlo(f, LOWERED))),
         of_folder("table of tokens", "schedule/tokens.json", program, damaged_json),
-        of_folder("VMEM report", corpus.named("vmem_report.html"), program),
-        of_folder("count of spills", corpus.named("utilization.txt"), program),
-        of_folder("listing", listing, listings),
-        of_folder("outline", outline, listings),
-        *_texts(corpus),
-        *_records(corpus, root),
-        *_kept(corpus, root),
+        of_folder("VMEM report", samples.named("vmem_report.html"), program),
+        of_folder("count of spills", samples.named("utilization.txt"), program),
+        of_folder("listing", samples.top("packed-bundles-post-ra.txt"), listings),
+        of_folder("outline", samples.top("post-bundle-packing-post-ra.txt"), listings),
     ]
 
 
-def _texts(corpus: Corpus) -> list[Reader]:
+def _texts(samples: Samples) -> list[Reader]:
+    def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
+        return lambda data: read(data.decode(errors="replace"))
+
+    def constants(data: bytes) -> object:
+        return image.constant_segment(data, compiler="a compiler")
+
     return [
-        Reader(name="compiler's error", sample=corpus.error, read=lambda data: classify(data.decode(errors="replace"))),
-        Reader(
-            name="kernel configuration",
-            sample=corpus.configuration,
-            read=lambda data: kernel_config.read(data.decode(errors="replace")),
-            damage=damaged_json,
-        ),
-        Reader(
-            name="executable's image",
-            sample=corpus.executable,
-            read=lambda data: image.constant_segment(data, compiler="a compiler"),
-        ),
+        Reader("compiler's error", samples.error, text(classify)),
+        Reader("kernel configuration", samples.configuration, text(kernel_config.read), damaged_json),
+        Reader("executable's image", samples.executable, constants),
     ]
 
 
-def _records(corpus: Corpus, root: Path) -> list[Reader]:
+def _records(samples: Samples, root: Path) -> list[Reader]:
     """What the candidate's, the values' and the machine's children leave."""
-    candidate = _Folder(corpus.candidate, root / "candidate")
+    candidate = _Folder(samples.candidate, root / "candidate")
     values = root / "values"
     values.mkdir()
 
@@ -239,43 +231,32 @@ def _records(corpus: Corpus, root: Path) -> list[Reader]:
         (values / "arrays.npz").write_bytes(data)
         return read_arrays(values / "arrays.npz", 1 << 24)["input0"]
 
+    record = samples.candidate[tracer.RECORD]
     return [
-        Reader(
-            name="record of the candidate",
-            sample=corpus.candidate[tracer.RECORD],
-            read=candidate.reading(tracer.RECORD, traced),
-            damage=damaged_json,
-        ),
-        Reader(name="answer of the values", sample=corpus.answer, read=answer, damage=damaged_json),
-        Reader(name="arrays of the values", sample=corpus.arrays, read=arrays),
-        Reader(
-            name="timeline of the machine", sample=corpus.timeline, read=schedule.timeline_in, damage=damaged_json,
-            refusals=(Refusal,),
-        ),
-    ]  # fmt: skip
+        Reader("record of the candidate", record, candidate.reading(tracer.RECORD, traced), damaged_json),
+        Reader("answer of the values", samples.answer, answer, damaged_json),
+        Reader("arrays of the values", samples.arrays, arrays),
+        Reader("timeline of the machine", samples.timeline, schedule.timeline_in, damaged_json),
+    ]
 
 
-def _kept(corpus: Corpus, root: Path) -> list[Reader]:
+def _kept(samples: Samples, root: Path) -> list[Reader]:
     """What is kept in the repository."""
     space = root / "repository"
-    corpus.repository(space)
+    samples.repository(space)
     history = History(space)
     pending = history.state_dir / "pending.json"
 
-    def unfinished(data: bytes) -> object:
-        pending.write_bytes(data)
-        try:
-            return journal.recover(history)
-        finally:
-            pending.unlink(missing_ok=True)
-            (space / ledger.NAME).write_bytes(corpus.ledger)
+    def in_place(file: Path, read: Callable[[], object]) -> Callable[[bytes], object]:
+        def run(data: bytes) -> object:
+            file.write_bytes(data)
+            try:
+                return read()
+            finally:
+                pending.unlink(missing_ok=True)
+                (space / ledger.NAME).write_bytes(samples.ledger)
 
-    def rows(data: bytes) -> object:
-        (space / ledger.NAME).write_bytes(data)
-        try:
-            return log.rows(space)
-        finally:
-            (space / ledger.NAME).write_bytes(corpus.ledger)
+        return run
 
     def lock(data: bytes) -> object:
         return problem.decode(data, "a lock")
@@ -284,11 +265,11 @@ def _kept(corpus: Corpus, root: Path) -> list[Reader]:
         return ledger.parse_row(data.decode())
 
     return [
-        Reader(name="problem lock", sample=corpus.lock, read=lock, damage=damaged_json),
-        Reader(name="problem lock, as bytes", sample=corpus.lock, read=lock),
-        Reader(name="ledger", sample=corpus.ledger, read=rows),
-        Reader(name="row", sample=corpus.ledger.splitlines()[1], read=row, refusals=(ValueError,)),
-        Reader(name="journal", sample=corpus.journal, read=unfinished, damage=damaged_json),
+        Reader("problem lock", samples.lock, lock, damaged_json),
+        Reader("problem lock, as bytes", samples.lock, lock),
+        Reader("ledger", samples.ledger, in_place(space / ledger.NAME, lambda: log.rows(space))),
+        Reader("row", samples.ledger.splitlines()[1], row, refusals=(ValueError,)),
+        Reader("journal", samples.journal, in_place(pending, lambda: journal.recover(history)), damaged_json),
     ]
 
 
@@ -298,100 +279,76 @@ def _kept(corpus: Corpus, root: Path) -> list[Reader]:
 class _Native:
     """Damaged artefacts, read in a jailed child that is replaced whenever it ends."""
 
-    def __init__(self, corpus: Corpus, root: Path) -> None:
-        self._corpus, self._root, self._child = corpus, root, None
-        self._children = 0
+    def __init__(self, samples: Samples, root: Path) -> None:
+        self._samples, self._root, self._children = samples, root, 0
+        self._child: Child | None = None
 
     def __call__(self, seed: int) -> Round:
         generator = np.random.default_rng(seed)
-        files = [self._damaged(generator) for _ in range(NATIVE)]
-        outcomes: list[str] = []
-        wrong: list[str] = []
-        while len(outcomes) + len(wrong) < len(files):
-            rest = files[len(outcomes) + len(wrong) :]
-            for answer in self._asked(rest):
-                (outcomes if answer in ("read", "refused", "ended the child") else wrong).append(answer)
-        return _round("artefact, in a child", seed, len(files), outcomes, wrong)
+        answers = [self._asked(self._damaged(generator)) for _ in range(NATIVE)]
+        return _round("artefact, in a child", seed, NATIVE, answers)
 
     def _damaged(self, generator: np.random.Generator) -> bytes:
         """The artefact with damage to itself, or to the body of its kernel."""
-        artefact = self._corpus.artefact
+        artefact = self._samples.artefact
         if generator.integers(3) == 0:
             return damaged(artefact, generator)
-        text = self._corpus.body
+        text = self._samples.body
         body = flipped(base64.b64decode(text), generator)
         return artefact.replace(text, base64.b64encode(body)) if generator.integers(4) else flipped(artefact, generator)
 
-    def _asked(self, files: Sequence[bytes]) -> list[str]:
-        """The answers for the first files, up to one that ends the child."""
-        child = self._started()
-        folder = child.request()
-        for number, data in enumerate(files):
-            (folder / f"{number:04d}.{native_worker.PROGRAM}").write_bytes(data)
-        ending = child.ask(folder, LIMITS)
-        written = folder / native_worker.ANSWERS
-        answers: list[str] = json.loads(written.read_text()) if written.exists() else []
-        return answers if ending.how == "answered" else [*answers, "ended the child"]
-
-    def _started(self) -> Child:
+    def _asked(self, data: bytes) -> str:
         if self._child is None or not self._child.alive:
             self.close()
             self._children += 1
             self._child = Child(native_worker.__name__, directory=self._root / f"native{self._children}")
-        return self._child
+        folder = self._child.request()
+        (folder / native_worker.PROGRAM).write_bytes(data)
+        answered = self._child.ask(folder, LIMITS).how == "answered"
+        return (folder / native_worker.ANSWER).read_text() if answered else "ended the child"
 
     def close(self) -> None:
         if self._child is not None:
             self._child.close()
 
 
-def _machine(corpus: Corpus, root: Path, workers: Workers) -> Callable[[int], Round]:
+def _machine(samples: Samples, workers: Workers) -> Callable[[int], Round]:
     """Damaged dumps, run by the machine in its own child: a value, a refusal, or a failure that it reports."""
-    folder = workers.folder("damaged")
-    left = _Folder(corpus.compiled, folder)
-    names = [name for name in corpus.compiled if name.endswith((".txt", ".pb", "tokens.json"))]
-    del root
+    left = _Folder(samples.compiled, workers.folder("damaged"))
+    names = [name for name in samples.compiled if name.endswith((".txt", ".pb", "tokens.json"))]
+    program = replace(samples.program, dump_dir=left.root)
+
+    def modelled(_: Path) -> object:
+        return schedule.step(workers.machine, program, V5E, Mesh(), samples.steering)
 
     def run(seed: int) -> Round:
         generator = np.random.default_rng(seed)
-        outcomes, wrong = [], []
+        answers = []
         for _ in range(MACHINE):
             name = names[int(generator.integers(len(names)))]
-            sound = corpus.compiled[name]
-            (left.root / name).write_bytes(damaged(sound, generator))
             try:
-                program = replace(corpus.program, dump_dir=left.root)
-                schedule.step(workers.machine, program, V5E, Mesh(), corpus.steering)
-                outcomes.append("read")
+                left.reading(name, modelled)(damaged(samples.compiled[name], generator))
+                answers.append("read")
             except Refusal as refusal:
-                (wrong if refusal.status.name == "INTERNAL" else outcomes).append(
-                    f"{name}: {refusal.message}" if refusal.status.name == "INTERNAL" else "refused"
-                )
+                broken = refusal.status is Status.INTERNAL
+                answers.append(f"{name}: {refusal.message}" if broken else "refused")
             except RuntimeError as error:
-                wrong.append(f"{name}: {str(error).splitlines()[0]} … {str(error).splitlines()[-1]}")
-            finally:
-                (left.root / name).write_bytes(sound)
-        return _round("dumps, by the machine in its child", seed, MACHINE, outcomes, wrong)
+                lines = str(error).splitlines()
+                answers.append(f"{name}: {lines[0]} … {lines[-1]}")
+        return _round("dumps, by the machine in its child", seed, MACHINE, answers)
 
     return run
 
 
 @contextlib.contextmanager
-def opened(*, quick: bool = False) -> Iterator[list[Callable[[int], Round]]]:
-    """The rounds of all readers; ``quick`` leaves out what is asked in children."""
+def opened() -> Iterator[list[Callable[[int], Round]]]:
+    """The rounds of all readers."""
     root = Path(tempfile.mkdtemp(prefix="fuzz-"))
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, root, ignore_errors=True)
         workers = stack.enter_context(Workers(V5E, keep=True, compiles=False))
-        corpus = made(workers)
-        inside = [_round_of(reader) for reader in readers(corpus, root)]
-        if quick:
-            yield inside
-            return
-        native = _Native(corpus, root)
+        samples = made(workers)
+        native = _Native(samples, root)
         stack.callback(native.close)
-        yield [*inside, native, _machine(corpus, root, workers)]
-
-
-def _round_of(reader: Reader) -> Callable[[int], Round]:
-    return lambda seed: checked(reader, seed)
+        inside = [functools.partial(checked, reader) for reader in readers(samples, root)]
+        yield [*inside, native, _machine(samples, workers)]

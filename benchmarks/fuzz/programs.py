@@ -3,23 +3,33 @@
 One kernel holds several random expressions and is run over a grid, each step with words of its own. A step of the fuzz
 is one operation of an expression on the words of one grid step. Where the definition says that an answer is undefined,
 nothing is compared, and interpret mode is not asked where XLA may contract a product and a sum to one operation.
+
+Compiled for the chip, the schedule machine has to go the way of the value executor: compared are how often every branch
+and loop that is left in the compiled program was taken. Where an undefined answer would steer, the words are drawn
+again: the machine refuses those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jax import export
 
-from benchmarks.lib.fuzzing import expressions
-from benchmarks.lib.fuzzing.expressions import FLOATS, INTEGERS, Expression
-from benchmarks.lib.fuzzing.outcome import Difference, Round
-from ratchet.tpu.mosaic.run import Loaded, load
+from benchmarks.fuzz import expressions
+from benchmarks.fuzz.expressions import FLOATS, INTEGERS, ROWS, Expression
+from benchmarks.fuzz.rounds import Round
+from benchmarks.lib.programs import compiled, of_function, struct
+from ratchet.exam.judge import control
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu import latency
+from ratchet.tpu.chips import V5E
+from ratchet.tpu.compiler.tokens import tokenise
+from ratchet.tpu.mosaic.run import Loaded, Options
 from ratchet.tpu.scalar import DIVISION_BY_ZERO, NOT_AN_INTEGER, Undefined
+from ratchet.values import Mesh
 from ratchet.values.status import Refusal
+from tests.tpu.mosaic.kernels import loaded
 
 AREA = "scalar programs"
 EXPRESSIONS, GRID, DEPTH = 12, 1024, 4
@@ -28,13 +38,6 @@ _REPORTED = (DIVISION_BY_ZERO, NOT_AN_INTEGER)
 """Undefined answers that are findings of the executor wherever they are computed, used or not."""
 _MAY_REPORT = ("divide", "remainder", "to integer")
 """What an undefined word makes of these may be anything, a finding included."""
-
-
-def loaded(function: Callable[..., Any], *arrays: Any) -> Loaded:
-    """The TPU program of ``function``, for execution on the CPU."""
-    avals = [jax.ShapeDtypeStruct(np.shape(a), a.dtype) for a in arrays]
-    program = export.export(jax.jit(function), platforms=("tpu",))(*avals).serialize()
-    return load(bytes(program), f32_matmul_passes="exact")
 
 
 def wild_words(count: int, generator: np.random.Generator) -> np.ndarray:
@@ -59,9 +62,10 @@ def scalars(seed: int, *, count: int = EXPRESSIONS, grid: int = GRID) -> Round:
     try:
         run = loaded(expressions.storing(drawn, types, grid), given).run([given])
     except Refusal as refusal:
-        return _failed(seed, f"refused: {refusal.status.name}: {refusal.message}")
+        what = f"refused: {refusal.status.name}: {refusal.message}"
+        return Round(area=AREA, seed=seed, steps=0, differences=(what,))
     interpreted = np.asarray(expressions.storing(drawn, types, grid, interpret=True)(given))
-    differences = [Difference(area=AREA, seed=seed, what=f"finding: {finding.message}") for finding in run.findings]
+    differences = [f"finding: {finding.message}" for finding in run.findings]
     executed, undefined, compared = run.outputs[0].reshape(grid, count), 0, 0
     for number, expression in enumerate(drawn):
         column = [row[number] for row in wanted]
@@ -72,10 +76,10 @@ def scalars(seed: int, *, count: int = EXPRESSIONS, grid: int = GRID) -> Round:
         sides = {"executor": executed[:, number]}
         if not _contracted(expression):
             sides["interpret mode"] = interpreted.reshape(grid, count)[:, number]
-        differences += _apart(seed, expression, words, asked, answers, sides)
+        differences += _apart(expression, words, asked, answers, sides)
     return Round(
         area=AREA,
-        cases=1,
+        seed=seed,
         steps=compared,
         outcomes={"equal": compared, "undefined": undefined},
         differences=tuple(differences),
@@ -136,19 +140,60 @@ def _contracted(expression: Expression) -> bool:
     return (name in ("float add", "float subtract") and any(products)) or any(map(_contracted, operands))
 
 
-def _apart(
-    seed: int, expression: Expression, words: np.ndarray, asked: Any, answers: Any, sides: dict[str, Any]
-) -> list[Difference]:
+def _apart(expression: Expression, words: np.ndarray, asked: Any, answers: Any, sides: dict[str, Any]) -> Iterator[str]:
     """Where a side's words are not the answers; the first of each."""
-    differences = []
     for side, got in sides.items():
         wrong = np.flatnonzero(asked & (got != answers))
         if len(wrong):
             row = wrong[0]
             what = f"{side}: {expression} of {words[row].tolist()} is {got[row]}, defined as {answers[row]}"
-            differences.append(Difference(area=AREA, seed=seed, what=f"{what} ({len(wrong)} steps)"))
-    return differences
+            yield f"{what} ({len(wrong)} steps)"
 
 
-def _failed(seed: int, what: str) -> Round:
-    return Round(area=AREA, cases=1, steps=0, differences=(Difference(area=AREA, seed=seed, what=what),))
+# --- compiled for the chip ---
+
+COMPILED = "compiled programs"
+COMPILED_GRID, COMPILED_DEPTH = 256, 3
+
+
+def compiled_scalars(seed: int, workers: Workers) -> Round:
+    """One kernel of eight random expressions, executed, compiled and run by the machine."""
+    generator = np.random.default_rng(seed)
+    drawn = [_steering(generator) for _ in range(ROWS)]
+    words = expressions.steps(drawn, COMPILED_GRID, seed)
+    given = np.ascontiguousarray(words.reshape(-1))
+    function = expressions.kernel(drawn, len(words))
+    operations, places = len(words) * sum(map(expressions.operations, drawn)), 0
+    try:
+        made = of_function(function, [struct(given.shape, np.int32)])
+        run = Loaded(tokenise(made.program)[0], Options()).run([given])
+        flow = latency.step(compiled(made, workers), V5E, Mesh(), {0: given})[0].control
+        wrong = [f"finding: {finding.message}" for finding in run.findings]
+        got = run.outputs[0].reshape(len(words), -1, 128)[:, : len(drawn), 0]
+        if not np.array_equal(got, expressions.rows(drawn, words)):
+            wrong.append("the executor's values are not those of the definition")
+        if flow is None:
+            wrong.append("the machine cannot say which way it went")
+        else:
+            known = run.control
+            places = len({*known.branches} & {*flow.branches}) + len({*known.loops} & {*flow.loops})
+            wrong += map(str, control.differences(known, flow))
+    except Refusal as refusal:
+        wrong = [f"refused: {refusal.status.name}: {refusal.message}"]
+    return Round(
+        area=COMPILED,
+        seed=seed,
+        steps=operations,
+        outcomes=({} if wrong else {"equal": operations}) | {"branches and loops": places},
+        differences=tuple(f"{drawn}: {what}" for what in wrong),
+    )
+
+
+def _steering(generator: np.random.Generator) -> Expression:
+    """A random integer that is defined for most awkward words."""
+    trial = [[int(word) for word in row] for row in expressions.words_of(_TRIALS, generator)]
+    while True:
+        expression = expressions.drawn(generator, "i", COMPILED_DEPTH)
+        answers = [expressions.defined(expression, words) for words in trial]
+        if sum(isinstance(answer, int) for answer in answers) > _TRIALS * 7 // 8 and len(set(answers)) > 1:
+            return expression

@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from typing import Any
 import numpy as np
 from jax import export
 
-from benchmarks.lib.fuzzing import expressions
-from benchmarks.lib.programs import compiled, of_function, struct
-from ratchet.exam.candidate import tracer, worker
+from benchmarks.fuzz import expressions
+from benchmarks.lib.programs import compiled, examined, of_function, struct
+from benchmarks.lib.sources import ROOT
+from ratchet.exam.candidate import tracer
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem import problem
 from ratchet.loop import ledger
@@ -32,46 +32,9 @@ from ratchet.tpu.mlir.calls import target, walk
 from ratchet.tpu.mosaic.run import Loaded, Options
 from ratchet.values import Mesh, Program, Row, control, encoding
 
-KERNEL_FILE = """
-import jax
-import jax.numpy as jnp
-from jax.experimental import pallas as pl
-
-KERNEL_NAME = "sample"
-PROBLEM_DESCRIPTION = "twice a matrix"
-
-
-def _double(x, o):
-    o[...] = x[...] * 2
-
-
-def kernel_fn(x):
-    block = pl.BlockSpec((8, 128), lambda i: (i, 0))
-    out = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    return pl.pallas_call(_double, grid=(2,), in_specs=[block], out_specs=block, out_shape=out)(x)
-
-
-def reference_fn(x):
-    return x * 2
-
-
-def generate_inputs(key):
-    return (jax.random.normal(key, (16, 128), jnp.float32),)
-
-
-def compute_flops():
-    return 16 * 128
-
-
-def get_tiling_meta():
-    return {"grid": (2,), "inputs": [], "outputs": [], "vmem_bytes": 0}
-"""
-IMAGE = b"\x08\x01\x12\x08\x08\x01\x1a\x04\x08\x00\x10\x04\x12\x08\x08\x02\x1a\x04\x08\x04\x10\x04\x1a\x08codeDATA"
-"""An executable of two segments, as ``ratchet.tpu.dump.image`` reads it."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
+class Samples:
     """One sound file of each kind."""
 
     program: Program
@@ -91,7 +54,10 @@ class Corpus:
     timeline: bytes
     ledger: bytes
     journal: bytes
-    executable: bytes = IMAGE
+    executable: bytes = (
+        b"\x08\x01\x12\x08\x08\x01\x1a\x04\x08\x00\x10\x04\x12\x08\x08\x02\x1a\x04\x08\x04\x10\x04\x1a\x08codeDATA"
+    )
+    """Of two segments, as ``ratchet.tpu.dump.image`` reads it."""
     error: bytes = (
         b"E1001: CompileTimeScopedVmemOom: Ran out of memory in memory space vmem. Scoped allocation with size 20.00M "
         b"and limit 16.00M exceeded. Used 156.25M of 128.00M vmem. Allocation (size=209715200) would exceed memory "
@@ -116,7 +82,7 @@ class Corpus:
             subprocess.run(["git", *command], cwd=root, check=True, capture_output=True)
 
 
-def made(workers: Workers) -> Corpus:
+def made(workers: Workers) -> Samples:
     """Compiles one kernel."""
     drawn = [("repeated", 0, ("select", ("lt", 0, 1), 1, 2)), ("halvings", ("shift right", 1, 2))]
     words = expressions.steps(drawn, 8, seed=0)
@@ -135,7 +101,7 @@ def made(workers: Workers) -> Corpus:
     }  # fmt: skip
     rows = _ledger()
     candidate, lock = _candidate()
-    return Corpus(
+    return Samples(
         program=program,
         steering={0: given},
         compiled={str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()},
@@ -167,11 +133,8 @@ def _candidate() -> tuple[dict[str, bytes], bytes]:
     """What a candidate's process leaves, and the lock of the problem that it froze."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "kernel.py").write_text(KERNEL_FILE)
-        try:
-            record = worker.examine(folder / "kernel.py", folder, freeze=True)
-        finally:
-            sys.modules.pop("kernel_under_judgement", None)
+        (folder / "kernel.py").write_bytes((ROOT / "examples" / "first.py").read_bytes())
+        record = examined(folder / "kernel.py", freeze=True)
         _, frozen = tracer.made(record, folder, "kernel.py", freeze=True)
         assert frozen is not None
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix == ".bin"}

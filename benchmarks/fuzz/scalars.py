@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks.lib.fuzzing import reference
-from benchmarks.lib.fuzzing.outcome import Difference, Round
+from benchmarks.fuzz import reference
+from benchmarks.fuzz.rounds import Round
 from ratchet.tpu import scalar
 from ratchet.tpu.dump.columns import Columns, flat
 from ratchet.tpu.dump.listing import read_instruction
@@ -64,42 +64,41 @@ class Operation:
     """Name, result type and attributes of the Mosaic operation, where there is one."""
 
 
-def _integer(name: str, machine: str = "", mosaic: str = "") -> Operation:
-    count = 1 if name == "leading_zeros" else 2
-    executor = (mosaic, "i32", ()) if mosaic else None
-    return Operation("i", count, getattr(scalar, name), partial(reference.integers, name), machine, executor)
-
-
-def _float(name: str, machine: str, mosaic: str) -> Operation:
-    count = 1 if name in ("float_floor", "float_ceil") else 2
-    return Operation("f", count, getattr(scalar, name), partial(reference.floats, name), machine, (mosaic, "f32", ()))
+def _named(name: str, machine: str = "", mosaic: str = "") -> Operation:
+    """That of a function of ``ratchet.tpu.scalar``."""
+    kind, result, wanted = (
+        ("f", "f32", reference.floats) if name in reference.FLOATS else ("i", "i32", reference.integers)
+    )
+    count = 1 if name in ("leading_zeros", "float_floor", "float_ceil") else 2
+    executor = (mosaic, result, ()) if mosaic else None
+    return Operation(kind, count, getattr(scalar, name), partial(wanted, name), machine, executor)
 
 
 _CMPF = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5}
 OPERATIONS: dict[str, Operation] = {
-    "add": _integer("add", "sadd.s32", "arith.addi"),
-    "subtract": _integer("subtract", "ssub.s32", "arith.subi"),
-    "multiply": _integer("multiply", "smul.u32", "arith.muli"),
-    "multiply high": _integer("multiply_high", "smulhi.u32"),
-    "carry": _integer("carry", "sc.u32"),
-    "shift left": _integer("shift_left", "sshll.u32", "arith.shli"),
-    "shift left, ones": _integer("shift_left_ones", "sshllo.u32"),
-    "shift right, logical": _integer("shift_right_logical", "sshrl.u32", "arith.shrui"),
-    "shift right, arithmetic": _integer("shift_right_arithmetic", "sshra.s32", "arith.shrsi"),
-    "minimum, unsigned": _integer("minimum_unsigned", "smin.u32", "arith.minui"),
-    "maximum, unsigned": _integer("maximum_unsigned", "smax.u32", "arith.maxui"),
-    "leading zeros": _integer("leading_zeros", "sclz"),
-    "divide": _integer("divide_signed", "", "arith.divsi"),
-    "remainder": _integer("remainder_signed", "", "arith.remsi"),
-    "divide, unsigned": _integer("divide_unsigned", "", "arith.divui"),
-    "remainder, unsigned": _integer("remainder_unsigned", "", "arith.remui"),
-    "float add": _float("float_add", "sadd.f32", "arith.addf"),
-    "float subtract": _float("float_subtract", "ssub.f32", "arith.subf"),
-    "float multiply": _float("float_multiply", "smul.f32", "arith.mulf"),
-    "float minimum": _float("float_minimum", "smin.f32", "arith.minimumf"),
-    "float maximum": _float("float_maximum", "smax.f32", "arith.maximumf"),
-    "floor": _float("float_floor", "sfloor.f32", "math.floor"),
-    "ceil": _float("float_ceil", "sceil.f32", "math.ceil"),
+    "add": _named("add", "sadd.s32", "arith.addi"),
+    "subtract": _named("subtract", "ssub.s32", "arith.subi"),
+    "multiply": _named("multiply", "smul.u32", "arith.muli"),
+    "multiply high": _named("multiply_high", "smulhi.u32"),
+    "carry": _named("carry", "sc.u32"),
+    "shift left": _named("shift_left", "sshll.u32", "arith.shli"),
+    "shift left, ones": _named("shift_left_ones", "sshllo.u32"),
+    "shift right, logical": _named("shift_right_logical", "sshrl.u32", "arith.shrui"),
+    "shift right, arithmetic": _named("shift_right_arithmetic", "sshra.s32", "arith.shrsi"),
+    "minimum, unsigned": _named("minimum_unsigned", "smin.u32", "arith.minui"),
+    "maximum, unsigned": _named("maximum_unsigned", "smax.u32", "arith.maxui"),
+    "leading zeros": _named("leading_zeros", "sclz"),
+    "divide": _named("divide_signed", "", "arith.divsi"),
+    "remainder": _named("remainder_signed", "", "arith.remsi"),
+    "divide, unsigned": _named("divide_unsigned", "", "arith.divui"),
+    "remainder, unsigned": _named("remainder_unsigned", "", "arith.remui"),
+    "float add": _named("float_add", "sadd.f32", "arith.addf"),
+    "float subtract": _named("float_subtract", "ssub.f32", "arith.subf"),
+    "float multiply": _named("float_multiply", "smul.f32", "arith.mulf"),
+    "float minimum": _named("float_minimum", "smin.f32", "arith.minimumf"),
+    "float maximum": _named("float_maximum", "smax.f32", "arith.maximumf"),
+    "floor": _named("float_floor", "sfloor.f32", "math.floor"),
+    "ceil": _named("float_ceil", "sceil.f32", "math.ceil"),
     "to float": Operation("i", 1, scalar.float_from_integer, reference.to_float, "scvt.s32.f32",
                           ("arith.sitofp", "f32", ())),
     "to integer": Operation("f", 1, scalar.float_to_integer, reference.to_integer, "scvt.f32.s32",
@@ -119,7 +118,7 @@ def scalars(seed: int, *, count: int = PAIRS) -> Round:
     """Every operation on ``count`` random words."""
     generator = np.random.default_rng(seed)
     steps, undefined = 0, 0
-    differences: list[Difference] = []
+    differences = []
     for name, one in OPERATIONS.items():
         words = [_drawn(one.kind, count, generator) for _ in range(one.count)]
         rows = list(zip(*(map(int, column) for column in words), strict=True))
@@ -139,10 +138,12 @@ def scalars(seed: int, *, count: int = PAIRS) -> Round:
         for side, apart in wrong.items():
             if apart.any():
                 at = int(np.flatnonzero(apart)[0])
-                what = f"{name} of {rows[at]}: {side} differs from {answers[at]} ({int(apart.sum())} words)"
-                differences.append(Difference(area=AREA, seed=seed, what=what))
+                differences.append(
+                    f"{name} of {rows[at]}: {side} differs from {answers[at]} ({int(apart.sum())} words)"
+                )
     return Round(
         area=AREA,
+        seed=seed,
         cases=len(OPERATIONS),
         steps=steps,
         outcomes={"equal": steps - len(differences), "undefined": undefined},

@@ -7,35 +7,19 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
-    """Something that must not have happened, with what repeats it."""
-
-    area: str
-    seed: int
-    """Of the round."""
-    what: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Round:
     """One round of one area."""
 
     area: str
-    cases: int
-    """Programs, operations or damaged files."""
+    seed: int
     steps: int
     """Random operations compared, or files read."""
+    cases: int = 1
+    """Programs, operations or readers."""
     outcomes: Mapping[str, int] = field(default_factory=dict)
     """How often each answer was given that is no difference: ``equal``, ``undefined``, ``refused``…"""
-    differences: tuple[Difference, ...] = ()
-
-
-def counted(outcomes: Iterable[str]) -> dict[str, int]:
-    """How often each outcome occurs."""
-    counts: dict[str, int] = {}
-    for outcome in outcomes:
-        counts[outcome] = counts.get(outcome, 0) + 1
-    return counts
+    differences: tuple[str, ...] = ()
+    """What must not have happened, in words."""
 
 
 def added(rounds: Iterable[Round]) -> list[dict[str, object]]:

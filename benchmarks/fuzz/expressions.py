@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -47,18 +48,6 @@ class Operation:
 def _to_integer(word: int) -> scalar.Answer:
     whole = scalar.float_ceil(word) if word < 0 else scalar.float_floor(word)
     return whole if isinstance(whole, Undefined) else scalar.float_to_integer(whole)
-
-
-def _truth(relation: str) -> Callable[[int, int], int]:
-    return lambda a, b: int(scalar.RELATIONS[relation](a, b))
-
-
-def _holds(relation: str) -> Callable[[int, int], scalar.Answer]:
-    def compared(a: int, b: int) -> scalar.Answer:
-        answer = scalar.compare_float(relation, a, b)
-        return answer if isinstance(answer, Undefined) else int(answer)
-
-    return compared
 
 
 def _repeated(count: int, start: int) -> int:
@@ -100,7 +89,7 @@ OPERATIONS = {
     "divide": Operation("ii", "i", scalar.divide_signed, lax.div),
     "remainder": Operation("ii", "i", scalar.remainder_signed, lax.rem),
     "to integer": Operation("f", "i", _to_integer, lambda x: x.astype(jnp.int32)),
-    "below": Operation("ff", "i", _holds("lt"), lambda a, b: (a < b).astype(jnp.int32)),
+    "below": Operation("ff", "i", partial(scalar.compare_float, "lt"), lambda a, b: (a < b).astype(jnp.int32)),
     "to float": Operation("i", "f", scalar.float_from_integer, lambda x: x.astype(jnp.float32)),
     "float add": Operation("ff", "f", scalar.float_add, operator.add),
     "float subtract": Operation("ff", "f", scalar.float_subtract, operator.sub),
@@ -109,8 +98,11 @@ OPERATIONS = {
     "float maximum": Operation("ff", "f", scalar.float_maximum, jnp.maximum),
     "floor": Operation("f", "f", scalar.float_floor, jnp.floor),
     "ceil": Operation("f", "f", scalar.float_ceil, jnp.ceil),
-    **{name: Operation("ii", "b", _truth(name), getattr(operator, name)) for name in scalar.RELATIONS},
-    **{f"float {name}": Operation("ff", "b", _holds(name), getattr(operator, name)) for name in scalar.RELATIONS},
+    **{name: Operation("ii", "b", scalar.RELATIONS[name], getattr(operator, name)) for name in scalar.RELATIONS},
+    **{
+        f"float {name}": Operation("ff", "b", partial(scalar.compare_float, name), getattr(operator, name))
+        for name in scalar.RELATIONS
+    },
     "both": Operation("bb", "b", operator.and_, jnp.logical_and),
     "either": Operation("bb", "b", operator.or_, jnp.logical_or),
     "not": Operation("b", "b", lambda a: 1 - a, jnp.logical_not),
@@ -151,7 +143,8 @@ def defined(expression: Expression, words: Sequence[int]) -> scalar.Answer:
 
 def applied(name: str, values: Sequence[Any], words: Sequence[int]) -> scalar.Answer:
     """One operation on words."""
-    return words[values[0] & 1] if name == LOAD else OPERATIONS[name].defined(*values)
+    answer = words[values[0] & 1] if name == LOAD else OPERATIONS[name].defined(*values)
+    return answer if isinstance(answer, Undefined) else int(answer)
 
 
 def written(expression: Expression, words: Any) -> Any:

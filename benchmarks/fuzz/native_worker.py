@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from ratchet.process.sandbox.child import serve
@@ -10,7 +9,7 @@ from ratchet.tpu.compiler.tokens import tokenise
 from ratchet.tpu.mosaic.run import Options, load, translated
 from ratchet.values.status import Refusal
 
-PROGRAM, ANSWERS = "kernel.bin", "answers.json"
+PROGRAM, ANSWER = "kernel.bin", "answer.txt"
 
 
 def answer(data: bytes) -> str:
@@ -26,12 +25,9 @@ def answer(data: bytes) -> str:
 
 
 def handle(request: Path) -> str:
-    """Answer every file of a request; what is written survives the file that ends this process."""
-    answers: list[str] = []
-    for path in sorted(request.glob(f"*.{PROGRAM}")):
-        answers.append(answer(path.read_bytes()))
-        (request / ANSWERS).write_text(json.dumps(answers))
-    return ANSWERS
+    """Answer for the artefact of a request."""
+    (request / ANSWER).write_text(answer((request / PROGRAM).read_bytes()))
+    return ANSWER
 
 
 if __name__ == "__main__":

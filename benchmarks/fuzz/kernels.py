@@ -17,9 +17,10 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from benchmarks.lib.fuzzing.outcome import Difference, Round
-from benchmarks.lib.fuzzing.programs import loaded
+from benchmarks.fuzz.rounds import Round
+from benchmarks.lib.programs import largest_error
 from ratchet.values.status import Refusal
+from tests.tpu.mosaic.kernels import loaded
 
 AREA = "block programs"
 ROWS = 16
@@ -99,31 +100,26 @@ def build(recipe: Recipe, interpret: bool = False) -> Callable[..., Any]:
             lambda x, o: _compute(recipe, pl.program_id(0) * ROWS, x, o),
             grid=(recipe.blocks,), in_specs=[block], out_specs=block, out_shape=out, interpret=interpret,
         )  # fmt: skip
-    if recipe.way == "order":
-        spec = pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=1,
-            grid=(recipe.blocks,),
-            in_specs=[pl.BlockSpec((ROWS, 128), lambda i, order: (order[i], 0))],
-            out_specs=pl.BlockSpec((ROWS, 128), lambda i, order: (i, 0)),
-        )
-        return pl.pallas_call(
-            lambda order, x, o: _compute(recipe, order[pl.program_id(0)] * ROWS, x, o),
-            grid_spec=spec, out_shape=out, interpret=interpret,
-        )  # fmt: skip
+    ordered = recipe.way == "order"
+    whole = pl.BlockSpec(memory_space=pl.ANY)
     spec = pltpu.PrefetchScalarGridSpec(
         num_scalar_prefetch=1,
         grid=(recipe.blocks,),
-        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        in_specs=[pl.BlockSpec((ROWS, 128), lambda i, order: (order[i], 0)) if ordered else whole],
         out_specs=pl.BlockSpec((ROWS, 128), lambda i, order: (i, 0)),
-        scratch_shapes=[pltpu.VMEM((2, ROWS, 128), recipe.dtype), pltpu.SemaphoreType.DMA((2,))],
+        scratch_shapes=[] if ordered else [pltpu.VMEM((2, ROWS, 128), recipe.dtype), pltpu.SemaphoreType.DMA((2,))],
     )
-    return pl.pallas_call(
-        lambda order, x, o, held, done: _copied(recipe, order, x, o, (held, done)),
-        grid_spec=spec, out_shape=out, interpret=interpret,
-    )  # fmt: skip
+
+    def body(order: Any, x: Any, o: Any, *scratch: Any) -> None:
+        if ordered:
+            _compute(recipe, order[pl.program_id(0)] * ROWS, x, o)
+        else:
+            _copied(recipe, order, x, o, scratch)
+
+    return pl.pallas_call(body, grid_spec=spec, out_shape=out, interpret=interpret)
 
 
-def _copied(recipe: Recipe, order: Any, x: Any, o: Any, scratch: tuple[Any, Any]) -> None:
+def _copied(recipe: Recipe, order: Any, x: Any, o: Any, scratch: tuple[Any, ...]) -> None:
     """Copies one block ahead, by turns into two places."""
     held, done = scratch
     step = pl.program_id(0)
@@ -167,16 +163,6 @@ def arguments(recipe: Recipe, generator: np.random.Generator) -> list[np.ndarray
     return [x] if recipe.way == "pipeline" else [generator.permutation(recipe.blocks).astype(np.int32), x]
 
 
-def distance(got: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference over the largest magnitude; infinite where only one is NaN, or shapes differ."""
-    a, b = got.astype(np.float64), wanted.astype(np.float64)
-    if a.shape != b.shape or not np.array_equal(np.isnan(a), np.isnan(b)):
-        return float("inf")
-    with np.errstate(invalid="ignore"):
-        apart = np.where((a == b) | np.isnan(a), 0.0, np.abs(a - b))
-    return float(apart.max()) / max(float(np.max(np.abs(b), initial=0.0, where=np.isfinite(b))), 1e-30)
-
-
 def blocks(seed: int) -> Round:
     """One random kernel."""
     generator = np.random.default_rng(seed)
@@ -184,21 +170,17 @@ def blocks(seed: int) -> Round:
     operands = arguments(recipe, generator)
     try:
         result = loaded(build(recipe), *operands).check(operands)
+        apart = largest_error(result.outputs[:1], [np.asarray(build(recipe, interpret=True)(*operands))])
+        wrong = [f"finding: {finding.message}" for finding in result.findings]
+        if apart > TOLERANCE[recipe.dtype]:
+            wrong.append(f"executor and interpret mode are {apart:.3g} apart")
     except Refusal as refusal:
-        return _round(seed, recipe, [f"refused: {refusal.status.name}: {refusal.message}"])
-    apart = distance(result.outputs[0], np.asarray(build(recipe, interpret=True)(*operands)))
-    wrong = [f"finding: {finding.message}" for finding in result.findings]
-    if apart > TOLERANCE[recipe.dtype]:
-        wrong.append(f"executor and interpret mode are {apart:.3g} apart")
-    return _round(seed, recipe, wrong)
-
-
-def _round(seed: int, recipe: Recipe, wrong: list[str]) -> Round:
+        wrong = [f"refused: {refusal.status.name}: {refusal.message}"]
     steps = len(recipe.steps) * recipe.blocks
     return Round(
         area=AREA,
-        cases=1,
+        seed=seed,
         steps=steps,
         outcomes={} if wrong else {"equal": steps},
-        differences=tuple(Difference(area=AREA, seed=seed, what=f"{recipe}: {what}") for what in wrong),
+        differences=tuple(f"{recipe}: {what}" for what in wrong),
     )

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"  # as ratchet/process/boot/start.py does
 
-from benchmarks.lib.command import command
-from benchmarks.lib.fuzzing import control, kernels, parsers, programs, scalars
-from benchmarks.lib.fuzzing.outcome import Round, added
+from benchmarks.fuzz import kernels, parsers, programs, scalars
+from benchmarks.fuzz.rounds import Round, added
+from benchmarks.lib.command import command, say
 from benchmarks.lib.table import show_all
 from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import V5E
@@ -47,7 +47,7 @@ def opened(only: Sequence[str]) -> Iterator[list[Area]]:
         if "programs" in only:
             workers = stack.enter_context(Workers(V5E, keep=True, compiles=False))
             turns += [programs.scalars, kernels.blocks] * 3
-            turns.append(lambda seed: control.compiled_scalars(seed, workers))
+            turns.append(lambda seed: programs.compiled_scalars(seed, workers))
         if "parsers" in only:
             turns += stack.enter_context(parsers.opened())
         yield turns
@@ -60,12 +60,12 @@ def rounds(turns: Sequence[Area], *, seed: int, minutes: float | None, steps: in
         one = turns[number % len(turns)](seed * SEEDS + number)
         done += one.steps
         yield one
-        for difference in one.differences:
-            print(f"{difference.area}, seed {difference.seed}: {difference.what}", file=sys.stderr, flush=True)
+        for what in one.differences:
+            say(f"{one.area}, seed {one.seed}: {what}")
         now = time.monotonic()
         if now - said > SAID_SECONDS:
             said = now
-            print(f"{done:,} steps in {(now - start) / 60:.1f} minutes", file=sys.stderr, flush=True)
+            say(f"{done:,} steps in {(now - start) / 60:.1f} minutes")
         if (minutes is not None and now - start > 60 * minutes) or (steps is not None and done >= steps):
             return
 
@@ -83,12 +83,9 @@ def main() -> int:
     with opened(options.only) as turns:
         made = list(rounds(turns, seed=options.seed, minutes=minutes, steps=options.steps))
     lines = added(made)
-    total = {
-        "area": "all",
-        **{name: sum(int(str(line[name])) for line in lines) for name in ("cases", "steps", "differences")},
-    }
-    total["minutes"] = round((time.monotonic() - start) / 60, 1)
-    differences = [{"area": d.area, "seed": d.seed, "what": d.what} for one in made for d in one.differences]
+    sums = {name: sum(int(str(line[name])) for line in lines) for name in ("cases", "steps", "differences")}
+    total = {"area": "all", **sums, "minutes": round((time.monotonic() - start) / 60, 1)}
+    differences = [{"area": one.area, "seed": one.seed, "what": what} for one in made for what in one.differences]
     title = f"Fuzz, seed {options.seed}"
     show_all({title: [*lines, total], "Differences": differences}, json_file=options.json)
     return 1 if differences else 0
