@@ -1,14 +1,37 @@
-"""The list: every repository and, by importing their modules, every case."""
+"""Where the kernels come from, and how a module of theirs is imported without the framework around it."""
 
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import jax
 
-from benchmarks.lib.corpus import jax_ops, serving, tpu_inference, training
-from benchmarks.lib.corpus.case import CASES
-from benchmarks.lib.corpus.repositories import INSTALLED, Repository
+INSTALLED = "installed"
+"""Instead of a commit: the repository's package is in this environment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """One repository of public kernels."""
+
+    origin: str
+    """``owner/name``."""
+    commit: str
+    root: str = ""
+    """The folder in it that goes on ``sys.path``."""
+    bare: tuple[str, ...] = ()
+    """Packages whose ``__init__`` is not run: it would import a whole framework."""
+    stubs: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Modules that kernels import and that need the framework: what they must hold, of our own making."""
+    is_older: bool = False
+    """It names memory spaces as JAX did before."""
 
 
 def _logger(name: str) -> logging.Logger:
@@ -101,4 +124,54 @@ REPOSITORIES = {
 }
 """By the name that begins a case's; a folder of this name holds the clone."""
 
-__all__ = ["CASES", "REPOSITORIES", "jax_ops", "serving", "tpu_inference", "training"]
+SITE = ("einshape", "jaxtyping", "wadler-lindig", "pydantic", "pydantic-core", "annotated-types", "typing-inspection",
+        "immutabledict", "typeguard==2.13.3", "tqdm", "chex", "toolz", "einops")  # fmt: skip
+"""What modules of the repositories import besides JAX; without dependencies, so that JAX stays as it is."""
+
+
+def clone_commands(sources: Path) -> list[str]:
+    """Shell commands that fetch the repositories at their commits, and what they import."""
+    commands = [
+        f"git clone URL-OF/{one.origin} {sources / name} && git -C {sources / name} checkout {one.commit}"
+        for name, one in REPOSITORIES.items()
+        if one.commit != INSTALLED
+    ]
+    return [*commands, f"pip install --no-deps --target {sources / 'site'} {' '.join(SITE)}"]
+
+
+def module_of(name: str, path: str, sources: Path) -> Any:
+    """The module at ``path`` of a repository, whose clone is ``sources/name``; packages in ``sources/site`` come last.
+
+    Raises:
+        FileNotFoundError: the repository is not there.
+    """
+    repository = REPOSITORIES[name]
+    if repository.commit != INSTALLED:
+        _enter(repository, sources, name)
+    return import_module(path.removeprefix(f"{repository.root}/").removesuffix(".py").replace("/", "."))
+
+
+def _enter(repository: Repository, sources: Path, name: str) -> None:
+    root = sources / name / repository.root
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root} is no folder: clone {repository.origin} to {sources / name}")
+    sys.path.insert(0, str(root))
+    sys.path.append(str(sources / "site"))
+    for package in repository.bare:
+        module = ModuleType(package)
+        module.__path__ = [str(root.joinpath(*package.split(".")))]
+        sys.modules[package] = module
+    if repository.is_older:
+        _name_spaces_as_before()
+    for stub, held in repository.stubs.items():
+        module = ModuleType(stub)
+        vars(module).update(held)
+        sys.modules[stub] = module
+
+
+def _name_spaces_as_before() -> None:
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import tpu as pltpu
+
+    spaces = {name: getattr(pltpu, name) for name in ("VMEM", "SMEM", "HBM")}
+    pltpu.MemorySpace = pltpu.TPUMemorySpace = SimpleNamespace(**spaces, ANY=pl.ANY)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.lib.corpus.case import CASES
-from benchmarks.lib.corpus.listed import REPOSITORIES
+from benchmarks.coverage.calls import CASES
+from benchmarks.coverage.repositories import REPOSITORIES
 
 Record = Mapping[str, Any]
 STEPS = ("traced", "compiled", "executed", "modelled")
@@ -60,11 +60,6 @@ READ = {
 """By kernel, what a finding of it is, as its source says at the commit that is listed."""
 
 
-def is_whole(record: Record) -> bool:
-    """Whether the kernel was executed and modelled."""
-    return record.get("executed") == "yes" and record.get("modelled") == "yes"
-
-
 def totals(records: Sequence[Record]) -> list[dict[str, Any]]:
     """Kernels by repository and in all: how many reached which step."""
     rows = []
@@ -73,7 +68,7 @@ def totals(records: Sequence[Record]) -> list[dict[str, Any]]:
         groups.setdefault(record["name"].partition("/")[0], []).append(record)
     for name, group in (*groups.items(), ("all", list(records))):
         compiled = [one for one in group if one.get("compiled") == "yes"]
-        whole = sum(map(is_whole, compiled))
+        whole = sum(one.get("executed") == one.get("modelled") == "yes" for one in compiled)
         rows.append(
             {
                 "repository": REPOSITORIES[name].origin if name in REPOSITORIES else name,
@@ -138,17 +133,14 @@ def text(records: Sequence[Record]) -> str:
             "\n",
             *(f"- *{name}*, {step}: {status}: {_short(why)}\n" for step, status, name, why in refusals(records)),
         ]
-    if read := [f"- *{one['name']}*: {READ[one['name']]}\n" for one in records if _is_read(one)]:
-        parts += ["\n## What the findings are\n", "\n", *read]
+    found = [one["name"] for one in records if one.get("values") == "finding" and one["name"] in READ]
+    if found:
+        parts += ["\n## What the findings are\n", "\n", *(f"- *{name}*: {READ[name]}\n" for name in found)]
     parts += ["\n## Every kernel\n", _markdown([row(record) for record in records])]
     parts += ["\n## Where they are\n", _markdown([
         {"repository": one.origin, "commit": one.commit, "kernels": _paths(name)} for name, one in REPOSITORIES.items()
     ])]  # fmt: skip
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
-
-
-def _is_read(record: Record) -> bool:
-    return record.get("values") == "finding" and record["name"] in READ
 
 
 def _paths(repository: str) -> str:

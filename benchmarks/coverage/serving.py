@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.lib.corpus.case import Call, case
-from benchmarks.lib.corpus.inputs import integers, ints, normal, permuted
+from benchmarks.coverage.calls import F32, Call, attend, case, causal, enter, integers, ints, normal, permuted
 
 SGL = "python/sgl_jax/srt/kernels/"
 JETSTREAM = "experimental/jax/inference/kernel/attention/tpu/"
 XLA = "torch_xla/experimental/pallas_kernels/"
 
 
-def _sgl(path: str) -> Any:
-    return import_module("sgl_jax.srt.kernels." + path.removesuffix(".py").replace("/", "."))
-
-
 @case("sglang-jax/top k, in groups", path=SGL + "grouped_topk/v1/kernel.py")
-def _() -> Call:
-    module = _sgl("grouped_topk/v1/kernel.py")
+def _(module: Any) -> Call:
     options = {"num_expert_group": 8, "topk_group": 4, "topk": 8}
 
     def reference(logits: Any, bias: Any) -> Any:
@@ -34,30 +27,25 @@ def _() -> Call:
         ids = jax.lax.top_k(jnp.where(chosen, scores, -jnp.inf).reshape(256, 256), 8)[1]
         return jnp.take_along_axis(logits, ids, 1), ids
 
-    arrays = normal("logits", 256, 256, dtype=jnp.float32), normal("bias", 256, dtype=jnp.float32)
+    arrays = normal("logits", 256, 256, dtype=F32), normal("bias", 256, dtype=F32)
     kernel = partial(module.grouped_topk_pallas, **options, block_tokens=128, interpret=False)
     return Call(function=kernel, arrays=arrays, reference=reference, tolerance=1e-6)
 
 
 @case("sglang-jax/top k", path=SGL + "biased_topk/v1/kernel.py")
-def _() -> Call:
-    module = _sgl("biased_topk/v1/kernel.py")
+def _(module: Any) -> Call:
     kernel = partial(module.topk_pallas, topk=8, block_tokens=128, interpret=False)
-    x = normal("logits", 256, 256, dtype=jnp.float32)
+    x = normal("logits", 256, 256, dtype=F32)
     return Call(function=kernel, arrays=(x,), reference=lambda x: jax.lax.top_k(x, 8), tolerance=1e-6)
 
 
 @case("sglang-jax/simple gated linear attention, decode", path=SGL + "simple_gla/simple_gla_fused.py")
-def _() -> Call:
-    module = _sgl("simple_gla/simple_gla_fused.py")
-    launch = partial(module._launch_decode_simple_gla.__wrapped__, scale=128**-0.5)
+def _(module: Any) -> Call:
+    kernel = partial(module._launch_decode_simple_gla.__wrapped__, scale=128**-0.5)
     many, heads = 4, 8
-    q, k, v = (normal(name, many, heads, 128, dtype=jnp.float32, scale=0.1) for name in "qkv")
-    arrays = (q, k, v, -jnp.abs(normal("gamma", heads, dtype=jnp.float32, scale=0.1)),
-              normal("state", 6, heads, 128, 128, dtype=jnp.float32), ints(3, 1, 5, 2), ints(1, 1, 0, 1))  # fmt: skip
-
-    def kernel(q: Any, k: Any, v: Any, gamma: Any, state: Any, slots: Any, started: Any) -> Any:
-        return launch(q, k, v, gamma, state, slots, started)
+    q, k, v = (normal(name, many, heads, 128, dtype=F32, scale=0.1) for name in "qkv")
+    arrays = (q, k, v, -jnp.abs(normal("gamma", heads, dtype=F32, scale=0.1)),
+              normal("state", 6, heads, 128, 128, dtype=F32), ints(3, 1, 5, 2), ints(1, 1, 0, 1))  # fmt: skip
 
     def reference(q: Any, k: Any, v: Any, gamma: Any, state: Any, slots: Any, started: Any) -> Any:
         before = jnp.where(started[:, None, None, None] > 0, state[slots], 0.0)
@@ -68,8 +56,7 @@ def _() -> Call:
 
 
 @case("sglang-jax/cache update", path=SGL + "update_kv_cache/update_kv_cache.py")
-def _() -> Call:
-    module = _sgl("update_kv_cache/update_kv_cache.py")
+def _(module: Any) -> Call:
     starts, lengths = [3, 40, 41, 63, 17, 8, 9, 50], [1] * 8
     slices = jnp.asarray([starts, np.arange(8), lengths], jnp.int32)
 
@@ -83,8 +70,7 @@ def _() -> Call:
     return Call(function=kernel, arrays=arrays, reference=reference, tolerance=0.0)
 
 
-def _sgl_ragged(**options: Any) -> Call:
-    module = _sgl("ragged_paged_attention/ragged_paged_attention.py")
+def _ragged(module: Any, **options: Any) -> Call:
     tokens, page, heads = 64, 16, 2
     lengths, starts = (30, 60, 50, 0), (0, 1, 2, 52, 52)
     table = np.arange(16)
@@ -104,43 +90,35 @@ def _sgl_ragged(**options: Any) -> Call:
             many, pages = starts[number + 1] - starts[number], -(-length // page)
             kv = cache[table[first_page : first_page + pages]].reshape(-1, heads, 2, 128)
             first_page += pages
-            keys = kv[:, :, 0].at[length - many : length].set(k[queries])[:length].astype(jnp.float32)
-            values = kv[:, :, 1].at[length - many : length].set(v[queries])[:length].astype(jnp.float32)
-            logits = 0.1 * jnp.einsum(
-                "qhgd,khd->hgqk", q[queries].reshape(many, heads, 2, 128).astype(jnp.float32), keys
+            keys, values = (
+                kv[:, :, n].at[length - many : length].set(new[queries])[:length].swapaxes(0, 1)
+                for n, new in enumerate((k, v))
             )
-            ahead = length - many + np.arange(many)[:, None] - np.arange(length)[None, :]
-            seen = ahead >= 0
-            if window := options.get("sliding_window"):
-                seen &= ahead < window
-            weights = jax.nn.softmax(jnp.where(seen, logits, -1e30), -1)
-            outputs.append(jnp.einsum("hgqk,khd->qhgd", weights, values).reshape(many, 4, 128))
+            seen = causal(many, length, options.get("sliding_window"))
+            outputs.append(attend(q[queries], keys, values, seen, scale=0.1))
         return jnp.concatenate(outputs).astype(q.dtype)
 
     return Call(function=kernel, arrays=arrays, reference=reference)
 
 
-@case("sglang-jax/ragged paged attention", path=SGL + "ragged_paged_attention/ragged_paged_attention.py")
-def _() -> Call:
-    return _sgl_ragged()
-
-
-@case("sglang-jax/ragged paged attention, window", path=SGL + "ragged_paged_attention/ragged_paged_attention.py")
-def _() -> Call:
-    return _sgl_ragged(sliding_window=20)
+enter(
+    SGL + "ragged_paged_attention/ragged_paged_attention.py",
+    {
+        "sglang-jax/ragged paged attention": _ragged,
+        "sglang-jax/ragged paged attention, window": partial(_ragged, sliding_window=20),
+    },
+)
 
 
 @case("sglang-jax/greedy verification of a tree", path=SGL + "speculative/verify_tree_greedy_kernel.py")
-def _() -> Call:
-    module = _sgl("speculative/verify_tree_greedy_kernel.py")
+def _(module: Any) -> Call:
     batch, drafts, steps = 2, 6, 4
-    index = jnp.arange(batch * drafts, dtype=jnp.int32).reshape(batch, drafts)
     arrays = (
         jnp.zeros((batch * drafts + 1,), jnp.int32),
         jnp.full((batch, steps), -1, jnp.int32),
         jnp.zeros((batch,), jnp.int32),
         integers("candidates", 0, 3, batch, drafts),
-        index,
+        jnp.arange(batch * drafts, dtype=jnp.int32).reshape(batch, drafts),
         jnp.asarray([[1, 3, -1, 4, 5, -1], [1, 2, 3, 4, 5, -1]], jnp.int32),
         jnp.asarray([[-1, 2, -1, -1, -1, -1], [-1] * 6], jnp.int32),
         integers("predicted", 0, 3, batch * drafts),
@@ -150,8 +128,7 @@ def _() -> Call:
 
 
 @case("sglang-jax/tree of drafts", path=SGL + "speculative/build_eagle_tree_structure_kernel.py")
-def _() -> Call:
-    module = _sgl("speculative/build_eagle_tree_structure_kernel.py")
+def _(module: Any) -> Call:
     kernel = partial(module.build_eagle_tree_structure_pallas_call, draft_token_num=4, topk=2, max_context_len=128)
     arrays = (
         jnp.asarray([[-1, 0, 1, 2, 3], [-1, 0, 1, 3, 2]], jnp.int32),
@@ -163,79 +140,68 @@ def _() -> Call:
 
 
 @case("jetstream/chunked prefill", path=JETSTREAM + "chunked_prefill_attention.py")
-def _() -> Call:
-    module = import_module("inference.kernel.attention.tpu.chunked_prefill_attention")
-    page, heads, length = 16, 2, 64
-    table = permuted("table", 16)
-    q = normal("q", 32, 4, 128, dtype=jnp.float32)
-    keys, values = (normal(name, heads, 16, page, 128, dtype=jnp.float32) for name in ("k", "v"))
+def _(module: Any) -> Call:
+    heads, length = 2, 64
+    q = normal("q", 32, 4, 128, dtype=F32)
+    keys, values = (normal(name, heads, 16, 16, 128, dtype=F32) for name in ("k", "v"))
 
     def kernel(q: Any, keys: Any, values: Any, table: Any) -> Any:
         return module.chunked_prefill_attention(q, keys, values, jnp.asarray([length], jnp.int32), table)
 
     def reference(q: Any, keys: Any, values: Any, table: Any) -> Any:
         k, v = (one[:, table].reshape(heads, -1, 128)[:, :length] for one in (keys, values))
-        logits = jnp.einsum("qhgd,hkd->hgqk", q.reshape(32, heads, 2, 128), k) * 128**-0.5
-        seen = (length - 32 + np.arange(32))[:, None] >= np.arange(length)[None, :]
-        weights = jax.nn.softmax(jnp.where(seen, logits, -1e30), -1)
-        return jnp.einsum("hgqk,hkd->qhgd", weights, v).reshape(32, 4, 128)
+        return attend(q, k, v, causal(len(q), length), scale=128**-0.5)
 
-    return Call(function=kernel, arrays=(q, keys, values, table), reference=reference)
+    return Call(function=kernel, arrays=(q, keys, values, permuted("table", 16)), reference=reference)
 
 
-@case("pytorch-xla/quantised matmul, int8 weights", path=XLA + "quantized_matmul_kernel.py")
-def _() -> Call:
-    return _torch_matmul(quantised=False)
-
-
-@case("pytorch-xla/quantised matmul, int8 activations", path=XLA + "quantized_matmul_kernel.py")
-def _() -> Call:
-    return _torch_matmul(quantised=True)
-
-
-def _torch_matmul(*, quantised: bool) -> Call:
-    module = import_module("torch_xla.experimental.pallas_kernels.quantized_matmul_kernel")
+def _int8(module: Any, *, quantised: bool) -> Call:
     blocks = {"batch_block_size": 128, "out_block_size": 128, "in_block_size": 256}
     kernel = partial(module.quantized_matmul_int8, quantize_activation=quantised, **blocks)
 
     def reference(x: Any, w: Any, scales: Any) -> Any:
-        return ((x.astype(jnp.float32) @ w.astype(jnp.float32).T) * scales).astype(x.dtype)
+        return ((x.astype(F32) @ w.astype(F32).T) * scales).astype(x.dtype)
 
     w = integers("w", -127, 128, 256, 512, dtype=jnp.int8)
-    arrays = normal("x", 128, 512, dtype=jnp.float32), w, jnp.abs(normal("scale", 256, dtype=jnp.float32))
+    arrays = normal("x", 128, 512, dtype=F32), w, jnp.abs(normal("scale", 256, dtype=F32))
     return Call(function=kernel, arrays=arrays, reference=reference, tolerance=0.03)
 
 
+enter(
+    XLA + "quantized_matmul_kernel.py",
+    {
+        "pytorch-xla/quantised matmul, int8 weights": partial(_int8, quantised=False),
+        "pytorch-xla/quantised matmul, int8 activations": partial(_int8, quantised=True),
+    },
+)
+
+
 @case("pytorch-xla/paged attention, many queries", path=XLA + "multi_queries_paged_attention_kernel.py")
-def _() -> Call:
-    module = import_module("torch_xla.experimental.pallas_kernels.multi_queries_paged_attention_kernel")
+def _(module: Any) -> Call:
     batch, queries, heads, page, pages = 2, 16, 2, 16, 8
-    lengths, table = (100, 70), permuted("table", batch, pages)
-    q = normal("q", batch, queries, 4, 128, dtype=jnp.float32, scale=0.1)
-    keys, values = (normal(name, heads, batch * pages, page, 128, dtype=jnp.float32) for name in ("k", "v"))
+    lengths = 100, 70
+    q = normal("q", batch, queries, 4, 128, dtype=F32, scale=0.1)
+    keys, values = (normal(name, heads, batch * pages, page, 128, dtype=F32) for name in ("k", "v"))
 
-    def kernel(*given: Any) -> Any:
-        blocks = {"num_kv_pages_per_compute_block": 8, "num_queries_per_compute_block": 16}
-        return module.paged_attention(*given, **blocks)
+    blocks = {"num_kv_pages_per_compute_block": 8, "num_queries_per_compute_block": 16}
+    kernel = partial(module.paged_attention, **blocks)
 
-    def reference(q: Any, keys: Any, values: Any, lengths: Any, table: Any, effective: Any) -> Any:
+    def reference(q: Any, keys: Any, values: Any, _lengths: Any, table: Any, _effective: Any) -> Any:
         k, v = (one[:, table].reshape(heads, batch, -1, 128) for one in (keys, values))
-        logits = jnp.einsum("bqhgd,hbkd->bhgqk", q.reshape(batch, queries, heads, 2, 128), k)
-        at = (lengths - effective)[:, None] + jnp.arange(queries)
-        seen = at[:, None, None, :, None] >= jnp.arange(page * pages)
-        weights = jax.nn.softmax(jnp.where(seen, logits, -1e30), -1)
-        return jnp.einsum("bhgqk,hbkd->bqhgd", weights, v).reshape(q.shape)
+        return jnp.stack([
+            attend(q[n], k[:, n, :length], v[:, n, :length], causal(queries, length))
+            for n, length in enumerate(lengths)
+        ])  # fmt: skip
 
-    arrays = (q, keys, values, ints(*lengths), table, ints(queries, queries))
+    arrays = (q, keys, values, ints(*lengths), permuted("table", batch, pages), ints(queries, queries))
     return Call(function=kernel, arrays=arrays, reference=reference)
 
 
 @case("pytorch-xla/ragged paged attention v1", path=XLA + "ragged_paged_attention_kernel.py")
-def _() -> Call:
-    module = import_module("torch_xla.experimental.pallas_kernels.ragged_paged_attention_kernel")
+def _(module: Any) -> Call:
     tokens, heads, page = 64, 2, 16
-    q = normal("q", tokens, 4, 128, dtype=jnp.float32, scale=0.1)
-    keys, values = (normal(name, heads, 16, page, 128, dtype=jnp.float32) for name in ("k", "v"))
+    q = normal("q", tokens, 4, 128, dtype=F32, scale=0.1)
+    keys, values = (normal(name, heads, 16, page, 128, dtype=F32) for name in ("k", "v"))
     lengths, starts = (100, 70), (0, 20, 50)
     table = jnp.pad(permuted("table", 2, 8), ((0, 0), (0, 120)))
     known_table = np.asarray(table)
@@ -251,12 +217,8 @@ def _() -> Call:
         outputs = []
         for number, length in enumerate(lengths):
             own = q[starts[number] : starts[number + 1]]
-            many = own.shape[0]
             k, v = (one[:, known_table[number]].reshape(heads, -1, 128)[:, :length] for one in (keys, values))
-            logits = jnp.einsum("qhgd,hkd->hgqk", own.reshape(many, heads, 2, 128), k)
-            seen = (length - many + np.arange(many))[:, None] >= np.arange(length)
-            weights = jax.nn.softmax(jnp.where(seen, logits, -1e30), -1)
-            outputs.append(jnp.einsum("hgqk,hkd->qhgd", weights, v).reshape(many, 4, 128))
+            outputs.append(attend(own, k, v, causal(len(own), length)))
         return jnp.concatenate(outputs)
 
     arrays = (q, keys, values, wide(ints(*lengths), tokens), wide(table, tokens), wide(ints(*starts), tokens + 1))

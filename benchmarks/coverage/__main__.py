@@ -2,7 +2,7 @@
 
     python -m benchmarks.coverage --sources DIR [--only TEXT …] [--resume] [--json FILE] [--page FILE]
 
-The list is in ``benchmarks/lib/corpus``: repositories with commits, and for each kernel how it is called. ``DIR`` holds
+The list is in ``benchmarks/coverage``: repositories with commits, and for each kernel how it is called. ``DIR`` holds
 a clone of each under the name that the list has for it, and in ``site`` what they import: ``--clone`` prints how.
 Every kernel runs in a process of its own, with a time limit. Others' code is executed as you: use a container.
 """
@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.coverage import page
+from benchmarks.coverage.calls import CASES
+from benchmarks.coverage.repositories import clone_commands
 from benchmarks.lib.command import command
-from benchmarks.lib.corpus import page
-from benchmarks.lib.corpus.listed import CASES, REPOSITORIES
-from benchmarks.lib.corpus.repositories import clone_commands
 from benchmarks.lib.table import show_all
 
-ONE = "benchmarks.lib.corpus.one"
+ONE = "benchmarks.coverage.one"
 KERNELS = "kernels"
 
 Record = dict[str, Any]
@@ -35,19 +35,16 @@ def main() -> None:
         "--only", nargs="+", metavar="TEXT", default=[""], help="kernels whose name has one of these in it"
     )
     parser.add_argument("--resume", action="store_true", help="keep what --json FILE has, and go on")
-    parser.add_argument("--again", action="store_true", help="with --resume: repeat what was not executed and modelled")
     parser.add_argument("--limit", type=float, metavar="SECONDS", default=600.0, help="for one kernel; default 600")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the page of the documentation there")
     parser.add_argument("--clone", action="store_true", help="print how the sources are fetched, and end")
     options = parser.parse_args()
     if options.clone:
-        print("\n".join(clone_commands(REPOSITORIES, options.sources)))
+        print("\n".join(clone_commands(options.sources)))
         return
     if options.resume and not options.json:
         parser.error("--resume goes on with what --json FILE has: name it")
     known = before(options.json) if options.resume else {}
-    if options.again:
-        known = {name: record for name, record in known.items() if page.is_whole(record)}
     names = [name for name in CASES if any(text in name for text in options.only)]
     for name in names:
         if name not in known:

@@ -1,6 +1,6 @@
 """The child of ``benchmarks.coverage``: one public kernel compiled, executed and modelled.
 
-    python -m benchmarks.lib.corpus.one NAME SOURCES
+    python -m benchmarks.coverage.one NAME SOURCES
 
 It prints one line of JSON: an :class:`Outcome`.
 """
@@ -8,11 +8,12 @@ It prints one line of JSON: an :class:`Outcome`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ import jax
 import numpy as np
 
 import ratchet
-from benchmarks.lib.corpus.case import Call
-from benchmarks.lib.corpus.listed import CASES, REPOSITORIES
-from benchmarks.lib.corpus.repositories import enter
+from benchmarks.coverage.calls import CASES, Call
+from benchmarks.coverage.repositories import module_of
+from benchmarks.lib.programs import largest_error
 from ratchet.tpu.exporting import for_tpu, in_one_line
 
 
@@ -55,24 +56,18 @@ def outcome(name: str, sources: Path) -> Outcome:
     begun = time.perf_counter()
     try:
         entry = CASES[name]
-        enter(REPOSITORIES[entry.repository], sources, entry.repository)
         with jax.default_device(jax.devices("cpu")[0]):
-            call = entry.call()
+            call = entry.call(module_of(entry.repository, entry.path, sources))
         program = ratchet.export(call.function, *call.arrays)
         made.traced = "yes"
-    except ratchet.Refusal as refusal:
-        _refused(made, "traced", refusal)
-        return made
     except Exception as error:  # another's Python may raise anything
-        made.traced, made.reasons["traced"] = "NOT_CALLED", in_one_line(error)
-        traceback.print_exc()
+        _failed(made, "traced", error, other="NOT_CALLED")
         return made
     compiled = _step(made, "compiled", lambda: ratchet.compile(program))
     if compiled is not None:
         _values(made, call, program)
-        timeline = _step(
-            made, "modelled", lambda: ratchet.model(compiled, scalars=ratchet.steering(compiled, program, *call.arrays))
-        )
+        steering = functools.partial(ratchet.steering, compiled, program, *call.arrays)
+        timeline = _step(made, "modelled", lambda: ratchet.model(compiled, scalars=steering()))
         made.latency_ms = timeline.latency_ms if timeline is not None else None
     made.seconds = time.perf_counter() - begun
     return made
@@ -109,40 +104,23 @@ def wanted_of(call: Call) -> list[np.ndarray]:
             return [np.asarray(leaf) for leaf in jax.tree.leaves(run(*call.arrays))]
 
 
-def largest_error(outputs: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
-    """Largest error of any output over its largest value; what is not finite has to be the same."""
-    worst = 0.0
-    for got, right in zip(outputs, wanted, strict=True):
-        wide, exact = got.astype(np.float64), right.astype(np.float64)
-        if wide.shape != exact.shape:
-            return float("inf")
-        finite = np.isfinite(exact)
-        if not np.array_equal(wide[~finite], exact[~finite], equal_nan=True) or not np.isfinite(wide[finite]).all():
-            return float("inf")
-        if finite.any():
-            scale = max(float(np.abs(exact[finite]).max()), 1e-30)
-            worst = max(worst, float(np.abs(wide[finite] - exact[finite]).max()) / scale)
-    return worst
-
-
 def _step(made: Outcome, step: str, work: Callable[[], Any]) -> Any:
     try:
         result = work()
-    except ratchet.Refusal as refusal:
-        _refused(made, step, refusal)
-        return None
-    except Exception as error:  # a fault of ours: it is counted as one
-        setattr(made, step, "INTERNAL")
-        made.reasons[step] = in_one_line(error)
-        traceback.print_exc()
-        return None
+    except Exception as error:  # what is no refusal is a fault of ours: it is counted as one
+        return _failed(made, step, error, other="INTERNAL")
     setattr(made, step, "yes")
     return result
 
 
-def _refused(made: Outcome, step: str, refusal: ratchet.Refusal) -> None:
-    setattr(made, step, refusal.status.name)
-    made.reasons[step] = refusal.message
+def _failed(made: Outcome, step: str, error: Exception, *, other: str) -> None:
+    if isinstance(error, ratchet.Refusal):
+        setattr(made, step, error.status.name)
+        made.reasons[step] = error.message
+    else:
+        setattr(made, step, other)
+        made.reasons[step] = in_one_line(error)
+        traceback.print_exc()
 
 
 if __name__ == "__main__":
