@@ -1,6 +1,6 @@
 """Compile an exported program as plainly as can be: no dump, token or annotation. Prints wall and CPU seconds, as JSON.
 
-python -m benchmarks.lib.bare PROGRAM [CHIP]
+python -m benchmarks.verdict.bare PROGRAM
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import sys
 import time
 from pathlib import Path
 
-from ratchet.tpu.chips import CHIPS, V5E
+from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import environment
 
 
 def main() -> None:
-    chip = CHIPS[sys.argv[2]] if len(sys.argv) > 2 else V5E
-    os.environ.update(environment.environment(chip, None))
+    os.environ.update(environment.environment(V5E, None))
     import jax
     from jax import export
 
     from ratchet.tpu.compiler.inside import mesh_of
 
     program = export.deserialize(bytearray(Path(sys.argv[1]).read_bytes()))
-    mesh = mesh_of(chip.name, [["chip", program.nr_devices]] if program.nr_devices > 1 else [])
+    mesh = mesh_of(V5E.name, [["chip", program.nr_devices]] if program.nr_devices > 1 else [])
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     shardings = [sharding or whole for sharding in program.in_shardings_jax(mesh)]
     avals = [

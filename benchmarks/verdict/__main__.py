@@ -22,20 +22,22 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.command import IDENTITY, command
-from benchmarks.lib.sources import ROOT, edited, named
+from benchmarks.lib.command import command, say
+from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show_all
 from benchmarks.lib.usage import Usage, usage
+from tools.commands import clone as clone_of_head
 
 KERNELS = {
     "naive": "examples/naive_attention.py",
@@ -52,7 +54,7 @@ SWEEPS = {
 }
 ARGUMENTS = {"flash_forward": ("block_kv", "rows", "strip")}
 """Of kernels whose blocks are arguments, those that become constants of the clone's file, for a sweep to change."""
-GROWING = ROOT / "benchmarks" / "lib" / "growing.py"
+GROWING = Path(__file__).with_name("growing.py")
 GROWTH: dict[str, dict[str, int]] = {
     "nothing": {},
     "grid steps": {"STEPS": 200},
@@ -72,18 +74,9 @@ class Clone:
 
     root: Path
 
-    @classmethod
-    def new(cls, folder: Path) -> Clone:
-        root = folder / "clone"
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(root)], check=True)
-        (root / ".venv").symlink_to((ROOT / ".venv").resolve())
-        with (root / ".git" / "info" / "exclude").open("a") as exclude:
-            exclude.write(".venv\n")
-        return cls(root=root)
-
     def run(self, *arguments: str) -> Usage:
         """What a command in it uses, and prints."""
-        return usage(arguments, cwd=self.root, environment=os.environ | IDENTITY)
+        return usage(arguments, cwd=self.root)
 
     def verdict(self, kernel: str, *options: str) -> tuple[Usage, dict[str, Any]]:
         """``prepare.py`` on it: what it uses, and the JSON document."""
@@ -94,10 +87,6 @@ class Clone:
         return used, document
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--only", default=",".join(KERNELS), help=f"some of {', '.join(KERNELS)}")
@@ -105,23 +94,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-growth", action="store_true", help="leave out how cost grows")
     options = parser.parse_args()
+    rows, steps, parts, sweeps = [], {}, [], []
     with tempfile.TemporaryDirectory() as folder:
-        clone = Clone.new(Path(folder))
-        rows, columns, parts, sweeps = [], {}, [], []
+        clone = Clone(root=clone_of_head(Path(folder)))
         for name in filter(None, options.only.split(",")):
-            row, columns[name], first, used = judged(clone, name, options.rounds)
+            row, seconds, part = judged(clone, name, options.rounds)
             rows.append(row)
-            peaks = {"peak GB": used.peak_bytes / 1e9, "of the first": first.peak_bytes / 1e9}
-            parts.append({"kernel": name, **used.cpu_s, "all": used.total_cpu_s, **peaks})
+            parts.append(part)
+            for step, took in seconds.items():
+                steps.setdefault(step, {"step": step})[name] = took
             if name in SWEEPS:
                 sweeps.append(swept(clone, name))
         growth = [] if options.no_growth else grown(clone)
         firsts = first_of_examples(clone) if options.examples else []
-    names = dict.fromkeys(step for seconds in columns.values() for step in seconds)
-    steps = [{"step": step, **{name: seconds.get(step) for name, seconds in columns.items()}} for step in names]
     tables = {
         "seconds of a verdict": rows,
-        "seconds of its steps": steps,
+        "seconds of its steps": list(steps.values()),
         "CPU seconds of a second verdict by part": parts,
         "sweeps": sweeps,
         "CPU seconds of a second verdict as a kernel grows tenfold": growth,
@@ -130,8 +118,8 @@ def main() -> None:
     show_all(tables, json_file=options.json)
 
 
-def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[str, float], Usage, Usage]:
-    """First and later verdicts of one kernel; the seconds of each step; what the first used, and the last."""
+def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[str, float], dict[str, Any]]:
+    """First and later verdicts of one kernel; the seconds of each step; CPU seconds by part, and the most memory."""
     kernel = KERNELS[name]
     first, document = clone.verdict(kernel)
     program = clone.root / "hlo_dumps" / document["outcome"]["id"] / "kernel.bin"
@@ -142,7 +130,7 @@ def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[s
         later.append(used)
         around.append(compiled(program))
     again, _ = clone.verdict(kernel)
-    bare = [((one[0] + two[0]) / 2, (one[1] + two[1]) / 2) for one, two in itertools.pairwise(around)]
+    bare = [[statistics.mean(each) for each in zip(*two, strict=True)] for two in itertools.pairwise(around)]
     pairs = list(zip(later, bare, strict=True))
     row = {
         "kernel": name,
@@ -157,12 +145,14 @@ def judged(clone: Clone, name: str, rounds: int) -> tuple[dict[str, Any], dict[s
         "CPU / bare": statistics.median(one.total_cpu_s / cpu for one, (_, cpu) in pairs),
         "loser": loser(clone, name) if name in LOSERS else None,
     }
-    return row, {step["name"]: step["seconds"] for step in document["verdict"]["steps"]}, first, later[-1]
+    peaks = {"peak GB": used.peak_bytes / 1e9, "of the first": first.peak_bytes / 1e9}
+    part = {"kernel": name, **used.cpu_s, "all": used.total_cpu_s, **peaks}
+    return row, {step["name"]: step["seconds"] for step in document["verdict"]["steps"]}, part
 
 
 def compiled(program: Path) -> tuple[float, float]:
     """Wall and CPU seconds of the bare compile."""
-    command = [sys.executable, "-m", "benchmarks.lib.bare", program]
+    command = [sys.executable, "-m", "benchmarks.verdict.bare", program]
     wall, cpu = json.loads(subprocess.check_output(command, cwd=ROOT))
     return wall, cpu
 
@@ -175,6 +165,19 @@ def loser(clone: Clone, name: str) -> float:
     used = clone.run("./ratchet.sh", "--kernel", KERNELS[name], "experiment: a loser")
     assert "status=UNCHECKED" in used.printed, used.printed
     return used.wall_s
+
+
+def named(source: str, arguments: Sequence[str]) -> str:
+    """A kernel file in which these arguments of the call on its line ``BLOCKS = …`` are constants, in capitals."""
+    (line,) = re.findall(r"(?m)^BLOCKS = .*", source) or [""]
+    new, constants = line, []
+    for argument in arguments:
+        new, count = re.subn(rf"\b{argument}=(\w+)", rf"{argument}={argument.upper()}", new)
+        if count != 1:
+            raise ValueError(f"{count} arguments {argument} in {line!r}; wanted one")
+        constants += re.findall(rf"\b{argument}=(\w+)", line)
+    lines = [f"{argument.upper()} = {value}\n" for argument, value in zip(arguments, constants, strict=True)]
+    return source.replace(line, "".join(lines) + new) if lines else source
 
 
 def swept(clone: Clone, name: str) -> dict[str, Any]:
