@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.lib.mutation import server
-from benchmarks.lib.mutation.mutator import Mutant
-from benchmarks.lib.mutation.reach import Ran
+from benchmarks.mutants import server
+from benchmarks.mutants.mutator import Mutant
+from benchmarks.mutants.reach import Ran
 
-TREE = Path(__file__).resolve().parents[3]
+TREE = Path(__file__).resolve().parents[2]
 KEPT = TREE / ".ratchet" / "mutants"
 """Which lines the tests run."""
 COMPILED = KEPT / "compiled"
@@ -44,10 +44,13 @@ OUT_OF_TIME = (-signal.SIGXCPU, -signal.SIGKILL)
 class Outcome:
     """What the tests said of a mutant."""
 
-    killed: bool
-    by: str
-    """``a test``, ``the deadline``, or ``""``."""
-    seconds: float
+    by: str = ""
+    """``a test``, ``the deadline``, or ``""`` where it survived."""
+    seconds: float = 0.0
+
+    @property
+    def killed(self) -> bool:
+        return bool(self.by)
 
 
 class Copy:
@@ -92,7 +95,7 @@ class Copy:
         answered, _, _ = select.select([process.stdout], [], [], CLOCK * processor)
         if not answered:
             self._end()
-            return Outcome(killed=True, by="the deadline", seconds=time.monotonic() - start)
+            return Outcome(by="the deadline", seconds=time.monotonic() - start)
         code = int(process.stdout.readline() or "-1")
         if process.poll() is not None:
             self._end()
@@ -102,7 +105,7 @@ class Copy:
                 return self.run(whole, 10 * expected, files)
             raise RuntimeError(f"pytest ended with {code}: {self.log()}")
         by = "the deadline" if code in OUT_OF_TIME else "a test" if code else ""
-        return Outcome(killed=code != 0, by=by, seconds=time.monotonic() - start)
+        return Outcome(by=by, seconds=time.monotonic() - start)
 
     def log(self) -> str:
         """The end of what pytest printed in the last run."""
@@ -132,7 +135,7 @@ class Copy:
         try:
             return self.run(tests, expected)
         except RuntimeError:
-            return Outcome(killed=True, by="a test", seconds=0)
+            return Outcome(by="a test")
         finally:
             path.write_text(source)
 
@@ -156,13 +159,9 @@ class Copy:
             self._server.communicate()
             self._server = None
 
-    def close(self) -> None:
-        """End the tests and remove the copy."""
-        self._end()
-        shutil.rmtree(self.root.parent, ignore_errors=True)
-
     def __enter__(self) -> Copy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._end()
+        shutil.rmtree(self.root.parent, ignore_errors=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.mutation.mutator import Mutant
+from benchmarks.mutants.mutator import Mutant
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.lib.command import say
 from ratchet.loop import ledger, log
 from ratchet.loop.judge_only import judge_only
 from ratchet.values.row import Origin
@@ -102,35 +102,44 @@ class Tally:
     verify_failures: int = 0
     unfinished: int = 0
 
+    said: list[str] = field(default_factory=list, compare=False)
+    """What went wrong, in words."""
+
+    def note(self, what: str, text: str, count: int = 1) -> None:
+        """Counts a fault, and says it."""
+        setattr(self, what, getattr(self, what) + count)
+        if count:
+            self.said.append(text)
+            say(text)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """By name, as in the table."""
+        return {name.replace("_", " "): value for name, value in vars(self).items() if name != "said"}
+
+    @property
+    def faults(self) -> int:
+        return sum(self.counts.values()) - self.strikes
+
     def add(self, other: Tally) -> None:
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
-    @property
-    def faults(self) -> int:
-        return sum(value for name, value in vars(self).items() if name != "strikes")
 
-
-Complain = Callable[[str], None]
-
-
-def aftermath(scene: Scene, stage: Stage, before: State, complain: Complain, *, where: str) -> Tally:
+def aftermath(scene: Scene, stage: Stage, before: State, *, where: str) -> Tally:
     """Runs the next turn, as a user would, and says what is lost of ``before``, the state after the strike."""
     tally = Tally(strikes=1)
     status = scene.turn(stage)
     if status not in (Status.PASS, Status.NOT_BETTER, Status.NO_CHANGE):
-        tally.unfinished = 1
-        complain(f"{where}: the next turn ends as {status.name}")
+        tally.note("unfinished", f"{where}: the next turn ends as {status.name}")
     now = State.of(stage)
     for line in before.rows:
-        if line not in now.rows:
-            tally.rows_lost += 1
-            complain(f"{where}: a row is gone: {line[:120]!r}")
-    tally.commits_lost = lost_commits(stage, before, now)
-    tally.files_changed = changed_files(scene, stage, complain, where)
-    if findings := verified(scene, stage, finished=not tally.unfinished):
-        tally.verify_failures = 1
-        complain(f"{where}: verify: {findings}")
+        tally.note("rows_lost", f"{where}: a row is gone: {line[:120]!r}", line not in now.rows)
+    tally.note("commits_lost", f"{where}: commits are gone", lost_commits(stage, before, now))
+    changed = changed_files(scene, stage)
+    tally.note("files_changed", f"{where}: changed: {changed}", len(changed))
+    findings = verified(scene, stage, finished=not tally.unfinished)
+    tally.note("verify_failures", f"{where}: verify: {findings}", bool(findings))
     return tally
 
 
@@ -157,19 +166,16 @@ def lost_commits(stage: Stage, before: State, now: State) -> int:
     return lost
 
 
-def changed_files(scene: Scene, stage: Stage, complain: Complain, where: str) -> int:
+def changed_files(scene: Scene, stage: Stage) -> list[str]:
     """Files of the user's that are not as they were, or that nobody but the ratchet can have put there."""
     changed = [name for name, text in PRECIOUS.items() if (stage.root / name).read_text() != text]
-    kernel = stage.read()
-    wanted = {OLD} if scene.name == "reverted" else {scene.kernel}
-    changed += ["kernel.py"] if kernel not in wanted else []
+    wanted = OLD if scene.name == "reverted" else scene.kernel
     allowed = {stage.kernel, ledger.NAME, stage.lock.name}
-    changed += [
-        line for line in stage.status() if line[3:] not in allowed or (line[3:] == stage.kernel and not scene.only)
+    return [
+        *changed,
+        *([] if stage.read() == wanted else ["kernel.py"]),
+        *(line for line in stage.status() if line[3:] not in allowed or (line[3:] == stage.kernel and not scene.only)),
     ]
-    if changed:
-        complain(f"{where}: changed: {changed}")
-    return len(changed)
 
 
 def _fails(stage: Stage, *arguments: str) -> bool:

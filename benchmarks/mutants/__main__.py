@@ -7,7 +7,7 @@ exchanged, a statement, a call or a ``raise`` dropped, an early return. ``--samp
 ``known`` holds faults that no test noticed once. Each is put into a copy of the tree, where the tests that run its line
 are run up to the first that fails, in a PID namespace of their own (``unshare`` of util-linux, as root). Which lines a
 test runs is noted first and kept under ``.ratchet/mutants``. A survivor is printed as a diff; those that no test can
-notice are listed with the reason in ``benchmarks/lib/mutation/equivalent.json`` and do not count. ``--again`` tries
+notice are listed with the reason in ``benchmarks/mutants/equivalent.json`` and do not count. ``--again`` tries
 the survivors of an earlier run that was written with ``--json``.
 """
 
@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.command import command
-from benchmarks.lib.mutation.mutator import Mutant, mutants, sampled
-from benchmarks.lib.mutation.reach import choice
-from benchmarks.lib.mutation.rooms import KNOWN, ROOMS
-from benchmarks.lib.mutation.run import Copy, Outcome
+from benchmarks.lib.command import command, say
 from benchmarks.lib.table import show_all
+from benchmarks.mutants.mutator import Mutant, mutants, sampled
+from benchmarks.mutants.reach import choice
+from benchmarks.mutants.rooms import KNOWN, ROOMS
+from benchmarks.mutants.run import Copy, Outcome
 
-EQUIVALENT = Path(__file__).parent / "lib" / "mutation" / "equivalent.json"
+EQUIVALENT = Path(__file__).with_name("equivalent.json")
 LIMIT = 0.1
 """Share of a room's mutants that may survive."""
 SURVIVORS = "Survivors"
@@ -50,7 +50,7 @@ def chosen(room: str, tree: Copy, count: int, seed: int, again: set[tuple[str, s
     everything = [mutant for file, source in files.items() for mutant in mutants(source, file)]
     if again is not None:
         return [m for m in everything if (m.file, change(m, tree.source(m.file))) in again]
-    progress(f"{room}: {len(everything)} mutants of {len(files)} files")
+    say(f"{room}: {len(everything)} mutants of {len(files)} files")
     return list(sampled(everything, count, seed))
 
 
@@ -68,17 +68,13 @@ def tried(room: str, tree: Copy, wanted: list[Mutant]) -> Iterator[tuple[Mutant,
         source = tree.source(mutant.file)
         tests = choice(mutant, source, ran, children=ROOMS[room].children)
         if (mutant.file, change(mutant, source)) in known or not tests:
-            outcome = Outcome(killed=False, by="", seconds=0)
+            outcome = Outcome()
         else:
             outcome = tree.tried(mutant, tests, sum(seconds[test] for test in tests))
         said = f"killed by {outcome.by}" if outcome.killed else f"SURVIVED\n{change(mutant, source)}"
         place = f"{mutant.file}:{mutant.line} {mutant.what}"
-        progress(f"{room} {number}/{len(wanted)} {place} ({len(tests)} tests, {outcome.seconds:.0f} s): {said}")
+        say(f"{room} {number}/{len(wanted)} {place} ({len(tests)} tests, {outcome.seconds:.0f} s): {said}")
         yield mutant, outcome
-
-
-def progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def room_tables(
@@ -86,9 +82,8 @@ def room_tables(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A room's line, and its survivors."""
     known = equivalents()
-    alive = [mutant for mutant, outcome in outcomes if not outcome.killed]
-    marked = [(m, known.get((m.file, change(m, tree.source(m.file))))) for m in alive]
-    survivors = [m for m, reason in marked if reason is None]
+    alive = [(m, change(m, tree.source(m.file))) for m, outcome in outcomes if not outcome.killed]
+    survivors = [(m, lines) for m, lines in alive if (m.file, lines) not in known]
     counted = len(outcomes) - (len(alive) - len(survivors))
     line = {
         "room": room,
@@ -101,8 +96,7 @@ def room_tables(
         "seconds": sum(outcome.seconds for _, outcome in outcomes),
     }
     return line, [
-        {"room": room, "fault": m.what, "file": m.file, "line": m.line, "change": change(m, tree.source(m.file))}
-        for m in survivors
+        {"room": room, "fault": m.what, "file": m.file, "line": m.line, "change": lines} for m, lines in survivors
     ]
 
 

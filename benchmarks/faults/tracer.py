@@ -64,19 +64,9 @@ class Call:
     flags: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Traced:
-    """How a traced process ended."""
-
-    status: int
-    """As ``os.waitpid`` gives it."""
-    calls: int
-
-
 Look = Callable[[Call], str]
-"""Called before every call; says what to do: ``""`` to go on, or one of the strikes."""
-STRIKES = ("all", "main", "one", "torn")
-"""End all processes; the first alone; the calling one alone; all, after half of a write."""
+"""Called before every call; says what to do: ``""`` to go on, or which processes to end: ``all``; the ``main`` one
+alone; the calling ``one`` alone; or all, after half of a write: ``torn``."""
 
 
 class _Tracer:
@@ -84,9 +74,9 @@ class _Tracer:
         self._watched = os.fspath(watched)
         self._look = look
         self._alive: set[int] = set()
-        self.calls = 0
+        self._calls = 0
 
-    def run(self, function: Callable[[], int]) -> Traced:
+    def run(self, function: Callable[[], int]) -> int:
         main = os.fork()
         if not main:
             _traced(function)
@@ -111,14 +101,14 @@ class _Tracer:
             first = received == signal.SIGSTOP and pid not in new
             new.add(pid)
             _resume(_CONT, pid, 0 if event or first or received == signal.SIGTRAP else received)
-        return Traced(status=ended, calls=self.calls)
+        return ended
 
     def _at_call(self, pid: int, main: int) -> None:
         registers = _registers(pid)
         call = registers and self._described(pid, registers)
         strike = ""
         if call:
-            self.calls += 1
+            self._calls += 1
             strike = self._look(call)
         if strike == "torn" and registers:
             registers[_RDX] //= 2
@@ -148,7 +138,7 @@ class _Tracer:
         if not os.path.normpath(path).startswith(self._watched) or _is_void(name, path, given.get("O", os.O_CREAT)):
             return None
         return Call(
-            number=self.calls + 1,
+            number=self._calls + 1,
             pid=pid,
             name=name,
             path=os.path.relpath(path, self._watched),
@@ -168,8 +158,10 @@ def _is_void(name: str, path: str, flags: int) -> bool:
     return False
 
 
-def trace(function: Callable[[], int], *, watched: Path, look: Look) -> Traced:
+def trace(function: Callable[[], int], *, watched: Path, look: Look) -> int:
     """Runs ``function`` in a child process, which ends with its answer, and reports its calls that change files.
+
+    Returns the child's status, as ``os.waitpid`` gives it.
 
     Raises:
       OSError: tracing is not permitted here.
@@ -183,18 +175,20 @@ def available() -> bool:
         return False
     seen: list[Call] = []
     null = Path("/dev/null")
-
-    def look(call: Call) -> str:
-        seen.append(call)
-        return ""
-
-    def write() -> int:
-        return null.write_bytes(b"x") - 1
-
     try:
-        return trace(write, watched=null, look=look).status == 0 and bool(seen)
+        return not trace(lambda: null.write_bytes(b"x") - 1, watched=null, look=noting(seen)) and bool(seen)
     except OSError:
         return False
+
+
+def noting(calls: list[Call]) -> Look:
+    """Notes the calls and lets all go on."""
+
+    def look(call: Call) -> str:
+        calls.append(call)
+        return ""
+
+    return look
 
 
 def _traced(function: Callable[[], int]) -> None:

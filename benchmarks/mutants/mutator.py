@@ -193,13 +193,11 @@ class _Finder(ast.NodeVisitor):
         for statement in body:
             self.visit(statement)
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+    def visit_ClassDef(self, node: ast.ClassDef | ast.match_case) -> None:
         for statement in node.body:
             self.visit(statement)
 
-    def visit_match_case(self, node: ast.match_case) -> None:
-        for statement in node.body:
-            self.visit(statement)
+    visit_match_case = visit_ClassDef
 
 
 def _is_declared(statement: ast.stmt) -> bool:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.lib.faults import tracer
-from benchmarks.lib.faults.scene import Complain, Scene, State, Tally, aftermath, copied, degrade
-from benchmarks.lib.faults.tracer import Call
+from benchmarks.faults import tracer
+from benchmarks.faults.scene import Scene, State, Tally, aftermath, copied, degrade
+from benchmarks.faults.tracer import Call
+from benchmarks.lib.command import say
+from benchmarks.lib.usage import with_descendants
 from tests.loop.stage import Stage
 
 WAYS = ("all", "power", "main", "one", "torn")
@@ -52,9 +55,7 @@ class _Watch:
     def look(self, call: Call) -> str:
         if self.way == "power":
             self._follow(call)
-        if call.number < self.number:
-            return ""
-        if call.number > self.number:
+        if call.number != self.number:
             return ""
         self.name = f"{call.name} {call.path}"
         return {"power": "all", "torn": "torn" if call.size > 1 else "all"}.get(self.way, self.way)
@@ -94,11 +95,12 @@ class Striker:
     """Strikes at copies of each scene's repository, in ``folder``."""
 
     folder: Path
-    complain: Complain
     chance: random.Random
     _made: dict[str, Stage] = field(default_factory=dict)
     _calls: dict[str, list[Call]] = field(default_factory=dict)
     _count: Iterator[int] = field(default_factory=itertools.count)
+    _seconds: float = 0.0
+    """What a turn takes: a tenth of a second of a processor, and more where others use it."""
 
     def stage(self, scene: Scene) -> Stage:
         """The repository before the turn."""
@@ -117,20 +119,14 @@ class Striker:
             seen.append(call.path)
             return "all" if over else ""
 
-        tracer.trace(lambda: scene.turn(stage).exit_code, watched=stage.root, look=look)
+        _traced(scene, stage, look)
 
     def calls(self, scene: Scene) -> list[Call]:
         """The calls of the whole turn."""
         if scene.name not in self._calls:
-            stage, calls = self._fresh(scene), []
-
-            def look(call: Call) -> str:
-                calls.append(call)
-                return ""
-
-            tracer.trace(lambda: scene.turn(stage).exit_code, watched=stage.root, look=look)
+            stage, calls = self._fresh(scene), self._calls.setdefault(scene.name, [])
+            _traced(scene, stage, tracer.noting(calls))
             shutil.rmtree(stage.root)
-            self._calls[scene.name] = calls
         return self._calls[scene.name]
 
     def _fresh(self, scene: Scene) -> Stage:
@@ -143,7 +139,7 @@ class Striker:
             where = f"{point.scene.name}, {self._at_random(point.scene, stage)}"
         else:
             where = f"{point.scene.name}, {point.way} at call {point.number}, {self._at_call(point, stage)}"
-        tally = aftermath(point.scene, stage, State.of(stage), self.complain, where=where)
+        tally = aftermath(point.scene, stage, State.of(stage), where=where)
         if not tally.faults:
             shutil.rmtree(stage.root)
         return tally
@@ -157,7 +153,7 @@ class Striker:
             spare=stage.root.with_name(f"{stage.root.name} flushed"),
             last_sync=max((number for number in syncs if number < point.number), default=0),
         )
-        tracer.trace(lambda: point.scene.turn(stage).exit_code, watched=stage.root, look=watch.look)
+        _traced(point.scene, stage, watch.look)
         if point.way == "power":
             watch.cut_power(self.chance)
         shutil.rmtree(watch.spare, ignore_errors=True)
@@ -165,34 +161,26 @@ class Striker:
 
     def _at_random(self, scene: Scene, stage: Stage) -> str:
         """Ends the turn and all that it started after a while."""
+        if not self._seconds:
+            start, other = time.monotonic(), self._fresh(scene)
+            scene.turn(other)
+            self._seconds = time.monotonic() - start
+            shutil.rmtree(other.root)
         child = os.fork()
         if not child:
             os.setpgid(0, 0)
             os._exit(scene.turn(stage).exit_code)
-        seconds = self.chance.uniform(0.0, self._turn_seconds(scene))
+        seconds = self.chance.uniform(0.0, self._seconds)
         time.sleep(seconds)
-        for one in (child, *_descendants(child)):
-            try:
+        for one in with_descendants(child):
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         os.waitpid(child, 0)
         return f"{RANDOM} after {seconds * 1e3:.0f} ms"
 
-    def _turn_seconds(self, scene: Scene) -> float:
-        """A tenth of a second of a processor, and more where others use it."""
-        if not hasattr(self, "_seconds"):
-            start, stage = time.monotonic(), self._fresh(scene)
-            scene.turn(stage)
-            self._seconds = time.monotonic() - start
-            shutil.rmtree(stage.root)
-        return self._seconds
 
-
-def _descendants(parent: int) -> list[int]:
-    listed = Path(f"/proc/{parent}/task/{parent}/children")
-    children = [int(word) for word in listed.read_text().split()] if listed.exists() else []
-    return [*children, *(below for child in children for below in _descendants(child))]
+def _traced(scene: Scene, stage: Stage, look: tracer.Look) -> None:
+    tracer.trace(lambda: scene.turn(stage).exit_code, watched=stage.root, look=look)
 
 
 def plan(striker: Striker, scenes: tuple[Scene, ...], kills: int, chance: random.Random) -> tuple[list[Point], int]:
@@ -215,10 +203,11 @@ def plan(striker: Striker, scenes: tuple[Scene, ...], kills: int, chance: random
     return [*rounds[:wanted], *at_random], len(points)
 
 
-def strike_all(striker: Striker, points: list[Point], done: Callable[[int], None]) -> dict[str, Tally]:
+def strike_all(striker: Striker, points: list[Point]) -> dict[str, Tally]:
     """Tallies by way."""
     tallies = {way: Tally() for way in (*WAYS, RANDOM)}
     for number, point in enumerate(points, 1):
         tallies[point.way].add(striker.strike(point))
-        done(number)
+        if not number % 50:
+            say(f"{number} of {len(points)} kills")
     return tallies

@@ -12,20 +12,18 @@ processes are real; the verdict is prepared, except in the whole turns. Linux on
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.lib.faults import states, tracer
-from benchmarks.lib.faults.scene import SCENES, Tally
-from benchmarks.lib.faults.strikes import Striker, plan, strike_all
-from benchmarks.lib.faults.whole import Whole
+from benchmarks.faults import states, tracer
+from benchmarks.faults.scene import SCENES, Tally
+from benchmarks.faults.strikes import Striker, plan, strike_all
+from benchmarks.lib.command import command, say
 from benchmarks.lib.table import show_all
 
 WAYS = {
@@ -41,17 +39,14 @@ MEMORY = Path("/dev/shm")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--kills", type=int, default=500, help="of turns with a prepared verdict")
     parser.add_argument("--whole", type=int, default=20, help="kills of a complete ./ratchet.sh")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--folder", type=Path, help="where repositories are made, by default in memory if there is room"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--folder", type=Path, help="where repositories are made; default: in memory, if there is room")
     options = parser.parse_args()
     if not tracer.available():
-        print("processes cannot be traced here: wanted Linux on x86-64, and ptrace permitted", file=sys.stderr)
+        say("processes cannot be traced here: wanted Linux on x86-64, and ptrace permitted")
         return 69
     parent = options.folder or (MEMORY if os.access(MEMORY, os.W_OK) else None)
     folder = Path(tempfile.mkdtemp(prefix="faults-", dir=parent))
@@ -59,49 +54,33 @@ def main() -> int:
         tallies, about = run(folder, kills=options.kills, whole=options.whole, seed=options.seed)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    rows = [{"fault": name, **_columns(tally)} for name, tally in tallies.items() if tally.strikes]
+    rows = [{"fault": name, **tally.counts} for name, tally in tallies.items() if tally.strikes]
     total = Tally()
     for tally in tallies.values():
         total.add(tally)
-    show_all({"faults": [*rows, {"fault": "together", **_columns(total)}], "about": [about]}, json_file=options.json)
+    show_all({"faults": [*rows, {"fault": "together", **total.counts}], "about": [about]}, json_file=options.json)
     return int(total.faults > 0)
 
 
 def run(folder: Path, *, kills: int, whole: int, seed: int) -> tuple[dict[str, Tally], dict[str, object]]:
     """Tallies by kind of fault, and what was done."""
-    settle(folder)
+    (folder / "gitconfig").touch()  # the user's settings of git decide nothing
+    os.environ |= {"GIT_CONFIG_GLOBAL": str(folder / "gitconfig"), "GIT_CONFIG_NOSYSTEM": "1"}
     chance, start = random.Random(seed), time.monotonic()
-    striker = Striker(folder=folder, complain=complain, chance=chance)
+    striker = Striker(folder=folder, chance=chance)
     points, calls = plan(striker, SCENES, kills, chance)
     struck = len({(point.scene.name, point.number) for point in points if point.number})
-    tallies = {WAYS[way]: tally for way, tally in strike_all(striker, points, progress(len(points))).items()}
-    tallies["disk full while judging"], disk = states.full_disk(folder, complain, LEFT)
-    tallies["clock back by an hour, a day, three years"] = states.backwards(folder, complain)
-    tallies["stale locks of git"] = states.stale_locks(folder, complain)
-    tallies["8 writers at once"] = states.at_once(folder, complain, worktrees=1, turns=3, chance=chance)
-    tallies["8 writers in two worktrees"] = states.at_once(folder, complain, worktrees=2, turns=3, chance=chance)
+
+    tallies = {WAYS[way]: tally for way, tally in strike_all(striker, points).items()}
+    tallies["disk full while judging"], disk = states.full_disk(folder, LEFT)
+    tallies["clock back by an hour, a day, three years"] = states.backwards(folder)
+    tallies["stale locks of git"] = states.stale_locks(folder)
+    tallies["8 writers at once"] = states.at_once(folder, worktrees=1, turns=3, chance=chance)
+    tallies["8 writers in two worktrees"] = states.at_once(folder, worktrees=2, turns=3, chance=chance)
     if whole:
-        tallies["kill -9 of a whole ./ratchet.sh"] = Whole.new(folder, complain, chance).strikes(whole)
+        tallies["kill -9 of a whole ./ratchet.sh"] = states.whole_turns(folder, whole, chance)
     about = {"calls that change a file": calls, "struck": struck, "disk": disk, "seed": seed}
     return tallies, {**about, "seconds": round(time.monotonic() - start)}
-
-
-def settle(folder: Path) -> None:
-    """The user's settings of git decide nothing."""
-    (folder / "gitconfig").touch()
-    os.environ |= {"GIT_CONFIG_GLOBAL": str(folder / "gitconfig"), "GIT_CONFIG_NOSYSTEM": "1"}
-
-
-def complain(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def progress(total: int) -> Callable[[int], None]:
-    return lambda number: None if number % 50 else complain(f"{number} of {total} kills")
-
-
-def _columns(tally: Tally) -> dict[str, int]:
-    return {name.replace("_", " "): value for name, value in vars(tally).items()}
 
 
 if __name__ == "__main__":
