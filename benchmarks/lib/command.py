@@ -6,9 +6,6 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
-IDENTITY = {f"GIT_{who}_NAME": "benchmark" for who in ("AUTHOR", "COMMITTER")}
-IDENTITY |= {f"GIT_{who}_EMAIL": "benchmark@example.invalid" for who in ("AUTHOR", "COMMITTER")}
-
 
 def command(doc: str | None, *, quick: str = "") -> ArgumentParser:
     """A parser of ``--json FILE`` and, where ``quick`` says what it leaves out, of ``--quick``.

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.lib.browser import SCHEMES, WIDTHS, browser_path, chromium, visit, wider
 from ratchet.report import gallery
 from ratchet.report.page import page
 from ratchet.report.story import Story, story
+from tests.report.browser import SCHEMES, WIDTHS, browser_path, chromium, visit, wider
 from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
 
 pytestmark = pytest.mark.skipif(

@@ -10,14 +10,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS, SCHEMES = (360, 820, 1440), ("light", "dark")
 _HEIGHT = 900
 _UNDRAWN = ".chart:not(:has(svg))"
-_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 _WIDER = """[...document.querySelectorAll('body *')].filter(one => {
   if (one.closest('.wide, .diff, .code, .skip') && !one.matches('.wide, .diff, .code')) return false;
   return one.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && one.getClientRects().length;
@@ -28,9 +26,6 @@ _WIDER = """[...document.querySelectorAll('body *')].filter(one => {
 class Look:
     """What one visit to a page showed."""
 
-    width: int
-    scheme: str
-    paint_ms: float | None
     requests: tuple[str, ...]
     """Of the page itself, too."""
     errors: tuple[str, ...]
@@ -78,9 +73,6 @@ def visit(browser: Any, url: str, *, width: int = 1440, scheme: str = "light") -
         yield (
             page,
             Look(
-                width=width,
-                scheme=scheme,
-                paint_ms=page.evaluate(_PAINT),
                 requests=tuple(requests),
                 errors=tuple(errors),
                 violations=tuple(f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found),
@@ -94,8 +86,3 @@ def visit(browser: Any, url: str, *, width: int = 1440, scheme: str = "light") -
 def wider(page: Any) -> tuple[str, ...]:
     """Elements that are wider than the screen now; those in a box that scrolls by itself left out."""
     return tuple(page.evaluate(_WIDER))
-
-
-def screenshot(page: Any, path: Path) -> None:
-    """All of a page, from top to bottom."""
-    page.screenshot(path=str(path), full_page=True)
