@@ -1,33 +1,28 @@
 """Attention side by side at seven shapes: ours, jax's, tokamax's and plain XLA's.
 
-    python -m benchmarks.attention [--chip NAME] [--grad] [--only SHAPE ...] [--sweep] [--compiled] [--json FILE]
+    python -m benchmarks.attention [--chip NAME] [--grad] [--only SHAPE ...] [--compiled] [--json FILE]
 
 Whole programs from public operands to output, compiled for TPU v5e, v6e or tpu7x by the same compiler and *modelled* by
-the same machine; each implementation with the best of its block sweep (``--sweep`` prints every point). ``--grad``
-compares the forward pass with the backward one. The shapes ``window``, ``documents`` and ``mask``, on v5e, are
-compared where ``--only`` names them. ``--compiled`` leaves out what is not compiled yet, and says how many of each
-sweep are. Compiled figures are kept in ``.ratchet/attention``. tokamax needs the extra
-``peers``.
+the same machine; each implementation with the best of its block sweep. ``--grad`` compares the forward pass with the
+backward one. The shapes ``window``, ``documents`` and ``mask``, on v5e, are compared where ``--only`` names them.
+``--compiled`` leaves out what is not compiled yet, and says how many of each sweep are. Compiled figures are kept in
+``.ratchet/attention``. tokamax needs the extra ``peers``.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.lib.attention.cases import PATTERNS, PEERS, SEQ, SHAPES, sweep
-from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.attention.cases import PATTERNS, PEERS, SHAPES, attention_programs, sweep
 from benchmarks.lib.cache import ProgramCache
-from benchmarks.lib.command import command
+from benchmarks.lib.command import command, say
 from benchmarks.lib.table import show
 from ratchet.tpu.chips import V5E
 
 Recipe = dict[str, Any]
-
-
 ALL_SHAPES = {**SHAPES, **PATTERNS}
 SWEPT = ("v5e", "v6e", "tpu7x")
 
@@ -45,52 +40,37 @@ def best(programs: ProgramCache, recipes: Sequence[Recipe]) -> tuple[Recipe, dic
     return min(timed, key=lambda one: one[1]["ms"], default=None)
 
 
-def row_of(name: str, impl: str, figures: dict[str, Any], error: dict[str, Any], *, grad: bool) -> dict[str, Any]:
+def row_of(name: str, impl: str, figures: dict[str, Any], *, grad: bool) -> dict[str, Any]:
     """One line of the table."""
-    flops = ALL_SHAPES[name].flops(grad=grad)
     return {
         "shape": name,
         "impl": impl,
-        "ms": round(figures["ms"], 4),
-        "MXU %": round(figures["mxu_pct"], 1),
-        "TFLOP/s": round(flops / figures["ms"] * 1e-9, 1),
-        "VMEM MiB": round(figures["vmem_bytes"] / 2**20, 1),
+        "ms": figures["ms"],
+        "MXU %": figures["mxu_pct"],
+        "TFLOP/s": ALL_SHAPES[name].flops(grad=grad) / figures["ms"] * 1e-9,
+        "VMEM MiB": figures["vmem_bytes"] / 2**20,
         "spills": figures["spill_stores"],
-        "HBM MB": round(figures["hbm_moved_bytes"] / 1e6, 1),
-        "rms error": f"{error['rms']:.1e}" if "rms" in error else "",
+        "HBM MB": figures["hbm_moved_bytes"] / 1e6,
     }
 
 
-def compared(
-    programs: ProgramCache, name: str, *, grad: bool, chip: str, show_sweep: bool, fill: bool = True
-) -> dict[str, tuple[dict[str, Any], float]]:
-    """Per implementation that has the shape and compiled: its line of the table, and the latency in ms."""
+def compared(programs: ProgramCache, name: str, *, grad: bool, chip: str, fill: bool) -> dict[str, dict[str, Any]]:
+    """The line of the table of each implementation that has the shape and compiled."""
     impls = ["ours", *(p for p in PEERS if p != "tokamax" or importlib.util.find_spec("tokamax"))]
     if name == "headline" and not grad and chip == V5E.name:
         impls = ["kernel.py", *impls]
-    known: dict[str, tuple[dict[str, Any], float]] = {}
+    known = {}
     for impl in impls:
         recipes = recipes_of(impl, name, grad=grad, chip=chip)
         if fill:
-            programs.fill(recipes, lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
+            programs.fill(recipes, lambda line: say(f"{name}: {line}"))
         else:
             there = sum(programs.find(recipe) is not None for recipe in recipes)
-            print(f"{name}: {impl}: {there} of {len(recipes)} settings are compiled", file=sys.stderr)
-        if show_sweep:
-            for recipe in recipes:
-                figures = programs.find(recipe) or {}
-                print(f"{name:12} {impl:9} {figures.get('ms', figures.get('error', ''))!s:.60} {recipe['config']}")
-        chosen = best(programs, recipes)
-        if chosen is None:
-            if recipes:
-                why = (programs.find(recipes[0]) or {}).get("error", "")[:200]
-                print(f"{name}: {impl}: {why}", file=sys.stderr)
-            continue
-        recipe, figures = chosen
-        values: Recipe = {**recipe, "values": True}
-        if fill and impl != "kernel.py":  # one shape only, which the judge compares
-            programs.fill([values], lambda _line: None)
-        known[impl] = row_of(name, impl, figures, programs.find(values) or {}, grad=grad), figures["ms"]
+            say(f"{name}: {impl}: {there} of {len(recipes)} settings are compiled")
+        if chosen := best(programs, recipes):
+            known[impl] = row_of(name, impl, chosen[1], grad=grad)
+        elif recipes:
+            say(f"{name}: {impl}: {(programs.find(recipes[0]) or {}).get('error', ''):.200}")
     return known
 
 
@@ -99,7 +79,6 @@ def main() -> None:
     parser.add_argument("--chip", choices=SWEPT, default=V5E.name)
     parser.add_argument("--grad", action="store_true", help="forward with backward")
     parser.add_argument("--only", nargs="*", choices=ALL_SHAPES, default=list(SHAPES), metavar="SHAPE")
-    parser.add_argument("--sweep", action="store_true", help="print every point of the sweeps")
     parser.add_argument("--compiled", action="store_true", help="leave out what is not compiled yet")
     options = parser.parse_args()
     grad, chip, patterns = options.grad, options.chip, ", ".join(name for name in options.only if name in PATTERNS)
@@ -109,17 +88,14 @@ def main() -> None:
         parser.error(f"{patterns}: compared without --grad")
     rows, ratios = [], []
     for name in options.only:
-        own = compared(
-            attention_programs(), name, grad=grad, chip=chip, show_sweep=options.sweep, fill=not options.compiled
-        )
-        rows += [row for row, _ in own.values()]
-        latencies = {impl: ms for impl, (_, ms) in own.items()}
-        peers = [ms for impl, ms in latencies.items() if impl in PEERS]
-        if peers and "ours" in latencies:
-            ratios.append((name, min(peers) / latencies["ours"], min(peers) / latencies.get("kernel.py", math.inf)))
+        own = compared(attention_programs(), name, grad=grad, chip=chip, fill=not options.compiled)
+        rows += own.values()
+        peers = [row["ms"] for impl, row in own.items() if impl in PEERS]
+        if peers and "ours" in own:
+            kernel = own["kernel.py"]["ms"] if "kernel.py" in own else math.inf
+            ratios.append((name, min(peers) / own["ours"]["ms"], min(peers) / kernel))
     what = "forward and backward" if grad else "forward"
-    title = f"attention {what}, modelled for {chip}; rms error to float64: one key head, at most {SEQ} keys"
-    show(title, rows, json_file=options.json)
+    show(f"attention {what}, modelled for {chip}", rows, json_file=options.json)
     for name, ratio, kernel in ratios:
         print(
             f"{name}: ours is {ratio:.3f} times faster than the best peer"

@@ -10,7 +10,6 @@ kinds are tried in the order that is quickest, not in the judge's; the last colu
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -19,13 +18,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ["XLA_FLAGS"] = " ".join(
-    [os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=4"]
-)  # as the judge's child has them
-
-from benchmarks.lib.command import command
-from benchmarks.lib.programs import of_source
+from benchmarks.lib.command import command, say
+from benchmarks.lib.programs import of_source, with_four_devices
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
 from ratchet.exam.judge.values_worker import Values
@@ -78,6 +72,7 @@ def chances(cheat: corpus.Cheat, base: str, secrets: int) -> dict[str, Any]:
 
 
 def main() -> int:
+    with_four_devices()
     parser = command(__doc__)
     parser.add_argument("names", nargs="*", help="cheats (default: all that only their values give away)")
     parser.add_argument("--secrets", type=int, default=8, help="how many (default 8)")
@@ -88,7 +83,7 @@ def main() -> int:
         cheats = asked(corpora, options.names)
         bases = [corpora.honest[cheat.base].source for cheat in cheats]
         for row in pool.map(chances, cheats, bases, [options.secrets] * len(cheats)):
-            print(f"{row['cheat']}: {row['got through']} of {options.secrets}", file=sys.stderr, flush=True)
+            say(f"{row['cheat']}: {row['got through']} of {options.secrets}")
             rows.append(row)
     show("secrets with which a cheat gets through", rows, json_file=options.json)
     return 1 if any(row["got through"] for row in rows) else 0

@@ -15,22 +15,18 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.cache import ProgramCache
-from benchmarks.lib.command import command
-from benchmarks.lib.published import chip_fit, errors, evaluate
-from benchmarks.lib.published.cases import DATA, DEFAULT_FILES, BadCases, Case, read
+from benchmarks.lib.command import command, say
+from benchmarks.lib.published import chip_fit, errors
+from benchmarks.lib.published.cases import DATA, DEFAULT_FILES, Case, add_cases, read_all
 from benchmarks.lib.published.chip_fit import FREE, Fitted
-from benchmarks.lib.published.fit import MOST_EVENTS, Timed, modelled_ms
-from benchmarks.lib.published.kept import program_of, published_programs
-from benchmarks.lib.published.modelled import tape_of
+from benchmarks.lib.published.programs import outcomes, published_programs
+from benchmarks.lib.published.timed import MOST_EVENTS, Timed, entry, modelled_ms, positions
 from benchmarks.lib.table import show_all
 from ratchet.tpu.chips import CHIPS, fitted
-from ratchet.values.status import Refusal
 
 HOME = "v5e"
 CLOCK_STEP = 1e-3
@@ -40,37 +36,35 @@ FILES = (DATA / "v5p_published_attention.csv", *sorted((DATA / "chips").glob("*.
 
 def main() -> None:
     parser = command(__doc__)
-    parser.add_argument("--cases", type=Path, nargs="+", metavar="FILE.csv", default=list(FILES), help="CSV files")
+    add_cases(parser, FILES)
     parser.add_argument("--compile", action="store_true", help="compile what is not compiled yet; hours")
     parser.add_argument(
         "--alternatives", action="store_true", help="fit one constant more, and another instead; minutes"
     )
     parser.add_argument("--write", action="store_true", help="keep the values and their errors")
     options = parser.parse_args()
-    try:
-        cases = [case for file in options.cases for case in read(file) if case.chip in FREE]
-    except (BadCases, OSError) as error:
-        sys.exit(str(error))
+    cases = [case for case in read_all(options.cases) if case.chip in FREE]
     programs = published_programs()
     if options.compile:
-        programs.fill((case.recipe for case in cases), lambda text: print(text, file=sys.stderr, flush=True))
+        programs.fill((case.recipe for case in cases), say)
     rows, counts, refused = compiled_rows(cases, programs)
-    fits = {name: chip_fit.fit(name, fitted_rows(rows, name)) for name in FREE if fitted_rows(rows, name)}
+    own = {name: mine for name in FREE if (mine := fitted_rows(rows, name))}
+    fits = {name: chip_fit.fit(name, mine) for name, mine in own.items()}
     tables = {
         "values": value_rows(fits),
         "published rows": counts,
         "refused or failed": refused,
-        "rows": [row for name, fit in fits.items() for row in error_rows(fitted_rows(rows, name), fit)],
-        "summary, each sweep held out": summaries(rows, fits),
+        "rows": [row for name, fit in fits.items() for row in error_rows(own[name], fit)],
+        "summary, each sweep held out": summaries(own, fits),
     }
     if options.alternatives:
         tables["fits with other constants"] = [
-            row for name, fit in fits.items() for row in alternatives(name, fitted_rows(rows, name), fit)
+            row for name, fit in fits.items() for row in alternatives(name, own[name], fit)
         ]
     show_all(tables, json_file=options.json)
     if options.write:
-        home, _, _ = compiled_rows([case for file in DEFAULT_FILES for case in read(file)], programs)
-        write(rows, fits, [row for row in home if row.case.chip == HOME])
+        home, _, _ = compiled_rows(read_all(DEFAULT_FILES), programs)
+        write(own, fits, fitted_rows(home, HOME))
         print(f"written: {fitted.FILE.name}")
         for name, fit in fits.items():
             clock = chip_fit.constants_with(name, fit.values)[0]
@@ -85,25 +79,22 @@ def compiled_rows(
     rows: list[Timed] = []
     refused: list[dict[str, Any]] = []
     counts: dict[str, dict[str, Any]] = {}
-    for case in cases:
+    words = ("rows", "compiled", "published overflows", "reproduced", "invented")
+    for one in outcomes(programs, cases):
+        case, program = one.case, one.program
         file = case.number.partition(":")[0]
-        words = ("rows", "compiled", "published overflows", "reproduced", "invented")
         count = counts.setdefault(file, {"file": file, **dict.fromkeys(words, 0)})
-        program = program_of(programs, case)
         count["rows"] += 1
         count["published overflows"] += case.status == "vmem_oom"
         if program is None or program.not_built:
             continue
         count["compiled"] += 1
         count["reproduced" if case.status == "vmem_oom" else "invented"] += program.overflows
-        if program.error or case.status != "ok" or not case.measured_ms:
-            if program.error and not program.overflows:
-                refused.append({"row": case.number, "why": program.error[:200]})
-            continue
-        try:
-            rows.append(Timed(case=case, tape=tape_of(case, program), identity=program.identity))
-        except Refusal as refusal:
-            refused.append({"row": case.number, "why": refusal.message[:200]})
+        why = one.refusal.message if one.refusal else "" if program.overflows else program.error
+        if one.timed:
+            rows.append(one.timed)
+        elif why:
+            refused.append({"row": case.number, "why": why[:200]})
     return rows, list(counts.values()), refused
 
 
@@ -158,40 +149,31 @@ def error_rows(rows: Sequence[Timed], fit: Fitted) -> list[dict[str, Any]]:
     ]
 
 
-def summaries(rows: Sequence[Timed], fits: Mapping[str, Fitted]) -> list[dict[str, Any]]:
-    """Errors per chip and kind of kernel, rows held out, beside a model of FLOPs and bytes alone."""
+def summaries(rows: Mapping[str, Sequence[Timed]], fits: Mapping[str, Fitted]) -> list[dict[str, Any]]:
+    """Errors per chip and kind of kernel, rows held out."""
     table = []
     for name, fit in fits.items():
-        own = fitted_rows(rows, name)
-        _, null = evaluate.simple_models(own)
-        for what in sorted({kind(row.case) for row in own}):
-            which = [i for i, row in enumerate(own) if kind(row.case) == what]
-            measured = [own[i].measured_ms for i in which]
+        for what, which in sorted(positions([kind(row.case) for row in rows[name]]).items()):
+            measured = [rows[name][i].measured_ms for i in which]
             modelled = [fit.held_out_ms[i] for i in which]
-            summary = errors.summarise(measured, modelled)
             in_sample = errors.summarise(measured, [fit.ms[i] for i in which])
-            simple = [(own[i].measured_ms, null[i]) for i in which if null[i] is not None]
             table.append(
                 {
                     "chip": name,
                     "kind": what,
-                    "rows": summary.count,
-                    "mean": f"{summary.mean:.2%}",
-                    "largest": f"{summary.largest:.2%}",
-                    "bias": f"{summary.bias:+.2%}",
+                    **errors.summarise(measured, modelled).columns("mean", "largest", "bias"),
                     "rank": f"{errors.rank_correlation(measured, modelled):.4f}",
                     "mean, in sample": f"{in_sample.mean:.2%}",
                     "largest, in sample": f"{in_sample.largest:.2%}",
-                    "null model": f"{errors.summarise(*zip(*simple, strict=True)).mean:.1%}" if simple else "",  # type: ignore[arg-type]
                 }
             )
     return table
 
 
-def alternatives(name: str, rows: Sequence[Timed], fitted: Fitted) -> list[dict[str, Any]]:
+def alternatives(name: str, rows: Sequence[Timed], stored: Fitted) -> list[dict[str, Any]]:
     """What is fitted, and the same with one constant more or, where that is fitted, without it."""
     free = FREE[name]
-    ways = [("as it is", fitted)]
+    ways = [("as it is", stored)]
     for field in chip_fit.ALTERNATIVES:
         one = chip_fit.scale(field)
         own = [other for other in free if other.name != one.name]
@@ -213,7 +195,7 @@ def alternatives(name: str, rows: Sequence[Timed], fitted: Fitted) -> list[dict[
     return table
 
 
-def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Timed]) -> None:
+def write(rows: Mapping[str, Sequence[Timed]], fits: Mapping[str, Fitted], home: Sequence[Timed]) -> None:
     """Puts values and errors where the machine and ``across`` read them.
 
     ``home`` are rows of the v5e, whose constants ``benchmarks.calibrate`` fits: they are compared in sample.
@@ -221,7 +203,7 @@ def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Time
     data = copy.deepcopy(dict(fitted.stored()))
     chips = data["chips"]
     for name, fit in fits.items():
-        own = fitted_rows(rows, name)
+        own = rows[name]
         spreads = dict(zip((one.name for one in FREE[name]), fit.spread, strict=True))
         clock, solved = chip_fit.constants_with(name, fit.values)
         names = {"hbm_efficiency": spreads["hbm_efficiency"]}
@@ -230,36 +212,28 @@ def write(rows: Sequence[Timed], fits: Mapping[str, Fitted], home: Sequence[Time
         if (turnaround := f"turnaround_cycles{chip_fit.TIMES_V5E}") in spreads:
             share = spreads[turnaround]
             names["turnaround_cycles"] = share * CHIPS[HOME].constants.turnaround_cycles * clock / CHIPS[HOME].clock_hz
-        for field, entry in chips[name]["constants"].items():
-            if isinstance(entry, dict) and not field.startswith("local"):
-                spread = names.get(field)
-                chips[name]["constants"][field] = {
-                    "value": float(f"{getattr(solved, field):.5g}"),
-                    "spread": spread and float(f"{spread:.2g}"),
-                }
+        for field, known in chips[name]["constants"].items():
+            if isinstance(known, dict) and not field.startswith("local"):
+                chips[name]["constants"][field] = entry(getattr(solved, field), names.get(field))
         count = len(own)
         chips[name]["constants"]["source"] = (
             f"{' and '.join(names)} fitted on {count} published timings ({timers(own)}); the rest is that of v5e: "
             "times equal in seconds, bytes in proportion to the bandwidth; local DMAs assumed"
         )
         chips[name]["constants"]["checked"] = f"see errors: {count} timings, each sweep held out in turn"
+        kinds = positions([kind(row.case) for row in own])
         chips[name]["errors"] = {
-            what: _errors([i for i, row in enumerate(own) if what in ("all", kind(row.case))], own, fit)
-            for what in ("all", *sorted({kind(row.case) for row in own}))
+            what: _errors([own[i] for i in which], [fit.held_out_ms[i] for i in which], held_out=True)
+            for what, which in {"all": range(count), **dict(sorted(kinds.items()))}.items()
         }
-    if own := [row for row in fitted_rows(home, HOME) if row.case.timer == "device"]:
-        known = modelled_ms(own, {HOME: CHIPS[HOME].constants}).tolist()
-        summary = errors.summarise([row.measured_ms for row in own], known)
-        chips[HOME]["errors"] = {"all": _rounded(summary, held_out=False)}
+    if own := [row for row in home if row.case.timer == "device"]:
+        in_sample = modelled_ms(own, {HOME: CHIPS[HOME].constants}).tolist()
+        chips[HOME]["errors"] = {"all": _errors(own, in_sample, held_out=False)}
     fitted.FILE.write_text(json.dumps(data, indent=1) + "\n")
 
 
-def _errors(which: Sequence[int], rows: Sequence[Timed], fit: Fitted) -> dict[str, Any]:
-    summary = errors.summarise([rows[i].measured_ms for i in which], [fit.held_out_ms[i] for i in which])
-    return _rounded(summary, held_out=True)
-
-
-def _rounded(summary: errors.Summary, *, held_out: bool) -> dict[str, Any]:
+def _errors(rows: Sequence[Timed], ms: Sequence[float], *, held_out: bool) -> dict[str, Any]:
+    summary = errors.summarise([row.measured_ms for row in rows], ms)
     numbers = {name: round(getattr(summary, name), 4) for name in ("mean", "largest", "bias")}
     return {"rows": summary.count, **numbers, "held_out": held_out}
 

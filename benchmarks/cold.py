@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.command import IDENTITY, command
+from benchmarks.lib.command import command
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
 
@@ -28,10 +28,11 @@ KERNEL = "examples/first.py"
 MAKE = """
 import sys
 from pathlib import Path
-sys.path.insert(0, "ratchet")
+sys.path.insert(0, "ratchet/process/boot")
 import bootstrap
 sys.exit(bootstrap.main(Path(".venv").absolute(), Path("requirements.lock")))
 """
+IDENTITY = {f"GIT_{who}_{what}": "benchmark" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 COMMAND_LINE = "ratchet.commands.cli"
 LEAST_S = 0.05
 """Of a step that has a row."""

@@ -1,6 +1,6 @@
 """Modelled latencies beside published measurements: how far the schedule machine can be believed.
 
-    python -m benchmarks.fidelity [--cases FILE.csv …] [--compiled] [--json FILE] [--svg FILE] [--fresh]
+    python -m benchmarks.fidelity [--cases FILE.csv …] [--compiled] [--json FILE] [--svg FILE]
 
 Builds every kernel that a row names, compiles it ahead of time, runs the schedule machine and prints measured and
 modelled milliseconds: row by row; errors by chip, source, kind of kernel and what bounds it, with the share of rows in
@@ -20,67 +20,48 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.lib.cache import ProgramCache
-from benchmarks.lib.command import command
+from benchmarks.lib.command import command, say
 from benchmarks.lib.plots import plot_scatter
-from benchmarks.lib.published import errors, evaluate
-from benchmarks.lib.published.accuracy import accuracy, by_regime, by_sweep
-from benchmarks.lib.published.builders import kind_of
-from benchmarks.lib.published.cases import DEFAULT_FILES, BadCases, Case, read
+from benchmarks.lib.published import evaluate
+from benchmarks.lib.published.accuracy import Rows, Tables, accuracy, by_regime, by_sweep
+from benchmarks.lib.published.cases import DEFAULT_FILES, Case, add_cases, kind_of, read_all
 from benchmarks.lib.published.evaluate import Prediction
-from benchmarks.lib.published.fit import PARAMETERS, Chips, Timed, with_values
-from benchmarks.lib.published.kept import program_of, published_programs
-from benchmarks.lib.published.modelled import tape_of, timeline_of
+from benchmarks.lib.published.programs import outcomes, published_programs
+from benchmarks.lib.published.timed import Chips, Timed, grouped, stored_fits
 from benchmarks.lib.table import show_all
 from ratchet.tpu.account import band
 from ratchet.tpu.chips import CHIPS, fitted
 from ratchet.values import Timeline
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import Status
 
 CROSS_VALIDATED, OTHER = "calibration rows, cross-validated", "other rows"
 
 
 def main() -> None:
     parser = command(__doc__)
-    parser.add_argument(
-        "--cases",
-        type=Path,
-        nargs="+",
-        metavar="FILE.csv",
-        default=list(DEFAULT_FILES),
-        help="CSV files or folders of them",
-    )
-    parser.add_argument("--fresh", action="store_true", help="run the schedule machine again, even where it has")
+    add_cases(parser, DEFAULT_FILES)
     parser.add_argument("--compiled", action="store_true", help="leave out what is not compiled yet")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="plot modelled against measured there")
     options = parser.parse_args()
-    try:
-        files = [file for path in options.cases for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])]
-        cases = [case for file in files for case in read(file)]
-    except (BadCases, OSError) as error:
-        sys.exit(str(error))
-    programs = published_programs()
+    cases, programs = read_all(options.cases), published_programs()
     if options.compiled:
         known = [case for case in cases if programs.find(case.recipe) is not None]
-        _progress(f"{len(cases) - len(known)} of {len(cases)} rows are left out: their programs are not compiled")
+        say(f"{len(cases) - len(known)} of {len(cases)} rows are left out: their programs are not compiled")
         cases = known
-    report = examine(cases, programs, _progress, fresh=options.fresh)
+    report = examine(cases, programs, say)
     show_all(report, json_file=options.json)
     if options.svg:
         plot_scatter(report[CROSS_VALIDATED] + report[OTHER], options.svg)
 
 
-def examine(
-    cases: Sequence[Case], programs: ProgramCache, say: Callable[[str], None], *, fresh: bool = False
-) -> dict[str, list[dict[str, Any]]]:
+def examine(cases: Sequence[Case], programs: ProgramCache, say: Callable[[str], None]) -> Tables:
     """Everything that is printed: tables by their titles, each a list of rows with equal keys."""
     programs.fill((case.recipe for case in cases), say)
-    notes: list[dict[str, Any]] = []
+    notes: Rows = []
     timed: list[Timed] = []
     sliced: list[tuple[Case, Timeline]] = []
     overflows: list[tuple[Case, bool]] = []
@@ -88,61 +69,48 @@ def examine(
     def note(case: Case, what: str, why: str) -> None:
         notes.append({"row": case.number, "kernel": case.kernel, "case": case.label, "what": what, "why": why[:300]})
 
-    for case in cases:
-        program = program_of(programs, case)
+    for one in outcomes(programs, cases):
+        case, program = one.case, one.program
         if program is None or program.not_built:
             note(case, "not built", program.not_built if program else "nothing was compiled")
             continue
         if case.status == "vmem_oom" or program.overflows:
             overflows.append((case, program.overflows))
-        if program.error:
-            if not program.overflows:
-                note(case, "failed", program.error)
-        elif case.status == "ok" and case.measured_ms:
-            try:
-                if len(program.hlo.device_ids) > 1:
-                    sliced.append((case, timeline_of(case, program)))
-                    continue
-                timed.append(Timed(case=case, tape=tape_of(case, program, fresh=fresh), identity=program.identity))
-            except Refusal as refusal:
-                what = "overflows" if refusal.status is Status.VMEM_OVERFLOW else "refused"
-                note(case, what, refusal.message)
+        if one.timed:
+            timed.append(one.timed)
+        elif one.timeline:
+            sliced.append((case, one.timeline))
+        elif one.refusal:
+            overflow = one.refusal.status is Status.VMEM_OVERFLOW
+            note(case, "overflows" if overflow else "refused", one.refusal.message)
+        elif program.error and not program.overflows:
+            note(case, "failed", program.error)
     return _tables(timed, overflows, notes) | {"programs on several chips": _sliced(sliced)}
 
 
-def _tables(
-    timed: list[Timed], overflows: list[tuple[Case, bool]], notes: list[dict[str, Any]]
-) -> dict[str, list[dict[str, Any]]]:
-    data = fitted.stored()
+def _tables(timed: list[Timed], overflows: list[tuple[Case, bool]], notes: Rows) -> Tables:
     chips: Chips = {name: chip.constants for name, chip in CHIPS.items()}
-    dispatch = data.get("dispatch_ms", {})
-    left_out = data.get("left_out", {})
+    dispatch, left_out = fitted.stored().get("dispatch_ms", {}), stored_fits("left_out")
     doubtful = [row for row in timed if row.case.doubtful]
     sure = [row for row in timed if not row.case.doubtful]
     fitted_on = _calibration_recipes()
     calibration = [row for row in sure if _identity(row.case) in fitted_on and row.group in left_out]
     others = [row for row in sure if row not in calibration]
-
-    def without(group: str) -> Chips:
-        return with_values(chips, [left_out[group][parameter.label] for parameter in PARAMETERS])
-
-    folds = evaluate.folds(calibration, without) if calibration else []
+    folds = evaluate.folds(calibration, chips, left_out)
     held_out = [p for fold in folds for p in fold.held_out]
-    fresh = evaluate.predict(others, chips, dispatch) if others else []
-    tables: dict[str, list[dict[str, Any]]] = {
+    fresh = evaluate.predict(others, chips, dispatch)
+    tables: Tables = {
         CROSS_VALIDATED: _rows(held_out),
         OTHER: _rows(fresh),
         "doubtful rows, in no summary": _rows(evaluate.predict(doubtful, chips, dispatch)),
         "not built, failed or refused": notes,
         "VMEM overflows": _overflow_table(overflows),
     }
-    if calibration:
-        in_sample = evaluate.predict(calibration, chips, dispatch)
-        tables["summary of calibration rows, constants fitted on them"] = _summaries(in_sample)
-        tables["rank correlation within each sweep, constants fitted on it"] = by_sweep([evaluate.fold_of(in_sample)])
-        tables["summary of calibration rows, cross-validated"] = _summaries(held_out)
-    if others:
-        tables["summary of other rows"] = _summaries(fresh)
+    in_sample = evaluate.predict(calibration, chips, dispatch)
+    tables["summary of calibration rows, constants fitted on them"] = _summaries(in_sample)
+    tables["rank correlation within each sweep, constants fitted on it"] = by_sweep([evaluate.fold_of(in_sample)])
+    tables["summary of calibration rows, cross-validated"] = _summaries(held_out)
+    tables["summary of other rows"] = _summaries(fresh)
     kinds = {CROSS_VALIDATED: folds, OTHER: [evaluate.fold_of(fresh)]}
     for title, own in kinds.items():
         predictions = [p for fold in own for p in fold.held_out]
@@ -155,7 +123,7 @@ def _tables(
 
 
 def _calibration_recipes() -> set[str]:
-    return {_identity(case) for file in DEFAULT_FILES for case in read(file)}
+    return {_identity(case) for case in read_all(DEFAULT_FILES)}
 
 
 def _identity(case: Case) -> str:
@@ -163,7 +131,7 @@ def _identity(case: Case) -> str:
     return json.dumps([case.recipe, case.source, case.measured_ms], sort_keys=True)
 
 
-def _rows(predictions: Iterable[Prediction]) -> list[dict[str, Any]]:
+def _rows(predictions: Iterable[Prediction]) -> Rows:
     return [
         {
             "row": p.row.case.number,
@@ -181,7 +149,7 @@ def _rows(predictions: Iterable[Prediction]) -> list[dict[str, Any]]:
     ]
 
 
-def _sliced(rows: Iterable[tuple[Case, Timeline]]) -> list[dict[str, Any]]:
+def _sliced(rows: Iterable[tuple[Case, Timeline]]) -> Rows:
     fitted_on = _calibration_recipes()
     return [
         {
@@ -198,44 +166,24 @@ def _sliced(rows: Iterable[tuple[Case, Timeline]]) -> list[dict[str, Any]]:
     ]
 
 
-def _summaries(predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
-    roofline, null = evaluate.simple_models([p.row for p in predictions])
+def _summaries(predictions: Sequence[Prediction]) -> Rows:
     table = []
-    for source in sorted({p.source for p in predictions}):
-        which = [i for i, p in enumerate(predictions) if p.source == source]
-        subsets = [("", which)]
-        if any(not predictions[i].says_much for i in which):
-            subsets.append(
-                (f", {evaluate.LEAST_WALL_MS:g} ms and more", [i for i in which if predictions[i].says_much])
-            )
-        for words, chosen in subsets:
-            if not chosen:
-                continue
-            measured = [predictions[i].row.measured_ms for i in chosen]
-            summary = errors.summarise(measured, [predictions[i].modelled_ms for i in chosen])
+    for source, same in sorted(grouped(predictions, lambda p: p.source).items()):
+        long = [p for p in same if p.says_much]
+        more = {f", {evaluate.LEAST_WALL_MS:g} ms and more": long} if 0 < len(long) < len(same) else {}
+        for words, own in ({"": same} | more).items():
             table.append(
                 {
                     "source": source + words,
-                    "rows": summary.count,
-                    "mean": f"{summary.mean:.2%}",
-                    "median": f"{summary.median:.2%}",
-                    "largest": f"{summary.largest:.2%}",
-                    "bias": f"{summary.bias:+.2%}",
-                    "rank": f"{evaluate.rank_correlation([predictions[i] for i in chosen]):.4f}",
-                    "null mean": _mean(measured, [null[i] for i in chosen]),
-                    "roofline mean": _mean(measured, [roofline[i] for i in chosen]),
-                    "dispatch ms": f"{sorted(predictions[i].dispatch_ms for i in chosen)[len(chosen) // 2]:.3f}",
+                    **evaluate.summarised(own).columns("mean", "median", "largest", "bias"),
+                    "rank": f"{evaluate.rank_correlation(own):.4f}",
+                    "dispatch ms": f"{sorted(p.dispatch_ms for p in own)[len(own) // 2]:.3f}",
                 }
             )
     return table
 
 
-def _mean(measured: Sequence[float], modelled: Sequence[float | None]) -> str:
-    known = [(a, b) for a, b in zip(measured, modelled, strict=True) if b is not None]
-    return f"{errors.summarise([a for a, _ in known], [b for _, b in known]).mean:.1%}" if known else ""
-
-
-def _overflow_table(overflows: Sequence[tuple[Case, bool]]) -> list[dict[str, Any]]:
+def _overflow_table(overflows: Sequence[tuple[Case, bool]]) -> Rows:
     if not overflows:
         return []
     published = [(case, reproduced) for case, reproduced in overflows if case.status == "vmem_oom"]
@@ -249,10 +197,6 @@ def _overflow_table(overflows: Sequence[tuple[Case, bool]]) -> list[dict[str, An
             "wrong rows": " ".join(wrong),
         }
     ]
-
-
-def _progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,15 @@ in ``.ratchet/fit``.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.cache import ROOT, ProgramCache
-from benchmarks.lib.command import command
-from benchmarks.lib.published.build import NotBuilt, build
-from benchmarks.lib.published.cases import DATA, DEFAULT_FILES, Case, read
+from benchmarks.lib.command import command, say
+from benchmarks.lib.published.cases import DATA, DEFAULT_FILES, Case, add_cases, read_all
+from benchmarks.lib.published.kernels import NotBuilt, build
 from benchmarks.lib.table import show_all
 from ratchet.process.sandbox.child import Child
 from ratchet.tpu.chips import CHIPS
@@ -40,12 +39,12 @@ Sweep = tuple[str, Mapping[tuple[int, ...], Case]]
 
 def main() -> None:
     parser = command(__doc__)
-    parser.add_argument("--cases", type=Path, nargs="+", metavar="FILE.csv", default=list(FILES), help="CSV files")
+    add_cases(parser, FILES)
     parser.add_argument("--all", action="store_true", help="compile every point")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     wrong: list[dict[str, Any]] = []
-    for label, sweep in sweeps([case for file in options.cases for case in read(file)]):
+    for label, sweep in sweeps(read_all(options.cases)):
         row, mistakes = searched(label, sweep, every=options.all)
         rows.append(row)
         wrong += mistakes
@@ -81,7 +80,7 @@ def searched(
         def compile_point(point: Point) -> Fit:
             folder = Path(tempfile.mkdtemp(dir=work))
             fit = fit_of(sweep[tuple(int(str(point[name])) for name in names)], point, folder, child)
-            print(f"{label} {dict(point)}: {fit.status.name}", file=sys.stderr, flush=True)
+            say(f"{label} {dict(point)}: {fit.status.name}")
             return fit
 
         points = [dict(zip(names, values, strict=True)) for values in sweep]
@@ -114,37 +113,18 @@ def searched(
     return row, mistakes
 
 
-def outcomes(folder: Path = ROOT / "fit") -> ProgramCache:
-    """What became of published points before, so that a run that was cut off goes on where it was."""
-    return ProgramCache(folder, worker="", version=lambda _recipe: compiler_version())
-
-
 def fit_of(case: Case, point: Point, folder: Path, child: Child) -> Fit:
     """One published point: as it is known, or compiled now."""
-    known, recipe = outcomes(), {**case.recipe, "asked": "fits"}
+    known = ProgramCache(ROOT / "fit", worker="", version=lambda _recipe: compiler_version())
+    recipe = {**case.recipe, "asked": "fits"}
     record = known.find(recipe)
     if record is None:
         record = compiled(case, folder, child)
         known.put(recipe, record)
-    vmem = None
-    if record["limit"]:
-        chip_bytes = CHIPS[case.chip].vmem_bytes
-        vmem = Vmem(
-            op="",
-            is_kernel=True,
-            allocations=(),
-            used_bytes=record["used"],
-            limit_bytes=record["limit"],
-            chip_bytes=chip_bytes,
-        )
-    return Fit(
-        point=point,
-        chip=case.chip,
-        status=Status[record["status"]],
-        reason=record["reason"],
-        compiled=True,
-        vmem=vmem,
-    )
+    sizes = {"used_bytes": record["used"], "limit_bytes": record["limit"], "chip_bytes": CHIPS[case.chip].vmem_bytes}
+    vmem = Vmem(op="", is_kernel=True, allocations=(), **sizes) if record["limit"] else None
+    status = Status[record["status"]]
+    return Fit(point=point, chip=case.chip, status=status, reason=record["reason"], compiled=True, vmem=vmem)
 
 
 def compiled(case: Case, folder: Path, child: Child) -> dict[str, Any]:

@@ -10,13 +10,12 @@ operands.
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left
 from typing import Any
 
-from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.attention.cases import attention_programs
 from benchmarks.lib.cache import ProgramCache
-from benchmarks.lib.command import command
+from benchmarks.lib.command import command, say
 from benchmarks.lib.table import show
 from ratchet.tpu.chips import V5E
 
@@ -31,7 +30,7 @@ def figures_of(programs: ProgramCache, impl: str, seq: int) -> dict[str, Any]:
     """What the compiler says of one length."""
     shape = {"batch": 1, "heads": 16, "kv_heads": 16, "seq": seq, "dim": 128, "causal": True}
     recipe = {"impl": impl, "shape": shape, "grad": True, "config": CONFIGS[impl], "memory_only": True}
-    return programs.made([recipe], lambda line: print(f"{seq}: {line}", file=sys.stderr))[0]
+    return programs.made([recipe], lambda line: say(f"{seq}: {line}"))[0]
 
 
 def longest(programs: ProgramCache, impl: str) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import shutil
 import sys
 import tempfile
@@ -20,15 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ["XLA_FLAGS"] = " ".join(
-    [os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=4"]
-)  # as the judge's child has them
-
 import numpy as np
 
-from benchmarks.lib.command import command
-from benchmarks.lib.programs import of_source
+from benchmarks.lib.command import command, say
+from benchmarks.lib.programs import of_source, with_four_devices
 from benchmarks.lib.sources import ROOT, names_of
 from benchmarks.lib.table import show
 from ratchet.exam.problem import deviations, instances, parity
@@ -39,24 +33,11 @@ from ratchet.exam.problem.reference import References
 from ratchet.selftest import corpus
 from ratchet.tpu.mosaic import run as mosaic
 from ratchet.values.status import Refusal
+from tests.kernels import edited
 
 CANDIDATES = ROOT / "tests" / "candidates"
 REFUSED = 1e9
 """Of an answer that is refused by more than a number: NaN, a finding, a wrong integer."""
-
-
-def variants() -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """The wrong ones: name -> (honest file, edits)."""
-    return dict(names_of((CANDIDATES / "wrong" / "variants.py").read_text())["VARIANTS"])
-
-
-def edited(source: str, edits: Sequence[tuple[str, str]]) -> str:
-    """``source`` with each (old, new) replaced."""
-    for old, new in edits:
-        if old not in source:
-            raise SystemExit(f"nothing to replace: {old!r}")
-        source = source.replace(old, new)
-    return source
 
 
 def wide(exact: Any) -> Any:
@@ -137,6 +118,7 @@ class Asked:
 def rows(names: Sequence[str], secrets: int) -> list[dict[str, Any]]:
     """One row a kernel. ``names`` are parts of names of honest kernels; all of them without any."""
     table: list[dict[str, Any]] = []
+    variants = names_of((CANDIDATES / "wrong" / "variants.py").read_text())["VARIANTS"]
     for honest in corpus.read(ROOT).honest.values():
         if honest.on != corpus.MODEL or (names and not any(name in honest.name for name in names)):
             continue
@@ -150,11 +132,11 @@ def rows(names: Sequence[str], secrets: int) -> list[dict[str, Any]]:
             table.append(row(honest.name, "", math.inf, f"{refusal.status.name}: {refusal.message}"))
             continue
         table.append(row(honest.name, "", max(per_secret), where, rounded=asked.rounded(), native=asked.native()))
-        for name, (of, edits) in variants().items():
+        for name, (of, edits) in variants.items():
             if of != honest.name:
                 continue
             try:
-                per_secret, where = asked.kernel(of_source(edited(source, edits), freeze=False)[0].program)
+                per_secret, where = asked.kernel(of_source(edited(source, *edits), freeze=False)[0].program)
             except Refusal as refusal:
                 per_secret, where = [REFUSED], f"{refusal.status.name}: {refusal.message}"
             table.append(row(honest.name, name, min(per_secret), where))
@@ -165,18 +147,13 @@ def row(
     kernel: str, wrong: str, reached: float, where: str, *, rounded: float | None = None, native: float | None = None
 ) -> dict[str, Any]:
     """One line of the table, which is also reported at once."""
-    print(f"{kernel} {wrong}: {reached:.3g}", file=sys.stderr, flush=True)
-    return {
-        "kernel": kernel,
-        "wrong": wrong,
-        "rounded": rounded,
-        "native": native,
-        "error / allowance": reached,
-        "where": where,
-    }
+    say(f"{kernel} {wrong}: {reached:.3g}")
+    known = {"kernel": kernel, "wrong": wrong, "rounded": rounded, "native": native}
+    return {**known, "error / allowance": reached, "where": where}
 
 
 def main() -> int:
+    with_four_devices()
     parser = command(__doc__)
     parser.add_argument("names", nargs="*", help="parts of names of honest kernels (default: all)")
     parser.add_argument("--secrets", type=int, default=5, help="how many (default 5)")

@@ -1,6 +1,6 @@
 """Whole histories on this CPU: the ratchet, swept over the knobs of examples/cpu_attention, several times from scratch.
 
-    python -m benchmarks.overnight [--histories 3] [--experiments 30] [--budget SECONDS] [--json FILE] [--keep FOLDER]
+    python -m benchmarks.overnight [--histories 3] [--experiments 30] [--budget SECONDS] [--json FILE]
 
 Each history is a repository of its own with this tree in it. A sweep proposes one knob at a time on top of what was
 kept so far, in an order of its own, and every proposal is one real ``./ratchet.sh "…" --on cpu``: traced in the
@@ -12,12 +12,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import re
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -28,14 +24,11 @@ from benchmarks.lib.command import command
 from benchmarks.lib.launches import timed
 from benchmarks.lib.sources import ROOT, edited
 from benchmarks.lib.table import show
-from ratchet.exam.judge.correctness import Examiner
-from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices, stats
 from ratchet.exam.measure.session import difference
-from ratchet.loop import ledger
-from ratchet.tpu.chips import V5E
+from tests.workspaces import Workspace
 
-TREE = ("prepare.py", "ratchet", "ratchet.sh", "environment.sh", "pyproject.toml", "requirements.lock", ".gitignore")
+START = ROOT / "examples" / "cpu_attention" / "kernel.py"
 KNOBS: dict[str, tuple[Any, ...]] = {
     "BQ": (16, 32, 64, 128, 256, 512),
     "BKV": (16, 32, 64, 128, 256, 512),
@@ -52,33 +45,6 @@ def knobs_of(source: str) -> dict[str, Any]:
     return {name: json.loads(re.search(rf"^{name} = (.*)$", source, re.M)[1].lower()) for name in KNOBS}  # type: ignore[index]
 
 
-def repository(root: Path) -> Path:
-    """A repository with this tree and the example as its kernel; returns the kernel file."""
-    root.mkdir(parents=True)
-    for name in TREE:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(ROOT / name, root / name)
-    shutil.copy2(ROOT / "examples" / "cpu_attention" / "kernel.py", root / "kernel.py")
-    for arguments in (
-        ["init", "-q", "-b", "main"],
-        ["config", "user.name", "benchmark"],
-        ["config", "user.email", "benchmark@example.invalid"],
-        ["add", "."],
-        ["commit", "-q", "-m", "first"],
-    ):
-        subprocess.run(["git", *arguments], cwd=root, check=True)
-    return root / "kernel.py"
-
-
-def turn(root: Path, message: str, budget: float) -> int:
-    """One ``./ratchet.sh`` in a repository, with this environment; returns its exit code."""
-    command = [sys.executable, "-P", "-m", "ratchet", message, "--on", "cpu", "--budget", str(budget)]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, check=False).returncode
-
-
 def proposals(source: str, generator: random.Random) -> list[tuple[str, Any]]:
     """One round of the sweep: every other value of every knob."""
     now = knobs_of(source)
@@ -87,10 +53,10 @@ def proposals(source: str, generator: random.Random) -> list[tuple[str, Any]]:
     return changes
 
 
-def history(root: Path, number: int, experiments: int, budget: float) -> None:
+def history(space: Workspace, number: int, experiments: int, budget: float) -> None:
     """Sweep until there are so many experiments besides the baseline."""
-    kernel, generator = repository(root), random.Random(number)
-    turn(root, "baseline", budget)
+    kernel, generator, how = space.root / "kernel.py", random.Random(number), ("--on", "cpu", "--budget", str(budget))
+    space.ratchet("baseline", *how)
     waiting: list[tuple[str, Any]] = []
     done = 0
     while done < experiments:
@@ -101,9 +67,9 @@ def history(root: Path, number: int, experiments: int, budget: float) -> None:
             continue
         kernel.write_text(edited(source, **{name: value}))
         start = time.monotonic()
-        code = turn(root, f"experiment: {name} = {value}", budget)
+        code = space.ratchet(f"experiment: {name} = {value}", *how).returncode
         done += 1
-        last = ledger.read(root / ledger.NAME)[-1]
+        last = space.rows()[-1]
         gain = f"{float(last.speedup):.3f} in {last.launches} launches" if last.speedup else ""
         print(
             f"history {number}, {done}: {name} = {value}: {last.status} (exit {code}) {gain}, "
@@ -112,14 +78,10 @@ def history(root: Path, number: int, experiments: int, budget: float) -> None:
         )
 
 
-def beside(one: str, other: str, workers: Workers, exam: Examiner) -> list[float]:
-    """Log speed-ups of the kernel ``one`` over ``other``, one per launch."""
-    with timed(one, other, workers, exam) as session:
-        return [difference(session.launch()[0]) for _ in range(FINAL_LAUNCHES)]
-
-
-def with_interval(differences: list[float]) -> str:
-    """Estimate and 95 % interval of a speed-up."""
+def beside(one: str, other: str) -> str:
+    """Estimate and 95 % interval of the speed-up of the kernel ``one`` over ``other``, in new launches."""
+    with timed(one, other) as session:
+        differences = [difference(session.launch()[0]) for _ in range(FINAL_LAUNCHES)]
     low, high = (math.exp(bound) for bound in stats.interval(differences))
     return f"{math.exp(stats.centre(differences)):.3f} ({low:.3f} to {high:.3f})"
 
@@ -129,34 +91,31 @@ def main() -> None:
     parser.add_argument("--histories", type=int, default=3)
     parser.add_argument("--experiments", type=int, default=30)
     parser.add_argument("--budget", type=float, default=60.0)
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the repositories there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        roots = [(options.keep or Path(scratch)) / f"history{n}" for n in range(1, options.histories + 1)]
-        for number, root in enumerate(roots, start=1):
-            history(root, number, options.experiments, options.budget)
-        start = (ROOT / "examples" / "cpu_attention" / "kernel.py").read_text()
-        finals = [(root / "kernel.py").read_text() for root in roots]
+        folder, start = Path(scratch), START.read_text()
+        spaces = [Workspace.new(folder / f"history{n}", start) for n in range(1, options.histories + 1)]
+        for number, space in enumerate(spaces, start=1):
+            history(space, number, options.experiments, options.budget)
+        finals = [space.read() for space in spaces]
         rows = []
-        with Workers(V5E, compiles=False) as workers:
-            exam = Examiner(workers=workers, root=Path(scratch), compiler=devices.compiler("cpu"))
-            for number, (root, final) in enumerate(zip(roots, finals, strict=True), start=1):
-                known = ledger.read(root / ledger.NAME)
-                ends = Counter(row.status for row in known if row.decision != "baseline")
-                gains = [float(row.speedup) for row in known if row.decision == "kept"]
-                rows.append(
-                    {
-                        "history": number,
-                        "experiments": sum(ends.values()),
-                        "kept": len(gains),
-                        "not faster": ends["NOT_BETTER"],
-                        "cannot tell": ends["CANNOT_TELL"],
-                        "knobs": " ".join(f"{name}={value}" for name, value in knobs_of(final).items()),
-                        "product of kept": math.prod(gains),
-                        "over the start, re-measured": with_interval(beside(final, start, workers, exam)),
-                        "over history 1": "" if number == 1 else with_interval(beside(final, finals[0], workers, exam)),
-                    }
-                )
+        for number, (space, final) in enumerate(zip(spaces, finals, strict=True), start=1):
+            known = space.rows()
+            ends = Counter(row.status for row in known if row.decision != "baseline")
+            gains = [float(row.speedup) for row in known if row.decision == "kept"]
+            rows.append(
+                {
+                    "history": number,
+                    "experiments": sum(ends.values()),
+                    "kept": len(gains),
+                    "not faster": ends["NOT_BETTER"],
+                    "cannot tell": ends["CANNOT_TELL"],
+                    "knobs": " ".join(f"{name}={value}" for name, value in knobs_of(final).items()),
+                    "product of kept": math.prod(gains),
+                    "over the start, re-measured": beside(final, start),
+                    "over history 1": "" if number == 1 else beside(final, finals[0]),
+                }
+            )
     show(f"histories on {devices.cpu()}, measured (95 %)", rows, json_file=options.json)
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.search [--json FILE] [--record]
 
-The space is that of ``benchmarks/data/search/four_knobs.py``, naive attention with two block sizes, the pieces of a key
-block and a switch. Every point was modelled once (``--record`` does it again, which takes the better part of an hour).
+The space is that of ``benchmarks/lib/recorded.py``, naive attention with two block sizes, the pieces of a key block and
+a switch. Every point was modelled once (``--record`` does it again, which takes the better part of an hour).
 A search may ask for a point once. What counts is how many it asked for until one was within 1 % of the grid's best.
 
   ours         ``ratchet/search``: from the naive kernel, and from four corners of the space. It is deterministic
@@ -14,17 +14,18 @@ A search may ask for a point once. What counts is how many it asked for until on
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import random
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.command import command
-from benchmarks.lib.recorded import KERNEL, SPACE, Recorded
+from benchmarks.lib.command import command, say
+from benchmarks.lib.recorded import LOCKED, NAME, SPACE, Recorded, kernel
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show_all
 from ratchet.search.propose import Known, propose
@@ -152,52 +153,49 @@ def table(recorded: Recorded, *, seeds: int = SEEDS) -> list[Mapping[str, Any]]:
         {"BQ": bq, "BKV": bkv, "PIECES": 1, "UNMASKED": unmasked}
         for bq, bkv, unmasked in ((64, 128, True), (2048, 128, False), (64, 2048, False), (2048, 2048, True))
     ]
-    rows = [
-        summary(recorded, f"ours, {how}, from the naive kernel", [ours(recorded, how, recorded.naive)])
+    starts = {"the naive kernel": [recorded.naive], "four corners": corners}
+    runs = {
+        f"ours, {how}, from {where}": [ours(recorded, how, one) for one in own]
+        for where, own in starts.items()
         for how in ("tpe", "neighbours")
-    ]
-    rows += [
-        summary(recorded, f"ours, {how}, from four corners", [ours(recorded, how, one) for one in corners])
-        for how in ("tpe", "neighbours")
-    ]
-    rows.append(summary(recorded, "Optuna alone", [optuna_alone(recorded, seed) for seed in range(seeds)]))
-    rows.append(summary(recorded, "random", [at_random(recorded, seed) for seed in range(seeds)]))
-    rows.append(summary(recorded, "ours, grid, all of it", [ours(recorded, "grid", recorded.naive, 10**6)]))
-    try:
-        import kernel_tuner  # noqa: F401
-    except ImportError:
-        return rows
-    for strategy in STRATEGIES:
-        runs = [by_kernel_tuner(recorded, strategy, seed) for seed in range(seeds)]
-        rows.append(summary(recorded, f"kernel_tuner, {strategy}", runs))
-    return rows
+    }
+    runs["Optuna alone"] = [optuna_alone(recorded, seed) for seed in range(seeds)]
+    runs["random"] = [at_random(recorded, seed) for seed in range(seeds)]
+    runs["ours, grid, all of it"] = [ours(recorded, "grid", recorded.naive, 10**6)]
+    if importlib.util.find_spec("kernel_tuner"):
+        for strategy in STRATEGIES:
+            name = f"kernel_tuner, {strategy}"
+            runs[name] = [by_kernel_tuner(recorded, strategy, seed) for seed in range(seeds)]
+    return [summary(recorded, name, own) for name, own in runs.items()]
 
 
-def record(write: Callable[[str], object]) -> None:
+def record() -> None:
     """Model every point, two at a time, and write the space."""
     from prepare import judge
     from ratchet.search.sweep import Sweep
     from ratchet.tpu.chips import V5E
     from ratchet.wiring import RepositoryJudge
 
-    space = space_of(KERNEL.read_bytes(), KERNEL.name, [], [])
-    name = KERNEL.relative_to(ROOT).as_posix()
-    conditions = RepositoryJudge.modelling(ROOT, judge, V5E).conditions(name)
-    sweep = Sweep(kernel=KERNEL, root=ROOT, kernel_rel=name, conditions=conditions, chip=V5E, judge=judge)
+    space = space_of(kernel().encode(), NAME, [], [])
+    conditions = RepositoryJudge.modelling(ROOT, judge, V5E).conditions(LOCKED)
     points = []
-    for result in sweep.run(list(space.points())):
-        verdict = result.verdict
-        points.append(
-            {
-                "point": dict(result.point),
-                "status": verdict.status.name,
-                "latency_ms": verdict.score.latency_ms if verdict.score else None,
-                "vmem_bytes": verdict.footprint.vmem_bytes if verdict.footprint else None,
-            }
-        )
-        write(f"{len(points)}: {points[-1]}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, NAME)
+        file.write_text(kernel())
+        sweep = Sweep(kernel=file, root=ROOT, kernel_rel=LOCKED, conditions=conditions, chip=V5E, judge=judge)
+        for result in sweep.run(list(space.points())):
+            verdict = result.verdict
+            points.append(
+                {
+                    "point": dict(result.point),
+                    "status": verdict.status.name,
+                    "latency_ms": verdict.score.latency_ms if verdict.score else None,
+                    "vmem_bytes": verdict.footprint.vmem_bytes if verdict.footprint else None,
+                }
+            )
+            say(f"{len(points)}: {points[-1]}")
     points.sort(key=lambda one: tuple(one["point"].values()))
-    made = {"kernel": KERNEL.name, "evaluator": conditions.evaluator, "compiler": conditions.compiler}
+    made = {"kernel": NAME, "evaluator": conditions.evaluator, "compiler": conditions.compiler}
     lines = ",\n".join(map(json.dumps, points))
     SPACE.write_text(f'{json.dumps(made)[:-1]}, "points": [\n{lines}\n]}}\n')
 
@@ -207,7 +205,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="model every point again first")
     options = parser.parse_args()
     if options.record:
-        record(print)
+        record()
     recorded = Recorded()
     title = (
         f"{len(recorded.results)} points, the best {recorded.best:.4f} ms, a third of them {len(recorded.results) // 3}"

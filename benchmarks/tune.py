@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.lib.attention.cases import WIDE_OURS, Shape, backward_blocks
-from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.attention.cases import WIDE_OURS, Shape, attention_programs, backward_blocks, blocks, chain
 from benchmarks.lib.cache import ProgramCache
-from benchmarks.lib.command import command
+from benchmarks.lib.command import command, say
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
 from ratchet.tpu.chips import CHIPS, V5E
@@ -29,41 +27,36 @@ LENGTHS = (2048, 4096, 8192, 16384, 32768)
 DIMS = (64, 128, 256)
 DIRECTIONS = ("forward", "backward")
 RUNNERS_UP = 3
+PLAIN = {"block_q": 512, "block_kv": 512, "rows": 512, "strip": 512, "unroll": 1}
 
 
-def candidates(direction: str, *, chip: str, seq: int, dim: int) -> Iterator[dict[str, int]]:
-    """The blocks that are tried. Chains are as long as the registers like: fewer rows of a wider head."""
-    rows = 256 if dim > 128 else 512
-    if direction == "forward" and chip != V5E.name:
-        for config in WIDE_OURS:
-            yield config["forward"]
-    elif direction == "forward":
-        for block_q, block_kv, chain, unroll in (
-            (2048, 2048, rows, 4), (1024, 1024, rows, 2), (2048, 1024, 2 * rows, 2),
-            (2048, 2048, 2 * rows, 2),
-        ):  # fmt: skip
-            yield {"block_q": min(block_q, seq), "block_kv": block_kv, "rows": chain, "strip": 256, "unroll": unroll}
-    else:
-        yield from backward_blocks(dim)
+def candidates(direction: str, *, chip: str, seq: int, dim: int) -> Sequence[dict[str, int]]:
+    """The blocks that are tried. Chains are as long as the registers like."""
+    if direction == "backward":
+        return backward_blocks(dim)
+    if chip != V5E.name:
+        return [config["forward"] for config in WIDE_OURS]
+    rows = chain(dim)
+    tried = (2048, 2048, rows, 4), (1024, 1024, rows, 2), (2048, 1024, 2 * rows, 2), (2048, 2048, 2 * rows, 2)
+    return [blocks(min(q, seq), kv, length, unroll=unroll) for q, kv, length, unroll in tried]
 
 
-def recipe_of(direction: str, blocks: dict[str, int], *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:
+def recipe_of(direction: str, tried: dict[str, int], *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:
     """The program that is timed; with the backward pass, the forward pass has plain blocks."""
     shape = Shape(batch=1, heads=1, kv_heads=1, seq=seq, dim=dim, causal=causal)
-    plain = {"block_q": 512, "block_kv": 512, "rows": 512, "strip": 512, "unroll": 1}
-    config = {"forward": blocks} if direction == "forward" else {"forward": plain, "backward": blocks}
+    config = {"forward": tried} if direction == "forward" else {"forward": PLAIN, "backward": tried}
     return shape.program("ours", config, grad=direction == "backward", chip=chip)
 
 
 def entry_of(programs: ProgramCache, direction: str, *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:
     """One sweep, best first."""
-    tried = list(candidates(direction, chip=chip, seq=seq, dim=dim))
-    recipes = [recipe_of(direction, blocks, chip=chip, seq=seq, dim=dim, causal=causal) for blocks in tried]
+    tried = candidates(direction, chip=chip, seq=seq, dim=dim)
+    recipes = [recipe_of(direction, one, chip=chip, seq=seq, dim=dim, causal=causal) for one in tried]
     name = f"{chip} {direction} {seq} x {dim}{' causal' if causal else ''}"
-    records = programs.made(recipes, lambda line: print(f"{name}: {line}", file=sys.stderr, flush=True))
+    records = programs.made(recipes, lambda line: say(f"{name}: {line}"))
     timed = [
-        {"blocks": blocks, "kernel_ms": round(sum(ms for op, ms in figures["ops"] if f"flash_{direction}" in op), 5)}
-        for blocks, figures in zip(tried, records, strict=True)
+        {"blocks": one, "kernel_ms": round(sum(ms for op, ms in figures["ops"] if f"flash_{direction}" in op), 5)}
+        for one, figures in zip(tried, records, strict=True)
         if "ms" in figures
     ]
     timed.sort(key=lambda one: one["kernel_ms"])

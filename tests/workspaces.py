@@ -27,8 +27,8 @@ class Workspace:
     root: Path
 
     @classmethod
-    def new(cls, root: Path) -> Workspace:
-        """One commit: the tree's own files and a small kernel. The environment is this one."""
+    def new(cls, root: Path, kernel: str = ATTENTION) -> Workspace:
+        """One commit: the tree's own files and a kernel, by default a small one. The environment is this one."""
         marked = Path(sys.prefix) / "requirements.lock"
         wanted = (HERE / "requirements.lock").read_bytes()
         same = marked.exists() and marked.read_bytes() == wanted
@@ -42,7 +42,7 @@ class Workspace:
         with (root / ".gitignore").open("a") as file:
             file.write("/.venv\n")  # the tree's own rule is for a folder, and here it is a link
         (root / ".venv").symlink_to(sys.prefix)
-        (root / "kernel.py").write_text(ATTENTION)
+        (root / "kernel.py").write_text(kernel)
         space = cls(root=root)
         space.git("init", "-q", "-b", "main")
         space.git("config", "user.name", "A. User")

@@ -158,8 +158,9 @@ def _module_problem(name: str, words: Sequence[str]) -> str:
     """Whether a module of ours exists and its source names the options; those of others are not looked at."""
     if name.split(".", maxsplit=1)[0] not in ("benchmarks", "tools", "ratchet"):
         return ""
-    path = ROOT / Path(*name.split(".")).with_suffix(".py")
-    if not path.is_file():
+    folder = ROOT / Path(*name.split("."))
+    path = next((path for path in (folder.with_suffix(".py"), folder / "__main__.py") if path.is_file()), None)
+    if path is None:
         return f"there is no module {name}"
     text = path.read_text(encoding="utf-8")
     known = set(re.findall(r"--[a-z][a-z-]*", text))

@@ -7,6 +7,7 @@ A recipe is plain JSON. A worker module, in a child that holds the TPU compiler,
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,14 @@ def digest(*patterns: str) -> str:
         for path in sorted(PACKAGE_ROOT.glob(pattern)):
             whole.update(path.read_bytes())
     return whole.hexdigest()
+
+
+def version_of(package: str) -> str:
+    """Of an installed package, or ``""``."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 class ProgramCache:
@@ -94,13 +103,8 @@ class ProgramCache:
                 if self.find(recipe) is not None:
                     continue  # the same one came twice
                 if child is None or not child.alive:
-                    child = environment.start(
-                        self._worker,
-                        Path(name) / f"child{number}",
-                        CHIPS[chip],
-                        extra_passes=(OFFSETS_PASS,),
-                        walls=OPEN,
-                    )
+                    folder, passes = Path(name) / f"child{number}", (OFFSETS_PASS,)
+                    child = environment.start(self._worker, folder, CHIPS[chip], extra_passes=passes, walls=OPEN)
                 work = Path(name) / str(number)
                 work.mkdir()
                 (work / "request.json").write_text(json.dumps({"recipe": recipe, "programs": str(self.programs)}))
@@ -110,17 +114,14 @@ class ProgramCache:
                 else:
                     ended = f"the compiler child ended: {ending.how}; {ending.tail[-300:]}"
                     self._failed[self._file(recipe)] = {"error": ended}
-                say(f"{number}/{len(recipes)} {chip} {_label(recipe)}: {ending.how} in {ending.seconds:.1f} s")
+                named = " ".join(str(recipe[key]) for key in ("impl", "kernel", "arrays", "config") if key in recipe)
+                say(f"{number}/{len(recipes)} {chip} {named:.90}: {ending.how} in {ending.seconds:.1f} s")
             if child is not None:
                 child.close()
 
     def _file(self, recipe: Recipe) -> Path:
         key = json.dumps([recipe, self._version(recipe)], sort_keys=True)
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-
-
-def _label(recipe: Recipe) -> str:
-    return " ".join(str(recipe[key]) for key in ("impl", "kernel", "arrays", "config") if key in recipe)[:90]
 
 
 def serve_records(make: Callable[[Recipe, Path, Path], Record]) -> None:

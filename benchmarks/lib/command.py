@@ -1,13 +1,10 @@
-"""The options that every benchmark has, and whose the commits are that one makes."""
+"""The options that every benchmark has, and how it says how far it is."""
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser
 from pathlib import Path
-
-IDENTITY = {f"GIT_{who}_NAME": "benchmark" for who in ("AUTHOR", "COMMITTER")}
-IDENTITY |= {f"GIT_{who}_EMAIL": "benchmark@example.invalid" for who in ("AUTHOR", "COMMITTER")}
-"""Variables by which git has an author, whoever runs it."""
 
 
 def command(doc: str | None, *, quick: str = "") -> ArgumentParser:
@@ -22,3 +19,8 @@ def command(doc: str | None, *, quick: str = "") -> ArgumentParser:
     if quick:
         parser.add_argument("--quick", action="store_true", help=quick)
     return parser
+
+
+def say(text: str) -> None:
+    """Progress, which is not the result."""
+    print(text, file=sys.stderr, flush=True)

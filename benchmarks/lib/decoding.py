@@ -46,6 +46,11 @@ class Shape:
     def cache_bytes(self) -> int:
         return self.batch * self.kv_heads * self.context * self.head_dim * 2 * 2
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """All sequences are full."""
+        return np.full(self.batch, self.context, np.int32)
+
 
 SHAPES = (
     Shape(name="headline", quick=True),
@@ -69,18 +74,10 @@ def table_of(shape: Shape, chips: int) -> np.ndarray:
 
 def ours(shape: Shape, chips: int, workers: Workers) -> Timeline:
     """``examples/paged_decode.py`` at a shape."""
-    source = edited(
-        PAGED.read_text(),
-        CHIPS=chips,
-        BATCH=shape.batch,
-        Q_HEADS=shape.q_heads,
-        KV_HEADS=shape.kv_heads,
-        HEAD_DIM=shape.head_dim,
-        CONTEXT=shape.context,
-        PAGE=shape.page,
-    )
-    lengths = np.full(shape.batch, shape.context, np.int32)
-    return modelled(of_source(source)[0], workers, {3: lengths, 4: table_of(shape, chips)})
+    constants = {"BATCH": shape.batch, "CONTEXT": shape.context, "PAGE": shape.page, "CHIPS": chips}
+    heads = {"Q_HEADS": shape.q_heads, "KV_HEADS": shape.kv_heads, "HEAD_DIM": shape.head_dim}
+    source = edited(PAGED.read_text(), **constants, **heads)
+    return modelled(of_source(source)[0], workers, {3: shape.lengths, 4: table_of(shape, chips)})
 
 
 def contiguous(shape: Shape, workers: Workers) -> Timeline:
@@ -92,31 +89,29 @@ def paged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
     """JAX's ``paged_attention``."""
     from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention
 
-    pages = shape.batch * shape.context // shape.page
-    pool = struct((shape.kv_heads, pages, shape.page, shape.head_dim), jnp.bfloat16)
-    avals = [
-        struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16),
-        *(pool, pool),
-        struct((shape.batch,), jnp.int32),
-        struct((shape.batch, pages // shape.batch), jnp.int32),
-    ]
+    table = table_of(shape, 1)[0]
+    pool = struct((shape.kv_heads, table.size, shape.page, shape.head_dim), jnp.bfloat16)
+    queries = struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16)
+    avals = [queries, pool, pool, struct((shape.batch,), jnp.int32), struct(table.shape, jnp.int32)]
     program = functools.partial(paged_attention, pages_per_compute_block=pages_at_once)
-    lengths = np.full(shape.batch, shape.context, np.int32)
-    return modelled(of_function(program, avals), workers, {3: lengths, 4: table_of(shape, 1)[0]})
+    return modelled(of_function(program, avals), workers, {3: shape.lengths, 4: table})
 
 
 def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
     """JAX's ``ragged_paged_attention``, every sequence with one query."""
     from jax.experimental.pallas.ops.tpu.ragged_paged_attention import ragged_paged_attention
 
-    pages = shape.batch * shape.context // shape.page
+    steering: dict[int | str, np.ndarray] = {
+        2: shape.lengths,
+        3: table_of(shape, 1)[0],
+        4: np.arange(shape.batch + 1, dtype=np.int32),
+        5: np.array([shape.batch], np.int32),
+    }
+    pool = (steering[3].size, shape.page, 2 * shape.kv_heads, shape.head_dim)
     avals = [
         struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16),
-        struct((pages, shape.page, 2 * shape.kv_heads, shape.head_dim), jnp.bfloat16),
-        struct((shape.batch,), jnp.int32),
-        struct((shape.batch, pages // shape.batch), jnp.int32),
-        struct((shape.batch + 1,), jnp.int32),
-        struct((1,), jnp.int32),
+        struct(pool, jnp.bfloat16),
+        *(struct(array.shape, jnp.int32) for array in steering.values()),
     ]
     program = functools.partial(
         ragged_paged_attention,
@@ -125,13 +120,7 @@ def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
         num_queries_per_block=8,
         vmem_limit_bytes=100 << 20,
     )
-    steering: dict[int | str, np.ndarray] = {
-        2: np.full(shape.batch, shape.context, np.int32),
-        3: table_of(shape, 1)[0],
-        4: np.arange(shape.batch + 1, dtype=np.int32),
-        5: np.array([shape.batch], np.int32),
-        "kernel:3": np.zeros(2, np.int32),  # a constant of its own, which XLA computes
-    }
+    steering["kernel:3"] = np.zeros(2, np.int32)  # a constant of its own, which XLA computes
     return modelled(of_function(program, avals), workers, steering)
 
 

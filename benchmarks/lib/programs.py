@@ -18,6 +18,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ratchet.exam.candidate import tracer, worker
 from ratchet.exam.judge.workers import Workers
@@ -30,18 +31,28 @@ from ratchet.tpu.dump.files import load_hlo
 from ratchet.values import ArraySpec, Artefact, Mesh, Program, Timeline
 
 
+def with_four_devices() -> None:
+    """Lets the CPU have as many, as in the judge's child; before JAX is asked for any."""
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+
+
+def examined(file: Path, *, freeze: bool) -> tuple[Artefact, problems.Problem | None]:
+    """A kernel file as the judge reads it, traced in this process; what a worker leaves is in the file's folder."""
+    try:
+        record = worker.examine(file, file.parent, freeze=freeze)
+    finally:
+        sys.modules.pop("kernel_under_judgement", None)
+    (file.parent / tracer.RECORD).write_text(json.dumps(record))
+    with contextlib.closing(Folder.at(file.parent)) as left:
+        return tracer.read(left, file.name, freeze=freeze)
+
+
 def of_source(source: str, name: str = "kernel.py", *, freeze: bool = True) -> tuple[Artefact, problems.Problem | None]:
     """A seven-symbol file as artefact, with the problem frozen from it where ``freeze``."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         (out / name).write_text(source)
-        try:
-            record = worker.examine(out / name, out, freeze=freeze)
-        finally:
-            sys.modules.pop("kernel_under_judgement", None)
-        (out / tracer.RECORD).write_text(json.dumps(record))
-        with contextlib.closing(Folder.at(out)) as left:
-            return tracer.read(left, name, freeze=freeze)
+        return examined(out / name, freeze=freeze)
 
 
 def of_function(function: Callable[..., Any], avals: Sequence[Any], mesh: Mesh | None = None) -> Artefact:
@@ -87,3 +98,19 @@ def modelled(artefact: Artefact, workers: Workers, steering: Mapping[int | str, 
 
 def struct(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(shape), dtype)
+
+
+def largest_error(outputs: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
+    """Largest error of any output over its largest value; what is not finite has to be the same."""
+    worst = 0.0
+    for got, right in zip(outputs, wanted, strict=True):
+        wide, exact = got.astype(np.float64), right.astype(np.float64)
+        if wide.shape != exact.shape:
+            return float("inf")
+        finite = np.isfinite(exact)
+        if not np.array_equal(wide[~finite], exact[~finite], equal_nan=True) or not np.isfinite(wide[finite]).all():
+            return float("inf")
+        if finite.any():
+            scale = max(float(np.abs(exact[finite]).max()), 1e-30)
+            worst = max(worst, float(np.abs(wide[finite] - exact[finite]).max()) / scale)
+    return worst

@@ -42,11 +42,11 @@ class Usage:
         return sum(self.cpu_s.values())
 
 
-def usage(arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> Usage:
+def usage(arguments: Sequence[str], *, cwd: Path) -> Usage:
     """Run a command to its end, whatever its exit code is."""
     with tempfile.TemporaryDirectory() as made:
         folder = os.path.realpath(made)
-        own = {**environment, "TMPDIR": folder}
+        own = {**os.environ, "TMPDIR": folder}
         start = time.monotonic()
         process = subprocess.Popen(
             arguments, cwd=cwd, env=own, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -75,14 +75,31 @@ class _Watch(threading.Thread):
             stats = _processes()
             start = int(stats[self.top][19]) if self.top in stats else 0
             young = (pid for pid, fields in stats.items() if int(fields[19]) >= start)  # its processes are
-            below = {self.top, *(pid for pid in young if _place(pid).startswith(f"{self.folder}/"))}
-            while more := {pid for pid, fields in stats.items() if int(fields[1]) in below} - below:
-                below |= more
-            self.peak = max(self.peak, sum(int(stats[pid][21]) * _PAGE for pid in below if pid in stats))
-            for pid in below & stats.keys():
+            own = {pid for pid in young if _place(pid).startswith(f"{self.folder}/")}
+            below = _below(stats, {self.top} | own)
+            self.peak = max(self.peak, sum(int(stats[pid][21]) * _PAGE for pid in below))
+            for pid in below:
                 fields = stats[pid]
                 seconds = (int(fields[11]) + int(fields[12])) / _TICKS
                 self.seen[pid, fields[19]] = (_part(pid, self.seen.get((pid, fields[19]))), seconds)
+
+
+def cpu_seconds() -> float:
+    """Of this process, all that it started, and all that those waited for."""
+    stats = _processes()
+    return sum(int(field) for pid in _below(stats, {os.getpid()}) for field in stats[pid][11:15]) / _TICKS
+
+
+def with_descendants(pid: int) -> set[int]:
+    """A process, what it started, and what those started."""
+    return _below(_processes(), {pid})
+
+
+def _below(stats: Mapping[int, list[bytes]], pids: set[int]) -> set[int]:
+    below = pids & stats.keys()
+    while more := {pid for pid, fields in stats.items() if int(fields[1]) in below} - below:
+        below |= more
+    return below
 
 
 def _part(pid: int, before: tuple[str, float] | None) -> str:

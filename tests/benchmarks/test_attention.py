@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.attention import SWEPT, best, recipes_of
-from benchmarks.lib.attention.cases import PATTERNS, PEERS, SHAPES, Shape
-from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.attention.cases import PATTERNS, PEERS, SHAPES, Shape, attention_programs
 from benchmarks.lib.attention.programs import attends
 from benchmarks.lib.attention.worker import repeated
 from tests.hlo_texts import hlo_of
@@ -17,28 +16,28 @@ from tests.hlo_texts import hlo_of
 @pytest.mark.parametrize("grad", [False, True])
 def test_every_recipe_can_be_a_key_and_none_comes_twice(grad):
     for name in SHAPES:
-        keys = [
-            json.dumps(recipe, sort_keys=True)
-            for impl in ("ours", *PEERS)
-            for recipe in recipes_of(impl, name, grad=grad)
-        ]
+        recipes = [recipe for impl in ("ours", *PEERS) for recipe in recipes_of(impl, name, grad=grad)]
+        keys = [json.dumps(recipe, sort_keys=True) for recipe in recipes]
         assert len(keys) == len(set(keys)) >= len(PEERS) + 1
+
+
+IMPLS = ("ours", "flash", "splash", "tokamax")
 
 
 @pytest.mark.parametrize("chip", [chip for chip in SWEPT if chip != "v5e"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_off_the_v5e_every_kernel_is_tried_in_as_many_ways(chip, name):
     for grad, settings in ((False, 4), (True, 3)):
-        tried = {impl: recipes_of(impl, name, grad=grad, chip=chip) for impl in ("ours", "flash", "splash", "tokamax")}
-        assert {len(recipes) for recipes in tried.values()} == {settings}
-        keys = [json.dumps(recipe, sort_keys=True) for recipes in tried.values() for recipe in recipes]
-        assert len(keys) == len(set(keys))
-        assert {recipe["chip"] for recipes in tried.values() for recipe in recipes} == {chip}
+        tried = [recipes_of(impl, name, grad=grad, chip=chip) for impl in IMPLS]
+        assert {len(recipes) for recipes in tried} == {settings}
+        recipes = [recipe for own in tried for recipe in own]
+        assert len({json.dumps(recipe, sort_keys=True) for recipe in recipes}) == len(recipes)
+        assert {recipe["chip"] for recipe in recipes} == {chip}
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_are_tried_in_as_many_ways_by_those_that_have_them(name):
-    tried = {impl: len(recipes_of(impl, name, grad=False)) for impl in ("ours", "flash", "splash", "tokamax")}
+    tried = {impl: len(recipes_of(impl, name, grad=False)) for impl in IMPLS}
     assert set(tried.values()) <= {0, 4}
     assert [impl for impl, count in tried.items() if not count] == ([] if name == "documents" else ["flash"])
 

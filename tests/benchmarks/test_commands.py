@@ -1,21 +1,22 @@
 """Every benchmark is a command of the same form, and takes nothing from another command."""
 
-import ast
 import importlib
 from pathlib import Path
 
 import pytest
 
 import benchmarks
+from tests.imports import Module
 
-FILES = sorted(path for path in Path(benchmarks.__file__).parent.glob("*.py") if path.stem != "__init__")
-NAMES = [path.stem for path in FILES]
+TOP = Path(benchmarks.__file__).parent
+MODULES = {path.stem: path.stem for path in TOP.glob("*.py") if path.stem != "__init__"}
+MODULES |= {path.parent.name: f"{path.parent.name}.__main__" for path in TOP.glob("*/__main__.py")}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(MODULES))
 def test_every_command_writes_json(name, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", [name, "--help"])
-    module = importlib.import_module(f"benchmarks.{name}")
+    module = importlib.import_module(f"benchmarks.{MODULES[name]}")
     with pytest.raises(SystemExit, match="0"):
         module.main()
     assert "--json FILE" in capsys.readouterr().out
@@ -23,12 +24,11 @@ def test_every_command_writes_json(name, monkeypatch, capsys):
     assert "[--json FILE]" in module.__doc__
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_commands_share_libraries_alone(path):
-    imported = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "benchmarks":
-            imported |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("benchmarks."):
-            imported.add(node.module.split(".")[1])
-    assert not imported & set(NAMES)
+def test_commands_share_libraries_alone():
+    """A module of a command's folder is that command's; what is in ``lib`` takes nothing from any."""
+    taken = []
+    for path in TOP.rglob("*.py"):
+        own = path.relative_to(TOP).parts[0].removesuffix(".py")
+        rooms = {name.split(".")[1] for name in Module(path).imports if name.startswith("benchmarks.")}
+        taken += [(str(path), room) for room in rooms - {own, "lib"}]
+    assert taken == []

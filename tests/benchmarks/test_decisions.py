@@ -12,7 +12,7 @@ def recording():
 
 
 def test_the_recording_says_how_it_was_made(recording):
-    assert "benchmarks.record_launches" in recording.made["how"]
+    assert "benchmarks.decisions --record" in recording.made["how"]
     assert len(recording.launches) >= 100
     assert min(one.shape[1] for one in recording.launches) >= 30
 

@@ -1,5 +1,6 @@
-"""The fidelity benchmark on small cases, with the real compiler."""
+"""The fidelity benchmark on small cases, and programs of every chip, with the real compiler."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,10 @@ import pytest
 from benchmarks.fidelity import examine
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.published.cases import read
-from benchmarks.lib.published.kept import program_of, published_programs
-from benchmarks.lib.published.modelled import scalar_inputs, tape_of
-from benchmarks.lib.published.recorder import record
+from benchmarks.lib.published.programs import outcomes, published_programs
+from benchmarks.lib.published.tape import record
 from ratchet.tpu.chips import CHIPS
+from ratchet.values.status import Status
 
 HEAD = "source,kernel,lhs,rhs,group_sizes,config,status,ms,timer,jax,trust\n"
 ROWS = (
@@ -33,8 +34,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.slow
-def test_report(programs: ProgramCache, file: Path) -> None:
+def test_report_of_a_first_run_and_a_second_compiles_nothing(programs: ProgramCache, file: Path) -> None:
     report = examine(read(file), programs, lambda text: None)
     rows = report["other rows"]
     assert [row["row"] for row in rows] == ["few.csv:2", "few.csv:3"]
@@ -42,31 +42,22 @@ def test_report(programs: ProgramCache, file: Path) -> None:
     assert report["VMEM overflows"] == [{"published": 1, "reproduced": 1, "invented": 0, "wrong rows": ""}]
     assert [note["what"] for note in report["not built, failed or refused"]] == ["not built"]
     assert not report["calibration rows, cross-validated"]
+    said: list[str] = []
+    assert examine(read(file), published_programs(programs.folder), said.append) == report
+    assert not said
 
 
 def test_a_tape_replays_to_the_cycle(programs: ProgramCache, file: Path) -> None:
     case = read(file)[0]
     programs.fill([case.recipe], lambda text: None)
-    program = program_of(programs, case)
-    assert program is not None
-    chip = CHIPS[case.chip]
-    timeline, tape = record(
-        program.folder / "schedule",
-        hlo=program.hlo,
-        chip=chip,
-        compiler="test",
-        scalar_inputs=scalar_inputs(program),
-    )
-    assert tape.cycles(chip, chip.constants) == timeline.cycles
-    assert tape_of(case, program).facts == tape.facts
-    assert tape_of(case, program).cycles(chip, chip.constants) == timeline.cycles
-
-
-def test_a_second_run_compiles_nothing(programs: ProgramCache, file: Path) -> None:
-    examine(read(file), programs, lambda text: None)
-    said: list[str] = []
-    examine(read(file), published_programs(programs.folder), said.append)
-    assert not said
+    (one,) = outcomes(programs, [case])
+    assert one.program is not None
+    assert one.timed is not None
+    chip, known = CHIPS[case.chip], {"hlo": one.program.hlo, "scalar_inputs": one.program.scalar_inputs()}
+    timeline, tape = record(one.program.folder / "schedule", chip=chip, compiler="test", **known)
+    assert one.timed.tape.facts == tape.facts
+    for run in (tape, one.timed.tape):
+        assert run.cycles(chip, chip.constants) == timeline.cycles
 
 
 def test_programs_on_several_chips_have_a_table_of_their_own(tmp_path: Path, programs: ProgramCache) -> None:
@@ -87,3 +78,30 @@ def test_programs_on_several_chips_have_a_table_of_their_own(tmp_path: Path, pro
     assert len({row["modelled ms"] for row in rows}) == 3
     (note,) = report["not built, failed or refused"]
     assert (note["row"], note["what"]) == ("slice.csv:5", "not built")
+
+
+FLOPS = 2 * 4096**3
+MATMUL = f"""{HEAD.strip()},chip
+none,docs matmul dimension_semantics,"bf16[4096,4096]","bf16[4096,4096]",,bm=512 bk=512 bn=512,ok,1.0,device,,device,v5e
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["v4", "v5e", "v5p", "v6e", "tpu7x"])
+def test_no_chip_beats_its_peak_and_v4_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text(MATMUL)
+    case = replace(read(tmp_path / "cases.csv")[0], chip=name)
+    programs = published_programs(tmp_path)
+    programs.fill([case.recipe], print)
+    (one,) = outcomes(programs, [case])
+    if name == "v4":
+        assert one.refusal is not None
+        assert one.refusal.status is Status.SCHEDULE_UNKNOWN
+        assert "programs for v4" in one.refusal.message
+        return
+    assert one.timed is not None
+    chip, facts = CHIPS[name], one.timed.tape.facts
+    seconds = facts["cycles"] / chip.clock_hz
+    assert 0.2 < FLOPS / seconds / chip.peak_bf16_flops < 1
+    if name != "tpu7x":  # its clock is that of published timings, below the one of its peak
+        assert facts["mxu_busy_cycles"] / chip.clock_hz == pytest.approx(FLOPS / chip.peak_bf16_flops, rel=0.05)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.lib.sources import ROOT, edited, named
-from benchmarks.verdict import ARGUMENTS
+from benchmarks.lib.sources import ROOT, edited
+from benchmarks.verdict.__main__ import ARGUMENTS, named
 
 
 def test_arguments_become_constants_that_a_sweep_can_change():
@@ -11,6 +11,8 @@ def test_arguments_become_constants_that_a_sweep_can_change():
     new = named(source, ["block_q", "rows"])
     assert new == ("import x\n\nBLOCK_Q = 512\nROWS = 64\nBLOCKS = x.Blocks(block_q=BLOCK_Q, rows=ROWS)  # a choice\n")
     assert "ROWS = 128\n" in edited(new, ROWS=128)
+    with pytest.raises(ValueError, match="0 lines set C"):
+        edited(new, C=2)
     assert named(source, []) == source
     with pytest.raises(ValueError, match="0 arguments strip"):
         named(source, ["strip"])

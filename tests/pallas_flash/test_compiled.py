@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.lib.attention.kept import attention_programs
+from benchmarks.lib.attention.cases import attention_programs
 from benchmarks.longest import CONFIGS
 from ratchet.process.sandbox.child import PACKAGE_ROOT
 

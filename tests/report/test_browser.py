@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.lib.browser import SCHEMES, WIDTHS, browser_path, chromium, visit, wider
 from ratchet.report.page import file_names, index_page, page
 from ratchet.report.story import Story, story
+from tests.report.browser import SCHEMES, WIDTHS, browser_path, chromium, visit, wider
 from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
 
 pytestmark = pytest.mark.skipif(

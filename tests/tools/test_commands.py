@@ -46,8 +46,9 @@ def test_commands_inside_of_sentences_exist_with_their_options(page):
     assert wrong == []
 
 
-def test_what_is_not_run_is_known():
+def test_every_title_says_how_a_block_is_run_and_what_is_not_run_is_known():
     assert {(one.page, one.title) for one in SCRIPTS if one.title.startswith(NOT_HERE)} == NOT_RUN
+    assert [one for one in SCRIPTS if one.title and not one.title.startswith((SLOW, NOT_HERE))] == []
 
 
 def test_the_readme_begins_with_the_main_command_and_the_tests():
@@ -55,11 +56,6 @@ def test_the_readme_begins_with_the_main_command_and_the_tests():
     assert main.text.startswith("./ratchet.sh --kernel ")
     assert tests.text.split()[0] == "./test.sh"
     assert "\nexec ./test.sh\n" in read(".ci/run")
-
-
-def test_every_title_says_how_a_block_is_run():
-    strange = [(one.page, one.line, one.title) for one in SCRIPTS if not one.title.startswith((SLOW, NOT_HERE))]
-    assert [one for one in strange if one[2]] == []
 
 
 def how(ended):
@@ -92,22 +88,13 @@ def test_what_takes_minutes_runs(page, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        './ratchet.sh "baseline" --kernel x.py --on cpu',
-        "python prepare.py --deep  # a comment",
-        "./ratchet.sh log | head -3 > out.txt && ./ratchet.sh verify",
-        "./ratchet.sh search kernel.py \\\n  --how grid",
-        "python -m benchmarks.search --record",
-    ],
-)
-def test_good_commands_have_no_problem(text):
-    assert [problem(words) for words in simple_commands(text) if words and problem(words)] == []
-
-
-@pytest.mark.parametrize(
     ("text", "what"),
     [
+        ('./ratchet.sh "baseline" --kernel x.py --on cpu', ""),
+        ("python prepare.py --deep  # a comment", ""),
+        ("./ratchet.sh log | head -3 > out.txt && ./ratchet.sh verify", ""),
+        ("./ratchet.sh search kernel.py \\\n  --how grid", ""),
+        ("python -m benchmarks.search --record", ""),
         ("./ratchet.sh log --frobnicate", "--frobnicate"),
         ("./ratchet.sh serch kernel.py", "too much on the command line"),
         ("git status && python prepare.py --chip v9", "v9"),
@@ -116,22 +103,27 @@ def test_good_commands_have_no_problem(text):
         ("curl -O file", "curl"),
     ],
 )
-def test_wrong_commands_have_one(text, what):
-    assert what in " ".join(problem(words) for words in simple_commands(text) if words)
+def test_wrong_commands_have_a_problem_and_good_ones_none(text, what):
+    said = " ".join(problem(words) for words in simple_commands(text) if words).strip()
+    assert what in said
+    assert bool(said) == bool(what)
 
 
 @pytest.mark.parametrize(
-    "code", ["./ratchet.sh diff A B [--jsn]", "./ratchet.sh serch FILE", "ratchet tune TARGET --caputre"]
+    ("code", "wrong"),
+    [
+        ("./ratchet.sh diff A B [--jsn]", True),
+        ("./ratchet.sh serch FILE", True),
+        ("ratchet tune TARGET --caputre", True),
+        ('./ratchet.sh "experiment: …"', False),
+        ("./ratchet.sh show ID", False),
+        ("--deep", False),
+        ("ratchet.compile", False),
+        ("don't", False),
+    ],
 )
-def test_wrong_commands_inside_of_sentences_are_seen(code):
-    assert inline_problem(code)
-
-
-@pytest.mark.parametrize(
-    "code", ['./ratchet.sh "experiment: …"', "./ratchet.sh show ID", "--deep", "ratchet.compile", "don't"]
-)
-def test_what_is_no_wrong_command_is_none(code):
-    assert not inline_problem(code)
+def test_wrong_commands_inside_of_sentences_are_seen(code, wrong):
+    assert bool(inline_problem(code)) == wrong
 
 
 def test_a_transcript_holds_the_commands_behind_its_prompts():

@@ -28,15 +28,9 @@ def test_a_page_is_read_into_its_parts():
     assert inline_code(PAGE) == ["./ratchet.sh log"]
     assert anchors(PAGE) == {"one-page"}
     assert len(prose(PAGE).splitlines()) == len(PAGE.splitlines())
-
-
-def test_links_are_exchanged_outside_of_blocks_only():
     text = with_links(PAGE, {"two.md#a-b": "three.html", "link.md": "never.md"})
     assert "[two](three.html)" in text
-    assert "[no](link.md)" in text
-
-
-def test_a_block_that_is_never_closed_is_refused():
+    assert "[no](link.md)" in text, "links are exchanged outside of blocks only"
     with pytest.raises(ValueError, match=r"x\.md:2: the block is never closed"):
         blocks("x.md", "text\n```sh\nls\n")
 
@@ -61,10 +55,7 @@ def test_every_block_says_its_language(page):
     assert [block.line for block in blocks(page, read(page)) if not block.language] == []
 
 
-def test_no_link_goes_to_a_package_host():
+def test_no_link_goes_to_a_package_host_and_the_readme_stays_short():
     hosts = [target for page in pages() for target in links(read(page)) if "://" in target]
     assert [target for target in hosts if "pypi" in target or "simple/" in target] == []
-
-
-def test_the_readme_stays_short():
     assert len(read("README.md").split()) <= 900

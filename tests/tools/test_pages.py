@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pytest
 
+import ratchet
 from ratchet.loop import ledger, table
 from ratchet.process.boot import home
 from ratchet.values import Row
@@ -32,13 +33,10 @@ def table_of(page, columns):
 
 
 def test_every_status_is_explained_by_its_own_meaning():
-    explained = {
-        cells[1].strip("`"): (int(cells[0]), cells[2])
-        for cells in table_of("docs/exit-codes.md", 5)
-        if cells[0].isdigit()
-    }
+    rows = [cells for cells in table_of("docs/exit-codes.md", 5) if cells[0].isdigit()]
+    explained = {cells[1].strip("`"): (int(cells[0]), cells[2]) for cells in rows}
     assert explained == {status.name: (status.exit_code, status.meaning) for status in Status}
-    assert all(all(cells[3:]) for cells in table_of("docs/exit-codes.md", 5) if cells[1] != "`PASS`")
+    assert all(all(cells[3:]) for cells in rows if cells[1] != "`PASS`")
 
 
 def test_every_column_of_the_ledger_is_explained():
@@ -76,30 +74,17 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_site_asks_nobody_for_anything(site):
-    """No script, style sheet, font or picture of another host."""
+def test_the_site_is_whole_and_asks_nobody_for_anything(site):
+    """It has the help of every command, every public name and the files that pages link to; nothing is loaded."""
     loads = re.compile(
         r"""<(?:script|img|iframe)[^>]*\bsrc="?(?:https?:)?//|<link[^>]*rel="?(?:stylesheet|preconnect|icon)[^>]*//|@import|url\((?:https?:)?//"""
     )
-    asking = [
-        path.name for path in site.rglob("*") if path.suffix in (".html", ".css") and loads.search(path.read_text())
-    ]
-    assert asking == []
-
-
-@pytest.mark.slow
-def test_the_site_has_the_help_of_every_command_and_every_public_name(site):
-    commands = (site / "commands.html").read_text()
+    pages = [path for path in site.rglob("*") if path.suffix in (".html", ".css")]
+    assert [path.name for path in pages if loads.search(path.read_text())] == []
+    commands, library = ((site / f"{name}.html").read_text() for name in ("commands", "library"))
     assert [name for name in names() if f"usage: {home.PROGRAM} {name} " not in commands and name != "run"] == []
-    import ratchet
-
-    library = (site / "library.html").read_text()
     assert [name for name in ratchet.__all__ if f'id="ratchet.{name}"' not in library] == []
     assert ":func:" not in library
-
-
-@pytest.mark.slow
-def test_files_of_the_repository_that_pages_link_to_are_in_the_site(site):
     assert (site / "source" / "action" / "action.yml.txt").read_text() == (ROOT / "action" / "action.yml").read_text()
     assert 'href="source/action/action.yml.txt"' in (site / "ci.html").read_text()
     assert 'href="protocol.html"' in (site / "agents.html").read_text()
@@ -117,8 +102,7 @@ def test_a_link_that_leads_nowhere_is_a_warning(tmp_path, monkeypatch):
     tree = tmp_path / "tree"
     (tree / "docs").mkdir(parents=True)
     (tree / "docs" / "index.md").write_text("# One\n[lost](nowhere.md)\n")
-    (tree / "mkdocs.yml").write_text(
-        "site_name: x\ntheme: {name: material, font: false}\nvalidation: {links: {not_found: warn}}\n"
-    )
+    settings = "site_name: x\ntheme: {name: material, font: false}\nvalidation: {links: {not_found: warn}}\n"
+    (tree / "mkdocs.yml").write_text(settings)
     monkeypatch.setattr(docs, "ROOT", tree)
     assert docs.make(tmp_path / "out") == 1

@@ -48,17 +48,15 @@ def test_the_lock_holds_what_the_project_asks_for():
             if not any(wanted.specifier.contains(version, prereleases=True) for version in versions):
                 missing.append(text)
     assert missing == []
+    assert metadata.version("mkdocs-material") == dict(locked())["mkdocs-material"], "the site comes from it, too"
     assert set(lock.UNLOCKED) | set(lock.extras()) == set(PROJECT["optional-dependencies"])
 
 
-def test_the_lock_pins_by_hash_and_says_nothing_of_where_packages_came_from():
+def test_the_lock_pins_by_hash_says_no_host_and_is_made_for_all_extras_and_the_oldest_python():
     text = (ROOT / lock.LOCK).read_text()
     assert "://" not in text
     entries = re.split(r"\n(?=\S)", text.strip())
     assert [entry.split()[0] for entry in entries if not entry.startswith("#") and "--hash=sha256:" not in entry] == []
-
-
-def test_the_lock_is_made_for_all_extras_and_the_oldest_python():
     words = lock.command("uv", ["--upgrade"])
     assert [words[i + 1] for i, word in enumerate(words) if word == "--extra"] == lock.extras()
     assert words[words.index("--python-version") + 1] == "3.11"
@@ -95,9 +93,3 @@ def test_the_wheel_installs_alone_and_lays_out_a_workspace(built, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "space" / "kernel.py").is_file()
     shutil.rmtree(tmp_path / "environment")
-
-
-def test_the_environment_of_the_tests_is_that_of_the_lock():
-    """The site and the checks of documents come from the lock, too."""
-    pins = dict(locked())
-    assert metadata.version("mkdocs-material") == pins["mkdocs-material"]

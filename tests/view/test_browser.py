@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lib.browser import browser_path, chromium
 from ratchet.view.xspace import trace_path, write_xspace
+from tests.report.browser import browser_path, chromium
 from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
 
 from .xprof import served

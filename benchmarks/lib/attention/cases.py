@@ -1,12 +1,20 @@
-"""The shapes that are compared, and what each implementation is swept over. Data; nothing runs here."""
+"""The shapes that are compared, what each implementation is swept over, and the cache of what came of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from ratchet.tpu.chips import V5E
+from benchmarks.lib import cache
+from benchmarks.lib.cache import ProgramCache, Recipe
+from ratchet.tpu.chips import CHIPS, V5E
+from ratchet.tpu.compiler.environment import compiler_version
+
+Config = dict[str, Any]
+Settings = Mapping[str, Sequence[Config]]
+"""By implementation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,53 +70,63 @@ PATTERNS = {
 }
 """Shapes in which fewer pairs attend, or more."""
 
-SEQ = 2048
-"""Errors are taken at this length at most, and at one key head: executing a chip's program on a CPU has its price."""
-
 PEERS = ("flash", "splash", "tokamax", "xla")
 MORE_VMEM = {"compiler": {"xla_tpu_scoped_vmem_limit_kib": "65536"}}
 """Peers set no limit of their own; the compiler's default of 16 MiB holds no blocks of 2048. Users may raise it."""
-FLASH = tuple(
-    {"q": q, "k_major": major, "k": k, **MORE_VMEM}
-    for q, major, k in (
-        (1024, 1024, 1024), (512, 1024, 512), (2048, 1024, 1024), (2048, 2048, 1024),
-    )
-)  # fmt: skip
 
 
-def _splash(*blocks: tuple[int, int, int]) -> tuple[dict[str, Any], ...]:
-    return tuple({"block_q": q, "block_kv": kv, "block_kv_compute": compute, **MORE_VMEM} for q, kv, compute in blocks)
+def blocks(q: int, kv: int, rows: int, **more: int) -> dict[str, int]:
+    """Of our kernels: a block of queries and of keys, the rows and columns of a chain of operations."""
+    return {"block_q": q, "block_kv": kv, "rows": rows, "strip": 256, **more}
 
 
+def backward_blocks(dim: int) -> tuple[dict[str, int], ...]:
+    """Of our backward pass, for heads of ``dim``: what is tried. Chains are as long as the registers like."""
+    return tuple(blocks(q, q, rows) for q, rows in ((1024, chain(dim)), (1024, 1024), (512, 512)))
+
+
+def chain(dim: int) -> int:
+    """The rows of a chain for heads of ``dim``: fewer of a wider head."""
+    return 256 if dim > 128 else 512
+
+
+def _forward(*sizes: tuple[int, int, int, int]) -> tuple[Config, ...]:
+    return tuple({"forward": blocks(q, kv, rows, unroll=unroll)} for q, kv, rows, unroll in sizes)
+
+
+def _flash(*sizes: tuple[int, int, int]) -> tuple[Config, ...]:
+    return tuple({"q": q, "k_major": major, "k": k, **MORE_VMEM} for q, major, k in sizes)
+
+
+def _splash(*sizes: tuple[int, int, int]) -> tuple[Config, ...]:
+    return tuple({"block_q": q, "block_kv": kv, "block_kv_compute": compute, **MORE_VMEM} for q, kv, compute in sizes)
+
+
+def _gradients(*sizes: tuple[int, int, int]) -> tuple[Config, ...]:
+    return tuple({"block_q_dkv": q, "block_kv_dkv": kv, "block_kv_dkv_compute": compute} for q, kv, compute in sizes)
+
+
+def _published(layouts: str, *sizes: int) -> Config:
+    """A setting of tokamax's with its scheduler; ``layouts`` of q, k and v: 1 has the head dimension last, 2 first."""
+    return {**_splash(sizes)[0], "scheduler": True, "layouts": tuple(map(int, layouts))}  # type: ignore[arg-type]
+
+
+def _scheduled(configs: Sequence[Config]) -> list[Config]:
+    return [{**config, "scheduler": True} for config in configs]
+
+
+FLASH = _flash((1024, 1024, 1024), (512, 1024, 512), (2048, 1024, 1024), (2048, 2048, 1024))
 SPLASH = _splash((1024, 2048, 256), (1024, 2048, 512), (2048, 2048, 512), (1024, 1024, 1024), (2048, 1024, 1024),
                   (512, 1024, 512), (4096, 2048, 512))  # fmt: skip
 """In the order of what came out at the headline."""
 _SPLASH_SHORT = {4096: _splash((1024, 1024, 256), (1024, 2048, 256)), 2048: _splash((1024, 1024, 256), (512, 512, 512))}
 """Where blocks of 2048 would hold much of the diagonal."""
-_SPLASH_BACKWARD = tuple({"block_q_dkv": q, "block_kv_dkv": kv, "block_kv_dkv_compute": compute}
-                         for q, kv, compute in ((1024, 2048, 1024), (1024, 1024, 512), (2048, 2048, 1024)))  # fmt: skip
-
+_SPLASH_BACKWARD = _gradients((1024, 2048, 1024), (1024, 1024, 512), (2048, 2048, 1024))
 
 # Chips with matrix units of 256 x 256: every implementation is tried in as many ways at every shape.
-WIDE_OURS = tuple(
-    {"forward": {"block_q": q, "block_kv": kv, "rows": rows, "strip": 256, "unroll": unroll}}
-    for q, kv, rows, unroll in (
-        (2048, 2048, 512, 4),
-        (2048, 2048, 1024, 2),
-        (1024, 1024, 512, 2),
-        (2048, 1024, 1024, 2),
-    )
-)
+WIDE_OURS = _forward((2048, 2048, 512, 4), (2048, 2048, 1024, 2), (1024, 1024, 512, 2), (2048, 1024, 1024, 2))
 WIDE_SPLASH = _splash((2048, 2048, 512), (2048, 2048, 1024), (1024, 1024, 512), (2048, 1024, 1024))
-_WIDE_BACKWARD = tuple({"block_q_dkv": q, "block_kv_dkv": kv, "block_kv_dkv_compute": compute}
-                       for q, kv, compute in ((1024, 1024, 512), (1024, 1024, 1024), (512, 512, 512)))  # fmt: skip
-
-
-def _published(layouts: str, *blocks: int) -> dict[str, Any]:
-    """A setting of tokamax's with its scheduler; ``layouts`` of q, k and v: 1 has the head dimension last, 2 first."""
-    return {**_splash(blocks)[0], "scheduler": True, "layouts": tuple(map(int, layouts))}  # type: ignore[arg-type]
-
-
+_WIDE_BACKWARD = _gradients((1024, 1024, 512), (1024, 1024, 1024), (512, 512, 512))
 TOKAMAX_BEST = {
     "v6e": {
         "headline": _published("211", 2048, 2048, 512),
@@ -134,103 +152,93 @@ longest, of 16384, for one that is longer (``benchmarks/data/chips``)."""
 _PATTERN_BLOCKS = _splash((1024, 1024, 512), (512, 512, 512), (1024, 512, 512), (2048, 1024, 512))
 
 
-def backward_blocks(dim: int) -> Iterator[dict[str, int]]:
-    """Of our backward pass, for heads of ``dim``: what is tried. Chains are as long as the registers like."""
-    for block, chain in ((1024, 256 if dim > 128 else 512), (1024, 1024), (512, 512)):
-        yield {"block_q": block, "block_kv": block, "rows": chain, "strip": 256}
-
-
-def _ours(shape: Shape, *, grad: bool) -> Iterator[dict[str, Any]]:
-    rows = 256 if shape.dim > 128 else 512
-    forward = {"block_q": 2048, "block_kv": 2048, "rows": rows, "strip": 256}
-    backward = {"block_q": 1024, "block_kv": 1024, "rows": rows, "strip": 256}
-    if grad:
-        yield {"forward": {**forward, "unroll": 4}, "backward": backward}
-        return
-    yield {"forward": {**forward, "unroll": 4}}
-    if shape == SHAPES["headline"]:
-        yield {"forward": {**forward, "unroll": 2}}
-        yield {"forward": {**forward, "block_kv": 1024, "rows": 2 * rows, "unroll": 2}}
-        yield {"forward": {**forward, "block_q": 4096, "unroll": 8}}
-        yield {"forward": {**forward, "unroll": 4, "chunk_kv": 2048}}
-
-
-def _wide(impl: str, chip: str, name: str) -> Iterator[dict[str, Any]]:
-    """On a chip with wide matrix units."""
-    if impl == "ours":
-        yield from WIDE_OURS
-    elif impl == "flash":
-        yield from FLASH
-    elif impl == "splash":
-        yield from WIDE_SPLASH
-    elif impl == "tokamax":
-        yield TOKAMAX_BEST[chip][name]
-        yield from ({**one, "scheduler": True} for one in WIDE_SPLASH[:3])
-    else:
-        yield {}
-
-
-def _wide_grad(impl: str, chip: str, name: str) -> Iterator[dict[str, Any]]:
-    """There, with the backward pass, whose blocks are what is swept; those of the forward pass are the same in all."""
-    if impl == "ours":
-        yield from ({**WIDE_OURS[1], "backward": blocks} for blocks in backward_blocks(SHAPES[name].dim))
-    elif impl == "flash":
-        yield from FLASH[:3]
-    elif impl in ("splash", "tokamax"):
-        forward = TOKAMAX_BEST[chip][name] if impl == "tokamax" else WIDE_SPLASH[0]
-        yield from ({**forward, **backward} for backward in _WIDE_BACKWARD)
-    else:
-        yield {}
-
-
-def _pattern(impl: str, shape: Shape) -> Iterator[dict[str, Any]]:
-    """At a shape of :data:`PATTERNS`."""
-    if impl == "ours" and shape.window:
-        for q, kv, rows in ((1024, 512, 512), (512, 512, 512), (1024, 1024, 512), (512, 256, 256)):
-            yield {"forward": {"block_q": q, "block_kv": kv, "rows": rows, "strip": 256, "unroll": 2}}
-    elif impl == "ours":
-        for tile, rows in ((512, 512), (1024, 512), (1024, 1024), (256, 256)):
-            yield {"forward": {"rows": rows, "strip": 256, "unroll": 2}, "table_tile": tile}
-    elif impl == "flash":
-        yield from FLASH if shape.documents > 1 else ()  # it has no windows and no masks
-    elif impl == "splash":
-        yield from _PATTERN_BLOCKS
-    elif impl == "tokamax":
-        yield from _PATTERN_BLOCKS[:3]
-        yield {**_PATTERN_BLOCKS[0], "scheduler": True}
-    else:
-        yield {}
-
-
-def sweep(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> Iterator[dict[str, Any]]:
+def sweep(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> Sequence[Config]:
     """The settings of an implementation that are tried at the shape ``name``; with ``grad`` of no pattern."""
     if name in PATTERNS:
-        yield from _pattern(impl, PATTERNS[name])
+        settings = _pattern(PATTERNS[name])
     elif chip != V5E.name:
-        yield from (_wide_grad if grad else _wide)(impl, chip, name)
+        settings = _wide_gradients(chip, name) if grad else _wide(chip, name)
     else:
-        yield from _narrow(impl, name, grad=grad)
+        settings = _narrow_gradients(name) if grad else _narrow(name)
+    return settings.get(impl, [{}])
 
 
-def _narrow(impl: str, name: str, *, grad: bool) -> Iterator[dict[str, Any]]:
+def _pattern(shape: Shape) -> Settings:
+    if shape.window:
+        ours = _forward((1024, 512, 512, 2), (512, 512, 512, 2), (1024, 1024, 512, 2), (512, 256, 256, 2))
+    else:
+        tiles = ((512, 512), (1024, 512), (1024, 1024), (256, 256))
+        ours = tuple({"forward": {"rows": rows, "strip": 256, "unroll": 2}, "table_tile": tile} for tile, rows in tiles)
+    return {
+        "ours": ours,
+        "flash": FLASH if shape.documents > 1 else (),  # it has no windows and no masks
+        "splash": _PATTERN_BLOCKS,
+        "tokamax": (*_PATTERN_BLOCKS[:3], *_scheduled(_PATTERN_BLOCKS[:1])),
+    }
+
+
+def _wide(chip: str, name: str) -> Settings:
+    """On a chip with wide matrix units."""
+    tokamax = (TOKAMAX_BEST[chip][name], *_scheduled(WIDE_SPLASH[:3]))
+    return {"ours": WIDE_OURS, "flash": FLASH, "splash": WIDE_SPLASH, "tokamax": tokamax}
+
+
+def _wide_gradients(chip: str, name: str) -> Settings:
+    """There, with the backward pass, whose blocks are what is swept; those of the forward pass are the same in all."""
+    return {
+        "ours": [{**WIDE_OURS[1], "backward": one} for one in backward_blocks(SHAPES[name].dim)],
+        "flash": FLASH[:3],
+        "splash": [{**WIDE_SPLASH[0], **one} for one in _WIDE_BACKWARD],
+        "tokamax": [{**TOKAMAX_BEST[chip][name], **one} for one in _WIDE_BACKWARD],
+    }
+
+
+def _splash_blocks(name: str) -> tuple[Config, ...]:
     """On v5e: more at the headline. The other shapes get those that came out first there or near it."""
-    wide = name == "headline"
-    if impl == "ours":
-        yield from _ours(SHAPES[name], grad=grad)
-    elif impl == "flash":
-        yield from FLASH[:3] if wide and not grad else FLASH[:1]
-    elif impl in ("splash", "tokamax"):
-        blocks = SPLASH if wide else _SPLASH_SHORT.get(SHAPES[name].seq, SPLASH[:2])
-        if not grad:
-            yield from blocks
-            if impl == "tokamax":
-                yield from ({**one, "scheduler": True} for one in (blocks[:3] if wide else blocks[:1]))
-            return
-        for backward in _SPLASH_BACKWARD if wide else _SPLASH_BACKWARD[: 2 if impl == "splash" else 1]:
-            yield {**blocks[0], **backward}
-        if impl == "splash" and wide:
-            yield {**blocks[0], **_SPLASH_BACKWARD[0], "fused": False}
-        if impl == "tokamax":
-            yield {**blocks[0], **_SPLASH_BACKWARD[0], "dq_reduction_steps": 3}
-    else:
-        yield {}
+    return SPLASH if name == "headline" else _SPLASH_SHORT.get(SHAPES[name].seq, SPLASH[:2])
+
+
+def _narrow(name: str) -> Settings:
+    headline, splash, rows = name == "headline", _splash_blocks(name), chain(SHAPES[name].dim)
+    ours = [(2048, 2048, rows, 4)]
+    if headline:
+        ours += [(2048, 2048, rows, 2), (2048, 1024, 2 * rows, 2), (4096, 2048, rows, 8)]
+    return {
+        "ours": [*_forward(*ours), *([{"forward": blocks(2048, 2048, rows, unroll=4, chunk_kv=2048)}] * headline)],
+        "flash": FLASH[: 3 if headline else 1],
+        "splash": splash,
+        "tokamax": [*splash, *_scheduled(splash[: 3 if headline else 1])],
+    }
+
+
+def _narrow_gradients(name: str) -> Settings:
+    headline, first, rows = name == "headline", _splash_blocks(name)[0], chain(SHAPES[name].dim)
+    swept = [{**first, **one} for one in _SPLASH_BACKWARD]
+    return {
+        "ours": [{"forward": blocks(2048, 2048, rows, unroll=4), "backward": blocks(1024, 1024, rows)}],
+        "flash": FLASH[:1],
+        "splash": [*swept, {**swept[0], "fused": False}] if headline else swept[:2],
+        "tokamax": [*swept[: 3 if headline else 1], {**swept[0], "dq_reduction_steps": 3}],
+    }
+
+
+OURS = tuple(f"pallas_flash/{name}.py" for name in ("operator", "config", "tables", "target", "kernels/*"))
+"""What decides a program whose blocks are given."""
+
+
+def attention_programs(folder: Path = cache.ROOT / "attention") -> ProgramCache:
+    """The cache of recipes of :mod:`benchmarks.lib.attention.programs`; records are figures or an ``error``."""
+    # The machine decides, too, and the constants of its chip, but not a benchmark's own wiring.
+    common = cache.digest(*(f"ratchet/tpu/{room}/*.py" for room in ("dump", "machine", "account", "chips")))
+    common += compiler_version()
+    versions = {
+        "ours": common + cache.digest(*OURS),
+        "kernel.py": common + cache.digest("kernel.py"),
+        "tokamax": common + cache.version_of("tokamax"),
+    }
+
+    def version(recipe: Recipe) -> str:
+        chip = CHIPS[recipe.get("chip", V5E.name)]
+        return f"{versions.get(recipe['impl'], common)}{chip}{chip.constants}"
+
+    return ProgramCache(folder, worker="benchmarks.lib.attention.worker", version=version)

@@ -24,14 +24,13 @@ Attention = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 def avals_of(recipe: Recipe) -> list[jax.ShapeDtypeStruct]:
     """q, k, v as [batch, heads, seq, dim], and the output's cotangent for a recipe with gradients."""
     s = recipe["shape"]
-    q, kv = ((s["batch"], heads, s["seq"], s["dim"]) for heads in (s["heads"], s["kv_heads"]))
-    shapes = (q, kv, kv, q) if recipe["grad"] else (q, kv, kv)
-    return [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes]
+    heads = ("heads", "kv_heads", "kv_heads", "heads")[: 4 if recipe["grad"] else 3]
+    return [jax.ShapeDtypeStruct((s["batch"], s[name], s["seq"], s["dim"]), jnp.bfloat16) for name in heads]
 
 
 def build(recipe: Recipe) -> tuple[Callable[..., Any], list[jax.ShapeDtypeStruct]]:
     """The program and its operands: attention alone, or with ``grad`` the output and the gradients of q, k, v."""
-    attend = IMPLEMENTATIONS[recipe["impl"]](recipe["shape"], recipe["config"], recipe["grad"])
+    attend = IMPLEMENTATIONS[recipe["impl"]](recipe["shape"], recipe["config"])
     if not recipe["grad"]:
         return attend, avals_of(recipe)
 
@@ -59,7 +58,7 @@ def document_ids(shape: Recipe) -> jax.Array | None:
     return jnp.broadcast_to(jnp.asarray(ids), (shape["batch"], shape["seq"])) if count > 1 else None
 
 
-def ours(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
+def ours(shape: Recipe, config: Recipe) -> Attention:
     """The operator of this project."""
     from pallas_flash import BackwardBlocks, Config, ForwardBlocks, attention
 
@@ -80,13 +79,13 @@ def ours(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
     return attend
 
 
-def kernel(_shape: Recipe, _config: Recipe, _grad: bool) -> Attention:
+def kernel(_shape: Recipe, _config: Recipe) -> Attention:
     """``kernel.py`` as it is: one head, one shape."""
     kernel_fn = names_of((ROOT / "kernel.py").read_text())["kernel_fn"]
     return lambda q, k, v: kernel_fn(q[0, 0], k[0, 0], v[0, 0])[None, None]
 
 
-def flash(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
+def flash(shape: Recipe, config: Recipe) -> Attention:
     """jax's ``flash_attention``; it has no grouped heads, so that keys are repeated."""
     from jax.experimental.pallas.ops.tpu.flash_attention import BlockSizes, SegmentIds, flash_attention
 
@@ -138,7 +137,7 @@ def _mask(masks: Any, shape: Recipe) -> Any:
     return masks.CausalMask(size) if shape["causal"] else masks.FullMask(size)
 
 
-def splash(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
+def splash(shape: Recipe, config: Recipe) -> Attention:
     """jax's ``splash_attention``, which leaves the scaling of the queries to its caller."""
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as library
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
@@ -152,7 +151,7 @@ def splash(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
     return _splash(made, shape, library.SegmentIds)
 
 
-def tokamax(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
+def tokamax(shape: Recipe, config: Recipe) -> Attention:
     """tokamax's splash attention, which its attention for the TPU is made of."""
     folder = "tokamax._src.ops.experimental.tpu.splash_attention"
     library = importlib.import_module(f"{folder}.splash_attention_kernel")
@@ -169,7 +168,7 @@ def tokamax(shape: Recipe, config: Recipe, _grad: bool) -> Attention:
     return _splash(made, shape, library.SegmentIds)
 
 
-def xla(shape: Recipe, _config: Recipe, _grad: bool) -> Attention:
+def xla(shape: Recipe, _config: Recipe) -> Attention:
     """Plain XLA, with all scores in memory."""
     group = shape["heads"] // shape["kv_heads"]
 
@@ -187,11 +186,7 @@ def xla(shape: Recipe, _config: Recipe, _grad: bool) -> Attention:
     return attend
 
 
-IMPLEMENTATIONS: dict[str, Callable[[Recipe, Recipe, bool], Attention]] = {
-    "ours": ours,
+IMPLEMENTATIONS: dict[str, Callable[[Recipe, Recipe], Attention]] = {
     "kernel.py": kernel,
-    "flash": flash,
-    "splash": splash,
-    "tokamax": tokamax,
-    "xla": xla,
+    **{made.__name__: made for made in (ours, flash, splash, tokamax, xla)},
 }

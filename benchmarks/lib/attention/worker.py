@@ -1,4 +1,4 @@
-"""The child process that compiles recipes of :mod:`benchmarks.lib.attention.programs` and models their runs."""
+"""The child process that compiles recipes of :mod:`benchmarks.lib.attention.programs` and models them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.lib.attention.programs import build, document_ids
-from benchmarks.lib.attention.values import rms_errors
 from benchmarks.lib.cache import serve_records
 from pallas_flash.kernels.flash_forward import Pattern
 from pallas_flash.tables import tiles_of, with_documents
@@ -22,7 +21,7 @@ from ratchet.tpu.dump.memory import footprint
 from ratchet.tpu.latency import model
 
 
-def compiled_figures(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
+def compiled_figures(recipe: dict[str, Any], folder: Path, _programs: Path) -> dict[str, Any]:
     """Compile a recipe's program ahead of time; what it occupies and, unless ``memory_only``, its modelled run."""
     clear_dumps()
     chip = CHIPS[recipe.get("chip", V5E.name)]
@@ -80,10 +79,5 @@ def documents(hlo: HloModule, recipe: dict[str, Any]) -> dict[int | str, np.ndar
     return {f"{op.name}:0": states for op in hlo.entry_ops() if op.is_kernel}
 
 
-def make(recipe: dict[str, Any], folder: Path, _programs: Path) -> dict[str, Any]:
-    """Figures of a recipe; its errors to float64 where it asks for ``values``."""
-    return rms_errors(recipe) if recipe.get("values") else compiled_figures(recipe, folder)
-
-
 if __name__ == "__main__":
-    serve_records(make)
+    serve_records(compiled_figures)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Mapping
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,31 @@ DEFAULT_FILES = tuple(sorted(DATA.glob("*.csv")))
 
 ATTENTION_KERNEL = "tokamax pallas_mosaic_tpu_flash_attention"
 """Attention rows name their kernel only in the column of their source."""
+
+_BUILDERS = (
+    ("andamento", ("kernels", "matmul"), "tiled matmul"),
+    ("docs matmul", ("kernels", "matmul"), "tiled matmul"),
+    ("pallas_forge.tiled_matmul", ("kernels", "matmul"), "tiled matmul"),
+    ("tpu-kernels matmul, pallas", ("kernels", "matmul"), "tiled matmul"),
+    ("tpu-kernels scale", ("kernels", "stream"), "streaming"),
+    ("tpu-kernels segment_cumsum", ("kernels", "segments"), "segmented cumsum"),
+    ("tpu-kernels sharded_matmul", ("kernels", "sharded"), "sharded matmul"),
+    ("tokamax pallas_mosaic_tpu gmm", ("tokamax", "grouped"), "grouped matmul"),
+    ("tokamax pallas_mosaic_tpu tgmm", ("tokamax", "grouped"), "grouped matmul"),
+    (ATTENTION_KERNEL, ("tokamax", "attention"), "attention"),
+    ("KernelForge flash attention", ("kernels", "attention"), "attention"),
+)
+"""A part of a kernel's name, the module beside this one and the function in it that build it, and its kind."""
+
+
+def builder_of(kernel: str) -> tuple[str, str]:
+    """Names of the module and of the function that build a kernel, empty if none does."""
+    return next((builder for part, builder, _ in _BUILDERS if part in kernel), ("", ""))
+
+
+def kind_of(kernel: str) -> str:
+    """What kind of kernel one is; its own name where nothing builds it."""
+    return next((kind for part, _, kind in _BUILDERS if part in kernel), kernel)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +152,20 @@ def read(path: Path) -> list[Case]:
         return _republished(_with_residuals(cases))
 
 
+def add_cases(parser: ArgumentParser, default: Iterable[Path], help_text: str = "CSV files or folders of them") -> None:
+    """The option that names files for :func:`read_all`."""
+    parser.add_argument("--cases", type=Path, nargs="+", metavar="FILE.csv", default=list(default), help=help_text)
+
+
+def read_all(paths: Iterable[Path]) -> list[Case]:
+    """All cases of files, or of folders of them; one that does not read ends the command."""
+    files = [file for path in paths for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])]
+    try:
+        return [case for file in files for case in read(file)]
+    except (BadCases, OSError) as error:
+        sys.exit(str(error))
+
+
 def _with_residuals(cases: list[Case]) -> list[Case]:
     """The cases; a grouped product that comes a second time returns its residuals too.
 
@@ -170,62 +211,56 @@ _SHARDED = "bf16[8192,8192]@bf16[8192,8192]"
 """What the sharded matmuls of a sweep multiply where they give the shape as ``same``, as that of its other matmuls."""
 
 
+def _case(row: Mapping[str, str], number: str, **other: Any) -> Case:
+    """What rows of all forms have in common; by a profiler, and sure, unless ``trust`` says another."""
+    known = {
+        "number": number,
+        "source": row["source"],
+        "chip": row.get("chip") or "v5e",
+        "config": parse_config(row.get("config", "")),
+        "status": row.get("status") or "ok",
+        "measured_ms": float(row["ms"]) if row.get("ms") else None,
+        "timer": "device" if row.get("timer", "").startswith("device") else "wall",
+        "doubtful": "doubtful" in row.get("trust", ""),
+    }
+    return Case(**known | other)
+
+
 def _sweep(row: Mapping[str, str], number: str) -> Case:
     sharded = row["op"].startswith("sharded_matmul") and row["shape"].startswith("same")
     shape = _SHARDED if sharded else row["shape"]
     arrays = re.findall(r"\w+\[[\d,\s]*\]", shape.partition("->")[0])
-    return Case(
-        number=number,
-        source=row["source"],
-        kernel=f"tpu-kernels {row['op']}, {row['impl']}",
-        chip=row["chip"],
-        arrays=tuple(parse_array(text) for text in arrays),
-        config=parse_config(row["config"]),
-        status=row["status"],
-        measured_ms=float(row["ms"]) if row["ms"] else None,
-        timer="device" if row["timer"].startswith("device") else "wall",
-        doubtful=False,
-    )
+    kernel = f"tpu-kernels {row['op']}, {row['impl']}"
+    return _case(row, number, kernel=kernel, arrays=tuple(map(parse_array, arrays)))
 
 
 def _matmul(row: Mapping[str, str], number: str) -> Case:
-    timer = "device" if row.get("timer", "").startswith("device") or row.get("trust") == "device" else "wall"
     options = json.loads(row.get("options") or "{}")
-    kernel = _product(row["kernel"], options)
-    return Case(
-        number=number,
-        source=row["source"],
-        kernel=kernel,
-        chip=row.get("chip") or "v5e",
+    case = _case(
+        row,
+        number,
+        kernel=_product(row["kernel"], options),
         arrays=tuple(parse_array(row[name]) for name in ("lhs", "rhs") if row.get(name)),
-        config=_tiles(kernel, row["source"], parse_config(row.get("config", ""))),
         group_sizes=parse_group_sizes(row.get("group_sizes", "")),
         options={"out": options["out"]} if options.get("out") else {},
-        status=row.get("status") or "ok",
-        measured_ms=float(row["ms"]) if row.get("ms") else None,
-        timer=timer,
-        doubtful="doubtful" in row.get("trust", ""),
+        **({"timer": "device"} if row.get("trust") == "device" else {}),
     )
+    return replace(case, config=_tiles(case))
 
 
 def _attention(row: Mapping[str, str], number: str) -> Case:
-    return Case(
-        number=number,
-        source=row["source"],
+    return _case(
+        row,
+        number,
         kernel=row.get("kernel") or ATTENTION_KERNEL,
-        chip=row["chip"],
         arrays=tuple(parse_array(row[name]) for name in "qkv"),
-        config=parse_config(row["config"]),
         options={
             "mask": json.loads(row.get("mask") or "{}"),
             "soft_cap": float(row["soft_cap"]) if row.get("soft_cap") else None,
             "precision": json.loads(row.get("precision") or "null"),
             **({"residuals": True} if row.get("residuals") == "True" else {}),
         },
-        status=row.get("status") or "ok",
-        measured_ms=float(row["ms"]) if row.get("ms") else None,
         timer="wall" if row.get("trust") == "wall" else "device",
-        doubtful="doubtful" in row.get("trust", ""),
     )
 
 
@@ -234,12 +269,11 @@ _SWAPPED_SINCE = "2026-05"
 those of the product that it is the derivative of: else some are larger than the axis that they divide."""
 
 
-def _tiles(kernel: str, source: str, config: Mapping[str, str]) -> dict[str, str]:
+def _tiles(case: Case) -> Mapping[str, str]:
     """The settings, with the tiles named as the builder wants them."""
-    date = re.search(r"\((\d{4}-\d\d)-\d\d ", source)
-    if "transpose_rhs" not in kernel or date is None or date[1] < _SWAPPED_SINCE:
-        return dict(config)
-    return {**config, "tile_k": config["tile_n"], "tile_n": config["tile_k"]}
+    if "transpose_rhs" not in case.kernel or case.date < _SWAPPED_SINCE:
+        return case.config
+    return {**case.config, "tile_k": case.config["tile_n"], "tile_n": case.config["tile_k"]}
 
 
 _PRODUCTS = {"[[1], [1]]": "gmm", "[[1], [2]]": "gmm_transpose_rhs(dlhs)", "[[0], [0]]": "tgmm(drhs)"}
@@ -275,10 +309,6 @@ def parse_array(text: str) -> Array:
 
 def parse_config(text: str) -> dict[str, str]:
     """Reads ``bm=128 bk=256``; anything else is kept as words of its own."""
-    options: dict[str, str] = {}
-    rest = text
-    for match in re.finditer(r"(\w+)=(\S+)", text):
-        options[match.group(1)] = match.group(2)
-        rest = rest.replace(match.group(0), " ", 1)
-    words = " ".join(rest.split())
+    options = dict(re.findall(r"(\w+)=(\S+)", text))
+    words = " ".join(re.sub(r"\w+=\S+", " ", text).split())
     return {**options, words: ""} if words else options

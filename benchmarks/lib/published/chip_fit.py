@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.lib.published import errors
-from benchmarks.lib.published.fit import Timed
+from benchmarks.lib.published import errors, timed
+from benchmarks.lib.published.timed import Timed
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.chips.fitted import Constants
 
@@ -65,12 +65,6 @@ ALTERNATIVES = (
 )  # fmt: skip
 """Constants of which one could have been fitted, too."""
 
-IN_SECONDS = (
-    "read_issue_cycles", "read_latency_cycles", "write_issue_cycles", "turnaround_cycles", "write_piece_cycles",
-    "local_latency_cycles",
-)  # fmt: skip
-"""Constants that are times: in cycles, they grow with the clock."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
@@ -98,6 +92,19 @@ def sweep(row: Timed) -> str:
     return f"{row.case.kernel} {' '.join(map(str, row.case.arrays))}"
 
 
+def followed(field: str, *, faster: float, wider: float) -> float:
+    """What a constant of a chip, if nothing was fitted, is over that of the v5e: shares are the same.
+
+    Times are equal in seconds. Bytes grow with the bandwidth, because a faster memory has more channels and so more
+    room for what waits; a narrow piece takes one channel, so its time shrinks by as much.
+    """
+    if field == "write_piece_cycles":
+        return faster / wider
+    if field.endswith("_bytes"):
+        return wider
+    return faster if field.endswith("_cycles") else 1.0
+
+
 def constants_with(name: str, values: Sequence[float], free: Sequence[Free] | None = None) -> tuple[float, Constants]:
     """Clock in Hz and constants of a chip with such values of ``free``, by default of what is fitted."""
     chip = CHIPS[name]
@@ -105,12 +112,8 @@ def constants_with(name: str, values: Sequence[float], free: Sequence[Free] | No
     clock = known.get("clock", chip.clock_hz / 1e9) * 1e9
     v5e, faster = CHIPS["v5e"], clock / CHIPS["v5e"].clock_hz
     wider = chip.hbm_bytes_per_s / v5e.hbm_bytes_per_s
-    base = {field: getattr(v5e.constants, field) for field in vars(v5e.constants) if field not in ("source", "checked")}
-    for field in base:
-        if field in IN_SECONDS:
-            base[field] *= faster / (wider if field == "write_piece_cycles" else 1)
-        elif field.startswith(("turnaround_bytes", "write_rate_bytes")):
-            base[field] *= wider
+    base = {field: value for field, value in vars(v5e.constants).items() if field not in ("source", "checked")}
+    base = {field: value * followed(field, faster=faster, wider=wider) for field, value in base.items()}
     base["read_latency_cycles"] += known.get("read latency beyond that of v5e", 0.0) * 1e-6 * clock
     for field in base:
         base[field] *= known.get(f"{field}{TIMES_V5E}", 1.0)
@@ -122,46 +125,50 @@ def constants_with(name: str, values: Sequence[float], free: Sequence[Free] | No
 def modelled_ms(
     name: str, rows: Sequence[Timed], values: Sequence[float], free: Sequence[Free] | None = None
 ) -> np.ndarray:
-    """Modelled milliseconds of every row with such values; a program that is there twice is replayed once."""
+    """Modelled milliseconds of every row with such values."""
     clock, constants = constants_with(name, values, free)
-    chip = replace(CHIPS[name], clock_hz=clock)
-    done: dict[tuple[str, bool], float] = {}
-    for row in rows:
-        if row.program not in done:
-            cycles = row.tape.cycles(chip, constants, copies_results=row.case.older)
-            done[row.program] = cycles / clock * 1e3
-    return np.array([done[row.program] for row in rows])
+    return timed.modelled_ms(rows, {name: constants}, clock)
 
 
 def fit(name: str, rows: Sequence[Timed], free: Sequence[Free] | None = None) -> Fitted:
     """Fits ``free`` values of chip ``name``, by default those of :data:`FREE`, to rows of it."""
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
     free = free or FREE[name]
-    measured = np.array([row.measured_ms for row in rows])
-    groups = [sweep(row) for row in rows]
-    values = np.array([one.prior for one in free])
-    every = np.ones(len(rows), bool)
-    walls = _walls(rows)
+    prior, sigma, least = (np.array([getattr(one, what) for one in free]) for what in ("prior", "sigma", "step"))
+    measured, groups = np.array([row.measured_ms for row in rows]), [sweep(row) for row in rows]
+    walls = timed.walls(rows)[1]
+    count, dispatch_ms = len(free), np.full(walls.shape[1], DISPATCH_MS)
+
+    def modelled(values: np.ndarray) -> np.ndarray:
+        return modelled_ms(name, rows, values.tolist(), free)
+
+    def solved(base: np.ndarray, slopes: np.ndarray, origin: np.ndarray, use: np.ndarray) -> np.ndarray:
+        """The best values for the rows of ``use``, by the model around ``origin``."""
+
+        def residuals(x: np.ndarray) -> np.ndarray:
+            ms = np.maximum(base + slopes @ (x[:count] - origin) + walls @ x[count:], 1e-6)
+            return np.concatenate([np.log(ms / measured)[use] / SIGMA, (x[:count] - prior) / sigma])
+
+        start = np.append(np.maximum(origin, least * 1.01), dispatch_ms)
+        bounds = np.append(least, np.zeros(len(dispatch_ms))), np.inf
+        found = least_squares(residuals, start, x_scale=np.append(sigma, dispatch_ms), loss="soft_l1", bounds=bounds)
+        return found.x[:count]  # type: ignore[no-any-return]
+
+    values = prior
     for _ in range(ROUNDS):
-        base, slopes = _linearised(name, rows, values, free)
-        origin, values = values, _solved(free, base, slopes, values, measured, walls=walls, use=every)
-    names = sorted(set(groups))
+        base = modelled(values)
+        moved = [modelled(values + step) for step in np.diag(least)]
+        slopes = np.array([(ms - base) / one.step for ms, one in zip(moved, free, strict=True)]).T
+        origin, values = values, solved(base, slopes, values, np.ones(len(rows), bool))
     left_out = {
-        group: _solved(
-            free, base, slopes, origin, measured, walls=walls, use=np.array([one != group for one in groups])
-        )
-        for group in names
+        group: solved(base, slopes, origin, np.array([one != group for one in groups])) for group in sorted(set(groups))
     }
-    held_out = np.array(
-        [
-            base[i] + slopes[i] @ (left_out[group] - origin) if len(names) > 1 else base[i]
-            for i, group in enumerate(groups)
-        ]
-    )
-    dispatch = _dispatch_left_out(walls, measured, held_out)
-    known = modelled_ms(name, rows, values.tolist(), free)
-    table = np.array(list(left_out.values()))
-    spread = np.sqrt((len(names) - 1) / len(names) * ((table - table.mean(0)) ** 2).sum(0))
-    least = np.array([one.step for one in free])
+    held_out = base.copy()
+    if len(left_out) > 1:
+        held_out += [slopes[i] @ (left_out[group] - origin) for i, group in enumerate(groups)]
+    dispatch, known = _dispatch_left_out(walls, measured, held_out), modelled(values)
+    spread = errors.jackknife(list(left_out.values()))
     spread = np.where(values < 1.001 * least, np.maximum(spread, least), spread)  # that of a bound would be 0
     return Fitted(
         values=tuple(values.tolist()),
@@ -172,62 +179,9 @@ def fit(name: str, rows: Sequence[Timed], free: Sequence[Free] | None = None) ->
     )
 
 
-def _walls(rows: Sequence[Timed]) -> np.ndarray:
-    """Which source's wall clock timed each row: float64[rows, sources], one 1 in a row or none."""
-    sources = sorted({row.case.family for row in rows if row.case.timer == "wall"})
-    return np.array(
-        [[float(row.case.timer == "wall" and row.case.family == one) for one in sources] for row in rows]
-    ).reshape(len(rows), len(sources))
-
-
 def _dispatch_left_out(walls: np.ndarray, measured: np.ndarray, device: np.ndarray) -> np.ndarray:
     """Per row, ms that its clock adds, by the other rows of its source; 0 with a profiler."""
     added = np.zeros(len(measured))
     for own in walls.T.astype(bool):
         added[own] = errors.dispatch_left_out_ms(measured[own].tolist(), device[own].tolist())
     return added
-
-
-def _linearised(
-    name: str, rows: Sequence[Timed], values: np.ndarray, free: Sequence[Free]
-) -> tuple[np.ndarray, np.ndarray]:
-    base = modelled_ms(name, rows, values.tolist(), free)
-    slopes = []
-    for i, one in enumerate(free):
-        moved = values.copy()
-        moved[i] += one.step
-        slopes.append((modelled_ms(name, rows, moved.tolist(), free) - base) / one.step)
-    return base, np.array(slopes).T
-
-
-def _solved(
-    free: Sequence[Free],
-    base: np.ndarray,
-    slopes: np.ndarray,
-    origin: np.ndarray,
-    measured: np.ndarray,
-    *,
-    walls: np.ndarray,
-    use: np.ndarray,
-) -> np.ndarray:
-    from scipy.optimize import least_squares  # type: ignore[import-untyped]
-
-    prior, sigma = (np.array([getattr(one, what) for one in free]) for what in ("prior", "sigma"))
-
-    count, clocks = len(free), walls.shape[1]
-
-    def residuals(x: np.ndarray) -> np.ndarray:
-        ms = np.maximum(base + slopes @ (x[:count] - origin) + walls @ x[count:], 1e-6)
-        return np.concatenate([np.log(ms / measured)[use] / SIGMA, (x[:count] - prior) / sigma])
-
-    least = np.array([one.step for one in free])
-    start = np.append(np.maximum(origin, least * 1.01), np.full(clocks, DISPATCH_MS))
-    found = least_squares(
-        residuals,
-        start,
-        x_scale=np.append(sigma, np.full(clocks, DISPATCH_MS)),
-        loss="soft_l1",
-        bounds=(np.append(least, np.zeros(clocks)), np.inf),
-    )
-    solution: np.ndarray = found.x[:count]
-    return solution

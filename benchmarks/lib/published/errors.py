@@ -19,6 +19,11 @@ class Summary:
     largest: float
     bias: float
 
+    def columns(self, *names: str) -> dict[str, int | str]:
+        """Cells of a table: how many, and these of the errors, in per cent."""
+        signs = {"bias": "+"}
+        return {"rows": self.count} | {name: f"{getattr(self, name):{signs.get(name, '')}.2%}" for name in names}
+
 
 def summarise(measured_ms: Sequence[float], modelled_ms: Sequence[float]) -> Summary:
     """Raises ValueError without cases."""
@@ -65,3 +70,9 @@ def dispatch_left_out_ms(measured_ms: Sequence[float], modelled_ms: Sequence[flo
     return [
         dispatch_ms([measured_ms[j] for j in every if j != i], [modelled_ms[j] for j in every if j != i]) for i in every
     ]
+
+
+def jackknife(without: Sequence[Sequence[float]]) -> np.ndarray:
+    """Standard error of each value, from what a fit gives without each group in turn."""
+    table, count = np.array(without), len(without)
+    return np.sqrt((count - 1) / count * ((table - table.mean(0)) ** 2).sum(0))

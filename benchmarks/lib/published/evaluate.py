@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.lib.published import errors
-from benchmarks.lib.published.fit import Chips, Timed, modelled_ms
-from benchmarks.lib.published.work import grouped_steps, null_ms, step_flops, work
+from benchmarks.lib.published.timed import Chips, Fits, Timed, grouped, modelled_ms, positions, with_values
 from ratchet.tpu.account import band
 from ratchet.tpu.chips import CHIPS, V5E
 
@@ -39,16 +38,20 @@ class Prediction:
         return self.device_ms + self.dispatch_ms
 
     @property
-    def log_ratio(self) -> float:
-        """Modelled over measured device time, in logarithm; infinite where the clock shows less than its constant."""
-        measured = self.row.measured_ms - self.dispatch_ms
-        return math.log(self.device_ms / measured) if measured > 0 else math.inf
+    def measured_device_ms(self) -> float:
+        """Measured, without the wall clock's constant."""
+        return self.row.measured_ms - self.dispatch_ms
 
     @property
     def error(self) -> float:
-        """Size of the logarithmic error beyond what a wall clock's jitter explains: what bands are made from."""
+        """Size of the logarithmic error beyond what a wall clock's jitter explains: what bands are made from.
+
+        Infinite where the clock shows less than its constant.
+        """
+        if self.measured_device_ms <= 0:
+            return math.inf
         jitter = WALL_JITTER_MS / self.row.measured_ms if self.row.case.timer == "wall" else 0.0
-        return max(0.0, abs(self.log_ratio) - jitter)
+        return max(0.0, abs(math.log(self.device_ms / self.measured_device_ms)) - jitter)
 
     @property
     def says_much(self) -> bool:
@@ -77,15 +80,10 @@ def predict(rows: Sequence[Timed], chips: Chips, dispatch: Mapping[str, float] |
     """
     device = modelled_ms(rows, chips)
     added = np.zeros(len(rows))
-    for source, chip in {(row.case.family, row.case.chip) for row in rows if row.case.timer == "wall"}:
-        which = [
-            i
-            for i, row in enumerate(rows)
-            if (row.case.timer, row.case.family, row.case.chip) == ("wall", source, chip)
-        ]
-        if dispatch is not None and source in dispatch and chip == V5E.name:
+    for (source, chip, timer), which in positions([row.clock for row in rows]).items():
+        if timer == "wall" and dispatch is not None and source in dispatch and chip == V5E.name:
             added[which] = dispatch[source]
-        else:
+        elif timer == "wall":
             added[which] = errors.dispatch_left_out_ms([rows[i].measured_ms for i in which], device[which].tolist())
     return [
         Prediction(row=row, device_ms=float(ms), dispatch_ms=float(extra), regime=_regime(row, chips, float(ms)))
@@ -114,20 +112,18 @@ def fold_of(predictions: Iterable[Prediction]) -> Fold:
 
 
 def folds(
-    rows: Sequence[Timed],
-    chips_without: Callable[[str], Chips],
-    group_of: Callable[[Timed], str] = lambda row: row.group,
+    rows: Sequence[Timed], chips: Chips, fits: Fits, group_of: Callable[[Timed], str] = lambda row: row.group
 ) -> list[Fold]:
     """Rows predicted by constants that were fitted without their group; wall constants by the other rows.
 
     Args:
         rows: the calibration rows.
-        chips_without: constants fitted without a group.
+        chips: constants for groups that no fit left out.
+        fits: values of the v5e fitted without a group.
         group_of: what a row is left out with.
     """
     made = []
-    for group in sorted({group_of(row) for row in rows}):
-        own = [row for row in rows if group_of(row) == group]
+    for group, own in sorted(grouped(rows, group_of).items()):
         # A source may have several kernels, and one wall-clock constant: predict those too.
         walls = {row.case.family for row in own if row.case.timer == "wall"}
         kernels = {(row.case.family, row.case.kernel, row.case.chip) for row in own}
@@ -137,12 +133,9 @@ def folds(
             if (row.case.family, row.case.kernel, row.case.chip) in kernels
             or (row.case.timer == "wall" and row.case.family in walls)
         ]
-        made.append(
-            Fold(
-                left_out=frozenset(row.case.number for row in own),
-                predictions=tuple(predict(with_them, chips_without(group))),
-            )
-        )
+        without = with_values(chips, fits[group]) if group in fits else chips
+        left_out = frozenset(row.case.number for row in own)
+        made.append(Fold(left_out=left_out, predictions=tuple(predict(with_them, without))))
     return made
 
 
@@ -158,36 +151,19 @@ def _regime(row: Timed, chips: Chips, ms: float) -> str:
     )
 
 
-def rank_correlation(predictions: Iterable[Prediction]) -> float:
-    """Spearman's over programs: timings of one program, under whatever names, are averaged first."""
-    programs: dict[str, list[Prediction]] = {}
-    for p in predictions:
-        programs.setdefault(p.row.identity, []).append(p)
-    measured = [sum(p.row.measured_ms for p in own) / len(own) for own in programs.values()]
-    modelled = [sum(p.modelled_ms for p in own) / len(own) for own in programs.values()]
-    return errors.rank_correlation(measured, modelled)
+def summarised(predictions: Sequence[Prediction]) -> errors.Summary:
+    """Their errors, as the timers show them."""
+    return errors.summarise([p.row.measured_ms for p in predictions], [p.modelled_ms for p in predictions])
 
 
-def simple_models(rows: Sequence[Timed]) -> tuple[list[float | None], list[float | None]]:
-    """Roofline and null model per row, in ms, each with the constant per source that fits it best."""
-    roofline: list[float | None] = []
-    null: list[float | None] = []
-    for row in rows:
-        known, chip, facts = work(row.case), CHIPS[row.case.chip], row.tape.facts
-        roofline.append(known.roofline_ms(chip) if known else None)
-        steps, traffic = grouped_steps(row.case) or max(1, int(facts["grid_steps"])), int(facts["hbm_bytes"])
-        flops = step_flops(row.case)
-        null.append(null_ms(chip, steps=steps, hbm_bytes=traffic, flops=flops) if flops else None)
-    for model in (roofline, null):
-        sources = {(row.case.family, row.case.chip, row.case.timer) for row in rows}
-        for source in sources:
-            which = [
-                i
-                for i, row in enumerate(rows)
-                if (row.case.family, row.case.chip, row.case.timer) == source and model[i] is not None
-            ]
-            values = [model[i] or 0.0 for i in which]
-            extra = errors.dispatch_ms([rows[i].measured_ms for i in which], values) if which else 0.0
-            for i, value in zip(which, values, strict=True):
-                model[i] = value + extra
-    return roofline, null
+def rank_correlation(predictions: Iterable[Prediction], *, device: bool = False) -> float:
+    """Spearman's over programs, as their timer shows it, or with ``device`` without what a wall clock adds.
+
+    Timings of one program, under whatever names, are averaged first.
+    """
+    programs = grouped(predictions, lambda p: p.row.identity).values()
+    if device:
+        measured = [sum(p.measured_device_ms for p in own) / len(own) for own in programs]
+        return errors.rank_correlation(measured, [own[0].device_ms for own in programs])
+    measured = [sum(p.row.measured_ms for p in own) / len(own) for own in programs]
+    return errors.rank_correlation(measured, [sum(p.modelled_ms for p in own) / len(own) for own in programs])

@@ -11,12 +11,15 @@ are taken around zero: a bias is an error, too.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from benchmarks.lib.published.evaluate import Prediction
+from benchmarks.lib.published.timed import grouped
 from ratchet.tpu.account import band
 from ratchet.tpu.chips import CHIPS
 
@@ -46,32 +49,15 @@ class Width:
     """Of so many kernels."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Coverage:
-    """How honest bands are: of cases held out, the share inside, and how wide the bands were."""
-
-    chip: str
-    regime: str
-    count: int
-    kernels: int
-    inside: float
-    width: float
-    """Mean relative half-width."""
-    inside_kept: float
-    """Share inside the bands that verdicts use, which the kernels themselves are part of."""
-
-
 def widths(predictions: Sequence[Prediction]) -> dict[Key, Width]:
     """The bands of every chip and regime, as verdicts use them; none without timings."""
     rows = counted(predictions)
     if not rows:
         return {}
     squares = _squares(rows)
-    counts: dict[Key, int] = {}
-    for p in rows:
-        counts[p.key] = counts.get(p.key, 0) + 1
+    counts = Counter(p.key for p in rows)
     return {
-        key: Width(width=width_for(squares, key), count=counts.get(key, 0), kernels=len(squares.get(key, ())))
+        key: Width(width=width_for(squares, key), count=counts[key], kernels=len(squares.get(key, ())))
         for key in ((chip, regime) for chip in CHIPS for regime in band.REGIMES)
     }
 
@@ -102,10 +88,10 @@ def _near(squares: Kernels, key: Key) -> float:
 
 
 def _squares(predictions: Iterable[Prediction]) -> dict[Key, dict[str, float]]:
-    errors: dict[Key, dict[str, list[float]]] = {}
-    for p in predictions:
-        errors.setdefault(p.key, {}).setdefault(kernel_of(p), []).append(p.error)
-    return {key: {kernel: scale(own) ** 2 for kernel, own in kernels.items()} for key, kernels in errors.items()}
+    return {
+        key: {kernel: scale([p.error for p in own]) ** 2 for kernel, own in grouped(same, kernel_of).items()}
+        for key, same in grouped(predictions, lambda p: p.key).items()
+    }
 
 
 def scale(errors: Sequence[float]) -> float:
@@ -132,10 +118,12 @@ def counted(predictions: Iterable[Prediction]) -> list[Prediction]:
     return [p for p in kept if p.row.case.timer == "device" or p.key not in profiled]
 
 
-def coverage(predictions: Sequence[Prediction]) -> list[Coverage]:
-    """Per chip and regime, then all together: bands from all other kernels, checked on each kernel.
+def coverage(predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
+    """How honest bands are, per chip and regime, then all together: made from the others, checked on each kernel.
 
-    A kernel without any other is checked against itself.
+    ``inside`` is the share of cases inside, ``half-width`` the mean relative one, and ``inside kept`` the share inside
+    the bands that verdicts use, which the kernels themselves are part of. A kernel without any other is checked against
+    itself.
     """
     rows = counted(predictions)
     if not rows:
@@ -151,15 +139,9 @@ def coverage(predictions: Sequence[Prediction]) -> list[Coverage]:
     parts = [(*key, checked, len(squares[key])) for key, checked in sorted(seen.items())]
     everything = [one for _, _, checked, _ in parts for one in checked]
     parts.append(("all", "", everything, len({kernel_of(p) for p in rows})))
-    return [
-        Coverage(
-            chip=chip,
-            regime=regime,
-            count=len(checked),
-            kernels=kernels,
-            inside=float(np.mean([inside for inside, _, _ in checked])),
-            width=float(np.mean([width for _, width, _ in checked])),
-            inside_kept=float(np.mean([inside for _, _, inside in checked])),
-        )
-        for chip, regime, checked, kernels in parts
-    ]
+    table = []
+    for chip, regime, checked, kernels in parts:
+        inside, width, inside_kept = (float(mean) for mean in np.mean(checked, axis=0))
+        counts = {"chip": chip, "bound by": regime, "cases": len(checked), "kernels": kernels}
+        table.append({**counts, "inside": inside, "half-width": width, "inside kept": inside_kept})
+    return table

@@ -14,13 +14,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding
 
 from benchmarks.lib.cache import serve_records
-from benchmarks.lib.published.build import Built, NotBuilt, build
 from benchmarks.lib.published.cases import Array, Case, parse_array
+from benchmarks.lib.published.kernels import NotBuilt, build
 from ratchet.tpu.compiler.environment import COMPILER
-from ratchet.tpu.compiler.inside import clear_dumps, keep, lower, mesh_of
+from ratchet.tpu.compiler.inside import clear_dumps, keep, lower
 from ratchet.tpu.dump.image import constant_segment
 
 
@@ -40,13 +39,16 @@ def compile_case(recipe: dict[str, Any], _folder: Path, programs: Path) -> dict[
         built = build(_case(recipe))
     except NotBuilt as error:
         return {"not_built": str(error)}
-    lowered = _lower(built, recipe["chip"])
+    if built.chips > 1:
+        lowered = jax.jit(built.function).lower(*built.avals)
+    else:
+        lowered = lower(built.function, built.avals, recipe["chip"])
     identity = json.dumps([lowered.as_text(), recipe["chip"], os.environ[COMPILER]])
     key = hashlib.sha256(identity.encode()).hexdigest()[:24]
     scalars = {name: np.asarray(values) for name, values in built.scalars.items()}
     folder = programs / key
     if not (folder / "compiled.json").exists():
-        _compile(lowered, folder, chips=built.sharding.chips if built.sharding else 1)
+        _compile(lowered, folder, chips=built.chips)
     record = json.loads((folder / "compiled.json").read_text())
     steering = ""
     if scalars:  # beside the program, by their own digest: one program serves many group sizes
@@ -54,19 +56,6 @@ def compile_case(recipe: dict[str, Any], _folder: Path, programs: Path) -> dict[
         steering = f"scalars-{digest.hexdigest()[:16]}.npz"
         np.savez_compressed(folder / steering, **scalars)  # type: ignore[arg-type]
     return {"key": key, "scalars": steering, **record}
-
-
-def _lower(built: Built, chip: str) -> Any:
-    if built.sharding is None:
-        return lower(built.function, built.avals, chip)
-    spread = built.sharding
-    mesh = mesh_of(chip, spread.axes)
-    placed = [
-        jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=NamedSharding(mesh, spec))
-        for one, spec in zip(built.avals, spread.inputs, strict=True)
-    ]
-    each = jax.shard_map(built.function, mesh=mesh, in_specs=spread.inputs, out_specs=spread.output, check_vma=False)
-    return jax.jit(each).lower(*placed)
 
 
 def _compile(lowered: Any, folder: Path, *, chips: int) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.lib.fuzzing.expressions import (
+from benchmarks.fuzz.expressions import (
     FLOATS,
     INTEGERS,
     OPERATIONS,

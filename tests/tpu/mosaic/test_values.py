@@ -1,12 +1,13 @@
-"""Values are those of Pallas's interpret mode: of flash attention, of random small kernels, and of kernels written
-elsewhere. ``python -m benchmarks.fuzz`` tries many more random ones, ``python -m benchmarks.verify`` shows the others.
+"""Values are those of Pallas's interpret mode: of flash attention, random small kernels, and what few kernels use.
+
+Those of kernels that JAX brings along are those of its references. ``python -m benchmarks.fuzz`` tries many more random
+ones, ``python -m benchmarks.coverage`` other public kernels.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,8 +19,8 @@ from hypothesis import strategies as st
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from benchmarks.lib.fuzzing.kernels import ROWS, TOLERANCE, WAYS, Recipe, arguments, build, names_for
-from tests.imports import HERE
+from benchmarks.coverage import one
+from benchmarks.fuzz.kernels import ROWS, TOLERANCE, WAYS, Recipe, arguments, build, names_for
 from tests.tpu.mosaic.kernels import close, kernel_call, loaded, vmem
 
 # --- causal flash attention: scratch accumulators, a grid of two dimensions, blocks that are skipped ---
@@ -128,19 +129,89 @@ def test_random_kernels_agree_with_interpret_mode(examples: int, capsys: pytest.
         print(f"\n{done} random kernels equal to interpret mode")
 
 
-# --- kernels written elsewhere --------------------------------------------------------------------
+# --- what few kernels use, and those that JAX brings along ------------------------------------------
+
+
+def normal(shape: tuple[int, ...], dtype: Any = jnp.bfloat16) -> np.ndarray:
+    return np.asarray(jax.random.normal(jax.random.key(sum(shape)), shape, jnp.float32).astype(dtype))
+
+
+def agrees(build: Callable[[bool], Callable[..., Any]], *arrays: np.ndarray) -> None:
+    result = loaded(build(False), *arrays).run(arrays)
+    close(result.outputs, build(True)(*arrays))
+    assert result.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("activations", "weights"),
+    [(jnp.float8_e4m3fn, jnp.float8_e5m2), (jnp.bfloat16, jnp.int4), (jnp.bfloat16, jnp.uint4)],
+)
+def test_narrow_types_are_widened(activations: Any, weights: Any) -> None:
+    def kernel(x: Any, w: Any, scale: Any, o: Any) -> None:
+        product = jnp.dot(x[...].astype(jnp.bfloat16), w[...].astype(jnp.bfloat16), preferred_element_type=jnp.float32)
+        o[...] = product * scale[...]
+
+    def build(interpret: bool) -> Callable[..., Any]:
+        shapes = ((128, 256), lambda j: (0, 0)), ((256, 128), lambda j: (0, j)), ((1, 128), lambda j: (0, j))
+        return pl.pallas_call(
+            kernel, grid=(2,), in_specs=[pl.BlockSpec(*one) for one in shapes],
+            out_specs=pl.BlockSpec((128, 128), lambda j: (0, j)),
+            out_shape=jax.ShapeDtypeStruct((128, 256), jnp.float32), interpret=interpret,
+        )  # fmt: skip
+
+    integers = np.random.default_rng(0).integers(0, 16, (256, 256)) - (8 if weights == jnp.int4 else 0)
+    columns = normal((256, 256), weights) if weights == jnp.float8_e5m2 else integers.astype(weights)
+    agrees(build, normal((128, 256), activations), columns, normal((1, 256), jnp.float32))
+
+
+def test_windows_may_overlap() -> None:
+    """The sum of three neighbouring rows: windows of 24 rows, 8 apart."""
+
+    def kernel(x: Any, o: Any) -> None:
+        o[...] = x[0:8] + x[8:16] + x[16:24]
+
+    def build(interpret: bool) -> Callable[..., Any]:
+        return pl.pallas_call(
+            kernel, grid=(14,), in_specs=[pl.BlockSpec((pl.Element(24), pl.Element(128)), lambda i: (i * 8, 0))],
+            out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+            out_shape=jax.ShapeDtypeStruct((112, 128), jnp.float32), interpret=interpret,
+        )  # fmt: skip
+
+    agrees(build, normal((128, 128), jnp.float32))
+
+
+def test_heads_may_be_squeezed_out_of_blocks_and_an_output_visited_again() -> None:
+    def kernel(x: Any, o: Any) -> None:
+        @pl.when(pl.program_id(1) == 0)
+        def _() -> None:
+            o[...] = jnp.zeros_like(o)
+
+        o[...] += x[...].astype(jnp.float32)
+
+    def build(interpret: bool) -> Callable[..., Any]:
+        return pl.pallas_call(
+            kernel, grid=(3, 4), in_specs=[pl.BlockSpec((None, None, 32, 128), lambda h, j: (h, j, 0, 0))],
+            out_specs=pl.BlockSpec((None, 32, 128), lambda h, j: (h, 0, 0)),
+            out_shape=jax.ShapeDtypeStruct((3, 32, 128), jnp.float32), interpret=interpret,
+        )  # fmt: skip
+
+    agrees(build, normal((3, 4, 32, 128)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [
-    ("fp8", "int4", "uint4", "element_windows", "squeezed"),
-    ("all_gather", "flash", "splash", "splash_backward", "paged", "ragged_paged", "gmm", "tgmm", "matmul",
-     "emit_pipeline"),
-], ids=["types-and-windows", "kernels"])  # fmt: skip
-def test_other_kernels_agree_with_interpret_mode(names: tuple[str, ...]) -> None:
-    # A process of its own: the number of virtual devices is decided before JAX is imported.
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    command = [sys.executable, "-m", "benchmarks.verify", "--only", *names]
-    done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(names)} of {len(names)} equal" in done.stdout
+@pytest.mark.parametrize(
+    "name",
+    [
+        "flash attention, causal",
+        "splash attention, window",
+        "splash attention, backward",
+        "paged attention",
+        "ragged paged attention",
+        "grouped matmul",
+        "grouped matmul, of weights",
+        "matmul",
+    ],
+)
+def test_kernels_that_jax_brings_along_have_the_values_of_their_references(name: str, tmp_path: Path) -> None:
+    made = one.outcome(f"jax/{name}", tmp_path)
+    assert (made.values, made.compared_with) == ("right", "reference"), made.reasons
