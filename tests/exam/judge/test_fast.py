@@ -1,5 +1,6 @@
 """A verdict is the same without any of the tricks that make it quick."""
 
+import re
 from dataclasses import fields, replace
 
 from prepare import judge
@@ -24,10 +25,10 @@ def test_plain_and_fast_are_equal(tmp_path, monkeypatch, workers):
 
 
 def without_seconds(verdict):
-    """A verdict without what a clock said."""
+    """A verdict without what a clock said; by the time the compiler names its files, too."""
     parity = replace(
         verdict.parity, seconds=0.0, checks=[check.partition(" in ")[0] for check in verdict.parity.checks]
     )
     names = [(step.name, step.status, step.name == "correctness" or step.summary) for step in verdict.steps]
-    timeline = replace(verdict.timeline, seconds=0.0)
+    timeline = replace(verdict.timeline, spans=re.sub(r"\b\d{19}-", "", str(verdict.timeline.spans)))
     return replace(verdict, seconds=0.0, steps=names, parity=parity, timeline=timeline)
