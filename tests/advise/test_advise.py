@@ -31,16 +31,13 @@ def attempt(before: str, after: bytes | str, **changes: object) -> Attempt:
 def test_advice_is_ranked_by_what_it_is_worth_and_never_saves_more_than_there_is():
     advice = advise(file_of(ATTENTION), RUN, ())
     assert len(advice) > 4
+    assert advice == advise(file_of(ATTENTION), RUN, ()), "the same kernel gets the same advice"
     assert [one.worth for one in advice] == sorted((one.worth for one in advice), reverse=True)
     bound = next(loss.ceiling_cycles for loss in RUN.blame.losses if isinstance(loss, MatrixBound))
     assert all(0 < one.saved_cycles <= RUN.cycles - bound for one in advice)
     assert all(one.latency_ms == (RUN.cycles - one.saved_cycles) / 1.5e9 * 1e3 for one in advice)
     assert all(one.confidence == 0.5 for one in advice)
     assert all(one.evidence for one in advice if one.rewrite.edit in (Edit.LARGER, Edit.RESIDENT))
-
-
-def test_the_same_kernel_gets_the_same_advice_in_the_same_order():
-    assert advise(file_of(ATTENTION), RUN, ()) == advise(file_of(ATTENTION), RUN, ())
 
 
 def test_what_was_judged_is_not_advised_again_however_it_is_laid_out():
@@ -116,9 +113,7 @@ def test_an_edit_saves_what_its_lines_cost():
 
 def test_a_run_without_losses_gets_no_advice():
     still = replace(RUN, blame=replace(RUN.blame, lines=(), losses=()))
-    assert [
-        one.rewrite.edit for one in advise(file_of(ATTENTION), still, ()) if one.rewrite.edit is not Edit.SKIP
-    ] == []
+    assert {one.rewrite.edit for one in advise(file_of(ATTENTION), still, ())} <= {Edit.SKIP}
 
 
 def test_two_edits_that_lost_little_are_advised_together():

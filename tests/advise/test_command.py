@@ -106,33 +106,23 @@ def test_what_was_tried_and_lost_is_not_advised_again_and_its_kind_is_trusted_le
     )
 
 
-def test_a_file_that_was_not_judged_as_it_is_is_refused(judged):
+def test_what_cannot_be_advised_is_refused_and_says_why(judged):
+    for words, match in ((["--apply", "99"], "there is no advice 99"), (["--patch", "99"], "wanted 1 to ")):
+        with pytest.raises(Refusal, match=match):
+            run_command(judged, *words)
+    assert judged.read() == ATTENTION + FAST
+    with pytest.raises(Refusal, match="is no file"):
+        run_command(judged, file="no.py")
     judged.write(ATTENTION + FAST + "# more\n")
     with pytest.raises(Refusal, match="as it is has no row with a score") as refused:
         run_command(judged)
     assert refused.value.status is Status.NOT_FOUND
-
-
-def test_a_kernel_whose_run_is_gone_is_refused(judged):
-    (judged.root / DUMPS / judged.rows()[-1].id / TIMELINE).unlink()
-    with pytest.raises(Refusal, match=r"not on this disk any more: .*--fresh"):
-        run_command(judged)
-
-
-@pytest.mark.parametrize(
-    ("words", "match"), [(["--apply", "99"], "there is no advice 99"), (["--patch", "99"], "wanted 1 to ")]
-)
-def test_a_number_that_there_is_not_is_refused(judged, words, match):
-    with pytest.raises(Refusal, match=match):
-        run_command(judged, *words)
-    assert judged.read() == ATTENTION + FAST
-
-
-def test_a_file_that_is_not_there_and_one_that_is_no_python_are_refused(judged):
-    with pytest.raises(Refusal, match="is no file"):
-        run_command(judged, file="no.py")
     judged.write("def (")
     with pytest.raises(Refusal, match="invalid syntax"):
+        run_command(judged)
+    judged.write(ATTENTION + FAST)
+    (judged.root / DUMPS / judged.rows()[-1].id / TIMELINE).unlink()
+    with pytest.raises(Refusal, match=r"not on this disk any more: .*--fresh"):
         run_command(judged)
 
 

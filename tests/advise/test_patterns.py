@@ -1,9 +1,12 @@
-"""Each edit on kernels of other names and shapes: what it changes, nothing else, and where it is silent."""
+"""Each edit on kernels of other names and shapes: what it changes, nothing else, where it is silent; and the values."""
 
 from __future__ import annotations
 
 import ast
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from ratchet.advise.advice import Edit
@@ -284,3 +287,33 @@ def test_a_file_with_a_mark_and_other_line_ends_keeps_them():
     for one in rewrites(File.of(source, "other.py")):
         assert one.after.startswith(b"\xef\xbb\xbf")
         ast.parse(one.after)
+
+
+# --- edited kernels compute what they computed: all edits on top of each other, interpreted on a CPU ---
+
+
+CHAIN = (Edit.MASK, Edit.RESIDENT, Edit.SCALE, Edit.BASE_2, Edit.WIDE, Edit.LANES, Edit.STRIPS, Edit.DIVIDE)
+
+
+def values(text: str) -> np.ndarray:
+    """What the kernel makes of the same random inputs."""
+    names: dict[str, object] = {}
+    exec(compile(text.replace("    )(a, b, c)", "    interpret=True)(a, b, c)"), "kernel", "exec"), names)
+    shape = (names["TOKENS"], names["WIDTH"])
+    arrays = [jax.random.normal(key, shape, jnp.bfloat16) for key in jax.random.split(jax.random.key(0), 3)]
+    return np.asarray(names["kernel_fn"](*arrays), np.float32)  # type: ignore[operator]
+
+
+@pytest.mark.slow
+def test_an_attention_kernel_with_every_edit_attends_as_before():
+    text = ATTENTION.replace(
+        "    )(a, b, c)", "        compiler_params=tpu.CompilerParams(vmem_limit_bytes=2**26),\n    )(a, b, c)"
+    )
+    before = values(text)
+    for edit in CHAIN:
+        (one,) = edits(text, edit)
+        text = one.after.decode()
+    after = values(text)
+    assert "exp2" in text
+    assert np.abs(before).max() > 1
+    np.testing.assert_allclose(after, before, atol=0.03)

@@ -68,7 +68,9 @@ def test_a_command_behind_its_options_is_no_message(word: str) -> None:
     assert options.ratchet(["run", word]).message == word
 
 
-@pytest.mark.parametrize("given", [("show",), ("log", "extra"), ("verify", "--json"), ("log", "--no-such")])
+@pytest.mark.parametrize(
+    "given", [("show",), ("across",), ("log", "extra"), ("verify", "--json"), ("log", "--no-such")]
+)
 def test_an_error_names_the_commands_own_help(given: tuple[str, ...]) -> None:
     assert refused(*given).endswith(f"see ./ratchet.sh {given[0]} --help")
 
@@ -78,13 +80,10 @@ def test_help_has_every_option_of_an_experiment(capsys: pytest.CaptureFixture[st
     for option in ("--new-problem", "--wait", "--kernel", "--on", "--budget", "--deep", "--json"):
         assert f"  {option} " in whole or f"  {option}\n" in whole
         assert option in helped(capsys, "run")
+    for command in ("log", "show", "verify", "rebuild", "fidelity"):
+        assert helped(capsys, command).startswith(f"usage: ./ratchet.sh {command} [-h]")
     codes = [int(line.split()[0]) for line in whole.partition("exit codes:")[2].splitlines() if line.strip()]
     assert codes == sorted(status.exit_code for status in Status)
-
-
-@pytest.mark.parametrize("command", ["log", "show", "verify", "rebuild", "fidelity"])
-def test_help_of_a_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    assert helped(capsys, command).startswith(f"usage: ./ratchet.sh {command} [-h]")
 
 
 def test_prepare_takes_no_message() -> None:
@@ -101,12 +100,6 @@ def test_a_chip_is_modelled_or_a_device_measured(parse) -> None:  # type: ignore
         with pytest.raises(Refusal, match="argument --chip") as refusal:
             parse(*given)
         assert refusal.value.status is Status.USAGE
-
-
-def test_what_across_takes() -> None:
-    found = options.ratchet(["across", "k.py", "--json"])
-    assert (found.name, str(found.kernel), found.json) == ("across", "k.py", True)
-    refused("across")
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,11 @@ def test_failures_are_above_every_latency() -> None:
     assert failed["latency"] == "–"
 
 
-def test_there_is_nothing_to_draw_of_nothing() -> None:
+def test_there_is_nothing_to_draw_of_nothing_nor_a_roofline_without_flops() -> None:
     overview = story(material([row(1, None)]))
     assert charts.trajectory(overview.main) is None
     assert charts.roofline(overview) is None
     assert charts.fidelity(overview) is None
-
-
-def test_a_problem_without_flops_has_no_roofline() -> None:
     assert charts.roofline(story(material([baseline(1, 4.0, tflops="0.0")]))) is None
 
 
@@ -49,9 +46,7 @@ def test_no_point_is_above_the_roof() -> None:
 
 
 def test_the_cycles_of_the_bars_are_those_of_the_run() -> None:
-    run = timeline()
-    table = spent_table(run)
-    assert sum(sum(parts.values()) for parts in table.values()) == run.cycles
+    assert sum(sum(parts.values()) for parts in spent_table(timeline()).values()) == timeline().cycles
 
 
 def test_fidelity_is_measured_over_modelled() -> None:

@@ -148,7 +148,7 @@ def test_a_repository_without_ledger_or_commit(tmp_path: Path) -> None:
     assert kernels(tmp_path) == ()
 
 
-def test_the_report_is_written_whole_and_says_where(repository: Path) -> None:
+def test_the_report_is_written_whole_and_says_where(repository: Path, tmp_path: Path) -> None:
     said: list[str] = []
     assert report.report_command(asked(), root=repository, say=said.append) == 0
     text = (repository / "report.html").read_text()
@@ -158,13 +158,9 @@ def test_the_report_is_written_whole_and_says_where(repository: Path) -> None:
     assert said[0].startswith("wrote report.html")
     assert "the next experiment would be refused" in said[1]
     assert [path.name for path in repository.glob(".*.part")] == []
-
-
-def test_what_git_ignores_is_in_nobodys_way(repository: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    report.report_command(asked(output=tmp_path / "out.html"), root=repository, say=said.append)
-    report.report_command(asked(output=repository / "hlo_dumps" / "out.html"), root=repository, say=said.append)
-    assert len(said) == 2
+    for path in (tmp_path / "out.html", repository / "hlo_dumps" / "out.html"):
+        report.report_command(asked(output=path), root=repository, say=said.append)
+    assert len(said) == 4, "what git ignores is in nobody's way"
 
 
 def test_json_alone_writes_no_file(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,9 +191,6 @@ def test_a_gallery_has_a_page_for_each_kernel(repository: Path, tmp_path: Path) 
     report.report_command(asked(gallery=tmp_path / "a" / "gallery"), root=repository, say=silent)
     assert sorted(path.name for path in (tmp_path / "a" / "gallery").iterdir()) == ["index.html", "kernel.py.html"]
     assert 'href="kernel.py.html"' in (tmp_path / "a" / "gallery" / "index.html").read_text()
-
-
-def test_a_gallery_is_of_all_kernels(repository: Path) -> None:
     with pytest.raises(Refusal, match="takes no FILE"):
         report.report_command(asked(gallery=Path("a"), json=True), root=repository, say=silent)
 
@@ -270,13 +263,10 @@ def test_steps_that_are_summarised_are_counted(tmp_path: Path) -> None:
     assert (step.number, step.of_steps) == (1, 8)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00\xff not a trace", b"\x0a\x03abc"])
-def test_what_is_no_trace_has_no_step(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "a.xplane.pb").write_bytes(data)
-    assert grid_step(tmp_path / "a.xplane.pb") is None
-
-
-def test_a_missing_trace_and_one_without_steps(tmp_path: Path) -> None:
+def test_what_is_no_trace_and_one_without_steps_has_no_step(tmp_path: Path) -> None:
     assert grid_step(tmp_path / "none" / "a.xplane.pb") is None
+    for data in (b"", b"\x00\xff not a trace", b"\x0a\x03abc"):
+        (tmp_path / "a.xplane.pb").write_bytes(data)
+        assert grid_step(tmp_path / "a.xplane.pb") is None
     run = dataclasses.replace(timeline(), spans=())
     assert grid_step(write_xspace(run, tmp_path / "a.xplane.pb", title="t")) is None

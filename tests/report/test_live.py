@@ -83,10 +83,7 @@ def test_nothing_can_be_changed(server: LiveServer, method: str) -> None:
     assert ask(server, method=method)[0] == 501
 
 
-def test_a_head_has_no_body(server: LiveServer) -> None:
-    assert ask(server, method="HEAD")[:2] == (200, b"")
-
-
-def test_it_listens_on_loopback_alone(server: LiveServer) -> None:
+def test_it_listens_on_loopback_alone_and_a_head_has_no_body(server: LiveServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
     assert server.url == f"http://127.0.0.1:{server.server_port}/"
+    assert ask(server, method="HEAD")[:2] == (200, b"")

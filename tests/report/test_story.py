@@ -45,17 +45,13 @@ def test_a_row_without_a_sensible_latency_is_a_failure(latency: str) -> None:
     assert overview.experiments[1].times is None
 
 
-def test_failures_alone_have_no_current_kernel() -> None:
+def test_failures_alone_have_no_current_kernel_and_nothing_has_no_track() -> None:
+    nothing = story(material([]))
+    assert (nothing.main, nothing.experiments) == (None, ())
     overview = story(material([row(1, None), row(2, None)]))
     assert overview.main.current is None
     assert overview.main.factor == 1.0
     assert words.gained(overview.main) == "no experiment has a latency yet"
-
-
-def test_nothing_at_all() -> None:
-    overview = story(material([]))
-    assert overview.main is None
-    assert overview.experiments == ()
 
 
 def test_another_kernel_in_head_is_said() -> None:

@@ -71,20 +71,14 @@ def test_knobs_may_need_less_as_they_grow(a, b, signs, limit):
     assert [fit for fit in fits if fit.fits != (need(**fit.point) <= limit)] == []
 
 
-def test_a_knob_that_raises_the_limit_is_one_that_needs_less():
-    fits = list(search(grid(rows=SIDES, limit=(1 << 18, 1 << 20, 1 << 22)), "v5e", compiler(
-        lambda rows, limit: rows * 2560, lambda rows, limit: limit
-    )))  # fmt: skip
+def test_a_knob_that_raises_the_limit_is_one_that_needs_less_and_no_number_settles_nothing_of_another():
+    limits = compiler(lambda rows, limit: rows * 2560, lambda rows, limit: limit)
+    fits = list(search(grid(rows=SIDES, limit=(1 << 18, 1 << 20, 1 << 22)), "v5e", limits))
     assert all(fit.fits == (fit.point["rows"] * 2560 <= fit.point["limit"]) for fit in fits)
     assert len(fits) > sum(fit.compiled for fit in fits)
-
-
-def test_what_is_no_number_settles_nothing_of_another_value():
-    def need(rows, layout):
-        return rows * (4 if layout == "wide" else 1)
-
-    fits = list(search(grid(rows=SIDES, layout=("wide", "narrow", None)), "v5e", compiler(need, 1024)))
-    assert all(fit.fits == (need(**fit.point) <= 1024) for fit in fits)
+    layouts = compiler(lambda rows, layout: rows * (4 if layout == "wide" else 1), 1024)
+    fits = list(search(grid(rows=SIDES, layout=("wide", "narrow", None)), "v5e", layouts))
+    assert all(fit.fits == (fit.point["rows"] * (4 if fit.point["layout"] == "wide" else 1) <= 1024) for fit in fits)
 
 
 def test_a_point_that_fails_for_another_reason_settles_nothing():

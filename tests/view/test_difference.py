@@ -33,13 +33,10 @@ def test_latencies_of_two_series_are_said_to_be_so():
     assert "not judged under equal conditions (evaluator differ)" in text
 
 
-def test_what_is_not_recorded_is_said():
+def test_what_is_not_recorded_and_what_did_not_change_is_said():
     text = difference_text(difference(ONE, side(None, None, id="two", **COLUMNS)))
     assert "where the cycles went is not recorded of two" in text
     assert "one of the kernel files is not in this clone" in text
-
-
-def test_a_program_that_did_not_change():
     text = difference_text(difference(ONE, ONE))
     assert "where the cycles went is the same in both" in text
     assert "source: the same" in text

@@ -41,7 +41,9 @@ def test_the_report_says_what_was_timed_and_how():
     assert "1.400 to 1.600 ms" in text
     assert "1.3333 over the incumbent" in text
     assert "too few launches for an interval" in text
+    assert "ms measured" in text
     assert "ms modelled" not in text
+    assert "no device was timed" not in text
 
 
 def test_with_a_tpu_both_latencies_stand_side_by_side():

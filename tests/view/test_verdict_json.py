@@ -184,12 +184,9 @@ def test_an_error_of_lowering_has_a_hint(kernel, width, words):
     assert words in hint(status_of(caught.value), in_one_line(caught.value))
 
 
-def test_what_is_no_error_of_lowering_or_not_known_has_no_hint():
+def test_an_overflow_is_answered_with_the_commands_that_explain_it_and_the_unknown_with_nothing():
     assert hint(Status.COMPILE_FAILED, "the moon is in the wrong phase") == ""
     assert hint(Status.WRONG_VALUES, "captures constants") == ""
-
-
-def test_an_overflow_is_answered_with_the_commands_that_explain_it():
     said = hint(Status.VMEM_OVERFLOW, "the kernel needs 48.00MiB of VMEM, the limit is 16.00MiB")
     assert "ratchet explain FILE --vmem" in said
     assert "ratchet fit FILE" in said

@@ -35,9 +35,6 @@ def test_what_an_offer_names_is_no_command():
     sweep, experiment = words(offer(result(MODE=value), kernel=kernel))
     assert sweep == ["./ratchet.sh", "sweep", kernel, f"MODE={value!r}", "--apply"]
     assert experiment == ["./ratchet.sh", "--kernel", kernel, f"experiment: MODE {value}"]
-
-
-def test_an_offer_has_no_escape_sequence():
     assert "\x1b" not in offer(result(MODE="\x1b[2J"), kernel="k\x1b[2J.py")
 
 
