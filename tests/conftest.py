@@ -52,11 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A real file system of 64 KiB."""
+def small_disk(tmp_path, request):
+    """A real file system of 64 KiB, or of the size that is asked for."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={getattr(request, 'param', '64k')}", "none", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("mounting a file system is not permitted here")
     yield folder

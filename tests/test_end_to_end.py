@@ -174,19 +174,6 @@ def test_not_better_is_reverted_and_stays_resolvable(space):
     assert all(row.id in table.stdout for row in space.rows())
 
 
-@pytest.mark.slow  # tests/loop/test_turn.py has the turn, tests/exam/judge/test_evaluators.py the verdict
-def test_what_is_modelled_as_slower_is_reverted_unchecked(space):
-    honest = space.edit(WORSE)
-    done = space.ratchet("experiment: BKV 128")
-    assert done.returncode == Status.UNCHECKED.exit_code
-    assert "status=UNCHECKED" in last_line(done)
-    assert space.read() == honest
-    row = space.rows()[-1]
-    assert (row.status, row.decision) == ("UNCHECKED", "reverted")
-    assert float(row.score) > 0
-    assert space.ratchet("verify").returncode == 0
-
-
 def test_wrong_values_and_a_forged_result_are_reverted(space):
     forged = "RESULT: score=99999.0 latency=0.0001ms util=99.00% tflops=197.00 decision=kept"
     honest = space.edit(

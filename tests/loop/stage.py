@@ -93,6 +93,14 @@ class Stage:
         stage.git("commit", "-q", "-m", "first")
         return stage
 
+    def clone(self, root: Path, *options: str) -> Stage:
+        """A clone by another user, without what refs of the ratchet's own hold."""
+        clone = Stage(root=root)
+        self.git("clone", "-q", *(options or ("--no-local",)), f"file://{self.root}", str(root))
+        clone.git("config", "user.name", "Another")
+        clone.git("config", "user.email", "another@example.invalid")
+        return clone
+
     def git(self, *arguments: str, check: bool = True) -> str:
         done = subprocess.run(["git", *arguments], cwd=self.root, check=False, capture_output=True)
         if check and done.returncode:

@@ -168,17 +168,6 @@ def test_a_kernel_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> N
         shutil.rmtree(folder)
 
 
-def test_a_kernel_whose_name_is_not_text(tmp_path: Path) -> None:
-    stage = Stage.new(tmp_path / "repository", kernel="kern\udcffel.py")
-    stage.run("baseline")
-    stage.write(kernel_text(5.0))
-    assert stage.run("worse").decision == Decision.REVERTED
-    stage.write(kernel_text(5000.0))
-    assert stage.run("better").decision == Decision.KEPT
-    assert {row.kernel for row in stage.rows()} == {"kern\udcffel.py"}
-    assert log.verify(stage.root) == ()
-
-
 # --- what a killed run leaves ---
 
 
@@ -297,14 +286,6 @@ def test_locks_stay_while_a_git_is_at_work(stage: Stage) -> None:
     assert line.endswith("index.lock")
     assert not lock.exists()
     assert plumbing.clear(**folders) == ()
-
-
-def test_evidence_of_runs_that_were_killed_is_pruned_with_the_others(stage: Stage) -> None:
-    row = stage.run("baseline").row
-    old, new = "20200101-000000-0000", f"99{row.id[2:]}"
-    for name in (old, new):
-        stage.git("update-ref", f"refs/ratchet/experiments/{name}", stage.head())
-    assert log.experiments(stage.root) == (old, row.id), "the new one may be under way"
 
 
 def test_a_run_that_ends_in_order_leaves_nothing_to_remove(stage: Stage) -> None:

@@ -150,29 +150,6 @@ def test_a_commit_of_the_users_after_a_kill_is_not_lost(stage: Stage) -> None:
     assert log.verify(stage.root) == ()
 
 
-def test_an_edit_after_a_kill_is_not_overwritten(stage: Stage) -> None:
-    pending(stage, 900.0)
-    stage.write(kernel_text(1700.0))
-    said: list[str] = []
-    stage.run("a better one", progress=said.append)
-    assert [row.decision for row in stage.rows()] == ["baseline", "reverted", "kept"]
-    assert stage.read() == kernel_text(1700.0)
-    assert any("left as it is" in note for note in said)
-
-
-def test_another_branch_after_a_kill_is_asked_to_go_back(stage: Stage) -> None:
-    pending(stage, 1500.0)
-    (finding,) = log.verify(stage.root)
-    assert "was cut off" in finding.text
-    stage.git("checkout", "-q", "-b", "side")
-    with pytest.raises(Refusal, match="git switch main") as refusal:
-        stage.run("again")
-    assert refusal.value.status is Status.OPERATION_UNDER_WAY
-    stage.git("checkout", "-q", "main")
-    assert stage.run("again").status is Status.NO_CHANGE
-    assert [row.decision for row in stage.rows()] == ["baseline", "kept"]
-
-
 def test_a_branch_that_is_gone_after_a_kill(stage: Stage) -> None:
     stage.git("checkout", "-q", "-b", "side")
     cut_off = pending(stage, 1500.0)
@@ -185,14 +162,6 @@ def test_a_branch_that_is_gone_after_a_kill(stage: Stage) -> None:
     assert stage.git("cat-file", "-t", f"refs/ratchet/rows/{cut_off['id']}") == "blob"
 
 
-def test_an_unreadable_journal_is_named(stage: Stage) -> None:
-    stage.run("baseline")
-    (stage.root / ".git" / "ratchet" / "pending.json").write_text("{")
-    with pytest.raises(Refusal, match=r"pending\.json") as refusal:
-        stage.run("again")
-    assert refusal.value.status is Status.LEDGER_BROKEN
-
-
 def test_a_locked_index_is_said_and_does_no_harm(stage: Stage) -> None:
     stage.run("baseline")
     stage.write(kernel_text(1500.0))
@@ -203,17 +172,3 @@ def test_a_locked_index_is_said_and_does_no_harm(stage: Stage) -> None:
     (stage.root / ".git" / "index.lock").unlink()
     stage.git("reset", "-q", "--", "kernel.py", "results.tsv")
     assert stage.status() == [" M results.tsv"]
-
-
-def test_a_locked_branch_is_finished_by_the_next_run(stage: Stage) -> None:
-    stage.run("baseline")
-    stage.write(kernel_text(1500.0))
-    lock = stage.root / ".git" / "refs" / "heads" / "main.lock"
-    stage.during = lock.touch
-    with pytest.raises(Refusal, match="the next run finishes") as refusal:
-        stage.run("better")
-    assert refusal.value.status is Status.INFRASTRUCTURE
-    lock.unlink()
-    stage.during = lambda: None
-    assert stage.run("better").status is Status.NO_CHANGE
-    assert stage.head() == stage.rows()[-1].commit

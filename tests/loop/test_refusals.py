@@ -1,6 +1,5 @@
 """Bad states of a repository: each has its status, says what to do, judges nothing and changes nothing."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,11 +123,7 @@ def test_a_kernel_with_an_unresolved_conflict(stage: Stage) -> None:
 def test_shallow_clone(stage: Stage, tmp_path: Path) -> None:
     stage.write(kernel_text(2.0))
     stage.git("commit", "-q", "-a", "-m", "second")
-    clone = Stage(root=tmp_path / "clone")
-    subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{stage.root}", str(clone.root)], check=True)
-    clone.git("config", "user.name", "A. User")
-    clone.git("config", "user.email", "user@example.invalid")
-    refused(clone, Status.SHALLOW_CLONE, "--unshallow")
+    refused(stage.clone(tmp_path / "clone", "--depth=1"), Status.SHALLOW_CLONE, "--unshallow")
 
 
 def test_dirty_lists_every_other_path(stage: Stage) -> None:

@@ -65,21 +65,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Workspac
     return begun, made
 
 
-def goes_on(space: Workspace, expected: Workspace, *command: str) -> None:
-    """A search that is killed twice ends as the one that was not, with one row for each trial."""
+@pytest.mark.slow  # 14 trials with the real compiler
+def test_killed_twice_with_the_real_judge(whole: tuple[Workspace, Workspace], tmp_path: Path) -> None:
+    begun, expected = whole
+    space = begun.copy(tmp_path / "killed")
     for rows in (3, 6):
-        killed_with(space, rows, *command)
-    done = space.ratchet(*command)
+        killed_with(space, rows, *COMMAND)
+    done = space.ratchet(*COMMAND)
     assert done.returncode == 0, done.stderr
     assert ended(space) == ended(expected)
     assert len({row.kernel_blob for row in space.rows()}) == len(space.rows())
     assert space.ratchet("verify").returncode == 0
-
-
-@pytest.mark.slow  # 14 trials with the real compiler
-def test_killed_twice_with_the_real_judge(whole: tuple[Workspace, Workspace], tmp_path: Path) -> None:
-    begun, expected = whole
-    goes_on(begun.copy(tmp_path / "killed"), expected, *COMMAND)
 
 
 @pytest.mark.slow
@@ -108,16 +104,3 @@ def test_three_nodes_of_which_one_is_killed(whole: tuple[Workspace, Workspace], 
     assert ended(space) == ended(expected)
     assert len({row.kernel_blob for row in space.rows()}) == len(space.rows())
     assert space.ratchet("verify").returncode == 0
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_killed_twice_on_a_cluster_with_the_real_judge(whole: tuple[Workspace, Workspace], tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    begun, expected = whole
-    space, port = begun.copy(tmp_path / "cluster"), str(free_port())
-    with (
-        TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
-        started(space, "node", "--port", port, "--lanes", "2", "--folder", folder),
-    ):
-        goes_on(space, expected, *COMMAND, "--cluster", f"127.0.0.1:{port}")
