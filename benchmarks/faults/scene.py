@@ -1,7 +1,7 @@
 """Turns of the ratchet to be struck, and what has to hold of the repository after the next one.
 
 Git, ledger, files and processes are real. The verdict is read from the kernel file (``tests/loop/stage.py``), so that a
-turn takes a tenth of a second of a processor; what a verdict itself writes is struck by ``whole.py``.
+turn takes a tenth of a second of a processor; what a verdict itself writes is struck by ``states.py``.
 """
 
 from __future__ import annotations

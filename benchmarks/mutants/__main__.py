@@ -110,7 +110,9 @@ def main() -> int:
     again = None
     if options.again:
         again = {(row["file"], row["change"]) for row in json.loads(options.again.read_text())[SURVIVORS]}
-    lines, survivors = [], []
+    lines: list[dict[str, Any]] = []
+    survivors: list[dict[str, Any]] = []
+    tables = {"Mutants": lines, SURVIVORS: survivors}
     with Copy() as tree:
         for room in options.rooms:
             wanted = chosen(room, tree, options.sample, options.seed, again)
@@ -120,9 +122,7 @@ def main() -> int:
             line, more = room_tables(room, outcomes, tree)
             lines.append(line)
             survivors += more
-            # After every room, so that an interrupted run leaves what it has.
-            tables = {"Mutants": lines, SURVIVORS: survivors}
-            if options.json:
+            if options.json:  # after every room, so that an interrupted run leaves what it has
                 options.json.write_text(json.dumps(tables, indent=1) + "\n")
     show_all(tables, json_file=options.json)
     return 0 if all(line["survived %"] < 100 * LIMIT for line in lines) else 1
