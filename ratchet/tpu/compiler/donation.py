@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ratchet.tpu.mlir.bindings import ir, string
-from ratchet.tpu.mlir.calls import read_call, target, walk
+from ratchet.tpu.mlir.calls import callee, read_call, target, walk
 
 _SAME_BYTES = ("stablehlo.reshape",)
 
@@ -54,7 +54,7 @@ class _Trace:
         self.calls: dict[str, list[ir.Operation]] = {}
         for op in walk(module.operation):
             if op.name == "func.call":
-                self.calls.setdefault(_callee(op), []).append(op)
+                self.calls.setdefault(callee(op), []).append(op)
 
     def origin(self, value: Any) -> Any:
         """What ``value`` is, other than in shape: an argument of ``@main``, or what an operation makes."""
@@ -72,13 +72,9 @@ class _Trace:
         op = result.owner.operation
         if op.name in _SAME_BYTES:
             return op.operands[0]
-        if op.name != "func.call" or len(self.calls[_callee(op)]) != 1:
+        if op.name != "func.call" or len(self.calls[callee(op)]) != 1:
             return None
-        return _results(self.functions[_callee(op)])[result.result_number]
-
-
-def _callee(call: ir.Operation) -> str:
-    return str(ir.FlatSymbolRefAttr(call.attributes["callee"]).value)
+        return _results(self.functions[callee(op)])[result.result_number]
 
 
 def _results(function: ir.Operation) -> list[Any]:

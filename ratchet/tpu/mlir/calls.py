@@ -93,6 +93,11 @@ def target(op: ir.Operation) -> str:
     return string(op, "call_target_name") if op.name == "stablehlo.custom_call" else ""
 
 
+def callee(op: ir.Operation) -> str:
+    """The function that a ``func.call`` calls."""
+    return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
+
+
 def kernel_calls(module: ir.Module) -> list[Call]:
     """Every kernel call of a program, function by function; without the meshes that they are sharded over.
 

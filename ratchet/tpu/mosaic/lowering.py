@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ratchet.tpu.mlir.bindings import ir, lowered_module, lowered_per_device, rebuilt, stablehlo_of
-from ratchet.tpu.mlir.calls import Call, read_call, target, walk
+from ratchet.tpu.mlir.bindings import ir, lowered_module, lowered_per_device, rebuilt, stablehlo_of, string
+from ratchet.tpu.mlir.calls import Call, callee, read_call, target, walk
 from ratchet.values.status import Refusal, Status
 
 CONFIG_WIDTH = 3
@@ -56,7 +56,7 @@ def lowered(exported: Any, translate: Translate, width: int, merge: Merge) -> An
 class _Lowering:
     def __init__(self, module: ir.Module, translate: Translate, width: int, merge: Merge) -> None:
         self.module, self.translate, self.one, self.merge = module, translate, width, merge
-        named = [(_text(op.attributes["sym_name"]), op.operation) for op in module.body if "sym_name" in op.attributes]
+        named = [(string(op.operation, "sym_name"), op.operation) for op in module.body if "sym_name" in op.attributes]
         self.functions = {name: op for name, op in named if op.name == "func.func"}
         self.meshes = {name: str(op.attributes["mesh"]) for name, op in named if op.name == "sdy.mesh"}
         operations = list(walk(module.operation))
@@ -74,7 +74,7 @@ class _Lowering:
     def _is_touched(self, op: ir.Operation) -> bool:
         """Whether a kernel is called inside, directly or through functions."""
         return any(
-            target(inner) == "tpu_custom_call" or (inner.name == "func.call" and _callee(inner) in self.touched)
+            target(inner) == "tpu_custom_call" or (inner.name == "func.call" and callee(inner) in self.touched)
             for inner in (op, *walk(op))
         )
 
@@ -156,7 +156,7 @@ class _Lowering:
         if op.name == "func.call":
             if mesh:
                 raise Refusal(
-                    Status.CANNOT_VERIFY, f"a kernel in function @{_callee(op)} called inside a sharded computation"
+                    Status.CANNOT_VERIFY, f"a kernel in function @{callee(op)} called inside a sharded computation"
                 )
             return self._recreate(op, [*op.operands, config, report], [*_types(op), self.report_type]).results[-1]
         if op.name in ("stablehlo.case", "stablehlo.if"):
@@ -180,7 +180,7 @@ class _Lowering:
 
     def _manual(self, op: ir.Operation, config: ir.Value, report: ir.Value) -> ir.Value:
         """A sharded computation: every device has a report of its own; the largest entries are kept."""
-        axes = [_text(a) for a in ir.ArrayAttr(_axes(op.attributes["manual_axes"]))]
+        axes = [str(ir.StringAttr(a).value) for a in ir.ArrayAttr(_axes(op.attributes["manual_axes"]))]
         name = str(op.attributes["out_shardings"]) + str(op.attributes["in_shardings"])
         (mesh_name,) = {n for n in self.meshes if f"@{n}," in name} or {""}
         if not mesh_name:
@@ -229,9 +229,9 @@ class _Lowering:
             module = lowered_per_device(function, avals, call.mesh, self.module.context, channel=1000 * (number + 1))
         else:
             module = lowered_module(function, avals, self.module.context)
-        callee = ir.FlatSymbolRefAttr.get(self._insert(f"mosaic_kernel_{number}", module))
+        called = ir.FlatSymbolRefAttr.get(self._insert(f"mosaic_kernel_{number}", module))
         operands, results = [config, report, *op.operands], [*_types(op), self.report_type]
-        return self._recreate(op, operands, results, {"callee": callee}, name="func.call").results[-1]
+        return self._recreate(op, operands, results, {"callee": called}, name="func.call").results[-1]
 
     def _insert(self, name: str, module: ir.Module) -> str:
         """Move the functions of ``module`` into the program under names of their own; the name of its entry."""
@@ -239,7 +239,7 @@ class _Lowering:
             op = view.operation
             if op.name != "func.func":
                 raise Refusal(Status.INTERNAL, f"a translated kernel holds a top-level {op.name}")
-            old = _text(op.attributes["sym_name"])
+            old = string(op, "sym_name")
             new = name if old == "main" else f"{name}_{old}"
             ir.SymbolTable.replace_all_symbol_uses(old, new, module.operation)
             ir.SymbolTable.set_symbol_name(op, new)
@@ -293,20 +293,12 @@ def _round_operands(op: ir.Operation) -> None:
             op.operands[number] = rounded.results[0]
 
 
-def _text(attribute: ir.Attribute) -> str:
-    return str(ir.StringAttr(attribute).value)
-
-
 def _types(op: ir.Operation) -> list[ir.Type]:
     return [result.type for result in op.results]
 
 
 def _words(count: int) -> ir.Type:
     return ir.RankedTensorType.get([count], ir.IntegerType.get_signless(32))
-
-
-def _callee(op: ir.Operation) -> str:
-    return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
 
 
 def _axes(attribute: ir.Attribute) -> ir.Attribute:
