@@ -1,6 +1,7 @@
 """The judge's speed tricks: each has a name here and a switch, and a verdict is the same to the digit without them.
 
-Whatever they hasten reads on its own: who skips them misses nothing that decides a verdict.
+Whatever they hasten reads on its own: who skips them misses nothing that decides a verdict. The values' executor has
+a switch for each translation, ``Options.fast`` of ``tpu/mosaic/state.py``, as it runs in a process of its own.
 """
 
 from __future__ import annotations

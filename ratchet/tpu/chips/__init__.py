@@ -56,7 +56,7 @@ class Ici:
 
 @dataclass(frozen=True, kw_only=True)
 class SparseCores:
-    """The SparseCores beside a TensorCore, as far as its programs wait for them.
+    """The SparseCores beside a TensorCore: what its programs wait for.
 
     XLA lets them copy an array into another layout while or after the TensorCore works. Their programs are in no dump.
     """
@@ -71,7 +71,7 @@ class SparseCores:
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """One TPU as a program has it (JAX's device), as far as the judge and the schedule machine need to know it."""
+    """One TPU as a program has it (JAX's device): what the judge and the schedule machine need of it."""
 
     name: str
     topology: str

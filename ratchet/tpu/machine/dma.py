@@ -154,7 +154,7 @@ class DmaEngine:
         self._hbm.occupy(self._hbm.free, granules * GRANULE_BYTES * self._hbm.cycles_per_byte)
 
     def reached(self, flag: int, least: int) -> float:
-        """Cycle at which ``flag`` will hold ``least`` by what is under way now: 0 if it does, infinite if never."""
+        """Cycle at which ``flag`` will hold ``least`` by what is in flight now: 0 if it does, infinite if never."""
         value = self._values.get(flag, 0)
         time = 0.0
         for arrival, amount, _ in self._pending.get(flag, ()):
@@ -204,8 +204,8 @@ class DmaEngine:
         self._values[flag] = value
         return value
 
-    def settled(self, flag: int) -> int:
-        """What ``flag`` will hold once all that is under way has arrived."""
+    def final_value(self, flag: int) -> int:
+        """What ``flag`` will hold once all that is in flight has arrived."""
         return self._values.get(flag, 0) + sum(amount for _, amount, _ in self._pending.get(flag, ()))
 
 

@@ -7,7 +7,7 @@ take longer than its bytes:
   fewer bytes with every doubling of the width of pieces.
 - **Spread.** Addresses are dealt to channels in rows. Pieces narrower than a row load some channels more than others;
   the last channel ends late. Only the copy waits for it: the other channels are already at work for the next one.
-- **Write lag.** A write is acknowledged as if its first bytes went at a lower rate, whatever else HBM does meanwhile.
+- **Write lag.** A write is acknowledged as if its first bytes went at a lower rate, whatever else HBM does.
 - **Narrow writes.** A write in short pieces occupies HBM for longer.
 
 ``docs/model.md`` says what pins each constant down, and which alternatives explain the published timings less well.

@@ -146,7 +146,7 @@ class Interleaving:
 
         Args:
             me: number of the machine.
-            event: its cycle as far as is known; infinite where others have to act first.
+            event: its cycle by what is known now; infinite where others have to act first.
 
         Raises:
             Exception: what ``stuck`` makes, if that never happens.

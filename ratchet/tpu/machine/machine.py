@@ -316,7 +316,7 @@ class Machine(Arithmetic):
 
     def flag_set(self, now: int, flag: int, value: int) -> None:
         """Sets a sync flag."""
-        self._settle(now)
+        self._await_arrivals(now)
         self.engine.set(now, flag, value)
 
     def wait_done(self, flag: int) -> None:
@@ -347,7 +347,7 @@ class Machine(Arithmetic):
 
     def flag_value(self, now: int, flag: int) -> int:
         """What a sync flag holds."""
-        self._settle(now)
+        self._await_arrivals(now)
         return self.engine.value(now, flag)
 
     def parameter(self, number: int) -> int:
@@ -359,7 +359,7 @@ class Machine(Arithmetic):
 
     # --- other chips, of which there are none ---
 
-    def _settle(self, now: int) -> None:
+    def _await_arrivals(self, now: int) -> None:
         """Returns once everything is known that reaches this chip up to ``now``."""
 
     def _signal_chip(self, now: int, word: int, amount: int) -> None:

@@ -122,7 +122,7 @@ class Buffers:
 
 
 class Inputs:
-    """The inputs of a program, as far as they are known before it runs."""
+    """What is known of the inputs of a program before it runs."""
 
     def __init__(self, hlo: HloModule, scalar_inputs: ScalarInputs) -> None:
         self._hlo = hlo
@@ -130,7 +130,7 @@ class Inputs:
         self._operands: dict[tuple[str, int], list[object] | None] = {}
 
     def put(self, memory: Memory, where: Buffers) -> None:
-        """Writes to HBM what lies there when the program starts."""
+        """Writes to HBM what it holds when the program starts."""
         for number, (op, address) in enumerate(zip(self._hlo.parameters(), where.parameters, strict=True)):
             if number in self._scalar_inputs:
                 words = _words(f"entry parameter {number}", self._scalar_inputs[number], op)

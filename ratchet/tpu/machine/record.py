@@ -211,7 +211,7 @@ class Record:
     launch_cycles: int = 0
     """When the chips of a slice had compared what each was asked to run."""
     messages: Sequence[Message] = ()
-    """What the chips of the slice sent each other, as far as it is kept."""
+    """What is kept of what the chips of the slice sent each other."""
     link_busy_cycles: int = 0
     """For which the busiest link of the slice carried bytes."""
 

@@ -64,7 +64,7 @@ def _run_alone(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, tak
 
 @contextlib.contextmanager
 def without_collections() -> Iterator[None]:
-    """No garbage collection meanwhile: a listing is made of small tuples by the hundred thousand, none in a cycle."""
+    """No garbage collection inside: a listing is made of small tuples by the hundred thousand, none in a cycle."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -134,7 +134,7 @@ class ChipOfSlice(Machine):
             return 1  # the launch check's "yes"
         return super().unknown(address)
 
-    def _settle(self, now: int) -> None:
+    def _await_arrivals(self, now: int) -> None:
         self._shared.order.seen(self.number, now)
 
     def _keeps(self, space: str, granule: object) -> bool:
@@ -211,7 +211,7 @@ class ChipOfSlice(Machine):
 
     def open_semaphores(self) -> list[OpenSemaphore]:
         """Sync flags that moved by traffic between chips and are not back at 0."""
-        left = {flag: self.engine.settled(flag) for flag in self._signalled}
+        left = {flag: self.engine.final_value(flag) for flag in self._signalled}
         return [OpenSemaphore(name=self.addresses.flag_name(flag), value=n) for flag, n in left.items() if n]
 
 
@@ -308,7 +308,7 @@ def _waiting(chip: ChipOfSlice) -> str:
     """What a chip waits for."""
     assert chip.waits_for is not None
     flag, least, address = chip.waits_for
-    has = chip.engine.settled(flag)
+    has = chip.engine.final_value(flag)
     op = chip.calls[-1][0] if chip.calls else "the top level"
     return (
         f"in {op} at {chip.where(address)} waits for {chip.addresses.flag_name(flag)} to reach {least}; "

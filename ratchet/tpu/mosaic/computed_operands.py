@@ -23,7 +23,7 @@ from ratchet.tpu.mosaic.state import Options
 from ratchet.tpu.mosaic.translation import function_of, layout_of
 from ratchet.values.status import Refusal, Status
 
-Wanted = Mapping[str, Sequence[int]]
+Request = Mapping[str, Sequence[int]]
 """Site of a call (``Call.site``) to numbers of its operands."""
 Taken = Mapping[tuple[str, int], np.ndarray]
 """Site and number to an operand's values."""
@@ -35,7 +35,7 @@ _HALF = 16
 
 
 def operands(
-    loaded: Loaded, instances: Sequence[Sequence[np.ndarray]], wanted: Wanted
+    loaded: Loaded, instances: Sequence[Sequence[np.ndarray]], wanted: Request
 ) -> tuple[tuple[Taken, ...], ...]:
     """Values of kernels' operands: for each instance of the program's inputs one set per mesh index.
 

@@ -41,7 +41,7 @@ class _Trial:
 
 
 def begin(translations: Translations) -> None:
-    """Translate and compile beside what comes next what ``check`` will need."""
+    """Translate and compile in the background what ``check`` will need."""
     translations.begin(*(trial.variant for trial in _trials(translations.program, seed=0) if trial.variant))
 
 

@@ -33,7 +33,7 @@ class Loaded(Translations):
         return self.with_options(**self.first).run(self.place(inputs), **changed)
 
     def begin_check(self) -> None:
-        """Prepare for ``check`` beside what comes next."""
+        """Prepare for ``check`` in the background."""
         hazards.begin(self)
 
     def check(self, inputs: Sequence[np.ndarray], *, seed: int = SCATTERED) -> RunResult:

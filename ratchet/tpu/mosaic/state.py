@@ -199,7 +199,7 @@ class State:
 
     @property
     def shadows(self) -> list[Buffer]:
-        """What is kept beside the buffers and changes with DMAs, as far as it is allocated now."""
+        """What is kept beside the buffers, is allocated now and changes with DMAs."""
         arriving = [buffer for pair in self.arriving.items() for buffer in (pair[0], *pair[1])]
         return [buffer for buffer in (*arriving, *self.stamps.values(), IN_FLIGHT) if buffer in self.memory]
 

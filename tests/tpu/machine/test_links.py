@@ -55,29 +55,29 @@ class Stuck(Exception):
 
 def test_machines_move_in_the_order_of_their_time() -> None:
     order: list[tuple[int, int]] = []
-    turns = Interleaving(3, 0.0, Stuck)
+    moves = Interleaving(3, 0.0, Stuck)
 
     def work(me: int, times: list[int]) -> None:
         for time in times:
-            turns.before(me, time)
+            moves.before(me, time)
             order.append((time, me))
 
-    turns.run([lambda: work(0, [5, 6, 30]), lambda: work(1, [1, 20]), lambda: work(2, [2, 25, 40])])
+    moves.run([lambda: work(0, [5, 6, 30]), lambda: work(1, [1, 20]), lambda: work(2, [2, 25, 40])])
     assert order == sorted(order)
 
 
 def test_a_wait_that_nothing_ends_is_reported() -> None:
-    turns = Interleaving(2, 0.0, Stuck)
+    moves = Interleaving(2, 0.0, Stuck)
     with pytest.raises(Stuck):
-        turns.run([lambda: turns.until(0, lambda: inf), lambda: None])
+        moves.run([lambda: moves.until(0, lambda: inf), lambda: None])
 
 
 def test_the_first_failure_ends_all() -> None:
-    turns = Interleaving(2, 0.0, Stuck)
+    moves = Interleaving(2, 0.0, Stuck)
 
     def fail() -> None:
-        turns.before(1, 10)
+        moves.before(1, 10)
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        turns.run([lambda: turns.until(0, lambda: inf), fail])
+        moves.run([lambda: moves.until(0, lambda: inf), fail])

@@ -48,7 +48,7 @@ def test_an_operation_takes_its_bytes_and_the_start() -> None:
     sparse, engine = units()
     for core in (0, 1):
         sparse.hand_over(descriptor(core), "")
-    assert engine.settled(HANDED_OVER) == engine.settled(READ) == 2
+    assert engine.final_value(HANDED_OVER) == engine.final_value(READ) == 2
     sparse.signal(1000, word(0, GO), 1)
     sparse.signal(1500, word(1, GO), 1)
     cores = TPU7X.sparse_cores

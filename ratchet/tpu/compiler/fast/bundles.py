@@ -67,7 +67,7 @@ class Schedule:
 
 @functools.cache
 def protos() -> Protos:
-    """The messages of a profile, as far as they are read."""
+    """The parts of a profile that are read, as messages."""
     return Protos("ratchet.llo", _MESSAGES)
 
 
