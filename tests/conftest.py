@@ -77,7 +77,7 @@ def workers() -> Iterator[Workers]:
         yield kept
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def compiled(workers: Workers) -> Callable[[Artefact], Program]:
     def compile_it(artefact: Artefact) -> Program:
         return compiling.compile_artefact(artefact, V5E, workers.folder("test"), workers.compiler)

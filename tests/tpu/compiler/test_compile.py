@@ -34,8 +34,12 @@ def nested(depth):
     return artefact(blocked(body), X)
 
 
+def too_large():
+    return artefact(blocked(double, (8192, 1024), (2048, 1024)), ((8192, 1024), F32))
+
+
 def test_vmem_overflow_names_used_limit_and_the_heaviest_window(not_compiled):
-    refusal = not_compiled(artefact(blocked(double, (8192, 1024), (2048, 1024)), ((8192, 1024), F32)))
+    refusal = not_compiled(too_large())
     assert refusal.status is Status.VMEM_OVERFLOW
     assert "needs 32.00MiB of VMEM, the limit is 16.00MiB" in refusal.message
     assert "input window input 0 f32[2048,1024] x2 weighs most (16.0 MiB)" in refusal.message

@@ -17,10 +17,8 @@ from ratchet.tpu.compiler.fast.bundles import scheduled
 from ratchet.tpu.dump.files import LAST_PASS, LISTING_PASS, OUTLINE_PASS, UTILISATION_PASS, Dumps, load_hlo
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import artefact, blocked, double
-from tests.tpu.compiler.test_compile import nested
+from tests.tpu.compiler.test_compile import X, nested, too_large
 from tests.tpu.compiler.test_fast_bundles import SCHEDULE, TEXT
-
-X = ((1024, 128), jnp.float32)
 
 
 def walking(x_ref, o_ref):
@@ -39,10 +37,6 @@ def walking(x_ref, o_ref):
 def between(x):
     """A kernel between operations of XLA's own."""
     return jnp.cumsum(blocked(walking)(jnp.sort(x, axis=0)), axis=0) * 2
-
-
-def too_large():
-    return artefact(blocked(double, (8192, 1024), (2048, 1024)), ((8192, 1024), jnp.float32))
 
 
 @pytest.fixture
@@ -103,17 +97,13 @@ def test_what_a_compiler_dies_of_is_said_by_a_plain_one(whole):
     assert caught.value.status is Status.COMPILER_CRASHED
 
 
-def test_what_does_not_fit_in_vmem_is_refused_as_by_a_plain_compile(whole, not_compiled):
-    program = too_large()
+def test_what_does_not_fit_is_refused_as_by_a_plain_compile_and_the_next_has_its_own_bundles(
+    whole, apart, compiled, not_compiled
+):
     with pytest.raises(Refusal) as caught:
-        whole(program)
-    assert caught.value.status is Status.VMEM_OVERFLOW
-    assert caught.value.message == not_compiled(program).message
-
-
-def test_a_program_that_follows_one_that_was_refused_has_its_own_bundles(whole, apart, compiled):
-    with pytest.raises(Refusal):
         whole(too_large())
+    assert caught.value.status is Status.VMEM_OVERFLOW
+    assert caught.value.message == not_compiled(too_large()).message
     program = artefact(blocked(walking), X)
     assert read(apart(program)) == read(compiled(program))
 

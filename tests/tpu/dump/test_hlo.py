@@ -65,10 +65,6 @@ def test_literals() -> None:
     np.testing.assert_array_equal(module.ops["reals"].literal, np.array([1.5, -2e-3, np.inf], np.float32))
 
 
-def test_memory_spaces() -> None:
-    assert [array.space for array in array_types("f32[8,128]{1,0:T(8,128)}", "f32[8,128]{1,0:T(8,128)S(1)}")] == [0, 1]
-
-
 KERNEL = """  %x = f32[8,128]{1,0:T(8,128)} parameter(0)
   ROOT %k = f32[8,128]{1,0:T(8,128)} custom-call(%x), custom_call_target="tpu_custom_call", CONFIG"""
 

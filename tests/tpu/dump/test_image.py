@@ -4,21 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.tpu.dump import image
-from ratchet.tpu.dump.image import constant_segment
+from ratchet.tpu.dump.image import OFFSETS_PASS, constant_offsets, constant_segment
 from ratchet.values.status import Refusal, Status
-
-IMAGE = b"\x08\x01\x12\x08\x08\x01\x1a\x04\x08\x00\x10\x04\x12\x08\x08\x02\x1a\x04\x08\x04\x10\x04\x1a\x08codeDATA"
-
-
-def test_constants_of_an_executable() -> None:
-    assert image.constant_segment(b"around" + IMAGE + b"it", compiler="c") == b"DATA"
-
-
-@pytest.mark.parametrize("data", [b"", IMAGE + IMAGE, IMAGE[:-1], b"\x08\x01\x12" + b"\x80" * 100_000])
-def test_a_damaged_executable_is_refused(data: bytes) -> None:
-    with pytest.raises(Refusal, match="program images"):
-        image.constant_segment(data, compiler="c")
 
 
 def varint(number: int) -> bytes:
@@ -73,6 +60,7 @@ def test_the_constants_of_an_image(segments: list[bytes], image: bytes, constant
         ([segment(1, 0, 4), field(2, field(1, 2) + field(3, field(1, 4) + field(2, b"4")))], b"codeDATA"),
         ([segment(1, 0, 4), field(2, b"\x0d1234")], b"code"),
         ([segment(1, 0, 4), field(2, b"\x0a\x7f1234")], b"code"),
+        ([b"\x12" + b"\x80" * 100_000], b""),
     ],
 )
 def test_an_image_that_contradicts_itself_is_none(segments: list[bytes], image: bytes) -> None:
@@ -81,17 +69,19 @@ def test_an_image_that_contradicts_itself_is_none(segments: list[bytes], image: 
     assert caught.value.status is Status.SCHEDULE_UNKNOWN
 
 
-def test_an_image_that_is_cut_off_is_none() -> None:
+def test_an_executable_has_one_image_and_all_of_it() -> None:
     whole = executable(segment(1, 0, 4), segment(2, 4, 4), image=b"codeDATA").removesuffix(b"and behind")
     assert constant_segment(whole, compiler="c") == b"DATA"
     for size in range(len(whole)):
         with pytest.raises(Refusal):
             constant_segment(whole[:size], compiler="c")
+    with pytest.raises(Refusal, match="c holds 2 program images"):
+        constant_segment(whole + whole, compiler="c")
 
 
 def test_where_constants_begin(tmp_path: Path) -> None:
     line = "  #allocation{} [shape = 'u8[8]', space=hbm, size = 0x8, offset = {}, tag = '{}']\n"
     text = line.format(1, "0x10", "constant literal") + line.format("2_x", "32", "deduplicated constant")
-    (tmp_path / f"3-TLP-9-{image.OFFSETS_PASS}.txt").write_text(text + line.format(3, "0x40", "another"))
-    (tmp_path / f"4-other-9-{image.OFFSETS_PASS}.txt").write_text(line.format(4, "0x50", "constant literal"))
-    assert image.constant_offsets(tmp_path) == {"#allocation1": 16, "#allocation2_x": 32}
+    (tmp_path / f"3-TLP-9-{OFFSETS_PASS}.txt").write_text(text + line.format(3, "0x40", "another"))
+    (tmp_path / f"4-other-9-{OFFSETS_PASS}.txt").write_text(line.format(4, "0x50", "constant literal"))
+    assert constant_offsets(tmp_path) == {"#allocation1": 16, "#allocation2_x": 32}

@@ -101,6 +101,11 @@ def test_truncation_is_refused(bundles: list[list[Written]], data: st.DataObject
     assert "f.txt (c 1.2)" in refusal.value.message
 
 
+def test_a_bundle_less_than_the_outline_says_is_noticed() -> None:
+    with pytest.raises(Refusal, match="2 bundles, but the compiler's outline says 3: the dump is incomplete"):
+        parse(write([[], []]), outline(3), file="f.txt", compiler="c")
+
+
 @given(st.text(max_size=200))
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(Refusal):
@@ -294,11 +299,6 @@ def test_words_that_a_program_passes_on_to_its_sparse_cores() -> None:
     assert [one.role for one in allocations.values()] == ["output ptr", PASSED_ON, f"{SPARSE_CORE_DONE} 1", ""]
     assert allocations["#allocation3"].prepared_op == "a-start.1"
     assert not allocations["#allocation3"].awaited_op
-
-
-def test_an_allocation_larger_than_any_memory_is_refused() -> None:
-    with pytest.raises(Refusal, match="more than any memory holds"):
-        one("%9 = smov 1", "  #allocation2 [shape = 'f32[8]', space=vmem, size = 0xffffffffffffffff]\n")
 
 
 @pytest.mark.parametrize(("size", "offset", "fits"), [

@@ -200,10 +200,6 @@ def test_buffers_by_name():
 COUNTS = "MXU, VLOAD:FILL, VSTORE:SPILL\n== UTILIZATION:\n1 2 {}\n"
 
 
-def test_counts_of_spills():
-    assert spills(COUNTS.format(3), file="f") == (3, 2)
-
-
 @pytest.mark.parametrize("text", [
     COUNTS.format("9" * 19), COUNTS.format("9" * 5000), COUNTS.format("٣"), COUNTS.format("-1"), COUNTS.format(""),
     COUNTS.replace(":SPILL", ":S").format(3),

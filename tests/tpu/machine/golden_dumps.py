@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -44,6 +45,16 @@ def unpack(compiler: str, program: str, into: Path) -> Path:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
         archive.extractall(folder)
     return folder
+
+
+def edit(folder: Path, old: str, new: str) -> None:
+    """Replace a pattern in the listings; it has to be there."""
+    edited = 0
+    for path in folder.glob("*-packed-bundles-post-ra.txt"):
+        text, count = re.subn(old, new, path.read_text())
+        path.write_text(text)
+        edited += count
+    assert edited
 
 
 def model(folder: Path, given: dict[int | str, np.ndarray] | None = None, /, **changes: object) -> Timeline:

@@ -89,3 +89,8 @@ def close(got: Sequence[np.ndarray], want: Any, tolerance: float = 1e-5) -> None
         a64, b64 = a.astype(np.float64), b.astype(np.float64)
         scale = np.nanmax(np.abs(b64), initial=1e-30, where=np.isfinite(b64))
         np.testing.assert_allclose(a64, b64, rtol=0, atol=tolerance * scale)
+
+
+def numbers(array: Any) -> Any:
+    """Elements as Python's numbers, in lists."""
+    return np.asarray(array, np.float32).tolist()

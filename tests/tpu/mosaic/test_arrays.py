@@ -27,15 +27,11 @@ from ratchet.tpu.mosaic.arrays import (
     take,
     vector_of,
 )
-from tests.tpu.mosaic.kernels import ANY, DMA, kernel_call, loaded, rows
+from tests.tpu.mosaic.kernels import ANY, DMA, kernel_call, loaded, numbers, rows
 
 BF16, I8 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.int8)
 NARROW = [jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn, jnp.float8_e5m2]
 ROWS, COLUMNS, BLOCK = 256, 128, 32
-
-
-def numbers(array):
-    return np.asarray(array, np.float32).tolist()
 
 
 def test_a_bitcast_splits_rows_and_joins_them():

@@ -11,6 +11,7 @@ import pytest
 from ratchet.tpu.mosaic.arrays import encode
 from ratchet.tpu.mosaic.memory import Buffer, Slice, Squeeze, Whole, bitcast, put_where, reshape, reshaped_box
 from ratchet.values.status import Refusal, Status
+from tests.tpu.mosaic.kernels import numbers
 
 F32, BF16, I8 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16), np.dtype(np.int8)
 
@@ -23,10 +24,6 @@ def filled(shape, dtype=F32):
     """A reference to all of a buffer of ascending numbers, and the memory that holds it."""
     own = buffer(shape, dtype)
     return Whole(own), {own: encode(jnp.arange(np.prod(shape)).reshape(shape).astype(dtype))}
-
-
-def numbers(array):
-    return np.asarray(array, np.float32).tolist()
 
 
 def test_slices_of_slices_and_squeezes():

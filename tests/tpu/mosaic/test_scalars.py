@@ -170,19 +170,6 @@ def test_a_float_that_no_integer_holds_is_named(value: float) -> None:
 
 
 @pytest.mark.parametrize(("expression", "given", "taken"), [
-    (lambda a, b, i: a << b, (5, 33), False),
-    (lambda a, b, i: a << b, (5, -1), False),
-    (lambda a, b, i: a >> b, (5, 40), False),
-    (lambda a, b, i: -(a >> b), (-5, 40), True),
-    (lambda a, b, i: jax.lax.shift_right_logical(a, b), (-5, 32), False),
-])  # fmt: skip
-def test_a_shift_by_the_width_or_more_leaves_the_sign_alone(
-    expression: Any, given: tuple[int, int], taken: bool
-) -> None:
-    assert bool(_run(expression, *given).outputs[0].max()) is taken
-
-
-@pytest.mark.parametrize(("expression", "given", "taken"), [
     (lambda a, b, i: a + b, (1e-40, 1e-40), False),
     (lambda a, b, i: (a < b).astype(jnp.int32), (1e-45, 3e-45), False),
     (lambda a, b, i: (a < b).astype(jnp.int32), (1e-45, 2.0**-126), True),

@@ -1,7 +1,7 @@
-"""Values are those of Pallas's interpret mode: of flash attention, random small kernels, and what few kernels use.
+"""Values are those of Pallas's interpret mode: of random small kernels, and of what few kernels use.
 
-Those of kernels that JAX brings along are those of its references. ``python -m benchmarks.fuzz`` tries many more random
-ones, ``python -m benchmarks.coverage`` other public kernels.
+Those of flash attention, and of kernels that JAX brings along, are those of references. ``python -m benchmarks.fuzz``
+tries many more random ones, ``python -m benchmarks.coverage`` other public kernels.
 """
 
 from __future__ import annotations
@@ -17,67 +17,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
 
 from benchmarks.coverage import one
 from benchmarks.fuzz.kernels import ROWS, TOLERANCE, WAYS, Recipe, arguments, build, names_for
-from tests.tpu.mosaic.kernels import close, kernel_call, loaded, vmem
+from tests.kernels import ATTENTION, edited
+from tests.tpu.mosaic.kernels import close, loaded
 
 # --- causal flash attention: scratch accumulators, a grid of two dimensions, blocks that are skipped ---
 
-BQ, BKV, D = 128, 256, 128
+
+def attention(*edits: tuple[str, str]) -> dict[str, Any]:
+    """What its kernel file defines."""
+    names: dict[str, Any] = {}
+    exec(edited(ATTENTION, *edits), names)
+    return names
 
 
-def _body(q, k, v, o, m, norm, acc):
-    i, j = pl.program_id(0), pl.program_id(1)
-
-    @pl.when(j == 0)
-    def _():
-        m[...] = jnp.full_like(m, -jnp.inf)
-        norm[...] = jnp.zeros_like(norm)
-        acc[...] = jnp.zeros_like(acc)
-
-    @pl.when(j * BKV < (i + 1) * BQ)
-    def _():
-        s = jax.lax.dot_general(q[...], k[...], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32)
-        rows = i * BQ + jax.lax.broadcasted_iota(jnp.int32, s.shape, 0)
-        columns = j * BKV + jax.lax.broadcasted_iota(jnp.int32, s.shape, 1)
-        s = jnp.where(columns <= rows, s * D**-0.5, -1e30)
-        new = jnp.maximum(m[...], s.max(-1, keepdims=True))
-        p, a = jnp.exp(s - new), jnp.exp(m[...] - new)
-        norm[...] = norm[...] * a + p.sum(-1, keepdims=True)
-        acc[...] = acc[...] * a + jnp.dot(p.astype(v.dtype), v[...], preferred_element_type=jnp.float32)
-        m[...] = new
-
-    @pl.when(j == pl.num_programs(1) - 1)
-    def _():
-        o[...] = (acc[...] / norm[...]).astype(o.dtype)
-
-
-def flash(length: int, interpret: bool = False):
-    queries, keys = pl.BlockSpec((BQ, D), lambda i, j: (i, 0)), pl.BlockSpec((BKV, D), lambda i, j: (j, 0))
-    return kernel_call(
-        _body,
-        jax.ShapeDtypeStruct((length, D), jnp.bfloat16),
-        grid=(length // BQ, length // BKV),
-        in_specs=[queries, keys, keys],
-        out_specs=queries,
-        scratch_shapes=[vmem(BQ, 1), vmem(BQ, 1), vmem(BQ, D)],
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
-        interpret=interpret,
-    )
-
-
-def _inputs(length: int) -> tuple[np.ndarray, ...]:
-    keys = jax.random.split(jax.random.key(0), 3)
-    return tuple(np.asarray(jax.random.normal(key, (length, D), jnp.bfloat16)) for key in keys)
+def inputs_of(names: dict[str, Any]) -> list[np.ndarray]:
+    return list(map(np.asarray, names["generate_inputs"](jax.random.key(0))))
 
 
 def test_values_of_flash_attention_and_nothing_is_found() -> None:
-    inputs = _inputs(1024)
-    program = loaded(lambda *a: flash(1024)(*a) * 2, *inputs)
+    names = attention()
+    inputs = inputs_of(names)
+    program = loaded(lambda *a: names["kernel_fn"](*a) * 2, *inputs)
     result = program.check(inputs)
-    close(result.outputs, flash(1024, interpret=True)(*inputs) * 2, 1e-2)
+    close(result.outputs, names["reference_fn"](*inputs) * 2, 1e-2)
     assert result.findings == ()
     assert program.program.module_version > 0
     assert "tpu.matmul" in program.program.covered
@@ -85,8 +50,9 @@ def test_values_of_flash_attention_and_nothing_is_found() -> None:
 
 @pytest.mark.slow
 def test_eight_thousand_steps_take_seconds() -> None:
-    inputs = _inputs(16384)
-    result = loaded(flash(16384), *inputs).run(inputs)
+    names = attention(("SEQ = 1024", "SEQ = 16384"))
+    inputs = inputs_of(names)
+    result = loaded(names["kernel_fn"], *inputs).run(inputs)
     assert np.isfinite(result.outputs[0].astype(np.float32)).all()
     assert result.seconds < 40
 
