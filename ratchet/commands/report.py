@@ -109,13 +109,13 @@ def write(path: Path, data: bytes, *, root: Path, say: Say) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    beside = path.with_name(f".{path.name}.part")
+    temporary = path.with_name(f".{path.name}.part")
     with writing(str(path)):
         if path.exists() and not path.is_file():  # a device or a pipe
             path.write_bytes(data)
             return
-        beside.write_bytes(data)
-        beside.replace(path)
+        temporary.write_bytes(data)
+        temporary.replace(path)
 
 
 # --- serve ---

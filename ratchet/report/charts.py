@@ -55,17 +55,19 @@ def _named(story: Story) -> Iterator[tuple[str, str, Spec | None]]:
     for place, track in enumerate(story.tracks):
         said = f"Latency of each experiment, {words.kind(track)}. {words.gained(track)}."
         yield f"trajectory{place or ''}", said, trajectory(track)
-    current, evidence = story.main.current if story.main else None, story.material.evidence
-    if current is not None:
-        reached = f"The roofline of the chip. The current kernel reaches {words.share_of_roofline(current)} of it."
+    evidence, timeline = story.material.evidence, story.timeline
+    if story.current is not None:
+        reached = (
+            f"The roofline of the chip. The current kernel reaches {words.share_of_roofline(story.current)} of it."
+        )
         yield "roofline", reached, roofline(story)
     yield "fidelity", "Measured over modelled latency of each row that has both.", fidelity(story)
     if evidence is None:
         return
-    if evidence.timeline is not None and evidence.timeline.blame.lines:
-        most = f"For what share of the run each unit is needed. Most: {words.most_needed(evidence.timeline)}."
-        yield "needed", most, needed(evidence.timeline)
-        yield "spent", "Where each cycle went, by unit.", spent(evidence.timeline)
+    if timeline is not None and timeline.blame.lines:
+        most = f"For what share of the run each unit is needed. Most: {words.most_needed(timeline)}."
+        yield "needed", most, needed(timeline)
+        yield "spent", "Where each cycle went, by unit.", spent(timeline)
     for place, kernel in enumerate(evidence.vmem):
         used = f"VMEM of {clean(kernel.op)} by buffer: {size(kernel.used_bytes)} of {size(kernel.limit_bytes)}."
         yield f"vmem{place}", used, vmem(kernel)
@@ -309,8 +311,7 @@ class Plot:
 
 
 def _spent(story: Story) -> Spec | None:
-    run = story.material.evidence.timeline if story.material.evidence else None
-    return spent(run) if run and run.blame.lines else None
+    return spent(story.timeline) if story.timeline and story.timeline.blame.lines else None
 
 
 def _vmem(story: Story) -> Spec | None:

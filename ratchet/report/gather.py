@@ -194,7 +194,6 @@ def _representative(events: list[_Event]) -> GridStep | None:
     same = (step.start_us, step.end_us)
     inside = [one for one in events if one.lane in _UNITS and (one.start_us, one.end_us) == same]
     return GridStep(
-        kernel=step.name.partition(" of ")[2],
         number=int(step.stats["step"]),
         of_steps=sum(int(one.stats.get("steps", 1)) for one in steps),
         start_us=step.start_us,

@@ -52,7 +52,7 @@ def page(story: Story, *, live: bool = False, index: str = "") -> str:
             story=story,
             material=story.material,
             track=story.main,
-            current=story.main.current if story.main else None,
+            current=story.current,
             charts=drawn,
             data=_json({name: chart.spec for name, chart in drawn.items()}),
             scripts=[Markup(text) for text in scripts],
@@ -91,9 +91,7 @@ def _styled() -> Mapping[str, str]:
 
 def _words(story: Story) -> Mapping[str, Any]:
     """What is said, and by which functions."""
-    track, evidence = story.main, story.material.evidence
-    timeline = evidence.timeline if evidence else None
-    source = source_lines(story)
+    track, timeline, source = story.main, story.timeline, source_lines(story)
     return {
         "program": home.PROGRAM,
         "glossary": words.GLOSSARY,
@@ -204,8 +202,7 @@ def index_page(stories: Sequence[Story], files: Sequence[str]) -> str:
 
 
 def _entry(story: Story, file: str) -> Mapping[str, Any]:
-    track, problem = story.main, story.material.problem
-    current = track.current if track else None
+    track, problem, current = story.main, story.material.problem, story.current
     return {
         "file": file,
         "kernel": clean(story.material.kernel),

@@ -48,7 +48,6 @@ class StepBar:
 class GridStep:
     """One grid step of a modelled run, with what ran during it."""
 
-    kernel: str
     number: int
     of_steps: int
     start_us: float
@@ -218,6 +217,16 @@ class Story:
         return self.tracks[0] if self.tracks else None
 
     @property
+    def current(self) -> Experiment | None:
+        """The newest kernel in place of the main track."""
+        return self.main.current if self.main else None
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """The current kernel's modelled run, where it is on this disk."""
+        return self.material.evidence.timeline if self.material.evidence else None
+
+    @property
     def experiments(self) -> tuple[Experiment, ...]:
         """Of all tracks, oldest first."""
         return tuple(sorted((one for track in self.tracks for one in track.experiments), key=lambda one: one.number))
@@ -225,8 +234,8 @@ class Story:
     @property
     def unjudged(self) -> bool:
         """Whether HEAD has another kernel than the one that is shown as the current one."""
-        current = self.main.current if self.main else None
-        return bool(current and self.material.head_blob and self.material.head_blob != current.row.kernel_blob)
+        head, current = self.material.head_blob, self.current
+        return bool(current and head and head != current.row.kernel_blob)
 
     def count(self, outcome: str) -> int:
         """Experiments with this outcome."""

@@ -65,19 +65,16 @@ class Condition:
     values: tuple[tuple[str, str], ...]
     first: int
     last: int
-    rows: int
     changed: tuple[str, ...]
     """What differs from the series before."""
 
 
 def source_lines(story: Story) -> list[SourceRow]:
     """The current kernel's file with its cycles, then what has no line in it; empty where either is not here."""
-    evidence, track = story.material.evidence, story.main
-    current = track.current if track else None
-    if evidence is None or evidence.timeline is None or current is None:
+    timeline, current = story.timeline, story.current
+    if timeline is None or current is None:
         return []
-    source = story.material.sources.get(current.row.kernel_blob)
-    timeline, name = evidence.timeline, PurePosixPath(current.row.kernel).name
+    source, name = story.material.sources.get(current.row.kernel_blob), PurePosixPath(current.row.kernel).name
     if source is None:
         return []
     lines = source.splitlines()
@@ -138,7 +135,6 @@ def conditions(story: Story) -> list[Condition]:
                 values=tuple((label, clean(getattr(one, name)) or "–") for name, label in _LABELS.items()),
                 first=min(numbers),
                 last=max(numbers),
-                rows=len(numbers),
                 changed=tuple(
                     label
                     for name, label in _LABELS.items()
@@ -218,20 +214,19 @@ def on_roofline(one: Experiment, bandwidth: float) -> tuple[float, float] | None
 
 def document(story: Story) -> dict[str, Any]:
     """What the page says, as plain values. Texts of the author's are as they are in the ledger."""
-    material, evidence = story.material, story.material.evidence
-    timeline = evidence.timeline if evidence else None
+    material, timeline = story.material, story.timeline
     return {
         "schema_version": SCHEMA_VERSION,
         "kernel": material.kernel,
         "name": material.problem.kernel_name if material.problem else None,
         "head": material.head or None,
-        "head_is_judged": bool(story.main and story.main.current) and not story.unjudged,
+        "head_is_judged": bool(story.current) and not story.unjudged,
         "tracks": plain(story.tracks, _DOCUMENT),
         "limits": losses_in_words(timeline) if timeline else [],
         "needed": words.needed(timeline) if timeline else {},
         "not_modelled": omissions_in_words(timeline) if timeline else [],
         "believe": words.believe(story),
-        "evidence": evidence.id if evidence else None,
+        "evidence": material.evidence.id if material.evidence else None,
         "origins": plain(material.origins),
         "other_kernels": dict(material.others),
     }

@@ -177,14 +177,13 @@ def share_of_roofline(experiment: Experiment) -> str:
 
 def limit(story: Story) -> list[str]:
     """What limits the current kernel: sentences, the most important first."""
-    track, evidence = story.main, story.material.evidence
-    current = track.current if track else None
+    current, timeline = story.current, story.timeline
     if current is None:
         return ["Nothing is known: no experiment has a latency."]
-    if evidence is not None and evidence.timeline is not None:
-        bound = bound_by(evidence.timeline)
+    if timeline is not None:
+        bound = bound_by(timeline)
         first = [f"{bound[0]}: needed for {bound[1]:.0%} of the run, more than anything else"] if bound else []
-        sentences = (*first, *losses_in_words(evidence.timeline))
+        sentences = (*first, *losses_in_words(timeline))
         return [f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in sentences]
     share, regime_of_row = number(current.row.util_pct), current.row.regime
     said = f"By the ledger alone: the roofline of this problem is {_LIMITS.get(regime_of_row, clean(regime_of_row))}"
@@ -209,14 +208,13 @@ def quoted(name: str) -> str:
 
 def headline_limit(story: Story) -> str:
     """What limits the current kernel, in a few words."""
-    evidence, track = story.material.evidence, story.main
-    if evidence is None or evidence.timeline is None or not evidence.timeline.blame.losses:
-        current = track.current if track else None
+    current, timeline = story.current, story.timeline
+    if timeline is None or not timeline.blame.losses:
         return _LIMITS.get(current.row.regime, clean(current.row.regime) or "–") if current else "–"
-    if bound := bound_by(evidence.timeline):
+    if bound := bound_by(timeline):
         return f"{bound[0]}, {bound[1]:.0%} of the time"
-    what, cycles = _loss(evidence.timeline.blame.losses[0])
-    return f"{what}, {cycles / max(1, evidence.timeline.cycles):.0%} of the time"
+    what, cycles = _loss(timeline.blame.losses[0])
+    return f"{what}, {cycles / max(1, timeline.cycles):.0%} of the time"
 
 
 def bound_by(timeline: Timeline) -> tuple[str, float] | None:
@@ -271,11 +269,10 @@ def needed(timeline: Timeline) -> dict[str, float]:
 
 def believe(story: Story) -> list[str]:
     """Whether to believe the current latency, in sentences."""
-    track, material = story.main, story.material
-    current = track.current if track else None
-    if track is None or current is None:
+    current, material = story.current, story.material
+    if current is None:
         return []
-    said = _measured(current) if current.measured else _modelled(current, material.evidence)
+    said = _measured(current) if current.measured else _modelled(current, story.timeline)
     if material.evidence is not None and material.evidence.instances:
         said.append(_checked(material.evidence))
     said.append(_paired_rows(story))
@@ -287,7 +284,7 @@ def believe(story: Story) -> list[str]:
     return said
 
 
-def _modelled(current: Experiment, evidence: Evidence | None) -> list[str]:
+def _modelled(current: Experiment, timeline: Timeline | None) -> list[str]:
     chip = clean(current.row.chip)
     said = ["The latency is modelled from the compiler's own schedule; no device was timed for it."]
     low, high = number(current.row.band_low_ms), number(current.row.band_high_ms)
@@ -296,7 +293,6 @@ def _modelled(current: Experiment, evidence: Evidence | None) -> list[str]:
             f"Nine times in ten a real TPU {chip} is expected between {fixed(low, 4)} and {fixed(high, 4)} ms "
             f"(up to {(high / current.latency_ms - 1) * 100:.1f} % off)."
         )
-    timeline = evidence.timeline if evidence is not None else None
     if timeline is not None:
         name = regime(timeline)
         count = stored().count.get((timeline.chip, name), 0)
@@ -311,11 +307,10 @@ def _modelled(current: Experiment, evidence: Evidence | None) -> list[str]:
 
 def bands(story: Story) -> list[tuple[str, str, int, bool]]:
     """The bands of the current chip: what bounds a program, how far off it may be, timings, whether it is this one."""
-    track, evidence = story.main, story.material.evidence
-    current = track.current if track else None
+    current = story.current
     if current is None or current.measured:
         return []
-    here = regime(evidence.timeline) if evidence is not None and evidence.timeline is not None else ""
+    here = regime(story.timeline) if story.timeline is not None else ""
     known = stored()
     return [
         (_REGIMES[name], f"{known.width[chip, name] * 100:.1f} %", count, name == here)

@@ -111,6 +111,6 @@ def evidence(name: str = "kernel.py") -> Evidence:
         id="20260101-000001-abcd",
         timeline=timeline(),
         vmem=(kernel,),
-        step=GridStep(kernel=name, number=3, of_steps=8, start_us=1.0, end_us=5.0, bars=bars),
+        step=GridStep(number=3, of_steps=8, start_us=1.0, end_us=5.0, bars=bars),
         instances=(Instance(name="random", status="PASS", worst=0.25),),
     )
