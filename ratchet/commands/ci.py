@@ -17,7 +17,6 @@ from ratchet.exam.candidate.target import Case, Exported
 from ratchet.loop.compare import TRADE_APART
 from ratchet.loop.plumbing import Git
 from ratchet.tpu.chips import CHIPS
-from ratchet.tpu.explain import explain_artefact
 from ratchet.values import Explanation
 from ratchet.values.change import Change, Costs, outcome
 from ratchet.values.status import Ended, Refusal, Status
@@ -169,15 +168,8 @@ def _exported(entry: Entry, folder: Path) -> Exported | Refusal:
 def _costs(entry: Entry, exported: Exported | Refusal, compilers: Compilers) -> Costs:
     if isinstance(exported, Refusal):
         return _refused(exported)
-    chip = entry.case.chip
     try:
-        explanation = explain_artefact(
-            exported.artefact(entry.title),
-            CHIPS[chip],
-            compilers.new_folder(),
-            compilers.child(chip),
-            title=entry.title,
-        )
+        explanation = compilers.explained(exported, entry.case.chip, entry.title)
     except Refusal as refusal:
         if refusal.status in (Status.INTERRUPTED, Status.NO_SPACE, Status.INFRASTRUCTURE):
             raise

@@ -68,10 +68,7 @@ def _explained(target: Target, case: Case, compilers: Compilers, *, modelled: bo
     folder, title = compilers.new_folder(), title_of(target, case)
     sources = sources_of(target, case)
     exported = targets.export(target, case, files=sources.files)
-    child = compilers.child(case.chip)
-    explanation = explain_artefact(
-        exported.artefact(title), CHIPS[case.chip], folder, child, title=title, modelled=modelled
-    )
+    explanation = compilers.explained(exported, case.chip, title, modelled=modelled, folder=folder)
     if trace is not None and explanation.timeline is not None:
         data, footprint = (folder / OPTIMIZED).read_bytes(), explanation.footprint
         buffers = hbm_buffers(data, footprint.hbm_bytes) if footprint else ()
@@ -163,14 +160,7 @@ class Version:
         exported = targets.export(self.target, case, files=files)
         key, known = (exported.program, case.chip, modelled), self.compilers.known
         if key not in known:
-            known[key] = explain_artefact(
-                exported.artefact(str(self.target)),
-                CHIPS[case.chip],
-                self.compilers.new_folder(),
-                self.compilers.child(case.chip),
-                title=in_words(point),
-                modelled=modelled,
-            )
+            known[key] = self.compilers.explained(exported, case.chip, in_words(point), modelled=modelled)
         return known[key]
 
     def fit(self, point: Point) -> Fit:
@@ -275,6 +265,14 @@ class Compilers:
             child = self._stack.enter_context(compiling.start(self.new_folder(), CHIPS[chip]))
             self._children[chip] = child
         return child
+
+    def explained(
+        self, exported: targets.Exported, chip: str, title: str, *, modelled: bool = True, folder: Path | None = None
+    ) -> Explanation:
+        """A program compiled for a chip, and modelled. Raises Refusal as ``explain_artefact``."""
+        folder = folder or self.new_folder()
+        artefact, child = exported.artefact(title), self.child(chip)
+        return explain_artefact(artefact, CHIPS[chip], folder, child, title=title, modelled=modelled)
 
     def new_folder(self) -> Path:
         """An empty one."""

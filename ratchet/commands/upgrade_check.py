@@ -63,9 +63,9 @@ def upgrade_check_command(options: argparse.Namespace, *, say: Callable[[str], N
     if len(options.jax) != 2:
         raise Refusal(Status.USAGE, f"--jax is given {len(options.jax)} times: wanted the old version, and the new one")
     environments = [environment_of(version) for version in options.jax]
-    wanted = [request_of(*one) for one in _targets(options)]
+    requests = [request_of(*one) for one in _targets(options)]
     before, after = (
-        _sides(wanted, version, environment, values=options.values, deadline=options.deadline, say=say)
+        _sides(requests, version, environment, values=options.values, deadline=options.deadline, say=say)
         for version, environment in zip(options.jax, environments, strict=True)
     )
     made = [upgraded(one, other, allowed_share=options.allowed) for one, other in zip(before, after, strict=True)]
@@ -86,7 +86,7 @@ def _targets(options: argparse.Namespace) -> list[tuple[Any, Any, str]]:
 
 
 def _sides(
-    wanted: Sequence[Mapping[str, Any]],
+    requests: Sequence[Mapping[str, Any]],
     version: str,
     environment: Path,
     *,
@@ -99,23 +99,23 @@ def _sides(
     Raises:
       Refusal: what the process refused, or ``INFRASTRUCTURE`` with what it said where it left no answer.
     """
-    say(f"jax {version}: {len(wanted)} targets")
+    say(f"jax {version}: {len(requests)} targets")
     sides: dict[int, Side] = {}
     with tempfile.TemporaryDirectory(prefix="ratchet-") as name:
         folder = Path(name)
-        while len(sides) < len(wanted):
-            waiting = [number for number in range(len(wanted)) if number not in sides]
-            asked = {"targets": [(number, wanted[number]) for number in waiting], "values": values}
-            (folder / REQUEST).write_text(json.dumps(asked))
+        while len(sides) < len(requests):
+            waiting = [number for number in range(len(requests)) if number not in sides]
+            request = {"targets": [(number, requests[number]) for number in waiting], "values": values}
+            (folder / REQUEST).write_text(json.dumps(request))
             ending = _run(folder, environment, waiting, deadline)
             for number in waiting:
                 record = _record(folder, number)
                 if not record.get("finished"):
-                    sides[number] = _ended(record, wanted[number], ending, version)
-                    say(f"jax {version}: {wanted[number]['title']}: {ending.why}")
+                    sides[number] = _ended(record, requests[number], ending, version)
+                    say(f"jax {version}: {requests[number]['title']}: {ending.why}")
                     break
                 sides[number] = _side(record, folder)
-    return [sides[number] for number in range(len(wanted))]
+    return [sides[number] for number in range(len(requests))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +175,7 @@ def _record(folder: Path, number: int) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
-def _ended(record: Mapping[str, Any], asked: Mapping[str, Any], ending: _Ending, version: str) -> Side:
+def _ended(record: Mapping[str, Any], request: Mapping[str, Any], ending: _Ending, version: str) -> Side:
     """A target whose process ended before it was done: not settled where it was killed, else broken.
 
     Raises:
@@ -185,28 +185,19 @@ def _ended(record: Mapping[str, Any], asked: Mapping[str, Any], ending: _Ending,
         raise Refusal(Status.INFRASTRUCTURE, f"under jax {version}: {ending.said or 'no answer'}")
     killed = ending.code is None or ending.code in KILLED
     status = Status.UNSETTLED if killed else Status.COMPILER_CRASHED
-    blank = {"target": asked["title"], "chip": asked["chip"], "jax_version": "", "no_values": ending.why}
+    blank = {"target": request["title"], "chip": request["chip"], "jax_version": "", "no_values": ending.why}
     lost = {"costs": {"status": status.name, "reason": ending.why}}
     return _side({**lost, **blank, **record, "ended": ending.why if killed else ""}, Path())
 
 
 def _side(record: Mapping[str, Any], folder: Path) -> Side:
-    outputs = record.get("outputs")
-    costs = {**record["costs"], "status": Status[record["costs"]["status"]]}
-    return Side(
-        target=record["target"],
-        chip=record["chip"],
-        jax_version=record["jax_version"],
-        costs=Costs(**costs),
-        op_ms=record.get("op_ms", {}),
-        copy_bytes=record.get("copy_bytes", {}),
-        no_values=record.get("no_values", ""),
-        findings=tuple(record.get("findings", ())),
-        ended=record.get("ended", ""),
-        outputs=None
-        if outputs is None
-        else tuple(
+    """A record's entries are a side's, but for what JSON does not have."""
+    known = {name: value for name, value in record.items() if name != "finished"}
+    known["costs"] = Costs(**{**record["costs"], "status": Status[record["costs"]["status"]]})
+    known["findings"] = tuple(record.get("findings", ()))
+    if "outputs" in record:
+        known["outputs"] = tuple(
             Output(shape=tuple(one["shape"]), dtype=one["dtype"], data=(folder / one["file"]).read_bytes())
-            for one in outputs
-        ),
-    )
+            for one in record["outputs"]
+        )
+    return Side(**known)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ratchet.tpu.chips import CHIPS
@@ -30,7 +31,7 @@ def python_module(rows: Sequence[Tuned]) -> str:
     table = {
         (
             row.chip,
-            *(f"{one.dtype}[{','.join(map(str, one.shape))}]" for one in row.inputs),
+            *map(str, row.inputs),
             *(f"{name}={value!r}" for name, value in row.options.items()),
         ): dict(row.best.point)
         for row in rows
@@ -122,4 +123,4 @@ def _names(row: Tuned) -> dict[str, object]:
 
 
 def _short(spec: ArraySpec) -> str:
-    return f"{SHORT_DTYPES.get(spec.dtype, spec.dtype)}[{','.join(map(str, spec.shape))}]"
+    return str(replace(spec, dtype=SHORT_DTYPES.get(spec.dtype, spec.dtype)))

@@ -18,8 +18,6 @@ from ratchet.commands.ci import costs_of
 from ratchet.commands.targets import Compilers
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Exported, Target
-from ratchet.tpu.chips import CHIPS
-from ratchet.tpu.explain import explain_artefact
 from ratchet.upgrade.upgrade import FAILED, REQUEST, case_of, side_name
 from ratchet.values import ArraySpec, Explanation, OpKind
 from ratchet.values.change import Costs
@@ -35,11 +33,11 @@ def main() -> int:
     Whatever is wrong with a target is in its file, and what stops all is in ``FAILED``.
     """
     folder = Path(sys.argv[1])
-    asked = json.loads((folder / REQUEST).read_text())
+    request = json.loads((folder / REQUEST).read_text())
     try:
         with Compilers.start() as compilers:
-            for number, one in asked["targets"]:
-                for record in _side(one, asked["values"], folder, compilers):
+            for number, one in request["targets"]:
+                for record in _side(one, request["values"], folder, compilers):
                     _write(folder / side_name(number), record)
     except Refusal as refusal:
         _write(folder / FAILED, {"status": refusal.status.name, "message": refusal.message})
@@ -54,11 +52,11 @@ def _write(path: Path, record: Mapping[str, Any]) -> None:
     new.rename(path)
 
 
-def _side(asked: Mapping[str, Any], values: bool, folder: Path, compilers: Compilers) -> Iterator[dict[str, Any]]:
+def _side(request: Mapping[str, Any], values: bool, folder: Path, compilers: Compilers) -> Iterator[dict[str, Any]]:
     """What is known so far: without values first, ``finished`` at the end."""
-    target = targets.parse(asked["text"])
-    case = case_of(asked)
-    record: dict[str, Any] = {"target": asked["title"], "chip": case.chip, "jax_version": "", "finished": False}
+    target = targets.parse(request["text"])
+    case = case_of(request)
+    record: dict[str, Any] = {"target": request["title"], "chip": case.chip, "jax_version": "", "finished": False}
     try:
         exported = targets.export(target, case)
     except Refusal as refusal:
@@ -66,13 +64,7 @@ def _side(asked: Mapping[str, Any], values: bool, folder: Path, compilers: Compi
         return
     record["jax_version"] = exported.jax_version
     try:
-        explanation = explain_artefact(
-            exported.artefact(asked["title"]),
-            CHIPS[case.chip],
-            compilers.new_folder(),
-            compilers.child(case.chip),
-            title=asked["title"],
-        )
+        explanation = compilers.explained(exported, case.chip, request["title"])
     except Refusal as refusal:
         record["costs"] = _refused(refusal)
     else:

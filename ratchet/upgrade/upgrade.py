@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import ml_dtypes
@@ -28,26 +29,13 @@ def side_name(number: int) -> str:
 def request_of(target: Target, case: Case, text: str) -> dict[str, Any]:
     """One case of a target; ``text`` is the target as the user wrote it."""
     title = f"{target} [{case.name}]" if case.name else str(target)
-    return {
-        "text": text,
-        "title": title,
-        "name": case.name,
-        "inputs": [{"shape": list(spec.shape), "dtype": spec.dtype} for spec in case.inputs],
-        "generator": case.generator,
-        "options": dict(case.options),
-        "chip": case.chip,
-    }
+    return {"text": text, "title": title, "chip": case.chip, "case": asdict(case)}
 
 
-def case_of(asked: Mapping[str, Any]) -> Case:
+def case_of(request: Mapping[str, Any]) -> Case:
     """The case of a request."""
-    return Case(
-        name=asked["name"],
-        inputs=tuple(ArraySpec(shape=tuple(one["shape"]), dtype=one["dtype"]) for one in asked["inputs"]),
-        generator=asked["generator"],
-        options=asked["options"],
-        chip=asked["chip"],
-    )
+    inputs = tuple(ArraySpec(shape=tuple(one["shape"]), dtype=one["dtype"]) for one in request["case"]["inputs"])
+    return Case(**{**request["case"], "inputs": inputs})
 
 
 def upgraded(before: Side, after: Side, *, allowed_share: float) -> Upgrade:
