@@ -81,9 +81,9 @@ def _scopes(kernel: Kernel, shapes: Shapes, function: ast.FunctionDef) -> Iterat
     """The statements of a function, and those of a loop over strips that is all that it does."""
     yield _Scope(kernel=kernel, shapes=shapes, function=function, body=function.body, loops={})
     match function.body:
-        case [ast.For(target=ast.Name(id=name), iter=ast.Call(args=[first, end, step]) as turns, orelse=[]) as loop]:
+        case [ast.For(target=ast.Name(id=name), iter=ast.Call(args=[first, end, step]) as counted, orelse=[]) as loop]:
             start, stop, by = (kernel.file.number(one) for one in (first, end, step))
-            known = is_call(turns, "range") and all(kernel.known(one) for one in (first, end, step))
+            known = is_call(counted, "range") and all(kernel.known(one) for one in (first, end, step))
             if known and start is not None and stop is not None and by and (stop - start) % by == 0:
                 text = kernel.file.text
                 ends = {name: (text(first), f"{text(end)} - {text(step)}")}

@@ -194,16 +194,16 @@ def _read(walk: _Walk, ref: str, name: str) -> str:
 
 
 def _end(walk: _Walk, order: _Order) -> str:
-    """How many turns the loop takes: all, or those that every guard inside lets through."""
+    """How many steps the loop takes: all, or those that every guard inside lets through."""
     every, numpy = walk.kernel.file.text(walk.length), walk.kernel.file.numpy
     guards = [condition for node in order.inside if (condition := runs_when(node)) is not None]
     rest = [node for node in order.inside if runs_when(node) is None]
     if not guards or numpy is None or not all(map(_does_nothing, rest)):
         return every
     for part in _conjuncts(guards[0]):
-        turns = _turns(walk, part)
-        if turns is not None and all(any(same(part, one) for one in _conjuncts(guard)) for guard in guards):
-            return f"{numpy}.minimum({every}, {turns})"
+        steps = _steps_taken(walk, part)
+        if steps is not None and all(any(same(part, one) for one in _conjuncts(guard)) for guard in guards):
+            return f"{numpy}.minimum({every}, {steps})"
     return every
 
 
@@ -220,8 +220,8 @@ def _conjuncts(node: ast.expr) -> list[ast.expr]:
     return [node]
 
 
-def _turns(walk: _Walk, guard: ast.expr) -> str | None:
-    """For how many turns, from the first on, ``j * B < end`` is true."""
+def _steps_taken(walk: _Walk, guard: ast.expr) -> str | None:
+    """For how many steps, from the first on, ``j * B < end`` is true."""
     file = walk.kernel.file
     match guard:
         case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() as op], comparators=[right]):

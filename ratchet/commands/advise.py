@@ -103,11 +103,7 @@ def _attempts(history: History, name: str, like: Row) -> Iterator[Attempt]:
     """The newest experiments of the ledger, oldest first, those whose bytes git has."""
     rows = log.rows(history.root)
     latency = {(row.kernel, row.kernel_blob, conditions_of(row)): float(row.median_ms) for row in rows if row.median_ms}
-    rows = rows[-_ROWS:]
-    missing = history.objects.unresolved([one for row in rows for one in (row.parent, row.kernel_blob)])
-    here = [row for row in rows if not missing & {row.parent, row.kernel_blob}]
-    parents = [(row, history.objects.entry(row.parent, row.kernel)) for row in here]
-    pairs = [(row, before.blob) for row, before in parents if before is not None]
+    pairs = _with_parents(history, rows[-_ROWS:])
     blobs = sorted({blob for row, before in pairs for blob in (before, row.kernel_blob)})
     sources = dict(zip(blobs, history.objects.blobs(blobs), strict=True))
     for row, before in pairs:
@@ -121,6 +117,14 @@ def _attempts(history: History, name: str, like: Row) -> Iterator[Attempt]:
             gain=1 - new / old if old and new else None,
             here=row.kernel == name and conditions_of(row) == conditions_of(like),
         )
+
+
+def _with_parents(history: History, rows: Sequence[Row]) -> list[tuple[Row, str]]:
+    """Those experiments whose bytes git has, each with the blob that its kernel file was before."""
+    missing = history.objects.unresolved([one for row in rows for one in (row.parent, row.kernel_blob)])
+    here = [row for row in rows if not missing & {row.parent, row.kernel_blob}]
+    parents = [(row, history.objects.entry(row.parent, row.kernel)) for row in here]
+    return [(row, before.blob) for row, before in parents if before is not None]
 
 
 # --- brief ---
@@ -165,15 +169,9 @@ def brief_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> i
 def _changed_parts(history: History, rows: Sequence[Row]) -> Iterator[frozenset[str]]:
     """What the newest reverted experiments changed, of those whose bytes git has."""
     recent = [row for row in reversed(rows) if row.decision == Decision.REVERTED][:RECENT]
-    missing = history.objects.unresolved([one for row in recent for one in (row.parent, row.kernel_blob)])
-    for row in recent:
-        if missing & {row.parent, row.kernel_blob}:
-            continue
-        before = history.objects.entry(row.parent, row.kernel)
-        if before is None:
-            continue
+    for row, before in _with_parents(history, recent):
         try:
-            change = mutation(history.objects.blob(before.blob), history.objects.blob(row.kernel_blob), row.kernel)
+            change = mutation(history.objects.blob(before), history.objects.blob(row.kernel_blob), row.kernel)
         except Refusal:  # it was no Python
             continue
         yield frozenset(part.name for part in change.parts)

@@ -237,7 +237,7 @@ def _end(root: Path, outcome: Outcome, options: argparse.Namespace, say: Say) ->
 
 def _print(root: Path, outcome: Outcome, options: argparse.Namespace) -> None:
     verdict, decision = outcome.verdict, outcome.decision
-    turn: dict[str, Any] = {
+    ended: dict[str, Any] = {
         "outcome": outcome.status,
         "reason": outcome.reason,
         "id": outcome.row.id,
@@ -246,12 +246,12 @@ def _print(root: Path, outcome: Outcome, options: argparse.Namespace) -> None:
         "refuted": refuted(root, outcome.row),
     }
     if options.json:
-        print(dumps(verdict_document(verdict, decision=decision or None, **turn)))
+        print(dumps(verdict_document(verdict, decision=decision or None, **ended)))
         return
     if verdict is None:
         print(f"{outcome.status.name}: {clean(outcome.reason)}")
     else:
-        print(report(verdict, decision=decision or "none", **turn))
+        print(report(verdict, decision=decision or "none", **ended))
         blame = root / DUMPS / outcome.row.id / BLAME
         if options.deep and blame.is_file():
             # The indent keeps text of the kernel's from passing for a line of ours.

@@ -171,13 +171,13 @@ def _source(differs: Difference) -> list[str]:
         return ["", "source: one of the kernel files is not in this clone: fetch refs/ratchet/*"]
     if not differs.source:
         return ["", "source: the same"]
-    lines = ["", "source", *(f"  {_kept(line)}" for line in differs.source[:_SOURCE_LINES])]
+    lines = ["", "source", *(f"  {_of_diff(line)}" for line in differs.source[:_SOURCE_LINES])]
     if len(differs.source) > _SOURCE_LINES:
         lines.append(f"  and {len(differs.source) - _SOURCE_LINES} more lines: see --json")
     return lines
 
 
-def _kept(line: str) -> str:
+def _of_diff(line: str) -> str:
     """A line of a diff: its indentation counts."""
     mark, text = line[:1], line[1:]
     return f"{mark}{' ' * (len(text) - len(text.lstrip(' ')))}{clean(text)}".rstrip()

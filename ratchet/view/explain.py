@@ -91,13 +91,17 @@ def _ops(ops: Sequence[OpShare], cycles: int, clock_hz: float) -> Iterator[str]:
             continue
         times = f" x{op.executions}" if op.executions > 1 else ""
         place = f"{clean(op.origin, _ORIGIN)} {where(op.source) if op.source else ''}".strip()
-        yield (
-            f"  {op.cycles / clock_hz * 1e3:>9.4f} {_percent(op.cycles / cycles):>6}  {op.limit.value:15} "
-            f"{_busy(op.busy):30} {op_name(op, _NAME - len(times)) + times:{_NAME}} {place}".rstrip()
-        )
+        name = op_name(op, _NAME - len(times)) + times
+        said = f"{op.limit.value:15} {_busy(op.busy):30} {name:{_NAME}} {place}"
+        yield f"{_time(op.cycles, cycles, clock_hz)}  {said}".rstrip()
     if rest:
-        spent, few = sum(op.cycles for op in rest), f"{len(rest)} more below {_LEAST:.1%} each"
-        yield f"  {spent / clock_hz * 1e3:>9.4f} {_percent(spent / cycles):>6}  {few}"
+        spent = _time(sum(op.cycles for op in rest), cycles, clock_hz)
+        yield f"{spent}  {len(rest)} more below {_LEAST:.1%} each"
+
+
+def _time(spent: int, cycles: int, clock_hz: float) -> str:
+    """Milliseconds, and the share of all cycles."""
+    return f"  {spent / clock_hz * 1e3:>9.4f} {_percent(spent / cycles):>6}"
 
 
 def kernel_lines(timeline: Timeline) -> list[LineCost]:
@@ -121,11 +125,11 @@ def _source_lines(lines: Sequence[LineCost], cycles: int, clock_hz: float) -> It
     for line in lines[:_LINES]:
         parts = {**line.issue_cycles, "waiting": line.wait_cycles}
         parts |= {f"empty for {unit}": spent for unit, spent in line.stall_cycles.items()}
-        ms = line.cycles / clock_hz * 1e3
-        yield f"  {ms:>9.4f} {_percent(line.cycles / cycles):>6}  {where(line.place):28} {mostly(parts, line.cycles)}"
+        spent = _time(line.cycles, cycles, clock_hz)
+        yield f"{spent}  {where(line.place):28} {mostly(parts, line.cycles)}"
     if lines[_LINES:]:
-        spent = sum(line.cycles for line in lines[_LINES:])
-        yield f"  {spent / clock_hz * 1e3:>9.4f} {_percent(spent / cycles):>6}  {len(lines) - _LINES} more lines"
+        spent = _time(sum(line.cycles for line in lines[_LINES:]), cycles, clock_hz)
+        yield f"{spent}  {len(lines) - _LINES} more lines"
 
 
 def _copies(explanation: Explanation) -> Iterator[str]:

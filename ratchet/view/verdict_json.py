@@ -42,7 +42,7 @@ def verdict_document(  # noqa: PLR0913 - the verdict, and by keyword what the lo
     ``outcome`` is the status of the experiment, whose exit code the process ends with: ``NOT_BETTER`` where
     the verdict says ``PASS``, and the refusal where nothing was judged. ``decision`` is null then.
     """
-    turn = {
+    ended = {
         **of_status(outcome),
         "decision": decision,
         "reason": reason if verdict is None else reason_beyond(verdict, reason),
@@ -53,7 +53,7 @@ def verdict_document(  # noqa: PLR0913 - the verdict, and by keyword what the lo
     judged = plain(verdict, _TABLES)
     if verdict is not None and verdict.timeline is not None:
         judged["losses"] = losses_in_words(verdict.timeline, refuted)
-    return {"schema_version": SCHEMA_VERSION, "outcome": turn, "verdict": judged}
+    return {"schema_version": SCHEMA_VERSION, "outcome": ended, "verdict": judged}
 
 
 def reason_beyond(verdict: Verdict, reason: str) -> str:
