@@ -197,12 +197,9 @@ def test_what_may_not_be_posted_is_a_warning(api, comment, code):
     assert not api.comments
 
 
-def test_a_pull_request_without_a_token_has_its_table_in_the_summary(api, comment):
+def test_no_token_and_no_server_are_a_warning(api, comment):
     assert "in the summary of the job only" in comment("a table", token="")
     assert not api.asked
-
-
-def test_no_server_is_a_warning(api, comment):
     api.shutdown()
     api.server_close()
     assert "the comment was not posted" in comment("a table")

@@ -65,7 +65,7 @@ def hbm_share(result: Verdict) -> float:
     return moved / (run.latency_ms / 1e3) / V5E.hbm_bytes_per_s
 
 
-def test_the_overview_shows_the_verdicts_utilisation(judged: tuple[Verdict, Path]) -> None:
+def test_the_overview_shows_the_verdicts_utilisation_and_says_that_it_is_modelled(judged: tuple[Verdict, Path]) -> None:
     result, trace = judged
     assert result.score.regime == "compute-bound"
     tables = read(trace, "overview_page")
@@ -73,15 +73,11 @@ def test_the_overview_shows_the_verdicts_utilisation(judged: tuple[Verdict, Path
     assert shown["mxu_utilization_percent"] == f"{result.score.util_pct:.1f}%"
     assert shown["hbm_utilization_percent"] == f"{100 * hbm_share(result):.1f}%"
     assert tables[1]["p"]["steptime_ms_average"] == f"{result.score.latency_ms:.2f}"
-
-
-def test_the_overview_says_that_it_is_modelled(judged: tuple[Verdict, Path]) -> None:
-    tables = read(judged[1], "overview_page")
     assert tables[2]["p"]["device_type"] == "TPU v5e (modelled)"
     warnings = [row["message"] for row in rows(tables[-1])]
     assert any(text.startswith("modelled for TPU v5e with") and "not measured" in text for text in warnings)
     assert any("Compared to Program's Optimal" in text for text in warnings)
-    assert tables[0]["p"]["flop_rate_utilization_relative_to_roofline"] == "0.0%"  # once XProf can, drop the warning
+    assert shown["flop_rate_utilization_relative_to_roofline"] == "0.0%"  # once XProf can, drop the warning
 
 
 def test_without_its_counters_the_overview_would_show_nothing(judged: tuple[Verdict, Path], tmp_path: Path) -> None:
@@ -170,27 +166,26 @@ def test_a_new_trace_is_shown_instead_of_what_xprof_kept_of_the_old(tmp_path: Pa
         assert kept["byProgram"]["metrics"]["rawFlops"] == flops
 
 
-def test_flops_at_another_peak(tmp_path: Path) -> None:
-    path = write_xspace(timeline(), tmp_path / "t.xplane.pb", title="t", flops=FLOPS, peak_flops=V5E.peak_int8_ops)
+BUSY = timeline().mxu_busy_cycles / timeline().cycles
+OF_INT8 = FLOPS / (timeline().cycles / timeline().clock_hz) / V5E.peak_int8_ops
+
+
+@pytest.mark.parametrize(
+    ("run", "given", "shown", "efficiency"),
+    [
+        (timeline(), {"flops": FLOPS, "peak_flops": V5E.peak_int8_ops}, min(OF_INT8, BUSY), OF_INT8),
+        (timeline(), {}, BUSY, BUSY),  # without a problem the busy matrix units count
+        (replace(timeline(), mxu_busy_cycles=0), {"flops": FLOPS}, 0.0, None),  # computed by the vector units
+    ],
+    ids=["another peak", "no problem", "idle matrix units"],
+)
+def test_the_share_of_the_peak(tmp_path, run, given, shown, efficiency):
+    path = write_xspace(run, tmp_path / "t.xplane.pb", title="t", **given)
     table = read(path, "roofline_model")[0]
-    assert float(table["p"]["peak_flop_rate"]) == V5E.peak_int8_ops / 1e9
-    seconds = timeline().cycles / timeline().clock_hz
-    assert rows(table)[0]["compute_efficiency"] == pytest.approx(FLOPS / seconds / V5E.peak_int8_ops, rel=1e-5)
-
-
-def test_without_a_problem_the_busy_matrix_units_count(tmp_path: Path) -> None:
-    run = timeline()
-    path = write_xspace(run, tmp_path / "t.xplane.pb", title="t")
-    busy = run.mxu_busy_cycles / run.cycles
-    assert read(path, "overview_page")[0]["p"]["mxu_utilization_percent"] == f"{100 * busy:.1f}%"
-    assert rows(read(path, "roofline_model")[0])[0]["compute_efficiency"] == pytest.approx(busy, rel=1e-4)
-
-
-def test_idle_matrix_units_are_never_shown_as_busy(tmp_path: Path) -> None:
-    run = replace(timeline(), mxu_busy_cycles=0)
-    path = write_xspace(run, tmp_path / "t.xplane.pb", title="t", flops=FLOPS)  # computed by the vector units
-    assert read(path, "overview_page")[0]["p"]["mxu_utilization_percent"] == "0.0%"
-    assert rows(read(path, "roofline_model")[0])[0]["compute_efficiency"] > 0
+    assert float(table["p"]["peak_flop_rate"]) == pytest.approx(given.get("peak_flops", V5E.peak_bf16_flops) / 1e9)
+    assert read(path, "overview_page")[0]["p"]["mxu_utilization_percent"] == f"{100 * shown:.1f}%"
+    found = rows(table)[0]["compute_efficiency"]
+    assert found == pytest.approx(efficiency, rel=1e-4) if efficiency else found > 0
 
 
 def test_a_slice_shows_the_mean_of_its_chips(tmp_path: Path) -> None:
