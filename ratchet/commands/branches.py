@@ -17,9 +17,8 @@ from ratchet.loop import branches, ledger
 from ratchet.loop.branches import finalize
 from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.experiment import Idea, run_experiment
-from ratchet.loop.judge import Judge
 from ratchet.loop.merge import Merged, merge
-from ratchet.loop.trial import Outcome
+from ratchet.loop.trial import Judge, Outcome
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import MEASURED, Decision, Row
 from ratchet.values.status import Refusal, Status

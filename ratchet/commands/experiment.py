@@ -21,9 +21,8 @@ from ratchet.exam.measure.session import BUDGET_SECONDS
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.history import History
-from ratchet.loop.judge import Judge
 from ratchet.loop.judge_only import judge_only
-from ratchet.loop.trial import Outcome
+from ratchet.loop.trial import Judge, Outcome
 from ratchet.process.boot import home
 from ratchet.project import table
 from ratchet.project.judging import ProjectJudge, together

@@ -17,17 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.kernelfile.mutation import Mutation, mutation
-from ratchet.loop import journal, ledger, log, placed
+from ratchet.loop import ledger, log, placed
 from ratchet.loop.checks import Head
 from ratchet.loop.decide import Ruling, bar, decide, scored, speaks_of_the_kernel
 from ratchet.loop.history import History
-from ratchet.loop.judge import Judge
 from ratchet.loop.objects import Entry
 from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import baseline_reason, newest, no_change_reason
 from ratchet.loop.subject import Subject
-from ratchet.loop.trial import Outcome, Standing, Tools, trial
-from ratchet.loop.workspace import Interrupts, locked
+from ratchet.loop.trial import Judge, Outcome, Standing, Tools, trial
 from ratchet.values import Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
 
@@ -81,22 +79,13 @@ def run_experiment(
         Refusal: the turn could not be run or finished, and nothing came of it: branch, kernel file and ledger are
             as they were (except that a row for HEAD's kernel may have been added).
     """
-    with contextlib.ExitStack() as stack:
-        interrupts = stack.enter_context(Interrupts().installed())
-        history = History(root)
-        stack.enter_context(locked(history, message=idea.message, wait_s=wait_s, progress=progress))
-        history.checks.ready()
-        with interrupts.held():
-            finished = (*journal.recover(history), *placed.recover(history))
-        interrupts.check()
-        for line in finished:
-            progress(line)
+    with placed.begun(root, message=idea.message, wait_s=wait_s, progress=progress) as (history, interrupts):
         subject = Subject.of(history, kernel)
         if subject.kernel in judge.protected_paths():
             raise Refusal(Status.USAGE, f"{subject.kernel} is a file of the judge: name a kernel file with --kernel")
         tools = Tools(subject=subject, judge=judge, seal=judge.seal(), interrupts=interrupts, progress=progress)
-        stack.enter_context(placed.placed(subject, idea.text))
-        return _Turn(idea=idea, tools=tools).run()
+        with placed.placed(subject, idea.text):
+            return _Turn(idea=idea, tools=tools).run()
 
 
 @dataclass(frozen=True, kw_only=True)

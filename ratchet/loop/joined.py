@@ -8,15 +8,13 @@ repeated: ``recover`` runs them all again for a mark that it finds.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from ratchet.loop import ledger
+from ratchet.loop import ledger, workspace
 from ratchet.loop.history import History
-from ratchet.loop.ledger import writing
 from ratchet.loop.refs import MACS, ROWS, tip_ref
-from ratchet.process.boot import home
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values.status import Refusal, Status
 
@@ -50,7 +48,7 @@ def enact(history: History, joining: Joining) -> None:
     Raises:
         Refusal: BRANCH_MOVED with everything as it was; as ``recover``.
     """
-    _save(history, joining)
+    workspace.write_journal(_path(history), asdict(joining))
     _finish(history, joining)
 
 
@@ -82,7 +80,7 @@ def _finish(history: History, joining: Joining) -> None:
     after, now = objects.blob(joining.after), ledger.load_bytes(history.root / ledger.NAME)
     if now not in (before, after):
         message = f"{ledger.NAME} changed while a merge was enacted: {ledger.REPAIR}, then merge again"
-        _clear(history)
+        workspace.clear_journal(_path(history))
         raise Refusal(Status.LEDGER_BROKEN, message)
     files.write(ledger.NAME, after)
     try:
@@ -101,7 +99,7 @@ def _finish(history: History, joining: Joining) -> None:
         old, new = objects.entry(joining.old, path), objects.entry(joining.new, path)
         files.restore(path, blob=new.blob if new else None, judged=old.blob if old else None)
     files.sync_index(old=joining.old, new=joining.new, paths=(*joining.files, ledger.NAME))
-    _clear(history)
+    workspace.clear_journal(_path(history))
 
 
 def _take_back(history: History, before: bytes | None) -> None:
@@ -109,23 +107,15 @@ def _take_back(history: History, before: bytes | None) -> None:
         (history.root / ledger.NAME).unlink()
     else:
         history.files.write(ledger.NAME, before)
-    _clear(history)
+    workspace.clear_journal(_path(history))
 
 
-def _save(history: History, joining: Joining) -> None:
-    path = history.state_dir / "joined.json"
-    spare = path.with_name("joined.new")
-    with writing("the journal"):
-        with open(spare, "w", encoding="utf-8") as file:
-            json.dump(asdict(joining), file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(spare, path)
-        ledger.sync_folder(path.parent)
+def _path(history: History) -> Path:
+    return history.state_dir / "joined.json"
 
 
 def _load(history: History) -> Joining | None:
-    path = history.state_dir / "joined.json"
+    path = _path(history)
     try:
         record: dict[str, Any] = json.loads(read_file(path, _MARK_BYTES))
         files = tuple(map(str, record.pop("files")))
@@ -133,11 +123,4 @@ def _load(history: History) -> Joining | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"the journal {path} is unreadable ({error}): keep a copy, remove it, and run `{home.PROGRAM} verify`"
-        raise Refusal(Status.LEDGER_BROKEN, message) from error
-
-
-def _clear(history: History) -> None:
-    with writing("the journal"):
-        (history.state_dir / "joined.json").unlink(missing_ok=True)
-        ledger.sync_folder(history.state_dir)
+        raise workspace.unreadable_journal(path, error) from error

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import typing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratchet.loop import joined, ledger
+from ratchet.loop import joined, ledger, workspace
 from ratchet.loop.history import History
-from ratchet.loop.ledger import Addition, writing
+from ratchet.loop.ledger import Addition
 from ratchet.loop.origin import origin, sign
 from ratchet.loop.refs import MACS, ROWS, tip_ref
 from ratchet.process import key
-from ratchet.process.boot import home
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Decision, Row
 from ratchet.values.row import Origin
@@ -93,12 +91,12 @@ def record(history: History, row: Row, plan: Plan, *, signed: bool = True) -> En
     added = ledger.addition(data, row)
     pending = _Pending(id=row.id, plan=plan, added=added, mac=sign(key.known() if signed else None, added.line))
     _store(history, pending)  # before the append: after it, space must not run out
-    _save(history, pending)
+    workspace.write_journal(_path(history), asdict(pending))
     try:
         ledger.write(path, added)
     except Refusal:
         if ledger.load_bytes(path) == data:
-            _clear(history)
+            workspace.clear_journal(_path(history))
         raise
     try:
         return _finish(history, pending)
@@ -125,7 +123,7 @@ def recover(history: History) -> tuple[str, ...]:
         raise Refusal(Status.OPERATION_UNDER_WAY, message)
     if head.branch != branch:  # its branch is gone, and the ledger with it; git keeps the row
         history.refs.point(_store(history, pending))
-        _clear(history)
+        workspace.clear_journal(_path(history))
         return (f"experiment {row.id} was cut off and its branch is gone; its row is in {ROWS}{row.id}",)
     ledger.write(history.root / ledger.NAME, pending.added)
     done = _finish(history, pending)
@@ -154,7 +152,7 @@ def _finish(history: History, pending: _Pending) -> Enacted:
                 notes.append(note)
     if plan.restore_kernel or plan.restore_lock:
         notes += _restore(history, plan)
-    _clear(history)
+    workspace.clear_journal(_path(history))
     return Enacted(row=row, moved=False, notes=tuple(notes))
 
 
@@ -223,18 +221,6 @@ def _path(history: History) -> Path:
     return history.state_dir / "pending.json"
 
 
-def _save(history: History, pending: _Pending) -> None:
-    path = _path(history)
-    spare = path.with_name("pending.new")
-    with writing("the journal"):
-        with open(spare, "w", encoding="utf-8") as file:
-            json.dump(asdict(pending), file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(spare, path)
-        ledger.sync_folder(path.parent)
-
-
 def _load(history: History) -> _Pending | None:
     path = _path(history)
     try:
@@ -246,8 +232,7 @@ def _load(history: History) -> _Pending | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        message = f"the journal {path} is unreadable ({error}): keep a copy, remove it, and run `{home.PROGRAM} verify`"
-        raise Refusal(Status.LEDGER_BROKEN, message) from error
+        raise workspace.unreadable_journal(path, error) from error
 
 
 def _typed(kind: type[T], fields: dict[str, Any]) -> T:
@@ -257,10 +242,3 @@ def _typed(kind: type[T], fields: dict[str, Any]) -> T:
         if not isinstance(getattr(made, name), wanted):
             raise TypeError(f"{name} is {getattr(made, name)!r:.80}")
     return made
-
-
-def _clear(history: History) -> None:
-    path = _path(history)
-    with writing("the journal"):
-        path.unlink(missing_ok=True)
-        ledger.sync_folder(path.parent)

@@ -12,10 +12,9 @@ from ratchet.loop.checks import Head
 from ratchet.loop.decide import Ruling
 from ratchet.loop.history import History
 from ratchet.loop.journal import Plan
-from ratchet.loop.judge import Judge
 from ratchet.loop.rows import make_row
 from ratchet.loop.subject import Subject
-from ratchet.loop.trial import Outcome
+from ratchet.loop.trial import Judge, Outcome
 from ratchet.loop.workspace import Interrupts, locked
 from ratchet.values import Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status

@@ -1,7 +1,7 @@
 """Merging the ledger of another clone into this one: whose rows go where, and which kernels are to be judged again.
 
 Where the other line is only ahead, this one becomes it: same branch, same file. Else its new rows are appended as they
-are, and a merge row after them names both heads (``loop/chain.py`` has the order). The merge commit has both heads as
+are, and a merge row after them names both heads (``ledger.ordered`` has the order). The merge commit has both heads as
 parents, and this line's files: a kernel of the other line becomes HEAD's by a turn of the ratchet, like any candidate.
 """
 
@@ -15,18 +15,17 @@ from functools import cached_property
 from pathlib import Path
 
 from ratchet.exam.problem.problem import lock_path
-from ratchet.loop import joined, journal, ledger, log, other, placed
+from ratchet.loop import joined, ledger, log, other, placed
 from ratchet.loop.checks import Head
 from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.history import History
 from ratchet.loop.joined import Joining
-from ratchet.loop.judge import Judge
 from ratchet.loop.objects import Entry
 from ratchet.loop.origin import sign
 from ratchet.loop.other import Other
 from ratchet.loop.rows import newest
 from ratchet.loop.series import series_of
-from ratchet.loop.workspace import Interrupts, locked
+from ratchet.loop.trial import Judge
 from ratchet.process import key
 from ratchet.values import Conditions, Row
 from ratchet.values.status import Refusal, Status
@@ -75,15 +74,10 @@ def merge(
         Refusal: NOT_FOUND, LEDGER_BROKEN of the other line; USAGE for a history that is no relative's;
             PROBLEM_CHANGED; SEAL_BROKEN; DIRTY; and as ``run_experiment`` before it judges. Nothing changed.
     """
-    with contextlib.ExitStack() as stack:
-        interrupts = stack.enter_context(Interrupts().installed())
-        history = History(root)
-        stack.enter_context(locked(history, message=f"merge {source}", wait_s=wait_s, progress=progress))
-        history.checks.ready()
-        with interrupts.held():
-            for line in (*journal.recover(history), *placed.recover(history)):
-                progress(line)
-        interrupts.check()
+    with (
+        placed.begun(root, message=f"merge {source}", wait_s=wait_s, progress=progress) as (history, interrupts),
+        contextlib.ExitStack() as stack,
+    ):
         history.checks.clean(allowed=(ledger.NAME,), sealed=judge.protected_paths())
         head = history.checks.head()
         rows = log.load(history, head)

@@ -57,20 +57,34 @@ def recover(history: History) -> tuple[str, ...]:
     return (f"{name} held a candidate of a run that was cut off: HEAD's is back",) if name else ()
 
 
+@contextlib.contextmanager
+def begun(
+    root: Path, *, message: str, wait_s: float, progress: Callable[[str], None]
+) -> Iterator[tuple[History, Interrupts]]:
+    """The repository, locked, after what an earlier run was cut off from was finished; ``message`` says who holds it.
+
+    Raises:
+        Refusal: as ``run_experiment`` before it judges.
+    """
+    with Interrupts().installed() as interrupts, contextlib.ExitStack() as stack:
+        history = History(root)
+        stack.enter_context(locked(history, message=message, wait_s=wait_s, progress=progress))
+        history.checks.ready()
+        with interrupts.held():
+            finished = (*journal.recover(history), *recover(history))
+        interrupts.check()
+        for line in finished:
+            progress(line)
+        yield history, interrupts
+
+
 def committed(root: Path, kernel: Path, *, wait_s: float, progress: Callable[[str], None]) -> tuple[str, bytes]:
     """The kernel's path relative to the top, and its bytes, after an earlier run was finished: HEAD's are in the file.
 
     Raises:
         Refusal: DIRTY if they are not, and as ``run_experiment``.
     """
-    with Interrupts().installed() as interrupts, contextlib.ExitStack() as stack:
-        history = History(root)
-        stack.enter_context(locked(history, message="search", wait_s=wait_s, progress=progress))
-        history.checks.ready()
-        with interrupts.held():
-            finished = (*journal.recover(history), *recover(history))
-        for line in finished:
-            progress(line)
+    with begun(root, message="search", wait_s=wait_s, progress=progress) as (history, _):
         subject = Subject.of(history, kernel)
         blob = _committed(subject)
         if _differs(subject, blob):

@@ -1,26 +1,58 @@
-"""One judging inside a turn: the private copy, the verdict, the problem lock before and after, and the row."""
+"""One judging inside a turn: the judge, the private copy, the verdict, the problem lock before and after, the row."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ratchet.loop import journal, ledger, log
 from ratchet.loop.checks import Head
 from ratchet.loop.decide import Ruling
 from ratchet.loop.journal import Plan
-from ratchet.loop.judge import Judge
 from ratchet.loop.objects import Entry
 from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons, make_row
 from ratchet.loop.subject import Subject
 from ratchet.loop.workspace import Interrupts
-from ratchet.values import MEASURED, Against, Bar, Decision, Row, Verdict
+from ratchet.values import MEASURED, Against, Bar, Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
+
+
+class Judge(Protocol):
+    """Says what a kernel is worth, under which conditions, and by which files."""
+
+    def judge(
+        self,
+        kernel_path: Path,
+        *,
+        kernel_rel: str,
+        evidence_id: str,
+        against: Against | None = None,
+        bar: Bar | None = None,
+    ) -> Verdict:
+        """Judge the file ``kernel_path``, whose bytes will not change, as the kernel ``kernel_rel`` of the repository.
+
+        ``evidence_id`` names the folders for its evidence. It may write the kernel's problem lock beside the kernel in
+        the work tree, and no other file there that git does not ignore. Where it measures, it times the kernel beside
+        the incumbent, ``against``. Where it models, it need not check the values of a kernel that ``bar`` turns down.
+        """
+
+    def conditions(self, kernel_rel: str) -> Conditions:
+        """What a kernel would be judged under now. Cheap."""
+
+    def seal(self) -> str:
+        """Digest of the files that a verdict follows from, asked before and after judging."""
+
+    def protected_paths(self) -> Collection[str]:
+        """The judge's files, relative to the repository's top: a change there is SEAL_BROKEN and not DIRTY."""
+
+    def evidence(self, evidence_id: str) -> str:
+        """Digest of an experiment's evidence, for its row; ``""`` where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""One run at a time in a repository, and Ctrl-C only where it can do no harm."""
+"""One run at a time in a repository, Ctrl-C only where it can do no harm, and files of what is still to be done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from filelock import FileLock, Timeout
 
 from ratchet.loop import plumbing
 from ratchet.loop.history import History
-from ratchet.loop.ledger import writing
+from ratchet.loop.ledger import sync_folder, writing
+from ratchet.process.boot import home
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values.status import Refusal, Status
 
@@ -148,3 +149,28 @@ class Interrupts:
         """
         if self._waiting:
             raise KeyboardInterrupt
+
+
+def write_journal(path: Path, record: object) -> None:
+    """Replaces the file of what is still to be done, on the disk before this returns. Raises as ``writing``."""
+    spare = path.with_suffix(".new")
+    with writing("the journal"):
+        with open(spare, "w", encoding="utf-8") as file:
+            json.dump(record, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(spare, path)
+        sync_folder(path.parent)
+
+
+def clear_journal(path: Path) -> None:
+    """Removes it: all is done. Raises as ``writing``."""
+    with writing("the journal"):
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def unreadable_journal(path: Path, error: Exception) -> Refusal:
+    """Of a journal that is damaged."""
+    message = f"the journal {path} is unreadable ({error}): keep a copy, remove it, and run `{home.PROGRAM} verify`"
+    return Refusal(Status.LEDGER_BROKEN, message)

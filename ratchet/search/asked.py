@@ -8,7 +8,6 @@ another seal holds another ``requirements.lock``, another interpreter or other s
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 
@@ -68,54 +67,22 @@ class Unfit:
 
 def question(asked: Asked | Which) -> bytes:
     """One line."""
-    if isinstance(asked, Which):
-        return json.dumps({"which": asked.evaluator}).encode() + b"\n"
-    record = {
-        "text": base64.b64encode(asked.text).decode(),
-        "kernel": asked.kernel,
-        "lock": None if asked.lock is None else base64.b64encode(asked.lock).decode(),
-        "conditions": encode(asked.conditions),
-        "chip": asked.chip,
-        "remember": asked.remember,
-        "model_only": asked.model_only,
-        "beside": asked.beside and [base64.b64encode(asked.beside.text).decode(), asked.beside.test],
-    }
-    return json.dumps(record).encode() + b"\n"
+    return json.dumps(encode(asked)).encode() + b"\n"
 
 
 def asked_of(line: bytes) -> Asked | Which:
     """Undoes ``question``.
 
     Raises:
-      ValueError, KeyError, TypeError: for what is none.
+      ValueError: for what is none.
     """
-    record = json.loads(line)
-    if "which" in record:
-        return Which(evaluator=str(record["which"]))
-    beside = record["beside"]
-    return Asked(
-        text=base64.b64decode(record["text"]),
-        kernel=str(record["kernel"]),
-        lock=None if record["lock"] is None else base64.b64decode(record["lock"]),
-        conditions=decode(Conditions, record["conditions"]),
-        chip=str(record["chip"]),
-        remember=bool(record["remember"]),
-        model_only=bool(record["model_only"]),
-        beside=Beside(text=base64.b64decode(beside[0]), test=int(beside[1])) if beside else None,
-    )
+    return decode(Asked | Which, json.loads(line))  # type: ignore[arg-type]
 
 
 def answer(of: Verdict | Device | Unfit | Refusal) -> bytes:
     """One line."""
-    if isinstance(of, Unfit):
-        record: dict[str, object] = {"unfit": of.why}
-    elif isinstance(of, Device):
-        record = {"device": [of.chip, of.compiler]}
-    elif isinstance(of, Refusal):
-        record = {"refused": [of.status.name, of.message]}
-    else:
-        record = {"verdict": encode(of)}
-    return json.dumps(record).encode() + b"\n"
+    said = {"refused": [of.status.name, of.message]} if isinstance(of, Refusal) else encode(of)
+    return json.dumps(said).encode() + b"\n"
 
 
 def answered(line: bytes) -> Verdict | Device | Unfit:
@@ -125,13 +92,8 @@ def answered(line: bytes) -> Verdict | Device | Unfit:
       Refusal: what the node's judge raised: its machine is in trouble, and not the kernel.
       ValueError, KeyError, TypeError: for what is no answer.
     """
-    record = json.loads(line)
-    if "unfit" in record:
-        return Unfit(why=str(record["unfit"]))
-    if "device" in record:
-        chip, compiler = record["device"]
-        return Device(chip=str(chip), compiler=str(compiler))
-    if "refused" in record:
-        name, message = record["refused"]
+    said = json.loads(line)
+    if isinstance(said, dict):
+        name, message = said["refused"]
         raise Refusal(Status[name], str(message))
-    return decode(Verdict, record["verdict"])
+    return decode(Verdict | Device | Unfit, said)  # type: ignore[arg-type]

@@ -33,9 +33,9 @@ from ratchet.loop import log
 from ratchet.loop.decide import bar, conditions_of, speaks_of_the_kernel
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.history import History
-from ratchet.loop.judge import Judge
 from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons
+from ratchet.loop.trial import Judge
 from ratchet.search.asked import Asked, Beside
 from ratchet.search.cluster import Cluster
 from ratchet.search.remote import Remote, Timed

@@ -1,10 +1,12 @@
 """Frozen values as plain JSON and back, checked against their types: what comes from another process is data.
 
-A dataclass is a list of its class's name and its fields in order, an enum of its class's name and its own.
+A dataclass is a list of its class's name and its fields in order, an enum of its class's name and its own. Bytes are
+base64.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import types
 import typing
@@ -27,6 +29,8 @@ def encode(value: object) -> Any:
         return [type(value).__name__, *(encode(getattr(value, field.name)) for field in dataclasses.fields(value))]
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, tuple | list):
         return [encode(one) for one in value]
     if isinstance(value, Mapping):
@@ -72,6 +76,9 @@ def _plain(kind: Any, data: Any) -> Any:
     if kind is Path:
         _check(data, str, kind)
         return Path(data)
+    if kind is bytes:
+        _check(data, str, kind)
+        return base64.b64decode(data, validate=True)
     _check(data, kind, kind)
     if kind is int and abs(data) >= MOST:
         raise ValueError(f"wanted an integer below 2**63, got {data.bit_length()} bits")
@@ -79,9 +86,9 @@ def _plain(kind: Any, data: Any) -> Any:
 
 
 def _one_of(kinds: tuple[Any, ...], data: Any) -> Any:
-    named = {kind.__name__: kind for kind in kinds if isinstance(kind, type)}
     if data is None and type(None) in kinds:
         return None
+    named = {"str" if kind is bytes else kind.__name__: kind for kind in kinds if isinstance(kind, type)}
     kind = named.get(_name(data) or type(data).__name__)
     if kind is None:
         raise ValueError(f"wanted one of {', '.join(sorted(named))}, got {data!r:.80}")

@@ -57,6 +57,8 @@ def test_a_float_survives_to_the_last_bit():
         (tuple[int, ...], {"0": 1}),
         (int | None, "x"),
         (SourceLine | Code, ["Waits", 1]),
+        (bytes, 1),
+        (bytes | None, 1),
     ],
 )
 def test_anything_else_is_refused(kind, data):
