@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from ratchet.loop import log
 from ratchet.values.status import Status
 from tests.agents import prepared
 from tests.extras import needs
@@ -116,54 +115,6 @@ def test_a_proposal_is_a_turn_like_any(stage: Stage) -> None:
     ]
     assert stage.read() == kernel_text(1300.0)
     assert stage.git("log", "-1", "--format=%s") == "by patch"
-
-
-@pytest.mark.slow
-def test_ten_proposals_with_cheats_crashes_and_a_hang(stage: Stage) -> None:
-    def status(name: str) -> dict[str, Any]:
-        return {"message": name, "file": f'STATUS = "{name}"\n'}
-
-    hang = {"message": "hang", "file": kernel_text(1.0, "SLEEP = 600\n"), "wait_s": 0}
-    ten: list[dict[str, Any]] = [
-        {"message": "better", "file": kernel_text(1100.0)},
-        status("WRONG_VALUES"),
-        status("IMPORT_FAILED"),
-        {"message": "a cheat beside it", "patch": OTHERS["another file"].replace("1000.0", "1100.0")},
-        status("COMPILER_CRASHED"),
-        hang,
-        {"message": "worse", "file": kernel_text(900.0)},
-        status("TIMEOUT"),
-        {"message": "second", "file": kernel_text(1200.0)},
-        {"message": "the same", "file": kernel_text(1200.0)},
-    ]
-
-    async def ask(session: Any) -> Any:
-        answers = []
-        for one in ten:
-            answer = await call(session, "propose", **({"wait_s": 300} | one))
-            if one is hang:
-                answer = await call(session, "cancel", job=answer["job"])
-            answers.append(answer)
-        return answers
-
-    answers = served(stage, ask)
-    assert [outcome(one) if one.get("state") == "done" else one.get("state", "refused") for one in answers] == [
-        ("PASS", "kept"),
-        ("WRONG_VALUES", "reverted"),
-        ("IMPORT_FAILED", "reverted"),
-        "refused",
-        ("COMPILER_CRASHED", "reverted"),
-        "cancelled",
-        ("NOT_BETTER", "reverted"),
-        ("TIMEOUT", "reverted"),
-        ("PASS", "kept"),
-        ("NO_CHANGE", None),
-    ]
-    assert [row.note for row in stage.rows()] == [
-        "baseline", "better", "WRONG_VALUES", "IMPORT_FAILED", "COMPILER_CRASHED", "worse", "TIMEOUT", "second",
-    ]  # fmt: skip
-    assert log.verify(stage.root) == ()
-    assert stage.read() == kernel_text(1200.0)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.loop.compare import ModelledLatency, compare, of_row, of_score, trade
-from ratchet.loop.decide import decide
+from ratchet.loop.decide import Ruling, decide
 from ratchet.values import Band, Decision, Score
 from ratchet.values.status import Status
 from tests.loop.test_decide import row, verdict
@@ -93,27 +93,30 @@ def score(value: float, latency: float, wait: float) -> Score:
     )  # fmt: skip
 
 
+INCUMBENT = replace(
+    row(1000.0), median_ms="2.0", wait_ms="0.5", band_low_ms=repr(2.0 / 1.06), band_high_ms=repr(2.0 * 1.06)
+)
+
+
+def against_incumbent(value: float, latency: float, wait: float, *, accept_trade: bool = False) -> Ruling:
+    return decide(replace(verdict(1000.0), score=score(value, latency, wait)), INCUMBENT, accept_trade=accept_trade)
+
+
 def test_a_trade_within_the_band_is_reverted_and_says_so() -> None:
-    incumbent = replace(
-        row(1000.0), median_ms="2.0", wait_ms="0.5", band_low_ms=repr(2.0 / 1.06), band_high_ms=repr(2.0 * 1.06)
-    )
-    traded = decide(replace(verdict(1000.0), score=score(1020.0, 1.98, 0.4)), incumbent)
+    traded = against_incumbent(1020.0, 1.98, 0.4)
     assert (traded.decision, traded.status) == (Decision.REVERTED, Status.NOT_BETTER)
     assert "+0.0800 ms of issued cycles against -0.1000 ms of waiting" in traded.reason
     assert "--accept-trade" in traded.reason
-    plain = decide(replace(verdict(1000.0), score=score(1020.0, 1.98, 0.48)), incumbent)
+    plain = against_incumbent(1020.0, 1.98, 0.48)
     assert (plain.decision, plain.status) == (Decision.KEPT, Status.PASS)
     assert "nothing is traded" in plain.reason
 
 
 def test_a_trade_is_kept_where_it_is_accepted_on_purpose() -> None:
-    incumbent = replace(
-        row(1000.0), median_ms="2.0", wait_ms="0.5", band_low_ms=repr(2.0 / 1.06), band_high_ms=repr(2.0 * 1.06)
-    )
-    faster = decide(replace(verdict(1000.0), score=score(1020.0, 1.98, 0.4)), incumbent, accept_trade=True)
+    faster = against_incumbent(1020.0, 1.98, 0.4, accept_trade=True)
     assert (faster.decision, faster.status) == (Decision.KEPT, Status.PASS)
     assert "too near to be ranked, accepted on purpose" in faster.reason
-    slower = decide(replace(verdict(1000.0), score=score(980.0, 2.02, 0.4)), incumbent, accept_trade=True)
+    slower = against_incumbent(980.0, 2.02, 0.4, accept_trade=True)
     assert (slower.decision, slower.status) == (Decision.REVERTED, Status.NOT_BETTER), "slower is never kept"
     assert "--accept-trade" not in slower.reason
 

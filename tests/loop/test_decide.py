@@ -59,22 +59,6 @@ def test_kept_only_if_strictly_better_or_first(score: float, bar: float) -> None
     assert "\n" not in ruling.reason
 
 
-@given(st.floats(0.001, 1e6))
-def test_the_same_is_reverted_in_words(score: float) -> None:
-    ruling = decide(verdict(score), row(score))
-    assert (ruling.decision, ruling.status) == (Decision.REVERTED, Status.NOT_BETTER)
-    assert "same to the last digit" in ruling.reason
-
-
-@given(st.floats(0.001, 1e6), st.floats(0.001, 1e6), st.floats(0.001, 1e6))
-def test_the_ratchet_never_turns_back(one: float, two: float, three: float) -> None:
-    bar = one
-    for score in (two, three):
-        if decide(verdict(score), row(bar)).decision == Decision.KEPT:
-            bar = score
-    assert bar == max(one, two, three)
-
-
 @pytest.mark.parametrize("status", FAILURES)
 def test_what_does_not_pass_is_reverted(status: Status) -> None:
     if status in (Status.NOT_BETTER, Status.NO_CHANGE, Status.UNCHECKED):
@@ -140,9 +124,3 @@ def test_by_how_much_is_said_even_if_it_is_little() -> None:
     ruling = decide(verdict(1000.0000001), row(1000.0))
     assert ruling.decision == Decision.KEPT
     assert "by 1e-08 %" in ruling.reason
-
-
-def test_a_row_without_a_number_is_no_bar() -> None:
-    assert scored(None) is None
-    assert scored(row(None, Status.WRONG_VALUES)) is None
-    assert scored(row(3.0, Status.NOT_BETTER)) == 3.0

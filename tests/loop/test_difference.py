@@ -135,8 +135,9 @@ def test_a_run_is_kept_without_its_spans(tmp_path):
     path.write_bytes(recorded.to_bytes(recorded.without_spans(whole)))
     read = recorded.from_file(Timeline, path)
     assert read == dataclasses.replace(whole, spans=(), ops=())
-    path.write_bytes(b'["Timeline"]')
-    assert recorded.from_file(Timeline, path) is None
+    for other in (b"", b"[]", b"[1", b'["Timeline"]'):
+        path.write_bytes(other)
+        assert recorded.from_file(Timeline, path) is None
     assert recorded.from_file(Timeline, tmp_path / "nothing") is None
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.loop.experiment import Idea
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
@@ -248,23 +247,3 @@ def test_a_kernel_that_is_no_file(stage: Stage, make: Callable[[Stage], None]) -
 @pytest.mark.parametrize("kernel", ["../outside.py", "/etc/hostname", ".git/config", ".", "results.tsv"])
 def test_a_kernel_elsewhere(stage: Stage, kernel: str) -> None:
     refused(stage, Status.USAGE, "not a kernel file inside", kernel=Path(kernel))
-
-
-def test_a_verdict_that_says_interrupted(stage: Stage) -> None:
-    stage.write('STATUS = "INTERRUPTED"\n')
-    with pytest.raises(Refusal) as refusal:
-        stage.run(idea=Idea(message="an idea", new_problem=True))
-    assert refusal.value.status is Status.INTERRUPTED
-    assert stage.rows() == ()
-
-
-def test_a_judge_that_raises(stage: Stage) -> None:
-    def during() -> None:
-        raise ZeroDivisionError
-
-    stage.freezes = True
-    stage.during = during
-    with pytest.raises(ZeroDivisionError):
-        stage.run("baseline")
-    assert stage.rows() == ()
-    assert stage.status() == []

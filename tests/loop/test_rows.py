@@ -133,6 +133,7 @@ def test_a_score_that_no_kernel_has_is_no_bar(score: float) -> None:
     assert scored(dataclasses.replace(row(1.0), score=repr(score))) is None
     assert scored(dataclasses.replace(row(1.0), score="")) is None
     assert is_possible(5e-324)
+    assert scored(None) is None
     too_slow = bar(row(1000.0))
     assert too_slow is not None
     assert too_slow(dataclasses.replace(SCORE, score=score)) == ""

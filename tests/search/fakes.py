@@ -56,7 +56,7 @@ def function(request: Request, *, workers: object = None, progress: object = Non
     try:
         of = values(request.kernel.read_bytes(), "kernel.py")
     except Refusal as refusal:
-        return refused(request, refusal)
+        return made(request, refusal.status, refusal.message)
     time = latency(of)
     need = of["BQ"] * of["BKV"]
     status = Status.UNCHECKED if request.model_only else Status.PASS
@@ -75,32 +75,15 @@ def function(request: Request, *, workers: object = None, progress: object = Non
         spill_loads=0,
     )
     score = Score(score=100 / time, latency_ms=time, util_pct=50.0, tflops=1.0, regime="compute-bound", bw_util_pct=1.0)
-    return Verdict(
-        status=status,
-        reason="as its constants say",
-        kernel=request.kernel_rel,
-        kernel_name="fake",
-        conditions=request.conditions,
-        score=score if status in (Status.PASS, Status.UNCHECKED) else None,
-        steps=(),
-        footprint=footprint if fits else None,
-        source_sha256="",
-        seconds=0.1,
-    )
+    counts = status in (Status.PASS, Status.UNCHECKED)
+    said = "as its constants say"
+    return made(request, status, said, score=score if counts else None, footprint=footprint if fits else None)
 
 
-def refused(request: Request, refusal: Refusal) -> Verdict:
-    return Verdict(
-        status=refusal.status,
-        reason=refusal.message,
-        kernel=request.kernel_rel,
-        kernel_name="",
-        conditions=request.conditions,
-        score=None,
-        steps=(),
-        source_sha256="",
-        seconds=0.1,
-    )
+def made(request: Request, status: Status, reason: str, **more: Any) -> Verdict:
+    fixed = {"kernel_name": "fake", "score": None, "steps": (), "source_sha256": "", "seconds": 0.1}
+    about = {"kernel": request.kernel_rel, "conditions": request.conditions}
+    return Verdict(status=status, reason=reason, **{**fixed, **about, **more})
 
 
 class Children:

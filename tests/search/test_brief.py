@@ -99,10 +99,3 @@ def test_a_file_that_head_lacks_is_refused(judged: Stage) -> None:
     with pytest.raises(Refusal, match=r"HEAD has no none\.py") as caught:
         commands.brief_command(options.ratchet(["brief"]), root=judged.root, kernel=judged.root / "none.py")
     assert caught.value.status is Status.NOT_FOUND
-
-
-@pytest.mark.parametrize("content", ["", "[]", "[1", '["Timeline"]'])
-def test_a_run_that_cannot_be_read_is_none(tmp_path: Path, content: str) -> None:
-    (tmp_path / TIMELINE).write_text(content)
-    assert from_file(Timeline, tmp_path / TIMELINE) is None
-    assert from_file(Timeline, tmp_path / "none") is None

@@ -62,14 +62,13 @@ def test_a_cheat_that_is_caught_by_its_defence(tmp_path):
     assert cheat.kernel.read_text() == f"{ROWS.source}\n\n{STALE.text}"
 
 
-def test_a_cheat_that_is_caught_by_another_defence_is_not_as_expected(tmp_path):
-    trial, _ = tried(STALE, tmp_path, verdict(), verdict(Status.MEMORY_HAZARD, reason="order_of_parallel_steps: …"))
-    assert (trial.got, trial.defence, trial.as_expected) == ("MEMORY_HAZARD", "step order", False)
-
-
-def test_a_cheat_that_passes_is_not_as_expected(tmp_path):
-    trial, _ = tried(STALE, tmp_path, verdict(), verdict())
-    assert (trial.got, trial.defence, trial.as_expected) == ("PASS", "", False)
+@pytest.mark.parametrize(
+    ("status", "reason", "defence"),
+    [(Status.MEMORY_HAZARD, "order_of_parallel_steps: …", "step order"), (Status.PASS, "", "")],
+)
+def test_a_cheat_that_another_defence_catches_or_none_is_not_as_expected(tmp_path, status, reason, defence):
+    trial, _ = tried(STALE, tmp_path, verdict(), verdict(status, reason=reason))
+    assert (trial.got, trial.defence, trial.as_expected) == (status.name, defence, False)
 
 
 @pytest.mark.parametrize(("latency_ms", "got"), [(1.0, "NO_GAIN"), (1.1, "NO_GAIN"), (0.99, "PASS")])
