@@ -1,11 +1,11 @@
 """A sweep: versions of one file modelled side by side, each as the judge models it alone, and nothing written."""
 
-import argparse
 import json
 
 import pytest
 
 from prepare import judge
+from ratchet.commands import options
 from ratchet.commands import search as commands
 from ratchet.exam.judge.request import Request
 from ratchet.exam.problem.problem import encode, lock_path
@@ -52,32 +52,16 @@ def test_a_point_is_modelled_as_the_judge_models_it_alone(kernel, workers):
     assert judge(request, workers=workers).score == best.verdict.score
 
 
-def options(kernel, *knobs, **others):
-    return argparse.Namespace(
-        **{
-            "kernel": kernel,
-            "knobs": knobs,
-            "apply": False,
-            "json": False,
-            "values": False,
-            "fresh": True,
-            "chip": "v5e",
-            **others,
-        }
-    )
-
-
-def run(kernel, *knobs, **others):
+def run(kernel, *words):
     said = []
-    code = commands.sweep_command(
-        options(kernel, *knobs, **others), root=kernel.parent, kernel=kernel, function=judge, say=said.append
-    )
+    given = options.ratchet(["sweep", "--fresh", str(kernel), *words])
+    code = commands.sweep_command(given, root=kernel.parent, kernel=kernel, function=judge, say=said.append)
     assert code == Status.PASS.exit_code
     return said
 
 
 def test_the_command_prints_every_point(kernel, capsys):
-    said = run(kernel, "BQ=128", json=True)
+    said = run(kernel, "BQ=128", "--json")
     document = json.loads(capsys.readouterr().out)
     assert len(said) == 2
     assert {str(one["point"]) for one in document["points"]} == {"{}", "{'BQ': 128}"}
@@ -88,23 +72,16 @@ def test_the_command_prints_every_point(kernel, capsys):
 
 
 def test_a_point_is_written_into_the_file(kernel, capsys):
-    run(kernel, "BQ=256", apply=True)
+    run(kernel, "BQ=256", "--apply")
     assert kernel.read_text() == edited(ATTENTION, ("BQ = 128", "BQ = 256"))
     assert "BQ 256 in kernel.py: written" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("knobs", "others", "status"),
-    [
-        (("BQ=128,256",), {"apply": True}, Status.USAGE),
-        (("NONE=1",), {}, Status.USAGE),
-        (("BQ",), {}, Status.USAGE),
-    ],
-)
-def test_what_cannot_be_swept_is_refused_before_anything_runs(kernel, knobs, others, status):
+@pytest.mark.parametrize("words", [("BQ=128,256", "--apply"), ("NONE=1",), ("BQ",)])
+def test_what_cannot_be_swept_is_refused_before_anything_runs(kernel, words):
     with pytest.raises(Refusal) as caught:
-        run(kernel, *knobs, **others)
-    assert caught.value.status is status
+        run(kernel, *words)
+    assert caught.value.status is Status.USAGE
     assert kernel.read_text() == ATTENTION
 
 
