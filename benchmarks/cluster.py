@@ -46,8 +46,8 @@ from ratchet.loop.history import History
 from ratchet.loop.origin import sign
 from ratchet.loop.refs import MACS, ROWS, tip_ref
 from ratchet.process import key
-from ratchet.search.asked import Asked, answer, answered, question
-from ratchet.search.candidates import Settled, known_rows
+from ratchet.search.candidates import Prejudged, known_rows
+from ratchet.search.protocol import JudgeRequest, decode_answer, encode_answer, encode_request
 from ratchet.tpu.chips import V5E
 from ratchet.values import Conditions, Row, Verdict
 from ratchet.wiring import RepositoryJudge
@@ -143,7 +143,7 @@ def turns(rows: int, verdict: Verdict, repeats: int = 5) -> tuple[float, float]:
         judge = Fixed.modelling(root, passes)
         run_experiment(Idea(message="baseline"), root=root, kernel=Path("kernel.py"), judge=judge)
         slow = dataclasses.replace(verdict.score, score=1.0, latency_ms=50.0, band=None)  # type: ignore[type-var]
-        settled = Settled(full=judge, verdict=dataclasses.replace(verdict, score=slow))
+        settled = Prejudged(full=judge, verdict=dataclasses.replace(verdict, score=slow))
         took, looked = [], []
         for number in range(repeats):
             text = (root / "kernel.py").read_bytes() + f"# {number}\n".encode()
@@ -159,7 +159,7 @@ def turns(rows: int, verdict: Verdict, repeats: int = 5) -> tuple[float, float]:
 
 def dispatched(verdict: Verdict) -> tuple[float, int, int]:
     """CPU seconds of a question and its answer on the driver's side, and the bytes of both."""
-    asked = Asked(
+    asked = JudgeRequest(
         text=kernel().encode(),
         kernel=NAME,
         lock=lock_path(ROOT / LOCKED).read_bytes(),
@@ -167,12 +167,12 @@ def dispatched(verdict: Verdict) -> tuple[float, int, int]:
         chip=V5E.name,
         remember=True,
     )
-    line, said = question(asked), answer(verdict)
+    line, said = encode_request(asked), encode_answer(verdict)
     took = []
     for _ in range(200):
         began = time.process_time()
-        question(asked)
-        answered(said)
+        encode_request(asked)
+        decode_answer(said)
         took.append(time.process_time() - began)
     return statistics.median(took), len(line), len(said)
 

@@ -273,14 +273,19 @@ def internal_error(request: Request, error: Exception) -> Verdict:
         request.evidence.mkdir(parents=True, exist_ok=True)
         with (request.evidence / INTERNAL_ERROR).open("a") as file:
             file.write("".join(traceback.format_exception(error)))
+    return unscored(request, Status.INTERNAL, internal(error))
+
+
+def unscored(request: Request, status: Status, reason: str, *, source_sha256: str = "") -> Verdict:
+    """The verdict on a request of which no step could be run."""
     return Verdict(
-        status=Status.INTERNAL,
-        reason=internal(error),
+        status=status,
+        reason=reason,
         kernel=request.kernel_rel,
         kernel_name="",
         conditions=request.conditions,
         score=None,
         steps=(),
-        source_sha256="",
+        source_sha256=source_sha256,
         seconds=0.0,
     )

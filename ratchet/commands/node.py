@@ -20,7 +20,7 @@ from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
 from ratchet.process.boot import home
 from ratchet.search import cluster
-from ratchet.search.asked import Asked, Device, Unfit, Which, answer, asked_of
+from ratchet.search.protocol import Device, DeviceRequest, JudgeRequest, Unfit, decode_request, encode_answer
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Against, Verdict
@@ -122,13 +122,15 @@ def worker_command(*, root: Path, function: JudgeFunction) -> int:
     return Status.PASS.exit_code
 
 
-def serve(questions: BinaryIO, answers: BinaryIO, judge: Callable[[Asked | Which], Verdict | Device | Unfit]) -> None:
+def serve(
+    questions: BinaryIO, answers: BinaryIO, judge: Callable[[JudgeRequest | DeviceRequest], Verdict | Device | Unfit]
+) -> None:
     """One answer for each question."""
     for line in questions:
         try:
-            said = answer(judge(asked_of(line)))
+            said = encode_answer(judge(decode_request(line)))
         except Refusal as refusal:
-            said = answer(refusal)
+            said = encode_answer(refusal)
         answers.write(said)
         answers.flush()
 
@@ -142,13 +144,13 @@ class NodeJudge:
     _workers: Workers | None = None
     _seal: str = ""
 
-    def answer(self, asked: Asked | Which) -> Verdict | Device | Unfit:
+    def answer(self, asked: JudgeRequest | DeviceRequest) -> Verdict | Device | Unfit:
         """A verdict as ``Bench`` asks for it: modelled, with values or without, or measured on this node's device.
 
         Raises:
           Refusal: trouble of this machine.
         """
-        if isinstance(asked, Which):
+        if isinstance(asked, DeviceRequest):
             return device_of(asked.evaluator)
         if why := self.differs(asked):
             return Unfit(why=why)
@@ -184,7 +186,7 @@ class NodeJudge:
         if self._workers is not None:
             self._workers.close()
 
-    def differs(self, asked: Asked) -> str:
+    def differs(self, asked: JudgeRequest) -> str:
         """Why this judge is not the driver's; ``""`` where it is."""
         self._seal = self._seal or RepositoryJudge.modelling(self.root, self.function).seal()
         wanted, compiler = asked.conditions, compiling.compiler_version()

@@ -32,7 +32,7 @@ from ratchet.project.table import Project, described
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Against, Band, Bar, Conditions, Score, Step, Verdict
 from ratchet.values.status import Refusal, Status
-from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, trace_of, write_views
+from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, trace_of, unscored, write_views
 
 
 class Named(NamedTuple):
@@ -128,7 +128,8 @@ class ProjectJudge:
         try:
             given = self._given(case, source)
         except Refusal as refusal:
-            return Named(case, _refused(request, refusal, source))
+            digest = hashlib.sha256(source).hexdigest()
+            return Named(case, unscored(request, refusal.status, refusal.message, source_sha256=digest))
         verdict = self.own.function(dataclasses.replace(request, given=given), progress=self.own.progress)
         if evidence is not None:
             write_views(verdict, request, trace_of(self.project.root / TRACES / evidence.parent.name, case.name))
@@ -264,21 +265,6 @@ def _in_words(one: Named) -> str:
     if score is None:
         return f"{one.verdict.status.name} on {chip}"
     return f"{score.latency_ms:.5g} ms modelled on {chip}, {score.util_pct:.4g} % of the roofline"
-
-
-def _refused(request: Request, refusal: Refusal, source: bytes) -> Verdict:
-    """The verdict on a problem whose kernel could not be exported."""
-    return Verdict(
-        status=refusal.status,
-        reason=refusal.message,
-        kernel=request.kernel_rel,
-        kernel_name="",
-        conditions=request.conditions,
-        score=None,
-        steps=(),
-        source_sha256=hashlib.sha256(source).hexdigest(),
-        seconds=0.0,
-    )
 
 
 def read_locks(lock: Path) -> dict[str, bytes]:

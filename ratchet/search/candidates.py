@@ -36,8 +36,8 @@ from ratchet.loop.history import History
 from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons
 from ratchet.loop.trial import Judge
-from ratchet.search.asked import Asked, Beside
 from ratchet.search.cluster import Cluster
+from ratchet.search.protocol import Beside, JudgeRequest
 from ratchet.search.remote import Remote, Timed
 from ratchet.values import MEASURED, Against, Bar, Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
@@ -46,7 +46,7 @@ from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, trace_o
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settled:
+class Prejudged:
     """A ``Judge`` with a verdict on latency alone, which counts where it settles the matter."""
 
     full: RepositoryJudge
@@ -168,7 +168,7 @@ class Bench:
             return {
                 blob: self._record(
                     new[blob],
-                    Settled(full=self.judge, verdict=verdicts[blob], checked=partial(_checked, asked.get(blob))),
+                    Prejudged(full=self.judge, verdict=verdicts[blob], checked=partial(_checked, asked.get(blob))),
                 )
                 for blob in fastest
             }
@@ -222,7 +222,7 @@ class Bench:
         assert self.cluster is not None
         lock = lock_path(self.root / self.kernel)
         return self.cluster.submit(
-            Asked(
+            JudgeRequest(
                 text=candidate.text,
                 kernel=self.kernel,
                 lock=lock.read_bytes() if lock.exists() else None,

@@ -25,7 +25,7 @@ from typing import Any
 
 from ratchet.process import key
 from ratchet.process.boot.home import PROGRAM
-from ratchet.search.asked import Asked, Device, Unfit, Which, answered, question
+from ratchet.search.protocol import Device, DeviceRequest, JudgeRequest, Unfit, decode_answer, encode_request
 from ratchet.values import Verdict
 from ratchet.values.status import Refusal, Status
 
@@ -152,7 +152,7 @@ class Cluster:
         """How many candidates are judged at once now."""
         return sum(map(len, self._lanes.values()))
 
-    def submit(self, asked: Asked) -> Future[Verdict]:
+    def submit(self, asked: JudgeRequest) -> Future[Verdict]:
         """Judge it on any node. The future raises Refusal: INFRASTRUCTURE where no node is left, SEAL_BROKEN where all
         have another judge, or what a node's judge raised. Cancelled before it is handed out, it is not asked."""
         return self._submit(asked)
@@ -163,12 +163,12 @@ class Cluster:
         Raises:
           Refusal: as ``submit``.
         """
-        said: Device = self._submit(Which(evaluator=self.measures)).result()
+        said: Device = self._submit(DeviceRequest(evaluator=self.measures)).result()
         return said
 
-    def _submit(self, asked: Asked | Which) -> Future[Any]:
+    def _submit(self, asked: JudgeRequest | DeviceRequest) -> Future[Any]:
         future: Future[Any] = Future()
-        self._waiting.put(_Task(question=question(asked), future=future))
+        self._waiting.put(_Task(question=encode_request(asked), future=future))
         return future
 
     def start(self) -> None:
@@ -249,7 +249,7 @@ class Cluster:
         if task is None:  # its lane was lost, and it is asked for elsewhere
             return
         try:
-            verdict = answered(self.ray.get(ref))
+            verdict = decode_answer(self.ray.get(ref))
         except Refusal as refusal:
             one.task = None
             task.future.set_exception(refusal)

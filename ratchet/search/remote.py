@@ -14,8 +14,8 @@ from ratchet.exam.judge.measured import TIMINGS
 from ratchet.exam.measure.session import conclusion
 from ratchet.exam.problem import problem as problems
 from ratchet.loop.series import series_of
-from ratchet.search.asked import Asked, Beside, Device
 from ratchet.search.cluster import Cluster, connected
+from ratchet.search.protocol import Beside, Device, JudgeRequest
 from ratchet.tpu.chips import CHIPS, V5E, Chip
 from ratchet.values import MEASURED, Against, Bar, Conditions, Verdict
 from ratchet.values.status import Refusal, Status
@@ -95,7 +95,7 @@ class Remote(RepositoryJudge):
             message = f"{kernel_rel} has no frozen problem: judge it here once, then measure it on the cluster"
             raise Refusal(Status.NOT_FOUND, message)
         return self.cluster.submit(
-            Asked(
+            JudgeRequest(
                 text=text,
                 kernel=kernel_rel,
                 lock=lock.read_bytes(),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ratchet.commands.node import serve
 from ratchet.exam.judge.request import Request
-from ratchet.search.asked import Asked, Unfit, Which
+from ratchet.search.protocol import DeviceRequest, JudgeRequest, Unfit
 from ratchet.values import Verdict
 from tests.loop.stage import CONDITIONS
 from tests.search import fakes
@@ -19,8 +19,8 @@ from tests.search import fakes
 SECONDS = float(os.environ.get("FAKE_NODE_SECONDS", "0"))
 
 
-def judge(asked: Asked | Which, seal: str = CONDITIONS.seal) -> Verdict | Unfit:
-    assert isinstance(asked, Asked)
+def judge(asked: JudgeRequest | DeviceRequest, seal: str = CONDITIONS.seal) -> Verdict | Unfit:
+    assert isinstance(asked, JudgeRequest)
     if asked.conditions.seal != seal:
         return Unfit(why=f"its judge is {seal}, wanted {asked.conditions.seal}")
     time.sleep(SECONDS)

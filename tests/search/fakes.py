@@ -14,9 +14,9 @@ from ratchet.exam.judge.workers import WorkerSlots
 from ratchet.exam.measure.session import conclusion
 from ratchet.kernelfile.knobs import values
 from ratchet.loop.placed import committed
-from ratchet.search.asked import Asked
 from ratchet.search.candidates import Bench
 from ratchet.search.cluster import Cluster
+from ratchet.search.protocol import JudgeRequest
 from ratchet.search.remote import Remote
 from ratchet.search.run import Limits, Result, Search
 from ratchet.search.space import space_of
@@ -120,7 +120,7 @@ class FixedRemote(Remote):
         return CONDITIONS.seal
 
 
-def measured(asked: Asked) -> Verdict:
+def measured(asked: JudgeRequest) -> Verdict:
     """What a node says that times such a kernel: launches that agree to a part in a thousand."""
     here = latency(values(asked.text, "kernel.py"))
     there = latency(values(asked.beside.text, "kernel.py")) if asked.beside else None

@@ -23,15 +23,25 @@ from ratchet.exam.judge.request import Request
 from ratchet.kernelfile.knobs import values
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea
-from ratchet.search.asked import Asked, Beside, Device, Unfit, Which, answer, answered, asked_of, question
 from ratchet.search.candidates import Bench, Candidate, baseline
 from ratchet.search.cluster import RESOURCES, Cluster, connected
+from ratchet.search.protocol import (
+    Beside,
+    Device,
+    DeviceRequest,
+    JudgeRequest,
+    Unfit,
+    decode_answer,
+    decode_request,
+    encode_answer,
+    encode_request,
+)
 from ratchet.values import Verdict
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import CONDITIONS
 from tests.search import fake_node, fakes
 
-ASKED = Asked(
+ASKED = JudgeRequest(
     text=fakes.KERNEL.encode(), kernel="a b/k.py", lock=b"\x00lock", conditions=CONDITIONS, chip="v5e", remember=True
 )
 
@@ -108,19 +118,19 @@ def rows(root: Path, made: Cluster) -> list[Any]:
 
 
 def test_values_come_back_as_they_were() -> None:
-    assert asked_of(question(ASKED)) == ASKED
+    assert decode_request(encode_request(ASKED)) == ASKED
     measured = replace(ASKED, model_only=False, beside=Beside(text=b"\xff", test=3))
-    assert asked_of(question(measured)) == measured
-    assert asked_of(question(Which(evaluator="tpu"))) == Which(evaluator="tpu")
+    assert decode_request(encode_request(measured)) == measured
+    assert decode_request(encode_request(DeviceRequest(evaluator="tpu"))) == DeviceRequest(evaluator="tpu")
     device = Device(chip="v5e", compiler="libtpu 1")
-    assert answered(answer(device)) == device
+    assert decode_answer(encode_answer(device)) == device
     verdict = fake_node.judge(ASKED)
-    assert answered(answer(verdict)) == verdict
-    assert answered(answer(Unfit(why="so"))) == Unfit(why="so")
+    assert decode_answer(encode_answer(verdict)) == verdict
+    assert decode_answer(encode_answer(Unfit(why="so"))) == Unfit(why="so")
     with pytest.raises(Refusal, match="full") as caught:
-        answered(answer(Refusal(Status.NO_SPACE, "full")))
+        decode_answer(encode_answer(Refusal(Status.NO_SPACE, "full")))
     assert caught.value.status is Status.NO_SPACE
-    assert question(ASKED).count(b"\n") == answer(verdict).count(b"\n") == 1
+    assert encode_request(ASKED).count(b"\n") == encode_answer(verdict).count(b"\n") == 1
 
 
 def test_a_node_with_another_judge_refuses(tmp_path: Path) -> None:
@@ -211,7 +221,7 @@ def test_where_no_head_listens_it_is_said_at_once(address: str, status: Status) 
 
 def test_trouble_of_a_node_is_the_drivers_to_tell() -> None:
     def full(_line: bytes) -> bytes:
-        return answer(Refusal(Status.NO_SPACE, "the disk of the node is full"))
+        return encode_answer(Refusal(Status.NO_SPACE, "the disk of the node is full"))
 
     with cluster(FakeRay(one=full)) as made, pytest.raises(Refusal, match="disk of the node"):
         made.submit(ASKED).result(60)
@@ -231,7 +241,7 @@ def test_nodes_that_announce_a_device_measure_and_the_others_model() -> None:
 
 def test_a_node_says_which_device_it_has_and_refuses_another_series(tmp_path: Path) -> None:
     judge = NodeJudge(root=tmp_path, function=fakes.function, _seal=CONDITIONS.seal)
-    device = judge.answer(Which(evaluator="cpu"))
+    device = judge.answer(DeviceRequest(evaluator="cpu"))
     assert isinstance(device, Device)
     assert "cores" in device.chip
     conditions = replace(CONDITIONS, evaluator="cpu", chip=device.chip, compiler=device.compiler)
@@ -254,11 +264,11 @@ def test_measured_candidates_are_timed_beside_the_kernel_that_head_has(tmp_path:
     device, beside = Device(chip="a device", compiler="its compiler"), []
 
     def measures(line: bytes) -> bytes:
-        asked = asked_of(line)
-        if isinstance(asked, Which):
-            return answer(device)
+        asked = decode_request(line)
+        if isinstance(asked, DeviceRequest):
+            return encode_answer(device)
         beside.append(asked.beside and fakes.latency(values(asked.beside.text, "kernel.py")))
-        return answer(fakes.measured(asked))
+        return encode_answer(fakes.measured(asked))
 
     ray = FakeRay(plain=fake_node.ask, timed=measures)
     ray.announced["timed"] = RESOURCES["cpu"]

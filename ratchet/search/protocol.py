@@ -22,11 +22,11 @@ class Beside:
 
     text: bytes
     test: int
-    """Which comparison of the ledger this is: see ``values.Against``."""
+    """DeviceRequest comparison of the ledger this is: see ``values.Against``."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class JudgeRequest:
     """One candidate that is to be judged."""
 
     text: bytes
@@ -44,8 +44,8 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Which:
-    """Which device has a node that measures?"""
+class DeviceRequest:
+    """DeviceRequest device has a node that measures?"""
 
     evaluator: str
 
@@ -65,28 +65,28 @@ class Unfit:
     why: str
 
 
-def question(asked: Asked | Which) -> bytes:
+def encode_request(asked: JudgeRequest | DeviceRequest) -> bytes:
     """One line."""
     return json.dumps(encode(asked)).encode() + b"\n"
 
 
-def asked_of(line: bytes) -> Asked | Which:
-    """Undoes ``question``.
+def decode_request(line: bytes) -> JudgeRequest | DeviceRequest:
+    """Undoes ``encode_request``.
 
     Raises:
       ValueError: for what is none.
     """
-    return decode(Asked | Which, json.loads(line))  # type: ignore[arg-type]
+    return decode(JudgeRequest | DeviceRequest, json.loads(line))  # type: ignore[arg-type]
 
 
-def answer(of: Verdict | Device | Unfit | Refusal) -> bytes:
+def encode_answer(of: Verdict | Device | Unfit | Refusal) -> bytes:
     """One line."""
     said = {"refused": [of.status.name, of.message]} if isinstance(of, Refusal) else encode(of)
     return json.dumps(said).encode() + b"\n"
 
 
-def answered(line: bytes) -> Verdict | Device | Unfit:
-    """Undoes ``answer``.
+def decode_answer(line: bytes) -> Verdict | Device | Unfit:
+    """Undoes ``encode_answer``.
 
     Raises:
       Refusal: what the node's judge raised: its machine is in trouble, and not the kernel.
