@@ -33,61 +33,31 @@ def status(name: str) -> str:
     return f'STATUS = "{name}"\n'
 
 
-TEN = [
-    [["note", "--a better one"], ["write", kernel_text(1100.0)]],
-    [["write", status("WRONG_VALUES")]],  # a cheat that the values give away
-    [["write", status("IMPORT_FAILED")]],  # a kernel that crashes
-    [["crash"]],  # an agent that does
-    [["write", kernel_text(900.0)]],
-    [["hang"]],
-    [["note", "second"], ["write", kernel_text(1200.0)], ["leave", "3"]],
-    [["beside", "other.txt", "mine"], ["allow", "other.txt"], ["write", kernel_text(9999.0)]],  # a cheat beside it
-    [["write", kernel_text(900.0)]],
-    [["leave", "0"]],
-]
-ENDED = [
-    ("judged", "PASS", "kept"),
-    ("judged", "WRONG_VALUES", "reverted"),
-    ("judged", "IMPORT_FAILED", "reverted"),
-    ("crashed", None, None),
-    ("judged", "NOT_BETTER", "reverted"),
-    ("timed_out", None, None),
-    ("judged", "PASS", "kept"),
-    ("trespass", None, None),
-    ("repeated", "NOT_BETTER", "reverted"),
-    ("nothing", None, None),
-]
+BETTER = [["note", "--a better one"], ["write", kernel_text(1100.0)]]
+WRONG = [["write", status("WRONG_VALUES")]]  # a cheat that the values give away
+BESIDE = [["beside", "other.txt", "mine"], ["allow", "other.txt"], ["write", kernel_text(9999.0)]]
+WORSE = [["write", kernel_text(900.0)]]
 
 
 @pytest.mark.slow
-def test_ten_proposals_with_cheats_crashes_and_a_hang(stage: Stage) -> None:
-    done = agent(stage, TEN, "--turn-seconds", "60")  # what does not hang is done long before
+def test_crashes_a_hang_and_nothing_have_no_row(stage: Stage) -> None:
+    script = [[["crash"]], [*BETTER, ["leave", "3"]], [["hang"]], [["leave", "0"]]]
+    done = agent(stage, script, "--turn-seconds", "60")  # what does not hang is done long before
     assert done.returncode == 0
     document = json.loads(done.stdout)
-    assert [(turn["ending"], turn["status"], turn["decision"]) for turn in document["turns"]] == ENDED
+    assert [turn["ending"] for turn in document["turns"]] == ["crashed", "judged", "timed_out", "nothing"]
     assert document["stopped"] == "budget"
-    assert [(row.note, row.status, row.decision) for row in stage.rows()] == [
-        ("baseline", "PASS", "baseline"),
-        ("--a better one", "PASS", "kept"),
-        ("agent: turn 2", "WRONG_VALUES", "reverted"),
-        ("agent: turn 3", "IMPORT_FAILED", "reverted"),
-        ("agent: turn 5", "NOT_BETTER", "reverted"),
-        ("second", "PASS", "kept"),
-    ], "one row for each that was judged, and none for what was not"
+    assert [(row.note, row.decision) for row in stage.rows()] == [("baseline", "baseline"), ("--a better one", "kept")]
     assert log.verify(stage.root) == ()
-    assert stage.read() == kernel_text(1200.0)
-    assert (stage.root / "other.txt").read_text() == "other\n"
-    assert len(stage.git("worktree", "list").splitlines()) == 1
-    folder = stage.root / document["folder"]
-    assert (folder / "turn-005" / "kernel.py").read_text() == kernel_text(900.0)
-    assert json.loads((folder / "turn-006" / "turn.json").read_text())["exit_code"] is None
-    left = int((folder / "turn-006" / "transcript.txt").read_text().split("left ")[1].split()[0])
+    assert stage.read() == kernel_text(1100.0)
+    hung = stage.root / document["folder"] / "turn-003"
+    assert json.loads((hung / "turn.json").read_text())["exit_code"] is None
+    left = int((hung / "transcript.txt").read_text().split("left ")[1].split()[0])
     assert not Path(f"/proc/{left}").exists(), "a hanging command leaves no process behind"
 
 
 def test_its_proposals_are_turns_like_any_and_nothing_else_counts(stage: Stage) -> None:
-    """The ten without a hang, and fewer."""
-    done = agent(stage, [TEN[0], TEN[1], TEN[7], TEN[4], TEN[4]], "--repeats", "1")
+    done = agent(stage, [BETTER, WRONG, BESIDE, WORSE, WORSE], "--repeats", "1")
     assert done.returncode == 0
     document = json.loads(done.stdout)
     assert [turn["ending"] for turn in document["turns"]] == ["judged", "judged", "trespass", "judged", "repeated"]
@@ -119,7 +89,7 @@ def test_a_command_that_reaches_the_repository_ends_the_run(stage: Stage, where:
         "ledger": [["beside", str(stage.root / "results.tsv"), "forged"]],
         "ref": [["git", "-C", str(stage.root), "branch", "forged"]],
     }
-    done = agent(stage, [steps[where] + TEN[0]], "--budget", "3", "--writable", str(stage.root))
+    done = agent(stage, [steps[where] + BETTER], "--budget", "3", "--writable", str(stage.root))
     assert done.returncode == Status.BRANCH_MOVED.exit_code
     assert "nothing of it was judged" in done.stderr
     assert {"ledger": "results.tsv", "ref": "refs/heads/forged"}[where] in done.stderr

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -54,6 +55,14 @@ def verdict_of(text: str, kernel: str = "kernel.py", conditions: Conditions = CO
         source_sha256="",
         seconds=0.25,
     )
+
+
+NO_FILES: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "folder": Path.mkdir,
+    "link": lambda path: path.symlink_to("other.txt"),
+}
+"""What makes something else of a path that is free."""
 
 
 @dataclass

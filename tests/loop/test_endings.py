@@ -20,7 +20,7 @@ from ratchet.loop.history import History
 from ratchet.loop.judge_only import judge_only
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
-from tests.loop.stage import Stage, StageJudge, kernel_text
+from tests.loop.stage import NO_FILES, Stage, StageJudge, kernel_text
 
 
 def detach(stage: Stage) -> None:
@@ -86,19 +86,7 @@ def test_a_judge_that_fails_beside_its_verdict_changes_nothing(stage: Stage, wha
     assert stage.run("better").decision == Decision.KEPT
 
 
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
-
-
-def link(path: Path) -> None:
-    path.symlink_to("other.txt")
-
-
-@pytest.mark.parametrize("make", [pipe, folder, link])
+@pytest.mark.parametrize("make", NO_FILES.values(), ids=NO_FILES)
 def test_a_kernel_that_is_no_file_after_judging_is_left_as_it_is(stage: Stage, make: Callable[[Path], None]) -> None:
     stage.run("baseline")
     stage.write(kernel_text(900.0))

@@ -7,7 +7,7 @@ import pytest
 
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
-from tests.loop.stage import Stage, kernel_text
+from tests.loop.stage import NO_FILES, Stage, kernel_text
 
 
 def refused(stage: Stage, status: Status, *expected: str, message: str = "an idea", **options: object) -> None:
@@ -229,18 +229,10 @@ def test_a_kernel_file_that_git_does_not_have_either(stage: Stage) -> None:
     refused(stage, Status.NOT_FOUND, "there is no file no where.py: name another", kernel=Path("no where.py"))
 
 
-def folder(stage: Stage) -> None:
-    (stage.root / "kernel.py").mkdir()
-
-
-def link(stage: Stage) -> None:
-    (stage.root / "kernel.py").symlink_to("other.txt")
-
-
-@pytest.mark.parametrize("make", [folder, link])
-def test_a_kernel_that_is_no_file(stage: Stage, make: Callable[[Stage], None]) -> None:
+@pytest.mark.parametrize("make", NO_FILES.values(), ids=NO_FILES)
+def test_a_kernel_that_is_no_file(stage: Stage, make: Callable[[Path], None]) -> None:
     (stage.root / "kernel.py").unlink()
-    make(stage)
+    make(stage.root / "kernel.py")
     refused(stage, Status.USAGE, "regular file")
 
 
