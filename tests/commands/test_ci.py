@@ -158,11 +158,15 @@ def test_a_wrong_list_is_refused_by_name(repository, capsys, toml, status, messa
 
 
 @pytest.mark.parametrize(
-    ("option", "file", "said"),
-    [("--markdown", ".", "is a folder"), ("--junit", "kernels.py/x.xml", "cannot be written")],
+    ("option", "given", "status", "said"),
+    [
+        ("--markdown", ".", Status.USAGE, "is a folder"),
+        ("--junit", "kernels.py/x.xml", Status.USAGE, "cannot be written"),
+        ("--base", "nowhere", Status.NOT_FOUND, "'nowhere' is no revision here"),
+    ],
 )
-def test_where_nothing_can_be_written_is_said_first(repository, capsys, option, file, said):
-    assert run(option, file) == Status.USAGE.exit_code
+def test_where_nothing_can_be_written_or_read_is_said_first(repository, capsys, option, given, status, said):
+    assert run(option, given) == status.exit_code
     assert said in capsys.readouterr().err
 
 
@@ -172,11 +176,6 @@ def test_a_link_out_of_the_repository_is_left_out_of_a_revision(repository, tmp_
     there = ci.checkout(repository, "HEAD", tmp_path_factory.mktemp("revision"))
     assert (there / "kernels.py").is_file()
     assert not (there / "out").is_symlink()
-
-
-def test_a_revision_that_is_not_there_is_named(repository, capsys):
-    assert run("--base", "nowhere") == Status.NOT_FOUND.exit_code
-    assert "'nowhere' is no revision here" in capsys.readouterr().err
 
 
 def test_the_action_calls_the_command_as_it_is():

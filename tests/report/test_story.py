@@ -17,7 +17,9 @@ def test_gains_are_over_the_kernel_in_place() -> None:
     assert [one.times for one in overview.experiments] == [None, 2.0, pytest.approx(2 / 3), None, 2.0]
     assert overview.main.factor == 4.0
     assert [one.number for one in overview.main.gains] == [2, 5]
-    assert overview.main.current is overview.experiments[4]
+    assert overview.current is overview.experiments[4]
+    assert not overview.unjudged
+    assert story(material([baseline()], head_blob="b" * 40)).unjudged, "HEAD has another kernel"
     assert overview.count("kept") == 2
 
 
@@ -26,6 +28,8 @@ def test_a_changed_judge_starts_a_series_and_is_no_gain() -> None:
     overview = story(material(rows))
     assert [one.times for one in overview.experiments] == [None, 2.0, None, 1.9]
     assert overview.main.factor == pytest.approx(3.8)
+    long = story(material(many(60)))
+    assert long.current.latency_ms == pytest.approx(4.0 / long.main.factor)
     assert len(overview.main.series) == 2
 
 
@@ -52,11 +56,6 @@ def test_failures_alone_have_no_current_kernel_and_nothing_has_no_track() -> Non
     assert overview.main.current is None
     assert overview.main.factor == 1.0
     assert words.gained(overview.main) == "no experiment has a latency yet"
-
-
-def test_another_kernel_in_head_is_said() -> None:
-    assert story(material([baseline()], head_blob="b" * 40)).unjudged
-    assert not story(material([baseline()])).unjudged
 
 
 def test_diffs_are_from_the_kernel_before() -> None:
@@ -95,14 +94,6 @@ def test_why_says_what_became_of_an_experiment() -> None:
     assert said[3].startswith("WRONG_VALUES: an output differs")
     assert "without checking its values" in said[4]
     assert said[5] == "2.00× faster, 50.0 % less time"
-
-
-def test_a_status_of_another_version_is_no_error() -> None:
-    overview = story(material([row(1, None, status="NEW_KIND")]))
-    assert overview.experiments[0].outcome is Outcome.FAILED
-    assert "does not know" in words.why(overview.experiments[0])
-
-
-def test_a_long_history_multiplies() -> None:
-    overview = story(material(many(60)))
-    assert overview.main.current.latency_ms == pytest.approx(4.0 / overview.main.factor)
+    (unknown,) = story(material([row(1, None, status="NEW_KIND")])).experiments
+    assert unknown.outcome is Outcome.FAILED
+    assert "does not know" in words.why(unknown), "a status of another version is no error"

@@ -57,13 +57,9 @@ def check(before, after, **more):
     return upgraded(before, after, allowed_share=more.get("allowed", 0.02))
 
 
-@pytest.mark.parametrize(
-    ("ms", "kind", "worse"), [(1.019, "same", False), (1.03, "slower", True), (0.9, "faster", False)]
-)
-def test_a_latency_that_grows_by_more_than_allowed_is_worse(ms, kind, worse):
-    made = check(side(), side(ms))
-    assert (made.change.kind.value, made.worse) == (kind, worse)
-    assert not check(side(), side(ms), allowed=0.1).worse
+def test_a_latency_that_grows_by_more_than_allowed_is_worse():
+    assert [check(side(), side(ms)).worse for ms in (1.019, 1.03, 0.9)] == [False, True, False]
+    assert not check(side(), side(1.03), allowed=0.1).worse
 
 
 def test_what_no_longer_compiles_is_worse_and_says_why():
@@ -205,14 +201,10 @@ def test_a_process_that_was_killed_settles_nothing_and_the_others_go_on(checked)
     assert "values: its process was ended by signal 9" in said.out
 
 
-def test_a_process_that_crashes_is_a_regression(checked):
-    """Both sides are the same here: what crashes in the old one too is no regression."""
+def test_a_process_that_crashes_is_settled_and_a_target_that_takes_too_long_is_not(checked):
     code, said = checked({1: signal.SIGSEGV.value})
-    assert code == 0
+    assert code == 0, "what crashes in the old side, too, is no regression"
     assert "not settled" not in said.out
-
-
-def test_a_target_that_takes_too_long_is_not_settled(checked):
     code, said = checked({2: "hang"}, "--deadline", "1")
     assert code == Status.UNSETTLED.exit_code
     assert "UNSETTLED: nothing new in 1 s, see --deadline" in said.out

@@ -101,12 +101,9 @@ def test_the_table_holds_every_cycle_and_quotes_the_source(flash: Timeline) -> N
     assert all(line == line.rstrip() for line in text.splitlines())
 
 
-def test_without_a_source_nothing_is_quoted(flash: Timeline) -> None:
+def test_without_a_source_nothing_is_quoted_and_nobody_elses_text_passes_for_ours(flash: Timeline) -> None:
     assert "  | " not in blame_text(flash, title="flash")
     assert "  | " not in blame_text(flash, title="flash", kernel_file="other.py", source="x\n" * 999)
-
-
-def test_nobody_elses_text_passes_for_ours(flash: Timeline) -> None:
     line = replace(flash.blame.lines[0], place=SourceLine(file="k.py\n\x1b[2J", line=99))
     timeline = replace(flash, blame=replace(flash.blame, lines=(line, *flash.blame.lines[1:])))
     text = blame_text(timeline, title="t\x1b]0;x\x07\nRESULT: score=1", kernel_file="k.py", source="")

@@ -26,7 +26,7 @@ def test_the_schema_is_one_and_has_the_words_of_the_code() -> None:
     assert SCHEMA_PATH.read_text() == schema.made(), "`python -m tools.schema` writes it"
 
 
-def test_a_kept_kernel() -> None:
+def test_a_kept_kernel_modelled_and_measured() -> None:
     kept = verdict()
     incumbent = row(id="e0", commit="c0", evaluator="v5e-model", score="1000.5", median_ms="2.9")
     document = document_of(kept, id="e1", commit="c1", incumbent=incumbent)
@@ -36,6 +36,9 @@ def test_a_kept_kernel() -> None:
     assert document["verdict"]["timeline"]["kind"] == "modelled"
     assert document["verdict"]["timeline"]["span_count"] == len(kept.timeline.spans)
     assert "spans" not in document["verdict"]["timeline"]
+    conditions = dataclasses.replace(kept.conditions, evaluator="tpu")
+    measured = document_of(dataclasses.replace(kept, conditions=conditions))["verdict"]
+    assert (measured["score"]["kind"], measured["timeline"]["evaluator"]) == ("measured", "v5e-model")
 
 
 def test_every_field_of_a_verdict_is_in_the_document() -> None:
@@ -80,14 +83,6 @@ def test_a_reason_is_there_once(of_the_turn: str, left: str) -> None:
 def test_every_status_has_a_valid_document(status: Status) -> None:
     document_of(verdict(status), outcome=status, decision=Decision.REVERTED, id="e1")
     document_of(None, outcome=status, decision=None, reason="refused")
-
-
-def test_a_measured_number_says_so() -> None:
-    judged = verdict()
-    conditions = dataclasses.replace(judged.conditions, evaluator="tpu")
-    document = document_of(dataclasses.replace(judged, conditions=conditions))
-    assert document["verdict"]["score"]["kind"] == "measured"
-    assert document["verdict"]["timeline"]["evaluator"] == "v5e-model"
 
 
 def test_numbers_that_json_lacks_become_null() -> None:
