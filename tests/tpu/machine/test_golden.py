@@ -16,6 +16,7 @@ from ratchet.tpu.machine.programs import read
 from ratchet.tpu.machine.run import run
 from ratchet.values.omission import UndecidedBranches
 from ratchet.values.status import Refusal, Status
+from tests.refusals import refused
 from tests.tpu.machine.golden_dumps import ARCHIVES, COMPILERS, NUMBERS, SCALARS, counted, edit, model, modelled, unpack
 from tests.tpu.machine.programs import PROGRAMS
 
@@ -173,9 +174,8 @@ def test_branches_of_the_author(compiler: str, taken: tuple[int, ...], times: in
 def test_what_the_program_or_its_inputs_do_not_allow(
     compiler: str, program: str, inputs: np.ndarray | None, status: str, said: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(Refusal, match=said) as refusal:
+    with refused(Status[status], said):
         model(unpack(compiler, program, tmp_path), None if inputs is None else {0: inputs})
-    assert refusal.value.status is Status[status]
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,8 @@ def test_a_program_of_unknown_meaning_or_with_a_fault(
     compiler = COMPILER if status else "libtpu-0.0.52"
     folder = unpack(compiler, program, tmp_path)
     edit(folder, old, new)
-    with pytest.raises(Refusal, match=rf"{compiler}.*{said}") as refusal:
+    with refused(Status[status or "SCHEDULE_UNKNOWN"], rf"{compiler}.*{said}"):
         model(folder)
-    assert refusal.value.status is Status[status or "SCHEDULE_UNKNOWN"]
 
 
 LISTING, OUTLINE = "packed-bundles-post-ra", "post-bundle-packing-post-ra"

@@ -115,17 +115,17 @@ def test_two_chips_do_not_send_into_one_slot() -> None:
     assert any(race.event is not None and race.event.did is Did.SEND for race in chip_races.races(chips))
 
 
-@pytest.mark.parametrize(("turns", "races"), [(1, False), (2, True)])
-def test_a_barrier_of_neighbours_that_is_used_twice_keeps_nobody_apart(turns: int, races: bool) -> None:
+@pytest.mark.parametrize(("times", "races"), [(1, False), (2, True)])
+def test_a_barrier_of_neighbours_that_is_used_twice_keeps_nobody_apart(times: int, races: bool) -> None:
     """Two signals are waited for; where the neighbour at one side is faster, both are its own."""
     chips = []
     for me in range(CHIPS):
         own = [ENTER]
-        for turn in range(turns):
-            own += [read(1)] if me == 1 and turn == 0 else []
+        for time in range(times):
+            own += [read(1)] if me == 1 and time == 0 else []
             own += [*(signal((me + side) % CHIPS, BARRIER) for side in (1, -1)), wait(BARRIER, 2)]
-            own += [*send(0, 0, 1, 1), wait(SENT, 8)] if me == 0 and turn == 0 else []
-            own += [wait(ARRIVED, 8)] if me == 1 and turn == 0 else []
+            own += [*send(0, 0, 1, 1), wait(SENT, 8)] if me == 0 and time == 0 else []
+            own += [wait(ARRIVED, 8)] if me == 1 and time == 0 else []
         chips.append(own)
     assert bool(list(chip_races.races(chips))) is races
 
