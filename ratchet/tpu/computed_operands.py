@@ -22,8 +22,8 @@ Draw = tuple[Steering, list[Steering]]
 SCALARS = 1024
 """An operand of float32 or narrow integers with at most so many elements may be scalars, by which a kernel branches."""
 _INTEGERS = ("s32", "u32")
-_MOST = 1 << 20
-"""Elements of the largest table that is taken: four times what scalar memory holds."""
+MOST_ELEMENTS = 1 << 20
+"""Of an array of integers that steers: four times what scalar memory holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def _computed(hlo: HloModule) -> Iterator[ComputedOperand]:
 
 
 def _steers(array: ArrayType) -> bool:
-    most = _MOST if array.dtype in _INTEGERS else SCALARS
+    most = MOST_ELEMENTS if array.dtype in _INTEGERS else SCALARS
     return array.may_steer and math.prod(array.shape) <= most
 
 

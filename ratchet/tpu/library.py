@@ -17,15 +17,13 @@ import numpy as np
 from ratchet.tpu import latency
 from ratchet.tpu.chips import CHIPS, V5E, Chip
 from ratchet.tpu.compiler import compile as compiling
-from ratchet.tpu.computed_operands import Steering, check_shapes, computed_operands, wanted
+from ratchet.tpu.computed_operands import MOST_ELEMENTS, Steering, check_shapes, computed_operands, wanted
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.explain import explain_artefact
 from ratchet.tpu.mosaic.findings import RunResult
 from ratchet.values import ArraySpec, Artefact, Explanation, Mesh, Program, Refusal, Status, Timeline
 
 Function = Callable[..., Any]
-_MOST = 1 << 20
-"""Elements of an array that steers, at most."""
 
 
 def export(function: Function, *arrays: Any, chip: str = V5E.name) -> bytes:
@@ -135,7 +133,7 @@ def steering(program: Program, exported: bytes, *arrays: Any) -> dict[int | str,
     integers: dict[int | str, Any] = {
         place: leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
         for place, leaf in given.items()
-        if leaf.dtype.kind in "biu" and leaf.size <= _MOST
+        if leaf.dtype.kind in "biu" and leaf.size <= MOST_ELEMENTS
     }
     return integers | dict(_tables(exported, program, leaves) if len(given) == len(leaves) else {})
 
@@ -148,7 +146,7 @@ def _tables(exported: bytes, compiled: Program, leaves: Sequence[Any]) -> Steeri
     import jax
 
     from ratchet.tpu.compiler.tokens import tokenise
-    from ratchet.tpu.mosaic import computed_operands as beside
+    from ratchet.tpu.mosaic.computed_operands import operands as values_of
     from ratchet.tpu.mosaic.run import Options, translated
 
     operands = computed_operands(load_hlo(compiled.dump_dir))
@@ -162,7 +160,7 @@ def _tables(exported: bytes, compiled: Program, leaves: Sequence[Any]) -> Steeri
         raise
     with jax.default_device(jax.devices("cpu")[0]):
         inputs = [np.asarray(jax.numpy.asarray(leaf)) for leaf in leaves]
-        ((taken,),) = beside.operands(loaded, [inputs], wanted(operands))
+        ((taken,),) = values_of(loaded, [inputs], wanted(operands))
     steering: Steering = {f"{one.launch}:{one.place}": taken[one.site, one.number] for one in operands}
     check_shapes(operands, steering)
     return steering
