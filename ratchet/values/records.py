@@ -36,10 +36,6 @@ def is_truth(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 def is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(map(is_text, value))
 
