@@ -30,7 +30,7 @@ from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show_all
 from ratchet.search.propose import Known, propose
 from ratchet.search.run import BATCH
-from ratchet.search.space import Tried, space_of
+from ratchet.search.space import Observation, space_of
 from ratchet.values import Point
 
 BUDGET = 60
@@ -39,25 +39,25 @@ STRATEGIES = ("random_sample", "genetic_algorithm", "bayes_opt", "greedy_ils", "
 """Of kernel_tuner."""
 
 
-def ours(recorded: Recorded, how: str, start: Point, budget: int = BUDGET) -> list[Tried]:
+def ours(recorded: Recorded, how: str, start: Point, budget: int = BUDGET) -> list[Observation]:
     """What ``./ratchet.sh search`` tries, in order."""
-    tried: list[Tried] = []
-    while len(tried) < budget:
-        known = Known(space=recorded.space, start=start, tried=tuple(tried))
-        points = propose(how, known, min(BATCH, budget - len(tried)))
+    observations: list[Observation] = []
+    while len(observations) < budget:
+        known = Known(space=recorded.space, start=start, observations=tuple(observations))
+        points = propose(how, known, min(BATCH, budget - len(observations)))
         if not points:
             break
-        tried += map(recorded.of, points)
-    return tried
+        observations += map(recorded.of, points)
+    return observations
 
 
-def optuna_alone(recorded: Recorded, seed: int) -> list[Tried]:
+def optuna_alone(recorded: Recorded, seed: int) -> list[Observation]:
     """Optuna as its documentation has it: categorical knobs, one trial at a time, repeats left out."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    tried: dict[object, Tried] = {}
+    observations: dict[object, Observation] = {}
     for _ in range(20 * BUDGET):
         trial = study.ask()
         point = {
@@ -68,24 +68,24 @@ def optuna_alone(recorded: Recorded, seed: int) -> list[Tried]:
             study.tell(trial, state=optuna.trial.TrialState.PRUNED)
             continue
         result = recorded.of(point)
-        tried.setdefault(recorded.space.key(point), result)
+        observations.setdefault(recorded.space.key(point), result)
         if result.latency_ms is None:
             study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         else:
             study.tell(trial, result.latency_ms)
-        if len(tried) == BUDGET:
+        if len(observations) == BUDGET:
             break
-    return list(tried.values())
+    return list(observations.values())
 
 
-def at_random(recorded: Recorded, seed: int) -> list[Tried]:
+def at_random(recorded: Recorded, seed: int) -> list[Observation]:
     """Points in random order."""
-    tried = list(recorded.results.values())
-    random.Random(seed).shuffle(tried)
-    return tried[:BUDGET]
+    observations = list(recorded.results.values())
+    random.Random(seed).shuffle(observations)
+    return observations[:BUDGET]
 
 
-def by_kernel_tuner(recorded: Recorded, strategy: str, seed: int) -> list[Tried]:
+def by_kernel_tuner(recorded: Recorded, strategy: str, seed: int) -> list[Observation]:
     """kernel_tuner in its simulation mode, on the same points."""
     import kernel_tuner
     import numpy as np
@@ -124,17 +124,17 @@ def by_kernel_tuner(recorded: Recorded, strategy: str, seed: int) -> list[Tried]
             lang="C",
             quiet=True,
         )
-    tried: dict[object, Tried] = {}
+    observations: dict[object, Observation] = {}
     for one in results:
         point = {**{name: one[name] for name in names}, "UNMASKED": bool(one["UNMASKED"])}
-        tried.setdefault(recorded.space.key(point), recorded.of(point))
-    return list(tried.values())
+        observations.setdefault(recorded.space.key(point), recorded.of(point))
+    return list(observations.values())
 
 
-def summary(recorded: Recorded, name: str, runs: Sequence[Sequence[Tried]]) -> Mapping[str, Any]:
+def summary(recorded: Recorded, name: str, runs: Sequence[Sequence[Observation]]) -> Mapping[str, Any]:
     """One row of the table."""
-    counts = sorted(recorded.within(tried) for tried in runs)
-    bests = [min((one.latency_ms or math.inf) for one in tried) / recorded.best - 1 for tried in runs]
+    counts = sorted(recorded.within(observations) for observations in runs)
+    bests = [min((one.latency_ms or math.inf) for one in observations) / recorded.best - 1 for observations in runs]
     median = statistics.median_high(counts)
     return {
         "search": name,

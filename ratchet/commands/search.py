@@ -188,7 +188,7 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
                 batch=options.batch,
             )
             result = search.run()
-    shown = [(in_words(one.point), one) for one in result.tried]
+    shown = [(in_words(one.point), one) for one in result.observations]
     began = _before_ms(result, float(row.median_ms))
     if options.json:
         document = candidates_document(
@@ -209,11 +209,11 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
             before_ms=began,
             left_out=result.left_out,
             seconds=result.seconds,
-            new=sum(one.id not in before for one in result.tried),
+            new=sum(one.id not in before for one in result.observations),
             how="measured" if judge.evaluator in MEASURED else "modelled",
         )
         print(text)
-    return (Status.PASS if any(one.kept for one in result.tried) else Status.NOT_BETTER).exit_code
+    return (Status.PASS if any(one.kept for one in result.observations) else Status.NOT_BETTER).exit_code
 
 
 def _judge(options: argparse.Namespace, root: Path, function: JudgeFunction) -> RepositoryJudge:
@@ -224,7 +224,7 @@ def _judge(options: argparse.Namespace, root: Path, function: JudgeFunction) -> 
 
 def _before_ms(result: Result, now_ms: float) -> float:
     """The latency where the search began; HEAD's as it is now, where the space does not have that point."""
-    first = result.tried[0] if result.tried and result.tried[0].point == result.start else None
+    first = result.observations[0] if result.observations and result.observations[0].point == result.start else None
     return first.latency_ms if first and first.latency_ms else now_ms
 
 

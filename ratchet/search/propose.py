@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from ratchet.search import tpe
-from ratchet.search.space import Key, Space, Tried, best
+from ratchet.search.space import Key, Observation, Space, best
 from ratchet.tune.fit import Directions, needs_at_most
 from ratchet.values import Literal, Point
 from ratchet.values.status import Status
@@ -24,9 +24,9 @@ _SLOPE = 0.05
 """From this growth of VMEM over a whole axis on, as a power of two, a knob has a direction."""
 
 
-def directions(space: Space, tried: Sequence[Tried]) -> Directions:
+def directions(space: Space, observations: Sequence[Observation]) -> Directions:
     """The direction of every knob; 0 where none is known."""
-    known = [one for one in tried if one.vmem_bytes and one.status is not Status.VMEM_OVERFLOW]
+    known = [one for one in observations if one.vmem_bytes and one.status is not Status.VMEM_OVERFLOW]
     signs = dict.fromkeys((axis.name for axis in space.axes), 0)
     numbers = [axis for axis in space.axes if axis.ordered and len(axis.values) > 1]
     if not numbers or len(known) < 2 * len(numbers) + 2:
@@ -36,18 +36,18 @@ def directions(space: Space, tried: Sequence[Tried]) -> Directions:
     slopes = np.linalg.lstsq(np.array(places), np.array(sizes), rcond=None)[0][1:]
     for axis, slope in zip(numbers, slopes, strict=True):
         signs[axis.name] = 0 if abs(slope) < _SLOPE else (1 if slope > 0 else -1)
-    return _consistent(signs, tried)
+    return _consistent(signs, observations)
 
 
-def settled_by(point: Point, tried: Sequence[Tried], known: Directions) -> Tried | None:
+def ruled_out_by(point: Point, observations: Sequence[Observation], known: Directions) -> Observation | None:
     """A point that overflowed and needs no more than ``point``, by the assumption."""
-    overflows = (one for one in tried if one.status is Status.VMEM_OVERFLOW)
+    overflows = (one for one in observations if one.status is Status.VMEM_OVERFLOW)
     return next((one for one in overflows if needs_at_most(one.point, point, known)), None)
 
 
-def _consistent(signs: dict[str, int], tried: Sequence[Tried]) -> Directions:
+def _consistent(signs: dict[str, int], observations: Sequence[Observation]) -> Directions:
     """Without the directions that a pair of tried points contradicts."""
-    needs = [(one.point, need) for one in tried if (need := _need(one)) is not None]
+    needs = [(one.point, need) for one in observations if (need := _need(one)) is not None]
     for (small, less), (large, more) in itertools.permutations(needs, 2):
         if less > more and needs_at_most(small, large, signs):
             for name in small:
@@ -56,7 +56,7 @@ def _consistent(signs: dict[str, int], tried: Sequence[Tried]) -> Directions:
     return signs
 
 
-def _need(one: Tried) -> float | None:
+def _need(one: Observation) -> float | None:
     return math.inf if one.status is Status.VMEM_OVERFLOW else one.vmem_bytes
 
 
@@ -67,16 +67,16 @@ class Known:
     space: Space
     start: Point
     """Where the search began."""
-    tried: tuple[Tried, ...]
+    observations: tuple[Observation, ...]
     """Every point so far, in order."""
 
     @cached_property
     def _seen(self) -> frozenset[Key]:
-        return frozenset(self.space.key(one.point) for one in self.tried)
+        return frozenset(self.space.key(one.point) for one in self.observations)
 
     @cached_property
     def _directions(self) -> Directions:
-        return directions(self.space, self.tried)
+        return directions(self.space, self.observations)
 
     def open(self, point: Point) -> bool:
         """Whether it is worth a trial."""
@@ -84,7 +84,7 @@ class Known:
 
     def overflows(self, point: Point) -> bool:
         """Whether another overflowed that needs no more VMEM than this one, by what is known."""
-        return settled_by(point, self.tried, self._directions) is not None
+        return ruled_out_by(point, self.observations, self._directions) is not None
 
     def left_out(self) -> int:
         """Points of the space that are not worth a trial because of that."""
@@ -97,7 +97,7 @@ def propose(how: str, known: Known, count: int) -> tuple[Point, ...]:
 
     ``how`` is a name of ``STRATEGIES``. The first point of all is the start, where the space has it.
     """
-    begin = [known.start] if not known.tried else []
+    begin = [known.start] if not known.observations else []
     chosen: dict[Key, Point] = {}
     for point in itertools.chain(begin, STRATEGIES[how](known)):
         if known.open(point):
@@ -118,14 +118,14 @@ def neighbours(known: Known) -> Iterator[Point]:
     Pairs come in the order of what their halves lost alone. Where the best point has no such neighbours left, that is
     a point that no change of one or two knobs betters, and the walk ends.
     """
-    top = best(known.tried)
+    top = best(known.observations)
     here = top.point if top else known.start
     singles = [(axis.name, value) for axis in known.space.axes for value in axis.near(here[axis.name])]
     alone = [{**here, name: value} for name, value in singles]
     yield from alone
     if any(map(known.open, alone)):
         return  # what they lose decides which pairs come first
-    at = {known.space.key(one.point): one.latency_ms for one in known.tried}
+    at = {known.space.key(one.point): one.latency_ms for one in known.observations}
 
     def lost(change: tuple[str, Literal]) -> float:
         latency = at.get(known.space.key({**here, change[0]: change[1]}))
@@ -141,7 +141,7 @@ def by_tpe(known: Known) -> Iterator[Point]:
 
     The estimator looks at each knob by itself, which learns fastest from few trials. Pairs are the neighbours' part.
     """
-    estimated = tpe.points(known.space, known.tried, known.open)
+    estimated = tpe.points(known.space, known.observations, known.open)
     near = filter(known.open, neighbours(known))
     while points := [*itertools.islice(estimated, 3), *itertools.islice(near, 1)]:
         yield from points

@@ -15,7 +15,7 @@ from enum import Enum
 from ratchet.kernelfile.knobs import in_words, with_constants
 from ratchet.search.candidates import Candidate
 from ratchet.search.propose import Known, propose
-from ratchet.search.space import Space, Tried, since_best
+from ratchet.search.space import Observation, Space, since_best
 from ratchet.search.study import Study
 from ratchet.values import Decision, Point, Row
 from ratchet.values.status import Status
@@ -45,13 +45,13 @@ class Limits:
     """Trials without a better one after which it ends; 0 for no such rule."""
 
 
-def ending(limits: Limits, tried: Sequence[Tried], seconds: float) -> Ending | None:
+def ending(limits: Limits, observations: Sequence[Observation], seconds: float) -> Ending | None:
     """Why the search ends here, after ``seconds`` of this run; None where it goes on."""
-    if len(tried) >= limits.trials:
+    if len(observations) >= limits.trials:
         return Ending.BUDGET
     if limits.seconds is not None and seconds >= limits.seconds:
         return Ending.TIME
-    if limits.patience and any(one.passed for one in tried) and since_best(tried) >= limits.patience:
+    if limits.patience and any(one.passed for one in observations) and since_best(observations) >= limits.patience:
         return Ending.PATIENCE
     return None
 
@@ -64,7 +64,7 @@ BATCH = 4
 class Result:
     """What a search came to."""
 
-    tried: tuple[Tried, ...]
+    observations: tuple[Observation, ...]
     """In order, those of earlier runs of the same search first."""
     ending: Ending
     start: Point
@@ -99,32 +99,32 @@ class Search:
         """
         began = self.clock()
         start = self.study.start(self.space, self.space.nearest(self.space.constants))
-        tried: tuple[Tried, ...] = ()
+        observations: tuple[Observation, ...] = ()
         while True:
-            known = Known(space=self.space, start=start, tried=tried)
-            end = ending(self.limits, tried, self.clock() - began)
-            points = () if end else propose(self.how, known, min(self.batch, self.limits.trials - len(tried)))
+            known = Known(space=self.space, start=start, observations=observations)
+            end = ending(self.limits, observations, self.clock() - began)
+            points = () if end else propose(self.how, known, min(self.batch, self.limits.trials - len(observations)))
             if not points:
                 return Result(
-                    tried=tried,
+                    observations=observations,
                     ending=end or Ending.SPACE,
                     start=start,
                     left_out=known.left_out(),
                     seconds=self.clock() - began,
                 )
-            self.say(f"trials {len(tried) + 1} to {len(tried) + len(points)}")
+            self.say(f"trials {len(observations) + 1} to {len(observations) + len(points)}")
             rows = self.rows([self._candidate(point) for point in points])
-            tried += tuple(map(result_of, points, rows))
-            self.study.add(self.space, tried)
+            observations += tuple(map(result_of, points, rows))
+            self.study.add(self.space, observations)
 
     def _candidate(self, point: Point) -> Candidate:
         message = f"search: {in_words(point)}\n\nA trial of the {self.how} search {self.study.name}."
         return Candidate(text=with_constants(self.source, self.name, point), message=message)
 
 
-def result_of(point: Point, row: Row) -> Tried:
+def result_of(point: Point, row: Row) -> Observation:
     """What a row says of a point."""
-    return Tried(
+    return Observation(
         point=point,
         status=Status[row.status],
         latency_ms=float(row.median_ms) if row.median_ms else None,

@@ -268,7 +268,7 @@ def _is_number(value: Literal) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
+class Observation:
     """One point that has a row in the ledger."""
 
     point: Point
@@ -290,13 +290,13 @@ class Tried:
         return self.latency_ms is not None
 
 
-def best(tried: Sequence[Tried]) -> Tried | None:
+def best(observations: Sequence[Observation]) -> Observation | None:
     """The fastest; of equal ones the one tried first."""
-    timed = [one for one in tried if one.latency_ms is not None]
+    timed = [one for one in observations if one.latency_ms is not None]
     return min(timed, key=lambda one: one.latency_ms or 0.0, default=None)
 
 
-def since_best(tried: Sequence[Tried]) -> int:
+def since_best(observations: Sequence[Observation]) -> int:
     """How many were tried after the fastest."""
-    top = best(tried)
-    return len(tried) - 1 - tried.index(top) if top else len(tried)
+    top = best(observations)
+    return len(observations) - 1 - observations.index(top) if top else len(observations)

@@ -19,7 +19,7 @@ from typing import Any
 from ratchet.exam.judge.secret import clone_folder
 from ratchet.kernelfile.knobs import with_constants
 from ratchet.search import tpe
-from ratchet.search.space import Space, Tried
+from ratchet.search.space import Observation, Space
 from ratchet.values import Conditions, Point
 from ratchet.values.status import Refusal, Status
 
@@ -52,10 +52,10 @@ class Study:
             self.library.set_user_attr(_START, places)
         return {axis.name: axis.values[places[axis.name]] for axis in space.axes}
 
-    def add(self, space: Space, tried: Sequence[Tried]) -> None:
+    def add(self, space: Space, observations: Sequence[Observation]) -> None:
         """Write down the trials that are new."""
         there = len(self.library.get_trials(deepcopy=False))
-        self.library.add_trials([tpe.frozen(space, one) for one in tried[there:]])
+        self.library.add_trials([tpe.frozen(space, one) for one in observations[there:]])
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from ratchet.search.space import Axis, Key, Space, Tried
+from ratchet.search.space import Axis, Key, Observation, Space
 from ratchet.values import Literal, Point
 from ratchet.values.status import Refusal, Status
 
@@ -35,17 +35,17 @@ def optuna() -> ModuleType:
     return optuna
 
 
-def points(space: Space, tried: Sequence[Tried], is_open: Callable[[Point], bool]) -> Iterator[Point]:
+def points(space: Space, observations: Sequence[Observation], is_open: Callable[[Point], bool]) -> Iterator[Point]:
     """Points in the order in which the estimator gives them, each of them asked for with those before it under way.
 
     The estimator is made anew from what was tried: a kernel that was refused ranks below all that have a latency.
     """
     library = optuna()
     sampler = library.samplers.TPESampler(
-        seed=len(tried), n_startup_trials=STARTUP, multivariate=False, constant_liar=True
+        seed=len(observations), n_startup_trials=STARTUP, multivariate=False, constant_liar=True
     )
     study = library.create_study(sampler=sampler)
-    study.add_trials([frozen(space, one) for one in tried])
+    study.add_trials([frozen(space, one) for one in observations])
     wanted, repeats = distributions(space), 0
     given: set[Key] = set()
     while repeats < _REPEATS:
@@ -60,7 +60,7 @@ def points(space: Space, tried: Sequence[Tried], is_open: Callable[[Point], bool
             study.tell(trial, state=library.trial.TrialState.FAIL)
 
 
-def frozen(space: Space, one: Tried) -> Any:
+def frozen(space: Space, one: Observation) -> Any:
     """A tried point as a trial of Optuna's."""
     library = optuna()
     states = library.trial.TrialState

@@ -11,7 +11,7 @@ from typing import Any
 
 from ratchet.kernelfile.knobs import in_words
 from ratchet.process.boot import home
-from ratchet.search.space import Tried
+from ratchet.search.space import Observation
 from ratchet.tpu.chips import CHIPS
 from ratchet.tune.fit import broken, largest
 from ratchet.values import Literal
@@ -24,7 +24,7 @@ _REASON = 100
 _FITS, _TRIALS, _RUNNERS_UP = 8, 10, 5
 """Points that are shown of each."""
 _WHY = 76
-Candidate = tuple[str, Tried]
+Candidate = tuple[str, Observation]
 """A candidate that was judged, with its name."""
 _NEAR = "not ranked against the best reliably"
 

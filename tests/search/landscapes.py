@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from ratchet.search.propose import Known, propose
-from ratchet.search.space import Axis, Space, Tried
+from ratchet.search.space import Axis, Observation, Space
 from ratchet.values import Literal, Point
 from ratchet.values.status import Status
 
@@ -19,19 +19,19 @@ HOWS = [
 ]
 """Every strategy."""
 SIZES = (64, 128, 256, 512, 1024)
-Landscape = Callable[[Point], Tried]
+Landscape = Callable[[Point], Observation]
 
 
 def space(*axes: tuple[str, tuple[Literal, ...]]) -> Space:
     return Space(axes=tuple(Axis.of(*axis) for axis in axes), constants={})
 
 
-def timed(point: Point, latency_ms: float, vmem_bytes: int = 1) -> Tried:
-    return Tried(point=point, status=Status.UNCHECKED, latency_ms=latency_ms, vmem_bytes=vmem_bytes)
+def timed(point: Point, latency_ms: float, vmem_bytes: int = 1) -> Observation:
+    return Observation(point=point, status=Status.UNCHECKED, latency_ms=latency_ms, vmem_bytes=vmem_bytes)
 
 
-def overflow(point: Point) -> Tried:
-    return Tried(point=point, status=Status.VMEM_OVERFLOW, latency_ms=None)
+def overflow(point: Point) -> Observation:
+    return Observation(point=point, status=Status.VMEM_OVERFLOW, latency_ms=None)
 
 
 def searched(
@@ -42,13 +42,15 @@ def searched(
     budget: int,
     *,
     batch: int = 4,
-    done: tuple[Tried, ...] = (),
-) -> tuple[Tried, ...]:
+    done: tuple[Observation, ...] = (),
+) -> tuple[Observation, ...]:
     """Every point that a search tries, in order."""
-    tried = done
-    while len(tried) < budget:
-        points = propose(how, Known(space=of, start=start, tried=tried), min(batch, budget - len(tried)))
+    observations = done
+    while len(observations) < budget:
+        points = propose(
+            how, Known(space=of, start=start, observations=observations), min(batch, budget - len(observations))
+        )
         if not points:
             break
-        tried += tuple(map(landscape, points))
-    return tried
+        observations += tuple(map(landscape, points))
+    return observations

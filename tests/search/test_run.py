@@ -34,13 +34,13 @@ def stage(tmp_path: Path) -> Stage:
 def test_a_grid_is_tried_whole(stage: Stage) -> None:
     result = fakes.search(stage.root, how="grid", budget=1000)
     assert result.ending is Ending.SPACE
-    top = best(result.tried)
+    top = best(result.observations)
     assert top is not None
     assert (top.point, top.latency_ms) == (BEST, 1.0)
-    assert len(result.tried) + result.left_out == 30
+    assert len(result.observations) + result.left_out == 30
     rows = stage.rows()
-    assert len(rows) == len(result.tried), "the baseline's row is that of the first point"
-    assert {one.id for one in result.tried} == {row.id for row in rows}
+    assert len(rows) == len(result.observations), "the baseline's row is that of the first point"
+    assert {one.id for one in result.observations} == {row.id for row in rows}
     assert log.verify(stage.root) == ()
     assert stage.read() == fakes.KERNEL.replace("BQ = 64 ", "BQ = 256 ").replace("BKV = 64 ", "BKV = 128 ").replace(
         "SKIP = False ", "SKIP = True "
@@ -57,10 +57,10 @@ def test_asked_again_it_judges_nothing(stage: Stage) -> None:
         raise AssertionError("judged again")
 
     again = fakes.search(stage.root, of=never)  # type: ignore[arg-type]
-    assert again.tried == first.tried
+    assert again.observations == first.observations
     further = fakes.search(stage.root, budget=16)
-    assert further.tried[:12] == first.tried
-    assert len(further.tried) == 16
+    assert further.observations[:12] == first.observations
+    assert len(further.observations) == 16
 
 
 @pytest.mark.parametrize("strikes", slow_but(1, [(40, 75), (3, 90)]))
@@ -81,10 +81,10 @@ def test_killed_twice_it_ends_with_the_same_trials_and_one_row_each(
         assert done.returncode == -signal.SIGKILL, done.stderr
     stage.run(idea=Idea(message="baseline"), judge=fakes.judge(stage.root))
     result = fakes.search(stage.root)
-    assert [(one.point, one.latency_ms, one.kept) for one in result.tried] == [
-        (one.point, one.latency_ms, one.kept) for one in expected.tried
+    assert [(one.point, one.latency_ms, one.kept) for one in result.observations] == [
+        (one.point, one.latency_ms, one.kept) for one in expected.observations
     ]
-    assert len({row.kernel_blob for row in stage.rows()}) == len(stage.rows()) == len(result.tried)
+    assert len({row.kernel_blob for row in stage.rows()}) == len(stage.rows()) == len(result.observations)
     assert log.verify(stage.root) == ()
     assert stage.read() == whole.read()
 
@@ -103,7 +103,7 @@ def test_trouble_of_the_machine_ends_it_and_is_tried_again(stage: Stage) -> None
         fakes.search(stage.root, of=troubled)
     assert stage.status() == [" M results.tsv"]
     result = fakes.search(stage.root)
-    assert len({row.kernel_blob for row in stage.rows()}) == len(stage.rows()) == len(result.tried)
+    assert len({row.kernel_blob for row in stage.rows()}) == len(stage.rows()) == len(result.observations)
 
 
 def test_a_study_that_cannot_be_read_is_put_aside(stage: Stage) -> None:
@@ -111,11 +111,11 @@ def test_a_study_that_cannot_be_read_is_put_aside(stage: Stage) -> None:
     (journal,) = (stage.root / ".ratchet" / "search").glob("*.journal")
     whole = journal.read_bytes()
     journal.write_bytes(whole + b'{"half": ')
-    assert fakes.search(stage.root, budget=6).tried == first.tried
+    assert fakes.search(stage.root, budget=6).observations == first.observations
     assert journal.read_bytes().startswith(whole)
     assert b"half" not in journal.read_bytes()
     journal.write_bytes(b"nothing of Optuna's\n" + whole)
-    assert len(fakes.search(stage.root, budget=6).tried) == 6
+    assert len(fakes.search(stage.root, budget=6).observations) == 6
     assert journal.with_suffix(".unreadable").exists()
 
 
@@ -125,7 +125,7 @@ def test_optuna_reads_the_study(stage: Stage) -> None:
     (path,) = (stage.root / ".ratchet" / "search").glob("*.journal")
     backend = optuna.storages.journal.JournalFileBackend(str(path))
     study = optuna.load_study(study_name=path.stem, storage=optuna.storages.JournalStorage(backend))
-    assert [trial.user_attrs["row"] for trial in study.trials] == [one.id for one in result.tried]
-    top = best(result.tried)
+    assert [trial.user_attrs["row"] for trial in study.trials] == [one.id for one in result.observations]
+    top = best(result.observations)
     assert top is not None
     assert study.best_value == top.latency_ms

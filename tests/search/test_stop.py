@@ -11,7 +11,7 @@ SAME = timed({"A": 3}, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("limits", "tried", "expected"),
+    ("limits", "observations", "expected"),
     [
         (Limits(trials=3), [FAST, SLOW], None),
         (Limits(trials=2), [FAST, SLOW], Ending.BUDGET),
@@ -22,5 +22,5 @@ SAME = timed({"A": 3}, 1.0)
         (Limits(trials=9, patience=2), [overflow({"A": 1}), overflow({"A": 2})], None),
     ],
 )
-def test_it_ends_where_a_limit_is_reached(limits, tried, expected):
-    assert ending(limits, tried, seconds=6.0) is expected
+def test_it_ends_where_a_limit_is_reached(limits, observations, expected):
+    assert ending(limits, observations, seconds=6.0) is expected
