@@ -365,22 +365,6 @@ def test_a_torn_row_is_completed_and_anything_else_is_not(tmp_path: Path) -> Non
         ledger.write(path, added)
 
 
-def test_verify_finds_what_git_lost(stage: Stage) -> None:
-    stage.run("baseline")
-    stage.write(kernel_text(5.0))
-    lost = stage.run("worse").row
-    stage.git("update-ref", "-d", f"refs/ratchet/experiments/{lost.id}")
-    (finding,) = log.verify(stage.root)
-    assert finding.broken
-    assert lost.id in finding.text
-    stage.git("reflog", "expire", "--expire=now", "--all")
-    stage.git("gc", "-q", "--prune=now")
-    assert any("does not resolve" in finding.text for finding in log.verify(stage.root))
-    shutil.rmtree(stage.root / "hlo_dumps", ignore_errors=True)
-    stage.git("update-ref", f"refs/ratchet/rows/{lost.id}", f"refs/ratchet/rows/{stage.rows()[0].id}")
-    assert any("differs from the row that git holds" in finding.text for finding in log.verify(stage.root))
-
-
 def test_verify_says_whose_evidence_changed(stage: Stage) -> None:
     stage.evidence = lambda _id: "0123"
     row = stage.run("baseline").row

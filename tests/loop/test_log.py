@@ -140,7 +140,9 @@ def test_a_row_in_git_that_says_another_thing_is_named(stage: Stage) -> None:
     stage.git("update-ref", f"refs/ratchet/experiments/{kept.id}", f"{kept.commit}~1")
     (finding,) = log.verify(stage.root)
     assert finding.text == f"row {kept.id}: refs/ratchet/experiments/{kept.id} does not name its commit"
-    stage.git("update-ref", "-d", f"refs/ratchet/rows/{kept.id}")
+    stage.git("update-ref", f"{ROWS}{kept.id}", f"{ROWS}{stage.rows()[0].id}")
+    assert f"row {kept.id} differs from the row that git holds" in {finding.text for finding in log.verify(stage.root)}
+    stage.git("update-ref", "-d", f"{ROWS}{kept.id}")
     assert log.verify(stage.root) == (), "nothing is known to be otherwise"
     other = replace(kept, commit=stage.git("rev-parse", f"{kept.commit}~1"))
     data = stage.ledger.read_bytes().splitlines(keepends=True)

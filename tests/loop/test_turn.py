@@ -208,19 +208,6 @@ def test_a_fresh_clone_judges_head_here_and_says_whether_it_reproduces(stage: St
     assert log.verify(clone.root) == ()
 
 
-def test_a_clone_without_the_commits_of_its_rows_is_distinguished_from_a_broken_one(
-    stage: Stage, tmp_path: Path
-) -> None:
-    stage.run("baseline")
-    stage.write(kernel_text(5.0))
-    stage.run("reverted")
-    stage.git("add", "results.tsv")
-    stage.git("commit", "-q", "-m", "rows so far")
-    (finding,) = log.verify(stage.clone(tmp_path / "clone").root)
-    assert not finding.broken
-    assert "1 of 2 rows" in finding.text
-
-
 def test_freezing_the_problem_is_committed(stage: Stage) -> None:
     stage.freezes = True
     before = stage.head()
