@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -81,15 +80,6 @@ def test_the_first_nine_columns_are_the_published_ones() -> None:
 def test_a_long_note_is_cut_with_an_ellipsis() -> None:
     assert ledger.note("x" * 300) == "x" * 300
     assert ledger.note("x" * 10_000) == "x" * 299 + "…"
-
-
-@given(st.integers(0, 0xFFFF), st.integers(-100_000, 100_000))
-def test_ids_sort_whatever_the_clock_does(count: int, seconds: int) -> None:
-    now = datetime(2026, 11, 21, 3, 15, tzinfo=UTC)
-    last = f"{datetime.fromtimestamp(now.timestamp() + seconds, UTC):%Y%m%d-%H%M%S}-{count:04x}"
-    name = ledger.new_id(last, now)
-    assert name > last
-    assert len(name) == len("20261121-031500-1a2b")
 
 
 def edit(stage: Stage, change: Callable[[list[bytes]], list[bytes]]) -> None:
@@ -278,13 +268,6 @@ def test_a_ledger_that_is_no_file(stage: Stage) -> None:
     with pytest.raises(Refusal, match="symbolic link") as refusal:
         stage.run("baseline")
     assert refusal.value.status in (Status.LEDGER_BROKEN, Status.DIRTY)
-
-
-def test_a_pipe_in_the_place_of_the_ledger_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / ledger.NAME)
-    with pytest.raises(Refusal, match=r"results\.tsv is no regular file") as refusal:
-        ledger.load_bytes(tmp_path / ledger.NAME)
-    assert refusal.value.status is Status.LEDGER_BROKEN
 
 
 def fill(folder: Path, leave_bytes: int = 0) -> None:

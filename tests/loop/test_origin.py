@@ -5,13 +5,13 @@ import json
 import os
 import shutil
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ratchet.loop import ledger, log
-from ratchet.loop.refs import MACS, ROWS
+from ratchet.loop.history import History
+from ratchet.loop.refs import EXPERIMENTS, MACS, ROWS, TIPS
 from ratchet.process import key
 from ratchet.values import Decision
 from ratchet.values.row import Origin
@@ -40,16 +40,9 @@ def forge(stage: Stage, **changed: str) -> None:
     last = stage.rows()[-1]
     changed = {"id": ledger.new_id(last.id), **changed}
     row = ledger.append(stage.ledger, dataclasses.replace(last, **changed))
-    blob = subprocess.run(
-        ["git", "hash-object", "-w", "--stdin"],
-        cwd=stage.root,
-        input=ledger.format_row(row).encode(),
-        capture_output=True,
-        check=True,
-    ).stdout.decode()
-    for ref in (f"{ROWS}{row.id}", "refs/ratchet/tips/main"):
-        stage.git("update-ref", ref, blob.strip())
-    stage.git("update-ref", f"refs/ratchet/experiments/{row.id}", row.commit)
+    history = History(stage.root)
+    blob = history.objects.store(ledger.format_row(row).encode())
+    history.refs.point({f"{ROWS}{row.id}": blob, f"{TIPS}main": blob, f"{EXPERIMENTS}{row.id}": row.commit})
 
 
 def origins(stage: Stage) -> list[Origin]:

@@ -7,6 +7,7 @@ import pytest
 
 from ratchet.loop import placed
 from ratchet.loop.experiment import Idea
+from ratchet.loop.history import History
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
@@ -59,7 +60,7 @@ def test_an_edit_of_the_users_is_neither_judged_nor_lost(judged: Stage) -> None:
 
 @pytest.mark.parametrize("left", [1500.0, 7.0])
 def test_what_a_killed_run_placed_goes_and_what_the_user_wrote_stays(judged: Stage, left: float) -> None:
-    blob = judged_blob(judged, 1500.0)
+    blob = History(judged.root).objects.store(kernel_text(1500.0).encode())
     mark(judged).write_text(json.dumps({"kernel": "kernel.py", "blob": blob}))
     judged.write(kernel_text(left))
     said: list[str] = []
@@ -72,13 +73,6 @@ def test_what_a_killed_run_placed_goes_and_what_the_user_wrote_stays(judged: Sta
         assert outcome.row.decision == "reverted"
         assert judged.judged[-1] == kernel_text(7.0)
     assert not mark(judged).exists()
-
-
-def judged_blob(stage: Stage, score: float) -> str:
-    (stage.root / "spare").write_text(kernel_text(score))
-    blob = stage.git("hash-object", "-w", "spare")
-    (stage.root / "spare").unlink()
-    return blob
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null"])
