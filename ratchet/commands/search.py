@@ -28,6 +28,7 @@ from ratchet.loop.history import History
 from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
 from ratchet.search.candidates import Candidate, baseline, bench
+from ratchet.search.propose import DEFAULT, STRATEGIES
 from ratchet.search.remote import judges
 from ratchet.search.run import PATIENCE_BY_KNOB, Limits, Result, Search, result_of
 from ratchet.search.space import space_of
@@ -120,9 +121,9 @@ def search_options(parser: argparse.ArgumentParser) -> None:
     kernel_argument(parser)
     parser.add_argument(
         "--how",
-        choices=("grid", "tpe", "neighbours"),
-        default="tpe",
-        help="every point; by Optuna's estimator (default); one or two knobs of the best point a step further",
+        choices=tuple(STRATEGIES),
+        default=DEFAULT,
+        help="; ".join(f"{one.help} (default)" if how == DEFAULT else one.help for how, one in STRATEGIES.items()),
     )
     parser.add_argument(
         "--knob", action="append", metavar="NAME=VALUES", help="BQ=128,256; default: the file's `# tune:` comments"

@@ -99,7 +99,7 @@ def propose(how: str, known: Known, count: int) -> tuple[Point, ...]:
     """
     begin = [known.start] if not known.observations else []
     chosen: dict[Key, Point] = {}
-    for point in itertools.chain(begin, STRATEGIES[how](known)):
+    for point in itertools.chain(begin, STRATEGIES[how].points(known)):
         if known.open(point):
             chosen.setdefault(known.space.key(point), point)
         if len(chosen) == count:
@@ -148,8 +148,20 @@ def by_tpe(known: Known) -> Iterator[Point]:
     yield from grid(known)
 
 
-STRATEGIES: Mapping[str, Callable[[Known], Iterator[Point]]] = {
-    "grid": grid,
-    "tpe": by_tpe,
-    "neighbours": neighbours,
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """One way to choose points."""
+
+    points: Callable[[Known], Iterator[Point]]
+    """In the order in which they are to be tried; those that need no trial may be among them."""
+    help: str
+    """For the command line."""
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "grid": Strategy(points=grid, help="every point"),
+    "tpe": Strategy(points=by_tpe, help="by Optuna's estimator"),
+    "neighbours": Strategy(points=neighbours, help="one or two knobs of the best point a step further"),
 }
+"""By the name that ``--how`` takes."""
+DEFAULT = "tpe"

@@ -7,17 +7,16 @@ from importlib.util import find_spec
 
 import pytest
 
-from ratchet.search.propose import Known, propose
+from ratchet.search.propose import STRATEGIES, Known, propose
 from ratchet.search.space import Axis, Observation, Space
 from ratchet.values import Literal, Point
 from ratchet.values.status import Status
 
-HOWS = [
-    "grid",
-    "neighbours",
-    pytest.param("tpe", marks=pytest.mark.skipif(find_spec("optuna") is None, reason="without the extra `search`")),
-]
+_OPTUNA = pytest.mark.skipif(find_spec("optuna") is None, reason="without the extra `search`")
+HOWS = [pytest.param(how, marks=_OPTUNA) if how == "tpe" else how for how in STRATEGIES]
 """Every strategy."""
+CLEVER = [how for how in HOWS if how != "grid"]
+"""Those that do not try every point in turn."""
 SIZES = (64, 128, 256, 512, 1024)
 Landscape = Callable[[Point], Observation]
 
