@@ -14,7 +14,7 @@ from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME, writing
 from ratchet.loop.workspace import under_way
 from ratchet.process.boot import home
-from ratchet.report import PLOTS, words
+from ratchet.report import words
 from ratchet.report.drawing import FORMATS, drawn
 from ratchet.report.gather import kernels, material
 from ratchet.report.live import LOOPBACK, LiveServer
@@ -183,7 +183,9 @@ def _version(history: History, root: Path) -> str:
 
 def plot_options(parser: argparse.ArgumentParser) -> None:
     """A chart, a file and a kernel file."""
-    parser.add_argument("what", choices=PLOTS, help="which chart")
+    from ratchet.report.charts import PLOTS  # imports Altair, which only this command needs
+
+    parser.add_argument("what", choices=tuple(PLOTS), help="which chart")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="ends in .svg or .png")
     kernel_option(parser)
 

@@ -43,37 +43,42 @@ class Chart:
     """A chart with its description in one sentence, for those who do not see it."""
 
     said: str
-    spec: Spec
+    spec: Spec | None
+    section: str = ""
+    """Id of the section that ends with it; ``""`` where the template says where it is."""
+    more: str = ""
+    """What its caption says besides."""
 
 
 def of_page(story: Story) -> dict[str, Chart]:
-    """The charts of a page by name; the template says where each is."""
-    return {name: Chart(said=said, spec=spec) for name, said, spec in _named(story) if spec is not None}
+    """The charts of a page by name, those that there is something to draw of."""
+    return {name: chart for name, chart in _named(story) if chart.spec is not None}
 
 
-def _named(story: Story) -> Iterator[tuple[str, str, Spec | None]]:
+def _named(story: Story) -> Iterator[tuple[str, Chart]]:
     for place, track in enumerate(story.tracks):
         said = f"Latency of each experiment, {words.kind(track)}. {words.gained(track)}."
-        yield f"trajectory{place or ''}", said, trajectory(track)
+        yield f"trajectory{place or ''}", Chart(said=said, spec=trajectory(track))
     evidence, timeline = story.material.evidence, story.timeline
     if story.current is not None:
-        reached = (
-            f"The roofline of the chip. The current kernel reaches {words.share_of_roofline(story.current)} of it."
-        )
-        yield "roofline", reached, roofline(story)
-    yield "fidelity", "Measured over modelled latency of each row that has both.", fidelity(story)
+        reached = words.share_of_roofline(story.current)
+        said = f"The roofline of the chip. The current kernel reaches {reached} of it."
+        yield "roofline", Chart(said=said, spec=roofline(story))
+    said = "Measured over modelled latency of each row that has both."
+    yield "fidelity", Chart(said=said, spec=fidelity(story), section="believe", more="Dashed: the two agree.")
     if evidence is None:
         return
     if timeline is not None and timeline.blame.lines:
         most = f"For what share of the run each unit is needed. Most: {words.most_needed(timeline)}."
-        yield "needed", most, needed(timeline)
-        yield "spent", "Where each cycle went, by unit.", spent(timeline)
+        yield "needed", Chart(said=most, spec=needed(timeline))
+        yield "spent", Chart(said="Where each cycle went, by unit.", spec=spent(timeline))
     for place, kernel in enumerate(evidence.vmem):
         used = f"VMEM of {clean(kernel.op)} by buffer: {size(kernel.used_bytes)} of {size(kernel.limit_bytes)}."
-        yield f"vmem{place}", used, vmem(kernel)
+        yield f"vmem{place}", Chart(said=used, spec=vmem(kernel))
     if evidence.step is not None:
         one = evidence.step
-        yield "step", f"What goes on in grid step {one.number} of {one.of_steps}.", step(one)
+        said = f"What goes on in grid step {one.number} of {one.of_steps}."
+        yield "step", Chart(said=said, spec=step(one))
 
 
 # --- what was tried ---
@@ -338,7 +343,7 @@ PLOTS = {
         missing="no row of it has both a measured and a modelled latency",
     ),
 }
-"""By the name that ``ratchet plot`` takes: those of :data:`ratchet.report.PLOTS`."""
+"""By the name that ``ratchet plot`` takes."""
 
 
 # --- parts of charts ---

@@ -161,7 +161,7 @@ def ticked(text: str) -> Markup:
     return Markup("").join(shown)
 
 
-def _json(specs: Mapping[str, charts.Spec]) -> Markup:
+def _json(specs: Mapping[str, charts.Spec | None]) -> Markup:
     text = json.dumps(specs, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")

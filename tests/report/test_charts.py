@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from ratchet.report import PLOTS, charts
+from ratchet.report import charts
 from ratchet.report.charts import OUTCOMES
 from ratchet.report.drawing import DARK, LIGHT, drawn, painted
 from ratchet.report.story import story
@@ -87,7 +87,3 @@ def test_all_charts_are_json_and_become_files() -> None:
 def test_another_format_is_refused() -> None:
     with pytest.raises(Refusal, match=r"wanted \.svg or \.png"):
         drawn({}, title="", suffix=".pdf")
-
-
-def test_the_charts_that_can_be_asked_for_are_those_that_can_be_drawn() -> None:
-    assert tuple(charts.PLOTS) == PLOTS
